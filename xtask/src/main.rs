@@ -1,0 +1,2 @@
+//! See CONTRIBUTING.md.
+fn main() {}
