@@ -1,4 +1,8 @@
 //! Every decision of the gateway, as pure code that is told the time.
 //! See ARCHITECTURE.md for the map.
 
+pub mod breaker;
+pub mod lifecycle;
+pub mod moment;
 pub mod nearest;
+pub mod slab;
