@@ -2,7 +2,11 @@
 //! See ARCHITECTURE.md for the map.
 
 pub mod breaker;
+pub mod failure;
+pub mod ledger;
 pub mod lifecycle;
+pub mod limiter;
 pub mod moment;
 pub mod nearest;
+pub mod replay;
 pub mod slab;

@@ -1,0 +1,121 @@
+//! How often a server may be started: a burst limit against crash loops, and a growing pause after failed starts.
+//! Owns: the spawn window, the pause.      Never: starts anything; this is apart from the breaker, which counts calls.
+//! In: `spawned(now)`, `start_failed(now)`.  Out: whether a start may happen now, or when.
+//! Tests: below.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::moment::Moment;
+
+/// Starts allowed within one window: a server that needs more is in a crash loop.
+pub const BURST: usize = 5;
+/// The window of the burst limit.
+pub const WINDOW: Duration = Duration::from_secs(30);
+/// The first pause after a failed start; doubled by each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest pause between starts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Why a start has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Too many starts in a short time.
+    CrashLoop {
+        /// When the window has room again.
+        until: Moment,
+    },
+    /// The last start failed a moment ago.
+    Pausing {
+        /// End of the pause.
+        until: Moment,
+    },
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Limiter {
+    spawns: VecDeque<Moment>,
+    failures: u32,
+    not_before: Moment,
+}
+
+impl Limiter {
+    /// Whether a start may happen now.
+    pub fn check(&self, now: Moment) -> Result<(), Held> {
+        if now < self.not_before {
+            return Err(Held::Pausing { until: self.not_before });
+        }
+        self.check_burst(now)
+    }
+
+    /// The burst limit alone: the one immediate retry of a failed start ignores the pause, never the burst.
+    pub fn check_burst(&self, now: Moment) -> Result<(), Held> {
+        let recent = self.spawns.iter().filter(|&&at| at + WINDOW > now);
+        if recent.clone().count() >= BURST {
+            let oldest = recent.min().copied().unwrap_or(now);
+            return Err(Held::CrashLoop { until: oldest + WINDOW });
+        }
+        Ok(())
+    }
+
+    /// Records a start.
+    pub fn spawned(&mut self, now: Moment) {
+        self.spawns.retain(|&at| at + WINDOW > now);
+        self.spawns.push_back(now);
+    }
+
+    /// Records that a start did not lead to a usable connection. `jitter` is between 0 and 1000 thousandths of
+    /// the quarter of a pause that is left to chance.
+    pub fn start_failed(&mut self, now: Moment, jitter: u32) {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = now + pause + pause / 4 * jitter.min(1000) / 1000;
+    }
+
+    /// Records a start that worked.
+    pub fn started(&mut self) {
+        self.failures = 0;
+        self.not_before = Moment::START;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_spawns_in_thirty_seconds_then_a_crash_loop() {
+        let mut limiter = Limiter::default();
+        for second in 0..5 {
+            let now = Moment::millis(second * 1000);
+            assert_eq!(limiter.check(now), Ok(()));
+            limiter.spawned(now);
+        }
+        let until = Moment::START + WINDOW;
+        assert_eq!(limiter.check(Moment::millis(5000)), Err(Held::CrashLoop { until }));
+        assert_eq!(limiter.check(until), Ok(()));
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_end_with_success() {
+        let mut limiter = Limiter::default();
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            limiter.start_failed(Moment::START, 0);
+            let Err(Held::Pausing { until }) = limiter.check(Moment::START) else { panic!("no pause") };
+            pauses.push(until.elapsed().as_millis());
+        }
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000]);
+        limiter.started();
+        assert_eq!(limiter.check(Moment::START), Ok(()));
+    }
+
+    #[test]
+    fn jitter_adds_at_most_a_quarter() {
+        let mut limiter = Limiter::default();
+        limiter.start_failed(Moment::START, 5000);
+        assert_eq!(limiter.check(Moment::millis(312)).is_err(), true);
+        assert_eq!(limiter.check(Moment::millis(313)), Ok(()));
+    }
+}
