@@ -126,7 +126,9 @@ impl Fact {
     /// Whether a fresh process might do better at once. A command that does not exist will not.
     pub fn may_pass(&self) -> bool {
         match self {
-            Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed | Fact::Garbage { .. } => true,
+            Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed | Fact::Garbage { .. } => {
+                true
+            }
             Fact::SpawnFailed { .. }
             | Fact::StartTimedOut { .. }
             | Fact::HandshakeRefused { .. }
@@ -198,9 +200,11 @@ mod tests {
         check(Fact::OutputClosed, Category::StdioExit);
         check(Fact::CallTimedOut { after: Duration::from_secs(60) }, Category::Other);
         assert!(!Category::Auth.counts());
-        assert!([Category::Offline, Category::Http, Category::StdioExit, Category::Other]
-            .iter()
-            .all(|c| c.counts()));
+        assert!(
+            [Category::Offline, Category::Http, Category::StdioExit, Category::Other]
+                .iter()
+                .all(|c| c.counts())
+        );
     }
 
     #[test]

@@ -159,7 +159,13 @@ impl Ledger {
     }
 
     /// Puts a server at the end of the line, unless it stands there already. `pump` serves the line.
-    pub fn want(&mut self, server: ServerId, keep: Keep, idle_timeout: Option<Duration>, now: Moment) {
+    pub fn want(
+        &mut self,
+        server: ServerId,
+        keep: Keep,
+        idle_timeout: Option<Duration>,
+        now: Moment,
+    ) {
         if self.waits_since(server).is_none() {
             self.waiting.push_back(Waiter { server, keep, idle_timeout, since: now });
         }
@@ -332,9 +338,12 @@ impl Ledger {
         let staying = self.count() - self.leaving;
         let mut missing = (staying + self.waiting.len()).saturating_sub(self.limits.size);
         while missing > 0 {
-            let victim = self.idle.iter().rev().copied().find(|&conn| {
-                self.held(conn).is_some_and(|held| held.keep != Keep::Alive)
-            });
+            let victim = self
+                .idle
+                .iter()
+                .rev()
+                .copied()
+                .find(|&conn| self.held(conn).is_some_and(|held| held.keep != Keep::Alive));
             let Some(victim) = victim else { return };
             self.close(victim, orders);
             missing -= 1;

@@ -2,6 +2,7 @@
 //! See ARCHITECTURE.md for the map.
 
 pub mod breaker;
+pub mod dispatch;
 pub mod failure;
 pub mod ledger;
 pub mod lifecycle;

@@ -52,11 +52,14 @@ pub struct Illegal {
 impl State {
     /// The state after an event.
     pub fn after(self, event: Event) -> Result<State, Illegal> {
-        let active = |n: u32| NonZeroU32::new(n).map_or(State::Idle, |n| State::Active { in_flight: n });
+        let active =
+            |n: u32| NonZeroU32::new(n).map_or(State::Idle, |n| State::Active { in_flight: n });
         Ok(match (self, event) {
             (State::Idle | State::Failed, Event::Connect) => State::Connecting,
             (State::Idle | State::Connecting, Event::Begin) => active(1),
-            (State::Active { in_flight }, Event::Begin) => active(in_flight.get().saturating_add(1)),
+            (State::Active { in_flight }, Event::Begin) => {
+                active(in_flight.get().saturating_add(1))
+            }
             (State::Active { in_flight }, Event::Finish) => active(in_flight.get() - 1),
             (State::Connecting | State::Active { .. }, Event::Break) => State::Failed,
             // A child that dies while idle hurt nobody: it is not a failure, the next start will tell.

@@ -103,7 +103,9 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..9 {
             limiter.start_failed(Moment::START, 0);
-            let Err(Held::Pausing { until }) = limiter.check(Moment::START) else { panic!("no pause") };
+            let Err(Held::Pausing { until }) = limiter.check(Moment::START) else {
+                panic!("no pause")
+            };
             pauses.push(until.elapsed().as_millis());
         }
         assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000]);

@@ -99,7 +99,11 @@ mod tests {
             (Sent, true, 1, true),
             (Sent, true, 2, false),
         ] {
-            assert_eq!(may_replay(delivery, harmless, attempts), expected, "{delivery:?} {harmless}");
+            assert_eq!(
+                may_replay(delivery, harmless, attempts),
+                expected,
+                "{delivery:?} {harmless}"
+            );
         }
         assert!(is_harmless(Rule::Annotated, true, false));
         assert!(is_harmless(Rule::Annotated, false, true));

@@ -163,7 +163,11 @@ fn the_minimum_guards_the_sweep_but_not_a_swap() {
     let mut bench = Bench::new(Limits { minimum: 1, ..limits(1) });
     bench.idle(0, 0);
     bench.want(1, 1000);
-    assert_eq!(bench.closes(), [0], "a swap keeps the count, so a full pool never locks a server out");
+    assert_eq!(
+        bench.closes(),
+        [0],
+        "a swap keeps the count, so a full pool never locks a server out"
+    );
 }
 
 #[test]

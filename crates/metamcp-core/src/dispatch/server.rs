@@ -1,0 +1,126 @@
+//! What the dispatch knows of one server.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::CallId;
+use super::verdict::Verdict;
+use crate::breaker::{self, Breaker};
+use crate::failure::Failure;
+use crate::ledger::{ConnId, Keep};
+use crate::lifecycle::State;
+use crate::limiter::{Held, Limiter};
+use crate::moment::Moment;
+
+/// After so long without a crash a server has its one free restart back.
+const HEALED: Duration = Duration::from_secs(600);
+
+/// What a server's configuration says about its calls and connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerPolicy {
+    /// How long it has to answer a call.
+    pub timeout: Duration,
+    /// Requests it takes at once; 1 for a server that cannot multiplex.
+    pub max_in_flight: u32,
+    /// Whether a crash always earns an immediate restart.
+    pub vital: bool,
+    /// How long its connection is kept.
+    pub keep: Keep,
+    /// Its own idle timeout.
+    pub idle_timeout: Option<Duration>,
+}
+
+/// What an operator may see of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerView {
+    /// Its connection, if it has one.
+    pub state: Option<State>,
+    /// Since when it waits for a slot.
+    pub waiting_since: Option<Moment>,
+    /// Its breaker.
+    pub breaker: breaker::Phase,
+    /// Calls waiting for it.
+    pub queued: usize,
+    /// What went wrong last, while it matters.
+    pub last_failure: Option<Arc<Failure>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) policy: ServerPolicy,
+    pub(super) breaker: Breaker,
+    pub(super) limiter: Limiter,
+    pub(super) conn: Option<ConnId>,
+    pub(super) queue: VecDeque<CallId>,
+    pub(super) dead_in_queue: usize,
+    pub(super) ready_at: Moment,
+    pub(super) start_deadline: Moment,
+    /// The one immediate retry of a failed start has been used.
+    pub(super) retried_start: bool,
+    /// A connection is wanted although no call waits: for a listing, or after a crash.
+    pub(super) wanted: bool,
+    pub(super) last_failure: Option<Arc<Failure>>,
+    pub(super) removed: bool,
+    restarts: u32,
+    last_crash: Moment,
+}
+
+impl Server {
+    pub(super) fn new(policy: ServerPolicy, breaker: Breaker) -> Server {
+        Server {
+            policy,
+            breaker,
+            limiter: Limiter::default(),
+            conn: None,
+            queue: VecDeque::new(),
+            dead_in_queue: 0,
+            ready_at: Moment::START,
+            start_deadline: Moment::NEVER,
+            retried_start: false,
+            wanted: false,
+            last_failure: None,
+            removed: false,
+            restarts: 0,
+            last_crash: Moment::START,
+        }
+    }
+
+    pub(super) fn view(&self, state: Option<State>, waiting_since: Option<Moment>) -> ServerView {
+        ServerView {
+            state,
+            waiting_since,
+            breaker: self.breaker.phase(),
+            queued: self.queue.len().saturating_sub(self.dead_in_queue),
+            last_failure: self.last_failure.clone(),
+        }
+    }
+
+    pub(super) fn starting(&mut self, now: Moment, limit: Duration) {
+        self.limiter.spawned(now);
+        self.start_deadline = now + limit;
+    }
+
+    /// Counts a crash; says whether it earns an immediate restart.
+    pub(super) fn crashed(&mut self, now: Moment) -> bool {
+        if now.since(self.last_crash) >= HEALED {
+            self.restarts = 0;
+        }
+        self.last_crash = now;
+        self.restarts += 1;
+        self.policy.vital || self.restarts <= 1
+    }
+
+    /// The verdict for a call that comes while no start is allowed.
+    pub(super) fn held_back(&self, held: Held, now: Moment) -> Verdict {
+        match (held, &self.last_failure) {
+            (Held::Pausing { until }, Some(failure)) => Verdict::Unavailable {
+                failure: Arc::clone(failure),
+                retry_after: Some(until.since(now)),
+            },
+            (Held::CrashLoop { until } | Held::Pausing { until }, failure) => {
+                Verdict::CrashLoop { failure: failure.clone(), retry_after: until.since(now) }
+            }
+        }
+    }
+}

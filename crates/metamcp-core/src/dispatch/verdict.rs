@@ -1,0 +1,63 @@
+//! How a call ends when it is not its server that answers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::ledger::ServerId;
+
+/// How a call ended without an answer of its server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The server failed too often; it is left alone for a while. The call was not sent.
+    CircuitOpen {
+        /// When it may be tried again.
+        retry_after: Duration,
+        /// What went wrong last.
+        failure: Option<Arc<Failure>>,
+    },
+    /// The server could not be started or reached. The call was not sent.
+    Unavailable {
+        /// Why.
+        failure: Arc<Failure>,
+        /// When it may be tried again.
+        retry_after: Option<Duration>,
+    },
+    /// The server keeps crashing. The call was not sent.
+    CrashLoop {
+        /// Its last crash.
+        failure: Option<Arc<Failure>>,
+        /// When it may be tried again.
+        retry_after: Duration,
+    },
+    /// No slot came free in time. The call was not sent.
+    PoolExhausted {
+        /// How long it waited.
+        waited: Duration,
+        /// Who had the slots.
+        holders: Vec<ServerId>,
+    },
+    /// Too many calls wait already. The call was not sent.
+    Overloaded,
+    /// Time ran out.
+    TimedOut {
+        /// After how long.
+        after: Duration,
+        /// Whether the server may have seen the call.
+        sent: bool,
+    },
+    /// The server broke after it may have seen the call.
+    OutcomeUnknown {
+        /// What happened to it.
+        failure: Arc<Failure>,
+    },
+    /// The caller called it off.
+    Cancelled,
+    /// The gateway is going down.
+    ShuttingDown {
+        /// Whether the server may have seen the call.
+        sent: bool,
+    },
+    /// The server is not configured any more.
+    Removed,
+}
