@@ -1,1 +1,8 @@
+//! The MCP wire as pure code: lines, envelopes, raw JSON, and what is written back.
 //! See ARCHITECTURE.md.
+
+pub mod envelope;
+pub mod frame;
+pub mod object;
+pub mod scan;
+pub mod write;

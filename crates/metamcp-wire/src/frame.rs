@@ -1,0 +1,176 @@
+//! Bytes from a pipe to lines: each a message, or the news that one was too long.
+//! Owns: the read buffer, the line limit, the id of a line that was thrown away.      Never: reads, parses messages.
+//! In: bytes appended to `Lines::buffer`.  Out: `Line`.
+//! Tests: `frame/tests.rs`, `fuzz/fuzz_targets/codec.rs`.
+
+mod skim;
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr;
+
+pub use skim::{Skim, skim};
+
+/// Longest line that is kept unless told otherwise: larger than honest results, small enough to hold one per child.
+pub const MAX_LINE: usize = 16 * 1024 * 1024;
+
+/// Size of a fresh buffer: what a pipe holds, so that one read can empty it.
+const START: usize = 64 * 1024;
+
+/// Least free space offered to a reader: below it, reads become small and many.
+const MIN_SPACE: usize = 8 * 1024;
+
+/// One line of the other side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// A line that is not blank, without its line break or byte order mark.
+    ///
+    /// It shares the read buffer: copy what is to be kept beyond the handling of the message.
+    Message(Bytes),
+    /// A line over the limit; its bytes are gone.
+    Oversize {
+        /// The JSON text of its top-level `id`, if it had exactly one that is a string or a number.
+        id: Option<Vec<u8>>,
+        /// Whether it had a top-level `method`: then `id` is the other side's, not the answer to ours.
+        request: bool,
+        /// Its length in bytes without the newline.
+        length: u64,
+    },
+}
+
+/// Splits a stream of bytes into lines.
+#[derive(Debug)]
+pub struct Lines {
+    buffer: BytesMut,
+    /// Bytes at the front of the buffer known to hold no newline.
+    searched: usize,
+    limit: usize,
+    /// The line being thrown away, if one is.
+    discarded: Option<Discarded>,
+}
+
+#[derive(Debug, Default)]
+struct Discarded {
+    skim: Skim,
+    length: u64,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Lines::new(MAX_LINE)
+    }
+}
+
+impl Lines {
+    /// Lines of at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Lines { buffer: BytesMut::new(), searched: 0, limit, discarded: None }
+    }
+
+    /// Where a reader appends, with free space in it. Call [`Lines::next_line`] until it gives `None` after each read.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        let used = self.buffer.len();
+        if self.buffer.capacity() - used < MIN_SPACE {
+            // Doubling keeps copying linear; a line never needs more than the limit and one read.
+            let wanted =
+                (used * 2).max(START).min(self.limit.saturating_add(START).max(used + MIN_SPACE));
+            self.buffer.reserve(wanted - used);
+        }
+        &mut self.buffer
+    }
+
+    /// The next complete line that is not blank.
+    pub fn next_line(&mut self) -> Option<Line> {
+        loop {
+            if self.discarded.is_some() {
+                return self.discard();
+            }
+            let Some(offset) = memchr(b'\n', &self.buffer[self.searched..]) else {
+                self.searched = self.buffer.len();
+                if self.searched > self.limit {
+                    return self.discard();
+                }
+                return None;
+            };
+            let end = self.searched + offset;
+            self.searched = 0;
+            if end > self.limit {
+                return self.discard();
+            }
+            let mut line = self.buffer.split_to(end + 1);
+            line.truncate(end);
+            self.release(end);
+            if let Some(message) = trimmed(line) {
+                return Some(Line::Message(message));
+            }
+        }
+    }
+
+    /// What is left when the stream has ended: a last line without newline, if there is one.
+    pub fn finish(&mut self) -> Option<Line> {
+        if let Some(line) = self.next_line() {
+            return Some(line);
+        }
+        if let Some(discarded) = self.discarded.take() {
+            return Some(discarded.line());
+        }
+        self.searched = 0;
+        trimmed(std::mem::take(&mut self.buffer)).map(Line::Message)
+    }
+
+    /// Throws away what is buffered of a line over the limit; the line once its end is seen.
+    fn discard(&mut self) -> Option<Line> {
+        let discarded = self.discarded.get_or_insert_default();
+        self.searched = 0;
+        let end = memchr(b'\n', &self.buffer);
+        let part = &self.buffer[..end.unwrap_or(self.buffer.len())];
+        discarded.skim.feed(part);
+        discarded.length += part.len() as u64;
+        match end {
+            Some(end) => {
+                self.buffer.advance(end + 1);
+                self.release(end);
+                self.discarded.take().map(Discarded::line)
+            }
+            None => {
+                self.buffer.clear();
+                if self.buffer.capacity() > START {
+                    self.buffer = BytesMut::new();
+                }
+                None
+            }
+        }
+    }
+
+    /// After a line longer than a fresh buffer, moves what follows it to a fresh one, so that the
+    /// large one goes when its line goes. What follows is usually one read; where it is more than
+    /// the line itself it waits, so that moving never costs more than the reading did.
+    fn release(&mut self, length: usize) {
+        if length >= START && self.buffer.len() <= length {
+            let mut fresh = BytesMut::with_capacity(START.max(self.buffer.len()));
+            fresh.extend_from_slice(&self.buffer);
+            self.buffer = fresh;
+        }
+    }
+}
+
+impl Discarded {
+    fn line(self) -> Line {
+        let request = self.skim.has_method();
+        Line::Oversize { id: self.skim.into_id(), request, length: self.length }
+    }
+}
+
+/// A line without carriage return and byte order mark; `None` when it is blank.
+fn trimmed(mut line: BytesMut) -> Option<Bytes> {
+    if line.last() == Some(&b'\r') {
+        line.truncate(line.len() - 1);
+    }
+    if line.starts_with(b"\xef\xbb\xbf") {
+        line.advance(3);
+    }
+    let blank = line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+    (!blank).then(|| line.freeze())
+}
+
+#[cfg(test)]
+mod tests;
