@@ -1,4 +1,7 @@
 //! Every decision of the gateway, as pure code that is told the time.
 //! See ARCHITECTURE.md for the map.
 
+pub mod config;
 pub mod nearest;
+pub mod secret;
+pub mod settings;
