@@ -2,6 +2,7 @@
 //! See ARCHITECTURE.md for the map.
 
 pub mod breaker;
+pub mod config;
 pub mod dispatch;
 pub mod failure;
 pub mod ledger;
@@ -10,4 +11,6 @@ pub mod limiter;
 pub mod moment;
 pub mod nearest;
 pub mod replay;
+pub mod secret;
+pub mod settings;
 pub mod slab;

@@ -1,0 +1,226 @@
+//! Configuration: the servers behind the gateway, as a validated model.
+//! Owns: the model, the reader of `.mcp.json`, its schema, the difference of two.      Never: opens files, reads variables itself.
+//! In: text and a way to look up variables.  Out: `Loaded`, or a `ConfigError` with line and column.
+//! Tests: `config/tests.rs`, beside the parts, and `tests/examples.rs`.
+
+mod diff;
+mod filter;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use self::diff::{Diff, diff};
+pub use self::filter::{Pattern, ToolFilter};
+use crate::secret::Secret;
+use crate::settings::words;
+pub use crate::settings::{Containment, Settings};
+
+/// Everything the gateway was told: the servers in the order of the file, and the global settings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Config {
+    /// The servers, in file order. Names are unique.
+    pub servers: Vec<ServerConfig>,
+    /// The global settings.
+    pub settings: Settings,
+}
+
+impl Config {
+    /// The server of this name.
+    pub fn server(&self, name: &str) -> Option<&ServerConfig> {
+        self.servers.iter().find(|server| server.name == name)
+    }
+}
+
+/// One server behind the gateway.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerConfig {
+    /// The key in the file; the part before the colon in `server:tool`.
+    pub name: String,
+    /// How it is reached.
+    pub transport: Transport,
+    /// Whether it may be used, and if not, why.
+    pub state: ServerState,
+    /// The operator's own words on what it is for.
+    pub description: Option<String>,
+    /// Time limit of a call, where it differs from the global one.
+    pub timeout: Option<Duration>,
+    /// May be restarted for a retry more than once.
+    pub vital: bool,
+    /// How long it stays once idle, by kind.
+    pub lifecycle: Lifecycle,
+    /// Own idle timeout, where it differs from the global one.
+    pub idle_timeout: Option<Duration>,
+    /// Which calls may be sent again after a crash.
+    pub retry: RetryRule,
+    /// One call at a time.
+    pub exclusive: bool,
+    /// Own limit of concurrent calls.
+    pub max_in_flight: Option<u32>,
+    /// Which tools may be seen and called.
+    pub tools: ToolFilter,
+    /// Own choice of containment.
+    pub containment: Option<Containment>,
+    /// Variables that name a secret and were put into the command, its arguments, its directory or the address.
+    pub expanded_secrets: Vec<Secret>,
+}
+
+impl ServerConfig {
+    /// A server started by `command` with everything else at its default.
+    pub fn stdio(name: impl Into<String>, command: impl Into<String>, args: &[&str]) -> Self {
+        Self {
+            name: name.into(),
+            transport: Transport::Stdio {
+                command: command.into(),
+                args: args.iter().map(|&arg| arg.to_owned()).collect(),
+                env: Vec::new(),
+                cwd: None,
+            },
+            state: ServerState::Enabled,
+            description: None,
+            timeout: None,
+            vital: false,
+            lifecycle: Lifecycle::Default,
+            idle_timeout: None,
+            retry: RetryRule::default(),
+            exclusive: false,
+            max_in_flight: None,
+            tools: ToolFilter::default(),
+            containment: None,
+            expanded_secrets: Vec::new(),
+        }
+    }
+
+    /// Whether it may be used at all.
+    pub fn is_enabled(&self) -> bool {
+        self.state == ServerState::Enabled
+    }
+
+    /// When an idle connection to it is closed, given the global idle timeout.
+    pub fn idle_rule(&self, global: Duration) -> IdleRule {
+        match self.lifecycle {
+            Lifecycle::Ephemeral => IdleRule::AtOnce,
+            Lifecycle::KeepAlive { idle_timeout } => {
+                idle_timeout.or(self.idle_timeout).map_or(IdleRule::Never, IdleRule::After)
+            }
+            Lifecycle::Default => IdleRule::After(self.idle_timeout.unwrap_or(global)),
+        }
+    }
+
+    /// How many calls may run at once, given the global limit.
+    pub fn in_flight_limit(&self, global: u32) -> u32 {
+        if self.exclusive { 1 } else { self.max_in_flight.unwrap_or(global) }
+    }
+
+    /// The values to keep out of errors and logs: sensitive variables, and every header.
+    pub fn secrets(&self) -> Vec<&Secret> {
+        let (named, always) = match &self.transport {
+            Transport::Stdio { env, .. } => (env, false),
+            Transport::Http { headers, .. } => (headers, true),
+        };
+        let named =
+            named.iter().map(|(_, value)| value).filter(|value| always || value.is_sensitive());
+        named.chain(&self.expanded_secrets).collect()
+    }
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Transport {
+    /// A local process spoken to over its stdin and stdout.
+    Stdio {
+        /// The program. Never split, never given to a shell.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables on top of the inherited allowlist, in file order.
+        env: Vec<(String, Secret)>,
+        /// Where it runs; a relative path is taken from the gateway's own working directory.
+        cwd: Option<PathBuf>,
+    },
+    /// A remote server.
+    Http {
+        /// Address of its endpoint, `http` or `https`.
+        url: String,
+        /// Headers of every request, in file order.
+        headers: Vec<(String, Secret)>,
+        /// Which of the two HTTP transports it speaks.
+        kind: HttpKind,
+    },
+}
+
+/// The two HTTP transports of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpKind {
+    /// Streamable HTTP, the current one.
+    Streamable,
+    /// HTTP with server-sent events, the older one.
+    Sse,
+}
+
+/// Whether a server may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerState {
+    /// It may.
+    Enabled,
+    /// It may not; it is still named in discovery and in errors.
+    Disabled {
+        /// What the user is told, as a fragment without a full stop.
+        reason: String,
+    },
+}
+
+/// How long a server stays connected once idle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Lifecycle {
+    /// Until the idle timeout.
+    #[default]
+    Default,
+    /// For ever, or until an idle timeout of its own.
+    KeepAlive {
+        /// The timeout of its own, if one is set.
+        idle_timeout: Option<Duration>,
+    },
+    /// Not at all.
+    Ephemeral,
+}
+
+/// When an idle connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdleRule {
+    /// As soon as it is idle.
+    AtOnce,
+    /// After this long without a call.
+    After(Duration),
+    /// Never by the sweep.
+    Never,
+}
+
+words! {
+    /// Whether a call that was sent may be sent again after the server died.
+    #[derive(Default)]
+    Retry {
+        #[default]
+        Annotated = "annotated": "Only where the tool says that it reads only or that repeating is harmless.",
+        Always = "always": "Always: you vouch that repeating a call of this server does no harm.",
+        Never = "never": "Never, whatever the tool says.",
+    }
+}
+
+/// The rule of one server, with exceptions by tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RetryRule {
+    /// For every tool not named below.
+    pub default: Retry,
+    /// Exceptions in file order; an exact name goes before a pattern, then the first that fits.
+    pub per_tool: Vec<(Pattern, Retry)>,
+}
+
+impl RetryRule {
+    /// The rule for one tool.
+    pub fn for_tool(&self, tool: &str) -> Retry {
+        let exact = self.per_tool.iter().find(|(pattern, _)| pattern.as_str() == tool);
+        exact
+            .or_else(|| self.per_tool.iter().find(|(pattern, _)| pattern.matches(tool)))
+            .map_or(self.default, |(_, retry)| *retry)
+    }
+}

@@ -1,0 +1,205 @@
+//! Secrets: values that must not reach a log, an error or the model.
+//! Owns: the unprintable wrapper, what counts as sensitive, scrubbing.      Never: decides where text goes.
+//! In: a name and a value; text and the secrets it may hold.  Out: the value, on request only; clean text.
+//! Tests: below.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Shorter values are not replaced: they occur by chance in innocent text (`true`, `8080`, `en`).
+const SHORTEST_SCRUBBED: usize = 6;
+
+/// A value from `env` or `headers`, or a variable's value, that prints as its name only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    name: String,
+    value: String,
+}
+
+impl Secret {
+    /// Wraps `value`; `name` is what is printed in its place.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into() }
+    }
+
+    /// What the value is called: the environment variable or header it belongs to.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value itself. Call it only where it is handed to the child or to its server.
+    pub fn expose(&self) -> &str {
+        &self.value
+    }
+
+    /// Whether the value is worth hiding, rather than a path, a switch or a number that happens to sit in `env`.
+    /// In doubt it is: a secret shown is worse than a word hidden.
+    pub fn is_sensitive(&self) -> bool {
+        names_a_secret(&self.name) || !is_plain(&self.value)
+    }
+
+    /// The strings that give the secret away: the value, and a credential without its scheme word.
+    fn needles(&self) -> impl Iterator<Item = &str> {
+        let credential = self.value.split_once(' ').filter(|(scheme, _)| {
+            ["bearer", "basic", "token"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+        });
+        [Some(self.value.as_str()), credential.map(|(_, rest)| rest.trim())]
+            .into_iter()
+            .flatten()
+            .filter(|needle| needle.len() >= SHORTEST_SCRUBBED)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({})", self.name)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[secret {}]", self.name)
+    }
+}
+
+/// `text` with every occurrence of every secret replaced by `[secret NAME]`.
+/// One pass, longest match first, so that neither a label nor a shorter secret spoils another's place.
+pub fn scrub<'a, 's>(text: &'a str, secrets: impl IntoIterator<Item = &'s Secret>) -> Cow<'a, str> {
+    let mut hunted: Vec<Hunted<'s>> = secrets
+        .into_iter()
+        .flat_map(|secret| secret.needles().map(move |needle| (needle, secret)))
+        .filter_map(|(needle, secret)| Some(Hunted { needle, secret, at: text.find(needle)? }))
+        .collect();
+    if hunted.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len());
+    let mut copied = 0;
+    while let Some(next) =
+        hunted.iter().min_by_key(|hunt| (hunt.at, std::cmp::Reverse(hunt.needle.len())))
+    {
+        clean.push_str(&text[copied..next.at]);
+        clean.push_str(&next.secret.to_string());
+        copied = next.at + next.needle.len();
+        hunted.retain_mut(|hunt| hunt.advance(text, copied));
+    }
+    clean.push_str(&text[copied..]);
+    Cow::Owned(clean)
+}
+
+/// Whether a variable or header of this name usually holds a secret.
+pub fn names_a_secret(name: &str) -> bool {
+    const MARKS: [&str; 10] = [
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "credential",
+        "auth",
+        "apikey",
+        "api_key",
+        "api-key",
+        "cookie",
+    ];
+    let name = name.to_ascii_lowercase();
+    MARKS.iter().any(|mark| name.contains(mark))
+        || name
+            .split(['_', '-', '.'])
+            .any(|word| matches!(word, "key" | "pass" | "pwd" | "pat" | "dsn"))
+}
+
+/// One string being looked for, and where it occurs next.
+struct Hunted<'s> {
+    needle: &'s str,
+    secret: &'s Secret,
+    at: usize,
+}
+
+impl Hunted<'_> {
+    /// Moves to the next occurrence at or after `from`; false when there is none.
+    fn advance(&mut self, text: &str, from: usize) -> bool {
+        if self.at >= from {
+            return true;
+        }
+        match text[from..].find(self.needle) {
+            Some(offset) => {
+                self.at = from + offset;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Paths, addresses without credentials, numbers and ordinary words: hiding them only spoils messages.
+fn is_plain(value: &str) -> bool {
+    let value = value.trim();
+    if value.len() < SHORTEST_SCRUBBED || value.parse::<f64>().is_ok() {
+        return true;
+    }
+    if let Some((scheme, rest)) = value.split_once("://") {
+        let is_address = matches!(scheme, "http" | "https" | "file" | "ws" | "wss");
+        return is_address && !rest.contains(['@', '?']);
+    }
+    let is_path = value.starts_with(['/', '~', '.'])
+        || value.get(1..3).is_some_and(|drive| matches!(drive, ":\\" | ":/"));
+    is_path || value.chars().all(|c| c.is_alphabetic() || matches!(c, ' ' | '-' | '_' | ',' | '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Secret, names_a_secret, scrub};
+
+    #[test]
+    fn never_prints_its_value() {
+        let secret = Secret::new("GITHUB_TOKEN", "ghp_0123456789");
+        let printed = format!("{secret} {secret:?} {:?}", Some(&secret));
+        assert!(!printed.contains("ghp_"), "{printed}");
+        assert_eq!(secret.to_string(), "[secret GITHUB_TOKEN]");
+        assert_eq!(secret.expose(), "ghp_0123456789");
+    }
+
+    #[test]
+    fn scrubs_every_occurrence_and_only_those() {
+        let secrets = [
+            Secret::new("SHORT", "abc"),
+            Secret::new("LONG", "abcdef-123456"),
+            Secret::new("PREFIX", "abcdef"),
+            Secret::new("Authorization", "Bearer eyJhbGciOi"),
+            Secret::new("LABEL", "secret"),
+        ];
+        let check = |text: &str, expect: &str| assert_eq!(scrub(text, &secrets), expect);
+        check("nothing here, abc", "nothing here, abc");
+        check("x abcdef-123456 y abcdef-123456", "x [secret LONG] y [secret LONG]");
+        check("abcdefabcdef!", "[secret PREFIX][secret PREFIX]!");
+        check("got eyJhbGciOi", "got [secret Authorization]");
+        check("header Bearer eyJhbGciOi.", "header [secret Authorization].");
+        check("a secret abcdef", "a [secret LABEL] [secret PREFIX]");
+        check("é abcdef é", "é [secret PREFIX] é");
+        check("", "");
+    }
+
+    #[test]
+    fn tells_secrets_from_plain_values() {
+        for (name, value) in [
+            ("GITHUB_TOKEN", "plainword"),
+            ("API_KEY", "x"),
+            ("DATABASE", "postgres://me:pw@host/db"),
+            ("WEBHOOK", "https://hooks.example.com/?sig=1"),
+            ("UNKNOWN", "f3a9c1d277b0"),
+        ] {
+            assert!(Secret::new(name, value).is_sensitive(), "{name}");
+        }
+        for (name, value) in [
+            ("ROOT", "/home/me/project"),
+            ("DRIVE", "C:\\Users\\me"),
+            ("DEBUG", "true"),
+            ("PORT", "8080123"),
+            ("BASE_URL", "https://api.example.com/v1"),
+            ("MODE", "read-only"),
+        ] {
+            assert!(!Secret::new(name, value).is_sensitive(), "{name}");
+        }
+        assert!(names_a_secret("X-Api-Key") && !names_a_secret("KEYBOARD"));
+    }
+}

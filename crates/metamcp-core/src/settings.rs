@@ -1,0 +1,246 @@
+//! Global settings: each declared once, with its flag, variable, file key and default.
+//! Owns: the table, the typed values, who wins when several say something.      Never: reads files, flags or variables itself.
+//! In: what each source says, weakest first.  Out: `Resolved`: the values, each with its origin.
+//! Tests: below and `settings/value.rs`; the flags are checked against the table in the binary.
+
+mod reference;
+mod table;
+mod value;
+mod words;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use self::reference::settings_markdown;
+pub use self::table::{SETTINGS, Setting, by_file_key, by_flag};
+pub use self::value::{Kind, Value, ValueError};
+pub(crate) use self::words::words;
+pub use self::words::{Containment, LogLevel, Replay, SearchStrategy, Word};
+
+/// The values of all global settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The one file to read, where the user named it.
+    pub config: Option<PathBuf>,
+    /// Where the gateway keeps its files; `~` is not yet replaced here.
+    pub home: PathBuf,
+    /// The pool and the breaker.
+    pub pool: PoolSettings,
+    /// Time limits.
+    pub timeouts: TimeoutSettings,
+    /// Size and number limits.
+    pub limits: LimitSettings,
+    /// How long a tool list counts as fresh.
+    pub catalog_ttl: Duration,
+    /// Whether a call may be sent twice at all.
+    pub replay: Replay,
+    /// How tools are ranked.
+    pub search: SearchStrategy,
+    /// How child processes are kept from outliving the gateway.
+    pub containment: Containment,
+    /// How much is logged.
+    pub log_level: LogLevel,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        resolve([]).settings
+    }
+}
+
+/// Limits of the pool of connections, and of the breaker of each server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// Most connections alive at once.
+    pub size: u32,
+    /// Connections above `size` that open after waiting.
+    pub reserve_size: u32,
+    /// Connections the idle sweep leaves alone.
+    pub min_size: u32,
+    /// How long the first in the queue waits before the reserve opens; zero keeps it shut.
+    pub reserve_timeout: Duration,
+    /// How long a call waits for a slot.
+    pub wait_timeout: Duration,
+    /// How long a connection may be idle.
+    pub idle_timeout: Duration,
+    /// Failures in a row that open a server's breaker.
+    pub failure_threshold: u32,
+    /// How long an open breaker refuses.
+    pub cooldown: Duration,
+}
+
+/// Time limits of what the gateway does with a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TimeoutSettings {
+    /// From spawn to the end of the handshake.
+    pub connect: Duration,
+    /// The same while an installer shows life.
+    pub install: Duration,
+    /// One `tools/list`.
+    pub list: Duration,
+    /// One `tools/call`.
+    pub call: Duration,
+    /// How long discovery waits for servers that are not cached.
+    pub discover_budget: Duration,
+}
+
+/// Sizes and numbers that a child may not exceed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// Longest line read from a child.
+    pub line_bytes: usize,
+    /// Calls in flight per server.
+    pub in_flight: u32,
+    /// Tools taken from one server.
+    pub tools_per_server: usize,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// A configuration file.
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Its line.
+        line: usize,
+    },
+    /// An environment variable.
+    Environment {
+        /// Its name.
+        name: &'static str,
+    },
+    /// A flag on the command line.
+    Flag {
+        /// Its name without the dashes.
+        name: &'static str,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment { name } => write!(f, "variable {name}"),
+            Self::Flag { name } => write!(f, "flag --{name}"),
+        }
+    }
+}
+
+/// One source's word on one setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Which setting.
+    pub setting: &'static Setting,
+    /// What it is set to.
+    pub value: Value,
+    /// Who says so.
+    pub origin: Origin,
+}
+
+/// The settings after all sources were heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The values.
+    pub settings: Settings,
+    /// What was given for each setting, with its origin, in the order of the table. Settings nobody mentioned and that
+    /// have no default are absent.
+    pub values: Vec<Given>,
+    /// Combinations that make no sense and what was done about them.
+    pub notes: Vec<String>,
+}
+
+impl Resolved {
+    /// The value of a setting and where it comes from.
+    pub fn value(&self, flag: &str) -> Option<&Given> {
+        self.values.iter().find(|given| given.setting.flag == flag)
+    }
+}
+
+/// Hears the sources from the weakest to the strongest: user file, project file, environment, flags.
+pub fn resolve(sources: impl IntoIterator<Item = Given>) -> Resolved {
+    let heard: Vec<Given> = sources.into_iter().collect();
+    let mut settings = blank();
+    let mut values = Vec::with_capacity(SETTINGS.len());
+    for setting in SETTINGS {
+        let given = heard.iter().rev().find(|given| given.setting.flag == setting.flag).cloned();
+        let default = || {
+            let value = setting.default.clone()?;
+            Some(Given { setting, value, origin: Origin::Default })
+        };
+        if let Some(given) = given.or_else(default) {
+            (setting.store)(&mut settings, &given.value);
+            values.push(given);
+        }
+    }
+    let notes = reconcile(&mut settings);
+    Resolved { settings, values, notes }
+}
+
+/// The value of a setting from the environment, where the variable is set and not empty.
+pub fn from_environment(lookup: &dyn Fn(&str) -> Option<String>) -> (Vec<Given>, Vec<ValueError>) {
+    let mut given = Vec::new();
+    let mut errors = Vec::new();
+    for setting in SETTINGS {
+        let Some(text) = lookup(setting.env).filter(|text| !text.is_empty()) else { continue };
+        let origin = Origin::Environment { name: setting.env };
+        match setting.kind.from_text(&text) {
+            Ok(value) => given.push(Given { setting, value, origin }),
+            Err(error) => errors.push(error.at(origin)),
+        }
+    }
+    (given, errors)
+}
+
+/// Every field is stored from the table before anyone sees it; these values are never observed.
+fn blank() -> Settings {
+    Settings {
+        config: None,
+        home: PathBuf::new(),
+        pool: PoolSettings::default(),
+        timeouts: TimeoutSettings::default(),
+        limits: LimitSettings::default(),
+        catalog_ttl: Duration::ZERO,
+        replay: Replay::Annotated,
+        search: SearchStrategy::Bm25,
+        containment: Containment::Auto,
+        log_level: LogLevel::Warn,
+    }
+}
+
+/// Settles combinations that contradict each other, and says so.
+fn reconcile(settings: &mut Settings) -> Vec<String> {
+    let mut notes = Vec::new();
+    let pool = &mut settings.pool;
+    if pool.min_size > pool.size {
+        notes.push(format!(
+            "minPoolSize {} is more than poolSize {}; {} is used",
+            pool.min_size, pool.size, pool.size
+        ));
+        pool.min_size = pool.size;
+    }
+    if pool.reserve_size > 0 && pool.reserve_timeout.is_zero() {
+        notes.push(format!(
+            "resPoolSize {} has no effect because resPoolTimeout is 0",
+            pool.reserve_size
+        ));
+    }
+    let timeouts = &mut settings.timeouts;
+    if timeouts.install < timeouts.connect {
+        notes.push(format!(
+            "installTimeoutMs {} is less than connectTimeoutMs {}; {} is used",
+            timeouts.install.as_millis(),
+            timeouts.connect.as_millis(),
+            timeouts.connect.as_millis()
+        ));
+        timeouts.install = timeouts.connect;
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests;

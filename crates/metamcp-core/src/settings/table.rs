@@ -1,0 +1,344 @@
+//! The table of all global settings. Flags, variables, file keys, help, docs and schema are made from it.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use super::Settings;
+use super::value::{Kind, Value};
+use super::words::{Containment, LogLevel, Replay, SearchStrategy};
+
+/// One global setting.
+pub struct Setting {
+    /// Its key in the file, with a dot between object and key; `None` where a file cannot set it.
+    pub key: Option<&'static str>,
+    /// Other names of the last part of the key.
+    pub aliases: &'static [&'static str],
+    /// Its flag without the dashes. Also what identifies the setting.
+    pub flag: &'static str,
+    /// Its environment variable.
+    pub env: &'static str,
+    /// Its type and range.
+    pub kind: Kind,
+    /// Its value where nobody says anything.
+    pub default: Option<Value>,
+    /// One line, for `--help`.
+    pub help: &'static str,
+    /// More, for the reference.
+    pub doc: &'static str,
+    /// Puts a value of this kind into its place.
+    pub(super) store: fn(&mut Settings, &Value),
+}
+
+impl PartialEq for Setting {
+    fn eq(&self, other: &Self) -> bool {
+        self.flag == other.flag
+    }
+}
+
+impl Eq for Setting {}
+
+impl std::fmt::Debug for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Setting({})", self.flag)
+    }
+}
+
+/// The setting with this key in the file, under its own name or another.
+pub fn by_file_key(path: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| {
+        let Some(key) = setting.key else { return false };
+        key == path
+            || setting.aliases.iter().any(|alias| match key.rsplit_once('.') {
+                Some((object, _)) => {
+                    path.strip_prefix(object).and_then(|rest| rest.strip_prefix('.'))
+                        == Some(*alias)
+                }
+                None => path == *alias,
+            })
+    })
+}
+
+/// The setting with this flag, given without the dashes.
+pub fn by_flag(flag: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.flag == flag)
+}
+
+/// No time limit needs more, and the sum of a few stays far from overflow.
+const DAY: u64 = 86_400_000;
+/// More child processes than one machine carries.
+const MOST_CONNECTIONS: u64 = 4_096;
+
+const TIME: Kind = Kind::Millis { min: 1, max: DAY };
+const TIME_OR_ZERO: Kind = Kind::Millis { min: 0, max: DAY };
+
+/// Every global setting, in the order of the reference.
+pub static SETTINGS: &[Setting] = &[
+    Setting {
+        key: None,
+        aliases: &[],
+        flag: "config",
+        env: "METAMCP_CONFIG",
+        kind: Kind::Path,
+        default: None,
+        help: "Read this file, and no other",
+        doc: "Without it, `.mcp.json` in the working directory is read, else `mcp.json` in the home directory of metamcp. \
+              The file named here is the only one read: settings of the user's own file do not apply beneath it.",
+        store: |settings, value| settings.config = Some(PathBuf::from(&*value.text())),
+    },
+    Setting {
+        key: None,
+        aliases: &[],
+        flag: "home",
+        env: "METAMCP_HOME",
+        kind: Kind::Path,
+        default: Some(Value::Path(Cow::Borrowed("~/.metamcp"))),
+        help: "Keep the user's own config file and the caches in this directory",
+        doc: "Created when first needed, readable by its owner only. Several gateways may share one home. \
+              A file cannot set it, since it decides where files are looked for.",
+        store: |settings, value| settings.home = PathBuf::from(&*value.text()),
+    },
+    Setting {
+        key: Some("pool.poolSize"),
+        aliases: &["maxConnections"],
+        flag: "max-connections",
+        env: "METAMCP_MAX_CONNECTIONS",
+        kind: Kind::Count { min: 1, max: MOST_CONNECTIONS },
+        default: Some(Value::Number(20)),
+        help: "Most child servers connected at once",
+        doc: "When the pool is full, the server that has been idle longest makes room for the next one; \
+              when none is idle, the call waits. A call to a server that is connected never waits for a slot.",
+        store: |settings, value| settings.pool.size = value.count(),
+    },
+    Setting {
+        key: Some("pool.resPoolSize"),
+        aliases: &[],
+        flag: "reserve-connections",
+        env: "METAMCP_RESERVE_CONNECTIONS",
+        kind: Kind::Count { min: 0, max: MOST_CONNECTIONS },
+        default: Some(Value::Number(0)),
+        help: "Connections above the maximum that open after waiting",
+        doc: "They open one at a time, for the call that has waited `resPoolTimeout`, and close as soon as they are idle. \
+              0 means no reserve.",
+        store: |settings, value| settings.pool.reserve_size = value.count(),
+    },
+    Setting {
+        key: Some("pool.minPoolSize"),
+        aliases: &[],
+        flag: "min-connections",
+        env: "METAMCP_MIN_CONNECTIONS",
+        kind: Kind::Count { min: 0, max: MOST_CONNECTIONS },
+        default: Some(Value::Number(0)),
+        help: "Connections that idle time does not close",
+        doc: "Counted over all servers. It guards against the idle timeout; a full pool may still swap one server for another, \
+              since the number stays the same.",
+        store: |settings, value| settings.pool.min_size = value.count(),
+    },
+    Setting {
+        key: Some("pool.resPoolTimeout"),
+        aliases: &["resPoolTimeoutMs"],
+        flag: "reserve-timeout",
+        env: "METAMCP_RESERVE_TIMEOUT",
+        kind: TIME_OR_ZERO,
+        default: Some(Value::Number(5_000)),
+        help: "How long a call waits before the reserve opens for it",
+        doc: "0 keeps the reserve shut.",
+        store: |settings, value| settings.pool.reserve_timeout = value.millis(),
+    },
+    Setting {
+        key: Some("pool.poolWaitTimeoutMs"),
+        aliases: &[],
+        flag: "pool-wait-timeout",
+        env: "METAMCP_POOL_WAIT_TIMEOUT",
+        kind: TIME,
+        default: Some(Value::Number(30_000)),
+        help: "How long a call waits for a free connection",
+        doc: "After that it fails and says who holds the connections. Keep it below the client's own time limit, often 60 s.",
+        store: |settings, value| settings.pool.wait_timeout = value.millis(),
+    },
+    Setting {
+        key: Some("pool.idleTimeoutMs"),
+        aliases: &[],
+        flag: "idle-timeout",
+        env: "METAMCP_IDLE_TIMEOUT",
+        kind: TIME,
+        default: Some(Value::Number(300_000)),
+        help: "How long a server may be idle before it is stopped",
+        doc: "A server's own `idleTimeoutMs` and `lifecycle` go before it.",
+        store: |settings, value| settings.pool.idle_timeout = value.millis(),
+    },
+    Setting {
+        key: Some("pool.failureThreshold"),
+        aliases: &[],
+        flag: "failure-threshold",
+        env: "METAMCP_FAILURE_THRESHOLD",
+        kind: Kind::Count { min: 1, max: 1_000 },
+        default: Some(Value::Number(5)),
+        help: "Failures in a row after which a server is left alone",
+        doc: "Counted per server. A tool that answers with an error, a refused login and a cancelled call are not failures of the server.",
+        store: |settings, value| settings.pool.failure_threshold = value.count(),
+    },
+    Setting {
+        key: Some("pool.cooldownMs"),
+        aliases: &[],
+        flag: "cooldown",
+        env: "METAMCP_COOLDOWN",
+        kind: TIME,
+        default: Some(Value::Number(30_000)),
+        help: "How long a failing server is left alone",
+        doc: "Calls to it fail at once meanwhile. Then one call is let through to try; if it fails, the time starts again.",
+        store: |settings, value| settings.pool.cooldown = value.millis(),
+    },
+    Setting {
+        key: Some("timeouts.connectTimeoutMs"),
+        aliases: &[],
+        flag: "connect-timeout",
+        env: "METAMCP_CONNECT_TIMEOUT",
+        kind: TIME,
+        default: Some(Value::Number(60_000)),
+        help: "Time limit from starting a server to the end of its handshake",
+        doc: "A server that is still being installed has longer: see `installTimeoutMs`.",
+        store: |settings, value| settings.timeouts.connect = value.millis(),
+    },
+    Setting {
+        key: Some("timeouts.installTimeoutMs"),
+        aliases: &[],
+        flag: "install-timeout",
+        env: "METAMCP_INSTALL_TIMEOUT",
+        kind: TIME,
+        default: Some(Value::Number(300_000)),
+        help: "The same limit while npx, uvx or docker are at work",
+        doc: "The first start of a package may download it. As long as the installer shows life, it is not interrupted before this.",
+        store: |settings, value| settings.timeouts.install = value.millis(),
+    },
+    Setting {
+        key: Some("timeouts.listTimeoutMs"),
+        aliases: &[],
+        flag: "list-timeout",
+        env: "METAMCP_LIST_TIMEOUT",
+        kind: TIME,
+        default: Some(Value::Number(15_000)),
+        help: "Time limit for a server to list its tools",
+        doc: "For each page of the list.",
+        store: |settings, value| settings.timeouts.list = value.millis(),
+    },
+    Setting {
+        key: Some("timeouts.callTimeoutMs"),
+        aliases: &[],
+        flag: "call-timeout",
+        env: "METAMCP_CALL_TIMEOUT",
+        kind: TIME,
+        default: Some(Value::Number(60_000)),
+        help: "Time limit of a tool call",
+        doc: "A server's own `timeoutMs` goes before it. Progress reported by the tool starts the time again, up to ten times the limit. \
+              A call that runs out of time may still have run: it is reported so and never sent again.",
+        store: |settings, value| settings.timeouts.call = value.millis(),
+    },
+    Setting {
+        key: Some("timeouts.discoverBudgetMs"),
+        aliases: &[],
+        flag: "discover-budget",
+        env: "METAMCP_DISCOVER_BUDGET",
+        kind: TIME_OR_ZERO,
+        default: Some(Value::Number(1_500)),
+        help: "How long discovery waits for servers it knows nothing about yet",
+        doc: "Servers that take longer are named as pending and show up in the next answer. 0 never waits.",
+        store: |settings, value| settings.timeouts.discover_budget = value.millis(),
+    },
+    Setting {
+        key: Some("limits.maxLineBytes"),
+        aliases: &[],
+        flag: "max-line-bytes",
+        env: "METAMCP_MAX_LINE_BYTES",
+        kind: Kind::Bytes { min: 65_536, max: 1 << 30 },
+        default: Some(Value::Number(16 << 20)),
+        help: "Longest message accepted from a server",
+        doc: "A longer one is thrown away as it arrives, and the call it answers fails with that reason.",
+        store: |settings, value| settings.limits.line_bytes = value.size(),
+    },
+    Setting {
+        key: Some("limits.maxInFlight"),
+        aliases: &[],
+        flag: "max-in-flight",
+        env: "METAMCP_MAX_IN_FLIGHT",
+        kind: Kind::Count { min: 1, max: 65_536 },
+        default: Some(Value::Number(64)),
+        help: "Most calls a server is given at once",
+        doc: "A server's own `maxInFlight` and `exclusive` go before it.",
+        store: |settings, value| settings.limits.in_flight = value.count(),
+    },
+    Setting {
+        key: Some("limits.maxToolsPerServer"),
+        aliases: &[],
+        flag: "max-tools-per-server",
+        env: "METAMCP_MAX_TOOLS_PER_SERVER",
+        kind: Kind::Count { min: 1, max: 100_000 },
+        default: Some(Value::Number(2_000)),
+        help: "Most tools taken from one server",
+        doc: "The rest of a longer list is left out, with a warning.",
+        store: |settings, value| settings.limits.tools_per_server = value.size(),
+    },
+    Setting {
+        key: Some("catalogTtlMs"),
+        aliases: &[],
+        flag: "catalog-ttl",
+        env: "METAMCP_CATALOG_TTL",
+        kind: TIME_OR_ZERO,
+        default: Some(Value::Number(3_600_000)),
+        help: "How long a server's list of tools counts as fresh",
+        doc: "An older list is still shown, and read anew in the background.",
+        store: |settings, value| settings.catalog_ttl = value.millis(),
+    },
+    Setting {
+        key: Some("replay"),
+        aliases: &[],
+        flag: "replay",
+        env: "METAMCP_REPLAY",
+        kind: Kind::Word(Replay::WORDS),
+        default: Some(Value::Word("annotated")),
+        help: "Whether a call may be sent again after its server died",
+        doc: "A server's own `retry` refines it. A call that ran out of time is never sent again.",
+        store: |settings, value| {
+            settings.replay = Replay::from_word(&value.text()).unwrap_or(settings.replay)
+        },
+    },
+    Setting {
+        key: Some("search.strategy"),
+        aliases: &[],
+        flag: "search",
+        env: "METAMCP_SEARCH",
+        kind: Kind::Word(SearchStrategy::WORDS),
+        default: Some(Value::Word("bm25")),
+        help: "How tools are ranked for a query",
+        doc: "",
+        store: |settings, value| {
+            settings.search = SearchStrategy::from_word(&value.text()).unwrap_or(settings.search)
+        },
+    },
+    Setting {
+        key: Some("containment"),
+        aliases: &[],
+        flag: "containment",
+        env: "METAMCP_CONTAINMENT",
+        kind: Kind::Word(Containment::WORDS),
+        default: Some(Value::Word("auto")),
+        help: "How servers are kept from outliving the gateway",
+        doc: "A server's own `containment` goes before it.",
+        store: |settings, value| {
+            settings.containment =
+                Containment::from_word(&value.text()).unwrap_or(settings.containment);
+        },
+    },
+    Setting {
+        key: Some("logLevel"),
+        aliases: &[],
+        flag: "log-level",
+        env: "METAMCP_LOG_LEVEL",
+        kind: Kind::Word(LogLevel::WORDS),
+        default: Some(Value::Word("warn")),
+        help: "How much is written to the log on stderr",
+        doc: "",
+        store: |settings, value| {
+            settings.log_level = LogLevel::from_word(&value.text()).unwrap_or(settings.log_level)
+        },
+    },
+];

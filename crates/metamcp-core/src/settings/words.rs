@@ -1,0 +1,79 @@
+//! Settings with a fixed set of words: the words are declared with the type, and everything else reads them from there.
+
+/// One allowed word and what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word {
+    /// As written in the file, in a flag or in a variable.
+    pub word: &'static str,
+    /// One line for help, docs and schema.
+    pub meaning: &'static str,
+}
+
+/// An enum whose variants are written as words.
+macro_rules! words {
+    ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal: $meaning:literal,)+ }) => {
+        $(#[$outer])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$inner])* #[doc = $meaning] $variant,)+
+        }
+
+        impl $name {
+            /// Every word with its meaning.
+            pub const WORDS: &'static [$crate::settings::Word] = &[$($crate::settings::Word { word: $word, meaning: $meaning },)+];
+
+            /// The variant written as `word`.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+
+            /// How the variant is written.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words! {
+    /// Whether a call that may have run can be sent a second time.
+    Replay {
+        Annotated = "annotated": "Send again only where the tool says that it reads only or that repeating is harmless, or the server's `retry` says so.",
+        Never = "never": "Never send a call twice once it was sent, whatever servers and tools say.",
+    }
+}
+
+words! {
+    /// How tools are ranked for a query.
+    SearchStrategy {
+        Keyword = "keyword": "Points for the query in name and description: exact name 10, name contains 5, description contains 2.",
+        Bm25 = "bm25": "BM25 over names, descriptions, parameter names and servers, with identifiers split into words.",
+    }
+}
+
+words! {
+    /// How a child and everything it starts are kept from outliving the gateway.
+    Containment {
+        Auto = "auto": "Namespaces where the system allows them, else the shim.",
+        Namespace = "namespace": "A process namespace per server (Linux); a server is refused where that is not possible.",
+        Shim = "shim": "A small parent process that ends the whole tree when the gateway is gone.",
+    }
+}
+
+words! {
+    /// How much is written to the log on stderr.
+    LogLevel {
+        Off = "off": "Nothing.",
+        Error = "error": "Only what failed for good.",
+        Warn = "warn": "Also what needs attention.",
+        Info = "info": "Also servers starting and stopping.",
+        Debug = "debug": "Also every call, by name, without its arguments.",
+        Trace = "trace": "Also every message, by size and kind.",
+    }
+}
