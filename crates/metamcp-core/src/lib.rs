@@ -10,6 +10,7 @@ pub mod lifecycle;
 pub mod limiter;
 pub mod moment;
 pub mod nearest;
+pub mod refresh;
 pub mod replay;
 pub mod secret;
 pub mod settings;

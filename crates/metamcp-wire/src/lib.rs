@@ -2,7 +2,9 @@
 //! See ARCHITECTURE.md.
 
 pub mod envelope;
+pub mod era;
 pub mod frame;
+pub mod handshake;
 pub mod object;
 pub mod scan;
 pub mod write;

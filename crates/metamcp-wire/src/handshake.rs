@@ -1,0 +1,182 @@
+//! The handshake of the `initialize` era, from both sides, without I/O.
+//! Owns: what is offered, what is accepted, who the other side says it is.      Never: waits, sends, retries.
+//! In: raw `initialize` params or results.  Out: the bytes to send, and a `Peer`.
+//! Tests: below.
+
+use serde_json::{Value, json};
+
+use crate::era::{Era, Revision};
+use crate::object::{pick, text};
+
+/// Longest name, title or version kept of a peer: it is shown to people and models.
+const MAX_LABEL: usize = 200;
+
+/// Who is on the other side of a connection, as it says itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Peer {
+    /// What the connection speaks.
+    pub era: Era,
+    /// Its name.
+    pub name: String,
+    /// Its title for people.
+    pub title: Option<String>,
+    /// Its version.
+    pub version: String,
+    /// What it can do.
+    pub capabilities: Value,
+}
+
+impl Peer {
+    /// Whether it declared a capability, such as `tools` or `sampling`.
+    pub fn can(&self, capability: &str) -> bool {
+        self.capabilities.get(capability).is_some_and(Value::is_object)
+    }
+}
+
+/// Why a handshake did not lead to a connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It answered with an error.
+    #[error("it answered initialize with error {code}: {message}")]
+    Error {
+        /// The JSON-RPC code.
+        code: i64,
+        /// Its message.
+        message: String,
+    },
+    /// It speaks a revision that we do not.
+    #[error("it speaks protocol revision {offered:?}, and this gateway speaks {}", known())]
+    Version {
+        /// What it offered.
+        offered: String,
+    },
+    /// Its answer is not one to `initialize`.
+    #[error("its answer to initialize has no usable {missing}")]
+    Malformed {
+        /// What is missing.
+        missing: &'static str,
+    },
+}
+
+fn known() -> String {
+    Revision::ALL.map(Revision::name).join(", ")
+}
+
+/// The `initialize` params we send to a server. `capabilities` are those of the client on whose behalf it is
+/// started: a server must not be told of an ability that nobody behind us has.
+pub fn opening(capabilities: &Value, our_version: &str) -> Vec<u8> {
+    json!({
+        "protocolVersion": Revision::LATEST.name(),
+        "capabilities": capabilities,
+        "clientInfo": { "name": "metamcp", "title": "metamcp gateway", "version": our_version },
+    })
+    .to_string()
+    .into_bytes()
+}
+
+/// The capabilities of a client that can be passed on to servers, as the client wrote them.
+pub fn relayed_capabilities(client: &Value) -> Value {
+    let mut relayed = serde_json::Map::new();
+    for name in ["roots", "sampling", "elicitation"] {
+        if let Some(value) = client.get(name).filter(|value| value.is_object()) {
+            relayed.insert(name.to_owned(), value.clone());
+        }
+    }
+    Value::Object(relayed)
+}
+
+/// Reads a server's answer to `initialize`.
+pub fn opened(result: &[u8]) -> Result<Peer, Refusal> {
+    let malformed = |missing| Refusal::Malformed { missing };
+    let [version, capabilities, info] =
+        pick(result, ["protocolVersion", "capabilities", "serverInfo"])
+            .map_err(|_| malformed("object"))?;
+    let version = version.and_then(text).ok_or(malformed("protocolVersion"))?;
+    let revision =
+        Revision::named(&version).ok_or_else(|| Refusal::Version { offered: label(&version) })?;
+    // Servers exist that write null or nothing here; they have no capabilities, which is no reason to refuse.
+    let capabilities =
+        capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);
+    Ok(peer(Era::Initialize(revision), capabilities, info))
+}
+
+/// Reads a server's error answer to `initialize`.
+pub fn refused(error: &[u8]) -> Refusal {
+    let [code, message] = pick(error, ["code", "message"]).unwrap_or([None, None]);
+    Refusal::Error {
+        code: code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0),
+        message: message.and_then(text).map(|text| label(&text)).unwrap_or_default(),
+    }
+}
+
+/// Reads a client's `initialize` params: who it is, in the revision that will be spoken with it.
+pub fn accept(params: &[u8]) -> Result<Peer, Refusal> {
+    let malformed = |missing| Refusal::Malformed { missing };
+    let [version, capabilities, info] =
+        pick(params, ["protocolVersion", "capabilities", "clientInfo"])
+            .map_err(|_| malformed("params"))?;
+    let version = version.and_then(text).ok_or(malformed("protocolVersion"))?;
+    let revision = Revision::named(&version).unwrap_or(Revision::LATEST);
+    let capabilities =
+        capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);
+    Ok(peer(Era::Initialize(revision), capabilities, info))
+}
+
+fn peer(era: Era, capabilities: Value, info: Option<&[u8]>) -> Peer {
+    let [name, title, version] =
+        info.and_then(|raw| pick(raw, ["name", "title", "version"]).ok()).unwrap_or([None; 3]);
+    let read = |raw: Option<&[u8]>| raw.and_then(text).map(|text| label(&text));
+    Peer {
+        era,
+        name: read(name).unwrap_or_default(),
+        title: read(title).filter(|title| !title.is_empty()),
+        version: read(version).unwrap_or_default(),
+        capabilities,
+    }
+}
+
+fn label(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(MAX_LABEL).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_read_whatever_it_leaves_out() {
+        let peer = opened(br#"{"protocolVersion":"2024-11-05","capabilities":null}"#).unwrap();
+        assert_eq!(peer.era.revision(), Revision::V2024_11_05);
+        assert!(!peer.can("tools"));
+        let peer = opened(
+            br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"n","title":"T","version":"1"}}"#,
+        )
+        .unwrap();
+        assert!(peer.can("tools"));
+        assert_eq!((peer.name.as_str(), peer.title.as_deref()), ("n", Some("T")));
+    }
+
+    #[test]
+    fn an_unknown_revision_of_a_server_is_refused_by_name() {
+        let refusal = opened(br#"{"protocolVersion":"1999-01-01"}"#).unwrap_err();
+        assert_eq!(refusal, Refusal::Version { offered: "1999-01-01".into() });
+        assert!(refusal.to_string().contains("2025-11-25"));
+        assert!(opened(b"{}").is_err());
+        assert!(opened(b"7").is_err());
+    }
+
+    #[test]
+    fn a_client_with_an_unknown_revision_gets_ours() {
+        let peer = accept(br#"{"protocolVersion":"2099-01-01","capabilities":{}}"#).unwrap();
+        assert_eq!(peer.era.revision(), Revision::LATEST);
+    }
+
+    #[test]
+    fn only_what_can_be_relayed_is_declared() {
+        let client = json!({"roots": {"listChanged": true}, "elicitation": {}, "tasks": {}, "sampling": null});
+        assert_eq!(
+            relayed_capabilities(&client),
+            json!({"roots": {"listChanged": true}, "elicitation": {}})
+        );
+    }
+}
