@@ -19,12 +19,19 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub struct Refresh {
     running: bool,
     wanted: bool,
+    /// The server shouts without pause: its list is polled once a minute instead of chased.
+    storm: bool,
+    last_change: Moment,
     starts: VecDeque<Moment>,
 }
 
 impl Refresh {
     /// The server says that its list changed.
-    pub fn changed(&mut self) {
+    pub fn changed(&mut self, now: Moment) {
+        if now.since(self.last_change) >= MINUTE {
+            self.storm = false;
+        }
+        self.last_change = now;
         self.wanted = true;
     }
 
@@ -33,23 +40,17 @@ impl Refresh {
         if self.running || !self.wanted {
             return Moment::NEVER;
         }
-        let recent = self.starts.iter().filter(|&&at| at + MINUTE > now).count();
-        match self.starts.back() {
-            None => now,
-            // In a storm the list is polled once a minute instead of chased.
-            Some(&last) if recent > STORM => last + MINUTE,
-            Some(&last) => last + GAP,
-        }
+        let gap = if self.storm { MINUTE } else { GAP };
+        self.starts.back().map_or(now, |&last| last + gap)
     }
 
     /// A reading begins.
     pub fn started(&mut self, now: Moment) {
         self.running = true;
         self.wanted = false;
+        self.starts.retain(|&at| at + MINUTE > now);
         self.starts.push_back(now);
-        if self.starts.len() > STORM + 1 {
-            self.starts.pop_front();
-        }
+        self.storm |= self.starts.len() > STORM;
     }
 
     /// A reading ended.
@@ -66,11 +67,11 @@ mod tests {
     fn one_running_one_pending_and_a_gap() {
         let mut refresh = Refresh::default();
         assert_eq!(refresh.due(Moment::START), Moment::NEVER);
-        refresh.changed();
+        refresh.changed(Moment::START);
         assert_eq!(refresh.due(Moment::START), Moment::START);
         refresh.started(Moment::START);
         for _ in 0..100_000 {
-            refresh.changed();
+            refresh.changed(Moment::millis(5));
         }
         assert_eq!(refresh.due(Moment::millis(10)), Moment::NEVER, "one is running");
         refresh.finished();
@@ -83,12 +84,14 @@ mod tests {
         let mut now = Moment::START;
         let mut readings = 0;
         while now < Moment::millis(300_000) {
-            refresh.changed();
+            refresh.changed(now);
             let due = refresh.due(now);
-            now = now.max(due);
-            refresh.started(now);
-            refresh.finished();
-            readings += 1;
+            if due <= now {
+                refresh.started(now);
+                refresh.finished();
+                readings += 1;
+            }
+            now = now + Duration::from_millis(100);
         }
         assert!(readings <= 11 + 5, "{readings} readings in five minutes");
     }
