@@ -101,6 +101,8 @@ pub enum Effect<T> {
         conn: ConnId,
         /// Which call.
         call: CallId,
+        /// Which of its sendings.
+        attempt: u32,
     },
     /// End a connection and its process; answer with `gone`.
     Close {
@@ -209,6 +211,11 @@ impl<T> Dispatch<T> {
     /// What the caller handed in, to change it.
     pub fn payload_mut(&mut self, call: CallId) -> Option<&mut T> {
         self.calls.get_mut(call.0).map(|call| &mut call.payload)
+    }
+
+    /// The open calls that `wanted` is true of.
+    pub fn find(&self, wanted: impl Fn(&T) -> bool) -> Vec<CallId> {
+        self.calls.iter().filter(|(_, call)| wanted(&call.payload)).map(|(key, _)| CallId(key)).collect()
     }
 
     /// How often the call was put on a wire.
@@ -438,6 +445,11 @@ impl<T> Dispatch<T> {
     /// The caller does not want the answer any more.
     pub fn cancel(&mut self, call: CallId, now: Moment, effects: &mut Effects<T>) {
         self.end_early(call, Verdict::Cancelled, Outcome::Neutral, now, effects);
+    }
+
+    /// A call that was to be sent cannot be: its connection has too much to read already.
+    pub fn refuse(&mut self, call: CallId, verdict: Verdict, now: Moment, effects: &mut Effects<T>) {
+        self.end_early(call, verdict, Outcome::Neutral, now, effects);
     }
 
     /// A process or its transport broke. `delivery` says of each call on it how far it got.
@@ -896,7 +908,7 @@ impl<T> Dispatch<T> {
         let Some(call) = self.calls.get(id.0) else { return };
         let server = call.server;
         if let Stage::InFlight { conn, .. } = call.stage {
-            effects.push(Effect::Abandon { conn, call: id });
+            effects.push(Effect::Abandon { conn, call: id, attempt: call.attempts });
             self.answer(id, verdict, outcome, now, effects);
             self.finish_on(conn, now, effects);
             return;

@@ -1,0 +1,536 @@
+//! The one path of every call: admit, connect, send, classify, retry once, answer.
+//! Owns: the dispatch and its lock, live connections, the sweeper.      Never: decides (the core does), renders answers.
+//! In: `call(Request, Caller)`.  Out: exactly one `Caller::answer` per call, progress before it.
+//! Tests: `metamcp-core/tests/sim.rs` for the decisions, `metamcp/tests/hazards/` with real processes.
+
+mod connect;
+mod error;
+mod heard;
+mod relay;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use metamcp_core::config::ServerConfig;
+use metamcp_core::dispatch::{
+    Ask, CallId, Dispatch, Effect, Effects, Limits, ServerPolicy, ServerView, Shut, Verdict,
+};
+use metamcp_core::failure::Failure;
+use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_core::moment::Moment;
+use metamcp_core::replay::Delivery;
+use metamcp_core::slab::Key;
+use metamcp_wire::{object, write};
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+
+use crate::catalog::Catalog;
+use crate::clock::Clock;
+use crate::task;
+use crate::upstream::Connection;
+use crate::upstream::launch::Launcher;
+
+pub use error::CallError;
+pub use relay::{Level, Question};
+
+/// What may wait for a child that reads slowly. Beyond it further calls are refused rather than kept in memory.
+const CHILD_BACKLOG: u64 = 8 * 1024 * 1024;
+/// From this size on arguments stay where they were read; below it a copy frees the read buffer sooner.
+const COPY_BELOW: usize = 16 * 1024;
+
+/// A tool call as the router takes it.
+#[derive(Debug)]
+pub struct Request {
+    /// Which server.
+    pub server: ServerId,
+    /// Which of its tools.
+    pub tool: Arc<str>,
+    /// Its arguments: a JSON object, as written by the caller.
+    pub arguments: Option<Bytes>,
+    /// The caller's `_meta`, a JSON object.
+    pub meta: Option<Bytes>,
+    /// The caller's progress token, raw.
+    pub progress: Option<Bytes>,
+    /// Whether running it twice is harmless.
+    pub harmless: bool,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The server's result, byte for byte.
+    Result(Bytes),
+    /// Anything else.
+    Failed(CallError),
+    /// The caller called it off: it must not be answered.
+    Cancelled,
+}
+
+/// Who makes calls and hears about them: a client's session, or a command.
+pub trait Caller: Send + Sync {
+    /// The one answer to the call it tagged so.
+    fn answer(&self, tag: &Bytes, outcome: Outcome);
+    /// Progress on a call, with the caller's own token already in the params.
+    fn progress(&self, params: &[u8]);
+    /// A log message of a server.
+    fn log(&self, params: &[u8]);
+    /// A server asks the client something; the answer goes to `Question::answer`. Given back if it cannot be asked.
+    fn ask(&self, question: Question) -> Result<(), Question>;
+    /// A server takes its question back.
+    fn unask(&self, conn: ConnId, id: Option<&[u8]>);
+    /// What the client can do, for servers that are started on its behalf.
+    fn capabilities(&self) -> Value;
+}
+
+pub(crate) struct Pending {
+    request: Request,
+    caller: Arc<dyn Caller>,
+    tag: Bytes,
+    key: u64,
+    /// Where its message ends in the stream to the connection it was last put on.
+    sent_end: u64,
+}
+
+/// One configured server as the router knows it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its place.
+    pub id: ServerId,
+    /// Its configuration.
+    pub config: Arc<ServerConfig>,
+    /// Its name, shared.
+    pub name: Arc<str>,
+}
+
+pub(crate) enum Slot {
+    /// Its process is being started.
+    Starting { unwanted: bool },
+    /// It runs.
+    Live { conn: Arc<Connection>, handle: metamcp_child::Handle, life: Arc<connect::Life> },
+}
+
+pub(crate) struct State {
+    pub(crate) dispatch: Dispatch<Pending>,
+    pub(crate) slots: HashMap<ConnId, Slot>,
+    /// When the sweeper is going to wake.
+    armed: Moment,
+    next_key: u64,
+}
+
+/// What the router needs to know beyond servers.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// For `tools/list`, all pages together.
+    pub list: Duration,
+    /// The longest line a server may write.
+    pub line_bytes: usize,
+}
+
+/// See the module.
+pub struct Router {
+    pub(crate) clock: Clock,
+    pub(crate) timing: Timing,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) launcher: Launcher,
+    pub(crate) state: Mutex<State>,
+    servers: RwLock<Arc<Vec<Entry>>>,
+    callers: Mutex<Vec<Weak<dyn Caller>>>,
+    pub(crate) level: Mutex<Option<Level>>,
+    rearm: Notify,
+    /// Moves whenever a server became known, failed or changed its state.
+    pub(crate) stir: watch::Sender<u64>,
+    process_key: u64,
+    me: Weak<Router>,
+}
+
+impl Router {
+    /// A router without servers, and its sweeper.
+    pub fn start(clock: Clock, limits: Limits, timing: Timing, catalog: Arc<Catalog>, launcher: Launcher) -> Arc<Router> {
+        let process_key = getrandom::u64().unwrap_or(1);
+        let mut dispatch = Dispatch::new(limits);
+        dispatch.set_jitter(u32::try_from(process_key % 1001).unwrap_or(0));
+        let router = Arc::new_cyclic(|me| Router {
+            clock,
+            timing,
+            catalog,
+            launcher,
+            state: Mutex::new(State {
+                dispatch,
+                slots: HashMap::new(),
+                armed: Moment::NEVER,
+                next_key: 1,
+            }),
+            servers: RwLock::default(),
+            callers: Mutex::default(),
+            level: Mutex::default(),
+            rearm: Notify::new(),
+            stir: watch::Sender::new(0),
+            process_key,
+            me: me.clone(),
+        });
+        task::spawn("sweeper", sweep(Arc::downgrade(&router)));
+        router
+    }
+
+    /// Configured servers, in the order of the file. Removed ones stay in their place, disabled by name only.
+    pub fn servers(&self) -> Arc<Vec<Entry>> {
+        Arc::clone(&self.servers.read().expect("no panic while servers are locked"))
+    }
+
+    /// Adds a server.
+    pub fn add(&self, config: Arc<ServerConfig>, policy: ServerPolicy) -> ServerId {
+        let id = self.lock().dispatch.add_server(policy);
+        let entry = Entry { id, name: config.name.as_str().into(), config };
+        let mut servers = self.servers.write().expect("no panic while servers are locked");
+        let mut next = Vec::clone(&servers);
+        next.push(entry);
+        *servers = Arc::new(next);
+        id
+    }
+
+    /// A caller from whom calls will come; it hears logs and is asked questions while it lives.
+    pub fn attach(&self, caller: &Arc<dyn Caller>) {
+        let mut callers = self.callers.lock().expect("no panic while callers are locked");
+        callers.retain(|caller| caller.strong_count() > 0);
+        callers.push(Arc::downgrade(caller));
+    }
+
+    pub(crate) fn attached(&self) -> Vec<Arc<dyn Caller>> {
+        let callers = self.callers.lock().expect("no panic while callers are locked");
+        callers.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What an operator may see of a server.
+    pub fn view(&self, server: ServerId) -> Option<ServerView> {
+        self.lock().dispatch.view(server)
+    }
+
+    /// Hears whenever something about servers may have changed.
+    pub fn stirred(&self) -> watch::Receiver<u64> {
+        self.stir.subscribe()
+    }
+
+    /// Makes a call. It is answered exactly once, through `caller`, under `tag`.
+    pub fn call(&self, mut request: Request, caller: Arc<dyn Caller>, tag: Bytes) {
+        if let Some(arguments) = &mut request.arguments
+            && arguments.len() < COPY_BELOW
+        {
+            *arguments = Bytes::copy_from_slice(arguments);
+        }
+        let now = self.clock.now();
+        let ask = Ask { timeout: None, harmless: request.harmless };
+        let mut effects = Effects::new();
+        let mut state = self.lock();
+        let key = state.next_key;
+        state.next_key += 1;
+        let server = request.server;
+        let pending = Pending { request, caller, tag, key, sent_end: u64::MAX };
+        state.dispatch.call(server, ask, pending, now, &mut effects);
+        self.carry_out(state, effects);
+    }
+
+    /// Calls off what `caller` tagged so, if it is still open.
+    pub fn cancel(&self, caller: &Arc<dyn Caller>, tag: &[u8]) {
+        let now = self.clock.now();
+        let mut effects = Effects::new();
+        let mut state = self.lock();
+        let matching = state.dispatch.find(|pending| {
+            pending.tag == tag && Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
+        });
+        // Two calls with one id are legal for us; the client cannot tell which it means, so both go.
+        for call in matching {
+            state.dispatch.cancel(call, now, &mut effects);
+        }
+        self.carry_out(state, effects);
+    }
+
+    /// Makes sure that a server's tools get known: starts it if need be. The error says why it cannot be.
+    pub fn wake(&self, server: ServerId) -> Result<(), Verdict> {
+        let now = self.clock.now();
+        let mut effects = Effects::new();
+        let mut state = self.lock();
+        let woken = state.dispatch.wake_server(server, now, &mut effects);
+        self.carry_out(state, effects);
+        woken
+    }
+
+    /// No new calls; those not sent yet are answered.
+    pub fn stop(&self) {
+        let now = self.clock.now();
+        self.with(|dispatch, effects| dispatch.stop(now, effects));
+    }
+
+    /// Answers every open call and shuts every connection.
+    pub fn stop_now(&self) {
+        let now = self.clock.now();
+        self.with(|dispatch, effects| dispatch.stop_now(now, effects));
+    }
+
+    /// Kills what is left, without further ceremony.
+    pub fn kill_all(&self) {
+        for slot in self.lock().slots.values() {
+            if let Slot::Live { handle, .. } = slot {
+                handle.kill_now();
+            }
+        }
+    }
+
+    /// Calls that have no answer yet.
+    pub fn open_calls(&self) -> usize {
+        self.lock().dispatch.open_calls()
+    }
+
+    /// Waits until no process is left.
+    pub async fn emptied(&self) {
+        let mut stirred = self.stirred();
+        while self.lock().dispatch.ledger().count() > 0 {
+            if stirred.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    // -- carrying out what the core decides --
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock would be a fault of ours in one call; the others shall go on.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// One event for the dispatch, and what follows from it.
+    pub(crate) fn with<R>(&self, event: impl FnOnce(&mut Dispatch<Pending>, &mut Effects<Pending>) -> R) -> R {
+        let mut effects = Effects::new();
+        let mut state = self.lock();
+        let result = event(&mut state.dispatch, &mut effects);
+        self.carry_out(state, effects);
+        result
+    }
+
+    /// Sends happen under the lock, so that messages leave in the order that was decided; the rest after it.
+    pub(crate) fn carry_out(&self, mut state: MutexGuard<'_, State>, mut effects: Effects<Pending>) {
+        let mut later = Effects::new();
+        let mut refused = Vec::new();
+        loop {
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Send { conn, call } => {
+                        if !self.send(&mut state, conn, call) {
+                            refused.push(call);
+                        }
+                    }
+                    Effect::Abandon { conn, call, attempt } => Self::abandon(&state, conn, call, attempt),
+                    Effect::Connect { conn, .. } => {
+                        state.slots.insert(conn, Slot::Starting { unwanted: false });
+                        later.push(effect);
+                    }
+                    other => later.push(other),
+                }
+            }
+            if refused.is_empty() {
+                break;
+            }
+            let now = self.clock.now();
+            for call in refused.drain(..) {
+                state.dispatch.refuse(call, Verdict::Overloaded, now, &mut effects);
+            }
+        }
+        if state.dispatch.wake() < state.armed {
+            state.armed = state.dispatch.wake();
+            self.rearm.notify_one();
+        }
+        drop(state);
+        if !later.is_empty() {
+            self.carry_out_later(later);
+        }
+    }
+
+    fn carry_out_later(&self, effects: Effects<Pending>) {
+        let Some(me) = self.me.upgrade() else { return };
+        for effect in effects {
+            match effect {
+                Effect::Connect { conn, server } => {
+                    task::spawn("connect", connect::connect(Arc::clone(&me), conn, server));
+                }
+                Effect::List { conn, .. } => connect::list(&me, conn),
+                Effect::Close { conn, shut } => self.shut(conn, shut),
+                Effect::Answer { server, payload, verdict } => {
+                    let outcome = match verdict {
+                        Verdict::Cancelled => Outcome::Cancelled,
+                        verdict => Outcome::Failed(self.failed(server, &payload.request.tool, verdict)),
+                    };
+                    payload.caller.answer(&payload.tag, outcome);
+                }
+                Effect::Send { .. } | Effect::Abandon { .. } => {}
+            }
+        }
+        self.stir.send_modify(|count| *count += 1);
+    }
+
+    /// Puts a call on the wire. False if the child has too much to read already.
+    fn send(&self, state: &mut State, conn: ConnId, call: CallId) -> bool {
+        let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return true };
+        let connection = Arc::clone(connection);
+        let attempts = state.dispatch.attempts(call);
+        let process_key = self.process_key;
+        let Some(pending) = state.dispatch.payload_mut(call) else { return true };
+        let size = pending.request.arguments.as_ref().map_or(0, |arguments| arguments.len() as u64);
+        if connection.outbox.backlog() + size > CHILD_BACKLOG && connection.outbox.backlog() > 0 {
+            return false;
+        }
+        let number = wire_number(call, attempts);
+        let (request, key) = (&pending.request, pending.key);
+        pending.sent_end =
+            connection.outbox.push(|out| write_call(out, number, request, (process_key, key)));
+        true
+    }
+
+    /// Tells the child that nobody waits for this call any more.
+    fn abandon(state: &State, conn: ConnId, call: CallId, attempt: u32) {
+        let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return };
+        let number = wire_number(call, attempt);
+        let params = format!("{{\"requestId\":{number},\"reason\":\"nobody waits for the answer any more\"}}");
+        connection.notify("notifications/cancelled", Some(params.as_bytes()));
+    }
+
+    fn shut(&self, conn: ConnId, shut: Shut) {
+        let mut state = self.lock();
+        match state.slots.get_mut(&conn) {
+            Some(Slot::Starting { unwanted }) => *unwanted = true,
+            Some(Slot::Live { conn, handle, .. }) => {
+                conn.outbox.close();
+                conn.forget_requests();
+                let handle = handle.clone();
+                drop(state);
+                match shut {
+                    Shut::Now => handle.kill_now(),
+                    Shut::Gently => {
+                        task::spawn("ladder", async move { handle.stop(Default::default()).await });
+                    }
+                }
+            }
+            // Nothing was started, so nothing has to end.
+            None => {
+                drop(state);
+                self.gone(conn);
+            }
+        }
+    }
+
+    /// A connection broke.
+    pub(crate) fn lost(&self, conn: ConnId, failure: Failure) {
+        let now = self.clock.now();
+        let mut effects = Effects::new();
+        let mut state = self.lock();
+        let connection = match state.slots.get(&conn) {
+            Some(Slot::Live { conn, .. }) => Some(Arc::clone(conn)),
+            _ => None,
+        };
+        let calls = state.dispatch.calls_on(conn);
+        let delivered: HashMap<CallId, Delivery> = calls
+            .into_iter()
+            .map(|call| {
+                let end = state.dispatch.payload(call).map_or(u64::MAX, |pending| pending.sent_end);
+                let sent = connection.as_ref().is_some_and(|conn| conn.outbox.was_sent(end));
+                (call, if sent { Delivery::Sent } else { Delivery::NotSent })
+            })
+            .collect();
+        let delivery = |call: CallId| delivered.get(&call).copied().unwrap_or(Delivery::Sent);
+        state.dispatch.lost(conn, failure, &delivery, now, &mut effects);
+        self.carry_out(state, effects);
+        for caller in self.attached() {
+            caller.unask(conn, None);
+        }
+    }
+
+    /// Nothing is left of a connection's process.
+    pub(crate) fn gone(&self, conn: ConnId) {
+        let now = self.clock.now();
+        self.lock().slots.remove(&conn);
+        self.with(|dispatch, effects| dispatch.gone(conn, now, effects));
+        self.stir.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn entry(&self, server: ServerId) -> Option<Entry> {
+        self.servers().get(server.0 as usize).cloned()
+    }
+}
+
+/// The number under which a call goes to a child: another one for each attempt.
+fn wire_number(call: CallId, attempts: u32) -> u64 {
+    call.0.number() * 2 + u64::from(attempts % 2)
+}
+
+/// The call and attempt that a number stands for.
+fn from_wire(number: u64) -> Option<(CallId, u32)> {
+    Some((CallId(Key::from_number(number / 2)?), u32::from(number % 2 == 1)))
+}
+
+fn write_call(out: &mut BytesMut, number: u64, request: &Request, key: (u64, u64)) {
+    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    write::number(out, number);
+    out.put_slice(b",\"method\":\"tools/call\",\"params\":{\"name\":");
+    write::json_string(out, &request.tool);
+    out.put_slice(b",\"arguments\":");
+    out.put_slice(request.arguments.as_deref().unwrap_or(b"{}"));
+    out.put_slice(b",\"_meta\":");
+    let own = call_key(key);
+    match (&request.meta, &request.progress) {
+        (None, _) => {
+            out.put_slice(b"{\"org.metamcp/callKey\":\"");
+            out.put_slice(&own);
+            out.put_slice(b"\"}");
+        }
+        (Some(meta), progress) => {
+            let mut quoted = Vec::with_capacity(own.len() + 2);
+            quoted.put_u8(b'"');
+            quoted.put_slice(&own);
+            quoted.put_u8(b'"');
+            let mut meta = object::set_member(meta, "org.metamcp/callKey", &quoted);
+            if progress.is_some() {
+                meta = object::replace_member(&meta, "progressToken", number.to_string().as_bytes());
+            }
+            out.put_slice(&meta);
+        }
+    }
+    out.put_slice(b"}}\n");
+}
+
+/// A key that stays the same when a call is replayed, in the form of a UUID, so that a willing server can tell.
+fn call_key((process, call): (u64, u64)) -> [u8; 36] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let value = (u128::from(process) << 64) | u128::from(call);
+    let mut text = [b'-'; 36];
+    let mut nibble = 0;
+    for (at, digit) in text.iter_mut().enumerate() {
+        if matches!(at, 8 | 13 | 18 | 23) {
+            continue;
+        }
+        *digit = DIGITS[((value >> (124 - 4 * nibble)) & 15) as usize];
+        nibble += 1;
+    }
+    text
+}
+
+/// Sleeps until the dispatch wants to be told the time.
+async fn sweep(router: Weak<Router>) {
+    loop {
+        let Some(strong) = router.upgrade() else { return };
+        let (clock, wake) = {
+            let mut state = strong.lock();
+            state.armed = state.dispatch.wake();
+            (strong.clock, state.armed)
+        };
+        let rearmed = strong.rearm.notified();
+        tokio::select! {
+            () = tokio::time::sleep_until(clock.instant(wake)) => {
+                let now = clock.now();
+                if now >= wake {
+                    strong.with(|dispatch, effects| dispatch.tick(now, effects));
+                }
+            }
+            () = rearmed => {}
+        }
+    }
+}

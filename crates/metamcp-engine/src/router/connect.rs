@@ -1,0 +1,266 @@
+//! The life of a connection: start, handshake, listing, reading, and the end of everything it started.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use metamcp_child::{ExitWatch, Parts};
+use metamcp_core::failure::{Fact, Failure};
+use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_core::refresh::Refresh;
+use metamcp_wire::handshake;
+use tokio::io::AsyncReadExt;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{Entry, Router, Slot};
+use crate::outbox::WriteEnd;
+use crate::task;
+use crate::upstream::{Connection, Reply, listing};
+
+/// How long a child may leave its input unread before it counts as stalled.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between the end of a child's output and its exit: enough to learn the exit code, too short to be felt.
+const EXIT_GRACE: Duration = Duration::from_millis(250);
+/// Between a child's exit and the end of its output, which a grandchild may hold open.
+const OUTPUT_GRACE: Duration = Duration::from_millis(150);
+/// How often a starting server is looked at for signs of life.
+const LIFE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What goes along with a live connection.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    refresh: Mutex<Refreshing>,
+}
+
+#[derive(Debug, Default)]
+struct Refreshing {
+    rule: Refresh,
+    scheduled: bool,
+}
+
+/// Starts a server's process and shakes hands.
+pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId) {
+    let Some(entry) = router.entry(server) else { return };
+    let started = router.launcher.start(&entry.config).await;
+    let parts = match started {
+        Ok(parts) => parts,
+        Err(fact) => return start_failed(&router, conn, Failure::new(fact)),
+    };
+    let handle = parts.handle.clone();
+    let connection = {
+        let mut state = router.lock();
+        match state.slots.get(&conn) {
+            Some(Slot::Starting { unwanted: false }) => {}
+            _ => {
+                drop(state);
+                handle.kill_now();
+                handle.watch().empty().await;
+                return router.gone(conn);
+            }
+        }
+        let connection =
+            Arc::new(Connection::new(conn, server, Arc::clone(&entry.name), handle.stderr()));
+        let slot =
+            Slot::Live { conn: Arc::clone(&connection), handle: handle.clone(), life: Arc::default() };
+        state.slots.insert(conn, slot);
+        connection
+    };
+    task::spawn("connection", live(Arc::clone(&router), Arc::clone(&connection), parts));
+    shake_hands(&router, &entry, &connection, &handle).await;
+}
+
+fn start_failed(router: &Arc<Router>, conn: ConnId, failure: Failure) {
+    let unwanted = matches!(router.lock().slots.remove(&conn), Some(Slot::Starting { unwanted: true }));
+    if unwanted {
+        return router.gone(conn);
+    }
+    router.lost(conn, failure);
+}
+
+async fn shake_hands(
+    router: &Arc<Router>,
+    entry: &Entry,
+    connection: &Arc<Connection>,
+    handle: &metamcp_child::Handle,
+) {
+    let client = router.attached().pop().map(|caller| caller.capabilities());
+    let capabilities = handshake::relayed_capabilities(&client.unwrap_or_default());
+    let params = handshake::opening(&capabilities, env!("CARGO_PKG_VERSION"));
+    let mut answer = connection.request("initialize", Some(&params));
+    let installs = router.launcher.installs(&entry.config);
+    let mut life = handle.life();
+    // No limit of its own: the dispatch ends a start that takes too long, which drops the sender.
+    let reply = loop {
+        tokio::select! {
+            reply = &mut answer => break reply,
+            () = tokio::time::sleep(LIFE_INTERVAL), if installs => {
+                let seen = handle.life();
+                if std::mem::replace(&mut life, seen) != seen {
+                    let now = router.clock.now();
+                    router.with(|dispatch, _| dispatch.life_sign(connection.id, now));
+                }
+            }
+        }
+    };
+    let refusal = match reply {
+        Ok(Reply::Result(result)) => match handshake::opened(&result) {
+            Ok(peer) => {
+                return ready(router, connection, peer);
+            }
+            Err(refusal) => refusal.to_string(),
+        },
+        Ok(Reply::Error(error)) => handshake::refused(&error).to_string(),
+        Ok(Reply::Malformed(defect)) => format!("its answer to initialize is malformed: {defect}"),
+        Ok(Reply::Oversize(bytes)) => format!("its answer to initialize has {bytes} bytes"),
+        // The connection ended first; whoever ended it said why.
+        Err(_) => return,
+    };
+    router.lost(connection.id, connection.failure(Fact::HandshakeRefused { reason: refusal }));
+}
+
+fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: handshake::Peer) {
+    let logs = peer.can("logging");
+    // Set once: a second answer to `initialize` has no request to belong to.
+    drop(connection.peer.set(peer));
+    connection.notify("notifications/initialized", None);
+    let level = router.level.lock().expect("no panic while the level is locked").clone();
+    if let (true, Some(level)) = (logs, level) {
+        Router::tell_level(connection, &level);
+    }
+    let now = router.clock.now();
+    router.with(|dispatch, effects| dispatch.connected(connection.id, now, effects));
+}
+
+/// Reads and writes until the connection breaks, then sees to it that nothing is left.
+async fn live(router: Arc<Router>, connection: Arc<Connection>, parts: Parts) {
+    let Parts { stdin, mut stdout, handle } = parts;
+    let mut watch = handle.watch();
+    let writing = Arc::clone(&connection);
+    let mut writer =
+        task::spawn("writer", async move { writing.outbox.write_to(stdin, Some(PATIENCE)).await });
+    let fact = talk(&router, &connection, &mut stdout, &mut writer, &mut watch).await;
+    router.lost(connection.id, connection.failure(fact));
+    connection.outbox.close();
+    connection.forget_requests();
+    // A child blocked on a full pipe could not exit.
+    let mut rest = vec![0; 64 * 1024];
+    loop {
+        tokio::select! {
+            () = watch.empty() => break,
+            read = stdout.read(&mut rest) => if !matches!(read, Ok(1..)) { break },
+        }
+    }
+    watch.empty().await;
+    writer.abort();
+    router.gone(connection.id);
+}
+
+/// The part of the life in which there is something to say.
+async fn talk(
+    router: &Arc<Router>,
+    connection: &Arc<Connection>,
+    stdout: &mut metamcp_child::Stdout,
+    writer: &mut JoinHandle<WriteEnd>,
+    watch: &mut ExitWatch,
+) -> Fact {
+    let mut leaving = watch.clone();
+    let reading = connection.read_from(stdout, router.timing.line_bytes, &**router);
+    tokio::pin!(reading);
+    let mut writing = true;
+    let fact = loop {
+        tokio::select! {
+            fact = &mut reading => break fact,
+            exit = leaving.exited() => {
+                // What it still said before it went is read first.
+                drop(timeout(OUTPUT_GRACE, &mut reading).await);
+                return Fact::Exited { code: exit.code, signal: exit.signal };
+            }
+            end = &mut *writer, if writing => match end {
+                Ok(WriteEnd::Stalled(after)) => return Fact::Stalled { after },
+                Ok(WriteEnd::Broken(_)) | Err(_) => {
+                    // It may be about to exit, which is the better thing to say; what it says until then counts.
+                    let read_on = timeout(EXIT_GRACE, &mut reading).await;
+                    break read_on.unwrap_or(Fact::InputClosed);
+                }
+                Ok(WriteEnd::Closed) => writing = false,
+            },
+        }
+    };
+    match fact {
+        Fact::OutputClosed | Fact::InputClosed => match timeout(EXIT_GRACE, watch.exited()).await {
+            Ok(exit) => Fact::Exited { code: exit.code, signal: exit.signal },
+            Err(_) => fact,
+        },
+        other => other,
+    }
+}
+
+/// Reads a server's tools, as the dispatch ordered; it already counts as work of that connection.
+pub(super) fn list(router: &Arc<Router>, conn: ConnId) {
+    let Some((connection, life)) = current(router, conn) else { return };
+    life.refresh.lock().expect("no panic while it is locked").rule.started(router.clock.now());
+    task::spawn("listing", read_list(Arc::clone(router), connection, life));
+}
+
+async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<Life>) {
+    let listed = timeout(router.timing.list, listing::read(&connection)).await;
+    let read = match listed {
+        Ok(read) => read,
+        Err(_) => Err(format!("did not list its tools within {:?}", router.timing.list)),
+    };
+    router.catalog.listed(connection.server, read, connection.peer.get(), router.clock.now());
+    life.refresh.lock().expect("no panic while it is locked").rule.finished();
+    let still = current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
+    if still {
+        let now = router.clock.now();
+        router.with(|dispatch, effects| dispatch.listed(connection.id, now, effects));
+        schedule(&router, &connection, &life);
+    }
+    router.stir.send_modify(|count| *count += 1);
+}
+
+/// The server says that its tools changed.
+pub(super) fn list_changed(router: &Router, connection: &Arc<Connection>) {
+    let Some((_, life)) = current(router, connection.id) else { return };
+    let now = router.clock.now();
+    life.refresh.lock().expect("no panic while it is locked").rule.changed(now);
+    if let Some(router) = router.me.upgrade() {
+        schedule(&router, connection, &life);
+    }
+}
+
+/// One sleeper at most waits for the next reading to be due.
+fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>) {
+    let due = {
+        let mut refresh = life.refresh.lock().expect("no panic while it is locked");
+        let due = refresh.rule.due(router.clock.now());
+        if due == metamcp_core::moment::Moment::NEVER || std::mem::replace(&mut refresh.scheduled, true) {
+            return;
+        }
+        due
+    };
+    let (router, connection, life) = (Arc::clone(router), Arc::clone(connection), Arc::clone(life));
+    task::spawn("refresh", async move {
+        tokio::time::sleep_until(router.clock.instant(due)).await;
+        let now = router.clock.now();
+        {
+            let mut refresh = life.refresh.lock().expect("no panic while it is locked");
+            refresh.scheduled = false;
+            if refresh.rule.due(now) > now {
+                return;
+            }
+        }
+        let still = current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
+        if still && router.with(|dispatch, _| dispatch.list_again(connection.id)) {
+            life.refresh.lock().expect("no panic while it is locked").rule.started(now);
+            read_list(router, connection, life).await;
+        }
+    });
+}
+
+fn current(router: &Router, conn: ConnId) -> Option<(Arc<Connection>, Arc<Life>)> {
+    match router.lock().slots.get(&conn)? {
+        Slot::Live { conn, life, .. } => Some((Arc::clone(conn), Arc::clone(life))),
+        Slot::Starting { .. } => None,
+    }
+}

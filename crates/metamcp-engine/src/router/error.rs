@@ -1,0 +1,62 @@
+//! How a call fails, in facts: what happened, to which server and tool, and what its neighbours are called.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metamcp_core::dispatch::Verdict;
+use metamcp_core::ledger::ServerId;
+use metamcp_wire::scan::Defect;
+
+use super::Router;
+
+/// A call that has no result.
+#[derive(Debug)]
+pub struct CallError {
+    /// Its server.
+    pub server: Arc<str>,
+    /// Its tool.
+    pub tool: Arc<str>,
+    /// What happened.
+    pub kind: CallErrorKind,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum CallErrorKind {
+    /// The gateway's own verdict.
+    Verdict {
+        /// The verdict.
+        verdict: Verdict,
+        /// Names of the servers that hold the pool's slots, where that is the point.
+        holders: Vec<Arc<str>>,
+    },
+    /// The server answered with a JSON-RPC error.
+    Rpc(Bytes),
+    /// The server answered with something that is not a message.
+    Malformed(Defect),
+    /// The server's answer is longer than a line may be.
+    Oversize {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl Router {
+    pub(super) fn failed(&self, server: ServerId, tool: &Arc<str>, verdict: Verdict) -> CallError {
+        let servers = self.servers();
+        let name = |id: ServerId| {
+            servers.get(id.0 as usize).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
+        };
+        let holders = match &verdict {
+            Verdict::PoolExhausted { holders, .. } => holders.iter().map(|&id| name(id)).collect(),
+            _ => Vec::new(),
+        };
+        CallError {
+            server: name(server),
+            tool: Arc::clone(tool),
+            kind: CallErrorKind::Verdict { verdict, holders },
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What servers say: answers to calls, notifications, questions. Runs in the reader's task, in order.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metamcp_core::dispatch::Effects;
+use metamcp_wire::object;
+
+use super::error::{CallError, CallErrorKind};
+use super::relay::Question;
+use super::{Outcome, Router, connect, from_wire};
+use crate::upstream::{Connection, Listener, Reply};
+
+impl Listener for Router {
+    fn answered(&self, conn: &Arc<Connection>, number: u64, reply: Reply) {
+        let Some((call, attempt)) = from_wire(number) else { return };
+        let now = self.clock.now();
+        let mut effects = Effects::new();
+        let mut state = self.lock();
+        // An answer to an earlier attempt is no answer to this one.
+        if state.dispatch.attempts(call) % 2 != attempt {
+            return;
+        }
+        let answered = !matches!(reply, Reply::Result(_));
+        let pending = state.dispatch.answered(call, conn.id, answered, now, &mut effects);
+        self.carry_out(state, effects);
+        let Some(pending) = pending else { return };
+        let failed = |kind| {
+            Outcome::Failed(CallError {
+                server: Arc::clone(&conn.name),
+                tool: Arc::clone(&pending.request.tool),
+                kind,
+            })
+        };
+        let outcome = match reply {
+            Reply::Result(result) => Outcome::Result(result),
+            Reply::Error(error) => failed(CallErrorKind::Rpc(error)),
+            Reply::Malformed(defect) => failed(CallErrorKind::Malformed(defect)),
+            Reply::Oversize(bytes) => {
+                failed(CallErrorKind::Oversize { bytes, limit: self.timing.line_bytes })
+            }
+        };
+        pending.caller.answer(&pending.tag, outcome);
+    }
+
+    fn notified(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>) {
+        match method {
+            "notifications/progress" => self.progressed(conn, params),
+            "notifications/message" => self.logged(conn, params),
+            "notifications/tools/list_changed" => connect::list_changed(self, conn),
+            "notifications/cancelled" => {
+                let picked = params.and_then(|params| object::pick(params, ["requestId"]).ok());
+                if let Some([Some(id)]) = picked {
+                    for caller in self.attached() {
+                        caller.unask(conn.id, Some(id));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn asked(&self, conn: &Arc<Connection>, id: Bytes, method: &str, params: Option<&[u8]>) {
+        let relayed = matches!(method, "elicitation/create" | "sampling/createMessage" | "roots/list");
+        if !relayed {
+            let message = format!("metamcp does not know the method {method:?}");
+            return conn.refuse(&id, -32601, &message);
+        }
+        if !conn.take_question() {
+            return conn.refuse(&id, -32000, "too many questions are open; wait for their answers");
+        }
+        let (call, caller) = self.on_whose_behalf(conn);
+        let question = Question::new(conn, id, method, params, call, self.me.clone());
+        let Some(caller) = caller else { return question.refuse("no client is connected") };
+        if let Some(call) = call {
+            self.lock().dispatch.paused(call);
+        }
+        if let Err(question) = caller.ask(question) {
+            question.refuse("the client behind metamcp cannot answer this");
+        }
+    }
+}
+
+impl Router {
+    /// Progress of a call, with the caller's own token, before its answer and in order.
+    fn progressed(&self, conn: &Arc<Connection>, params: Option<&[u8]>) {
+        let Some(params) = params else { return };
+        let Ok([Some(token)]) = object::pick(params, ["progressToken"]) else { return };
+        let number = std::str::from_utf8(token).ok().and_then(|token| token.parse().ok());
+        let Some((call, attempt)) = number.and_then(from_wire) else { return };
+        let now = self.clock.now();
+        let (caller, token) = {
+            let mut state = self.lock();
+            if !state.dispatch.is_on(call, conn.id) || state.dispatch.attempts(call) % 2 != attempt {
+                return;
+            }
+            state.dispatch.progressed(call, now);
+            let Some(pending) = state.dispatch.payload(call) else { return };
+            let Some(token) = pending.request.progress.clone() else { return };
+            (Arc::clone(&pending.caller), token)
+        };
+        if conn.chatter.admit(now) {
+            caller.progress(&object::replace_member(params, "progressToken", &token));
+        }
+    }
+
+    fn logged(&self, conn: &Arc<Connection>, params: Option<&[u8]>) {
+        let Some(params) = params else { return };
+        if conn.chatter.admit(self.clock.now()) {
+            for caller in self.attached() {
+                caller.log(params);
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Our own stdin and stdout, whatever the host made of them: FIFO, socket pair, terminal or file.
+//! Owns: how the two are opened for asynchronous use.      Never: reads or writes a byte.
+//! In: file descriptors 0 and 1.  Out: `Input` and `Output`.
+//! Tests: every test with a real client; hosts written in Node hand us sockets, those in Python FIFOs.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Our stdin.
+#[derive(Debug)]
+pub enum Input {
+    /// A FIFO.
+    #[cfg(unix)]
+    Pipe(tokio::net::unix::pipe::Receiver),
+    /// One end of a socket pair.
+    #[cfg(unix)]
+    Socket(tokio::net::UnixStream),
+    /// Anything that cannot be polled: read on a thread.
+    Other(tokio::io::Stdin),
+}
+
+/// Our stdout.
+#[derive(Debug)]
+pub enum Output {
+    /// A FIFO.
+    #[cfg(unix)]
+    Pipe(tokio::net::unix::pipe::Sender),
+    /// One end of a socket pair.
+    #[cfg(unix)]
+    Socket(tokio::net::UnixStream),
+    /// Anything that cannot be polled: written on a thread.
+    Other(tokio::io::Stdout),
+}
+
+/// Opens stdin. A FIFO is opened anew through `/proc`, so that making it non-blocking does not reach others who
+/// share the host's description of it.
+pub fn input() -> Input {
+    #[cfg(unix)]
+    {
+        match kind(&io::stdin()) {
+            Kind::Pipe => {
+                let pipe = tokio::net::unix::pipe::OpenOptions::new().open_receiver("/proc/self/fd/0");
+                if let Ok(pipe) = pipe {
+                    return Input::Pipe(pipe);
+                }
+            }
+            Kind::Socket => {
+                if let Ok(socket) = socket(&io::stdin()) {
+                    return Input::Socket(socket);
+                }
+            }
+            Kind::Other => {}
+        }
+    }
+    Input::Other(tokio::io::stdin())
+}
+
+/// Opens stdout, in the same way.
+pub fn output() -> Output {
+    #[cfg(unix)]
+    match kind(&io::stdout()) {
+        Kind::Pipe => {
+            let pipe = tokio::net::unix::pipe::OpenOptions::new().open_sender("/proc/self/fd/1");
+            if let Ok(pipe) = pipe {
+                return Output::Pipe(pipe);
+            }
+        }
+        Kind::Socket => {
+            if let Ok(socket) = socket(&io::stdout()) {
+                return Output::Socket(socket);
+            }
+        }
+        Kind::Other => {}
+    }
+    Output::Other(tokio::io::stdout())
+}
+
+#[cfg(unix)]
+enum Kind {
+    Pipe,
+    Socket,
+    Other,
+}
+
+#[cfg(unix)]
+fn kind(fd: &impl std::os::fd::AsFd) -> Kind {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(owned) = fd.as_fd().try_clone_to_owned() else { return Kind::Other };
+    match std::fs::File::from(owned).metadata().map(|meta| meta.file_type()) {
+        Ok(kind) if kind.is_fifo() => Kind::Pipe,
+        Ok(kind) if kind.is_socket() => Kind::Socket,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(unix)]
+fn socket(fd: &impl std::os::fd::AsFd) -> io::Result<tokio::net::UnixStream> {
+    let stream = std::os::unix::net::UnixStream::from(fd.as_fd().try_clone_to_owned()?);
+    stream.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(stream)
+}
+
+impl AsyncRead for Input {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            #[cfg(unix)]
+            Input::Pipe(pipe) => Pin::new(pipe).poll_read(cx, buf),
+            #[cfg(unix)]
+            Input::Socket(socket) => Pin::new(socket).poll_read(cx, buf),
+            Input::Other(other) => Pin::new(other).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Output {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            #[cfg(unix)]
+            Output::Pipe(pipe) => Pin::new(pipe).poll_write(cx, buf),
+            #[cfg(unix)]
+            Output::Socket(socket) => Pin::new(socket).poll_write(cx, buf),
+            Output::Other(other) => Pin::new(other).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            #[cfg(unix)]
+            Output::Pipe(pipe) => Pin::new(pipe).poll_write_vectored(cx, slices),
+            #[cfg(unix)]
+            Output::Socket(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
+            Output::Other(other) => {
+                let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+                Pin::new(other).poll_write(cx, first)
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        !matches!(self, Output::Other(_))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            #[cfg(unix)]
+            Output::Pipe(pipe) => Pin::new(pipe).poll_flush(cx),
+            #[cfg(unix)]
+            Output::Socket(socket) => Pin::new(socket).poll_flush(cx),
+            Output::Other(other) => Pin::new(other).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
+    }
+}

@@ -1,0 +1,17 @@
+//! Tasks that have a name. The only place that spawns.
+//! Owns: spawning.      Never: waits for what it spawned.
+//! In: a name and a future.  Out: the handle to stop it by.
+//! Tests: through everything that runs.
+
+use std::future::Future;
+
+use tokio::task::JoinHandle;
+
+/// Runs a future of its own. A panic in it ends that task alone.
+pub fn spawn<F>(_name: &'static str, future: F) -> JoinHandle<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    tokio::spawn(future)
+}

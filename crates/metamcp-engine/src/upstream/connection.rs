@@ -1,0 +1,310 @@
+//! One live connection to a server: requests out, answers and notifications in, in the order they came.
+//! Owns: the outbox, the server's own requests under way, the garbage count.      Never: knows calls; ids are numbers here.
+//! In: bytes of the child.  Out: calls on `Listener`, without a task per message.
+//! Tests: `metamcp/tests/hazards/`.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use metamcp_child::StderrTail;
+use metamcp_core::failure::{Fact, Failure};
+use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_core::slab::Key;
+use metamcp_wire::envelope::Envelope;
+use metamcp_wire::frame::{Line, Lines, skim};
+use metamcp_wire::handshake::Peer;
+use metamcp_wire::scan::{Defect, Kind};
+use metamcp_wire::write;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::outbox::Outbox;
+
+/// Requests of calls carry numbers from here on; smaller ones are requests of the connection itself.
+const FIRST_CALL: u64 = Key::FIRST * 2;
+/// Lines that are not the protocol before a server that said nothing else is given up.
+const GARBAGE_LINES: u64 = 100;
+/// The time within which they have to come for that.
+const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
+/// A single line is thrown away up to this length; a server that writes on has lost its mind.
+const LONGEST_DISCARD: u64 = 512 * 1024 * 1024;
+/// What may wait for a server that does not read, before its pings go unanswered.
+const REPLY_BACKLOG: u64 = 1024 * 1024;
+/// Questions of a server to the client that may be open at once.
+const OPEN_QUESTIONS: u32 = 8;
+/// Last words shown in errors.
+const LAST_WORDS: usize = 20;
+
+/// The answer to a request, raw.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    /// The `result` member.
+    Result(Bytes),
+    /// The `error` member.
+    Error(Bytes),
+    /// It answered with something that is no valid message.
+    Malformed(Defect),
+    /// Its answer was longer than a line may be.
+    Oversize(u64),
+}
+
+/// Who hears what a server says.
+pub trait Listener: Send + Sync {
+    /// The answer to the request with this number.
+    fn answered(&self, conn: &Arc<Connection>, number: u64, reply: Reply);
+    /// A notification.
+    fn notified(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>);
+    /// A request of the server's own, to be answered with `Connection::answer`.
+    fn asked(&self, conn: &Arc<Connection>, id: Bytes, method: &str, params: Option<&[u8]>);
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Connection {
+    /// Which connection.
+    pub id: ConnId,
+    /// Of which server.
+    pub server: ServerId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Who answered the handshake.
+    pub peer: OnceLock<Peer>,
+    /// What goes to it.
+    pub outbox: Outbox,
+    stderr: StderrTail,
+    requests: Mutex<Requests>,
+    questions: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    last: u64,
+    waiting: HashMap<u64, oneshot::Sender<Reply>>,
+}
+
+impl Connection {
+    /// A connection whose pipes are not read or written yet.
+    pub fn new(id: ConnId, server: ServerId, name: Arc<str>, stderr: StderrTail) -> Connection {
+        Connection {
+            id,
+            server,
+            name,
+            peer: OnceLock::new(),
+            outbox: Outbox::default(),
+            stderr,
+            requests: Mutex::default(),
+            questions: AtomicU32::new(0),
+        }
+    }
+
+    /// Sends a request of the gateway's own. The receiver fails when the connection ends first.
+    pub fn request(&self, method: &str, params: Option<&[u8]>) -> oneshot::Receiver<Reply> {
+        let (sender, receiver) = oneshot::channel();
+        let number = {
+            let mut requests = self.requests.lock().expect("no panic while requests are locked");
+            requests.last += 1;
+            let number = requests.last;
+            requests.waiting.insert(number, sender);
+            number
+        };
+        self.outbox.push(|out| write::request(out, number, method, params));
+        receiver
+    }
+
+    /// Sends a notification.
+    pub fn notify(&self, method: &str, params: Option<&[u8]>) {
+        self.outbox.push(|out| write::notification(out, method, params));
+    }
+
+    /// Answers a request of the server's.
+    pub fn answer(&self, id: &[u8], reply: &Reply) {
+        self.outbox.push(|out: &mut BytesMut| match reply {
+            Reply::Result(result) => write::result(out, id, result),
+            Reply::Error(error) => write::error_raw(out, Some(id), error),
+            Reply::Malformed(_) | Reply::Oversize(_) => {
+                write::error(out, Some(id), -32603, "the client's answer could not be read", None);
+            }
+        });
+    }
+
+    /// Refuses a request of the server's.
+    pub fn refuse(&self, id: &[u8], code: i64, message: &str) {
+        self.outbox.push(|out| write::error(out, Some(id), code, message, None));
+    }
+
+    /// Takes one of the few places for questions to the client.
+    pub fn take_question(&self) -> bool {
+        let taken = |open: u32| (open < OPEN_QUESTIONS).then_some(open + 1);
+        self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
+    }
+
+    /// Gives the place back.
+    pub fn return_question(&self) {
+        let back = |open: u32| open.checked_sub(1);
+        // A second return of the same place changes nothing.
+        drop(self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back));
+    }
+
+    /// A failure with the last words of the process.
+    pub fn failure(&self, fact: Fact) -> Failure {
+        Failure { fact, last_words: self.stderr.last_lines(LAST_WORDS) }
+    }
+
+    /// Fails all requests of the gateway's own.
+    pub fn forget_requests(&self) {
+        self.requests.lock().expect("no panic while requests are locked").waiting.clear();
+    }
+
+    /// Reads until the server stops talking sense or at all; says why. The only reader.
+    pub async fn read_from<R: AsyncRead + Unpin>(
+        self: &Arc<Self>,
+        mut reader: R,
+        line_limit: usize,
+        listener: &dyn Listener,
+    ) -> Fact {
+        let mut lines = Lines::new(line_limit);
+        let mut garbage = Garbage::new();
+        let mut since_line: u64 = 0;
+        loop {
+            match reader.read_buf(lines.buffer()).await {
+                Ok(0) | Err(_) => {
+                    if let Some(line) = lines.finish() {
+                        self.hear(line, listener, &mut garbage);
+                    }
+                    return Fact::OutputClosed;
+                }
+                Ok(count) => since_line += count as u64,
+            }
+            while let Some(line) = lines.next_line() {
+                since_line = 0;
+                if let Some(fact) = self.hear(line, listener, &mut garbage) {
+                    return fact;
+                }
+            }
+            if since_line > LONGEST_DISCARD {
+                return Fact::Oversize { bytes: since_line };
+            }
+        }
+    }
+
+    /// One line. `Some` ends the connection.
+    fn hear(self: &Arc<Self>, line: Line, listener: &dyn Listener, garbage: &mut Garbage) -> Option<Fact> {
+        let line = match line {
+            Line::Message(line) => line,
+            Line::Oversize { id, request, length } => {
+                let number = id.and_then(|id| std::str::from_utf8(&id).ok()?.parse().ok());
+                return match number {
+                    Some(number) if !request => {
+                        self.deliver(number, Reply::Oversize(length), listener);
+                        None
+                    }
+                    _ => Some(Fact::Oversize { bytes: length }),
+                };
+            }
+        };
+        match self.message(&line, &line, listener) {
+            Ok(()) => {
+                garbage.sense();
+                None
+            }
+            Err(defect) => self.nonsense(&line, defect, listener, garbage),
+        }
+    }
+
+    fn message(self: &Arc<Self>, line: &Bytes, part: &[u8], listener: &dyn Listener) -> Result<(), Defect> {
+        match Envelope::parse(part)? {
+            Envelope::Result { id, result } => {
+                if let Some(number) = id.as_u64() {
+                    self.deliver(number, Reply::Result(line.slice_ref(result)), listener);
+                }
+            }
+            Envelope::Error { id, error } => {
+                if let Some(number) = id.and_then(|id| id.as_u64()) {
+                    self.deliver(number, Reply::Error(line.slice_ref(error)), listener);
+                }
+            }
+            Envelope::Notification { method, params } => listener.notified(self, &method, params),
+            Envelope::Request { id, method, params } => {
+                if method == "ping" {
+                    // A flood of pings from a server that does not read must not fill our memory.
+                    if self.outbox.backlog() < REPLY_BACKLOG {
+                        self.outbox.push(|out| write::result(out, id.raw(), b"{}"));
+                    }
+                } else {
+                    listener.asked(self, Bytes::copy_from_slice(id.raw()), &method, params);
+                }
+            }
+            Envelope::Batch(parts) => {
+                for part in parts {
+                    self.message(line, part, listener)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(self: &Arc<Self>, number: u64, reply: Reply, listener: &dyn Listener) {
+        if number >= FIRST_CALL {
+            return listener.answered(self, number, reply);
+        }
+        let waiting =
+            self.requests.lock().expect("no panic while requests are locked").waiting.remove(&number);
+        if let Some(sender) = waiting {
+            // Whoever asked may have gone; then nobody misses the answer.
+            drop(sender.send(reply));
+        }
+    }
+
+    /// A line that is no message: if it was meant as the answer to something, that something fails now rather
+    /// than at its deadline; otherwise it is kept as last words.
+    fn nonsense(
+        self: &Arc<Self>,
+        line: &Bytes,
+        defect: Defect,
+        listener: &dyn Listener,
+        garbage: &mut Garbage,
+    ) -> Option<Fact> {
+        let meant = !matches!(defect.kind, Kind::VersionMissing | Kind::NotMessage);
+        let skimmed = skim(line);
+        if meant
+            && !skimmed.has_method()
+            && let Some(id) = skimmed.into_id()
+            && let Some(number) = std::str::from_utf8(&id).ok().and_then(|id| id.parse().ok())
+        {
+            self.deliver(number, Reply::Malformed(defect), listener);
+            return None;
+        }
+        self.stderr.push_line(line);
+        garbage.one_more().map(|lines| Fact::Garbage { lines })
+    }
+}
+
+/// Counts lines that are not the protocol, since the last one that was.
+struct Garbage {
+    lines: u64,
+    since: Instant,
+}
+
+impl Garbage {
+    fn new() -> Garbage {
+        Garbage { lines: 0, since: Instant::now() }
+    }
+
+    fn sense(&mut self) {
+        self.lines = 0;
+    }
+
+    /// `Some` when there was nothing else for too long.
+    fn one_more(&mut self) -> Option<u64> {
+        if self.lines == 0 || self.since.elapsed() > GARBAGE_WINDOW {
+            self.since = Instant::now();
+            self.lines = 0;
+        }
+        self.lines += 1;
+        (self.lines > GARBAGE_LINES).then_some(self.lines)
+    }
+}
