@@ -1,4 +1,9 @@
 //! Every decision of the gateway, as pure code that is told the time.
 //! See ARCHITECTURE.md for the map.
 
+pub mod arguments;
 pub mod nearest;
+pub mod search;
+pub mod signature;
+pub mod text;
+pub mod tool;

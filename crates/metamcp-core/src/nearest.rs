@@ -53,7 +53,8 @@ fn distance(a: &[char], b: &[char]) -> usize {
     for (i, &from) in a.iter().enumerate() {
         let mut row = vec![i + 1; b.len() + 1];
         for (j, &to) in b.iter().enumerate() {
-            let mut best = (above[j + 1] + 1).min(row[j] + 1).min(above[j] + usize::from(from != to));
+            let mut best =
+                (above[j + 1] + 1).min(row[j] + 1).min(above[j] + usize::from(from != to));
             if i > 0 && j > 0 && from == b[j - 1] && a[i - 1] == to {
                 best = best.min(before[j - 1] + 1);
             }
