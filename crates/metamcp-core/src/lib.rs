@@ -2,6 +2,8 @@
 //! See ARCHITECTURE.md for the map.
 
 pub mod arguments;
+pub mod cursor;
+pub mod discover;
 pub mod nearest;
 pub mod search;
 pub mod signature;
