@@ -1,0 +1,309 @@
+//! Answers as text: few tokens, one line where one will do, nothing a stranger wrote unmarked or unindented.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::{Answer, Detail, Request, ServerLine};
+use crate::search::Hit;
+use crate::text;
+use crate::tool::Tool;
+
+/// Hits shown in full before the rest gets one line each.
+const IN_FULL: usize = 5;
+
+/// Longest first sentence of a hit in full, and of a hit on one line.
+const FULL_SENTENCE: usize = 240;
+const LINE_SENTENCE: usize = 100;
+
+/// Longest signature of a hit on one line.
+const LINE_SIGNATURE: usize = 120;
+
+/// Longest description of a server.
+const SERVER_DESCRIPTION: usize = 120;
+
+/// Longest reason for a failure.
+const REASON: usize = 160;
+
+/// Largest schema shown among several hits; a tool asked for by name shows its whole schema.
+const LISTED_SCHEMA_BYTES: usize = 8 * 1024;
+
+/// The answer as a model reads it.
+pub fn to_text(request: &Request, answer: &Answer<'_>) -> String {
+    let mut out = String::new();
+    if request.tool.is_some() {
+        for hit in answer.hits {
+            tool_in_full(&mut out, hit, request.detail);
+        }
+    } else if let Some(query) = &request.query {
+        if answer.hits.is_empty() {
+            nothing_found(&mut out, query, request, answer);
+        }
+        for (index, hit) in answer.hits.iter().enumerate() {
+            if index < IN_FULL && request.offset == 0 {
+                hit_in_full(&mut out, hit, request.detail);
+            } else {
+                hit_on_a_line(&mut out, hit, request.detail);
+            }
+        }
+    } else if request.server.is_some() {
+        answer.servers.iter().for_each(|server| server_line(&mut out, server));
+        for hit in answer.hits {
+            if request.detail == Detail::Schema {
+                hit_in_full(&mut out, hit, request.detail);
+            } else {
+                hit_on_a_line(&mut out, hit, request.detail);
+            }
+        }
+    } else {
+        answer.servers.iter().for_each(|server| server_line(&mut out, server));
+        if answer.servers.is_empty() {
+            out.push_str("no servers are configured\n");
+        }
+    }
+    footer(&mut out, request, answer);
+    out.truncate(out.trim_end().len());
+    out
+}
+
+/// The same answer for programs.
+pub fn to_json(request: &Request, answer: &Answer<'_>) -> Value {
+    let server = |server: &ServerLine<'_>| {
+        json!({
+            "name": server.name,
+            "state": server.state.word(),
+            "reason": server.reason.map(|reason| text::clean_line(reason, REASON)),
+            "tools": server.tools,
+            "description": server.description.map(|words| text::clean_line(words, SERVER_DESCRIPTION)),
+        })
+    };
+    let failed = answer.failed.iter().map(
+        |failed| json!({"server": failed.name, "reason": text::clean_line(failed.reason, REASON)}),
+    );
+    json!({
+        "servers": answer.servers.iter().map(server).collect::<Vec<_>>(),
+        "tools": answer.hits.iter().map(|hit| hit_json(hit, request.detail)).collect::<Vec<_>>(),
+        "total": answer.total,
+        "nextCursor": answer.next_cursor,
+        "pending": answer.pending,
+        "failed": failed.collect::<Vec<_>>(),
+    })
+}
+
+fn hit_json(hit: &Hit, detail: Detail) -> Value {
+    let tool = hit.tool();
+    let mut value = json!({
+        "id": hit.id(),
+        "server": &*hit.server,
+        "tool": &*tool.name,
+        "title": tool.title,
+        "description": &*tool.description,
+        "signature": &*tool.signature,
+        "readOnly": tool.hints.read_only,
+        "destructive": tool.hints.destructive,
+        "idempotent": tool.hints.idempotent,
+        "openWorld": tool.hints.open_world,
+        "flagged": tool.flag,
+        "score": hit.score,
+    });
+    if detail == Detail::Schema {
+        let parsed = |schema: Option<&str>| {
+            schema.and_then(|schema| serde_json::from_str::<Value>(schema).ok())
+        };
+        value["inputSchema"] = parsed(tool.input_schema()).unwrap_or_default();
+        value["outputSchema"] = parsed(tool.output_schema()).unwrap_or_default();
+    }
+    value
+}
+
+fn server_line(out: &mut String, server: &ServerLine<'_>) {
+    let name = text::clean_line(server.name, 128);
+    push(out, &[&name, ": ", server.state.word()]);
+    if let Some(reason) = server.reason {
+        push(out, &[" (", &text::clean_line(reason, REASON), ")"]);
+    }
+    match server.tools {
+        Some(1) => out.push_str(", 1 tool"),
+        Some(count) => push(out, &[", ", &count.to_string(), " tools"]),
+        None => {}
+    }
+    if let Some(description) = server.description {
+        push(out, &[" - ", &text::clean_line(description, SERVER_DESCRIPTION)]);
+    }
+    out.push('\n');
+}
+
+fn hit_in_full(out: &mut String, hit: &Hit, detail: Detail) {
+    let tool = hit.tool();
+    if detail == Detail::Brief {
+        return hit_on_a_line(out, hit, detail);
+    }
+    push(out, &[&hit.server, ":", &tool.signature]);
+    flag(out, tool);
+    out.push('\n');
+    let sentence = sentence(tool, FULL_SENTENCE);
+    if !sentence.is_empty() {
+        push(out, &["  ", &sentence, "\n"]);
+    }
+    if detail == Detail::Schema {
+        match tool.input_schema() {
+            Some(schema) if schema.len() <= LISTED_SCHEMA_BYTES => {
+                push(out, &["  input: ", &escaped(schema), "\n"]);
+            }
+            Some(schema) => {
+                let size = schema.len().to_string();
+                push(
+                    out,
+                    &["  input: ", &size, " bytes of schema; ask with tool \"", &hit.id(), "\"\n"],
+                );
+            }
+            None => {}
+        }
+    }
+}
+
+fn hit_on_a_line(out: &mut String, hit: &Hit, detail: Detail) {
+    let tool = hit.tool();
+    push(out, &[&hit.server, ":"]);
+    match detail {
+        Detail::Brief => out.push_str(&tool.name),
+        Detail::Signature | Detail::Schema => {
+            out.push_str(&text::cut(&tool.signature, LINE_SIGNATURE));
+        }
+    }
+    flag(out, tool);
+    let sentence = sentence(tool, LINE_SENTENCE);
+    if !sentence.is_empty() {
+        push(out, &[" - ", &sentence]);
+    }
+    out.push('\n');
+}
+
+/// One tool that was asked for by name. The description keeps its lines, indented, so that none of
+/// them can pass for one of ours.
+fn tool_in_full(out: &mut String, hit: &Hit, detail: Detail) {
+    let tool = hit.tool();
+    if detail == Detail::Brief {
+        return hit_on_a_line(out, hit, detail);
+    }
+    push(out, &[&hit.server, ":", &tool.signature]);
+    flag(out, tool);
+    out.push('\n');
+    for line in tool.description.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
+        push(out, &["  ", line, "\n"]);
+    }
+    let claims = claims(tool);
+    if !claims.is_empty() {
+        push(out, &["  the server says: ", &claims.join(", "), "\n"]);
+    }
+    if detail == Detail::Schema {
+        if let Some(schema) = tool.input_schema() {
+            push(out, &["input schema: ", &escaped(schema), "\n"]);
+        }
+        if let Some(schema) = tool.output_schema() {
+            push(out, &["output schema: ", &escaped(schema), "\n"]);
+        }
+    }
+}
+
+fn claims(tool: &Tool) -> Vec<&'static str> {
+    let hints = tool.hints;
+    let claims = [
+        (hints.read_only, "read-only", "changes things"),
+        (hints.destructive, "destructive", "not destructive"),
+        (hints.idempotent, "safe to repeat", "not safe to repeat"),
+    ];
+    claims
+        .iter()
+        .filter_map(|(hint, yes, no)| hint.map(|hint| if hint { *yes } else { *no }))
+        .collect()
+}
+
+fn nothing_found(out: &mut String, query: &str, request: &Request, answer: &Answer<'_>) {
+    let query = Value::from(text::clean_line(query, 80).as_ref()).to_string();
+    push(out, &["no tool matches ", &query]);
+    match &request.server {
+        Some(server) => push(out, &[" on ", &text::clean_line(server, 128)]),
+        None => {
+            let tools: usize = answer.servers.iter().filter_map(|server| server.tools).sum();
+            push(out, &[" among ", &tools.to_string(), " known tools"]);
+        }
+    }
+    out.push_str("; try other words, or list a server's tools with {\"server\": name}\n");
+    if request.server.is_none() {
+        answer.servers.iter().for_each(|server| server_line(out, server));
+    }
+}
+
+fn footer(out: &mut String, request: &Request, answer: &Answer<'_>) {
+    let shown = request.offset + answer.hits.len();
+    if let Some(cursor) = answer.next_cursor {
+        push(
+            out,
+            &[
+                &shown.to_string(),
+                " of ",
+                &answer.total.to_string(),
+                "; more with cursor \"",
+                cursor,
+                "\"\n",
+            ],
+        );
+    }
+    if !answer.pending.is_empty() {
+        push(
+            out,
+            &[
+                "pending: ",
+                &answer.pending.join(", "),
+                " (still starting; ask again in a moment)\n",
+            ],
+        );
+    }
+    for failed in answer.failed {
+        push(
+            out,
+            &["failed: ", failed.name, " (", &text::clean_line(failed.reason, REASON), ")\n"],
+        );
+    }
+}
+
+fn flag(out: &mut String, tool: &Tool) {
+    if let Some(reason) = tool.flag {
+        push(out, &[" [flagged: ", reason, "]"]);
+    }
+}
+
+fn sentence(tool: &Tool, max_chars: usize) -> String {
+    let described = text::first_sentence(&tool.description, max_chars);
+    match &tool.title {
+        Some(title) if described.is_empty() => text::cut(title, max_chars).into_owned(),
+        _ => described,
+    }
+}
+
+/// JSON as the server wrote it, with characters nobody can see spelt as escapes, which mean the same.
+fn escaped(json: &str) -> String {
+    let unseen = |c: char| text::is_hidden(c) || (c.is_control() && c != '\n');
+    if !json.contains(unseen) {
+        return json.to_owned();
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match c {
+            // Outside strings only white space can be unseen; inside, control characters are already escaped.
+            '\t' | '\r' => out.push(' '),
+            c if unseen(c) => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(out, "\\u{unit:04x}").expect("writing to a string cannot fail");
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn push(out: &mut String, parts: &[&str]) {
+    parts.iter().for_each(|part| out.push_str(part));
+}

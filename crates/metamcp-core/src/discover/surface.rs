@@ -1,0 +1,57 @@
+//! The compact surface as data: what `tools/list` answers, byte for byte the same for the same servers.
+
+use serde_json::{Value, json};
+
+/// The `tools/list` result with the digest of the servers in it.
+pub fn compact_tools(digest: &str) -> String {
+    json!({ "tools": [discover_tool(digest), call_tool()] }).to_string()
+}
+
+/// The `instructions` a client gets at the start.
+pub fn instructions(digest: &str) -> String {
+    let how = "Tools of the servers below are found with mcp_discover and run with mcp_call.";
+    if digest.is_empty() { how.to_owned() } else { format!("{how}\n{digest}") }
+}
+
+fn discover_tool(digest: &str) -> Value {
+    let description = if digest.is_empty() {
+        "Find tools by what they do. No servers are configured yet.".to_owned()
+    } else {
+        format!("Find tools by what they do. Servers:\n{digest}")
+    };
+    json!({
+        "name": "mcp_discover",
+        "title": "Find tools",
+        "description": description,
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "Task in words; omit to list servers"},
+                "server": {"type": "string"},
+                "tool": {"type": "string", "description": "server:tool, for its details"},
+                "detail": {"enum": ["brief", "signature", "schema"]},
+                "limit": {"type": "integer", "maximum": 100},
+                "cursor": {"type": "string"}
+            }
+        },
+        "annotations": {"readOnlyHint": true, "idempotentHint": true, "openWorldHint": false}
+    })
+}
+
+fn call_tool() -> Value {
+    json!({
+        "name": "mcp_call",
+        "title": "Call a tool",
+        "description": "Run a tool that mcp_discover found.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "tool": {"type": "string", "description": "server:tool"},
+                "server": {"type": "string"},
+                "args": {"type": "object"}
+            },
+            "required": ["tool"]
+        },
+        "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
+    })
+}

@@ -1,0 +1,262 @@
+//! Finding tools: an immutable index over all servers, cheap to rebuild when one of them changes.
+//! Owns: tokens, both scorers, the order of hits, the quota per server.      Never: asks a server, keeps a clock, renders.
+//! In: each server's tools; a query.  Out: `Hit`s, best first, the same for the same input.
+//! Tests: `search/tests.rs`.
+
+mod bm25;
+mod keyword;
+mod stem;
+mod tokenize;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::tool::{ServerTools, Tool};
+
+pub use tokenize::tokens;
+
+#[cfg(test)]
+mod tests;
+
+/// Hits among which no server may take more than its share.
+const QUOTA_WINDOW: usize = 20;
+
+/// Hits one server may have among those, as long as others match: a quarter.
+const QUOTA: usize = 5;
+
+/// Longest query that is looked at; the rest of a longer one is ignored.
+const MAX_QUERY_CHARS: usize = 2_000;
+
+/// How tools are scored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strategy {
+    /// The whole query, case-insensitively: equal to the name 10, contained in the name 5, contained in
+    /// the description 2, added up, divided by 10 and capped at 1. A query of several words matches only
+    /// where these words stand exactly so.
+    Keyword,
+    /// BM25 over words: names count most, then title, description, server and parameters.
+    #[default]
+    Bm25,
+}
+
+impl Strategy {
+    /// The name in configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::Keyword => "keyword",
+            Strategy::Bm25 => "bm25",
+        }
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = UnknownStrategy;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match name {
+            "keyword" | "lexical" => Ok(Strategy::Keyword),
+            "bm25" => Ok(Strategy::Bm25),
+            _ => Err(UnknownStrategy { name: name.to_owned() }),
+        }
+    }
+}
+
+/// Not the name of a strategy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown search strategy `{name}`; known are keyword and bm25")]
+pub struct UnknownStrategy {
+    /// What was asked for.
+    pub name: String,
+}
+
+/// One tool that matches.
+#[derive(Clone)]
+pub struct Hit {
+    /// The server it belongs to.
+    pub server: Arc<str>,
+    /// How well it matches; comparable within one answer only.
+    pub score: f32,
+    tools: Arc<ServerTools>,
+    index: usize,
+}
+
+impl Hit {
+    /// A hit that was not searched for, as when a tool is asked for by name.
+    pub fn named(server: Arc<str>, tools: Arc<ServerTools>, tool: &str) -> Option<Self> {
+        let index = tools.tools.iter().position(|one| &*one.name == tool)?;
+        Some(Self { server, score: 0.0, tools, index })
+    }
+
+    /// All tools of one server, in its order.
+    pub fn all_of(server: &Arc<str>, tools: &Arc<ServerTools>) -> Vec<Self> {
+        (0..tools.tools.len())
+            .map(|index| Self { server: server.clone(), score: 0.0, tools: tools.clone(), index })
+            .collect()
+    }
+
+    /// The tool.
+    pub fn tool(&self) -> &Tool {
+        &self.tools.tools[self.index]
+    }
+
+    /// `server:tool`.
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.server, self.tool().name)
+    }
+}
+
+impl fmt::Debug for Hit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:.4}", self.id(), self.score)
+    }
+}
+
+/// One page of an answer.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// The hits of this page, best first.
+    pub hits: Vec<Hit>,
+    /// All that match, on this page or not.
+    pub total: usize,
+}
+
+/// The part of the index that belongs to one server; rebuilt only when that server's tools change.
+#[derive(Debug)]
+pub struct ServerIndex {
+    server: Arc<str>,
+    tools: Arc<ServerTools>,
+    fields: bm25::Fields,
+}
+
+impl ServerIndex {
+    /// Indexes one server. `description` is what the configuration says about it.
+    pub fn build(server: &str, description: Option<&str>, tools: &Arc<ServerTools>) -> Self {
+        Self {
+            server: server.into(),
+            tools: tools.clone(),
+            fields: bm25::Fields::build(server, description, tools),
+        }
+    }
+
+    /// The server's name.
+    pub fn server(&self) -> &Arc<str> {
+        &self.server
+    }
+
+    /// The tools that are indexed.
+    pub fn tools(&self) -> &Arc<ServerTools> {
+        &self.tools
+    }
+}
+
+/// All servers' tools at one moment.
+#[derive(Debug, Default)]
+pub struct Index {
+    /// By name, so that the answer does not depend on the order of arrival.
+    servers: Vec<Arc<ServerIndex>>,
+    averages: bm25::Averages,
+}
+
+impl Index {
+    /// Puts the parts together; costs next to nothing.
+    pub fn new(mut servers: Vec<Arc<ServerIndex>>) -> Self {
+        servers.sort_by(|a, b| a.server.cmp(&b.server));
+        let averages = bm25::Averages::over(servers.iter().map(|server| &server.fields));
+        Self { servers, averages }
+    }
+
+    /// The parts, by server name.
+    pub fn servers(&self) -> &[Arc<ServerIndex>] {
+        &self.servers
+    }
+
+    /// The part of one server.
+    pub fn server(&self, name: &str) -> Option<&Arc<ServerIndex>> {
+        let at = self.servers.binary_search_by(|server| (*server.server).cmp(name)).ok()?;
+        self.servers.get(at)
+    }
+
+    /// Tools in all servers together.
+    pub fn tool_count(&self) -> usize {
+        self.servers.iter().map(|server| server.tools.tools.len()).sum()
+    }
+
+    /// The `limit` best hits, of one server only if asked.
+    pub fn search(
+        &self,
+        query: &str,
+        strategy: Strategy,
+        limit: usize,
+        server: Option<&str>,
+    ) -> Vec<Hit> {
+        self.page(query, strategy, 0, limit, server).hits
+    }
+
+    /// One page of the hits and how many there are.
+    pub fn page(
+        &self,
+        query: &str,
+        strategy: Strategy,
+        offset: usize,
+        limit: usize,
+        server: Option<&str>,
+    ) -> Found {
+        let query = crate::text::cut(query.trim(), MAX_QUERY_CHARS);
+        let mut ranked = match strategy {
+            Strategy::Keyword => keyword::rank(&self.servers, &query, server),
+            Strategy::Bm25 => bm25::rank(&self.servers, &self.averages, &query, server),
+        };
+        ranked.sort_unstable_by(|a, b| self.order(a, b));
+        if server.is_none() {
+            spread(&mut ranked);
+        }
+        let hits = ranked.iter().skip(offset).take(limit).map(|one| {
+            let part = &self.servers[one.server];
+            Hit {
+                server: part.server.clone(),
+                score: one.score,
+                tools: part.tools.clone(),
+                index: one.tool,
+            }
+        });
+        Found { hits: hits.collect(), total: ranked.len() }
+    }
+
+    fn order(&self, a: &Ranked, b: &Ranked) -> std::cmp::Ordering {
+        let name = |one: &Ranked| &self.servers[one.server].tools.tools[one.tool].name;
+        b.score.total_cmp(&a.score).then(a.server.cmp(&b.server)).then_with(|| name(a).cmp(name(b)))
+    }
+}
+
+/// A scored tool before the page is cut.
+#[derive(Debug, Clone, Copy)]
+struct Ranked {
+    server: usize,
+    tool: usize,
+    score: f32,
+}
+
+/// Moves what exceeds a server's share of the first hits behind them, as long as others match: a server
+/// that stuffs its descriptions with words must not fill the page.
+fn spread(ranked: &mut Vec<Ranked>) {
+    if ranked.len() <= QUOTA {
+        return;
+    }
+    let mut first: Vec<Ranked> = Vec::with_capacity(ranked.len());
+    let mut later = Vec::new();
+    for &one in ranked.iter() {
+        let share = || first.iter().filter(|other| other.server == one.server).count();
+        if first.len() < QUOTA_WINDOW && share() >= QUOTA {
+            later.push(one);
+        } else if first.len() < QUOTA_WINDOW {
+            first.push(one);
+        } else {
+            break;
+        }
+    }
+    let seen = first.len() + later.len();
+    first.append(&mut later);
+    first.extend_from_slice(&ranked[seen..]);
+    *ranked = first;
+}

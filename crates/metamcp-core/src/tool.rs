@@ -1,0 +1,162 @@
+//! What a server offers: its tools as read from `tools/list`, bounded, cleaned for showing, fingerprinted.
+//! Owns: the caps on a tool list, what makes one tool unusable, the fingerprint.      Never: asks a server, ranks, calls.
+//! In: the raw `result` of each `tools/list` page.  Out: `ServerTools`.
+//! Tests: `tool/tests.rs`.
+
+mod fingerprint;
+mod page;
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::arguments::Checker;
+
+pub use fingerprint::Fingerprint;
+pub use page::{Listing, Next, Page, Skipped, ToolListDefect, parse_page};
+
+#[cfg(test)]
+mod tests;
+
+/// Tools kept per server. The largest honest servers have a few hundred.
+pub const MAX_TOOLS: usize = 2_000;
+
+/// Tool definitions kept per server, in bytes of JSON.
+pub const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
+
+/// Longest tool name, in characters; the protocol advises the same.
+pub const MAX_NAME_CHARS: usize = 128;
+
+/// Longest description shown or ranked. Longer ones are cut, the tool stays.
+pub const MAX_DESCRIPTION_CHARS: usize = 2 * 1024;
+
+/// Longest title.
+pub const MAX_TITLE_CHARS: usize = 128;
+
+/// Largest JSON Schema kept. A tool with a larger one stays callable; its arguments go unchecked.
+pub const MAX_SCHEMA_BYTES: usize = 64 * 1024;
+
+/// Parameters of one tool that are ranked and named.
+const MAX_PARAMETERS: usize = 64;
+
+/// Longest description of one parameter that is ranked.
+const MAX_PARAMETER_CHARS: usize = 160;
+
+/// What the server says about a tool's effects. Hints from a stranger: they may allow a retry of a
+/// call that was never answered, and nothing else.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hints {
+    /// Changes nothing.
+    pub read_only: Option<bool>,
+    /// May delete or overwrite.
+    pub destructive: Option<bool>,
+    /// Calling twice is the same as calling once.
+    pub idempotent: Option<bool>,
+    /// Reaches beyond the server's own data.
+    pub open_world: Option<bool>,
+}
+
+impl Hints {
+    /// Whether running the tool twice is said to be no worse than once.
+    pub fn may_repeat(self) -> bool {
+        self.read_only == Some(true) || self.idempotent == Some(true)
+    }
+}
+
+/// One top-level parameter, for ranking and for names close to a misspelt one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// As the schema spells it, cleaned.
+    pub name: Box<str>,
+    /// The start of its description, cleaned; empty without one.
+    pub description: Box<str>,
+}
+
+/// One tool of one server.
+#[derive(Debug)]
+pub struct Tool {
+    /// As the server spells it; visible characters only.
+    pub name: Box<str>,
+    /// For people, cleaned.
+    pub title: Option<Box<str>>,
+    /// Cleaned and cut; empty without one.
+    pub description: Box<str>,
+    /// `name(param: type, other?: type)`.
+    pub signature: Box<str>,
+    /// Top-level parameters in the order of the schema.
+    pub parameters: Box<[Parameter]>,
+    /// What the server says about effects.
+    pub hints: Hints,
+    /// Why the texts of this tool deserve distrust, if they do.
+    pub flag: Option<&'static str>,
+    /// Covers name, title, description, both schemas and the annotations.
+    pub fingerprint: Fingerprint,
+    raw: Box<str>,
+    input_schema: Option<Range<usize>>,
+    output_schema: Option<Range<usize>>,
+    checker: OnceLock<Checker>,
+}
+
+impl Tool {
+    /// The whole definition as the server wrote it, but for schemas too large to keep.
+    pub fn raw(&self) -> &str {
+        &self.raw
+    }
+
+    /// The input schema as the server wrote it.
+    pub fn input_schema(&self) -> Option<&str> {
+        self.raw.get(self.input_schema.clone()?)
+    }
+
+    /// The output schema as the server wrote it.
+    pub fn output_schema(&self) -> Option<&str> {
+        self.raw.get(self.output_schema.clone()?)
+    }
+
+    /// Checks arguments against the input schema; made on first use and kept.
+    pub fn checker(&self) -> &Checker {
+        self.checker.get_or_init(|| {
+            let schema =
+                self.input_schema().and_then(|text| serde_json::from_str::<Value>(text).ok());
+            Checker::new(&schema.unwrap_or(Value::Bool(true)))
+        })
+    }
+}
+
+/// All tools of one server at one moment.
+#[derive(Debug, Default)]
+pub struct ServerTools {
+    /// In the server's order, without duplicates.
+    pub tools: Vec<Tool>,
+    /// What the server calls itself, cleaned.
+    pub server_title: Option<String>,
+    /// The server's own version, cleaned.
+    pub server_version: Option<String>,
+    /// Covers every tool's own fingerprint, whatever the order.
+    pub fingerprint: Fingerprint,
+    /// Tools left out and why; the first few.
+    pub skipped: Vec<Skipped>,
+}
+
+impl ServerTools {
+    /// The tool of that exact name.
+    pub fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| &*tool.name == name)
+    }
+
+    /// The same tools as one `tools/list` result, from which `Listing` makes an equal value.
+    pub fn to_json(&self) -> String {
+        let size = self.tools.iter().map(|tool| tool.raw.len() + 1).sum::<usize>();
+        let mut json = String::with_capacity(size + 16);
+        json.push_str("{\"tools\":[");
+        for (index, tool) in self.tools.iter().enumerate() {
+            if index > 0 {
+                json.push(',');
+            }
+            json.push_str(&tool.raw);
+        }
+        json.push_str("]}");
+        json
+    }
+}

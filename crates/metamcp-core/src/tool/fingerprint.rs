@@ -1,0 +1,97 @@
+//! One digest per tool and one per server: equal exactly when nothing a model or a caller relies on changed.
+
+use std::fmt;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A SHA-256 over the canonical form: key order and tool order do not matter, everything else does.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    /// The digest of one tool's fields, absent ones told apart from null ones.
+    pub(super) fn of_tool(fields: &[Option<&Value>]) -> Self {
+        let mut hasher = Sha256::new();
+        for field in fields {
+            match field {
+                None => hasher.update(b"-"),
+                Some(value) => absorb(&mut hasher, value),
+            }
+        }
+        Self(hasher.finalize().into())
+    }
+
+    /// The digest of a set of tools.
+    pub(super) fn of_tools(tools: impl Iterator<Item = Fingerprint>) -> Self {
+        let mut all: Vec<Fingerprint> = tools.collect();
+        all.sort_unstable();
+        let mut hasher = Sha256::new();
+        for one in &all {
+            hasher.update(one.0);
+        }
+        Self(hasher.finalize().into())
+    }
+
+    /// From the hexadecimal form that `Display` writes.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let high = char::from(pair[0]).to_digit(16)?;
+            let low = char::from(pair[1]).to_digit(16)?;
+            *byte = u8::try_from(high * 16 + low).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Every value is written with a tag and a length, so that no two values share a byte sequence.
+/// The depth is bounded by the parser that made the value.
+fn absorb(hasher: &mut Sha256, value: &Value) {
+    match value {
+        Value::Null => hasher.update(b"n"),
+        Value::Bool(true) => hasher.update(b"t"),
+        Value::Bool(false) => hasher.update(b"f"),
+        Value::Number(number) => absorb_text(hasher, b"#", &number.to_string()),
+        Value::String(text) => absorb_text(hasher, b"s", text),
+        Value::Array(items) => {
+            absorb_length(hasher, b"[", items.len());
+            items.iter().for_each(|item| absorb(hasher, item));
+        }
+        Value::Object(map) => {
+            absorb_length(hasher, b"{", map.len());
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort_unstable();
+            for key in keys {
+                absorb_text(hasher, b"k", key);
+                absorb(hasher, &map[key]);
+            }
+        }
+    }
+}
+
+fn absorb_text(hasher: &mut Sha256, tag: &[u8], text: &str) {
+    absorb_length(hasher, tag, text.len());
+    hasher.update(text.as_bytes());
+}
+
+fn absorb_length(hasher: &mut Sha256, tag: &[u8], length: usize) {
+    hasher.update(tag);
+    hasher.update((length as u64).to_le_bytes());
+}
