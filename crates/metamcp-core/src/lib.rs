@@ -1,26 +1,26 @@
 //! Every decision of the gateway, as pure code that is told the time.
 //! See ARCHITECTURE.md for the map.
 
+pub mod arguments;
 pub mod breaker;
+pub mod chatter;
 pub mod config;
+pub mod cursor;
+pub mod discover;
 pub mod dispatch;
 pub mod failure;
+pub mod ladder;
 pub mod ledger;
 pub mod lifecycle;
 pub mod limiter;
 pub mod moment;
-pub mod ladder;
 pub mod nearest;
 pub mod refresh;
 pub mod replay;
+pub mod search;
 pub mod secret;
 pub mod settings;
-pub mod slab;
-pub mod arguments;
-pub mod cursor;
-pub mod discover;
-pub mod nearest;
-pub mod search;
 pub mod signature;
+pub mod slab;
 pub mod text;
 pub mod tool;

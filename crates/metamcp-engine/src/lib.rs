@@ -1,1 +1,13 @@
-//! See ARCHITECTURE.md.
+//! The gateway as a library: acts on what the core decides. See ARCHITECTURE.md for the map.
+
+pub mod catalog;
+pub mod clock;
+pub mod files;
+pub mod gateway;
+pub mod outbox;
+pub mod router;
+pub mod serve;
+pub mod stream;
+pub mod surface;
+pub mod task;
+pub mod upstream;

@@ -16,7 +16,7 @@ const OPEN: &[u8] = b"{\"jsonrpc\":\"2.0\"";
 pub fn request(out: &mut impl BufMut, id: u64, method: &str, params: Option<&[u8]>) {
     out.put_slice(OPEN);
     out.put_slice(b",\"id\":");
-    unsigned(out, id);
+    number(out, id);
     call(out, method, params);
 }
 
@@ -54,7 +54,7 @@ pub fn error(
     if code < 0 {
         out.put_u8(b'-');
     }
-    unsigned(out, code.unsigned_abs());
+    number(out, code.unsigned_abs());
     out.put_slice(b",\"message\":");
     json_string(out, message);
     if let Some(data) = data {
@@ -135,7 +135,7 @@ fn raw(out: &mut impl BufMut, raw: &[u8]) {
     out.put_slice(&one_line(raw));
 }
 
-fn unsigned(out: &mut impl BufMut, mut number: u64) {
+pub fn number(out: &mut impl BufMut, mut number: u64) {
     let mut digits = [b'0'; 20];
     let mut start = digits.len();
     loop {

@@ -99,14 +99,14 @@ impl Router {
             let Some(token) = pending.request.progress.clone() else { return };
             (Arc::clone(&pending.caller), token)
         };
-        if conn.chatter.admit(now) {
+        if conn.may_chatter(now) {
             caller.progress(&object::replace_member(params, "progressToken", &token));
         }
     }
 
     fn logged(&self, conn: &Arc<Connection>, params: Option<&[u8]>) {
         let Some(params) = params else { return };
-        if conn.chatter.admit(self.clock.now()) {
+        if conn.may_chatter(self.clock.now()) {
             for caller in self.attached() {
                 caller.log(params);
             }

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use metamcp_child::StderrTail;
+use metamcp_core::chatter::Chatter;
 use metamcp_core::failure::{Fact, Failure};
 use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_core::moment::Moment;
 use metamcp_core::slab::Key;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::frame::{Line, Lines, skim};
@@ -78,6 +80,7 @@ pub struct Connection {
     stderr: StderrTail,
     requests: Mutex<Requests>,
     questions: AtomicU32,
+    chatter: Mutex<Chatter>,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +101,7 @@ impl Connection {
             stderr,
             requests: Mutex::default(),
             questions: AtomicU32::new(0),
+            chatter: Mutex::default(),
         }
     }
 
@@ -134,6 +138,11 @@ impl Connection {
     /// Refuses a request of the server's.
     pub fn refuse(&self, id: &[u8], code: i64, message: &str) {
         self.outbox.push(|out| write::error(out, Some(id), code, message, None));
+    }
+
+    /// Whether one more progress or log notification of it is passed on.
+    pub fn may_chatter(&self, now: Moment) -> bool {
+        self.chatter.lock().expect("no panic while it is locked").admit(now)
     }
 
     /// Takes one of the few places for questions to the client.

@@ -1,0 +1,251 @@
+//! What is known of every server's tools, from the server or from disk, as one snapshot that is swapped whole.
+//! Owns: the snapshot, the index, the digest, the schema cache.      Never: starts a server, waits for one.
+//! In: lists as they are read.  Out: `Snapshot`s.
+//! Tests: below, `catalog/schema_cache.rs`, `metamcp/tests/`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Duration;
+
+use metamcp_core::config::ServerConfig;
+use metamcp_core::discover::{self, DigestLine};
+use metamcp_core::ledger::ServerId;
+use metamcp_core::moment::Moment;
+use metamcp_core::search::{Index, ServerIndex};
+use metamcp_core::tool::{ServerTools, Tool};
+use metamcp_wire::handshake::Peer;
+use tokio::sync::watch;
+
+use crate::task;
+
+pub mod schema_cache;
+
+use schema_cache::SchemaCache;
+
+/// Characters the digest may take in `instructions` and in the description of `mcp_discover`: about 200 tokens,
+/// which keeps the whole tool list within its budget.
+const DIGEST_CHARS: usize = 800;
+
+/// One server's tools as far as they are known.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// The tools that the configuration permits.
+    pub tools: Arc<ServerTools>,
+    by_name: Arc<HashMap<Box<str>, usize>>,
+    /// When a live server last said so; `None` while it is only remembered from disk.
+    pub listed_at: Option<Moment>,
+}
+
+impl Known {
+    /// The tool of that name.
+    pub fn tool(&self, name: &str) -> Option<&Tool> {
+        self.tools.tools.get(*self.by_name.get(name)?)
+    }
+}
+
+/// Everything known at one moment.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    known: HashMap<ServerId, Known>,
+    /// Why a server's tools could not be listed the last time.
+    failed: HashMap<ServerId, Arc<str>>,
+    /// What searches run on.
+    pub index: Index,
+    /// Moves when the content of the catalog changes, and only then.
+    pub generation: u64,
+}
+
+impl Snapshot {
+    /// What is known of a server.
+    pub fn known(&self, server: ServerId) -> Option<&Known> {
+        self.known.get(&server)
+    }
+
+    /// Why its tools could not be listed the last time it was asked.
+    pub fn failure(&self, server: ServerId) -> Option<&Arc<str>> {
+        self.failed.get(&server)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Catalog {
+    snapshot: RwLock<Arc<Snapshot>>,
+    writing: Mutex<Writing>,
+    cache: Option<SchemaCache>,
+    loaded: watch::Sender<bool>,
+    digest: OnceLock<String>,
+    ttl: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Writing {
+    configs: HashMap<ServerId, Arc<ServerConfig>>,
+    parts: HashMap<ServerId, Arc<ServerIndex>>,
+}
+
+impl Catalog {
+    /// An empty catalog; `cache` is where lists are kept between runs.
+    pub fn new(cache: Option<SchemaCache>, ttl: Duration) -> Catalog {
+        Catalog {
+            snapshot: RwLock::default(),
+            writing: Mutex::default(),
+            cache,
+            loaded: watch::Sender::new(false),
+            digest: OnceLock::new(),
+            ttl,
+        }
+    }
+
+    /// A server whose tools may become known.
+    pub fn add(&self, server: ServerId, config: Arc<ServerConfig>) {
+        self.lock().configs.insert(server, config);
+    }
+
+    /// Everything known now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read().expect("no panic while the snapshot is locked"))
+    }
+
+    /// Whether a list should be read again before it is trusted any longer.
+    pub fn is_old(&self, known: &Known, now: Moment) -> bool {
+        known.listed_at.is_none_or(|at| now.since(at) >= self.ttl)
+    }
+
+    /// Waits until what is on disk has been read.
+    pub async fn loaded(&self) {
+        // An error would mean that the sender is gone, and it lives in `self`.
+        drop(self.loaded.subscribe().wait_for(|&loaded| loaded).await);
+    }
+
+    /// One line per server, the same for as long as this process runs: what a model sees in its list of tools must
+    /// not change under it.
+    pub async fn digest(&self) -> &str {
+        self.loaded().await;
+        self.digest.get().map_or("", String::as_str)
+    }
+
+    /// Reads what is on disk, without holding anybody up but those who wait for `loaded`.
+    pub fn load(self: &Arc<Self>) {
+        let catalog = Arc::clone(self);
+        task::spawn("cache", async move {
+            let reading = Arc::clone(&catalog);
+            // A panic in there leaves an empty cache, which is what a missing one is.
+            drop(tokio::task::spawn_blocking(move || reading.load_now()).await);
+            catalog.loaded.send_replace(true);
+        });
+    }
+
+    fn load_now(&self) {
+        let mut configs: Vec<_> =
+            self.lock().configs.iter().map(|(&id, config)| (id, Arc::clone(config))).collect();
+        configs.sort_by_key(|(id, _)| *id);
+        let mut titles: HashMap<ServerId, String> = HashMap::new();
+        let mut cached = Vec::new();
+        if let Some(cache) = &self.cache {
+            for (id, config) in &configs {
+                if let Some(tools) = cache.read(&config.name) {
+                    if let Some(title) = &tools.server_title {
+                        titles.insert(*id, title.clone());
+                    }
+                    cached.push((*id, Arc::new(tools)));
+                }
+            }
+        }
+        let lines: Vec<DigestLine<'_>> = configs
+            .iter()
+            .filter(|(_, config)| config.is_enabled())
+            .map(|(id, config)| DigestLine {
+                name: &config.name,
+                description: config.description.as_deref().or(titles.get(id).map(String::as_str)),
+            })
+            .collect();
+        // Set once: the digest of this process.
+        drop(self.digest.set(discover::digest(&lines, DIGEST_CHARS)));
+        self.publish(cached, None);
+    }
+
+    /// A server was asked for its tools: they are published, remembered, and written to disk if they changed.
+    pub fn listed(
+        self: &Arc<Self>,
+        server: ServerId,
+        read: Result<Arc<ServerTools>, String>,
+        peer: Option<&Peer>,
+        now: Moment,
+    ) {
+        let tools = match read {
+            Ok(tools) => tools,
+            Err(why) => return self.fail(server, &why),
+        };
+        let name = self.lock().configs.get(&server).map(|config| config.name.clone());
+        self.publish(vec![(server, Arc::clone(&tools))], Some(now));
+        if let (Some(name), Some(_)) = (name, &self.cache) {
+            let era = peer.map(|peer| peer.era.revision().name());
+            let catalog = Arc::clone(self);
+            // Its end is of no interest: a cache that cannot be written is only a slower start.
+            drop(tokio::task::spawn_blocking(move || {
+                if let Some(cache) = &catalog.cache {
+                    cache.write_if_changed(&name, &tools, era);
+                }
+            }));
+        }
+    }
+
+    fn fail(&self, server: ServerId, why: &str) {
+        let _writing = self.lock();
+        let before = self.snapshot();
+        let mut failed = before.failed.clone();
+        failed.insert(server, why.into());
+        self.swap(Snapshot {
+            known: before.known.clone(),
+            failed,
+            index: Index::new(before.index.servers().to_vec()),
+            generation: before.generation,
+        });
+    }
+
+    /// Puts lists into the snapshot. Without a moment they come from disk and never replace what is live.
+    fn publish(&self, lists: Vec<(ServerId, Arc<ServerTools>)>, listed_at: Option<Moment>) {
+        let mut writing = self.lock();
+        let before = self.snapshot();
+        let (mut known, mut failed) = (before.known.clone(), before.failed.clone());
+        let mut generation = before.generation;
+        for (server, tools) in lists {
+            let Some(config) = writing.configs.get(&server).cloned() else { continue };
+            let old = known.get(&server);
+            if listed_at.is_none() && old.is_some() {
+                continue;
+            }
+            failed.remove(&server);
+            let tools = permitted(tools, &config);
+            if let Some(old) = old.filter(|old| old.tools.fingerprint == tools.fingerprint) {
+                let same = Known { listed_at, ..old.clone() };
+                known.insert(server, same);
+                continue;
+            }
+            generation += 1;
+            let part = ServerIndex::build(&config.name, config.description.as_deref(), &tools);
+            writing.parts.insert(server, Arc::new(part));
+            let by_name = tools.tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
+            known.insert(server, Known { tools, by_name: Arc::new(by_name), listed_at });
+        }
+        let index = Index::new(writing.parts.values().cloned().collect());
+        self.swap(Snapshot { known, failed, index, generation });
+    }
+
+    fn swap(&self, next: Snapshot) {
+        *self.snapshot.write().expect("no panic while the snapshot is locked") = Arc::new(next);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Writing> {
+        self.writing.lock().expect("no panic while the catalog is locked")
+    }
+}
+
+/// What the configuration leaves of a list.
+fn permitted(tools: Arc<ServerTools>, config: &ServerConfig) -> Arc<ServerTools> {
+    if tools.tools.iter().all(|tool| config.tools.permits(&tool.name)) {
+        return tools;
+    }
+    Arc::new(tools.filtered(|tool| config.tools.permits(&tool.name)))
+}

@@ -1,0 +1,100 @@
+//! From a server's configuration to a running, contained process.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
+use metamcp_core::config::{self, ServerConfig, Transport};
+use metamcp_core::failure::Fact;
+
+/// Programs that may download before the server itself starts: they get more time while they show life.
+const INSTALLERS: [&str; 12] = [
+    "npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman",
+];
+
+/// Starts servers' processes. The supervising thread starts with the first of them.
+#[derive(Debug)]
+pub struct Launcher {
+    shim: ShimCommand,
+    containment: config::Containment,
+    auto: OnceLock<Spawner>,
+    namespace: OnceLock<Spawner>,
+    plain: OnceLock<Spawner>,
+}
+
+impl Launcher {
+    /// A launcher that contains as told unless a server's configuration says otherwise.
+    pub fn new(shim: ShimCommand, containment: config::Containment) -> Launcher {
+        Launcher {
+            shim,
+            containment,
+            auto: OnceLock::new(),
+            namespace: OnceLock::new(),
+            plain: OnceLock::new(),
+        }
+    }
+
+    /// Whether the server's command is one that may install first.
+    pub fn installs(&self, config: &ServerConfig) -> bool {
+        let Transport::Stdio { command, .. } = &config.transport else { return false };
+        let name = Path::new(command).file_stem().map(|name| name.to_string_lossy().into_owned());
+        name.is_some_and(|name| INSTALLERS.contains(&name.as_str()))
+    }
+
+    /// Starts a server's process. An `npx` or `uvx` that is installed already is skipped; if what it would have
+    /// run cannot be executed, the command runs as written.
+    pub async fn start(&self, config: &ServerConfig) -> Result<Parts, Fact> {
+        let spec = spec(config)?;
+        let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
+        let literal = spec.clone();
+        let resolved = tokio::task::spawn_blocking(move || resolve::resolve(&spec)).await.ok().flatten();
+        if let Some(resolved) = resolved
+            && let Ok(child) = spawner.spawn(resolved).await
+        {
+            return Ok(child.into_parts());
+        }
+        let child = spawner.spawn(literal).await.map_err(|error| failed(&error))?;
+        Ok(child.into_parts())
+    }
+
+    fn spawner(&self, containment: config::Containment) -> Result<&Spawner, Fact> {
+        let (cell, containment) = match containment {
+            config::Containment::Auto => (&self.auto, Containment::Auto),
+            config::Containment::Namespace => (&self.namespace, Containment::Namespace),
+            config::Containment::Shim => (&self.plain, Containment::Shim),
+        };
+        if let Some(spawner) = cell.get() {
+            return Ok(spawner);
+        }
+        let started = Spawner::start(self.shim.clone(), containment)
+            .map_err(|error| Fact::SpawnFailed { reason: format!("no supervising thread: {error}") })?;
+        Ok(cell.get_or_init(|| started))
+    }
+}
+
+fn spec(config: &ServerConfig) -> Result<Spec, Fact> {
+    let Transport::Stdio { command, args, env, cwd } = &config.transport else {
+        return Err(Fact::Unsupported {
+            reason: "is remote, and this release starts local servers only".to_owned(),
+        });
+    };
+    Ok(Spec {
+        program: command.into(),
+        args: args.iter().map(OsString::from).collect(),
+        env: env.iter().map(|(name, value)| (name.into(), value.expose().into())).collect(),
+        cwd: cwd.clone(),
+    })
+}
+
+/// The whole chain of causes: the outer error names the program, the inner says what the system said.
+fn failed(error: &SpawnError) -> Fact {
+    let mut reason = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        reason.push_str(": ");
+        reason.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    Fact::SpawnFailed { reason }
+}
