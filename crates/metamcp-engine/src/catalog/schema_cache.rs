@@ -1,0 +1,298 @@
+//! The last known tools of each server, on disk: usable before a server has started, never authoritative.
+//! Owns: `cache/<component>/schema.json`, its header, its quarantine.      Never: fails a start, trusts what it reads.
+//! In: a server's name and its tools.  Out: what was known last time, or a miss.
+//! Tests: `schema_cache/tests.rs`.
+//!
+//! The file is one line of JSON, the header, and after it the tools as one `tools/list` result. The header
+//! carries what is shown before anything is parsed, and seals both itself and the body, so that no flipped
+//! bit goes unnoticed. Gateways that share a home need no lock: each write replaces the whole file, and the
+//! last one wins.
+
+mod format;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use metamcp_core::tool::ServerTools;
+
+use crate::files::{Directory, FileError, Opened, component, temporary_prefix};
+use format::{Damage, MAX_HEADER_BYTES, encode, parse, parse_header};
+
+pub use format::{Cached, Header, fuzz_cache};
+
+#[cfg(test)]
+mod tests;
+
+/// Largest file read or written: twice the cap on a server's tools.
+pub const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// After this long a list is asked for again even if nothing says it changed.
+pub const TIME_TO_LIVE: Duration = Duration::from_secs(60 * 60);
+
+/// Caches of servers that are in no configuration go after this long: another gateway that shares the
+/// home may still know them.
+pub const KEEP_UNKNOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Damaged files kept for whoever wants to know what happened.
+const MAX_QUARANTINED: usize = 3;
+
+/// Temporary files older than this were left by a crash.
+const ABANDONED_MS: u64 = 60 * 60 * 1_000;
+
+/// Entries looked at in one directory.
+const MAX_ENTRIES: usize = 10_000;
+
+const FILE: &str = "schema.json";
+const FOLDER: &str = "cache";
+
+/// What a look into the cache found.
+#[derive(Debug)]
+pub enum Lookup<T> {
+    /// It was there and whole.
+    Found(T),
+    /// Nothing, or something of another version.
+    Missing,
+    /// Damaged, and moved out of the way.
+    Quarantined {
+        /// Where it is now.
+        to: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl<T> Lookup<T> {
+    /// What was found, if anything.
+    pub fn found(self) -> Option<T> {
+        match self {
+            Lookup::Found(value) => Some(value),
+            Lookup::Missing | Lookup::Quarantined { .. } => None,
+        }
+    }
+}
+
+/// What a write did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// The file already said all that.
+    Unchanged,
+    /// The file is new.
+    Replaced,
+}
+
+/// Why the cache could not be read or written. The gateway goes on without it.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// A file or directory is not usable.
+    #[error("the schema cache of {server} cannot be used")]
+    File {
+        /// Whose cache.
+        server: String,
+        /// What is wrong.
+        #[source]
+        source: FileError,
+    },
+    /// The tools do not fit.
+    #[error("the tools of {server} need {bytes} bytes, more than the cache holds")]
+    TooLarge {
+        /// Whose tools.
+        server: String,
+        /// Their size.
+        bytes: usize,
+    },
+}
+
+/// The cache under one home.
+#[derive(Debug, Clone)]
+pub struct SchemaCache {
+    home: PathBuf,
+}
+
+impl SchemaCache {
+    /// The cache under `home`, such as `~/.metamcp`. Touches nothing yet.
+    pub fn new(home: &Path) -> Self {
+        Self { home: home.to_owned() }
+    }
+
+    /// The header alone: enough for a digest and a tool count. Costs a few microseconds.
+    pub fn read_header(&self, server: &str, now_ms: u64) -> Result<Lookup<Header>, CacheError> {
+        self.look(server, now_ms, |opened| {
+            let start = opened.read_start(MAX_HEADER_BYTES)?;
+            let size = opened.size;
+            Ok(parse_header(&start, server).and_then(|(header, line)| header.for_size(line, size)))
+        })
+    }
+
+    /// The header and the tools.
+    pub fn read(&self, server: &str, now_ms: u64) -> Result<Lookup<Cached>, CacheError> {
+        self.look(server, now_ms, |opened| Ok(parse(&opened.read(MAX_FILE_BYTES)?, server)))
+    }
+
+    /// Writes the tools unless the cache holds exactly these. `era` is what the connection spoke.
+    pub fn write_if_changed(
+        &self,
+        server: &str,
+        tools: &ServerTools,
+        era: Option<&str>,
+        now_ms: u64,
+    ) -> Result<Written, CacheError> {
+        let known = self.read_header(server, now_ms)?.found();
+        let same = known.is_some_and(|known| {
+            known.fingerprint() == Some(tools.fingerprint)
+                && known.title == tools.server_title
+                && known.version == tools.server_version
+                && known.era.as_deref() == era
+        });
+        if same {
+            return Ok(Written::Unchanged);
+        }
+        let bytes = encode(server, tools, era, now_ms);
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(CacheError::TooLarge { server: server.to_owned(), bytes: bytes.len() });
+        }
+        let replace = || {
+            let home = Directory::home_or_create(&self.home)?;
+            let cache = directory_or_aside(&home, FOLDER, now_ms)?;
+            let folder = directory_or_aside(&cache, &component(server), now_ms)?;
+            folder.replace(FILE, &bytes)
+        };
+        replace().map(|()| Written::Replaced).map_err(|source| file_error(server, source))
+    }
+
+    /// Removes caches of servers that are not `known` and that nobody wrote for `KEEP_UNKNOWN`, and temporary
+    /// files left by crashes. Returns how many servers' caches went. Anything that does not look like ours stays.
+    pub fn sweep(&self, known: &[&str], now_ms: u64) -> Result<usize, CacheError> {
+        let all = |source| file_error("all servers", source);
+        let Some(cache) = self.folder().map_err(all)? else { return Ok(0) };
+        let known: Vec<String> = known.iter().map(|server| component(server)).collect();
+        let mut removed = 0;
+        for name in cache.names(MAX_ENTRIES).map_err(all)? {
+            if !is_component(&name) {
+                continue;
+            }
+            let Ok(Some(folder)) = cache.inside(&name) else { continue };
+            sweep_temporary(&folder, now_ms);
+            let old = |ms: u64| u128::from(now_ms.saturating_sub(ms)) > KEEP_UNKNOWN.as_millis();
+            if known.contains(&name) || !folder.modified_ms(FILE).is_none_or(old) {
+                continue;
+            }
+            for entry in folder.names(MAX_ENTRIES).unwrap_or_default() {
+                if entry == FILE || entry.starts_with(&quarantine_prefix(FILE)) {
+                    // A file that cannot be removed keeps its directory, which the next sweep tries again.
+                    folder.remove(&entry).ok();
+                }
+            }
+            removed += usize::from(cache.remove(&name).is_ok());
+        }
+        Ok(removed)
+    }
+
+    fn folder(&self) -> Result<Option<Directory>, FileError> {
+        let inside = |parent: Directory, name: &str| match parent.inside(name) {
+            // A file in the place of the folder holds nothing; the next write moves it aside.
+            Err(FileError::WrongKind { .. }) => Ok(None),
+            other => other,
+        };
+        match Directory::home(&self.home) {
+            Ok(Some(home)) => inside(home, FOLDER),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the file, hands it to `read`, and moves it aside if it is damaged.
+    fn look<T>(
+        &self,
+        server: &str,
+        now_ms: u64,
+        read: impl FnOnce(&mut Opened) -> Result<Result<T, Damage>, FileError>,
+    ) -> Result<Lookup<T>, CacheError> {
+        let fail = |source| file_error(server, source);
+        let Some(cache) = self.folder().map_err(fail)? else { return Ok(Lookup::Missing) };
+        let folder = match cache.inside(&component(server)) {
+            Ok(Some(folder)) => folder,
+            Ok(None) | Err(FileError::WrongKind { .. }) => return Ok(Lookup::Missing),
+            Err(error) => return Err(fail(error)),
+        };
+        let mut opened = match folder.open(FILE) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Ok(Lookup::Missing),
+            Err(error @ FileError::WrongKind { .. }) => {
+                return quarantine(&folder, FILE, None, now_ms, error.to_string()).map_err(fail);
+            }
+            Err(error) => return Err(fail(error)),
+        };
+        let damage = match read(&mut opened) {
+            Ok(Ok(found)) => return Ok(Lookup::Found(found)),
+            Ok(Err(damage)) if damage.is_other_version => return Ok(Lookup::Missing),
+            Ok(Err(damage)) => damage,
+            Err(FileError::TooLarge { cap, .. }) => Damage::new(format!("larger than {cap} bytes")),
+            Err(error) => return Err(fail(error)),
+        };
+        quarantine(&folder, FILE, Some(&opened), now_ms, damage.reason).map_err(fail)
+    }
+}
+
+/// The folder, made if it is not there; a file in its place is moved aside, a link is refused.
+fn directory_or_aside(parent: &Directory, name: &str, now_ms: u64) -> Result<Directory, FileError> {
+    match parent.inside_or_create(name) {
+        Err(FileError::WrongKind { .. }) => {
+            parent.rename(name, &quarantine_name(name, now_ms))?;
+            parent.inside_or_create(name)
+        }
+        other => other,
+    }
+}
+
+/// Moves a damaged entry aside, unless another gateway has replaced it in the meantime.
+fn quarantine<T>(
+    folder: &Directory,
+    name: &str,
+    opened: Option<&Opened>,
+    now_ms: u64,
+    reason: String,
+) -> Result<Lookup<T>, FileError> {
+    if opened.is_some_and(|opened| !folder.still_holds(name, opened)) {
+        return Ok(Lookup::Missing);
+    }
+    let aside = quarantine_name(name, now_ms);
+    folder.rename(name, &aside)?;
+    let names = folder.names(MAX_ENTRIES).unwrap_or_default();
+    let kept: Vec<&String> =
+        names.iter().filter(|entry| entry.starts_with(&quarantine_prefix(name))).collect();
+    for old in kept.iter().rev().skip(MAX_QUARANTINED) {
+        // What cannot be removed, such as a full directory, stays; it is in nobody's way.
+        folder.remove(old).ok();
+    }
+    Ok(Lookup::Quarantined { to: folder.path().join(aside), reason })
+}
+
+fn quarantine_prefix(name: &str) -> String {
+    format!("{name}.corrupt-")
+}
+
+/// Fixed width, so that names sort by time.
+fn quarantine_name(name: &str, now_ms: u64) -> String {
+    format!("{}{now_ms:013}", quarantine_prefix(name))
+}
+
+fn sweep_temporary(folder: &Directory, now_ms: u64) {
+    for entry in folder.names(MAX_ENTRIES).unwrap_or_default() {
+        let old = |ms: u64| now_ms.saturating_sub(ms) > ABANDONED_MS;
+        if entry.starts_with(&temporary_prefix(FILE)) && folder.modified_ms(&entry).is_some_and(old)
+        {
+            // The next sweep tries again.
+            folder.remove(&entry).ok();
+        }
+    }
+}
+
+/// Whether a name is one that `component` makes.
+fn is_component(name: &str) -> bool {
+    let digest = name.rsplit_once('-').map(|(_, digest)| digest);
+    digest.is_some_and(|digest| digest.len() == 8 && digest.bytes().all(|c| c.is_ascii_hexdigit()))
+}
+
+fn file_error(server: &str, source: FileError) -> CacheError {
+    CacheError::File { server: server.to_owned(), source }
+}

@@ -1,0 +1,197 @@
+//! The bytes of a cache file: a sealed header on one line, then the tools.
+
+use std::time::Duration;
+
+use metamcp_core::tool::{Fingerprint, Listing, Next, ServerTools};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::TIME_TO_LIVE;
+
+/// The layout of the file; another number is a miss, not damage.
+const VERSION: u32 = 1;
+
+/// Longest header line; a longer one is damage.
+pub(super) const MAX_HEADER_BYTES: u64 = 16 * 1024;
+
+/// Stands before the seal, which is the last field of the header and covers every byte before it.
+const SEAL_FIELD: &str = ",\"seal\":\"";
+
+/// What is known without reading the tools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    v: u32,
+    sha256: String,
+    len: u64,
+    fingerprint: String,
+    /// The server's key in the configuration.
+    pub server: String,
+    /// What the server calls itself.
+    pub title: Option<String>,
+    /// The server's own version.
+    pub version: Option<String>,
+    /// The protocol era the server spoke, as its connection names it.
+    pub era: Option<String>,
+    /// How many tools there are.
+    pub tools: usize,
+    /// When it was written, in milliseconds since 1970.
+    pub saved_at: u64,
+}
+
+impl Header {
+    /// How old the list is; nothing when the clock was set back since.
+    pub fn age(&self, now_ms: u64) -> Duration {
+        Duration::from_millis(now_ms.saturating_sub(self.saved_at))
+    }
+
+    /// Whether the list is young enough not to be asked for again.
+    pub fn is_fresh(&self, now_ms: u64) -> bool {
+        self.saved_at <= now_ms && self.age(now_ms) < TIME_TO_LIVE
+    }
+
+    /// The fingerprint of the tools.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        Fingerprint::from_hex(&self.fingerprint)
+    }
+
+    /// The header, if a file of `size` bytes whose first line has `line` bytes can be the one it describes.
+    pub(super) fn for_size(self, line: usize, size: u64) -> Result<Self, Damage> {
+        match (line as u64).checked_add(self.len) {
+            Some(whole) if whole == size => Ok(self),
+            _ => Err(Damage::new(format!(
+                "{size} bytes where the header says {} after it",
+                self.len
+            ))),
+        }
+    }
+}
+
+/// A list read back.
+#[derive(Debug)]
+pub struct Cached {
+    /// What was known without the tools.
+    pub header: Header,
+    /// The tools, bounded and cleaned like a live list.
+    pub tools: ServerTools,
+}
+
+/// Why a file is not used.
+#[derive(Debug)]
+pub(super) struct Damage {
+    pub(super) reason: String,
+    pub(super) is_other_version: bool,
+}
+
+impl Damage {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_other_version: false }
+    }
+}
+
+/// The whole file.
+pub(super) fn encode(server: &str, tools: &ServerTools, era: Option<&str>, now_ms: u64) -> Vec<u8> {
+    let body = tools.to_json();
+    let header = Header {
+        v: VERSION,
+        sha256: hex(&Sha256::digest(body.as_bytes())),
+        len: body.len() as u64,
+        fingerprint: tools.fingerprint.to_string(),
+        server: server.to_owned(),
+        title: tools.server_title.clone(),
+        version: tools.server_version.clone(),
+        era: era.map(ToOwned::to_owned),
+        tools: tools.tools.len(),
+        saved_at: now_ms,
+    };
+    let header = serde_json::to_string(&header).expect("a header is plain data");
+    let open = header.strip_suffix('}').unwrap_or(&header);
+    let line = format!("{open}{SEAL_FIELD}{}\"}}\n", seal(open));
+    [line.as_bytes(), body.as_bytes()].concat()
+}
+
+/// The header at the start of a file, and the length of its line.
+pub(super) fn parse_header(start: &[u8], server: &str) -> Result<(Header, usize), Damage> {
+    let cap = usize::try_from(MAX_HEADER_BYTES).unwrap_or(usize::MAX);
+    let line_end = start.iter().take(cap).position(|byte| *byte == b'\n');
+    let line_end = line_end.ok_or_else(|| Damage::new("no header line"))?;
+    let line = std::str::from_utf8(&start[..line_end])
+        .map_err(|_| Damage::new("the header is not text"))?;
+    let (open, sealed) =
+        line.rsplit_once(SEAL_FIELD).ok_or_else(|| Damage::new("the header has no seal"))?;
+    if sealed.strip_suffix("\"}") != Some(seal(open).as_str()) {
+        return Err(Damage::new("the header does not match its seal"));
+    }
+    let read =
+        |error: serde_json::Error| Damage::new(format!("the header cannot be read: {error}"));
+    let version: Version = serde_json::from_str(line).map_err(read)?;
+    if version.v != VERSION {
+        return Err(Damage { reason: format!("version {}", version.v), is_other_version: true });
+    }
+    let header: Header = serde_json::from_str(line).map_err(read)?;
+    if header.server != server {
+        return Err(Damage::new("it belongs to another server"));
+    }
+    Ok((header, line_end + 1))
+}
+
+/// The whole file as a list.
+pub(super) fn parse(bytes: &[u8], server: &str) -> Result<Cached, Damage> {
+    let (header, line) = parse_header(bytes, server)?;
+    let header = header.for_size(line, bytes.len() as u64)?;
+    let body = &bytes[line..];
+    if hex(&Sha256::digest(body)) != header.sha256 {
+        return Err(Damage::new("the tools do not match their checksum"));
+    }
+    let mut listing = Listing::new();
+    match listing.page(body) {
+        Ok(Next::Done) => {}
+        Ok(Next::More(_)) => return Err(Damage::new("the tools end in the middle")),
+        Err(defect) => return Err(Damage::new(defect.to_string())),
+    }
+    let tools = listing.finish(header.title.as_deref(), header.version.as_deref());
+    if Some(tools.fingerprint) != header.fingerprint() {
+        return Err(Damage::new("the tools do not match their fingerprint"));
+    }
+    Ok(Cached { header, tools })
+}
+
+/// Reads what a cache file of any content would give; for fuzzing.
+#[doc(hidden)]
+pub fn fuzz_cache(data: &[u8]) {
+    if let Ok(cached) = parse(data, "fuzz") {
+        let bytes =
+            encode("fuzz", &cached.tools, cached.header.era.as_deref(), cached.header.saved_at);
+        let again = parse(&bytes, "fuzz").expect("what was read can be written and read again");
+        assert_eq!(
+            again.tools.fingerprint, cached.tools.fingerprint,
+            "a list changed on its way through the cache"
+        );
+    }
+    // Under a seal of our own the bytes get past the checksums and into the parser of the tools.
+    let mut listing = Listing::new();
+    if listing.page(data).is_ok() {
+        let tools = listing.finish(None, None);
+        let again = parse(&encode("fuzz", &tools, None, 0), "fuzz")
+            .expect("a list that was read can be kept");
+        assert_eq!(
+            again.tools.fingerprint, tools.fingerprint,
+            "a list changed on its way through the cache"
+        );
+    }
+}
+
+/// Read first: other fields may mean something else in another version.
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
+/// Eight bytes of SHA-256: against damage, not against an adversary who can write the file.
+fn seal(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes())[..8])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

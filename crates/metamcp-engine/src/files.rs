@@ -1,0 +1,242 @@
+//! Files under the user's home that survive crashes, other gateways and planted traps.
+//! Owns: private directories, atomic writes, bounded reads, names made safe for paths.      Never: knows what is in a file.
+//! In: a directory, a name, bytes.  Out: all of the bytes or none, and never a hang.
+//! Tests: `files/tests.rs`.
+
+#[cfg(not(unix))]
+#[path = "files/portable.rs"]
+mod system;
+#[cfg(unix)]
+#[path = "files/unix.rs"]
+mod system;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+#[cfg(test)]
+mod tests;
+
+/// Longest readable part of a component; with the digest and a suffix it stays far below the 255 bytes
+/// that file systems allow.
+const MAX_READABLE: usize = 64;
+
+/// Why a file or directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Something in the place of a directory leads elsewhere.
+    #[error("{} is a symbolic link and is not followed", path.display())]
+    Symlink {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A directory of another user.
+    #[error("{} belongs to another user (uid {owner})", path.display())]
+    ForeignOwner {
+        /// Where.
+        path: PathBuf,
+        /// Whose.
+        owner: u32,
+    },
+    /// A file where a directory should be, or the reverse, or a device, a socket, a pipe.
+    #[error("{} is not a {expected}", path.display())]
+    WrongKind {
+        /// Where.
+        path: PathBuf,
+        /// What should be there.
+        expected: &'static str,
+    },
+    /// More than may be read.
+    #[error("{} is larger than {cap} bytes", path.display())]
+    TooLarge {
+        /// Where.
+        path: PathBuf,
+        /// The cap.
+        cap: u64,
+    },
+    /// The system refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The refusal.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl FileError {
+    fn io(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io { action, path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// `name` as one path component: readable, and distinct for distinct names whatever the file system folds.
+pub fn component(name: &str) -> String {
+    let mut safe = String::new();
+    for c in name.chars().take(MAX_READABLE) {
+        safe.push(if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' });
+    }
+    safe.push('-');
+    for byte in &Sha256::digest(name.as_bytes())[..4] {
+        safe.push_str(&format!("{byte:02x}"));
+    }
+    safe
+}
+
+/// An open regular file and its size when it was opened.
+#[derive(Debug)]
+pub struct Opened {
+    file: File,
+    path: PathBuf,
+    /// Bytes.
+    pub size: u64,
+    identity: system::Identity,
+}
+
+impl Opened {
+    /// Everything, if it is no more than `cap`.
+    pub fn read(&mut self, cap: u64) -> Result<Vec<u8>, FileError> {
+        if self.size > cap {
+            return Err(FileError::TooLarge { path: self.path.clone(), cap });
+        }
+        let bytes = self.read_start(cap + 1)?;
+        // The file may have grown since it was opened.
+        if bytes.len() as u64 > cap {
+            return Err(FileError::TooLarge { path: self.path.clone(), cap });
+        }
+        Ok(bytes)
+    }
+
+    /// From where the last read ended, at most `most` bytes.
+    pub fn read_start(&mut self, most: u64) -> Result<Vec<u8>, FileError> {
+        let mut bytes = Vec::with_capacity(usize::try_from(most.min(self.size)).unwrap_or(0));
+        (&self.file)
+            .take(most)
+            .read_to_end(&mut bytes)
+            .map_err(|source| FileError::io("read", &self.path, source))?;
+        Ok(bytes)
+    }
+}
+
+/// A directory that is ours: not a link, not another user's. Everything inside is reached through the open
+/// directory, so that swapping it for a link after the check gains nothing.
+#[derive(Debug)]
+pub struct Directory {
+    inner: system::Handle,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// The user's own directory, which may itself be a link, such as one to another disk.
+    pub fn home(path: &Path) -> Result<Option<Self>, FileError> {
+        system::open_home(path)
+            .map(|found| found.map(|inner| Self { inner, path: path.to_owned() }))
+    }
+
+    /// The same, made with mode 0700 if it is not there.
+    pub fn home_or_create(path: &Path) -> Result<Self, FileError> {
+        if let Some(found) = Self::home(path)? {
+            return Ok(found);
+        }
+        system::create_home(path)?;
+        Self::home(path)?.ok_or_else(|| FileError::io("open", path, io::ErrorKind::NotFound))
+    }
+
+    /// A directory inside, if it is there.
+    pub fn inside(&self, name: &str) -> Result<Option<Self>, FileError> {
+        let path = self.path.join(name);
+        let found = system::open_directory(&self.inner, name, &path)?;
+        Ok(found.map(|inner| Self { inner, path }))
+    }
+
+    /// The same, made with mode 0700 if it is not there.
+    pub fn inside_or_create(&self, name: &str) -> Result<Self, FileError> {
+        if let Some(found) = self.inside(name)? {
+            return Ok(found);
+        }
+        let path = self.path.join(name);
+        system::create_directory(&self.inner, name, &path)?;
+        self.inside(name)?.ok_or_else(|| FileError::io("open", &path, io::ErrorKind::NotFound))
+    }
+
+    /// A regular file inside, if it is there. Never waits, whatever is in its place.
+    pub fn open(&self, name: &str) -> Result<Option<Opened>, FileError> {
+        let path = self.path.join(name);
+        let Some((file, identity, size)) = system::open_file(&self.inner, name, &path)? else {
+            return Ok(None);
+        };
+        Ok(Some(Opened { file, path, size, identity }))
+    }
+
+    /// Puts `bytes` in place of `name` at once: readers see the old file or the new one, whole.
+    /// Not flushed to the disk: for files whose loss costs nothing and whose damage is detected.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        let temporary = temporary_name(name)?;
+        let path = self.path.join(&temporary);
+        let mut file = system::create_file(&self.inner, &temporary, &path)?;
+        let written = file.write_all(bytes).map_err(|source| FileError::io("write", &path, source));
+        drop(file);
+        let moved = written.and_then(|()| self.rename(&temporary, name));
+        if moved.is_err() {
+            // What failed is reported; a temporary file left behind is swept later.
+            self.remove(&temporary).ok();
+        }
+        moved
+    }
+
+    /// Moves an entry, whatever it is, over another.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), FileError> {
+        system::rename(&self.inner, from, to, &self.path.join(from))
+    }
+
+    /// Removes a file, a link or an empty directory. What is not there is no error.
+    pub fn remove(&self, name: &str) -> Result<(), FileError> {
+        system::remove(&self.inner, name, &self.path.join(name))
+    }
+
+    /// The names inside, at most `most`, sorted. Names that are not text are left out.
+    pub fn names(&self, most: usize) -> Result<Vec<String>, FileError> {
+        let listing = std::fs::read_dir(&self.path)
+            .map_err(|source| FileError::io("list", &self.path, source))?;
+        let named = listing.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = named.take(most).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// When the entry itself was last changed, in milliseconds since 1970.
+    pub fn modified_ms(&self, name: &str) -> Option<u64> {
+        system::modified_ms(&self.inner, name, &self.path.join(name))
+    }
+
+    /// Whether `name` is still the file that was opened.
+    pub fn still_holds(&self, name: &str, opened: &Opened) -> bool {
+        system::identity(&self.inner, name, &self.path.join(name)) == Some(opened.identity)
+    }
+
+    /// Where this is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// The prefix by which files left behind by a crash are known.
+pub fn temporary_prefix(name: &str) -> String {
+    format!(".{name}.")
+}
+
+fn temporary_name(name: &str) -> Result<String, FileError> {
+    let random = getrandom::u64().map_err(|error| {
+        FileError::io(
+            "name a temporary file for",
+            Path::new(name),
+            io::Error::other(error.to_string()),
+        )
+    })?;
+    Ok(format!("{}{}.{random:016x}", temporary_prefix(name), std::process::id()))
+}
