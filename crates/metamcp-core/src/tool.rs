@@ -145,6 +145,15 @@ impl ServerTools {
         self.tools.iter().find(|tool| &*tool.name == name)
     }
 
+    /// The tools that `keep` is true of, as a list of their own.
+    pub fn filtered(&self, keep: impl Fn(&Tool) -> bool) -> ServerTools {
+        let mut listing = Listing::new();
+        let kept = self.tools.iter().filter(|tool| keep(tool)).map(Tool::raw).collect::<Vec<_>>().join(",");
+        // The definitions were read from such a page before, so they can be read from one again.
+        drop(listing.page(format!("{{\"tools\":[{kept}]}}").as_bytes()));
+        listing.finish(self.server_title.as_deref(), self.server_version.as_deref())
+    }
+
     /// The same tools as one `tools/list` result, from which `Listing` makes an equal value.
     pub fn to_json(&self) -> String {
         let size = self.tools.iter().map(|tool| tool.raw.len() + 1).sum::<usize>();

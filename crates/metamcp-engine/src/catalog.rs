@@ -16,6 +16,7 @@ use metamcp_core::tool::{ServerTools, Tool};
 use metamcp_wire::handshake::Peer;
 use tokio::sync::watch;
 
+use crate::clock::unix_millis;
 use crate::task;
 
 pub mod schema_cache;
@@ -73,9 +74,17 @@ pub struct Catalog {
     snapshot: RwLock<Arc<Snapshot>>,
     writing: Mutex<Writing>,
     cache: Option<SchemaCache>,
-    loaded: watch::Sender<bool>,
+    loaded: watch::Sender<Loaded>,
     digest: OnceLock<String>,
     ttl: Duration,
+}
+
+/// How much of the cache has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Loaded {
+    Nothing,
+    Titles,
+    Everything,
 }
 
 #[derive(Debug, Default)]
@@ -91,7 +100,7 @@ impl Catalog {
             snapshot: RwLock::default(),
             writing: Mutex::default(),
             cache,
-            loaded: watch::Sender::new(false),
+            loaded: watch::Sender::new(Loaded::Nothing),
             digest: OnceLock::new(),
             ttl,
         }
@@ -114,14 +123,18 @@ impl Catalog {
 
     /// Waits until what is on disk has been read.
     pub async fn loaded(&self) {
+        self.reached(Loaded::Everything).await;
+    }
+
+    async fn reached(&self, stage: Loaded) {
         // An error would mean that the sender is gone, and it lives in `self`.
-        drop(self.loaded.subscribe().wait_for(|&loaded| loaded).await);
+        drop(self.loaded.subscribe().wait_for(|&loaded| loaded >= stage).await);
     }
 
     /// One line per server, the same for as long as this process runs: what a model sees in its list of tools must
     /// not change under it.
     pub async fn digest(&self) -> &str {
-        self.loaded().await;
+        self.reached(Loaded::Titles).await;
         self.digest.get().map_or("", String::as_str)
     }
 
@@ -132,37 +145,44 @@ impl Catalog {
             let reading = Arc::clone(&catalog);
             // A panic in there leaves an empty cache, which is what a missing one is.
             drop(tokio::task::spawn_blocking(move || reading.load_now()).await);
-            catalog.loaded.send_replace(true);
+            catalog.loaded.send_replace(Loaded::Everything);
         });
     }
 
+    /// Titles first: the answer to `initialize` waits for them, and only for them.
     fn load_now(&self) {
         let mut configs: Vec<_> =
             self.lock().configs.iter().map(|(&id, config)| (id, Arc::clone(config))).collect();
         configs.sort_by_key(|(id, _)| *id);
-        let mut titles: HashMap<ServerId, String> = HashMap::new();
-        let mut cached = Vec::new();
-        if let Some(cache) = &self.cache {
-            for (id, config) in &configs {
-                if let Some(tools) = cache.read(&config.name) {
-                    if let Some(title) = &tools.server_title {
-                        titles.insert(*id, title.clone());
-                    }
-                    cached.push((*id, Arc::new(tools)));
-                }
-            }
-        }
+        configs.retain(|(_, config)| config.is_enabled());
+        // A cache that cannot be read is a miss; what is broken was put aside by the reading.
+        let title = |name: &str| {
+            self.cache.as_ref()?.read_header(name, unix_millis()).ok()?.found()?.title
+        };
+        let titles: Vec<Option<String>> = configs
+            .iter()
+            .map(|(_, config)| if config.description.is_some() { None } else { title(&config.name) })
+            .collect();
         let lines: Vec<DigestLine<'_>> = configs
             .iter()
-            .filter(|(_, config)| config.is_enabled())
-            .map(|(id, config)| DigestLine {
+            .zip(&titles)
+            .map(|((_, config), title)| DigestLine {
                 name: &config.name,
-                description: config.description.as_deref().or(titles.get(id).map(String::as_str)),
+                description: config.description.as_deref(),
+                title: title.as_deref(),
             })
             .collect();
         // Set once: the digest of this process.
         drop(self.digest.set(discover::digest(&lines, DIGEST_CHARS)));
-        self.publish(cached, None);
+        self.loaded.send_replace(Loaded::Titles);
+        let Some(cache) = &self.cache else { return };
+        let cached = configs.iter().filter_map(|(id, config)| {
+            let found = cache.read(&config.name, unix_millis()).ok()?.found()?;
+            Some((*id, Arc::new(found.tools)))
+        });
+        self.publish(cached.collect(), None);
+        let known: Vec<&str> = configs.iter().map(|(_, config)| config.name.as_str()).collect();
+        drop(cache.sweep(&known, unix_millis()));
     }
 
     /// A server was asked for its tools: they are published, remembered, and written to disk if they changed.
@@ -185,7 +205,7 @@ impl Catalog {
             // Its end is of no interest: a cache that cannot be written is only a slower start.
             drop(tokio::task::spawn_blocking(move || {
                 if let Some(cache) = &catalog.cache {
-                    cache.write_if_changed(&name, &tools, era);
+                    drop(cache.write_if_changed(&name, &tools, era, unix_millis()));
                 }
             }));
         }

@@ -3,6 +3,8 @@
 //! In: nothing.  Out: `Moment`s for the core, `Instant`s for sleeping.
 //! Tests: through everything that waits.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use metamcp_core::moment::Moment;
 use tokio::time::Instant;
 
@@ -28,4 +30,10 @@ impl Clock {
         const YEAR: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
         self.start + moment.elapsed().min(YEAR)
     }
+}
+
+/// Wall time, for what is written to disk and nothing else.
+pub fn unix_millis() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }

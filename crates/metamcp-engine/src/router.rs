@@ -32,7 +32,7 @@ use crate::task;
 use crate::upstream::Connection;
 use crate::upstream::launch::Launcher;
 
-pub use error::CallError;
+pub use error::{CallError, CallErrorKind};
 pub use relay::{Level, Question};
 
 /// What may wait for a child that reads slowly. Beyond it further calls are refused rather than kept in memory.
@@ -406,7 +406,7 @@ impl Router {
                 match shut {
                     Shut::Now => handle.kill_now(),
                     Shut::Gently => {
-                        task::spawn("ladder", async move { handle.stop(Default::default()).await });
+                        task::spawn("ladder", async move { handle.stop(metamcp_child::Ladder::polite()).await });
                     }
                 }
             }

@@ -135,6 +135,7 @@ fn raw(out: &mut impl BufMut, raw: &[u8]) {
     out.put_slice(&one_line(raw));
 }
 
+/// Appends a number in decimal.
 pub fn number(out: &mut impl BufMut, mut number: u64) {
     let mut digits = [b'0'; 20];
     let mut start = digits.len();

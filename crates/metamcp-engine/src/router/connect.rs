@@ -47,26 +47,29 @@ pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId)
         Err(fact) => return start_failed(&router, conn, Failure::new(fact)),
     };
     let handle = parts.handle.clone();
-    let connection = {
-        let mut state = router.lock();
-        match state.slots.get(&conn) {
-            Some(Slot::Starting { unwanted: false }) => {}
-            _ => {
-                drop(state);
-                handle.kill_now();
-                handle.watch().empty().await;
-                return router.gone(conn);
-            }
-        }
-        let connection =
-            Arc::new(Connection::new(conn, server, Arc::clone(&entry.name), handle.stderr()));
-        let slot =
-            Slot::Live { conn: Arc::clone(&connection), handle: handle.clone(), life: Arc::default() };
-        state.slots.insert(conn, slot);
-        connection
+    let Some(connection) = install(&router, conn, &entry, &handle) else {
+        handle.kill_now();
+        handle.watch().empty().await;
+        return router.gone(conn);
     };
     task::spawn("connection", live(Arc::clone(&router), Arc::clone(&connection), parts));
     shake_hands(&router, &entry, &connection, &handle).await;
+}
+
+/// Puts a started connection into its slot, unless it is not wanted any more.
+fn install(
+    router: &Router,
+    conn: ConnId,
+    entry: &Entry,
+    handle: &metamcp_child::Handle,
+) -> Option<Arc<Connection>> {
+    let mut state = router.lock();
+    let Some(Slot::Starting { unwanted: false }) = state.slots.get(&conn) else { return None };
+    let connection = Arc::new(Connection::new(conn, entry.id, Arc::clone(&entry.name), handle.stderr()));
+    let slot =
+        Slot::Live { conn: Arc::clone(&connection), handle: handle.clone(), life: Arc::default() };
+    state.slots.insert(conn, slot);
+    Some(connection)
 }
 
 fn start_failed(router: &Arc<Router>, conn: ConnId, failure: Failure) {

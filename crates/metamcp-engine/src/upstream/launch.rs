@@ -14,7 +14,6 @@ const INSTALLERS: [&str; 12] = [
 ];
 
 /// Starts servers' processes. The supervising thread starts with the first of them.
-#[derive(Debug)]
 pub struct Launcher {
     shim: ShimCommand,
     containment: config::Containment,

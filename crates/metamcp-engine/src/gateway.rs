@@ -1,0 +1,100 @@
+//! The whole gateway: the only file that wires rooms together.
+//! Owns: the order in which things start.      Never: decides anything.
+//! In: a `Config`.  Out: a running `Gateway`.
+//! Tests: every test of the binary.
+
+use std::sync::Arc;
+
+use metamcp_child::ShimCommand;
+use metamcp_core::config::{Config, IdleRule, Lifecycle, ServerConfig};
+use metamcp_core::dispatch::{Limits, ServerPolicy};
+use metamcp_core::ledger::{self, Keep};
+use metamcp_core::replay::Rule;
+use metamcp_core::search::Strategy;
+use metamcp_core::settings::{Replay, SearchStrategy, Settings};
+
+use crate::catalog::Catalog;
+use crate::catalog::schema_cache::SchemaCache;
+use crate::clock::Clock;
+use crate::router::{Router, Timing};
+use crate::surface::{Options, Surface};
+use crate::upstream::launch::Launcher;
+
+/// A running gateway. No server is started before something needs it.
+pub struct Gateway {
+    /// The path of every call.
+    pub router: Arc<Router>,
+    /// What is known of tools.
+    pub catalog: Arc<Catalog>,
+    /// What clients see.
+    pub surface: Arc<Surface>,
+}
+
+impl Gateway {
+    /// Puts a gateway together. Must be called inside a runtime.
+    pub fn start(config: &Config, shim: ShimCommand) -> Gateway {
+        let settings = &config.settings;
+        let cache = SchemaCache::new(&settings.home);
+        let catalog = Arc::new(Catalog::new(Some(cache), settings.catalog_ttl));
+        let launcher = Launcher::new(shim, settings.containment);
+        let timing = Timing { list: settings.timeouts.list, line_bytes: settings.limits.line_bytes };
+        let router = Router::start(Clock::start(), limits(settings), timing, Arc::clone(&catalog), launcher);
+        for server in &config.servers {
+            let server = Arc::new(server.clone());
+            let id = router.add(Arc::clone(&server), policy(&server, settings));
+            catalog.add(id, server);
+        }
+        catalog.load();
+        let options = Options {
+            strategy: match settings.search {
+                SearchStrategy::Keyword => Strategy::Keyword,
+                SearchStrategy::Bm25 => Strategy::Bm25,
+            },
+            discover_budget: settings.timeouts.discover_budget,
+            list_wait: settings.timeouts.install + settings.timeouts.list,
+            replay: match settings.replay {
+                Replay::Annotated => Rule::Annotated,
+                Replay::Never => Rule::Never,
+            },
+        };
+        let surface = Arc::new(Surface::new(Arc::clone(&router), Arc::clone(&catalog), options));
+        Gateway { router, catalog, surface }
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    let pool = &settings.pool;
+    Limits {
+        pool: ledger::Limits {
+            size: pool.size as usize,
+            reserve: pool.reserve_size as usize,
+            reserve_after: pool.reserve_timeout,
+            minimum: pool.min_size as usize,
+            idle_timeout: pool.idle_timeout,
+        },
+        breaker_threshold: pool.failure_threshold,
+        breaker_cooldown: pool.cooldown,
+        pool_wait: pool.wait_timeout,
+        connect_timeout: settings.timeouts.connect,
+        install_timeout: settings.timeouts.install,
+    }
+}
+
+fn policy(server: &ServerConfig, settings: &Settings) -> ServerPolicy {
+    let keep = match server.lifecycle {
+        Lifecycle::Default => Keep::UntilTimeout,
+        Lifecycle::KeepAlive { .. } => Keep::Alive,
+        Lifecycle::Ephemeral => Keep::Ephemeral,
+    };
+    let idle_timeout = match server.idle_rule(settings.pool.idle_timeout) {
+        IdleRule::After(timeout) => Some(timeout),
+        IdleRule::AtOnce | IdleRule::Never => None,
+    };
+    ServerPolicy {
+        timeout: server.timeout.unwrap_or(settings.timeouts.call),
+        max_in_flight: server.in_flight_limit(settings.limits.in_flight),
+        vital: server.vital,
+        keep,
+        idle_timeout,
+    }
+}

@@ -1,0 +1,331 @@
+//! One client: its requests in, answers and notifications out, its id never mixed up with another's.
+//! Owns: the client's outbox, slow answers under way, questions put to it.      Never: touches a server.
+//! In: lines.  Out: lines, through one outbox, in order.
+//! Tests: `metamcp/tests/`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use bytes::Bytes;
+use metamcp_core::ledger::ConnId;
+use metamcp_wire::envelope::Envelope;
+use metamcp_wire::frame::skim;
+use metamcp_wire::handshake::{self, Peer};
+use metamcp_wire::scan::Defect;
+use metamcp_wire::{object, write};
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+
+use crate::outbox::Outbox;
+use crate::router::{Caller, Outcome, Question};
+use crate::surface::reply::ErrorObject;
+use crate::surface::{Finished, Step, Surface};
+use crate::task;
+use crate::upstream::Reply;
+
+/// Notifications are dropped rather than queued for a client that has this much to read already.
+const NOTIFY_BACKLOG: u64 = 8 * 1024 * 1024;
+/// Slow answers that may be under way for one client.
+const SLOW_ANSWERS: usize = 1024;
+
+/// See the module.
+pub struct Session {
+    surface: Arc<Surface>,
+    /// What goes to the client.
+    pub outbox: Outbox,
+    state: Mutex<State>,
+    me: Weak<Session>,
+}
+
+#[derive(Default)]
+struct State {
+    peer: Option<Peer>,
+    /// Answers that take a while, by the id of their request, so that they can be called off.
+    slow: HashMap<Bytes, Vec<AbortHandle>>,
+    questions: HashMap<u64, Question>,
+    last_question: u64,
+    stopping: bool,
+}
+
+impl Session {
+    /// A session that has heard nothing yet.
+    pub fn new(surface: Arc<Surface>) -> Arc<Session> {
+        Arc::new_cyclic(|me| Session {
+            surface,
+            outbox: Outbox::default(),
+            state: Mutex::default(),
+            me: me.clone(),
+        })
+    }
+
+    /// The session as a caller.
+    pub fn caller(&self) -> Arc<dyn Caller> {
+        let me: Arc<Session> = self.me.upgrade().expect("a session that hears something is alive");
+        me
+    }
+
+    /// One line of the client.
+    pub fn hear(&self, line: &Bytes) {
+        if let Err(defect) = self.message(line, line) {
+            self.defective(line, defect);
+        }
+    }
+
+    /// A line of the client that was too long to keep.
+    pub fn oversize(&self, id: Option<&[u8]>, length: u64) {
+        let message = format!("the message has {length} bytes, which is over the line limit; nothing was run");
+        self.outbox.push(|out| write::error(out, id, -32600, &message, None));
+    }
+
+    /// Answers everything that takes a while and is not with the router: nobody will come back to it.
+    pub fn stop(&self) {
+        let slow = {
+            let mut state = self.lock();
+            state.stopping = true;
+            std::mem::take(&mut state.slow)
+        };
+        for (id, tasks) in slow {
+            for task in tasks {
+                task.abort();
+                self.refuse(&id, -32000, "metamcp is shutting down; nothing was run");
+            }
+        }
+    }
+
+    fn message(&self, line: &Bytes, part: &[u8]) -> Result<(), Defect> {
+        match Envelope::parse(part)? {
+            Envelope::Request { id, method, params } => {
+                self.request(Bytes::copy_from_slice(id.raw()), &method, params, line);
+            }
+            Envelope::Notification { method, params } => self.notified(&method, params),
+            Envelope::Result { id, result } => {
+                self.answered(id.as_u64(), &Reply::Result(line.slice_ref(result)));
+            }
+            Envelope::Error { id, error } => {
+                self.answered(id.and_then(|id| id.as_u64()), &Reply::Error(line.slice_ref(error)));
+            }
+            Envelope::Batch(parts) => {
+                for part in parts {
+                    if let Err(defect) = self.message(line, part) {
+                        self.defective(part, defect);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn defective(&self, part: &[u8], defect: Defect) {
+        let (code, word) = if defect.kind.is_syntax() { (-32700, "parse error") } else { (-32600, "invalid request") };
+        let skimmed = skim(part);
+        let id = if code == -32600 { skimmed.into_id() } else { None };
+        let message = format!("{word}: {defect}");
+        self.outbox.push(|out| write::error(out, id.as_deref(), code, &message, None));
+    }
+
+    fn request(&self, id: Bytes, method: &str, params: Option<&[u8]>, line: &Bytes) {
+        match method {
+            "tools/call" => {
+                let caller = self.caller();
+                match self.surface.call(params, line, &caller, &id) {
+                    Step::Handed => {}
+                    Step::Now(finished) => self.finish(&id, finished),
+                    Step::Later(future) => self.later(id, future),
+                }
+            }
+            "ping" => self.result(&id, b"{}"),
+            "tools/list" => {
+                let surface = Arc::clone(&self.surface);
+                self.later(id, async move { Finished::Result(surface.tools().await.into_bytes()) });
+            }
+            "initialize" => self.initialize(id, params),
+            "logging/setLevel" => {
+                let level = params.and_then(|params| object::pick(params, ["level"]).ok()?[0]);
+                match level.filter(|level| object::text(level).is_some_and(|level| LEVELS.contains(&&*level))) {
+                    Some(level) => {
+                        self.surface.router.set_level(Bytes::copy_from_slice(level));
+                        self.result(&id, b"{}");
+                    }
+                    None => self.refuse(&id, -32602, &format!("level must be one of {}", LEVELS.join(", "))),
+                }
+            }
+            _ => self.refuse(&id, -32601, &format!("metamcp does not know the method {method:?}")),
+        }
+    }
+
+    fn initialize(&self, id: Bytes, params: Option<&[u8]>) {
+        let peer = match handshake::accept(params.unwrap_or(b"{}")) {
+            Ok(peer) => peer,
+            Err(refusal) => return self.refuse(&id, -32602, &refusal.to_string()),
+        };
+        let revision = peer.era.revision();
+        self.lock().peer = Some(peer);
+        let surface = Arc::clone(&self.surface);
+        self.later(id, async move {
+            let result = json!({
+                "protocolVersion": revision.name(),
+                "capabilities": { "tools": { "listChanged": false }, "logging": {} },
+                "serverInfo": {
+                    "name": "metamcp",
+                    "title": "metamcp gateway",
+                    "version": env!("CARGO_PKG_VERSION"),
+                },
+                "instructions": surface.instructions().await,
+            });
+            Finished::Result(result.to_string().into_bytes())
+        });
+    }
+
+    fn notified(&self, method: &str, params: Option<&[u8]>) {
+        match method {
+            "notifications/cancelled" => {
+                let picked = params.and_then(|params| object::pick(params, ["requestId"]).ok()?[0]);
+                if let Some(id) = picked {
+                    let slow = self.lock().slow.remove(id);
+                    slow.into_iter().flatten().for_each(|task| task.abort());
+                    self.surface.router.cancel(&self.caller(), id);
+                }
+            }
+            "notifications/roots/list_changed" => self.surface.router.roots_changed(),
+            _ => {}
+        }
+    }
+
+    /// The client answers a question of a server's.
+    fn answered(&self, number: Option<u64>, reply: &Reply) {
+        let question = number.and_then(|number| self.lock().questions.remove(&number));
+        if let Some(question) = question {
+            question.answer(reply);
+        }
+    }
+
+    /// Runs what takes a while beside everything else; a cancelled one is not answered.
+    fn later(&self, id: Bytes, future: impl Future<Output = Finished> + Send + 'static) {
+        let mut state = self.lock();
+        if state.stopping || state.slow.len() >= SLOW_ANSWERS {
+            let why = if state.stopping { "metamcp is shutting down" } else { "too many requests are under way" };
+            drop(state);
+            return self.refuse(&id, -32000, &format!("{why}; nothing was run"));
+        }
+        let Some(me) = self.me.upgrade() else { return };
+        let own = id.clone();
+        let running = task::spawn("answer", async move {
+            let finished = future.await;
+            let mut state = me.lock();
+            if let Some(tasks) = state.slow.get_mut(&own) {
+                // Of several with one id it does not matter which handle goes: the rest still can be called off.
+                tasks.retain(|task| !task.is_finished());
+                tasks.pop();
+                if tasks.is_empty() {
+                    state.slow.remove(&own);
+                }
+                drop(state);
+                me.finish(&own, finished);
+            }
+        });
+        // The runtime cannot have run it yet: this thread holds the lock it needs to finish.
+        state.slow.entry(id).or_default().push(running.abort_handle());
+    }
+
+    fn finish(&self, id: &Bytes, finished: Finished) {
+        match finished {
+            Finished::Result(result) => self.result(id, &result),
+            Finished::Protocol { code, message } => self.refuse(id, code, &message),
+            Finished::Handed => {}
+        }
+    }
+
+    fn result(&self, id: &[u8], result: &[u8]) {
+        self.outbox.push(|out| write::result(out, id, result));
+    }
+
+    fn refuse(&self, id: &[u8], code: i64, message: &str) {
+        self.outbox.push(|out| write::error(out, Some(id), code, message, None));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The log levels of the protocol.
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+impl Caller for Session {
+    fn answer(&self, tag: &Bytes, outcome: Outcome) {
+        match outcome {
+            Outcome::Result(result) => {
+                if result.len() < 4096 {
+                    self.outbox.push(|out| write::result(out, tag, &result));
+                } else {
+                    let body = match write::one_line(&result) {
+                        std::borrow::Cow::Borrowed(_) => result.clone(),
+                        std::borrow::Cow::Owned(mended) => Bytes::from(mended),
+                    };
+                    self.outbox.push_parts(&write::result_head(tag), body, write::RESULT_TAIL);
+                }
+            }
+            Outcome::Failed(error) => {
+                let entry = self.surface.server(&error.server);
+                let config = entry.as_ref().map(|entry| &*entry.config);
+                self.result(tag, &ErrorObject::from_call(&error, config).to_result());
+            }
+            Outcome::Cancelled => {}
+        }
+    }
+
+    fn progress(&self, params: &[u8]) {
+        self.notify("notifications/progress", params);
+    }
+
+    fn log(&self, params: &[u8]) {
+        self.notify("notifications/message", params);
+    }
+
+    fn ask(&self, question: Question) -> Result<(), Question> {
+        let mut state = self.lock();
+        let needed = match question.method.as_str() {
+            "elicitation/create" => "elicitation",
+            "sampling/createMessage" => "sampling",
+            _ => "roots",
+        };
+        if !state.peer.as_ref().is_some_and(|peer| peer.can(needed)) {
+            return Err(question);
+        }
+        state.last_question += 1;
+        let number = state.last_question;
+        self.outbox.push(|out| write::request(out, number, &question.method, question.params.as_deref()));
+        state.questions.insert(number, question);
+        Ok(())
+    }
+
+    fn unask(&self, conn: ConnId, id: Option<&[u8]>) {
+        let mut state = self.lock();
+        let gone: Vec<u64> = state
+            .questions
+            .iter()
+            .filter(|(_, question)| question.is_from(conn, id))
+            .map(|(&number, _)| number)
+            .collect();
+        let dropped: Vec<Question> =
+            gone.iter().filter_map(|number| state.questions.remove(number)).collect();
+        drop(state);
+        for number in gone {
+            let params = format!("{{\"requestId\":{number},\"reason\":\"the server does not wait for it any more\"}}");
+            self.notify("notifications/cancelled", params.as_bytes());
+        }
+        drop(dropped);
+    }
+
+    fn capabilities(&self) -> Value {
+        self.lock().peer.as_ref().map(|peer| peer.capabilities.clone()).unwrap_or_default()
+    }
+}
+
+impl Session {
+    fn notify(&self, method: &str, params: &[u8]) {
+        if self.outbox.backlog() < NOTIFY_BACKLOG {
+            self.outbox.push(|out| write::notification(out, method, Some(params)));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A client over stdin and stdout: one session for the life of the process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metamcp_wire::frame::{Line, Lines};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+use super::Session;
+use crate::gateway::Gateway;
+use crate::task;
+
+/// A client with this much to read gets no further requests read until it has caught up.
+const READ_BACKLOG: u64 = 16 * 1024 * 1024;
+/// How long the last answers may take to leave when the process ends.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Why serving ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The client closed its end.
+    ClientGone,
+    /// A signal asked for it.
+    Asked,
+}
+
+/// Serves one client until it goes or `stop` resolves; then answers what is open and ends every child.
+pub async fn serve<R, W, S>(gateway: &Gateway, input: R, output: W, line_limit: usize, stop: S) -> Ended
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin + Send + 'static,
+    S: Future<Output = ()>,
+{
+    let session = Session::new(Arc::clone(&gateway.surface));
+    gateway.router.attach(&session.caller());
+    let writing = Arc::clone(&session);
+    let mut writer = task::spawn("client writer", async move { writing.outbox.write_to(output, None).await });
+    let ended = tokio::select! {
+        () = read(&session, input, line_limit) => Ended::ClientGone,
+        // A client that does not listen any more is gone, whatever it still writes.
+        _ = &mut writer => Ended::ClientGone,
+        () = stop => Ended::Asked,
+    };
+    session.stop();
+    gateway.router.stop_now();
+    session.outbox.close();
+    let flushed = async { if !writer.is_finished() { drop(tokio::time::timeout(LAST_WORDS, &mut writer).await) } };
+    tokio::join!(flushed, gateway.router.emptied());
+    ended
+}
+
+async fn read<R: AsyncRead + Unpin>(session: &Session, mut input: R, line_limit: usize) {
+    let mut lines = Lines::new(line_limit);
+    loop {
+        match input.read_buf(lines.buffer()).await {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+        while let Some(line) = lines.next_line() {
+            take(session, line);
+        }
+        if session.outbox.backlog() > READ_BACKLOG {
+            session.outbox.drained(READ_BACKLOG / 2).await;
+        }
+    }
+    if let Some(line) = lines.finish() {
+        take(session, line);
+    }
+}
+
+fn take(session: &Session, line: Line) {
+    match line {
+        Line::Message(line) => session.hear(&line),
+        Line::Oversize { id, length, .. } => session.oversize(id.as_deref(), length),
+    }
+}

@@ -1,0 +1,136 @@
+//! What the model sees: a table of small tools over the core, and nothing else.
+//! Owns: decoding of their arguments, rendering of their answers.      Never: calls a server but through the router, keeps state of calls.
+//! In: `tools/call` params.  Out: `Step`: an answer now, later, or through the caller.
+//! Tests: `metamcp/tests/`, snapshots of answers in the core.
+
+pub mod call;
+pub mod discover;
+pub mod reply;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use metamcp_core::cursor::CursorKey;
+use metamcp_core::nearest::nearest;
+use metamcp_core::replay::Rule;
+use metamcp_core::search::Strategy;
+use metamcp_wire::object;
+
+use crate::catalog::Catalog;
+use crate::router::{Caller, Entry, Router};
+use reply::ErrorObject;
+
+/// What the surface needs to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How tools are ranked.
+    pub strategy: Strategy,
+    /// How long discovery waits for servers that never listed their tools.
+    pub discover_budget: Duration,
+    /// How long a call waits for a server that has to list its tools first.
+    pub list_wait: Duration,
+    /// What the operator says about replaying, over all servers.
+    pub replay: Rule,
+}
+
+/// See the module.
+pub struct Surface {
+    pub(crate) router: Arc<Router>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) options: Options,
+    pub(crate) cursors: CursorKey,
+}
+
+/// How a meta-tool call goes on.
+pub enum Step {
+    /// Answered.
+    Now(Finished),
+    /// The router has it; the caller hears from there.
+    Handed,
+    /// It takes a while.
+    Later(Pin<Box<dyn Future<Output = Finished> + Send>>),
+}
+
+/// The end of a meta-tool call.
+#[derive(Debug)]
+pub enum Finished {
+    /// A tool result, as JSON.
+    Result(Vec<u8>),
+    /// The request itself was wrong: a JSON-RPC error.
+    Protocol {
+        /// The JSON-RPC code.
+        code: i64,
+        /// What is wrong.
+        message: String,
+    },
+    /// The router has it after all.
+    Handed,
+}
+
+impl Finished {
+    pub(crate) fn invalid(message: impl Into<String>) -> Finished {
+        Finished::Protocol { code: -32602, message: message.into() }
+    }
+
+    pub(crate) fn error(object: &ErrorObject) -> Finished {
+        Finished::Result(object.to_result())
+    }
+}
+
+/// The tools there are, listed or not.
+const NAMES: [&str; 2] = ["mcp_discover", "mcp_call"];
+
+impl Surface {
+    /// A surface over a router and its catalog.
+    pub fn new(router: Arc<Router>, catalog: Arc<Catalog>, options: Options) -> Surface {
+        let mut key = [0; 32];
+        // Without randomness cursors could be forged, which lets a client read a page it may read anyway.
+        drop(getrandom::fill(&mut key));
+        Surface { router, catalog, options, cursors: CursorKey::new(key) }
+    }
+
+    /// The `tools/list` result.
+    pub async fn tools(&self) -> String {
+        metamcp_core::discover::compact_tools(self.catalog.digest().await)
+    }
+
+    /// The `instructions` of the gateway.
+    pub async fn instructions(&self) -> String {
+        metamcp_core::discover::instructions(self.catalog.digest().await)
+    }
+
+    /// A `tools/call` of a client.
+    pub fn call(self: &Arc<Self>, params: Option<&[u8]>, line: &Bytes, caller: &Arc<dyn Caller>, tag: &Bytes) -> Step {
+        let invalid = |message: String| Step::Now(Finished::invalid(message));
+        let Some(params) = params else { return invalid("tools/call needs params with a name".to_owned()) };
+        let picked = match object::pick(params, ["name", "arguments", "_meta"]) {
+            Ok(picked) => picked,
+            Err(defect) => return invalid(format!("the params of tools/call cannot be used: {defect}")),
+        };
+        let [name, arguments, meta] = picked;
+        let Some(name) = name.and_then(object::text) else {
+            return invalid("tools/call needs a name, which is a string".to_owned());
+        };
+        match &*name {
+            "mcp_call" => self.mcp_call(arguments, meta, line, caller, tag),
+            "mcp_discover" => self.mcp_discover(arguments),
+            unknown => {
+                let near = nearest(unknown, NAMES, 2);
+                let hint = if near.is_empty() { NAMES.join(" and ") } else { near.join(" or ") };
+                invalid(format!(
+                    "metamcp has no tool {unknown:?}; it has {hint}. Tools of the servers behind it are called with mcp_call."
+                ))
+            }
+        }
+    }
+
+    /// The configured server of that name; `mcp.NAME` means the same where no server is called that.
+    pub(crate) fn server(&self, name: &str) -> Option<Entry> {
+        let servers = self.router.servers();
+        let find = |name: &str| servers.iter().find(|entry| &*entry.name == name).cloned();
+        find(name).or_else(|| find(metamcp_core::discover::without_alias(name)?))
+    }
+}

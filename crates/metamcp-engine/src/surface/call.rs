@@ -1,0 +1,308 @@
+//! `mcp_call`: arguments checked against what is known of the tool, then one call through the router.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metamcp_core::arguments;
+use metamcp_core::config::{Retry, ServerState};
+use metamcp_core::discover::split_id;
+use metamcp_core::nearest::nearest;
+use metamcp_core::replay::{Rule, is_harmless};
+use metamcp_core::tool::Tool;
+use metamcp_wire::scan::{MAX_DEPTH, check};
+use metamcp_wire::object;
+
+use super::reply::{Code, ErrorObject, from_verdict};
+use super::{Finished, Step, Surface};
+use crate::catalog::Known;
+use crate::router::{Caller, Entry, Request};
+
+/// Arguments longer than this are not checked against the schema here: building them as a tree would cost more
+/// than the server's own check, which follows anyway.
+const MAX_CHECKED: usize = 1024 * 1024;
+/// Names offered for one that does not exist.
+const NEAR: usize = 5;
+
+/// A decoded `mcp_call`, before it is known whether its tool exists.
+struct Wish {
+    entry: Entry,
+    tool: Arc<str>,
+    arguments: Option<Bytes>,
+    meta: Option<Bytes>,
+    progress: Option<Bytes>,
+}
+
+/// What the catalog says about a wish.
+enum Judged {
+    /// It can go.
+    Go { harmless: bool },
+    /// It cannot, as far as is known.
+    No(ErrorObject),
+    /// Nothing is known of the server's tools.
+    Unknown,
+}
+
+impl Surface {
+    pub(super) fn mcp_call(
+        self: &Arc<Self>,
+        arguments: Option<&[u8]>,
+        meta: Option<&[u8]>,
+        line: &Bytes,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Step {
+        let wish = match self.decode(arguments, meta, line) {
+            Ok(wish) => wish,
+            Err(finished) => return Step::Now(finished),
+        };
+        if let Err(refused) = permitted(&wish) {
+            return Step::Now(Finished::error(&refused));
+        }
+        let snapshot = self.catalog.snapshot();
+        let known = snapshot.known(wish.entry.id);
+        match self.judge(&wish, known) {
+            Judged::Go { harmless } => {
+                self.go(wish, harmless, caller, tag);
+                Step::Handed
+            }
+            // What a live server said in this process needs no second look.
+            Judged::No(refused) if known.is_some_and(|known| known.listed_at.is_some()) => {
+                Step::Now(Finished::error(&refused))
+            }
+            _ => {
+                let (surface, caller, tag) = (Arc::clone(self), Arc::clone(caller), tag.clone());
+                Step::Later(Box::pin(async move { surface.look_again(wish, &caller, &tag).await }))
+            }
+        }
+    }
+
+    /// The list is missing, or old enough that it may be wrong about this call: it is read from the server first.
+    async fn look_again(&self, wish: Wish, caller: &Arc<dyn Caller>, tag: &Bytes) -> Finished {
+        self.catalog.loaded().await;
+        let snapshot = self.catalog.snapshot();
+        if let Judged::Go { harmless } = self.judge(&wish, snapshot.known(wish.entry.id)) {
+            self.go(wish, harmless, caller, tag);
+            return Finished::Handed;
+        }
+        if let Err(refused) = self.listed(&wish.entry).await {
+            return Finished::error(&refused);
+        }
+        let snapshot = self.catalog.snapshot();
+        match self.judge(&wish, snapshot.known(wish.entry.id)) {
+            Judged::Go { harmless } => self.go(wish, harmless, caller, tag),
+            // A server that cannot list its tools may still have this one; it knows best.
+            Judged::Unknown => self.go(wish, false, caller, tag),
+            Judged::No(refused) => return Finished::error(&refused),
+        }
+        Finished::Handed
+    }
+
+    /// Waits until a live server has listed its tools, or has failed to.
+    pub(super) async fn listed(&self, entry: &Entry) -> Result<(), ErrorObject> {
+        let mut stirred = self.router.stirred();
+        let started = self.router.clock.now();
+        let refused = |verdict| from_verdict(&entry.name, &verdict, &[], Some(&entry.config)).at(&entry.name, None);
+        self.router.wake(entry.id).map_err(refused)?;
+        loop {
+            let snapshot = self.catalog.snapshot();
+            let listed = snapshot.known(entry.id).and_then(|known| known.listed_at);
+            if listed.is_some() || snapshot.failure(entry.id).is_some() {
+                return Ok(());
+            }
+            let view = self.router.view(entry.id);
+            let on_its_way =
+                view.as_ref().is_some_and(|view| view.state.is_some() || view.waiting_since.is_some());
+            if !on_its_way {
+                // It failed meanwhile; asking again says how.
+                return self.router.wake(entry.id).map_err(refused);
+            }
+            let limit = self.router.clock.instant(started + self.options.list_wait);
+            tokio::select! {
+                changed = stirred.changed() => if changed.is_err() { return Ok(()) },
+                () = tokio::time::sleep_until(limit) => return Ok(()),
+            }
+        }
+    }
+
+    fn judge(&self, wish: &Wish, known: Option<&Known>) -> Judged {
+        let Some(known) = known else { return Judged::Unknown };
+        let Some(tool) = known.tool(&wish.tool) else { return Judged::No(no_such_tool(wish, known)) };
+        if let Err(refused) = checked(wish, tool) {
+            return Judged::No(refused);
+        }
+        let rule = match (self.options.replay, wish.entry.config.retry.for_tool(&wish.tool)) {
+            (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
+            (_, Retry::Always) => Rule::Always,
+            (_, Retry::Annotated) => Rule::Annotated,
+        };
+        let hints = tool.hints;
+        let harmless =
+            is_harmless(rule, hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false));
+        Judged::Go { harmless }
+    }
+
+    fn go(&self, wish: Wish, harmless: bool, caller: &Arc<dyn Caller>, tag: &Bytes) {
+        let Wish { entry, tool, arguments, meta, progress } = wish;
+        let request = Request { server: entry.id, tool, arguments, meta, progress, harmless };
+        self.router.call(request, Arc::clone(caller), tag.clone());
+    }
+
+    fn decode(&self, arguments: Option<&[u8]>, meta: Option<&[u8]>, line: &Bytes) -> Result<Wish, Finished> {
+        let Some(arguments) = arguments else {
+            return Err(Finished::invalid("mcp_call needs arguments: {\"server\": …, \"tool\": …, \"args\": {…}}"));
+        };
+        let [server, tool, args] = object::pick(arguments, ["server", "tool", "args"])
+            .map_err(|defect| Finished::invalid(format!("the arguments of mcp_call cannot be used: {defect}")))?;
+        let word = |raw: Option<&[u8]>, name: &str| match raw {
+            None | Some(b"null") => Ok(None),
+            Some(raw) => match object::text(raw) {
+                Some(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+                None => Err(Finished::invalid(format!("`{name}` of mcp_call must be a string"))),
+            },
+        };
+        let (server, tool) = (word(server, "server")?, word(tool, "tool")?);
+        let Some(tool) = tool else {
+            return Err(Finished::invalid("mcp_call needs `tool`: a tool's name, or its id SERVER:TOOL"));
+        };
+        let (server, tool) = match server {
+            Some(server) => {
+                // Models like to give both; the id's own server part must then agree.
+                let own = split_id(&tool).filter(|(part, _)| *part == server).map(|(_, name)| name.to_owned());
+                (server, own.unwrap_or(tool))
+            }
+            None => match split_id(&tool) {
+                Some((server, tool)) => (server.to_owned(), tool.to_owned()),
+                None => return Err(Finished::error(&self.which_server(&tool))),
+            },
+        };
+        let Some(entry) = self.server(&server) else {
+            return Err(Finished::error(&self.no_such_server(&server)));
+        };
+        let arguments = decode_args(args, line)?;
+        let meta = meta.filter(|meta| meta.starts_with(b"{"));
+        let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
+        Ok(Wish {
+            entry,
+            tool: tool.into(),
+            arguments,
+            meta: meta.map(Bytes::copy_from_slice),
+            progress: progress.map(Bytes::copy_from_slice),
+        })
+    }
+
+    /// A bare tool name: the servers that have it are named.
+    fn which_server(&self, tool: &str) -> ErrorObject {
+        let snapshot = self.catalog.snapshot();
+        let owners: Vec<String> = self
+            .router
+            .servers()
+            .iter()
+            .filter(|entry| snapshot.known(entry.id).is_some_and(|known| known.tool(tool).is_some()))
+            .map(|entry| format!("{}:{tool}", entry.name))
+            .collect();
+        let object = ErrorObject::new(
+            Code::ServerNotFound,
+            format!("mcp_call needs to know the server of the tool {tool:?}"),
+        );
+        if owners.is_empty() {
+            object.hint("Give `server`, or find the tool's id with mcp_discover {\"query\": …}.")
+        } else {
+            object.hint(format!("Did you mean {}?", owners.join(" or "))).detail("nearest", owners)
+        }
+    }
+
+    pub(super) fn no_such_server(&self, name: &str) -> ErrorObject {
+        let servers = self.router.servers();
+        let names: Vec<&str> = servers.iter().map(|entry| &*entry.name).collect();
+        let near = nearest(name, names.iter().copied(), NEAR);
+        let hint = if near.is_empty() {
+            "mcp_discover without arguments lists the servers.".to_owned()
+        } else {
+            format!("Did you mean {}?", near.join(" or "))
+        };
+        ErrorObject::new(Code::ServerNotFound, format!("no server {name:?} is configured"))
+            .hint(hint)
+            .detail("nearest", near.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    }
+}
+
+/// Whether the configuration lets this call through at all.
+fn permitted(wish: &Wish) -> Result<(), ErrorObject> {
+    let config = &wish.entry.config;
+    let at = |object: ErrorObject| object.at(&wish.entry.name, Some(&wish.tool));
+    if let ServerState::Disabled { reason } = &config.state {
+        return Err(at(ErrorObject::new(
+            Code::ServerUnavailable,
+            format!("the server {:?} is disabled: {reason}", wish.entry.name),
+        )
+        .hint("The call was not sent. Mend the configuration and start metamcp again.")));
+    }
+    if !config.tools.permits(&wish.tool) {
+        return Err(at(ErrorObject::new(
+            Code::Denied,
+            format!("the configuration of the server {:?} does not permit the tool {:?}", wish.entry.name, &*wish.tool),
+        )
+        .hint("The call was not sent. Only the owner of the configuration can change that.")));
+    }
+    Ok(())
+}
+
+/// `args` as an object: as written, or inside a string, as some models write it.
+fn decode_args(args: Option<&[u8]>, line: &Bytes) -> Result<Option<Bytes>, Finished> {
+    let Some(args) = args.filter(|args| *args != b"null") else { return Ok(None) };
+    if args.starts_with(b"{") {
+        return Ok(Some(line.slice_ref(args)));
+    }
+    let inner = object::text(args).map(|text| text.into_owned().into_bytes());
+    match inner {
+        Some(inner) if inner.trim_ascii().is_empty() => Ok(None),
+        Some(inner) if inner.trim_ascii_start().starts_with(b"{") && check(&inner, MAX_DEPTH).is_ok() => {
+            // A line break between members is legal JSON but would break the line it is sent on.
+            let inner: Vec<u8> = inner.into_iter().map(|b| if b == b'\n' || b == b'\r' { b' ' } else { b }).collect();
+            Ok(Some(Bytes::from(inner)))
+        }
+        _ => Err(Finished::invalid("`args` of mcp_call must be an object, or a string that holds one as JSON")),
+    }
+}
+
+/// The arguments against the tool's schema.
+fn checked(wish: &Wish, tool: &Tool) -> Result<(), ErrorObject> {
+    let raw = wish.arguments.as_deref().unwrap_or(b"{}");
+    if raw.len() > MAX_CHECKED {
+        return Ok(());
+    }
+    let refuse = |message: String| {
+        ErrorObject::new(Code::ValidationInput, message)
+            .at(&wish.entry.name, Some(&wish.tool))
+            .hint("The server was not bothered. Correct the arguments and call again.")
+    };
+    let value = object::strict_value(raw, MAX_DEPTH).map_err(|defect| {
+        refuse(format!("the arguments of {}:{} are ambiguous: {defect}", wish.entry.name, wish.tool))
+    })?;
+    tool.checker().check(&value).map_err(|violations| {
+        let listed: Vec<serde_json::Value> = violations
+            .iter()
+            .map(|v| serde_json::json!({ "path": v.path, "expected": v.expected, "got": v.got }))
+            .collect();
+        refuse(arguments::render(&violations, &tool.signature))
+            .detail("violations", listed)
+            .detail("signature", &*tool.signature)
+    })
+}
+
+fn no_such_tool(wish: &Wish, known: &Known) -> ErrorObject {
+    let names = known.tools.tools.iter().map(|tool| &*tool.name);
+    let near: Vec<String> = nearest(&wish.tool, names, NEAR).into_iter().map(str::to_owned).collect();
+    let hint = if near.is_empty() {
+        format!("mcp_discover {{\"server\": \"{}\"}} lists its {} tools.", wish.entry.name, known.tools.tools.len())
+    } else {
+        format!("Did you mean {}?", near.join(" or "))
+    };
+    ErrorObject::new(
+        Code::ToolNotFound,
+        format!("the server {:?} has no tool {:?}", wish.entry.name, &*wish.tool),
+    )
+    .at(&wish.entry.name, Some(&wish.tool))
+    .hint(hint)
+    .detail("nearest", near)
+}

@@ -1,0 +1,266 @@
+//! `mcp_discover`: answers from what is known at once, wakes servers that never listed their tools, and names those
+//! that did not make it within the budget.
+
+use std::sync::Arc;
+
+use metamcp_core::breaker::Phase;
+use metamcp_core::config::ServerState as Configured;
+use metamcp_core::discover::{self, Answer, Detail, FailedServer, Request, ServerLine, ServerState};
+use metamcp_core::lifecycle::State;
+use metamcp_core::search::Hit;
+use metamcp_wire::object;
+use metamcp_wire::scan::MAX_DEPTH;
+use serde_json::{Value, json};
+
+use super::reply::{Code, ErrorObject};
+use super::{Finished, Step, Surface};
+use crate::catalog::Snapshot;
+use crate::router::Entry;
+
+/// Longest reason shown behind a server's name.
+const MAX_REASON: usize = 160;
+
+/// What was found, in both forms.
+#[derive(Debug)]
+pub struct Discovered {
+    /// For a model.
+    pub text: String,
+    /// For a program.
+    pub json: Value,
+}
+
+impl Surface {
+    pub(super) fn mcp_discover(self: &Arc<Self>, arguments: Option<&[u8]>) -> Step {
+        let arguments = match arguments.map(|raw| object::strict_value(raw, MAX_DEPTH)).transpose() {
+            Ok(arguments) => arguments,
+            Err(defect) => return Step::Now(Finished::invalid(format!("the arguments of mcp_discover cannot be used: {defect}"))),
+        };
+        let request = match Request::decode(arguments.as_ref()) {
+            Ok(request) => request,
+            Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
+        };
+        let surface = Arc::clone(self);
+        Step::Later(Box::pin(async move {
+            match surface.discover(request).await {
+                Ok(found) => {
+                    let result = json!({ "content": [{ "type": "text", "text": found.text }] });
+                    Finished::Result(result.to_string().into_bytes())
+                }
+                Err(finished) => finished,
+            }
+        }))
+    }
+
+    /// Finds tools and servers.
+    pub async fn discover(&self, mut request: Request) -> Result<Discovered, Finished> {
+        self.catalog.loaded().await;
+        if let Some(name) = request.server.clone() {
+            let Some(entry) = self.server(&name) else {
+                return Err(Finished::error(&self.no_such_server(&name)));
+            };
+            request.server = Some(entry.name.to_string());
+        }
+        let servers = self.router.servers();
+        let asked: Vec<&Entry> = servers
+            .iter()
+            .filter(|entry| request.server.as_deref().is_none_or(|name| name == &*entry.name))
+            .collect();
+        let overview = request.query.is_none() && request.tool.is_none() && request.server.is_none();
+        if !overview {
+            self.wake_unknown(&asked).await;
+        }
+        let snapshot = self.catalog.snapshot();
+        if let Some(cursor) = &request.cursor {
+            let offset = self.cursors.decode(cursor, snapshot.generation, &request.binding());
+            let offset = offset.map_err(|error| Finished::invalid(format!("the cursor cannot be used: {error}")))?;
+            request.offset = offset as usize;
+        }
+        let (hits, total) = if overview { (Vec::new(), 0) } else { self.hits(&request, &asked, &snapshot)? };
+        let next = request.offset + hits.len();
+        let next_cursor = (next < total)
+            .then(|| self.cursors.encode(snapshot.generation, u32::try_from(next).unwrap_or(u32::MAX), &request.binding()));
+        let states: Vec<_> = asked.iter().map(|entry| self.state(entry, &snapshot)).collect();
+        let lines: Vec<ServerLine<'_>> = asked
+            .iter()
+            .zip(&states)
+            .map(|(entry, state)| self.line(entry, state, &snapshot))
+            .collect();
+        let unlisted = |entry: &Entry| snapshot.known(entry.id).is_none();
+        let pending: Vec<&str> = lines
+            .iter()
+            .zip(&asked)
+            .filter(|(line, entry)| {
+                unlisted(entry) && matches!(line.state, ServerState::Connecting | ServerState::Active | ServerState::NotStarted | ServerState::Idle)
+                    && snapshot.failure(entry.id).is_none()
+            })
+            .map(|(line, _)| line.name)
+            .collect();
+        let failed: Vec<FailedServer<'_>> = lines
+            .iter()
+            .zip(&asked)
+            .filter(|(line, entry)| unlisted(entry) && line.state != ServerState::Disabled && !pending.contains(&line.name))
+            .map(|(line, _)| FailedServer { name: line.name, reason: line.reason.unwrap_or("no tools listed") })
+            .collect();
+        let answer = Answer {
+            servers: &lines,
+            hits: &hits,
+            total,
+            next_cursor: next_cursor.as_deref(),
+            pending: if overview { &[] } else { &pending },
+            failed: if overview { &[] } else { &failed },
+        };
+        Ok(Discovered { text: discover::to_text(&request, &answer), json: discover::to_json(&request, &answer) })
+    }
+
+    /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
+    /// is old are woken too, but nobody waits: what is remembered answers.
+    async fn wake_unknown(&self, asked: &[&Entry]) {
+        let mut stirred = self.router.stirred();
+        let start = self.router.clock.now();
+        let snapshot = self.catalog.snapshot();
+        let mut waiting: Vec<&Entry> = Vec::new();
+        for entry in asked.iter().filter(|entry| entry.config.is_enabled()) {
+            match snapshot.known(entry.id) {
+                Some(known) if !self.catalog.is_old(known, start) => {}
+                Some(known) => {
+                    // Remembered from disk is good enough until something needs the server itself.
+                    if known.listed_at.is_some() {
+                        drop(self.router.wake(entry.id));
+                    }
+                }
+                None => {
+                    if self.router.wake(entry.id).is_ok() {
+                        waiting.push(entry);
+                    }
+                }
+            }
+        }
+        let limit = self.router.clock.instant(start + self.options.discover_budget);
+        loop {
+            let snapshot = self.catalog.snapshot();
+            waiting.retain(|entry| {
+                let known = snapshot.known(entry.id).is_some() || snapshot.failure(entry.id).is_some();
+                let view = self.router.view(entry.id);
+                !known && view.is_some_and(|view| view.state.is_some() || view.waiting_since.is_some())
+            });
+            if waiting.is_empty() {
+                return;
+            }
+            tokio::select! {
+                changed = stirred.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep_until(limit) => return,
+            }
+        }
+    }
+
+    fn hits(&self, request: &Request, asked: &[&Entry], snapshot: &Snapshot) -> Result<(Vec<Hit>, usize), Finished> {
+        if let Some(tool) = &request.tool {
+            let hits: Vec<Hit> = asked
+                .iter()
+                .filter_map(|entry| {
+                    let known = snapshot.known(entry.id)?;
+                    Hit::named(Arc::clone(&entry.name), Arc::clone(&known.tools), tool)
+                })
+                .collect();
+            if hits.is_empty() {
+                return Err(self.tool_missing(tool, asked, snapshot));
+            }
+            let total = hits.len();
+            return Ok((hits, total));
+        }
+        let Some(query) = &request.query else {
+            // A server without a query: all its tools, page by page.
+            let all: Vec<Hit> = asked
+                .iter()
+                .filter_map(|entry| Some(Hit::all_of(&entry.name, &snapshot.known(entry.id)?.tools)))
+                .flatten()
+                .collect();
+            let total = all.len();
+            return Ok((all.into_iter().skip(request.offset).take(request.limit).collect(), total));
+        };
+        let found =
+            snapshot.index.page(query, self.options.strategy, request.offset, request.limit, request.server.as_deref());
+        Ok((found.hits, found.total))
+    }
+
+    fn tool_missing(&self, tool: &str, asked: &[&Entry], snapshot: &Snapshot) -> Finished {
+        let ids: Vec<String> = asked
+            .iter()
+            .filter_map(|entry| Some((entry, snapshot.known(entry.id)?)))
+            .flat_map(|(entry, known)| known.tools.tools.iter().map(move |tool| format!("{}:{}", entry.name, tool.name)))
+            .collect();
+        let names = ids.iter().filter_map(|id| id.split_once(':').map(|(_, name)| name));
+        let mut near = metamcp_core::nearest::nearest(tool, names, 5);
+        near.dedup();
+        let near: Vec<String> =
+            ids.iter().filter(|id| near.iter().any(|name| id.ends_with(&format!(":{name}")))).take(5).cloned().collect();
+        let hint = if near.is_empty() {
+            "Search with mcp_discover {\"query\": …}.".to_owned()
+        } else {
+            format!("Did you mean {}?", near.join(" or "))
+        };
+        let mut object = ErrorObject::new(Code::ToolNotFound, format!("no tool {tool:?} is known")).hint(hint).detail("nearest", near);
+        if let [entry] = asked {
+            object = object.at(&entry.name, None);
+        }
+        Finished::error(&object)
+    }
+
+    fn state(&self, entry: &Entry, snapshot: &Snapshot) -> (ServerState, Option<String>) {
+        if let Configured::Disabled { reason } = &entry.config.state {
+            return (ServerState::Disabled, Some(reason.clone()));
+        }
+        let listing = snapshot.failure(entry.id).map(|why| why.to_string());
+        let Some(view) = self.router.view(entry.id) else { return (ServerState::NotStarted, None) };
+        let failure = || view.last_failure.as_ref().map(|failure| failure.fact.to_string());
+        match view.state {
+            Some(State::Connecting) => (ServerState::Connecting, None),
+            Some(State::Active { .. }) => (ServerState::Active, listing),
+            Some(State::Idle) => (ServerState::Idle, listing),
+            Some(State::Failed | State::Closed) => (ServerState::Failed, failure()),
+            None if view.waiting_since.is_some() => (ServerState::Connecting, None),
+            None if matches!(view.breaker, Phase::Open { .. } | Phase::Probing { .. }) => {
+                (ServerState::Failed, failure())
+            }
+            None if view.last_failure.is_some() => (ServerState::Failed, failure()),
+            None => (ServerState::NotStarted, listing),
+        }
+    }
+
+    fn line<'a>(
+        &self,
+        entry: &'a Entry,
+        state: &'a (ServerState, Option<String>),
+        snapshot: &'a Snapshot,
+    ) -> ServerLine<'a> {
+        let known = snapshot.known(entry.id);
+        ServerLine {
+            name: &entry.name,
+            state: state.0,
+            reason: state.1.as_deref().map(|reason| cut(reason)),
+            tools: known.map(|known| known.tools.tools.len()),
+            description: entry
+                .config
+                .description
+                .as_deref()
+                .or_else(|| known.and_then(|known| known.tools.server_title.as_deref())),
+        }
+    }
+}
+
+fn cut(reason: &str) -> &str {
+    match reason.char_indices().nth(MAX_REASON) {
+        Some((at, _)) => &reason[..at],
+        None => reason,
+    }
+}
+
+/// The words `brief`, `signature` and `schema`.
+pub fn detail(name: &str) -> Option<Detail> {
+    match name {
+        "brief" => Some(Detail::Brief),
+        "signature" => Some(Detail::Signature),
+        "schema" => Some(Detail::Schema),
+        _ => None,
+    }
+}

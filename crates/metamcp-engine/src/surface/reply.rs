@@ -1,0 +1,397 @@
+//! Failures as clients see them: one ErrorObject, and one readable line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metamcp_core::config::ServerConfig;
+use metamcp_core::dispatch::Verdict;
+use metamcp_core::failure::Failure;
+use metamcp_core::secret::scrub;
+use metamcp_core::text;
+use metamcp_wire::object;
+use serde_json::{Map, Value, json};
+
+use crate::router::{CallError, CallErrorKind};
+
+/// Longest message of a server that is repeated in ours.
+const MAX_QUOTED: usize = 2000;
+/// Last words of a process that are repeated.
+const MAX_LAST_WORDS: usize = 20;
+
+/// The codes of failures, in the order of the reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// No such tool on that server.
+    ToolNotFound,
+    /// No such server.
+    ServerNotFound,
+    /// The arguments break the tool's schema.
+    ValidationInput,
+    /// The server answered the call with an error.
+    ExecutionFailed,
+    /// The server cannot be started or reached.
+    ServerUnavailable,
+    /// The server failed too often and is left alone for a while.
+    CircuitOpen,
+    /// The server needs credentials.
+    AuthRequired,
+    /// No slot for another server came free in time.
+    PoolExhausted,
+    /// Too much is waiting already.
+    Overloaded,
+    /// Time ran out.
+    Timeout,
+    /// The server broke after it may have run the call.
+    OutcomeUnknown,
+    /// The answer is larger than allowed.
+    LimitExceeded,
+    /// The configuration forbids this tool.
+    Denied,
+    /// The gateway is going down.
+    ShuttingDown,
+    /// A fault of the gateway.
+    Internal,
+}
+
+impl Code {
+    /// Every code, with what it means.
+    pub const ALL: [(Code, &'static str); 15] = [
+        (Code::ToolNotFound, "the server has no tool of that name; the nearest names are given"),
+        (Code::ServerNotFound, "no server of that name is configured; the nearest names are given"),
+        (Code::ValidationInput, "the arguments break the tool's input schema; the server was not bothered"),
+        (Code::ExecutionFailed, "the server answered the call with a JSON-RPC error or with something unreadable"),
+        (Code::ServerUnavailable, "the server cannot be started or reached; the call was not sent"),
+        (Code::CircuitOpen, "the server failed too often and is left alone until `retry_after_ms` has passed; the call was not sent"),
+        (Code::AuthRequired, "the server needs credentials"),
+        (Code::PoolExhausted, "every slot is held by another server; the call was not sent"),
+        (Code::Overloaded, "too many calls wait already; the call was not sent"),
+        (Code::Timeout, "the time limit passed; `details.sent` says whether the server may have run the call"),
+        (Code::OutcomeUnknown, "the server broke after it was sent the call: it may have run, so verify before repeating it"),
+        (Code::LimitExceeded, "the server's answer is larger than allowed"),
+        (Code::Denied, "the configuration forbids this tool"),
+        (Code::ShuttingDown, "the gateway is going down; `details.sent` says whether the server may have run the call"),
+        (Code::Internal, "a fault of the gateway"),
+    ];
+
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Code::ToolNotFound => "tool_not_found",
+            Code::ServerNotFound => "server_not_found",
+            Code::ValidationInput => "validation_input",
+            Code::ExecutionFailed => "execution_failed",
+            Code::ServerUnavailable => "server_unavailable",
+            Code::CircuitOpen => "circuit_open",
+            Code::AuthRequired => "auth_required",
+            Code::PoolExhausted => "pool_exhausted",
+            Code::Overloaded => "overloaded",
+            Code::Timeout => "timeout",
+            Code::OutcomeUnknown => "outcome_unknown",
+            Code::LimitExceeded => "limit_exceeded",
+            Code::Denied => "denied",
+            Code::ShuttingDown => "shutting_down",
+            Code::Internal => "internal",
+        }
+    }
+}
+
+/// A failure of a tool call, as one object whatever went wrong.
+#[derive(Debug, Clone)]
+pub struct ErrorObject {
+    code: Code,
+    message: String,
+    hint: Option<String>,
+    server: Option<Arc<str>>,
+    tool: Option<Arc<str>>,
+    retryable: bool,
+    retry_after: Option<Duration>,
+    details: Map<String, Value>,
+}
+
+impl ErrorObject {
+    /// A failure with its message.
+    pub fn new(code: Code, message: impl Into<String>) -> ErrorObject {
+        ErrorObject {
+            code,
+            message: message.into(),
+            hint: None,
+            server: None,
+            tool: None,
+            retryable: false,
+            retry_after: None,
+            details: Map::new(),
+        }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> ErrorObject {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Where it happened.
+    #[must_use]
+    pub fn at(mut self, server: &Arc<str>, tool: Option<&Arc<str>>) -> ErrorObject {
+        self.server = Some(Arc::clone(server));
+        self.tool = tool.map(Arc::clone);
+        self
+    }
+
+    /// That trying again may help, and when.
+    #[must_use]
+    pub fn retryable(mut self, after: Option<Duration>) -> ErrorObject {
+        self.retryable = true;
+        self.retry_after = after;
+        self
+    }
+
+    /// One more detail.
+    #[must_use]
+    pub fn detail(mut self, name: &str, value: impl Into<Value>) -> ErrorObject {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Its code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// As structured content.
+    pub fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("code".into(), self.code.word().into());
+        object.insert("message".into(), self.message.clone().into());
+        if let Some(hint) = &self.hint {
+            object.insert("hint".into(), hint.clone().into());
+        }
+        if let Some(server) = &self.server {
+            if let Some(tool) = &self.tool {
+                object.insert("tool_id".into(), format!("{server}:{tool}").into());
+            }
+            object.insert("server".into(), server.to_string().into());
+        }
+        object.insert("retryable".into(), self.retryable.into());
+        if let Some(after) = self.retry_after {
+            object.insert("retry_after_ms".into(), u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into());
+        }
+        if !self.details.is_empty() {
+            object.insert("details".into(), Value::Object(self.details.clone()));
+        }
+        Value::Object(object)
+    }
+
+    /// As the one readable line.
+    pub fn to_line(&self) -> String {
+        let mut line = format!("{}: {}", self.code.word(), self.message);
+        if let Some(hint) = &self.hint {
+            line.push_str(". ");
+            line.push_str(hint);
+        }
+        line
+    }
+
+    /// As the result of a tool call.
+    pub fn to_result(&self) -> Vec<u8> {
+        json!({
+            "content": [{ "type": "text", "text": self.to_line() }],
+            "structuredContent": self.to_json(),
+            "isError": true,
+        })
+        .to_string()
+        .into_bytes()
+    }
+
+    /// From a call that the router could not bring to a result.
+    pub fn from_call(error: &CallError, config: Option<&ServerConfig>) -> ErrorObject {
+        let (server, tool) = (&error.server, &error.tool);
+        let object = match &error.kind {
+            CallErrorKind::Verdict { verdict, holders } => from_verdict(server, verdict, holders, config),
+            CallErrorKind::Rpc(raw) => from_rpc(server, raw),
+            CallErrorKind::Malformed(defect) => ErrorObject::new(
+                Code::ExecutionFailed,
+                format!("the server {server:?} answered with something that is not a valid message: {defect}"),
+            )
+            .hint("The call may have run. This is a fault of that server; tell its author.")
+            .detail("category", "other"),
+            CallErrorKind::Oversize { bytes, limit } => ErrorObject::new(
+                Code::LimitExceeded,
+                format!("the answer of the server {server:?} has {bytes} bytes, and a message may have {limit}"),
+            )
+            .hint("The call ran. Ask for less at once, or raise limits.maxLineBytes.")
+            .detail("bytes", *bytes)
+            .detail("limit", *limit as u64)
+            .detail("category", "other"),
+        };
+        object.at(server, Some(tool))
+    }
+}
+
+/// A verdict about a server, outside of any call.
+pub fn from_verdict(
+    server: &str,
+    verdict: &Verdict,
+    holders: &[Arc<str>],
+    config: Option<&ServerConfig>,
+) -> ErrorObject {
+    let not_sent = "The call was not sent";
+    match verdict {
+        Verdict::CircuitOpen { retry_after, failure } => {
+            let why = failure.as_ref().map_or(String::new(), |failure| format!(" (last: it {})", told(failure, config)));
+            let object = ErrorObject::new(
+                Code::CircuitOpen,
+                format!("the server {server:?} failed too often in a row{why} and is left alone for another {}", shown(*retry_after)),
+            );
+            with_failure(object, failure.as_deref(), config)
+                .hint(format!("{not_sent}. Try again after that, or use another tool."))
+                .retryable(Some(*retry_after))
+        }
+        Verdict::Unavailable { failure, retry_after } => {
+            let object = ErrorObject::new(
+                Code::ServerUnavailable,
+                format!("the server {server:?} {}", told(failure, config)),
+            );
+            with_failure(object, Some(failure), config)
+                .hint(format!("{not_sent}. {}", advice(failure)))
+                .retryable(*retry_after)
+        }
+        Verdict::CrashLoop { failure, retry_after } => {
+            let why = failure.as_ref().map_or(String::new(), |failure| format!("; it {}", told(failure, config)));
+            let object = ErrorObject::new(
+                Code::ServerUnavailable,
+                format!("the server {server:?} keeps crashing{why}; it is not started again for {}", shown(*retry_after)),
+            );
+            with_failure(object, failure.as_deref(), config)
+                .hint(format!("{not_sent}. Look at its last words, and run its command by hand."))
+                .retryable(Some(*retry_after))
+        }
+        Verdict::PoolExhausted { waited, holders: _ } => ErrorObject::new(
+            Code::PoolExhausted,
+            format!(
+                "no slot for the server {server:?} came free within {}; they are held by {}",
+                shown(*waited),
+                if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
+            ),
+        )
+        .hint(format!("{not_sent}. Try again, or raise pool.poolSize."))
+        .retryable(None),
+        Verdict::Overloaded => ErrorObject::new(
+            Code::Overloaded,
+            format!("too many calls wait for the server {server:?} already"),
+        )
+        .hint(format!("{not_sent}. Wait for some of them before making more."))
+        .retryable(None),
+        Verdict::TimedOut { after, sent: true } => ErrorObject::new(
+            Code::Timeout,
+            format!("the server {server:?} did not answer within {}", shown(*after)),
+        )
+        .hint("The outcome is unknown: the call may have run or still be running. Verify before repeating it, or raise timeoutMs for this server.")
+        .detail("sent", true)
+        .detail("outcome", "unknown")
+        .detail("category", "other"),
+        Verdict::TimedOut { after, sent: false } => ErrorObject::new(
+            Code::Timeout,
+            format!("the server {server:?} was not ready for the call within {}", shown(*after)),
+        )
+        .hint(format!("{not_sent}, so it is safe to try again."))
+        .retryable(None)
+        .detail("sent", false)
+        .detail("category", "other"),
+        Verdict::OutcomeUnknown { failure } => {
+            let object = ErrorObject::new(
+                Code::OutcomeUnknown,
+                format!("the server {server:?} {} after it was sent the call", told(failure, config)),
+            );
+            with_failure(object, Some(failure), config)
+                .hint("The call may have run: verify before repeating it. The server is started again when it is needed.")
+                .detail("sent", true)
+        }
+        Verdict::ShuttingDown { sent } => {
+            let hint = if *sent { "The call may have run: verify before repeating it." } else { "The call was not sent." };
+            ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down").hint(hint).detail("sent", *sent)
+        }
+        Verdict::Removed => ErrorObject::new(
+            Code::ServerNotFound,
+            format!("the server {server:?} is not configured any more"),
+        )
+        .hint(format!("{not_sent}. mcp_discover without arguments lists the servers.")),
+        Verdict::Cancelled => ErrorObject::new(Code::Internal, "the call was cancelled"),
+    }
+}
+
+/// A server's JSON-RPC error: its own words, as data.
+fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
+    let [code, message, data] = object::pick(raw, ["code", "message", "data"]).unwrap_or([None; 3]);
+    let code: i64 = code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0);
+    let message = message.and_then(object::text).unwrap_or_default();
+    let message = text::clean(&message, MAX_QUOTED).into_owned();
+    let mut rpc = json!({ "code": code, "message": message });
+    if let Some(data) = data.filter(|data| data.len() <= MAX_QUOTED)
+        && let Ok(data) = serde_json::from_slice::<Value>(data)
+    {
+        rpc["data"] = data;
+    }
+    let hint = if code == -32602 || code == -32601 {
+        "Check the tool's name and arguments with mcp_discover {\"tool\": …, \"detail\": \"schema\"}."
+    } else {
+        "This is the server's own answer; repeating the same call will hardly change it."
+    };
+    ErrorObject::new(Code::ExecutionFailed, format!("the server {server:?} answered with error {code}: {message}"))
+        .hint(hint)
+        .detail("rpc", rpc)
+}
+
+fn with_failure(object: ErrorObject, failure: Option<&Failure>, config: Option<&ServerConfig>) -> ErrorObject {
+    let Some(failure) = failure else { return object };
+    let object = object.detail("category", failure.fact.category().word());
+    if failure.last_words.is_empty() {
+        return object;
+    }
+    let words: Vec<Value> = failure
+        .last_words
+        .iter()
+        .rev()
+        .take(MAX_LAST_WORDS)
+        .rev()
+        .map(|line| Value::from(scrubbed(line, config)))
+        .collect();
+    object.detail("stderr", words)
+}
+
+/// What happened, and the very last words, in half a sentence.
+fn told(failure: &Failure, config: Option<&ServerConfig>) -> String {
+    let fact = scrubbed(&failure.fact.to_string(), config);
+    match failure.last_words.last() {
+        Some(last) => {
+            let last = scrubbed(last, config);
+            format!("{fact}; its last words: {:?}", text::cut(&last, 200))
+        }
+        None => fact,
+    }
+}
+
+fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
+    let secrets = config.map(ServerConfig::secrets).unwrap_or_default();
+    let cleaned = text::clean_line(text, MAX_QUOTED);
+    scrub(&cleaned, secrets).into_owned()
+}
+
+fn advice(failure: &Failure) -> &'static str {
+    use metamcp_core::failure::Fact;
+    match &failure.fact {
+        Fact::SpawnFailed { .. } => "Check the command of this server in the configuration.",
+        Fact::StartTimedOut { .. } => "If it installs itself on first use, try again: what it downloaded so far is kept.",
+        Fact::HandshakeRefused { .. } => "It may be no MCP server, or one of a revision that metamcp does not speak.",
+        Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed => {
+            "Look at its last words, and run its command by hand to see more."
+        }
+        Fact::Unsupported { .. } => "Use a server that runs locally for now.",
+        _ => "Try again later, or use another tool.",
+    }
+}
+
+fn shown(length: Duration) -> String {
+    let millis = length.as_millis();
+    if millis < 1000 { format!("{millis} ms") } else { format!("{:.1} s", length.as_secs_f64()) }
+}
