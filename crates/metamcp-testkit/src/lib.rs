@@ -3,6 +3,7 @@
 //! Tests: beside each room, and `tests/it` for the programs as processes.
 
 pub mod census;
+pub mod chaos;
 pub mod client;
 pub mod echo;
 pub mod journal;
