@@ -1,1 +1,23 @@
-//! See ARCHITECTURE.md.
+//! What the tests and benchmarks stand on: hostile and fast child servers, a client, a temporary home.
+//! Owns: the three small programs, the client, the journal, the census, the verdicts.  Never: ships.
+//! In: a command to run and what its children shall do.  Out: every line received, every execution, every process.
+//! Tests: beside each room, and `tests/it` for the programs as processes.
+
+pub mod census;
+pub mod chaos;
+pub mod client;
+pub mod echo;
+pub mod journal;
+pub mod outcome;
+pub mod patience;
+pub mod programs;
+pub mod relay;
+pub mod verdicts;
+pub mod workspace;
+
+pub use client::{Answer, Client};
+pub use journal::{Journal, Record, What};
+pub use outcome::Outcome;
+pub use patience::eventually;
+pub use verdicts::{Expected, VERDICTS, Verdict};
+pub use workspace::{Server, Workspace, chaos as chaos_server, echo as echo_server};

@@ -1,0 +1,147 @@
+//! Who is alive: processes by family, by an environment mark they cannot shed, and what they cost.
+//! Owns: reading /proc.  Never: trusts a process group; hostile children leave theirs.
+//! In: a pid or a mark.  Out: processes.
+//! Tests: below and `tests/it/misbehaviours.rs`.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The environment variable every process of a test carries, and passes on to what it starts.
+pub const MARK: &str = "METAMCP_TEST_MARK";
+
+/// A process as /proc shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its parent's id.
+    pub parent: u32,
+    /// `R`, `S`, `T`, `Z` and so on.
+    pub state: char,
+    /// Its command line, or its short name if that is gone.
+    pub command: String,
+}
+
+/// Every process there is.
+pub fn all() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(process)
+        .collect()
+}
+
+/// All living processes with this mark in their environment, wherever in the tree they are.
+pub fn marked(mark: &str) -> Vec<Process> {
+    let wanted = format!("{MARK}={mark}");
+    all()
+        .into_iter()
+        .filter(|process| {
+            let environment =
+                fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+        })
+        .collect()
+}
+
+/// The children of a process, their children and so on; zombies included.
+pub fn descendants(pid: u32) -> Vec<Process> {
+    let all = all();
+    let mut family = vec![pid];
+    let mut found = Vec::new();
+    while let Some(parent) = family.pop() {
+        for process in all.iter().filter(|process| process.parent == parent) {
+            family.push(process.pid);
+            found.push(process.clone());
+        }
+    }
+    found
+}
+
+/// Kills each with SIGKILL; one that has ended meanwhile is none the worse for it.
+pub fn kill_all(processes: &[Process]) {
+    for process in processes {
+        if let Ok(pid) = i32::try_from(process.pid) {
+            kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
+        }
+    }
+}
+
+/// Resident memory in bytes, or nothing if the process is gone.
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    status_kib(pid, "VmRSS:")
+}
+
+/// The most memory the process ever had resident, in bytes.
+pub fn peak_resident_bytes(pid: u32) -> Option<u64> {
+    status_kib(pid, "VmHWM:")
+}
+
+/// How many files a process has open.
+pub fn open_files(pid: u32) -> Option<usize> {
+    Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
+}
+
+/// Processor time used by all threads that still exist, in nanosecond resolution.
+pub fn processor_time(pid: u32) -> Option<Duration> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let nanoseconds = tasks
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
+        .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
+        .sum();
+    Some(Duration::from_nanos(nanoseconds))
+}
+
+fn process(pid: u32) -> Option<Process> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold spaces and brackets; what follows the last bracket cannot.
+    let (name, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    let command = if line.is_empty() {
+        name.split_once('(')?.1.to_owned()
+    } else {
+        line.trim_end().to_owned()
+    };
+    Some(Process { pid, parent, state, command })
+}
+
+fn status_kib(pid: u32, field: &str) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::patience::eventually;
+
+    #[test]
+    fn a_process_is_found_by_mark_and_by_family() {
+        let mark = format!("census-{}", std::process::id());
+        let mut child =
+            Command::new("sleep").arg("60").env(MARK, &mark).stdin(Stdio::null()).spawn().unwrap();
+        // Until it has called exec it still shows the parent's environment.
+        assert!(eventually(Duration::from_secs(10), || marked(&mark).len() == 1));
+        assert_eq!(marked(&mark)[0].pid, child.id());
+        assert!(descendants(std::process::id()).iter().any(|process| process.pid == child.id()));
+        assert!(resident_bytes(child.id()).unwrap() > 0);
+        assert!(peak_resident_bytes(child.id()).unwrap() > 0);
+        assert!(open_files(child.id()).unwrap() >= 3);
+        assert!(processor_time(child.id()).is_some());
+        kill_all(&marked(&mark));
+        child.wait().unwrap();
+        assert_eq!(marked(&mark), []);
+    }
+}

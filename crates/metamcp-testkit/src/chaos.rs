@@ -1,0 +1,77 @@
+//! The hostile child: an honest MCP server over stdio that misbehaves in the ways it is told to.
+//! Owns: the table of misbehaviours, the tools, the journal of what really ran.  Never: async, unsafe, unbounded.
+//! In: `--do ITEM[=N][,ITEM…]`, `--journal FILE` and when to misbehave.  Out: bytes no gateway should die of.
+//! Tests: `tests/it/{honest,misbehaviours}.rs`, and the verdict matrix of the gateway.
+
+mod acts;
+mod descendant;
+mod honest;
+mod message;
+mod misbehaviours;
+mod options;
+mod output;
+mod server;
+mod stage;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+pub use misbehaviours::{MISBEHAVIOURS, Misbehaviour, Parameter};
+pub use options::{Told, fires_by_odds};
+
+use options::Mode;
+
+/// Runs the child until its input ends or its misbehaviour ends it.
+pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let run = match options::parse(arguments) {
+        Ok(Mode::Serve(options)) => server::serve(options),
+        Ok(Mode::Descendant(descendant)) => descendant::run(&descendant),
+        Ok(Mode::List) => list(&mut io::stdout()).map_err(Into::into),
+        Err(error) => Err(error),
+    };
+    match run {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // If stderr is gone as well there is nobody left to tell.
+            drop(writeln!(io::stderr(), "chaos-child: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn list(out: &mut impl Write) -> io::Result<()> {
+    for item in MISBEHAVIOURS {
+        write!(out, "{:>2} {:<28} {}", item.number, item.name, item.what)?;
+        if let Some(parameter) = &item.parameter {
+            write!(out, " (={}, default {})", parameter.what, parameter.default)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_holds_every_item_once_and_in_order() {
+        let numbers: Vec<u8> = MISBEHAVIOURS.iter().map(|item| item.number).collect();
+        assert_eq!(numbers, (1..=60).collect::<Vec<u8>>());
+        let mut names: Vec<&str> = MISBEHAVIOURS.iter().map(|item| item.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 60, "names are unique");
+    }
+
+    #[test]
+    fn the_list_names_items_and_parameters() {
+        let mut out = Vec::new();
+        list(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 60);
+        assert!(text.contains("37 die-before-reply"), "{text}");
+        assert!(text.contains("(=milliseconds, default 90000)"), "{text}");
+    }
+}

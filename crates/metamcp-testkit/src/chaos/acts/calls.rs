@@ -1,0 +1,73 @@
+//! 37 to 44 and 57: the tool has run, and then the answer goes wrong.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use nix::unistd::{dup2_stdin, dup2_stdout};
+
+use super::Next;
+use crate::chaos::honest;
+use crate::chaos::message::Call;
+use crate::chaos::stage::{Stage, die};
+
+pub(in crate::chaos) fn die_before_reply(_: &Arc<Stage>, _: u64, _: &Call) -> Next {
+    die(1)
+}
+
+pub(in crate::chaos) fn hang(_: &Arc<Stage>, _: u64, _: &Call) -> Next {
+    Next::Done
+}
+
+pub(in crate::chaos) fn reply_then_die(stage: &Stage, _: u64, _: &Call, line: &str) -> Next {
+    stage.send(line);
+    die(1)
+}
+
+pub(in crate::chaos) fn reply_late(stage: &Arc<Stage>, milliseconds: u64, call: &Call) -> Next {
+    let (stage, call) = (Arc::clone(stage), call.clone());
+    thread::spawn(move || {
+        // Deaf to cancellation: answering a cancelled request is part of the misbehaviour.
+        thread::sleep(Duration::from_millis(milliseconds));
+        honest::perform(&stage, call);
+    });
+    Next::Done
+}
+
+pub(in crate::chaos) fn die_on_nth(_: &Arc<Stage>, nth: u64, call: &Call) -> Next {
+    if call.number >= nth {
+        die(1);
+    }
+    Next::Honest
+}
+
+pub(in crate::chaos) fn close_stdout(_: &Arc<Stage>, _: u64, _: &Call) -> Next {
+    let closed = null().and_then(|null| Ok(dup2_stdout(null)?));
+    if closed.is_err() {
+        die(4);
+    }
+    // The honest answer would go to /dev/null; reading on keeps the process alive.
+    Next::Done
+}
+
+pub(in crate::chaos) fn close_stdin(stage: &Arc<Stage>, _: u64, call: &Call) -> Next {
+    let closed = null().and_then(|null| Ok(dup2_stdin(null)?));
+    if closed.is_err() {
+        die(4);
+    }
+    honest::perform(stage, call.clone());
+    Next::StopReading
+}
+
+pub(in crate::chaos) fn stop_reading(_: &Arc<Stage>, _: u64, _: &Call) -> Next {
+    Next::StopReading
+}
+
+pub(in crate::chaos) fn exit_politely(_: &Arc<Stage>, _: u64, _: &Call) -> Next {
+    die(0)
+}
+
+fn null() -> std::io::Result<File> {
+    File::options().read(true).write(true).open("/dev/null")
+}

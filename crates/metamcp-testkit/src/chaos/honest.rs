@@ -1,0 +1,251 @@
+//! The honest server: what its tools are and what they do when nobody told it to misbehave.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::message::{Call, error_line, notification_line, result_line};
+use super::stage::Stage;
+
+/// How long a tool waits for the client to answer its question; no test lets a person think.
+const QUESTION_PATIENCE: Duration = Duration::from_secs(60);
+
+/// The revisions of the `initialize` era.
+const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// A result with everything a careless gateway would lose: unknown fields, key order, a number beyond 64 bits,
+/// every content type and one that does not exist, `_meta` at each level, spaces and escapes.
+pub(super) const EXOTIC: &str = concat!(
+    r#"{"zeta":1,"alpha": [ 1.0, 1.50, 1e3, -0, 12345678901234567890123 ],"_meta":{"org.example/trace":"t-1","n":12345678901234567890123},"#,
+    r#""content":[{"text":"caf\u00e9 \u0000 \ud83d\ude00 / \/","type":"text","annotations":{"audience":["system","user"],"priority":1,"futureHint":true},"_meta":{"k":[]}},"#,
+    r#"{"type":"image","data":"aGk=","mimeType":"image/png"},{"type":"audio","mimeType":"audio/wav","data":"aGk="},"#,
+    r#"{"type":"resource_link","uri":"file:///tmp/a%20b","name":"a b","size":12345678901234567890123},"#,
+    r#"{"type":"resource","resource":{"uri":"memo://1","blob":"aGk=","extra":null}},"#,
+    r#"{"type":"video","data":"??","codec":{"b":2,"a":1}}],"#,
+    r#""tools":[],"contents":[],"messages":[],"action":"accept","#,
+    r#""structuredContent":{"b":{"y":1,"x":2},"a":12345678901234567890123,"empty":{},"none":null},"isError":false,"resultType":"complete"}"#
+);
+
+pub(super) fn handshake(params: &Value) -> Value {
+    let asked = params["protocolVersion"].as_str().unwrap_or_default();
+    let revision = REVISIONS.iter().find(|revision| **revision == asked).unwrap_or(&"2025-11-25");
+    json!({
+        "protocolVersion": revision,
+        "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+        "serverInfo": {"name": "chaos-child", "title": "Chaos child", "version": env!("CARGO_PKG_VERSION")},
+        "instructions": "Call echo to be answered.",
+    })
+}
+
+pub(super) fn tools(stage: &Stage) -> Vec<Value> {
+    let text = json!({"type": "string"});
+    let whole = json!({"type": "integer", "minimum": 0});
+    let read_only = json!({"readOnlyHint": true});
+    let mut tools = vec![
+        tool(
+            "echo",
+            "Answers with the text it was given.",
+            &json!({"text": text}),
+            &["text"],
+            &read_only,
+        ),
+        tool(
+            "effect",
+            "Changes the world once per call.",
+            &json!({"key": text}),
+            &["key"],
+            &Value::Null,
+        ),
+        tool(
+            "effect_idempotent",
+            "Changes the world; a second time changes nothing more.",
+            &json!({"key": text}),
+            &["key"],
+            &json!({"idempotentHint": true}),
+        ),
+        tool("slow", "Answers after ms milliseconds.", &json!({"ms": whole}), &["ms"], &read_only),
+        tool(
+            "big",
+            "Answers with that many bytes of text.",
+            &json!({"bytes": whole}),
+            &["bytes"],
+            &read_only,
+        ),
+        tool(
+            "progress",
+            "Reports count steps, then answers.",
+            &json!({"count": whole}),
+            &["count"],
+            &read_only,
+        ),
+        tool(
+            "log",
+            "Logs a message at level info, then answers.",
+            &json!({"text": text}),
+            &["text"],
+            &read_only,
+        ),
+        tool("elicit", "Asks the user for a name.", &json!({}), &[], &Value::Null),
+        tool("sample", "Asks the model for a sentence.", &json!({}), &[], &Value::Null),
+        tool("roots", "Asks the client for its roots.", &json!({}), &[], &Value::Null),
+        tool("fail", "Fails as a tool does, with isError.", &json!({}), &[], &read_only),
+        tool(
+            "rpc_error",
+            "Fails as a protocol does.",
+            &json!({"code": {"type": "integer"}}),
+            &[],
+            &read_only,
+        ),
+        tool("env", "Shows its environment and open files.", &json!({}), &[], &read_only),
+        tool("exotic", "Answers with everything that is easily lost.", &json!({}), &[], &read_only),
+        tool("grow", "Adds one tool to the list.", &json!({}), &[], &Value::Null),
+    ];
+    for number in 1..=stage.grown.load(Ordering::Relaxed) {
+        tools.push(tool(
+            &format!("grown_{number}"),
+            "Was added later.",
+            &json!({}),
+            &[],
+            &read_only,
+        ));
+    }
+    tools
+}
+
+/// Does what the tool says and answers; what takes time has its own thread, so calls overlap.
+pub(super) fn perform(stage: &Arc<Stage>, call: Call) {
+    let overlaps =
+        matches!(call.tool.as_str(), "slow" | "progress" | "elicit" | "sample" | "roots");
+    if overlaps {
+        let stage = Arc::clone(stage);
+        thread::spawn(move || perform_now(&stage, &call));
+    } else {
+        perform_now(stage, &call);
+    }
+}
+
+fn perform_now(stage: &Stage, call: &Call) {
+    let result = match call.tool.as_str() {
+        "echo" => text(call.arguments["text"].as_str().unwrap_or_default()),
+        "effect" | "effect_idempotent" => text(&format!("done {}", call.key)),
+        "slow" => {
+            let ms = call.amount("ms", 0);
+            if stage.wait_unless_cancelled(&call.id, Duration::from_millis(ms)) {
+                // The protocol forbids an answer to a cancelled request.
+                return;
+            }
+            text(&format!("waited {ms} ms"))
+        }
+        "big" => text(&"x".repeat(usize::try_from(call.amount("bytes", 0)).unwrap_or(usize::MAX))),
+        "progress" => {
+            let count = call.amount("count", 0);
+            for step in 1..=count {
+                report_progress(stage, call, step, count);
+            }
+            text(&format!("{count} steps"))
+        }
+        "log" => {
+            let message =
+                json!({"level": "info", "logger": "chaos", "data": call.arguments["text"]});
+            stage.send(&notification_line("notifications/message", &message));
+            text("logged")
+        }
+        "elicit" => question(
+            stage,
+            "elicitation",
+            "elicitation/create",
+            &json!({
+                "message": "What is your name?",
+                "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+            }),
+        ),
+        "sample" => question(
+            stage,
+            "sampling",
+            "sampling/createMessage",
+            &json!({"messages": [{"role": "user", "content": {"type": "text", "text": "Say something."}}], "maxTokens": 16}),
+        ),
+        "roots" => question(stage, "roots", "roots/list", &json!({})),
+        "fail" => json!({
+            "content": [{"type": "text", "text": "the tool failed on purpose"}],
+            "structuredContent": {"reason": "on purpose"},
+            "isError": true,
+        }),
+        "rpc_error" => {
+            let code = call.arguments["code"].as_i64().unwrap_or(-32602);
+            let error = json!({"code": code, "message": "refused on purpose", "data": {"b": 1, "a": [null]}});
+            return stage.answer(call, &error_line(&call.id, &error));
+        }
+        "env" => json!({"content": [], "structuredContent": stage.surroundings}),
+        "exotic" => return stage.answer(call, &result_line(&call.id, EXOTIC)),
+        "grow" => {
+            stage.grown.fetch_add(1, Ordering::Relaxed);
+            stage.send(&notification_line("notifications/tools/list_changed", &json!({})));
+            text("grown")
+        }
+        other => {
+            let error = json!({"code": -32602, "message": format!("unknown tool {other}")});
+            return stage.answer(call, &error_line(&call.id, &error));
+        }
+    };
+    stage.answer(call, &result_line(&call.id, &result.to_string()));
+}
+
+/// Reports a step, if the caller asked for progress.
+fn report_progress(stage: &Stage, call: &Call, step: u64, count: u64) {
+    let token = &call.meta["progressToken"];
+    if !token.is_null() {
+        let params = json!({
+            "progressToken": token,
+            "progress": step,
+            "total": count,
+            "message": format!("step {step}"),
+            "futureField": {"b": 1, "a": 2},
+        });
+        stage.send(&notification_line("notifications/progress", &params));
+    }
+}
+
+fn question(stage: &Stage, capability: &str, method: &str, params: &Value) -> Value {
+    let declared = stage.capabilities.get().is_some_and(|declared| !declared[capability].is_null());
+    if !declared {
+        return json!({
+            "content": [{"type": "text", "text": format!("the client has no {capability}")}],
+            "isError": true,
+        });
+    }
+    match stage.ask(method, params).recv_timeout(QUESTION_PATIENCE) {
+        Ok(answer) => json!({
+            "content": [{"type": "text", "text": answer.to_string()}],
+            "structuredContent": answer,
+        }),
+        Err(_) => {
+            json!({"content": [{"type": "text", "text": "nobody answered"}], "isError": true})
+        }
+    }
+}
+
+fn text(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+fn tool(
+    name: &str,
+    description: &str,
+    properties: &Value,
+    required: &[&str],
+    annotations: &Value,
+) -> Value {
+    let mut tool = json!({
+        "name": name,
+        "description": description,
+        "inputSchema": {"type": "object", "properties": properties, "required": required},
+    });
+    if !annotations.is_null() {
+        tool["annotations"] = annotations.clone();
+    }
+    tool
+}

@@ -1,0 +1,234 @@
+//! What every act shares: the options, the output, the journal, and what is under way.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::unistd::{Pid, getppid};
+use serde_json::{Value, json};
+
+use super::acts::Next;
+use super::message::{Call, request_line};
+use super::misbehaviours::Act;
+use super::options::{Options, Told, fires_by_odds};
+use super::output::{Output, Piece};
+use crate::journal::{Pen, Record, What};
+
+pub(super) struct Stage {
+    pub options: Options,
+    pub output: Output,
+    /// Who started us; a different parent means that one has died.
+    pub parent: Pid,
+    pub surroundings: Value,
+    pub calls: AtomicU64,
+    pub lists: AtomicU64,
+    /// Tools added by the tool `grow`.
+    pub grown: AtomicU64,
+    /// The capabilities the other side declared.
+    pub capabilities: OnceLock<Value>,
+    pen: Option<Pen>,
+    begun: Mutex<HashSet<u8>>,
+    chosen: OnceLock<bool>,
+    asked: Mutex<HashMap<String, Sender<Value>>>,
+    next_question: AtomicU64,
+    cancelled: Mutex<HashSet<String>>,
+    cancelling: Condvar,
+}
+
+impl Stage {
+    pub(super) fn new(options: Options) -> Result<Self> {
+        // Before anything is opened, so that only inherited files show.
+        let surroundings = surroundings().context("looking at /proc/self")?;
+        let pen = match &options.journal {
+            Some(path) => Some(
+                Pen::open(path)
+                    .with_context(|| format!("opening the journal {}", path.display()))?,
+            ),
+            None => None,
+        };
+        Ok(Self {
+            options,
+            output: Output::default(),
+            parent: getppid(),
+            surroundings,
+            calls: AtomicU64::new(0),
+            lists: AtomicU64::new(0),
+            grown: AtomicU64::new(0),
+            capabilities: OnceLock::new(),
+            pen,
+            begun: Mutex::default(),
+            chosen: OnceLock::new(),
+            asked: Mutex::default(),
+            next_question: AtomicU64::new(1),
+            cancelled: Mutex::default(),
+            cancelling: Condvar::new(),
+        })
+    }
+
+    /// Puts an event on record. A child that cannot keep its journal is no ground truth, so it ends.
+    pub(super) fn record(&self, record: &Record) {
+        if let Some(pen) = &self.pen
+            && pen.write(record).is_err()
+        {
+            die(3);
+        }
+    }
+
+    pub(super) fn record_call(&self, call: &Call) {
+        self.record(&Record {
+            tool: Some(call.tool.clone()),
+            key: Some(call.key.clone()),
+            call: call.meta["org.metamcp/callKey"].as_str().map(str::to_owned),
+            ..Record::new(What::Execute)
+        });
+    }
+
+    /// The acts told for this process, in the order of their numbers.
+    pub(super) fn acts(&self) -> impl Iterator<Item = (&'static Act, Told)> {
+        let acting = !self.options.told.is_empty() && self.is_chosen();
+        self.options
+            .told
+            .iter()
+            .filter(move |_| acting)
+            .flat_map(|told| told.item.acts.iter().map(move |act| (act, *told)))
+    }
+
+    /// Whether this call is one to mistreat.
+    pub(super) fn mistreats(&self, call: &Call) -> bool {
+        call.number > self.options.after
+            && self.options.only.as_ref().is_none_or(|prefix| call.key.starts_with(prefix))
+            && fires_by_odds(self.options.seed, &call.key, self.options.odds)
+    }
+
+    /// True the first time it is asked for an item: what costs gigabytes happens once per process.
+    pub(super) fn first(&self, item: u8) -> bool {
+        lock(&self.begun).insert(item)
+    }
+
+    /// Sends one line, bent by whatever acts on lines. A closed stdout ends an honest server.
+    pub(super) fn send(&self, line: &str) {
+        let mut bytes = line.as_bytes().to_vec();
+        bytes.push(b'\n');
+        let mut pieces = vec![Piece::new(bytes)];
+        for (act, told) in self.acts() {
+            if let Act::Line(bend) = act {
+                pieces = bend(told.amount, pieces);
+            }
+        }
+        if self.output.write(&pieces).is_err() {
+            die(1);
+        }
+    }
+
+    /// Sends the honest answer to a call, unless an act answers otherwise.
+    pub(super) fn answer(&self, call: &Call, line: &str) {
+        if self.mistreats(call) {
+            for (act, told) in self.acts() {
+                if let Act::Answer(act) = act
+                    && act(self, told.amount, call, line) == Next::Done
+                {
+                    return;
+                }
+            }
+        }
+        self.send(line);
+    }
+
+    /// Asks the other side something; the answer comes through the receiver.
+    pub(super) fn ask(&self, method: &str, params: &Value) -> Receiver<Value> {
+        let id = format!("\"q{}\"", self.next_question.fetch_add(1, Ordering::Relaxed));
+        let (sender, receiver) = channel();
+        lock(&self.asked).insert(id.clone(), sender);
+        self.send(&request_line(&id, method, params));
+        receiver
+    }
+
+    /// Takes in the answer to a question of ours; answers to nothing are ignored.
+    pub(super) fn answered(&self, id: &str, answer: Value) {
+        if let Some(sender) = lock(&self.asked).remove(id) {
+            // Whoever asked may have stopped waiting.
+            drop(sender.send(answer));
+        }
+    }
+
+    pub(super) fn cancel(&self, id: String) {
+        lock(&self.cancelled).insert(id);
+        self.cancelling.notify_all();
+    }
+
+    /// Waits, and says whether the call was cancelled meanwhile.
+    pub(super) fn wait_unless_cancelled(&self, id: &str, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        let mut cancelled = lock(&self.cancelled);
+        loop {
+            if cancelled.remove(id) {
+                return true;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            cancelled = self
+                .cancelling
+                .wait_timeout(cancelled, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    fn is_chosen(&self) -> bool {
+        *self.chosen.get_or_init(|| match &self.options.once {
+            Some(path) => OpenOptions::new().write(true).create_new(true).open(path).is_ok(),
+            None => true,
+        })
+    }
+}
+
+/// Ends the process at once.
+#[expect(clippy::exit, reason = "ending abruptly is what a hostile child is for")]
+pub(super) fn die(code: i32) -> ! {
+    std::process::exit(code)
+}
+
+/// Does nothing until the lifetime is over, whatever happens around.
+pub(super) fn linger(lifetime: Duration) -> ! {
+    thread::sleep(lifetime);
+    die(0)
+}
+
+/// The environment, the open files and the directory we were born with.
+fn surroundings() -> io::Result<Value> {
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .map(|(name, value)| {
+            (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+        })
+        .collect();
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let entry = entry?;
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        // The directory being read is itself open, by us and only now.
+        if !(target.starts_with("/proc") && target.ends_with("fd")) {
+            files.insert(
+                entry.file_name().to_string_lossy().into_owned(),
+                target.to_string_lossy().into_owned(),
+            );
+        }
+    }
+    Ok(json!({
+        "environment": environment,
+        "files": files,
+        "directory": std::env::current_dir()?.to_string_lossy(),
+        "arguments": std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>(),
+    }))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,283 @@
+//! Every line in order of arrival, and which of them answers what.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// One line as it came.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The bytes without the newline.
+    pub bytes: Arc<[u8]>,
+    /// When its last byte was read.
+    pub at: Instant,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a line is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An answer to a request of ours.
+    Answer(u64),
+    /// A question to us, by method.
+    Question(String),
+    /// A notification, by method.
+    Notification(String),
+    /// Nothing a client can use; also noted as a violation.
+    Unusable,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The whole message.
+    pub value: Value,
+    /// The line it came in, as bytes.
+    pub raw: Arc<[u8]>,
+    /// Its place among all lines received.
+    pub index: usize,
+    /// When it arrived.
+    pub at: Instant,
+}
+
+impl Answer {
+    /// The result, unless it is an error.
+    pub fn result(&self) -> Option<&Value> {
+        self.value.get("result")
+    }
+
+    /// The result's bytes exactly as received.
+    pub fn raw_result(&self) -> Option<&str> {
+        #[derive(Deserialize)]
+        struct Raw<'a> {
+            #[serde(borrow)]
+            result: Option<&'a RawValue>,
+        }
+        serde_json::from_slice::<Raw<'_>>(&self.raw).ok()?.result.map(RawValue::get)
+    }
+
+    /// The text of the first content block of a tool's result.
+    pub fn text(&self) -> Option<&str> {
+        self.result()?["content"][0]["text"].as_str()
+    }
+}
+
+pub(super) struct Question {
+    pub id: String,
+    pub method: String,
+    pub params: Value,
+}
+
+#[derive(Default)]
+pub(super) struct Inbox {
+    state: Mutex<State>,
+    arrival: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<Line>,
+    expected: HashSet<u64>,
+    answers: HashMap<u64, usize>,
+    violations: Vec<String>,
+    ended: bool,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    jsonrpc: Version,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// Without its version a line is not a message, whatever else it holds.
+#[derive(Deserialize)]
+enum Version {
+    #[serde(rename = "2.0")]
+    Two,
+}
+
+impl Inbox {
+    pub(super) fn expect(&self, id: u64) {
+        self.lock().expected.insert(id);
+    }
+
+    /// Files a line; gives it back if it is a question somebody must answer.
+    pub(super) fn take(&self, bytes: Vec<u8>) -> Option<Question> {
+        let at = Instant::now();
+        let (kind, question) = match serde_json::from_slice::<Envelope<'_>>(&bytes) {
+            Ok(Envelope {
+                jsonrpc: Version::Two,
+                id: Some(id),
+                method: Some(method),
+                params,
+                ..
+            }) => {
+                let params =
+                    params.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+                let question =
+                    Question { id: id.get().to_owned(), method: method.into_owned(), params };
+                (Kind::Question(question.method.clone()), Some(question))
+            }
+            Ok(Envelope { id: None, method: Some(method), .. }) => {
+                (Kind::Notification(method.into_owned()), None)
+            }
+            Ok(Envelope { id: Some(id), result, error, .. })
+                if result.is_some() != error.is_some() =>
+            {
+                (id.get().parse().map_or(Kind::Unusable, Kind::Answer), None)
+            }
+            Ok(_) | Err(_) => (Kind::Unusable, None),
+        };
+        let mut state = self.lock();
+        let index = state.lines.len();
+        match &kind {
+            Kind::Answer(id) => {
+                if !state.expected.contains(id) {
+                    state.violations.push(format!(
+                        "an answer to {id}, which was never asked: {}",
+                        excerpt(&bytes)
+                    ));
+                } else if let Some(first) = state.answers.get(id) {
+                    let violation = format!(
+                        "a second answer to {id} (first in line {first}): {}",
+                        excerpt(&bytes)
+                    );
+                    state.violations.push(violation);
+                } else {
+                    state.answers.insert(*id, index);
+                }
+            }
+            Kind::Unusable => {
+                state.violations.push(format!("an unusable line: {}", excerpt(&bytes)));
+            }
+            Kind::Question(_) | Kind::Notification(_) => {}
+        }
+        state.lines.push(Line { bytes: bytes.into(), at, kind });
+        drop(state);
+        self.arrival.notify_all();
+        question
+    }
+
+    pub(super) fn complain(&self, violation: String) {
+        self.lock().violations.push(violation);
+    }
+
+    pub(super) fn end(&self) {
+        self.lock().ended = true;
+        self.arrival.notify_all();
+    }
+
+    pub(super) fn wait(&self, id: u64, deadline: Duration) -> Result<Answer> {
+        let end = Instant::now() + deadline;
+        let mut state = self.lock();
+        loop {
+            if let Some(&index) = state.answers.get(&id) {
+                let line = state.lines[index].clone();
+                drop(state);
+                let value = serde_json::from_slice(&line.bytes)?;
+                return Ok(Answer { value, raw: line.bytes, index, at: line.at });
+            }
+            if state.ended {
+                bail!(
+                    "request {id} was not answered before the output ended; violations: {:?}",
+                    state.violations
+                );
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                bail!(
+                    "request {id} was not answered within {deadline:?}; violations: {:?}",
+                    state.violations
+                );
+            }
+            state =
+                self.arrival.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    pub(super) fn lines(&self) -> Vec<Line> {
+        self.lock().lines.clone()
+    }
+
+    pub(super) fn notifications(&self, method: &str) -> Vec<Value> {
+        let lines: Vec<Line> = self.lock().lines.clone();
+        lines
+            .iter()
+            .filter(|line| matches!(&line.kind, Kind::Notification(name) if name == method))
+            .filter_map(|line| serde_json::from_slice::<Value>(&line.bytes).ok())
+            .map(|mut message| message["params"].take())
+            .collect()
+    }
+
+    pub(super) fn violations(&self) -> Vec<String> {
+        self.lock().violations.clone()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Enough of a line to recognise it.
+fn excerpt(bytes: &[u8]) -> String {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned();
+    format!("{head:?} ({} bytes)", bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart_and_sins_noted() {
+        let inbox = Inbox::default();
+        inbox.expect(1);
+        assert!(
+            inbox
+                .take(br#"{"jsonrpc":"2.0","method":"notifications/x","params":{"n":1}}"#.to_vec())
+                .is_none()
+        );
+        assert!(inbox.take(br#"{"jsonrpc":"2.0","id":"q","method":"ping"}"#.to_vec()).is_some());
+        assert!(
+            inbox.take(br#"{"jsonrpc":"2.0","id":1,"result":{"b":1, "a":2}}"#.to_vec()).is_none()
+        );
+        assert_eq!(inbox.violations(), Vec::<String>::new());
+        let answer = inbox.wait(1, Duration::ZERO).unwrap();
+        assert_eq!(answer.raw_result(), Some(r#"{"b":1, "a":2}"#), "bytes as they came");
+        assert_eq!(inbox.notifications("notifications/x"), [serde_json::json!({"n": 1})]);
+
+        for sin in [
+            &br#"{"jsonrpc":"2.0","id":1,"result":{}}"#[..],
+            br#"{"jsonrpc":"2.0","id":2,"result":{}}"#,
+            br#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+            br#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#,
+            br#"{"id":1,"result":{}}"#,
+            b"hello",
+            b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}",
+        ] {
+            let before = inbox.violations().len();
+            inbox.take(sin.to_vec());
+            assert_eq!(inbox.violations().len(), before + 1, "{}", String::from_utf8_lossy(sin));
+        }
+    }
+}

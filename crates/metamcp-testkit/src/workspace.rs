@@ -1,0 +1,246 @@
+//! A home, a project with its `.mcp.json`, and everything a test starts in them.
+//! Owns: the temporary directory, the config, the mark of its processes.  Never: touches the real home.
+//! In: servers and settings.  Out: a command for the gateway, journals, survivors.
+//! Tests: below.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+use crate::census::{self, MARK, Process};
+use crate::journal::Journal;
+use crate::patience::eventually;
+use crate::programs;
+
+/// A variable set for the gateway that no child may ever see.
+pub const CANARY: &str = "METAMCP_TEST_CANARY";
+
+/// How long leftover processes may take to die of SIGKILL before the directory is removed all the same.
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// One test's world; dropped, its processes are killed and its files removed.
+#[derive(Debug)]
+pub struct Workspace {
+    directory: TempDir,
+    mark: String,
+    servers: Map<String, Value>,
+    settings: Map<String, Value>,
+}
+
+/// A server as the config names it.
+#[derive(Clone, Debug)]
+pub struct Server {
+    program: PathBuf,
+    arguments: Vec<String>,
+    environment: Map<String, Value>,
+    settings: Map<String, Value>,
+    journals: bool,
+}
+
+/// The hostile child with these items of its table; none makes it honest.
+pub fn chaos(items: &[&str]) -> Server {
+    let mut server = Server::new(programs::chaos_child(), &[]);
+    server.journals = true;
+    if items.is_empty() { server } else { server.argument("--do").argument(&items.join(",")) }
+}
+
+/// The trivial fast child.
+pub fn echo() -> Server {
+    Server::new(programs::echo_child(), &[])
+}
+
+impl Server {
+    /// Any program.
+    pub fn new(program: impl Into<PathBuf>, arguments: &[&str]) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+            environment: Map::new(),
+            settings: Map::new(),
+            journals: false,
+        }
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// One more variable in its `env`.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// One more key of its config entry, such as `timeoutMs`.
+    #[must_use]
+    pub fn setting(mut self, key: &str, value: Value) -> Self {
+        self.settings.insert(key.to_owned(), value);
+        self
+    }
+}
+
+impl Workspace {
+    /// An empty one.
+    pub fn new() -> Result<Self> {
+        let directory = tempfile::Builder::new()
+            .prefix("metamcp-test-")
+            .tempdir()
+            .context("making a directory")?;
+        for part in ["home", "project", "journals"] {
+            fs::create_dir(directory.path().join(part))?;
+        }
+        let name = directory
+            .path()
+            .file_name()
+            .context("a directory has a name")?
+            .to_string_lossy()
+            .into_owned();
+        let mark = format!("{name}-{}", std::process::id());
+        Ok(Self { directory, mark, servers: Map::new(), settings: Map::new() })
+    }
+
+    /// Adds a server to the config.
+    pub fn server(&mut self, name: &str, server: Server) -> &mut Self {
+        let mut arguments = server.arguments;
+        if server.journals {
+            arguments.extend([
+                "--journal".to_owned(),
+                self.journal(name).path().to_string_lossy().into_owned(),
+            ]);
+        }
+        let mut environment = server.environment;
+        environment.insert(MARK.to_owned(), self.mark.as_str().into());
+        let mut entry = json!({
+            "command": server.program.to_string_lossy(),
+            "args": arguments,
+            "env": environment,
+        });
+        for (key, value) in server.settings {
+            entry[key] = value;
+        }
+        self.servers.insert(name.to_owned(), entry);
+        self
+    }
+
+    /// Sets a key at the top of the config, such as `pool`.
+    pub fn setting(&mut self, key: &str, value: Value) -> &mut Self {
+        self.settings.insert(key.to_owned(), value);
+        self
+    }
+
+    /// The user's home.
+    pub fn home(&self) -> PathBuf {
+        self.directory.path().join("home")
+    }
+
+    /// The working directory, where `.mcp.json` is.
+    pub fn project(&self) -> PathBuf {
+        self.directory.path().join("project")
+    }
+
+    /// The value of the mark all its processes carry.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// What the server of this name really did.
+    pub fn journal(&self, name: &str) -> Journal {
+        Journal::at(self.directory.path().join("journals").join(name))
+    }
+
+    /// A path for whatever else a test needs to write.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes the config as it is now and gives its path.
+    pub fn write_config(&self) -> Result<PathBuf> {
+        let path = self.project().join(".mcp.json");
+        let mut config = self.settings.clone();
+        config.insert("mcpServers".to_owned(), self.servers.clone().into());
+        fs::write(&path, serde_json::to_string_pretty(&config)?)
+            .with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Writes the config and gives a command for `program` in this home and project, with nothing of ours around it.
+    pub fn command(&self, program: &Path) -> Result<Command> {
+        self.write_config()?;
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.project())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.home())
+            .env("LANG", "C.UTF-8")
+            .env(CANARY, "must not be seen by a child")
+            .env(MARK, &self.mark);
+        Ok(command)
+    }
+
+    /// Every living process of this test, the gateway included.
+    pub fn processes(&self) -> Vec<Process> {
+        census::marked(&self.mark)
+    }
+
+    /// Waits until no process of this test lives, and names those that do at the deadline.
+    pub fn survivors(&self, deadline: Duration) -> Vec<Process> {
+        let mut alive = Vec::new();
+        eventually(deadline, || {
+            alive = self.processes();
+            alive.is_empty()
+        });
+        alive
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        // Again and again, because what is being killed may be starting more.
+        eventually(LAST_WAIT, || {
+            let alive = self.processes();
+            census::kill_all(&alive);
+            alive.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_config_holds_what_was_asked_for() {
+        let mut workspace = Workspace::new().unwrap();
+        let server =
+            Server::new("/bin/cat", &["-u"]).variable("A", "b").setting("timeoutMs", json!(1000));
+        workspace.server("one", server).setting("pool", json!({"poolSize": 2}));
+        let text = fs::read_to_string(workspace.write_config().unwrap()).unwrap();
+        let config: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(config["pool"]["poolSize"], 2);
+        let entry = &config["mcpServers"]["one"];
+        assert_eq!(entry["command"], "/bin/cat");
+        assert_eq!(entry["args"], json!(["-u"]));
+        assert_eq!(entry["timeoutMs"], 1000);
+        assert_eq!(entry["env"], json!({"A": "b", MARK: workspace.mark()}));
+    }
+
+    #[test]
+    fn dropping_it_kills_what_it_started() {
+        let workspace = Workspace::new().unwrap();
+        let mut child = workspace.command(Path::new("sleep")).unwrap().arg("60").spawn().unwrap();
+        assert!(eventually(Duration::from_secs(10), || workspace.processes().len() == 1));
+        assert_eq!(workspace.survivors(Duration::ZERO).len(), 1);
+        drop(workspace);
+        assert!(!child.wait().unwrap().success());
+    }
+}
