@@ -88,7 +88,7 @@ impl Surface {
     pub fn new(router: Arc<Router>, catalog: Arc<Catalog>, options: Options) -> Surface {
         let mut key = [0; 32];
         // Without randomness cursors could be forged, which lets a client read a page it may read anyway.
-        drop(getrandom::fill(&mut key));
+        let _unseeded = getrandom::fill(&mut key);
         Surface { router, catalog, options, cursors: CursorKey::new(key) }
     }
 

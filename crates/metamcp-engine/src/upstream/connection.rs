@@ -155,7 +155,7 @@ impl Connection {
     pub fn return_question(&self) {
         let back = |open: u32| open.checked_sub(1);
         // A second return of the same place changes nothing.
-        drop(self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back));
+        let _unchanged = self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
     }
 
     /// A failure with the last words of the process.
