@@ -215,7 +215,11 @@ impl<T> Dispatch<T> {
 
     /// The open calls that `wanted` is true of.
     pub fn find(&self, wanted: impl Fn(&T) -> bool) -> Vec<CallId> {
-        self.calls.iter().filter(|(_, call)| wanted(&call.payload)).map(|(key, _)| CallId(key)).collect()
+        self.calls
+            .iter()
+            .filter(|(_, call)| wanted(&call.payload))
+            .map(|(key, _)| CallId(key))
+            .collect()
     }
 
     /// How often the call was put on a wire.
@@ -336,6 +340,8 @@ impl<T> Dispatch<T> {
         entry.start_deadline = Moment::NEVER;
         effects.push(Effect::List { conn, server });
         self.feed(server, now, effects);
+        // One start less under way: the next may begin.
+        self.pump(now, effects);
         self.rearm(now);
     }
 
@@ -448,7 +454,13 @@ impl<T> Dispatch<T> {
     }
 
     /// A call that was to be sent cannot be: its connection has too much to read already.
-    pub fn refuse(&mut self, call: CallId, verdict: Verdict, now: Moment, effects: &mut Effects<T>) {
+    pub fn refuse(
+        &mut self,
+        call: CallId,
+        verdict: Verdict,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) {
         self.end_early(call, verdict, Outcome::Neutral, now, effects);
     }
 
@@ -541,6 +553,8 @@ impl<T> Dispatch<T> {
             {
                 entry.starting(now, self.limits.connect_timeout);
                 effects.push(Effect::Connect { conn, server });
+                // The line had counted on its slot.
+                self.pump(now, effects);
                 return self.rearm(now);
             }
             entry.conn = None;
@@ -584,6 +598,7 @@ impl<T> Dispatch<T> {
             );
             self.ledger.withdraw(server);
         }
+        self.rearm(now);
     }
 
     /// The drain is over: every call left is answered and every connection shut.
@@ -600,6 +615,7 @@ impl<T> Dispatch<T> {
             self.ledger.close(conn, &mut orders);
         }
         self.carry(&orders, now, effects);
+        self.rearm(now);
     }
 
     /// A new server.
@@ -629,6 +645,8 @@ impl<T> Dispatch<T> {
         if !self.servers[server.0 as usize].queue.is_empty() {
             self.reopen(server, now, effects);
         }
+        self.pump(now, effects);
+        self.rearm(now);
     }
 
     /// A server is gone from the configuration: new and waiting calls are refused, those sent may finish.
@@ -637,13 +655,16 @@ impl<T> Dispatch<T> {
         self.ledger.withdraw(server);
         self.refuse_queue(server, &Verdict::Removed, Outcome::Neutral, now, effects);
         self.let_go(server, now, effects);
+        self.pump(now, effects);
+        self.rearm(now);
     }
 
     // -- the parts --
 
     /// Detaches the current connection of a server and lets it finish.
     fn let_go(&mut self, server: ServerId, now: Moment, effects: &mut Effects<T>) {
-        let Some(conn) = self.servers[server.0 as usize].conn.take() else { return };
+        let Some(conn) = self.servers[server.0 as usize].conn else { return };
+        self.detach(server, conn);
         let mut orders = Vec::new();
         match self.ledger.held(conn).map(|held| held.state) {
             Some(State::Connecting | State::Failed) => self.ledger.close(conn, &mut orders),
@@ -660,6 +681,7 @@ impl<T> Dispatch<T> {
                 entry.wanted = false;
                 return Err(entry.held_back(held, now));
             }
+            entry.in_line_since = now;
         }
         let waiting =
             self.ledger.line().map(|s| self.servers[s.0 as usize].queue.len()).sum::<usize>();
@@ -709,6 +731,7 @@ impl<T> Dispatch<T> {
         let entry = &mut self.servers[server.0 as usize];
         if entry.conn == Some(conn) {
             entry.conn = None;
+            entry.start_deadline = Moment::NEVER;
         }
     }
 
@@ -800,6 +823,7 @@ impl<T> Dispatch<T> {
         if retry && !entry.queue.is_empty() && !self.stopping {
             // Stays attached: `gone` starts it once more.
             entry.retried_start = true;
+            self.pump(now, effects);
             return self.rearm(now);
         }
         entry.retried_start = false;
@@ -819,6 +843,7 @@ impl<T> Dispatch<T> {
             now,
             effects,
         );
+        self.pump(now, effects);
         self.rearm(now);
     }
 
@@ -881,7 +906,7 @@ impl<T> Dispatch<T> {
         let agreed = call.agreed.unwrap_or(Moment::NEVER);
         let entry = &self.servers[call.server.0 as usize];
         let own = match self.ledger_state(entry) {
-            None => call.arrived + self.limits.pool_wait,
+            None => call.arrived.max(entry.in_line_since) + self.limits.pool_wait,
             // Bounded by the deadline of the start itself.
             Some(State::Connecting) => Moment::NEVER,
             Some(State::Failed | State::Closed) => call.arrived + self.limits.connect_timeout,

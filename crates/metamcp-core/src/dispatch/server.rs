@@ -54,6 +54,8 @@ pub(super) struct Server {
     pub(super) conn: Option<ConnId>,
     pub(super) queue: VecDeque<CallId>,
     pub(super) dead_in_queue: usize,
+    /// Since when it last waited for a slot.
+    pub(super) in_line_since: Moment,
     pub(super) ready_at: Moment,
     pub(super) start_deadline: Moment,
     /// The one immediate retry of a failed start has been used.
@@ -75,6 +77,7 @@ impl Server {
             conn: None,
             queue: VecDeque::new(),
             dead_in_queue: 0,
+            in_line_since: Moment::START,
             ready_at: Moment::START,
             start_deadline: Moment::NEVER,
             retried_start: false,

@@ -240,3 +240,37 @@ fn keep_alive_servers_are_not_evicted() {
     assert_eq!(bench.closes(), []);
     assert!(matches!(&bench.verdicts()[..], [Verdict::PoolExhausted { .. }]));
 }
+
+#[test]
+fn the_next_may_start_as_soon_as_one_is_up() {
+    let mut bench = Bench::new(pool_of(20));
+    for _ in 0..6 {
+        let server = bench.add();
+        bench.call(server);
+    }
+    let starting = bench.connects();
+    assert_eq!(starting.len(), ledger::CONNECT_BURST);
+    bench.pass(Duration::from_millis(10));
+    bench.connected(starting[0]);
+    assert_eq!(bench.connects().len(), 1, "one is up");
+    bench.lost(starting[1], no_such_command(), Delivery::NotSent);
+    assert_eq!(bench.connects().len(), 1, "one has given up");
+}
+
+#[test]
+fn a_restart_that_keeps_its_slot_makes_others_find_theirs() {
+    // While a broken connection was on its way out, its slot was promised to the line.
+    let mut bench = Bench::new(pool_of(2));
+    let (crashing, idle, waiting) = (bench.add(), bench.add(), bench.add());
+    let broken = bench.warm_up(crashing);
+    let evicted = bench.warm_up(idle);
+    bench.sent_call(crashing, true);
+    bench.crash(broken);
+    bench.closes();
+    bench.call(waiting);
+    bench.gone(broken);
+    assert_eq!(bench.connects(), [broken]);
+    assert_eq!(bench.closes(), [(evicted, Shut::Gently)]);
+    bench.gone(evicted);
+    assert_eq!(bench.connects().len(), 1);
+}

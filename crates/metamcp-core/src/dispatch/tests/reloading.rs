@@ -86,6 +86,19 @@ fn a_change_does_not_cost_those_who_wait_their_time() {
 }
 
 #[test]
+fn the_wait_for_a_slot_after_a_change_is_bounded_by_itself() {
+    let mut bench = Bench::new(pool_of(1));
+    let server = bench.add();
+    bench.call(server);
+    bench.pass(Duration::from_secs(40));
+    change(&mut bench, server, exclusive());
+    bench.pass(Duration::from_millis(29_999));
+    assert_eq!(bench.answers(), []);
+    bench.pass(Duration::from_millis(1));
+    assert!(matches!(&bench.verdicts()[..], [Verdict::PoolExhausted { .. }]));
+}
+
+#[test]
 fn a_removed_server_refuses_new_and_waiting_calls_and_finishes_the_others() {
     let (mut bench, server, conn) = Bench::warm(exclusive());
     let sent = bench.sent_call(server, false);

@@ -98,6 +98,39 @@ fn the_idle_sweep_is_exact_and_needs_no_other_event() {
 }
 
 #[test]
+fn an_overdue_deadline_is_not_forgotten_when_something_else_happens_first() {
+    // Timers are never exact: another event may come between a deadline and its tick.
+    let mut bench = Bench::new(pool_of(20));
+    let (idle, starting) = (bench.add(), bench.add());
+    let conn = bench.warm_up(idle);
+    bench.pass(Duration::from_secs(299));
+    bench.call(starting);
+    let other = bench.connects()[0];
+    bench.wait(Duration::from_millis(1_001));
+    bench.connected(other);
+    assert!(bench.dispatch.wake() <= bench.now, "the sweep is still due");
+    bench.pass(Duration::ZERO);
+    assert_eq!(bench.closes(), [(conn, Shut::Gently)]);
+}
+
+#[test]
+fn the_dispatch_asks_for_no_ticks_it_has_no_use_for() {
+    // Each of these leaves a start behind that nobody waits for any more.
+    let (mut changed, server) = Bench::with(ServerPolicy::default());
+    changed.call(server);
+    changed.dispatch.change_server(server, exclusive(), changed.now, &mut changed.effects);
+    let (mut removed, server) = Bench::with(ServerPolicy::default());
+    removed.call(server);
+    removed.dispatch.remove_server(server, removed.now, &mut removed.effects);
+    let (mut stopped, server) = Bench::with(ServerPolicy::default());
+    stopped.call(server);
+    stopped.dispatch.stop_now(stopped.now, &mut stopped.effects);
+    for mut bench in [changed, removed, stopped] {
+        bench.pass(Duration::from_secs(3600));
+    }
+}
+
+#[test]
 fn a_probe_that_hangs_in_a_start_reopens_the_breaker_by_itself() {
     let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
     bench.trip(server, conn);
