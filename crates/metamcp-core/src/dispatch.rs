@@ -337,6 +337,7 @@ impl<T> Dispatch<T> {
         entry.limiter.started();
         entry.ready_at = now;
         entry.retried_start = false;
+        entry.owed = false;
         entry.start_deadline = Moment::NEVER;
         effects.push(Effect::List { conn, server });
         self.feed(server, now, effects);
@@ -492,10 +493,12 @@ impl<T> Dispatch<T> {
         self.ledger.broke(conn);
         effects.push(Effect::Close { conn, shut: Shut::Now });
         let attached = self.servers[server.0 as usize].conn == Some(conn);
-        self.servers[server.0 as usize].last_failure = Some(Arc::clone(&failure));
+        if attached {
+            self.servers[server.0 as usize].last_failure = Some(Arc::clone(&failure));
+        }
         let mut again = Vec::new();
-        // However many calls it took with it, one crash is one failure.
-        let mut counted = Outcome::Failure;
+        // However many calls it took with it, one crash is one failure: of the first whose permit still counts.
+        let mut charge = outcome_of(&failure);
         for call in self.calls_on(conn) {
             let delivered = delivery(call);
             let Some(entry) = self.calls.get_mut(call.0) else { continue };
@@ -517,11 +520,13 @@ impl<T> Dispatch<T> {
                 }
                 Delivery::NotSent | Delivery::Sent => Verdict::OutcomeUnknown { failure },
             };
-            self.answer(call, verdict, counted, now, effects);
-            counted = Outcome::Neutral;
+            if self.answer(call, verdict, charge, now, effects) {
+                charge = Outcome::Neutral;
+            }
         }
         let entry = &mut self.servers[server.0 as usize];
         let fresh_start = entry.crashed(now);
+        entry.owed = attached && !again.is_empty() && charge == Outcome::Failure;
         for call in again.into_iter().rev() {
             entry.queue.push_front(call);
         }
@@ -560,7 +565,8 @@ impl<T> Dispatch<T> {
             entry.conn = None;
             if let Err(held) = may {
                 let verdict = entry.held_back(held, now);
-                self.refuse_queue(server, &verdict, Outcome::Neutral, now, effects);
+                let charge = entry.owed_outcome();
+                self.refuse_queue(server, &verdict, charge, now, effects);
             }
         } else {
             self.detach(server, conn);
@@ -635,12 +641,21 @@ impl<T> Dispatch<T> {
         now: Moment,
         effects: &mut Effects<T>,
     ) {
-        let breaker = Breaker::new(self.breaker_policy(&policy));
+        let breaker_policy = self.breaker_policy(&policy);
         let entry = &mut self.servers[server.0 as usize];
         entry.policy = policy;
-        entry.breaker = breaker;
+        entry.breaker.reset(breaker_policy);
         entry.limiter = Limiter::default();
         entry.last_failure = None;
+        entry.owed = false;
+        // Those who wait will be served by the new configuration, and speak for it.
+        for call in &entry.queue {
+            if let Some(call) = self.calls.get_mut(call.0)
+                && let Ok(permit) = entry.breaker.admit(now)
+            {
+                call.permit = permit;
+            }
+        }
         self.let_go(server, now, effects);
         if !self.servers[server.0 as usize].queue.is_empty() {
             self.reopen(server, now, effects);
@@ -827,6 +842,7 @@ impl<T> Dispatch<T> {
             return self.rearm(now);
         }
         entry.retried_start = false;
+        entry.owed = false;
         entry.wanted = false;
         entry.limiter.start_failed(now, jitter);
         entry.conn = None;
@@ -834,8 +850,7 @@ impl<T> Dispatch<T> {
             Err(Held::Pausing { until } | Held::CrashLoop { until }) => Some(until.since(now)),
             Ok(()) => None,
         };
-        let counts = failure.fact.category().counts();
-        let outcome = if counts { Outcome::Failure } else { Outcome::Neutral };
+        let outcome = outcome_of(&failure);
         self.refuse_queue(
             server,
             &Verdict::Unavailable { failure, retry_after },
@@ -871,22 +886,28 @@ impl<T> Dispatch<T> {
             let Some(call) = self.calls.get(id.0) else { continue };
             let (server, timeout, arrived) = (call.server, call.timeout, call.arrived);
             match call.stage {
-                Stage::InFlight { .. } => {
+                Stage::InFlight { conn, .. } => {
                     let verdict = Verdict::TimedOut { after: timeout, sent: true };
-                    let fact = Fact::CallTimedOut { after: timeout };
-                    self.servers[server.0 as usize].last_failure =
-                        Some(Arc::new(Failure::new(fact)));
+                    let entry = &mut self.servers[server.0 as usize];
+                    if entry.conn == Some(conn) {
+                        let fact = Fact::CallTimedOut { after: timeout };
+                        entry.last_failure = Some(Arc::new(Failure::new(fact)));
+                    }
                     self.end_early(id, verdict, Outcome::Failure, now, effects);
                 }
                 Stage::Waiting => {
                     let sent = call.maybe_ran;
+                    let owes = call.attempts > 0 && self.servers[server.0 as usize].owed;
+                    let outcome = if owes { Outcome::Failure } else { Outcome::Neutral };
                     let verdict = if self.ledger.waits_since(server).is_some() && !sent {
                         let holders = self.ledger.all().map(|(_, held)| held.server).collect();
                         Verdict::PoolExhausted { waited: now.since(arrived), holders }
                     } else {
                         Verdict::TimedOut { after: now.since(arrived), sent }
                     };
-                    self.end_early(id, verdict, Outcome::Neutral, now, effects);
+                    if self.end_early(id, verdict, outcome, now, effects) && owes {
+                        self.servers[server.0 as usize].owed = false;
+                    }
                 }
             }
         }
@@ -921,7 +942,7 @@ impl<T> Dispatch<T> {
         entry.conn.and_then(|conn| Some(self.ledger.held(conn)?.state))
     }
 
-    /// Ends a call from our side, wherever it is.
+    /// Ends a call from our side, wherever it is. Says whether the breaker took notice.
     fn end_early(
         &mut self,
         id: CallId,
@@ -929,20 +950,20 @@ impl<T> Dispatch<T> {
         outcome: Outcome,
         now: Moment,
         effects: &mut Effects<T>,
-    ) {
-        let Some(call) = self.calls.get(id.0) else { return };
+    ) -> bool {
+        let Some(call) = self.calls.get(id.0) else { return false };
         let server = call.server;
         if let Stage::InFlight { conn, .. } = call.stage {
             effects.push(Effect::Abandon { conn, call: id, attempt: call.attempts });
-            self.answer(id, verdict, outcome, now, effects);
+            let noticed = self.answer(id, verdict, outcome, now, effects);
             self.finish_on(conn, now, effects);
-            return;
+            return noticed;
         }
         let verdict = match verdict {
             Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: call.maybe_ran },
             other => other,
         };
-        self.answer(id, verdict, outcome, now, effects);
+        let noticed = self.answer(id, verdict, outcome, now, effects);
         let calls = &self.calls;
         let entry = &mut self.servers[server.0 as usize];
         entry.dead_in_queue += 1;
@@ -953,9 +974,10 @@ impl<T> Dispatch<T> {
         if entry.queue.is_empty() && entry.conn.is_none() && !entry.wanted {
             self.ledger.withdraw(server);
         }
+        noticed
     }
 
-    /// Answers all that wait for a server. The outcome counts once.
+    /// Answers all that wait for a server. The outcome counts once, for the first whose permit still counts.
     fn refuse_queue(
         &mut self,
         server: ServerId,
@@ -980,11 +1002,13 @@ impl<T> Dispatch<T> {
                 Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: entry.maybe_ran },
                 other => other.clone(),
             };
-            self.answer(call, verdict, outcome, now, effects);
-            outcome = Outcome::Neutral;
+            if self.answer(call, verdict, outcome, now, effects) {
+                outcome = Outcome::Neutral;
+            }
         }
     }
 
+    /// Ends a call without an answer of its server. Says whether the breaker took notice.
     fn answer(
         &mut self,
         id: CallId,
@@ -992,15 +1016,16 @@ impl<T> Dispatch<T> {
         outcome: Outcome,
         now: Moment,
         effects: &mut Effects<T>,
-    ) {
-        let Some(call) = self.calls.remove(id.0) else { return };
-        self.settle(call.server, call.permit, outcome, now);
+    ) -> bool {
+        let Some(call) = self.calls.remove(id.0) else { return false };
+        let noticed = self.settle(call.server, call.permit, outcome, now);
         effects.push(Effect::Answer { server: call.server, payload: call.payload, verdict });
+        noticed
     }
 
-    fn settle(&mut self, server: ServerId, permit: Permit, outcome: Outcome, now: Moment) {
+    fn settle(&mut self, server: ServerId, permit: Permit, outcome: Outcome, now: Moment) -> bool {
         let jitter = self.limits.breaker_cooldown / 10 * self.jitter / 1000;
-        self.servers[server.0 as usize].breaker.settle(permit, outcome, now, jitter);
+        self.servers[server.0 as usize].breaker.settle(permit, outcome, now, jitter)
     }
 
     fn breaker_policy(&self, policy: &ServerPolicy) -> breaker::Policy {
@@ -1022,6 +1047,11 @@ impl<T> Dispatch<T> {
         let next = [calls, servers, Some(self.ledger.deadline(now))].into_iter().flatten().min();
         self.wake = next.unwrap_or(Moment::NEVER);
     }
+}
+
+/// What a failure tells the breaker.
+fn outcome_of(failure: &Failure) -> Outcome {
+    if failure.fact.category().counts() { Outcome::Failure } else { Outcome::Neutral }
 }
 
 fn server_id(index: usize) -> ServerId {

@@ -246,3 +246,53 @@ fn what_happens_to_a_connection_that_is_over_is_ignored() {
     assert_eq!(bench.effects, []);
     assert_eq!(bench.failures(server), 0);
 }
+
+#[test]
+fn a_crash_is_charged_to_a_call_whose_leave_is_still_good() {
+    // One call is admitted, four others time out and trip the breaker; the probe goes out beside the first, and
+    // then the process dies. The probe failed: the breaker must not let the next caller straight through.
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    let patient = Ask { timeout: Some(Duration::from_secs(600)), harmless: false };
+    bench.ask(server, patient).expect("it is let in");
+    for _ in 0..5 {
+        bench.call(server);
+    }
+    bench.pass(TIMEOUT);
+    assert!(bench.is_open(server));
+    assert_eq!(bench.closes(), [], "the patient call keeps it open");
+    bench.pass(COOLDOWN);
+    bench.sent_call(server, false);
+    assert!(matches!(bench.phase(server), breaker::Phase::Probing { .. }));
+    bench.crash(conn);
+    assert_eq!(bench.phase(server), breaker::Phase::Open { until: bench.now + COOLDOWN });
+}
+
+#[test]
+fn a_probe_that_crashed_and_cannot_be_retried_failed() {
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    bench.trip(server, conn);
+    bench.pass(COOLDOWN);
+    // Four more starts, so that the retry of the probe is over the limit of starts.
+    bench.harmless(server).expect("the probe");
+    let conn = bench.connects()[0];
+    bench.ready(conn);
+    bench.effects.clear();
+    for _ in 0..4 {
+        bench.dispatch.servers[0].limiter.spawned(bench.now);
+    }
+    bench.crash(conn);
+    assert_eq!(bench.answers(), []);
+    bench.gone(conn);
+    let verdicts = bench.verdicts();
+    assert!(matches!(&verdicts[..], [Verdict::OutcomeUnknown { .. }]), "{verdicts:?}");
+    assert_eq!(bench.phase(server), breaker::Phase::Open { until: bench.now + COOLDOWN });
+}
+
+#[test]
+fn credentials_that_expire_in_a_call_do_not_count_either() {
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    bench.sent_call(server, false);
+    let unauthorized = Failure::new(Fact::HttpStatus { status: 403 });
+    bench.lost(conn, unauthorized, Delivery::Sent);
+    assert_eq!(bench.failures(server), 0);
+}

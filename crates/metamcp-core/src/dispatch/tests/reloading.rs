@@ -56,6 +56,28 @@ fn a_change_while_starting_starts_the_new_configuration_for_those_who_wait() {
 }
 
 #[test]
+fn a_change_forgets_what_was_learnt_and_what_is_still_out_teaches_nothing() {
+    let mut limits = pool_of(20);
+    limits.breaker_threshold = 1;
+    let mut bench = Bench::new(limits);
+    let server = bench.add();
+    let old = bench.warm_up(server);
+    bench.sent_call(server, false);
+    change(&mut bench, server, exclusive());
+    bench.crash(old);
+    assert_eq!(bench.answers().len(), 1);
+    assert_eq!(bench.failures(server), 0, "it was the old configuration that crashed");
+    assert_eq!(bench.dispatch.view(server).and_then(|view| view.last_failure), None);
+
+    let new = bench.warm_up(server);
+    bench.sent_call(server, false);
+    bench.crash(new);
+    assert!(bench.is_open(server));
+    change(&mut bench, server, exclusive());
+    assert!(bench.call(server).is_some(), "the new configuration gets its chance at once");
+}
+
+#[test]
 fn what_waits_during_a_change_is_judged_by_the_new_breaker() {
     let (mut bench, server) = Bench::with(ServerPolicy::default());
     bench.call(server);
