@@ -493,6 +493,7 @@ impl<T> Dispatch<T> {
         self.ledger.broke(conn);
         effects.push(Effect::Close { conn, shut: Shut::Now });
         let attached = self.servers[server.0 as usize].conn == Some(conn);
+        let removed = self.servers[server.0 as usize].removed;
         if attached {
             self.servers[server.0 as usize].last_failure = Some(Arc::clone(&failure));
         }
@@ -505,6 +506,7 @@ impl<T> Dispatch<T> {
             let may = replay::may_replay(delivered, entry.harmless, entry.attempts)
                 && entry.agreed.is_none_or(|end| now < end)
                 && !self.stopping
+                && !removed
                 && (delivered == Delivery::NotSent || self.budget.take(now));
             if may {
                 entry.stage = Stage::Waiting;
@@ -525,7 +527,7 @@ impl<T> Dispatch<T> {
             }
         }
         let entry = &mut self.servers[server.0 as usize];
-        let fresh_start = entry.crashed(now);
+        let fresh_start = attached && entry.crashed(now);
         entry.owed = attached && !again.is_empty() && charge == Outcome::Failure;
         for call in again.into_iter().rev() {
             entry.queue.push_front(call);
@@ -536,7 +538,9 @@ impl<T> Dispatch<T> {
             if entry.queue.is_empty() && !entry.wanted {
                 entry.conn = None;
             }
-        } else if !entry.queue.is_empty() && entry.conn.is_none() {
+        } else if entry.conn.is_some() {
+            self.feed(server, now, effects);
+        } else if !entry.queue.is_empty() {
             self.reopen(server, now, effects);
         }
         self.rearm(now);

@@ -90,6 +90,29 @@ fn what_waits_during_a_change_is_judged_by_the_new_breaker() {
 }
 
 #[test]
+fn a_call_that_breaks_off_on_the_old_connection_is_sent_again_on_the_new_one() {
+    let (mut bench, server, old) = Bench::warm(ServerPolicy::default());
+    let call = bench.sent_call(server, true);
+    change(&mut bench, server, ServerPolicy::default());
+    let new = bench.warm_up(server);
+    assert_eq!(bench.state(new), Some(State::Idle));
+    bench.crash(old);
+    assert_eq!(bench.sent(), [(new, call)], "at once: it is warm");
+    bench.gone(old);
+    assert_eq!(bench.answer(call, new), Some(0));
+
+    // The same without a new connection yet: one is opened.
+    let (mut bench, server, old) = Bench::warm(ServerPolicy::default());
+    let call = bench.sent_call(server, true);
+    change(&mut bench, server, ServerPolicy::default());
+    bench.crash(old);
+    let new = bench.connects()[0];
+    assert_ne!(new, old);
+    bench.ready(new);
+    assert_eq!(bench.sent(), [(new, call)]);
+}
+
+#[test]
 fn a_change_does_not_cost_those_who_wait_their_time() {
     // Forty seconds into a slow start, with a pool of one, the configuration changes: the old process has to go
     // before the new one starts. Nobody waited for a slot until now.
@@ -137,6 +160,26 @@ fn a_removed_server_refuses_new_and_waiting_calls_and_finishes_the_others() {
     bench.pass(Duration::from_secs(3600));
     assert_eq!(bench.connects(), []);
     assert_eq!(bench.dispatch.ledger().count(), 0);
+}
+
+#[test]
+fn a_removed_server_is_not_started_again_for_a_call_that_broke_off() {
+    for delivery in [Delivery::NotSent, Delivery::Sent] {
+        let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+        bench.sent_call(server, true);
+        remove(&mut bench, server);
+        bench.lost(conn, exited(), delivery);
+        bench.gone(conn);
+        assert_eq!(bench.connects(), []);
+        let verdicts = bench.verdicts();
+        assert!(
+            match delivery {
+                Delivery::NotSent => matches!(verdicts[..], [Verdict::Unavailable { .. }]),
+                Delivery::Sent => matches!(verdicts[..], [Verdict::OutcomeUnknown { .. }]),
+            },
+            "{verdicts:?}"
+        );
+    }
 }
 
 #[test]
