@@ -117,10 +117,17 @@ impl Breaker {
     }
 
     /// Takes a permit back with what was learnt. `jitter` lengthens a cooldown that starts here, so that many
-    /// breakers that tripped together do not all probe together.
-    pub fn settle(&mut self, permit: Permit, outcome: Outcome, now: Moment, jitter: Duration) {
+    /// breakers that tripped together do not all probe together. Says whether the permit still meant something.
+    #[expect(clippy::needless_pass_by_value, reason = "a permit is used up by settling it")]
+    pub fn settle(
+        &mut self,
+        permit: Permit,
+        outcome: Outcome,
+        now: Moment,
+        jitter: Duration,
+    ) -> bool {
         if permit.epoch != self.epoch {
-            return;
+            return false;
         }
         match (self.phase, outcome) {
             (Phase::Normal { .. }, Outcome::Success) => self.phase = Phase::Normal { failures: 0 },
@@ -138,6 +145,7 @@ impl Breaker {
             (Phase::Probing { .. }, Outcome::Neutral) => self.enter(Phase::Open { until: now }),
             (Phase::Normal { .. }, Outcome::Neutral) | (Phase::Open { .. }, _) => {}
         }
+        true
     }
 
     /// Ends a probe that took too long.
@@ -149,9 +157,10 @@ impl Breaker {
         }
     }
 
-    /// Replaces the policy, keeping what was learnt.
-    pub fn set_policy(&mut self, policy: Policy) {
+    /// Starts over with another policy. Permits that are still out say nothing about what comes now.
+    pub fn reset(&mut self, policy: Policy) {
         self.policy = policy;
+        self.enter(Phase::Normal { failures: 0 });
     }
 
     fn open(&mut self, now: Moment, jitter: Duration) {

@@ -215,7 +215,11 @@ impl<T> Dispatch<T> {
 
     /// The open calls that `wanted` is true of.
     pub fn find(&self, wanted: impl Fn(&T) -> bool) -> Vec<CallId> {
-        self.calls.iter().filter(|(_, call)| wanted(&call.payload)).map(|(key, _)| CallId(key)).collect()
+        self.calls
+            .iter()
+            .filter(|(_, call)| wanted(&call.payload))
+            .map(|(key, _)| CallId(key))
+            .collect()
     }
 
     /// How often the call was put on a wire.
@@ -333,9 +337,12 @@ impl<T> Dispatch<T> {
         entry.limiter.started();
         entry.ready_at = now;
         entry.retried_start = false;
+        entry.owed = false;
         entry.start_deadline = Moment::NEVER;
         effects.push(Effect::List { conn, server });
         self.feed(server, now, effects);
+        // One start less under way: the next may begin.
+        self.pump(now, effects);
         self.rearm(now);
     }
 
@@ -448,7 +455,13 @@ impl<T> Dispatch<T> {
     }
 
     /// A call that was to be sent cannot be: its connection has too much to read already.
-    pub fn refuse(&mut self, call: CallId, verdict: Verdict, now: Moment, effects: &mut Effects<T>) {
+    pub fn refuse(
+        &mut self,
+        call: CallId,
+        verdict: Verdict,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) {
         self.end_early(call, verdict, Outcome::Neutral, now, effects);
     }
 
@@ -480,16 +493,20 @@ impl<T> Dispatch<T> {
         self.ledger.broke(conn);
         effects.push(Effect::Close { conn, shut: Shut::Now });
         let attached = self.servers[server.0 as usize].conn == Some(conn);
-        self.servers[server.0 as usize].last_failure = Some(Arc::clone(&failure));
+        let removed = self.servers[server.0 as usize].removed;
+        if attached {
+            self.servers[server.0 as usize].last_failure = Some(Arc::clone(&failure));
+        }
         let mut again = Vec::new();
-        // However many calls it took with it, one crash is one failure.
-        let mut counted = Outcome::Failure;
+        // However many calls it took with it, one crash is one failure: of the first whose permit still counts.
+        let mut charge = outcome_of(&failure);
         for call in self.calls_on(conn) {
             let delivered = delivery(call);
             let Some(entry) = self.calls.get_mut(call.0) else { continue };
             let may = replay::may_replay(delivered, entry.harmless, entry.attempts)
                 && entry.agreed.is_none_or(|end| now < end)
                 && !self.stopping
+                && !removed
                 && (delivered == Delivery::NotSent || self.budget.take(now));
             if may {
                 entry.stage = Stage::Waiting;
@@ -505,11 +522,13 @@ impl<T> Dispatch<T> {
                 }
                 Delivery::NotSent | Delivery::Sent => Verdict::OutcomeUnknown { failure },
             };
-            self.answer(call, verdict, counted, now, effects);
-            counted = Outcome::Neutral;
+            if self.answer(call, verdict, charge, now, effects) {
+                charge = Outcome::Neutral;
+            }
         }
         let entry = &mut self.servers[server.0 as usize];
-        let fresh_start = entry.crashed(now);
+        let fresh_start = attached && entry.crashed(now);
+        entry.owed = attached && !again.is_empty() && charge == Outcome::Failure;
         for call in again.into_iter().rev() {
             entry.queue.push_front(call);
         }
@@ -519,7 +538,9 @@ impl<T> Dispatch<T> {
             if entry.queue.is_empty() && !entry.wanted {
                 entry.conn = None;
             }
-        } else if !entry.queue.is_empty() && entry.conn.is_none() {
+        } else if entry.conn.is_some() {
+            self.feed(server, now, effects);
+        } else if !entry.queue.is_empty() {
             self.reopen(server, now, effects);
         }
         self.rearm(now);
@@ -541,12 +562,15 @@ impl<T> Dispatch<T> {
             {
                 entry.starting(now, self.limits.connect_timeout);
                 effects.push(Effect::Connect { conn, server });
+                // The line had counted on its slot.
+                self.pump(now, effects);
                 return self.rearm(now);
             }
             entry.conn = None;
             if let Err(held) = may {
                 let verdict = entry.held_back(held, now);
-                self.refuse_queue(server, &verdict, Outcome::Neutral, now, effects);
+                let charge = entry.owed_outcome();
+                self.refuse_queue(server, &verdict, charge, now, effects);
             }
         } else {
             self.detach(server, conn);
@@ -584,6 +608,7 @@ impl<T> Dispatch<T> {
             );
             self.ledger.withdraw(server);
         }
+        self.rearm(now);
     }
 
     /// The drain is over: every call left is answered and every connection shut.
@@ -600,6 +625,7 @@ impl<T> Dispatch<T> {
             self.ledger.close(conn, &mut orders);
         }
         self.carry(&orders, now, effects);
+        self.rearm(now);
     }
 
     /// A new server.
@@ -619,16 +645,27 @@ impl<T> Dispatch<T> {
         now: Moment,
         effects: &mut Effects<T>,
     ) {
-        let breaker = Breaker::new(self.breaker_policy(&policy));
+        let breaker_policy = self.breaker_policy(&policy);
         let entry = &mut self.servers[server.0 as usize];
         entry.policy = policy;
-        entry.breaker = breaker;
+        entry.breaker.reset(breaker_policy);
         entry.limiter = Limiter::default();
         entry.last_failure = None;
+        entry.owed = false;
+        // Those who wait will be served by the new configuration, and speak for it.
+        for call in &entry.queue {
+            if let Some(call) = self.calls.get_mut(call.0)
+                && let Ok(permit) = entry.breaker.admit(now)
+            {
+                call.permit = permit;
+            }
+        }
         self.let_go(server, now, effects);
         if !self.servers[server.0 as usize].queue.is_empty() {
             self.reopen(server, now, effects);
         }
+        self.pump(now, effects);
+        self.rearm(now);
     }
 
     /// A server is gone from the configuration: new and waiting calls are refused, those sent may finish.
@@ -637,13 +674,16 @@ impl<T> Dispatch<T> {
         self.ledger.withdraw(server);
         self.refuse_queue(server, &Verdict::Removed, Outcome::Neutral, now, effects);
         self.let_go(server, now, effects);
+        self.pump(now, effects);
+        self.rearm(now);
     }
 
     // -- the parts --
 
     /// Detaches the current connection of a server and lets it finish.
     fn let_go(&mut self, server: ServerId, now: Moment, effects: &mut Effects<T>) {
-        let Some(conn) = self.servers[server.0 as usize].conn.take() else { return };
+        let Some(conn) = self.servers[server.0 as usize].conn else { return };
+        self.detach(server, conn);
         let mut orders = Vec::new();
         match self.ledger.held(conn).map(|held| held.state) {
             Some(State::Connecting | State::Failed) => self.ledger.close(conn, &mut orders),
@@ -660,6 +700,7 @@ impl<T> Dispatch<T> {
                 entry.wanted = false;
                 return Err(entry.held_back(held, now));
             }
+            entry.in_line_since = now;
         }
         let waiting =
             self.ledger.line().map(|s| self.servers[s.0 as usize].queue.len()).sum::<usize>();
@@ -709,6 +750,7 @@ impl<T> Dispatch<T> {
         let entry = &mut self.servers[server.0 as usize];
         if entry.conn == Some(conn) {
             entry.conn = None;
+            entry.start_deadline = Moment::NEVER;
         }
     }
 
@@ -800,9 +842,11 @@ impl<T> Dispatch<T> {
         if retry && !entry.queue.is_empty() && !self.stopping {
             // Stays attached: `gone` starts it once more.
             entry.retried_start = true;
+            self.pump(now, effects);
             return self.rearm(now);
         }
         entry.retried_start = false;
+        entry.owed = false;
         entry.wanted = false;
         entry.limiter.start_failed(now, jitter);
         entry.conn = None;
@@ -810,8 +854,7 @@ impl<T> Dispatch<T> {
             Err(Held::Pausing { until } | Held::CrashLoop { until }) => Some(until.since(now)),
             Ok(()) => None,
         };
-        let counts = failure.fact.category().counts();
-        let outcome = if counts { Outcome::Failure } else { Outcome::Neutral };
+        let outcome = outcome_of(&failure);
         self.refuse_queue(
             server,
             &Verdict::Unavailable { failure, retry_after },
@@ -819,6 +862,7 @@ impl<T> Dispatch<T> {
             now,
             effects,
         );
+        self.pump(now, effects);
         self.rearm(now);
     }
 
@@ -846,22 +890,28 @@ impl<T> Dispatch<T> {
             let Some(call) = self.calls.get(id.0) else { continue };
             let (server, timeout, arrived) = (call.server, call.timeout, call.arrived);
             match call.stage {
-                Stage::InFlight { .. } => {
+                Stage::InFlight { conn, .. } => {
                     let verdict = Verdict::TimedOut { after: timeout, sent: true };
-                    let fact = Fact::CallTimedOut { after: timeout };
-                    self.servers[server.0 as usize].last_failure =
-                        Some(Arc::new(Failure::new(fact)));
+                    let entry = &mut self.servers[server.0 as usize];
+                    if entry.conn == Some(conn) {
+                        let fact = Fact::CallTimedOut { after: timeout };
+                        entry.last_failure = Some(Arc::new(Failure::new(fact)));
+                    }
                     self.end_early(id, verdict, Outcome::Failure, now, effects);
                 }
                 Stage::Waiting => {
                     let sent = call.maybe_ran;
+                    let owes = call.attempts > 0 && self.servers[server.0 as usize].owed;
+                    let outcome = if owes { Outcome::Failure } else { Outcome::Neutral };
                     let verdict = if self.ledger.waits_since(server).is_some() && !sent {
                         let holders = self.ledger.all().map(|(_, held)| held.server).collect();
                         Verdict::PoolExhausted { waited: now.since(arrived), holders }
                     } else {
                         Verdict::TimedOut { after: now.since(arrived), sent }
                     };
-                    self.end_early(id, verdict, Outcome::Neutral, now, effects);
+                    if self.end_early(id, verdict, outcome, now, effects) && owes {
+                        self.servers[server.0 as usize].owed = false;
+                    }
                 }
             }
         }
@@ -881,7 +931,7 @@ impl<T> Dispatch<T> {
         let agreed = call.agreed.unwrap_or(Moment::NEVER);
         let entry = &self.servers[call.server.0 as usize];
         let own = match self.ledger_state(entry) {
-            None => call.arrived + self.limits.pool_wait,
+            None => call.arrived.max(entry.in_line_since) + self.limits.pool_wait,
             // Bounded by the deadline of the start itself.
             Some(State::Connecting) => Moment::NEVER,
             Some(State::Failed | State::Closed) => call.arrived + self.limits.connect_timeout,
@@ -896,7 +946,7 @@ impl<T> Dispatch<T> {
         entry.conn.and_then(|conn| Some(self.ledger.held(conn)?.state))
     }
 
-    /// Ends a call from our side, wherever it is.
+    /// Ends a call from our side, wherever it is. Says whether the breaker took notice.
     fn end_early(
         &mut self,
         id: CallId,
@@ -904,20 +954,20 @@ impl<T> Dispatch<T> {
         outcome: Outcome,
         now: Moment,
         effects: &mut Effects<T>,
-    ) {
-        let Some(call) = self.calls.get(id.0) else { return };
+    ) -> bool {
+        let Some(call) = self.calls.get(id.0) else { return false };
         let server = call.server;
         if let Stage::InFlight { conn, .. } = call.stage {
             effects.push(Effect::Abandon { conn, call: id, attempt: call.attempts });
-            self.answer(id, verdict, outcome, now, effects);
+            let noticed = self.answer(id, verdict, outcome, now, effects);
             self.finish_on(conn, now, effects);
-            return;
+            return noticed;
         }
         let verdict = match verdict {
             Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: call.maybe_ran },
             other => other,
         };
-        self.answer(id, verdict, outcome, now, effects);
+        let noticed = self.answer(id, verdict, outcome, now, effects);
         let calls = &self.calls;
         let entry = &mut self.servers[server.0 as usize];
         entry.dead_in_queue += 1;
@@ -928,9 +978,10 @@ impl<T> Dispatch<T> {
         if entry.queue.is_empty() && entry.conn.is_none() && !entry.wanted {
             self.ledger.withdraw(server);
         }
+        noticed
     }
 
-    /// Answers all that wait for a server. The outcome counts once.
+    /// Answers all that wait for a server. The outcome counts once, for the first whose permit still counts.
     fn refuse_queue(
         &mut self,
         server: ServerId,
@@ -955,11 +1006,13 @@ impl<T> Dispatch<T> {
                 Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: entry.maybe_ran },
                 other => other.clone(),
             };
-            self.answer(call, verdict, outcome, now, effects);
-            outcome = Outcome::Neutral;
+            if self.answer(call, verdict, outcome, now, effects) {
+                outcome = Outcome::Neutral;
+            }
         }
     }
 
+    /// Ends a call without an answer of its server. Says whether the breaker took notice.
     fn answer(
         &mut self,
         id: CallId,
@@ -967,15 +1020,16 @@ impl<T> Dispatch<T> {
         outcome: Outcome,
         now: Moment,
         effects: &mut Effects<T>,
-    ) {
-        let Some(call) = self.calls.remove(id.0) else { return };
-        self.settle(call.server, call.permit, outcome, now);
+    ) -> bool {
+        let Some(call) = self.calls.remove(id.0) else { return false };
+        let noticed = self.settle(call.server, call.permit, outcome, now);
         effects.push(Effect::Answer { server: call.server, payload: call.payload, verdict });
+        noticed
     }
 
-    fn settle(&mut self, server: ServerId, permit: Permit, outcome: Outcome, now: Moment) {
+    fn settle(&mut self, server: ServerId, permit: Permit, outcome: Outcome, now: Moment) -> bool {
         let jitter = self.limits.breaker_cooldown / 10 * self.jitter / 1000;
-        self.servers[server.0 as usize].breaker.settle(permit, outcome, now, jitter);
+        self.servers[server.0 as usize].breaker.settle(permit, outcome, now, jitter)
     }
 
     fn breaker_policy(&self, policy: &ServerPolicy) -> breaker::Policy {
@@ -997,6 +1051,11 @@ impl<T> Dispatch<T> {
         let next = [calls, servers, Some(self.ledger.deadline(now))].into_iter().flatten().min();
         self.wake = next.unwrap_or(Moment::NEVER);
     }
+}
+
+/// What a failure tells the breaker.
+fn outcome_of(failure: &Failure) -> Outcome {
+    if failure.fact.category().counts() { Outcome::Failure } else { Outcome::Neutral }
 }
 
 fn server_id(index: usize) -> ServerId {

@@ -180,7 +180,7 @@ impl Ledger {
     pub fn pump(&mut self, now: Moment, orders: &mut Vec<Order>) {
         let mut reserve_used = false;
         while let Some(head) = self.waiting.front() {
-            if self.fresh_connecting(now) >= CONNECT_BURST {
+            if self.fresh_connecting(now).count() >= CONNECT_BURST {
                 break;
             }
             if self.count() >= self.limits.size {
@@ -309,27 +309,18 @@ impl Ledger {
         }
     }
 
-    /// The next moment at which `pump` or `sweep` may have something to do.
+    /// The moment from which on `pump` or `sweep` has something to do, if nothing else happens before. One that has
+    /// passed means at once.
     pub fn deadline(&self, now: Moment) -> Moment {
-        let idle = self
+        let spare = self.count() - self.leaving > self.limits.minimum;
+        let sweep = self
             .idle
             .iter()
+            .filter(|_| spare)
             .filter_map(|&conn| self.held(conn))
             .map(|held| self.idle_deadline(held))
-            .filter(|&at| at > now)
             .min();
-        let Some(head) = self.waiting.front() else { return idle.unwrap_or(Moment::NEVER) };
-        let reserve = (self.limits.reserve > 0 && self.limits.reserve_after > Duration::ZERO)
-            .then(|| head.since + self.limits.reserve_after)
-            .filter(|&at| at > now);
-        let burst = self
-            .held
-            .iter()
-            .filter(|(_, held)| held.state == State::Connecting)
-            .map(|(_, held)| held.since + CONNECT_BURST_WINDOW)
-            .filter(|&at| at > now)
-            .min();
-        [idle, reserve, burst].into_iter().flatten().min().unwrap_or(Moment::NEVER)
+        sweep.unwrap_or(Moment::NEVER).min(self.next_grant(now))
     }
 
     /// Closes idle connections, least recently used first, until the line and the bounds will be served by what
@@ -358,11 +349,33 @@ impl Ledger {
         }
     }
 
-    fn fresh_connecting(&self, now: Moment) -> usize {
-        let fresh = |held: &Held| {
-            held.state == State::Connecting && now < held.since + CONNECT_BURST_WINDOW
+    /// When the first in line gets a slot by the mere passing of time.
+    fn next_grant(&self, now: Moment) -> Moment {
+        let Some(head) = self.waiting.front() else { return Moment::NEVER };
+        let slot = if self.count() < self.limits.size {
+            Moment::START
+        } else if self.limits.reserve_after > Duration::ZERO
+            && self.count() < self.limits.size + self.limits.reserve
+        {
+            head.since + self.limits.reserve_after
+        } else {
+            return Moment::NEVER;
         };
-        self.held.iter().filter(|(_, held)| fresh(held)).count()
+        let turn = if self.fresh_connecting(now).count() >= CONNECT_BURST {
+            self.fresh_connecting(now).min().unwrap_or(Moment::START)
+        } else {
+            Moment::START
+        };
+        slot.max(turn)
+    }
+
+    /// The starts that count against [`CONNECT_BURST`], as the moments at which each ceases to.
+    fn fresh_connecting(&self, now: Moment) -> impl Iterator<Item = Moment> {
+        self.held
+            .iter()
+            .filter(|(_, held)| held.state == State::Connecting)
+            .map(|(_, held)| held.since + CONNECT_BURST_WINDOW)
+            .filter(move |&end| now < end)
     }
 
     /// The state after an event; `None` where the event is illegal, which changes nothing.

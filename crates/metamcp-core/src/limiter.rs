@@ -117,7 +117,7 @@ mod tests {
     fn jitter_adds_at_most_a_quarter() {
         let mut limiter = Limiter::default();
         limiter.start_failed(Moment::START, 5000);
-        assert_eq!(limiter.check(Moment::millis(312)).is_err(), true);
+        assert!(limiter.check(Moment::millis(312)).is_err());
         assert_eq!(limiter.check(Moment::millis(313)), Ok(()));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::CallId;
 use super::verdict::Verdict;
-use crate::breaker::{self, Breaker};
+use crate::breaker::{self, Breaker, Outcome};
 use crate::failure::Failure;
 use crate::ledger::{ConnId, Keep};
 use crate::lifecycle::State;
@@ -54,12 +54,16 @@ pub(super) struct Server {
     pub(super) conn: Option<ConnId>,
     pub(super) queue: VecDeque<CallId>,
     pub(super) dead_in_queue: usize,
+    /// Since when it last waited for a slot.
+    pub(super) in_line_since: Moment,
     pub(super) ready_at: Moment,
     pub(super) start_deadline: Moment,
     /// The one immediate retry of a failed start has been used.
     pub(super) retried_start: bool,
     /// A connection is wanted although no call waits: for a listing, or after a crash.
     pub(super) wanted: bool,
+    /// Its last crash has not been charged to any call yet, since all of them are to be sent once more.
+    pub(super) owed: bool,
     pub(super) last_failure: Option<Arc<Failure>>,
     pub(super) removed: bool,
     restarts: u32,
@@ -75,10 +79,12 @@ impl Server {
             conn: None,
             queue: VecDeque::new(),
             dead_in_queue: 0,
+            in_line_since: Moment::START,
             ready_at: Moment::START,
             start_deadline: Moment::NEVER,
             retried_start: false,
             wanted: false,
+            owed: false,
             last_failure: None,
             removed: false,
             restarts: 0,
@@ -109,6 +115,11 @@ impl Server {
         self.last_crash = now;
         self.restarts += 1;
         self.policy.vital || self.restarts <= 1
+    }
+
+    /// What its last crash tells the breaker, if nobody has told it yet.
+    pub(super) fn owed_outcome(&mut self) -> Outcome {
+        if std::mem::take(&mut self.owed) { Outcome::Failure } else { Outcome::Neutral }
     }
 
     /// The verdict for a call that comes while no start is allowed.
