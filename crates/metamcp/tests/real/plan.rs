@@ -195,9 +195,17 @@ impl Told<'_> {
         updates.iter().map(|update| update["progress"].as_f64().unwrap()).collect()
     }
 
-    /// The result as it stood on the wire, byte for byte.
+    /// The result as it stood on the wire, byte for byte. The first: an SDK may list the tools after a call.
     pub(crate) fn raw(&self) -> String {
-        self.responses().pop().unwrap_or_else(|| panic!("no response in {}", self.0))
+        #[derive(serde::Deserialize)]
+        struct Response<'a> {
+            #[serde(borrow)]
+            result: Option<&'a RawValue>,
+        }
+        self.lines()
+            .find_map(|line| serde_json::from_str::<Response<'_>>(line).ok()?.result)
+            .map(|result| result.get().to_owned())
+            .unwrap_or_else(|| panic!("no response in {}", self.0))
     }
 
     /// The progress on the wire, and whether the response came after all of it.
@@ -218,17 +226,5 @@ impl Told<'_> {
 
     fn lines(&self) -> impl Iterator<Item = &str> {
         self.0["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap())
-    }
-
-    fn responses(&self) -> Vec<String> {
-        #[derive(serde::Deserialize)]
-        struct Response<'a> {
-            #[serde(borrow)]
-            result: Option<&'a RawValue>,
-        }
-        self.lines()
-            .filter_map(|line| serde_json::from_str::<Response<'_>>(line).ok()?.result)
-            .map(|result| result.get().to_owned())
-            .collect()
     }
 }
