@@ -8,7 +8,7 @@ use super::{Finding, Tree};
 /// Who may import whom when ARCHITECTURE.md has no table of its own.
 const IMPORTS: &str = "
 wire:
-child:
+child: core
 core: wire
 engine: wire, core, child
 metamcp: wire, core, child, engine
