@@ -238,8 +238,8 @@ fn tests(place: &Place, extent: Extent) -> Result<Ended> {
     } else {
         command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
         match extent {
-            // Without --lib and --bins, cargo would run the doctests too; they are a step of their own.
-            Extent::Whole => command.args(["--lib", "--bins", "--tests"]),
+            // Not naming the kind of target would run the doctests too; they are a step of their own.
+            Extent::Whole => command.arg("--tests"),
             Extent::Quick => {
                 command.args(["--lib", "--bins"]);
                 for name in integration_tests(place).filter(|name| *name != "real") {
