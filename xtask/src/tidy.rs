@@ -1,0 +1,203 @@
+//! The rules of this tree that neither the compiler nor clippy can see.
+//! Owns: the table of rules and how findings are told.      Never: changes a file.
+//! In: the files git knows, and new ones it does not ignore.  Out: findings with path and line.
+//! Tests: beside each rule, on small made-up trees.
+
+mod doors;
+mod manifests;
+mod source;
+mod words;
+
+use std::fs;
+use std::io::{self, Write};
+
+use anyhow::{Context, Result, bail};
+
+use crate::place::Place;
+use crate::run;
+
+/// One rule: its name, why it exists, and the function that looks for breaches.
+struct Rule {
+    name: &'static str,
+    why: &'static str,
+    look: fn(&Tree) -> Vec<Finding>,
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        name: "imports",
+        why: "crates import downwards only, as the table in ARCHITECTURE.md says",
+        look: manifests::imports,
+    },
+    Rule {
+        name: "dependencies",
+        why: "each dependency is named once, in the root Cargo.toml, with its reason",
+        look: manifests::dependencies,
+    },
+    Rule {
+        name: "purity",
+        why: "what decides is told the time and touches nothing",
+        look: source::purity,
+    },
+    Rule {
+        name: "doors",
+        why: "a newcomer reads four lines and knows the room",
+        look: doors::doors,
+    },
+    Rule { name: "size", why: "a file one can read in one sitting", look: source::size },
+    Rule {
+        name: "layout",
+        why: "a room is room.rs and room/, so that its door has a name",
+        look: source::layout,
+    },
+    Rule { name: "ignored", why: "a test that does not run proves nothing", look: source::ignored },
+    Rule {
+        name: "leftovers",
+        why: "unfinished code stays out of the tree",
+        look: source::leftovers,
+    },
+    Rule {
+        name: "expect",
+        why: "an expectation with a reason goes away when it is no longer true",
+        look: source::allowed,
+    },
+    Rule { name: "names", why: "a name says what a thing is", look: source::names },
+    Rule { name: "places", why: "the tree works on every machine", look: words::places },
+    Rule { name: "root", why: "the root holds the few pages everyone needs", look: words::root },
+];
+
+/// The files of a checkout as tidy sees them.
+struct Tree {
+    files: Vec<File>,
+}
+
+struct File {
+    /// Relative to the root, with forward slashes.
+    path: String,
+    /// Empty for what is not UTF-8.
+    text: String,
+}
+
+/// A breach of a rule, or something close to one.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    path: String,
+    /// Counted from one; zero means the file as a whole.
+    line: usize,
+    message: String,
+    /// A warning is told and does not fail the chore.
+    warning: bool,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line, message: message.into(), warning: false }
+    }
+
+    fn warning(path: &str, message: impl Into<String>) -> Finding {
+        Finding { warning: true, ..Finding::new(path, 0, message) }
+    }
+}
+
+pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
+    if !options.is_empty() {
+        bail!("tidy takes no options");
+    }
+    let said = check(place)?;
+    writeln!(io::stderr(), "tidy: {said}")?;
+    Ok(())
+}
+
+/// Tells the findings on stderr and fails on any that is not a warning.
+pub(crate) fn check(place: &Place) -> Result<String> {
+    let tree = Tree::read(place)?;
+    let mut out = io::stderr().lock();
+    let (mut wrong, mut warnings) = (0, 0);
+    for rule in RULES {
+        let findings = (rule.look)(&tree);
+        for finding in &findings {
+            let kind = if finding.warning { "warning" } else { "error" };
+            let line = if finding.line == 0 { String::new() } else { format!(":{}", finding.line) };
+            writeln!(out, "{kind}[{}]: {}{line}: {}", rule.name, finding.path, finding.message)?;
+        }
+        let broken = findings.iter().filter(|finding| !finding.warning).count();
+        if broken > 0 {
+            writeln!(out, "    why: {}", rule.why)?;
+        }
+        wrong += broken;
+        warnings += findings.len() - broken;
+    }
+    if wrong > 0 {
+        bail!("{wrong} findings");
+    }
+    Ok(format!("{} rules, {} files, {warnings} warnings", RULES.len(), tree.files.len()))
+}
+
+impl Tree {
+    fn read(place: &Place) -> Result<Tree> {
+        let listed = run::quiet(
+            std::process::Command::new("git")
+                .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+                .current_dir(&place.root),
+        )
+        .context("tidy needs a git checkout")?;
+        let mut files = Vec::new();
+        for path in listed.split('\0').filter(|path| !path.is_empty()) {
+            // A file that was deleted but not yet committed is still listed.
+            let Ok(bytes) = fs::read(place.root.join(path)) else { continue };
+            files.push(File {
+                path: path.to_owned(),
+                text: String::from_utf8(bytes).unwrap_or_default(),
+            });
+        }
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.dedup_by(|a, b| a.path == b.path);
+        Ok(Tree { files })
+    }
+
+    fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    fn rust(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|file| file.path.ends_with(".rs"))
+    }
+
+    #[cfg(test)]
+    fn of(files: &[(&str, &str)]) -> Tree {
+        let files = files
+            .iter()
+            .map(|(path, text)| File { path: (*path).to_owned(), text: (*text).to_owned() })
+            .collect();
+        Tree { files }
+    }
+}
+
+/// The folder of the crate a file belongs to and the rest of its path: `crates/a`, `src/b.rs`.
+fn in_crate(path: &str) -> Option<(&str, &str)> {
+    if let Some(rest) = path.strip_prefix("crates/") {
+        let end = rest.find('/')? + "crates/".len();
+        return Some((&path[..end], &path[end + 1..]));
+    }
+    path.strip_prefix("xtask/").map(|rest| ("xtask", rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_assigned_to_their_crate() {
+        assert_eq!(in_crate("crates/a/src/b.rs"), Some(("crates/a", "src/b.rs")));
+        assert_eq!(in_crate("xtask/src/main.rs"), Some(("xtask", "src/main.rs")));
+        assert_eq!(in_crate("docs/a.md"), None);
+    }
+
+    #[test]
+    fn rules_have_different_names() {
+        let mut names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), RULES.len());
+    }
+}

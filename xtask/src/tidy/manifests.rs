@@ -1,0 +1,299 @@
+//! Rules on the Cargo.toml files: who imports whom, and why each dependency is here.
+//!
+//! The files are read line by line: ours are written one dependency a line, and a full TOML reader
+//! would be one more dependency for a dev tool.
+
+use super::{Finding, Tree};
+
+/// Who may import whom when ARCHITECTURE.md has no table of its own.
+const IMPORTS: &str = "
+wire:
+child: core
+core: wire
+engine: wire, core, child
+metamcp: wire, core, child, engine
+testkit: wire
+xtask: core, engine, metamcp, testkit
+";
+
+/// The fence that opens the table in ARCHITECTURE.md.
+const FENCE: &str = "```imports";
+
+/// A crate that any other may use in its tests.
+const FOR_TESTS: &str = "testkit";
+
+struct Table {
+    lines: Vec<(String, Vec<String>)>,
+    /// Where it stands, for findings about the table itself.
+    from: &'static str,
+}
+
+pub(super) fn imports(tree: &Tree) -> Vec<Finding> {
+    let table = Table::find(tree);
+    let mut findings = Vec::new();
+    let crates: Vec<&super::File> =
+        tree.files.iter().filter(|file| is_manifest(&file.path)).collect();
+    let names: Vec<String> = crates.iter().filter_map(|file| package_name(&file.text)).collect();
+    for file in crates {
+        let Some(name) = package_name(&file.text) else { continue };
+        let Some(allowed) = table.allowed(&name) else {
+            findings.push(Finding::new(
+                &file.path,
+                0,
+                format!("{name} is not in the table of imports in {}", table.from),
+            ));
+            continue;
+        };
+        for dependency in dependencies_of(&file.text) {
+            let wanted = short(&dependency.name);
+            if !names.contains(&wanted) || allowed.contains(&wanted) {
+                continue;
+            }
+            if dependency.for_tests && wanted == FOR_TESTS {
+                continue;
+            }
+            let may = if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") };
+            findings.push(Finding::new(
+                &file.path,
+                dependency.line,
+                format!("{name} may not import {wanted}; by {} it may import {may}", table.from),
+            ));
+        }
+    }
+    findings
+}
+
+pub(super) fn dependencies(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(root) = tree.file("Cargo.toml") {
+        for dependency in entries(&root.text, |section| section == "workspace.dependencies") {
+            let ours = dependency.rest.contains("path =");
+            let reason = after_hash(dependency.rest).is_some_and(|reason| reason.trim().len() > 3);
+            if !ours && !reason {
+                findings.push(Finding::new(
+                    "Cargo.toml",
+                    dependency.line,
+                    format!(
+                        "{} has no reason; say in a comment on its line what it is for",
+                        dependency.name
+                    ),
+                ));
+            }
+        }
+    }
+    for file in tree.files.iter().filter(|file| is_manifest(&file.path)) {
+        for dependency in dependencies_of(&file.text) {
+            if !dependency.by_workspace {
+                findings.push(Finding::new(
+                    &file.path,
+                    dependency.line,
+                    format!(
+                        "{} has a version of its own; write `{}.workspace = true`",
+                        dependency.name, dependency.name
+                    ),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+impl Table {
+    fn find(tree: &Tree) -> Table {
+        let fenced = tree.file("ARCHITECTURE.md").and_then(|file| {
+            let start = file.text.lines().position(|line| line.trim() == FENCE)?;
+            let lines = file
+                .text
+                .lines()
+                .skip(start + 1)
+                .take_while(|line| !line.trim().starts_with("```"));
+            Some(lines.collect::<Vec<_>>().join("\n"))
+        });
+        match fenced {
+            Some(text) => Table { lines: parse(&text), from: "ARCHITECTURE.md" },
+            None => Table { lines: parse(IMPORTS), from: "xtask/src/tidy/manifests.rs" },
+        }
+    }
+
+    fn allowed(&self, name: &str) -> Option<&[String]> {
+        self.lines.iter().find(|(who, _)| who == name).map(|(_, whom)| whom.as_slice())
+    }
+}
+
+fn parse(text: &str) -> Vec<(String, Vec<String>)> {
+    text.lines()
+        .filter_map(|line| line.split('#').next()?.split_once(':'))
+        .map(|(who, whom)| {
+            let whom =
+                whom.split(',').map(str::trim).filter(|name| !name.is_empty()).map(short).collect();
+            (short(who.trim()), whom)
+        })
+        .collect()
+}
+
+/// `metamcp-core` and `core` are the same crate; `metamcp` is the binary.
+fn short(name: &str) -> String {
+    name.strip_prefix("metamcp-").unwrap_or(name).to_owned()
+}
+
+fn is_manifest(path: &str) -> bool {
+    path == "xtask/Cargo.toml"
+        || path
+            .strip_prefix("crates/")
+            .is_some_and(|rest| rest.split('/').skip(1).eq(["Cargo.toml"]))
+}
+
+fn package_name(text: &str) -> Option<String> {
+    entries(text, |section| section == "package")
+        .find(|entry| entry.name == "name")
+        .and_then(|entry| entry.rest.split('"').nth(1).map(short))
+}
+
+struct Dependency {
+    name: String,
+    line: usize,
+    for_tests: bool,
+    by_workspace: bool,
+}
+
+fn dependencies_of(text: &str) -> impl Iterator<Item = Dependency> + '_ {
+    let dependency = |section: &str| {
+        section == "dependencies"
+            || section.ends_with("-dependencies")
+            || section.ends_with(".dependencies")
+    };
+    entries(text, dependency).map(|entry| Dependency {
+        name: entry.name.split('.').next().unwrap_or(entry.name).to_owned(),
+        line: entry.line,
+        for_tests: entry.section.ends_with("dev-dependencies"),
+        by_workspace: format!("{}={}", entry.name, entry.rest)
+            .replace(' ', "")
+            .contains("workspace=true"),
+    })
+}
+
+struct Entry<'a> {
+    section: &'a str,
+    name: &'a str,
+    rest: &'a str,
+    line: usize,
+}
+
+/// The `name = rest` lines of the sections that `wanted` picks.
+fn entries<'a>(text: &'a str, wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = Entry<'a>> {
+    let mut section = "";
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.split(']').next().unwrap_or(name);
+            return None;
+        }
+        let (name, rest) = line.split_once('=')?;
+        (wanted(section) && !line.starts_with('#')).then_some(Entry {
+            section,
+            name: name.trim(),
+            rest,
+            line: index + 1,
+        })
+    })
+}
+
+/// The comment at the end of a line; a hash inside quotes is not one.
+fn after_hash(line: &str) -> Option<&str> {
+    let mut quoted = false;
+    for (at, character) in line.char_indices() {
+        match character {
+            '"' => quoted = !quoted,
+            '#' if !quoted => return Some(&line[at + 1..]),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(name: &str, rest: &str) -> String {
+        format!("[package]\nname = \"{name}\"\n\n{rest}\n")
+    }
+
+    fn messages(findings: Vec<Finding>) -> Vec<String> {
+        findings.into_iter().map(|f| format!("{}:{} {}", f.path, f.line, f.message)).collect()
+    }
+
+    fn two(core: &str) -> Tree {
+        Tree::of(&[
+            ("crates/metamcp-core/Cargo.toml", &manifest("metamcp-core", core)),
+            ("crates/metamcp-engine/Cargo.toml", &manifest("metamcp-engine", "")),
+            ("crates/metamcp-wire/Cargo.toml", &manifest("metamcp-wire", "")),
+            ("crates/metamcp-testkit/Cargo.toml", &manifest("metamcp-testkit", "")),
+        ])
+    }
+
+    #[test]
+    fn an_upward_import_is_found() {
+        let tree =
+            two("[dependencies]\nmetamcp-wire.workspace = true\nmetamcp-engine.workspace = true");
+        assert_eq!(
+            messages(imports(&tree)),
+            ["crates/metamcp-core/Cargo.toml:6 core may not import engine; by \
+              xtask/src/tidy/manifests.rs it may import wire"]
+        );
+    }
+
+    #[test]
+    fn tests_may_use_the_testkit_and_nothing_else_from_above() {
+        assert!(imports(&two("[dev-dependencies]\nmetamcp-testkit.workspace = true")).is_empty());
+        assert_eq!(imports(&two("[dependencies]\nmetamcp-testkit.workspace = true")).len(), 1);
+        assert_eq!(
+            imports(&two("[dev-dependencies]\nmetamcp-engine = { workspace = true }")).len(),
+            1
+        );
+        assert_eq!(
+            imports(&two("[target.'cfg(unix)'.dependencies]\nmetamcp-engine.workspace = true"))
+                .len(),
+            1
+        );
+    }
+
+    #[test]
+    fn the_table_in_the_architecture_wins() {
+        let mut tree = two("[dependencies]\nmetamcp-engine.workspace = true");
+        tree.files.push(super::super::File {
+            path: "ARCHITECTURE.md".to_owned(),
+            text: "# Map\n\n```imports\nmetamcp-core: metamcp-engine   # for this test\nengine:\nwire:\n```\n\nother: text\n"
+                .to_owned(),
+        });
+        assert_eq!(
+            messages(imports(&tree)),
+            [
+                "crates/metamcp-testkit/Cargo.toml:0 testkit is not in the table of imports in ARCHITECTURE.md"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_dependency_without_a_reason_is_found() {
+        let root = "[workspace.dependencies]\nours = { path = \"crates/ours\" }\na = \"1\"  # does a thing\n\
+                    b = { version = \"1#2\" }\nc = \"1\" #\n\n[profile.dev]\ndebug = 1\n";
+        let found = messages(dependencies(&Tree::of(&[("Cargo.toml", root)])));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("Cargo.toml:4 b has no reason"), "{found:?}");
+        assert!(found[1].starts_with("Cargo.toml:5 c has no reason"), "{found:?}");
+    }
+
+    #[test]
+    fn a_version_outside_the_root_is_found() {
+        let text = manifest(
+            "x",
+            "[dependencies]\na = \"1\"\nb = { workspace = true, features = [\"c\"] }\nd.workspace = true",
+        );
+        let found = messages(dependencies(&Tree::of(&[("crates/x/Cargo.toml", &text)])));
+        assert_eq!(
+            found,
+            ["crates/x/Cargo.toml:5 a has a version of its own; write `a.workspace = true`"]
+        );
+    }
+}
