@@ -1,1 +1,38 @@
-//! See ARCHITECTURE.md.
+//! Child processes that cannot outlive the gateway or hurt it.
+//! Owns: starting, holding, signalling and burying them.      Never: knows what they say, retries, decides when.
+//! In: a [`Spec`].  Out: a [`Child`]: two pipes, and a [`Handle`] on everything that descends from it.
+//! Tests: `tests/it/`, with real processes.
+//!
+//! The gateway only ever starts its own binary, as a shim; the shim starts the server. A socket between
+//! the two is the lifeline: when it closes, for whatever reason, the shim kills all that descends from
+//! it. See [`shim`] for the stages and [`supervisor`] for the gateway's side.
+
+pub mod environment;
+pub mod resolve;
+mod spec;
+mod stderr_tail;
+
+#[cfg(unix)]
+mod life;
+#[cfg(unix)]
+mod message;
+#[cfg(unix)]
+mod processes;
+#[cfg(unix)]
+mod shim;
+#[cfg(unix)]
+mod spawner;
+#[cfg(unix)]
+mod supervisor;
+#[cfg(windows)]
+mod windows;
+
+pub use metamcp_core::ladder::Ladder;
+#[cfg(unix)]
+pub use shim::shim_main;
+#[cfg(unix)]
+pub use spawner::{Child, ExitWatch, Handle, Parts, Spawner, Stdin, Stdout};
+pub use spec::{Containment, Exit, ShimCommand, SpawnError, Spec, Tier};
+pub use stderr_tail::StderrTail;
+#[cfg(windows)]
+pub use windows::{Child, ExitWatch, Handle, Parts, Spawner, Stdin, Stdout, shim_main};

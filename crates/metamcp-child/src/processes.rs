@@ -1,0 +1,132 @@
+//! The process tree as the kernel shows it: who is whose child, how busy, in which session.
+//! Owns: reading `/proc`.      Never: signals anything, caches anything.
+//! In: a pid.  Out: its descendants and their figures, as of a moment ago.
+//! Tests: below; everything in `tests/it/` stands on it.
+
+use std::fs;
+
+/// The fields of `/proc/<pid>/stat` that matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) state: char,
+    pub(crate) parent: i32,
+    pub(crate) session: i32,
+    /// CPU ticks of the process and of its children that were waited for.
+    pub(crate) ticks: u64,
+    /// Ticks between boot and the start of the process.
+    pub(crate) started: u64,
+}
+
+/// What the kernel says of a process; `None` once it is gone.
+pub(crate) fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_stat(line: &str) -> Option<Stat> {
+    // The name is in parentheses and may hold anything, parentheses and spaces too.
+    let (_, fields) = line.rsplit_once(')')?;
+    let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
+        ticks: number(11)? + number(12)? + number(13)? + number(14)?,
+        started: number(19)?,
+    })
+}
+
+/// The children of a process, over all its threads.
+pub(crate) fn children(pid: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return found };
+    for thread in threads.flatten() {
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(list) => {
+                found.extend(list.split_ascii_whitespace().filter_map(|p| p.parse::<i32>().ok()));
+            }
+            // Kernels built without the list: look at every process instead.
+            Err(_) if !has_children_list() => return children_by_scan(pid),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+fn has_children_list() -> bool {
+    fs::exists("/proc/thread-self/children").unwrap_or(false)
+}
+
+fn children_by_scan(parent: i32) -> Vec<i32> {
+    all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == parent)).collect()
+}
+
+/// Every process there is.
+fn all() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Everything below a process, parents before their children.
+pub(crate) fn descendants(root: i32) -> Vec<i32> {
+    let mut found = children(root);
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        for child in children(pid) {
+            // A process that is handed on between two reads may show up twice.
+            if !found.contains(&child) {
+                found.push(child);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+/// Bytes read and written by a process, system calls of any kind.
+pub(crate) fn io_bytes(pid: i32) -> u64 {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/io")) else { return 0 };
+    text.lines()
+        .filter_map(|line| line.strip_prefix("rchar: ").or_else(|| line.strip_prefix("wchar: ")))
+        .filter_map(|number| number.parse::<u64>().ok())
+        .sum()
+}
+
+/// The pid of a process inside its innermost namespace.
+pub(crate) fn innermost_pid(pid: i32) -> Option<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stat, children, descendants, innermost_pid, parse_stat, stat};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_hostile_name_does_not_shift_the_fields() {
+        let line = "12 (a) S 1 (b) R 7 12 9 0 -1 4194304 1 2 3 4 10 20 30 40 20 0 1 0 555 6 7";
+        let expected = Stat { state: 'R', parent: 7, session: 9, ticks: 100, started: 555 };
+        assert_eq!(parse_stat(line), Some(expected));
+        assert_eq!(parse_stat("12 (a"), None);
+    }
+
+    #[test]
+    fn a_child_is_found_below_its_parent() {
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 60 & cat; kill $!"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (me, pid) = (std::process::id() as i32, child.id() as i32);
+        assert!(children(me).contains(&pid));
+        assert!(descendants(me).contains(&pid));
+        assert_eq!(stat(pid).unwrap().parent, me);
+        assert_eq!(innermost_pid(pid), Some(pid));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(stat(pid), None);
+    }
+}

@@ -1,0 +1,362 @@
+//! The stage that stays: starts the server, adopts and reaps its descendants, and ends them all.
+//! Owns: the event loop of the shim.      Never: ends while anything below it lives, unless killed.
+//! In: orders, the socket's end, the ends of children.  Out: reports; signals.
+//! Tests: `tests/it/`.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut, PipeReader, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, setsid};
+
+use super::kill::Ground;
+use super::{Again, CLEAN, EXEC, MISUSED, close_inherited, control, errno, failed, raw, report};
+use crate::message::{HEADER, Order, Report, Stage, Start, header};
+
+/// Between two rounds of killing, if no child's end wakes us earlier.
+const KILL_ROUND: Duration = Duration::from_millis(2);
+
+/// How often the ends of children are looked for where no descriptor announces them.
+const REAP_ROUND: Duration = Duration::from_millis(20);
+
+/// The `hold` stage: the shim without a namespace.
+pub(super) fn hold(again: &Again) -> i32 {
+    close_inherited();
+    // Out of the terminal's reach, and out of the gateway's session.
+    setsid().ok();
+    adopt_orphans();
+    keep(again, Ground::Plain)
+}
+
+/// Makes us the parent of every descendant whose own parent ended. A child that stops us cannot keep
+/// us from seeing the gateway's end either: its death sends us SIGCONT.
+#[cfg(target_os = "linux")]
+fn adopt_orphans() {
+    use nix::sys::prctl;
+    prctl::set_child_subreaper(true).ok();
+    prctl::set_pdeathsig(Signal::SIGCONT).ok();
+    prctl::set_name(c"metamcp-shim").ok();
+}
+
+#[cfg(not(target_os = "linux"))]
+fn adopt_orphans() {}
+
+/// Runs the server named by the first order and stays until nothing of it is left.
+pub(super) fn keep(again: &Again, ground: Ground) -> i32 {
+    let Ok(control) = control() else { return MISUSED };
+    // Nothing but the socket moves the shim; a blocked signal is also how the ends of children are
+    // read from a descriptor.
+    SigSet::all().thread_block().ok();
+    let child_ends = ChildEnds::new();
+    let outputs = match super::take_outputs() {
+        Ok(outputs) => outputs,
+        Err(error) => return failed(&control, Stage::Shim, &error),
+    };
+    let (start, stdin) = match receive_start(&control) {
+        Ok(received) => received,
+        Err(error) => return failed(&control, Stage::Shim, &error),
+    };
+    match launch(again, start, stdin, outputs) {
+        Ok((leader, status)) => {
+            let mut keeper = Keeper {
+                control,
+                ground,
+                leader,
+                status: Some(status),
+                inbox: Vec::new(),
+                ended: false,
+            };
+            keeper.run(&child_ends)
+        }
+        Err(error) => failed(&control, Stage::Shim, &error),
+    }
+}
+
+/// Waits for the first order and the descriptor that comes with it.
+fn receive_start(mut control: &UnixStream) -> io::Result<(Start, File)> {
+    let mut first = [0; HEADER];
+    let mut space = nix::cmsg_space!(std::os::fd::RawFd);
+    let (read, stdin) = {
+        let mut parts = [IoSliceMut::new(&mut first)];
+        let message =
+            recvmsg::<()>(control.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty())?;
+        let descriptor = message.cmsgs()?.find_map(|part| match part {
+            ControlMessageOwned::ScmRights(list) => list.first().copied(),
+            _ => None,
+        });
+        (message.bytes, descriptor)
+    };
+    let stdin = stdin.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+    let stdin = super::adopt_pipe(stdin, false)?;
+    control.read_exact(&mut first[read..])?;
+    let (length, tag) = header(first)?;
+    let mut body = vec![0; length];
+    control.read_exact(&mut body)?;
+    match Order::decode(tag, &body)? {
+        Order::Start(start) => Ok((start, stdin)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Starts the last stage with the server's own streams and environment. Its copies of them end with
+/// this function, so that the pipes have the gateway and the server at their ends and nobody else.
+fn launch(
+    again: &Again,
+    start: Start,
+    stdin: File,
+    (stdout, stderr): (OwnedFd, OwnedFd),
+) -> io::Result<(Child, PipeReader)> {
+    let (status, told) = io::pipe()?;
+    // The one descriptor that has to survive this exec. There is no other thread that could leak it.
+    fcntl(&told, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    let mut command = again.command(EXEC);
+    command
+        .arg(raw(&told))
+        .arg(std::process::id().to_string())
+        .arg(start.cwd.unwrap_or_default())
+        .arg(start.program)
+        .args(start.args)
+        .envs(start.env)
+        .stdin(stdin)
+        .stdout(stdout)
+        .stderr(stderr);
+    let leader = command.spawn()?;
+    Ok((leader, status))
+}
+
+struct Keeper {
+    control: UnixStream,
+    ground: Ground,
+    leader: Child,
+    /// Open until the last stage became the server or failed to.
+    status: Option<PipeReader>,
+    inbox: Vec<u8>,
+    /// Whether the leader was reaped, after which its pid means nothing.
+    ended: bool,
+}
+
+impl Keeper {
+    fn run(&mut self, child_ends: &ChildEnds) -> i32 {
+        if self.control.set_nonblocking(true).is_err() {
+            return self.kill_until_empty(child_ends);
+        }
+        loop {
+            let ready = self.wait(child_ends, child_ends.round());
+            if ready.status {
+                self.read_status();
+            }
+            child_ends.clear();
+            if self.reap_is_empty() {
+                return CLEAN;
+            }
+            if ready.control && !self.obey() {
+                return self.kill_until_empty(child_ends);
+            }
+        }
+    }
+
+    fn wait(&self, child_ends: &ChildEnds, timeout: Option<Duration>) -> Ready {
+        let mut watched = vec![PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
+        let status_at = self.status.as_ref().map(|status| {
+            watched.push(PollFd::new(status.as_fd(), PollFlags::POLLIN));
+            watched.len() - 1
+        });
+        watched.extend(child_ends.poll_fd());
+        let timeout =
+            timeout.and_then(|t| PollTimeout::try_from(t).ok()).unwrap_or(PollTimeout::NONE);
+        poll(&mut watched, timeout).ok();
+        let is_ready = |at: usize| watched[at].any().unwrap_or(true);
+        Ready { control: is_ready(0), status: status_at.is_some_and(is_ready) }
+    }
+
+    /// Learns how the last stage went: silence means it became the server.
+    fn read_status(&mut self) {
+        let Some(mut status) = self.status.take() else { return };
+        let mut told = Vec::new();
+        let read = status.read_to_end(&mut told);
+        let outcome = match (read, told.split_first_chunk::<1>()) {
+            (Ok(0), _) => Report::Started { pid: self.leader.id().cast_signed() },
+            (Ok(_), Some(([stage], number))) => Report::Failed {
+                stage: Stage::from_byte(*stage).unwrap_or(Stage::Shim),
+                errno: number
+                    .first_chunk()
+                    .map_or(nix::libc::EIO, |bytes| i32::from_le_bytes(*bytes)),
+            },
+            (Err(error), _) => Report::Failed { stage: Stage::Shim, errno: errno(&error) },
+            (Ok(_), None) => Report::Failed { stage: Stage::Shim, errno: nix::libc::EIO },
+        };
+        if matches!(outcome, Report::Failed { .. }) {
+            // Its end is no news to anyone: it never was the server.
+            self.leader.wait().ok();
+            self.ended = true;
+        }
+        report(&self.control, outcome);
+    }
+
+    /// Reaps whoever ended. True when there is no child left: then there is no descendant either,
+    /// because we would have inherited it.
+    fn reap_is_empty(&mut self) -> bool {
+        if !self.ended
+            && let Ok(Some(status)) = self.leader.try_wait()
+        {
+            self.leader_ended(status);
+        }
+        loop {
+            match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => return false,
+                // The leader may end between the two questions.
+                Ok(WaitStatus::Exited(pid, code)) if self.is_leader(pid) => {
+                    self.leader_ended(ExitStatus::from_raw(code << 8));
+                }
+                Ok(WaitStatus::Signaled(pid, signal, _)) if self.is_leader(pid) => {
+                    self.leader_ended(ExitStatus::from_raw(signal as i32));
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                // Somebody ended by a signal without a name here; was it the leader?
+                Err(Errno::EINVAL) if !self.ended && kill(self.leader_pid(), None).is_err() => {
+                    self.ended = true;
+                    report(&self.control, Report::Exited { code: None, signal: None });
+                }
+                Err(Errno::EINVAL) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+
+    fn leader_ended(&mut self, status: ExitStatus) {
+        // What it told before it ended comes first.
+        if self.status.is_some() {
+            self.ended = true;
+            self.read_status();
+        }
+        self.ended = true;
+        report(&self.control, Report::Exited { code: status.code(), signal: status.signal() });
+    }
+
+    fn is_leader(&self, pid: Pid) -> bool {
+        !self.ended && pid == self.leader_pid()
+    }
+
+    fn leader_pid(&self) -> Pid {
+        Pid::from_raw(self.leader.id().cast_signed())
+    }
+
+    /// Carries out what arrived. False when everything has to go: by order, or because nobody is
+    /// left to give one.
+    fn obey(&mut self) -> bool {
+        let mut chunk = [0; 256];
+        loop {
+            match (&self.control).read(&mut chunk) {
+                Ok(0) => return false,
+                Ok(read) => self.inbox.extend(&chunk[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return false,
+            }
+        }
+        while let Some(first) = self.inbox.first_chunk::<HEADER>() {
+            let Ok((length, tag)) = header(*first) else { return false };
+            if self.inbox.len() < HEADER + length {
+                break;
+            }
+            let order = Order::decode(tag, &self.inbox[HEADER..HEADER + length]);
+            self.inbox.drain(..HEADER + length);
+            match order {
+                Ok(Order::SignalLeader(number)) => self.signal_leader(number),
+                Ok(Order::SignalAll(numbers)) => self.signal_all(&numbers),
+                Ok(Order::KillAll | Order::Start(_)) | Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn signal_leader(&self, number: i32) {
+        if let Ok(signal) = Signal::try_from(number)
+            && !self.ended
+        {
+            kill(self.leader_pid(), signal).ok();
+        }
+    }
+
+    fn signal_all(&self, numbers: &[i32]) {
+        for signal in numbers.iter().filter_map(|&number| Signal::try_from(number).ok()) {
+            self.ground.signal_all(signal, Some(self.leader_pid()));
+        }
+    }
+
+    fn kill_until_empty(&mut self, child_ends: &ChildEnds) -> i32 {
+        loop {
+            self.ground.kill_all(Some(self.leader_pid()));
+            child_ends.clear();
+            if self.reap_is_empty() {
+                return CLEAN;
+            }
+            let mut watched: Vec<PollFd<'_>> = child_ends.poll_fd().into_iter().collect();
+            poll(&mut watched, PollTimeout::try_from(KILL_ROUND).unwrap_or(PollTimeout::ZERO)).ok();
+        }
+    }
+}
+
+struct Ready {
+    control: bool,
+    status: bool,
+}
+
+/// The ends of children as something to wait for.
+#[cfg(target_os = "linux")]
+struct ChildEnds(Option<nix::sys::signalfd::SignalFd>);
+
+#[cfg(target_os = "linux")]
+impl ChildEnds {
+    fn new() -> ChildEnds {
+        use nix::sys::signalfd::{SfdFlags, SignalFd};
+        let mut mask = SigSet::empty();
+        mask.add(Signal::SIGCHLD);
+        ChildEnds(SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).ok())
+    }
+
+    fn poll_fd(&self) -> Option<PollFd<'_>> {
+        self.0.as_ref().map(|signals| PollFd::new(signals.as_fd(), PollFlags::POLLIN))
+    }
+
+    fn clear(&self) {
+        if let Some(signals) = &self.0 {
+            while let Ok(Some(_)) = signals.read_signal() {}
+        }
+    }
+
+    fn round(&self) -> Option<Duration> {
+        self.0.is_none().then_some(REAP_ROUND)
+    }
+}
+
+/// Elsewhere they are looked for at intervals.
+#[cfg(not(target_os = "linux"))]
+struct ChildEnds;
+
+#[cfg(not(target_os = "linux"))]
+impl ChildEnds {
+    fn new() -> ChildEnds {
+        ChildEnds
+    }
+
+    fn poll_fd(&self) -> Option<PollFd<'_>> {
+        None
+    }
+
+    fn clear(&self) {}
+
+    fn round(&self) -> Option<Duration> {
+        Some(REAP_ROUND)
+    }
+}

@@ -1,0 +1,68 @@
+//! Signals to a whole container.
+//! Owns: who is meant.      Never: signals anything outside the container.
+//! In: the ground the shim stands on.  Out: signals.
+//! Tests: `tests/it/containment.rs`.
+
+use std::collections::BTreeSet;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpgid, getpgrp, getpid};
+
+use crate::processes;
+
+/// What separates the container from the rest of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ground {
+    /// Descent from the shim.
+    Plain,
+    /// A process namespace whose init the shim is.
+    Namespace,
+}
+
+impl Ground {
+    /// Sends a signal to every process but the shim.
+    pub(super) fn signal_all(self, signal: Signal, leader: Option<Pid>) {
+        if self.is_alone() {
+            kill(Pid::from_raw(-1), signal).ok();
+            return;
+        }
+        for pid in below(leader) {
+            kill(pid, signal).ok();
+        }
+    }
+
+    /// Kills every process but the shim, as far as they exist now. What forks meanwhile is found by
+    /// calling this again; whole groups go first because no fork slips through that.
+    pub(super) fn kill_all(self, leader: Option<Pid>) {
+        if self.is_alone() {
+            kill(Pid::from_raw(-1), Signal::SIGKILL).ok();
+            return;
+        }
+        let all = below(leader);
+        // Every group but our own was made inside the container: a group belongs to one session, and
+        // nobody can enter a session that is not theirs.
+        let groups: BTreeSet<Pid> = all.iter().filter_map(|&pid| getpgid(Some(pid)).ok()).collect();
+        for group in groups.into_iter().filter(|&group| group != getpgrp() && group.as_raw() > 1) {
+            killpg(group, Signal::SIGKILL).ok();
+        }
+        for pid in all {
+            kill(pid, Signal::SIGKILL).ok();
+        }
+    }
+
+    /// Whether "everyone" means the namespace and nothing else. The pid is asked for again because
+    /// the same call outside a namespace would end every process of the user.
+    fn is_alone(self) -> bool {
+        self == Ground::Namespace && getpid().as_raw() == 1
+    }
+}
+
+/// Everything that descends from the shim. Where the system shows no process tree, the leader's group
+/// is what is left to aim at.
+fn below(leader: Option<Pid>) -> Vec<Pid> {
+    if cfg!(target_os = "linux") {
+        processes::descendants(getpid().as_raw()).into_iter().map(Pid::from_raw).collect()
+    } else {
+        leader.map(|leader| Pid::from_raw(-leader.as_raw())).into_iter().collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! The vocabulary of this crate: what to run, how to hold it, how it ended, why it did not start.
+//! Owns: plain data.      Never: touches a process.
+//! In: the caller's wishes.  Out: facts the caller can match on.
+//! Tests: `tests/it/`.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// What to run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spec {
+    /// The program, looked up in `PATH` where it has no slash.
+    pub program: OsString,
+    /// Its arguments, without the program itself.
+    pub args: Vec<OsString>,
+    /// What this server gets beyond the allowlist of [`crate::environment`]; these win.
+    pub env: Vec<(OsString, OsString)>,
+    /// Where it runs; `None` is the gateway's own directory.
+    pub cwd: Option<PathBuf>,
+}
+
+/// How the gateway starts itself as a shim: a program, and the arguments that lead to
+/// [`crate::shim_main`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShimCommand {
+    /// The program: the gateway's own binary.
+    pub program: PathBuf,
+    /// What comes before the stage on the command line.
+    pub args: Vec<OsString>,
+}
+
+impl ShimCommand {
+    /// This very binary with one leading word, also after the file was replaced by an update.
+    pub fn this_binary(word: &str) -> io::Result<ShimCommand> {
+        let program = if cfg!(target_os = "linux") {
+            PathBuf::from("/proc/self/exe")
+        } else {
+            std::env::current_exe()?
+        };
+        Ok(ShimCommand { program, args: vec![word.into()] })
+    }
+}
+
+/// How children are to be held.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Containment {
+    /// Namespaces where they work, the shim alone elsewhere.
+    #[default]
+    Auto,
+    /// Namespaces or nothing: a child that cannot have one is not started.
+    Namespace,
+    /// The shim alone: the child sees the processes and ids of the whole machine.
+    Shim,
+}
+
+/// How children are in fact held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tier {
+    /// Nothing was started yet, so it is not known.
+    Untried,
+    /// Own process and mount namespace; the kernel empties it when its init ends.
+    Namespace {
+        /// Whether a user namespace was needed, which is so for everyone but root.
+        user: bool,
+    },
+    /// A shim that adopts and kills its descendants.
+    Shim {
+        /// Why there is no namespace, where one was tried.
+        because: Option<String>,
+    },
+    /// The child's process group and nothing more (not Linux).
+    Group,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tier::Untried => f.write_str("not tried yet"),
+            Tier::Namespace { user: false } => f.write_str("process and mount namespace"),
+            Tier::Namespace { user: true } => f.write_str("user, process and mount namespace"),
+            Tier::Shim { because: None } => f.write_str("shim"),
+            Tier::Shim { because: Some(why) } => write!(f, "shim (no namespace: {why})"),
+            Tier::Group => f.write_str("process group"),
+        }
+    }
+}
+
+/// How the leader of a container ended. Both empty: nobody was left to see it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Exit {
+    /// The exit code, if it exited.
+    pub code: Option<i32>,
+    /// The signal, if one killed it.
+    pub signal: Option<i32>,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, self.signal) {
+            (Some(code), _) => write!(f, "exit code {code}"),
+            (None, Some(signal)) => write!(f, "signal {signal}"),
+            (None, None) => f.write_str("unknown status"),
+        }
+    }
+}
+
+/// Why a child did not start. Nothing of it is left running in any of these cases.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// No such program, in `PATH` or at that path; or its interpreter is missing.
+    #[error("no such program: {}", program.display())]
+    NotFound {
+        /// The program as configured.
+        program: OsString,
+    },
+    /// The file is there but may not or cannot be executed.
+    #[error("not executable: {}", program.display())]
+    NotExecutable {
+        /// The program as configured.
+        program: OsString,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The working directory cannot be entered.
+    #[error("cannot enter the working directory {}", cwd.display())]
+    BadDirectory {
+        /// The directory as configured.
+        cwd: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The command cannot be expressed: a NUL byte, or too long for the kernel.
+    #[error("the command, its arguments or its environment cannot be passed on")]
+    BadCommand {
+        /// What is wrong.
+        source: io::Error,
+    },
+    /// The kernel refused for another reason.
+    #[error("cannot execute {}", program.display())]
+    Exec {
+        /// The program as configured.
+        program: OsString,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A namespace was demanded and cannot be had.
+    #[error("cannot isolate the child ({step})")]
+    Namespace {
+        /// The step that failed.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The gateway could not start its own shim: out of processes, descriptors or memory.
+    #[error("cannot start the process that would hold the child")]
+    Shim {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The shim ended before it could say how the start went.
+    #[error("the process holding the child ended during the start")]
+    Lost,
+    /// The thread that starts children is gone, which only a defect can cause.
+    #[error("the thread that starts children has ended")]
+    NoSpawner,
+}

@@ -1,0 +1,167 @@
+//! The end of what a child said on stderr, bounded, for error messages and `doctor`.
+//! Owns: a ring of bytes per child.      Never: blocks the child, grows, repeats control characters.
+//! In: bytes as they come.  Out: the last lines, safe to show.
+//! Tests: below.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What is kept per child: enough for a stack trace, small enough for a hundred children.
+pub(crate) const CAPACITY: usize = 64 * 1024;
+
+/// A line longer than this is cut where it is shown: one endless line must not fill an error message.
+const LONGEST_SHOWN: usize = 500;
+
+/// A shared view of the last bytes a child wrote to stderr, and of what it put on stdout by mistake.
+#[derive(Debug, Clone, Default)]
+pub struct StderrTail {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    ring: Mutex<VecDeque<u8>>,
+    total: AtomicU64,
+}
+
+impl StderrTail {
+    /// Adds bytes as they came from the pipe; the oldest fall out.
+    pub fn push(&self, bytes: &[u8]) {
+        self.inner.total.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let kept = &bytes[bytes.len().saturating_sub(CAPACITY)..];
+        let mut ring = self.ring();
+        let overflow = (ring.len() + kept.len()).saturating_sub(CAPACITY);
+        ring.drain(..overflow);
+        ring.extend(kept);
+    }
+
+    /// Adds one line that came from elsewhere, such as text a server printed on stdout between messages.
+    pub fn push_line(&self, line: &[u8]) {
+        let needs_break = self.ring().back().is_some_and(|&last| last != b'\n');
+        if needs_break {
+            self.push(b"\n");
+        }
+        self.push(line);
+        self.push(b"\n");
+    }
+
+    /// Bytes ever written, also those that fell out.
+    pub fn total(&self) -> u64 {
+        self.inner.total.load(Ordering::Relaxed)
+    }
+
+    /// The last `count` lines that hold anything, oldest first, cleaned for display.
+    pub fn last_lines(&self, count: usize) -> Vec<String> {
+        let ring = self.ring();
+        let (older, newer) = ring.as_slices();
+        let text = String::from_utf8_lossy(&[older, newer].concat()).into_owned();
+        drop(ring);
+        let mut lines: Vec<String> = text
+            .rsplit(['\n', '\r'])
+            .map(clean)
+            .filter(|line| !line.trim().is_empty())
+            .take(count)
+            .collect();
+        lines.reverse();
+        lines
+    }
+
+    fn ring(&self) -> MutexGuard<'_, VecDeque<u8>> {
+        // A panic elsewhere leaves at worst a torn line behind.
+        self.inner.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A line without terminal sequences, control characters or characters that reorder or hide text.
+fn clean(line: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = line.chars();
+    while let Some(character) = rest.next() {
+        match character {
+            '\u{1b}' => skip_sequence(&mut rest),
+            '\u{9b}' => skip_until_final(&mut rest),
+            '\t' => shown.push(' '),
+            c if c.is_control() || is_invisible(c) => {}
+            c => shown.push(c),
+        }
+        if shown.len() >= LONGEST_SHOWN {
+            shown.push('…');
+            break;
+        }
+    }
+    shown
+}
+
+/// Skips what follows an escape character.
+fn skip_sequence(rest: &mut std::str::Chars<'_>) {
+    match rest.next() {
+        Some('[') => skip_until_final(rest),
+        // Title and link sequences end with BEL or with ESC and a backslash.
+        Some(']' | 'P' | '_' | '^' | 'X') => {
+            while let Some(character) = rest.next() {
+                if character == '\u{7}' || (character == '\u{1b}' && rest.next() == Some('\\')) {
+                    break;
+                }
+            }
+        }
+        // Character set selections carry one more character.
+        Some('(' | ')' | '#' | '%') => drop(rest.next()),
+        _ => {}
+    }
+}
+
+/// Skips the parameters of a control sequence up to and with its final character.
+fn skip_until_final(rest: &mut std::str::Chars<'_>) {
+    for character in rest.by_ref() {
+        if ('\u{40}'..='\u{7e}').contains(&character) {
+            break;
+        }
+    }
+}
+
+/// Zero-width, direction-changing and tag characters: they make text read other than it is.
+fn is_invisible(character: char) -> bool {
+    matches!(character,
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+        | '\u{feff}' | '\u{e0000}'..='\u{e007f}' | '\u{fe00}'..='\u{fe0f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CAPACITY, StderrTail};
+
+    #[test]
+    fn the_last_lines_survive_a_flood() {
+        let tail = StderrTail::default();
+        for _ in 0..100 {
+            tail.push(&[b'x'; 10_000]);
+        }
+        tail.push(b"\nfirst\n\nlast");
+        assert_eq!(tail.last_lines(2), ["first", "last"]);
+        assert_eq!(tail.ring().len(), CAPACITY);
+        assert_eq!(tail.total(), 1_000_012);
+        tail.push(&vec![b'y'; 3 * CAPACITY]);
+        assert_eq!(tail.ring().len(), CAPACITY);
+    }
+
+    #[test]
+    fn what_is_shown_is_plain_text() {
+        let tail = StderrTail::default();
+        tail.push(b"\x1b[31mred\x1b[0m \x1b]0;title\x07after\x00\x08\n");
+        tail.push("a\u{202e}b\u{200b}c\u{e0041}\u{9b}1mf\n".as_bytes());
+        tail.push(b"\xff\xfe bytes\n");
+        assert_eq!(tail.last_lines(9), ["red after", "abcf", "\u{fffd}\u{fffd} bytes"]);
+    }
+
+    #[test]
+    fn a_foreign_line_stands_alone() {
+        let tail = StderrTail::default();
+        tail.push(b"half");
+        tail.push_line(b"banner");
+        tail.push(b"rest\n");
+        assert_eq!(tail.last_lines(9), ["half", "banner", "rest"]);
+        tail.push(&[b'z'; 5000]);
+        assert!(tail.last_lines(1)[0].len() < 600);
+    }
+}

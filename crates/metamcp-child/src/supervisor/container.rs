@@ -1,0 +1,428 @@
+//! One container as the gateway sees it, from the first order to the burial.
+//! Owns: the control socket, the ladder under way, the last resort.      Never: blocks.
+//! In: readiness and time.  Out: orders to the shim; `Shared` state; a typed answer to whoever spawned.
+//! Tests: `tests/it/`.
+
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use metamcp_core::ladder::{Ladder, Next, Step};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::Reply;
+use super::launch::{Launched, Mode, Retry, launch};
+use super::sweep;
+use crate::message::{Order, Report, Stage, Start};
+use crate::processes;
+use crate::shim;
+use crate::spawner::{Pipes, Shared};
+use crate::spec::{Containment, Exit, ShimCommand, SpawnError, Tier};
+
+/// How long a shim may take to carry out the order to kill before it is killed itself. It needs one or
+/// two milliseconds; a shim that was stopped by its child needs for ever.
+const KILL_GRACE: Duration = Duration::from_millis(40);
+
+/// Between two looks at a container that is ending.
+const BURIAL_ROUND: Duration = Duration::from_millis(1);
+
+/// What a descriptor has news of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Event {
+    Control,
+    Stderr,
+}
+
+/// A container.
+pub(super) struct Container {
+    pub(super) id: u64,
+    mode: Mode,
+    shim: Child,
+    shim_started: u64,
+    /// The init of the namespace, once known; the shim itself otherwise.
+    keeper: Option<Pid>,
+    /// `None` once the lifeline has closed.
+    control: Option<UnixStream>,
+    inbox: Vec<u8>,
+    stderr: Option<PipeReader>,
+    shared: Arc<Shared>,
+    starting: Option<Starting>,
+    /// The pid of the server in the shim's eyes, until it could be announced.
+    started: Option<i32>,
+    descent: Option<Descent>,
+    kill_at: Option<Instant>,
+    end: End,
+}
+
+/// A start that nobody knows the outcome of yet.
+struct Starting {
+    start: Start,
+    reply: Reply,
+    pipes: Pipes,
+}
+
+/// A ladder under way.
+struct Descent {
+    ladder: Ladder,
+    since: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The shim may still live.
+    NotYet,
+    /// The shim was killed; its orphans are being looked for.
+    Sweeping,
+    /// Nothing is left.
+    Buried,
+}
+
+impl Container {
+    pub(super) fn launch(
+        id: u64,
+        command: &ShimCommand,
+        mode: Mode,
+        start: Start,
+        shared: Arc<Shared>,
+        reply: Reply,
+    ) -> Result<Container, (Reply, SpawnError)> {
+        let Launched { shim, control, stdin, stdout, stderr } = match launch(command, mode, &start)
+        {
+            Ok(launched) => launched,
+            Err(source) => return Err((reply, SpawnError::Shim { source })),
+        };
+        let pid = shim.id().cast_signed();
+        sweep::shim_lives(pid);
+        let keeper = (mode == Mode::Plain).then_some(Pid::from_raw(pid));
+        let pipes = Pipes { stdin: stdin.into(), stdout: stdout.into() };
+        Ok(Container {
+            id,
+            mode,
+            shim_started: processes::stat(pid).map_or(0, |stat| stat.started),
+            shim,
+            keeper,
+            control: Some(control),
+            inbox: Vec::new(),
+            stderr: Some(stderr),
+            shared,
+            starting: Some(Starting { start, reply, pipes }),
+            started: None,
+            descent: None,
+            kill_at: None,
+            end: End::NotYet,
+        })
+    }
+
+    pub(super) fn control(&self) -> Option<BorrowedFd<'_>> {
+        self.control.as_ref().map(AsFd::as_fd)
+    }
+
+    pub(super) fn stderr(&self) -> Option<BorrowedFd<'_>> {
+        self.stderr.as_ref().map(AsFd::as_fd)
+    }
+
+    pub(super) fn is_buried(&self) -> bool {
+        self.end == End::Buried
+    }
+
+    /// Begins a ladder; one that is under way goes on.
+    pub(super) fn stop(&mut self, ladder: Ladder) {
+        if self.descent.is_none() {
+            self.descent = Some(Descent { ladder, since: Instant::now() });
+        }
+    }
+
+    /// Kills, whatever ladder is under way.
+    pub(super) fn kill(&mut self) {
+        if self.kill_at.is_none() {
+            self.descent = Some(Descent { ladder: Ladder::at_once(), since: Instant::now() });
+        }
+    }
+
+    /// Does what is due and says when to be called again.
+    pub(super) fn tick(&mut self, now: Instant) -> Option<Duration> {
+        if self.control.is_none() {
+            self.bury();
+            return Some(BURIAL_ROUND);
+        }
+        let next_step = self.descend(now);
+        let last_resort = self.kill_at.map(|at| {
+            let left = (at + KILL_GRACE).saturating_duration_since(now);
+            if left.is_zero() {
+                self.kill_keeper();
+                return BURIAL_ROUND;
+            }
+            left
+        });
+        [next_step, last_resort].into_iter().flatten().min()
+    }
+
+    fn descend(&mut self, now: Instant) -> Option<Duration> {
+        loop {
+            let descent = self.descent.as_mut()?;
+            match descent.ladder.next(now.saturating_duration_since(descent.since)) {
+                Next::Take(step) => self.take(step, now),
+                Next::Wait(left) => return Some(left),
+                Next::Finished => return None,
+            }
+        }
+    }
+
+    fn take(&mut self, step: Step, now: Instant) {
+        let (term, int, cont) =
+            (Signal::SIGTERM as i32, Signal::SIGINT as i32, Signal::SIGCONT as i32);
+        match step {
+            // The pipe is the caller's.
+            Step::CloseStdin => {}
+            Step::TerminateLeader => self.order(&Order::SignalLeader(term)),
+            Step::TerminateAndResumeAll => self.order(&Order::SignalAll(vec![term, cont])),
+            Step::InterruptAll => self.order(&Order::SignalAll(vec![int])),
+            Step::TerminateAll => self.order(&Order::SignalAll(vec![term])),
+            Step::KillAll => {
+                self.kill_at = Some(now);
+                self.order(&Order::KillAll);
+            }
+        }
+    }
+
+    fn order(&self, order: &Order) {
+        if let Some(mut control) = self.control.as_ref() {
+            // A shim that does not read is dealt with when killing is due.
+            control.write_all(&order.encode()).ok();
+        }
+        // A child may have stopped its shim.
+        if let Some(keeper) = self.keeper {
+            kill(keeper, Signal::SIGCONT).ok();
+        }
+    }
+
+    fn kill_keeper(&self) {
+        let shim = Pid::from_raw(self.shim.id().cast_signed());
+        kill(self.keeper.unwrap_or(shim), Signal::SIGKILL).ok();
+    }
+
+    pub(super) fn read_stderr(&mut self, buffer: &mut [u8]) {
+        let Some(stderr) = &mut self.stderr else { return };
+        match stderr.read(buffer) {
+            Ok(0) => self.stderr = None,
+            Ok(read) => self.shared.tail.push(&buffer[..read]),
+            Err(error) if is_passing(&error) => {}
+            Err(_) => self.stderr = None,
+        }
+    }
+
+    /// Takes in what the shim reports. Gives back the start if it is to be tried without a namespace.
+    pub(super) fn read_control(
+        &mut self,
+        tier: &Mutex<Tier>,
+        containment: Containment,
+    ) -> Option<Retry> {
+        let mut chunk = [0; 256];
+        let mut closed = false;
+        while let Some(control) = &mut self.control {
+            match control.read(&mut chunk) {
+                Ok(0) => closed = true,
+                Ok(read) => self.inbox.extend(&chunk[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => closed = true,
+            }
+            if closed {
+                self.control = None;
+            }
+        }
+        let mut retry = None;
+        loop {
+            match Report::take(&mut self.inbox) {
+                Ok(Some(report)) => retry = retry.or(self.hear(report, tier, containment)),
+                Ok(None) => break,
+                // Not our shim's words any more: end it all.
+                Err(_) => {
+                    self.inbox.clear();
+                    self.kill();
+                    break;
+                }
+            }
+        }
+        retry
+    }
+
+    fn hear(
+        &mut self,
+        report: Report,
+        tier: &Mutex<Tier>,
+        containment: Containment,
+    ) -> Option<Retry> {
+        match report {
+            Report::Born { pid } => self.keeper = Some(Pid::from_raw(pid)),
+            Report::Started { pid } => self.started = Some(pid),
+            Report::Exited { code, signal } => {
+                self.announce(tier);
+                self.shared.state.send_modify(|state| state.exit = Some(Exit { code, signal }));
+                return None;
+            }
+            Report::Failed { stage, errno } => return self.fail(stage, errno, tier, containment),
+        }
+        if self.keeper.is_some() && self.started.is_some() {
+            self.announce(tier);
+        }
+        None
+    }
+
+    /// Tells whoever spawned that the server runs.
+    fn announce(&mut self, tier: &Mutex<Tier>) {
+        let Some(Starting { reply, pipes, .. }) = self.starting.take() else { return };
+        let keeper = self.keeper.map_or(0, Pid::as_raw);
+        let inside = self.started.unwrap_or(0);
+        let leader = match self.mode {
+            Mode::Plain => inside,
+            Mode::Isolated => processes::children(keeper)
+                .into_iter()
+                .find(|&pid| processes::innermost_pid(pid) == Some(inside))
+                .unwrap_or(0),
+        };
+        self.shared.keeper.store(keeper, Ordering::Relaxed);
+        self.shared.leader.store(leader, Ordering::Relaxed);
+        let held = match self.mode {
+            Mode::Plain if cfg!(not(target_os = "linux")) => Tier::Group,
+            Mode::Plain => match known(tier) {
+                because @ Tier::Shim { .. } => because,
+                _ => Tier::Shim { because: None },
+            },
+            Mode::Isolated => Tier::Namespace { user: is_user_namespace(keeper) },
+        };
+        if known(tier) == Tier::Untried {
+            set(tier, held.clone());
+        }
+        set(&self.shared.tier, held);
+        // A caller that went away releases its handle, and that ends the container.
+        reply.send(Ok(pipes)).ok();
+    }
+
+    fn fail(
+        &mut self,
+        stage: Stage,
+        errno: i32,
+        tier: &Mutex<Tier>,
+        containment: Containment,
+    ) -> Option<Retry> {
+        let Starting { start, reply, .. } = self.starting.take()?;
+        let source = io::Error::from_raw_os_error(errno);
+        if stage.is_isolation() && containment == Containment::Auto {
+            // What worked before fails for want of something now; only this child does without.
+            if known(tier) == Tier::Untried {
+                let because = format!("{}: {source}", stage.words());
+                set(tier, Tier::Shim { because: Some(because) });
+            }
+            let id = std::mem::take(&mut self.id);
+            let shared = std::mem::take(&mut self.shared);
+            return Some(Retry { id, start, shared, reply });
+        }
+        reply.send(Err(spawn_error(stage, errno, source, start))).ok();
+        None
+    }
+
+    /// After the lifeline closed: waits for the shim to be gone, and for all it left.
+    fn bury(&mut self) {
+        if self.end == End::NotYet {
+            match self.shim_end() {
+                None => return,
+                Some(Ended::Clean) => self.end = End::Buried,
+                Some(Ended::Killed) => self.end = End::Sweeping,
+            }
+            sweep::shim_is_buried(self.shim.id().cast_signed());
+        }
+        if self.end == End::Sweeping && sweep::sweep(self.shim_started) {
+            self.end = End::Buried;
+        }
+        if self.end != End::Buried {
+            return;
+        }
+        let mut rest = [0; 4096];
+        while self.stderr.as_mut().is_some_and(|stderr| {
+            stderr.read(&mut rest).is_ok_and(|read| {
+                self.shared.tail.push(&rest[..read]);
+                read > 0
+            })
+        }) {}
+        self.stderr = None;
+        if let Some(Starting { reply, .. }) = self.starting.take() {
+            reply.send(Err(SpawnError::Lost)).ok();
+        }
+        self.shared.keeper.store(0, Ordering::Relaxed);
+        self.shared.state.send_modify(|state| state.empty = true);
+    }
+
+    /// How the shim ended, if it did. A namespace is empty by the time its init can be reaped.
+    fn shim_end(&mut self) -> Option<Ended> {
+        let status = match self.shim.try_wait() {
+            Ok(None) => return None,
+            Ok(Some(status)) => status.code(),
+            Err(_) => None,
+        };
+        let clean = if status == Some(shim::CLEAN) { Ended::Clean } else { Ended::Killed };
+        if self.mode == Mode::Plain {
+            return Some(clean);
+        }
+        match self.keeper.map(|init| waitpid(init, Some(WaitPidFlag::WNOHANG))) {
+            // It never came to a namespace.
+            None => Some(clean),
+            Some(Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)) => None,
+            Some(Ok(_)) => Some(Ended::Clean),
+            Some(Err(_)) => Some(Ended::Killed),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Nothing is left.
+    Clean,
+    /// It may have left orphans.
+    Killed,
+}
+
+fn spawn_error(stage: Stage, errno: i32, source: io::Error, start: Start) -> SpawnError {
+    use nix::libc::{E2BIG, EACCES, EINVAL, EISDIR, ENOENT, ENOEXEC, ENOTDIR, EPERM};
+    let Start { program, cwd, .. } = start;
+    match stage {
+        Stage::Unshare | Stage::Map | Stage::Mounts | Stage::Proc => {
+            SpawnError::Namespace { step: stage.words(), source }
+        }
+        Stage::Directory => SpawnError::BadDirectory { cwd: cwd.unwrap_or_default(), source },
+        // The stage before carries the same arguments and environment.
+        Stage::Shim | Stage::Exec if errno == E2BIG => SpawnError::BadCommand { source },
+        Stage::Shim => SpawnError::Shim { source },
+        Stage::Exec => match errno {
+            ENOENT | ENOTDIR => SpawnError::NotFound { program },
+            EACCES | EPERM | ENOEXEC | EISDIR => SpawnError::NotExecutable { program, source },
+            EINVAL => SpawnError::BadCommand { source },
+            _ => SpawnError::Exec { program, source },
+        },
+    }
+}
+
+/// Whether a process lives in another user namespace than ours.
+fn is_user_namespace(pid: i32) -> bool {
+    let namespace = |who: &str| std::fs::read_link(format!("/proc/{who}/ns/user")).ok();
+    namespace(&pid.to_string()) != namespace("self")
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+fn known(tier: &Mutex<Tier>) -> Tier {
+    tier.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn set(tier: &Mutex<Tier>, value: Tier) {
+    *tier.lock().unwrap_or_else(PoisonError::into_inner) = value;
+}

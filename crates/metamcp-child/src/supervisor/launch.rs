@@ -1,0 +1,89 @@
+//! Starting one shim.
+//! Owns: the four descriptors a shim begins with.      Never: waits for it.
+//! In: what to run and how to hold it.  Out: a process, our ends of its pipes, the control socket.
+//! Tests: `tests/it/children.rs`.
+
+use std::io::{self, IoSlice, PipeReader, PipeWriter, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+
+use super::Reply;
+use crate::message::{HEADER, Order, Start};
+use crate::shim;
+use crate::spawner::Shared;
+use crate::spec::ShimCommand;
+
+/// How long the first order may take to hand over. A shim that does not read for this long is broken,
+/// and the thread has others to serve.
+const HANDOVER: Duration = Duration::from_secs(5);
+
+/// How a child is to be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// By a shim alone.
+    Plain,
+    /// By the init of a namespace.
+    Isolated,
+}
+
+/// A start to be tried again without a namespace.
+pub(super) struct Retry {
+    pub(super) id: u64,
+    pub(super) start: Start,
+    pub(super) shared: Arc<Shared>,
+    pub(super) reply: Reply,
+}
+
+/// A shim that has been given its first order.
+pub(super) struct Launched {
+    pub(super) shim: Child,
+    pub(super) control: UnixStream,
+    pub(super) stdin: PipeWriter,
+    pub(super) stdout: PipeReader,
+    pub(super) stderr: PipeReader,
+}
+
+pub(super) fn launch(command: &ShimCommand, mode: Mode, start: &Start) -> io::Result<Launched> {
+    let (their_stdin, stdin) = io::pipe()?;
+    let (stdout, their_stdout) = io::pipe()?;
+    let (stderr, their_stderr) = io::pipe()?;
+    let (control, their_control) = UnixStream::pair()?;
+    let stage = match mode {
+        Mode::Plain => shim::HOLD,
+        Mode::Isolated => shim::ISOLATE,
+    };
+    // Nothing of the environment: what the server gets travels over the socket.
+    let shim = Command::new(&command.program)
+        .args(&command.args)
+        .arg(stage)
+        .env_clear()
+        .stdin(OwnedFd::from(their_control))
+        .stdout(their_stdout)
+        .stderr(their_stderr)
+        .spawn()?;
+    // An error here is not fatal: the shim is there and is going to be heard of by its socket.
+    hand_over(&control, &their_stdin, start).ok();
+    control.set_nonblocking(true)?;
+    fcntl(&stderr, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok(Launched { shim, control, stdin, stdout, stderr })
+}
+
+/// Sends the first order with the server's stdin attached. The other two streams are in place already;
+/// a fourth descriptor has no place of its own, and one left open across exec could be inherited by
+/// whatever else this process starts at that moment.
+fn hand_over(mut control: &UnixStream, stdin: &PipeReader, start: &Start) -> io::Result<()> {
+    control.set_write_timeout(Some(HANDOVER))?;
+    let frame = Order::Start(start.clone()).encode();
+    let (header, body) = frame.split_at(HEADER);
+    let rights = [stdin.as_raw_fd()];
+    let attached = [ControlMessage::ScmRights(&rights)];
+    let parts = [IoSlice::new(header)];
+    sendmsg::<()>(control.as_raw_fd(), &parts, &attached, MsgFlags::empty(), None)?;
+    control.write_all(body)
+}

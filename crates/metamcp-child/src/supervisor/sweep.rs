@@ -1,0 +1,63 @@
+//! What a killed shim leaves behind: its descendants become ours, and end here.
+//! Owns: telling such orphans from everything else this process may have started.      Never: waits.
+//! In: which shims are alive.  Out: SIGKILL and burial, one round per call.
+//! Tests: `tests/it/containment.rs`.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{Pid, getpid};
+
+use crate::processes;
+
+/// The sessions of living shims, over all supervisors of this process. A shim is the leader of its
+/// session, so this is its pid; the init of a namespace is in the session of the stage that made it.
+static SESSIONS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// Makes orphaned descendants of this process its children.
+pub(super) fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_child_subreaper(true).ok();
+}
+
+pub(super) fn shim_lives(pid: i32) {
+    sessions().insert(pid);
+}
+
+pub(super) fn shim_is_buried(pid: i32) {
+    sessions().remove(&pid);
+}
+
+/// Kills and reaps what dead shims left, and says whether nothing was found.
+///
+/// An orphan of a container is never in our session, because the last stage before the server makes
+/// a new one and no process can enter a session that exists. What this process starts otherwise is in
+/// our session; living shims are known; and nothing older than the shim in question can be its.
+pub(super) fn sweep(since: u64) -> bool {
+    let me = getpid().as_raw();
+    let Some(own) = processes::stat(me) else { return true };
+    let spared = sessions();
+    let mut found = false;
+    for pid in processes::children(me) {
+        let Some(stat) = processes::stat(pid) else { continue };
+        let is_orphan = stat.session != own.session
+            && !spared.contains(&stat.session)
+            && !spared.contains(&pid)
+            && stat.started >= since;
+        if !is_orphan {
+            continue;
+        }
+        found = true;
+        for below in processes::descendants(pid).into_iter().rev().chain([pid]) {
+            kill(Pid::from_raw(below), Signal::SIGKILL).ok();
+        }
+        waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG)).ok();
+    }
+    !found
+}
+
+fn sessions() -> MutexGuard<'static, BTreeSet<i32>> {
+    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
+}

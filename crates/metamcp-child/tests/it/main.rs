@@ -1,0 +1,7 @@
+//! Real processes under real supervision. Everything waits for a fact with a deadline; nothing sleeps
+//! for a guess.
+
+#![cfg(target_os = "linux")]
+
+mod children;
+mod support;

@@ -1,0 +1,104 @@
+//! What the tests share: a spawner, a line from a child, a search for survivors.
+
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use metamcp_child::{Child, Containment, ShimCommand, Spawner, Spec, Stdout};
+
+/// Long enough for a loaded machine; only a failing test waits this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The binary with the shim and the habits.
+pub(crate) const HOST: &str = env!("CARGO_BIN_EXE_child-host");
+
+pub(crate) fn spawner(containment: Containment) -> Spawner {
+    let shim = ShimCommand { program: HOST.into(), args: vec!["__shim".into()] };
+    Spawner::start(shim, containment).expect("a spawner")
+}
+
+pub(crate) fn spec(program: &str, args: &[&str]) -> Spec {
+    Spec { program: program.into(), args: args.iter().map(Into::into).collect(), ..Spec::default() }
+}
+
+pub(crate) fn habit(args: &[&str]) -> Spec {
+    spec(HOST, args)
+}
+
+pub(crate) fn shell(script: &str) -> Spec {
+    spec("sh", &["-c", script])
+}
+
+/// A word no other test has on its command lines.
+pub(crate) fn mark() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("mark-{}-{}-end", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub(crate) async fn spawn(spawner: &Spawner, spec: Spec) -> Child {
+    within(spawner.spawn(spec)).await.expect("a running child")
+}
+
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future).await.expect("an answer in time")
+}
+
+/// The next line of a child, without its end.
+pub(crate) async fn line(stdout: &Stdout) -> String {
+    let mut line = Vec::new();
+    loop {
+        let mut byte = [0];
+        within(stdout.readable()).await.expect("readable");
+        match stdout.try_read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) if byte == *b"\n" => break,
+            Ok(_) => line.extend(byte),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    String::from_utf8(line).expect("text")
+}
+
+/// Everything until the end of the stream.
+pub(crate) async fn rest(stdout: &Stdout) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        let mut chunk = [0; 65536];
+        within(stdout.readable()).await.expect("readable");
+        match stdout.try_read(&mut chunk) {
+            Ok(0) => return all,
+            Ok(read) => all.extend(&chunk[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Processes with this word on their command line that are more than a corpse.
+pub(crate) fn marked(mark: &str) -> Vec<i32> {
+    let pids = fs::read_dir("/proc").expect("proc").flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(mark)
+        })
+        .filter(|&pid| pid != std::process::id().cast_signed())
+        .filter(|&pid| state(pid).is_some_and(|state| state != 'Z'))
+        .collect()
+}
+
+/// The state letter of a process.
+pub(crate) fn state(pid: i32) -> Option<char> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    line.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "never happened: {what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
