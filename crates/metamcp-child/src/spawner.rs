@@ -3,8 +3,10 @@
 //! In: `Spec`, `Ladder`.  Out: `Child`, `Handle`, `ExitWatch`.
 //! Tests: `tests/it/`.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -47,6 +49,7 @@ impl Spawner {
     ///
     /// Dropping the future ends what was started.
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
+        check(&spec)?;
         let env = environment::for_child(std::env::vars_os(), &spec.env);
         let start = Start { program: spec.program, args: spec.args, env, cwd: spec.cwd };
         let shared = Arc::new(Shared::default());
@@ -73,6 +76,24 @@ impl Spawner {
     pub fn tier(&self) -> Tier {
         self.tier.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Refuses what no kernel interface can carry, before anything is started for it.
+fn check(spec: &Spec) -> Result<(), SpawnError> {
+    let has_nul = |text: &OsStr| text.as_bytes().contains(&0);
+    let bad_name = |name: &OsStr| name.is_empty() || name.as_bytes().contains(&b'=');
+    let wrong = if spec.env.iter().any(|(name, _)| bad_name(name)) {
+        "the name of an environment variable is empty or contains `=`"
+    } else if has_nul(&spec.program)
+        || spec.args.iter().any(|arg| has_nul(arg))
+        || spec.env.iter().any(|(name, value)| has_nul(name) || has_nul(value))
+        || spec.cwd.as_ref().is_some_and(|cwd| has_nul(cwd.as_os_str()))
+    {
+        "it contains a NUL byte"
+    } else {
+        return Ok(());
+    };
+    Err(SpawnError::BadCommand { source: io::Error::new(io::ErrorKind::InvalidInput, wrong) })
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);

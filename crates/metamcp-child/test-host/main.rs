@@ -1,8 +1,12 @@
 //! A gateway in miniature for the tests: starts servers through `Spawner`, and is those servers too.
 //!
-//! `child-host __shim …` is the shim; `host TIER MARK COUNT` starts that many trees and waits to be
-//! killed; everything else is a server with a bad habit. `MARK` is carried along on every command
+//! `child-host __shim …` is the shim; `host TIER HABIT MARK COUNT` starts that many servers and waits to
+//! be killed; everything else is a server with a bad habit. `MARK` is carried along on every command
 //! line, so that survivors can be found in `/proc`.
+
+#![expect(clippy::zombie_processes, reason = "these are the habits a shim has to cope with")]
+
+mod measure;
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -10,20 +14,20 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::{env, fs, process, thread};
 
-use metamcp_child::{Containment, ShimCommand, Spawner, Spec};
+use metamcp_child::{Child, Containment, ShimCommand, Spawner, Spec};
 use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::unistd::{getppid, setsid};
 
 fn main() {
     let mut args = env::args_os().skip(1);
     let first = args.next().and_then(|arg| arg.into_string().ok()).unwrap_or_default();
-    #[expect(clippy::exit, reason = "the exit code of a shim is its last word")]
     if first == "__shim" {
         process::exit(metamcp_child::shim_main(args));
     }
     let rest: Vec<String> = args.filter_map(|arg| arg.into_string().ok()).collect();
     match first.as_str() {
         "host" => host(&rest),
+        "measure" => measure::measure(&rest),
         "dump" => dump(),
         "echo" => drop(io::copy(&mut io::stdin(), &mut io::stdout())),
         "deaf" => deaf(),
@@ -32,7 +36,7 @@ fn main() {
         "daemon" => daemon(&rest[0], true),
         "daemon-parent" => daemon(&rest[0], false),
         "kill-parent" => kill_parent(&rest[0]),
-        "stop-parent" => stop_parent(),
+        "stop-parent" => stop_parent(&rest[0]),
         "stop-self" => stop_self(),
         "zombies" => zombies(),
         "fork-bomb" => fork_bomb(&rest[0], 5),
@@ -42,14 +46,18 @@ fn main() {
     }
 }
 
-/// Starts `COUNT` trees under the containment named, says so, and stays.
-fn host(args: &[String]) {
-    let containment = match args[0].as_str() {
+fn containment(word: &str) -> Containment {
+    match word {
         "shim" => Containment::Shim,
         "namespace" => Containment::Namespace,
         _ => Containment::Auto,
-    };
-    let count: usize = args[2].parse().expect("a number of trees");
+    }
+}
+
+/// Starts servers under the containment named, says so, and stays.
+fn host(args: &[String]) {
+    let containment = containment(&args[0]);
+    let count: usize = args[3].parse().expect("a number of servers");
     let shim = ShimCommand::this_binary("__shim").expect("this binary");
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
@@ -59,21 +67,30 @@ fn host(args: &[String]) {
         for _ in 0..count {
             let spec = Spec {
                 program: env::current_exe().expect("this binary").into(),
-                args: vec!["tree".into(), OsString::from(&args[1])],
+                args: vec![OsString::from(&args[1]), OsString::from(&args[2])],
                 ..Spec::default()
             };
             let child = spawner.spawn(spec).await.expect("a child");
-            let mut line = [0; 6];
-            let mut read = 0;
-            while read < line.len() {
-                child.stdout.readable().await.expect("stdout");
-                read += child.stdout.try_read(&mut line[read..]).unwrap_or(0);
+            hear(&child).await;
+            if args[1] == "stop-parent" {
+                child.stdin.writable().await.expect("stdin");
+                child.stdin.try_write(b"\n").expect("room");
+                hear(&child).await;
             }
             children.push(child);
         }
         say(&format!("ready {}", spawner.tier()));
         std::future::pending::<()>().await;
     });
+}
+
+/// Waits for the six bytes of `ready` or `again`.
+async fn hear(child: &Child) {
+    let (mut line, mut read) = ([0; 6], 0);
+    while read < line.len() {
+        child.stdout.readable().await.expect("stdout");
+        read += child.stdout.try_read(&mut line[read..]).unwrap_or(0);
+    }
 }
 
 /// What the server finds itself in, as one line per fact.
@@ -159,8 +176,15 @@ fn kill_parent(mark: &str) {
     deaf();
 }
 
-fn stop_parent() -> ! {
+/// Stops the parent at once, and again for each line of input.
+fn stop_parent(mark: &str) -> ! {
     kill(getppid(), Signal::SIGSTOP).ok();
+    let me = env::current_exe().expect("this binary");
+    Command::new(me).args(["deaf", mark]).stdin(Stdio::null()).spawn().expect("a child");
+    for _ in io::stdin().lines() {
+        kill(getppid(), Signal::SIGSTOP).ok();
+        say("again");
+    }
     deaf();
 }
 

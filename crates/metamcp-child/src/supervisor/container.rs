@@ -30,6 +30,10 @@ use crate::spec::{Containment, Exit, ShimCommand, SpawnError, Tier};
 /// two milliseconds; a shim that was stopped by its child needs for ever.
 const KILL_GRACE: Duration = Duration::from_millis(40);
 
+/// Between two reminders to a shim that does not say how the start went: its server may have run, and
+/// stopped it, before it could.
+const NUDGE: Duration = Duration::from_millis(50);
+
 /// Between two looks at a container that is ending.
 const BURIAL_ROUND: Duration = Duration::from_millis(1);
 
@@ -58,6 +62,7 @@ pub(super) struct Container {
     started: Option<i32>,
     descent: Option<Descent>,
     kill_at: Option<Instant>,
+    nudge_at: Instant,
     end: End,
 }
 
@@ -116,6 +121,7 @@ impl Container {
             started: None,
             descent: None,
             kill_at: None,
+            nudge_at: Instant::now() + NUDGE,
             end: End::NotYet,
         })
     }
@@ -161,7 +167,16 @@ impl Container {
             }
             left
         });
-        [next_step, last_resort].into_iter().flatten().min()
+        [next_step, last_resort, self.nudge(now)].into_iter().flatten().min()
+    }
+
+    fn nudge(&mut self, now: Instant) -> Option<Duration> {
+        self.starting.as_ref()?;
+        if now >= self.nudge_at {
+            self.nudge_at = now + NUDGE;
+            self.wake_keeper();
+        }
+        Some(self.nudge_at - now)
     }
 
     fn descend(&mut self, now: Instant) -> Option<Duration> {
@@ -197,7 +212,11 @@ impl Container {
             // A shim that does not read is dealt with when killing is due.
             control.write_all(&order.encode()).ok();
         }
-        // A child may have stopped its shim.
+        self.wake_keeper();
+    }
+
+    /// A child may have stopped its shim.
+    fn wake_keeper(&self) {
         if let Some(keeper) = self.keeper {
             kill(keeper, Signal::SIGCONT).ok();
         }

@@ -1,10 +1,8 @@
 //! Starting, talking, ending.
 
-use metamcp_child::{Containment, Exit, Ladder, SpawnError};
+use metamcp_child::{Exit, SpawnError, Spec};
 
-use crate::support::{habit, line, rest, shell, spawn, spawner, spec, within};
-
-const BOTH: [Containment; 2] = [Containment::Shim, Containment::Namespace];
+use crate::support::{BOTH, habit, line, rest, shell, spawn, spawner, spec, until, within};
 
 #[tokio::test]
 async fn bytes_go_both_ways_and_the_end_of_input_is_seen() {
@@ -60,13 +58,43 @@ async fn a_start_that_fails_says_why() {
 }
 
 #[tokio::test]
-async fn a_deaf_child_is_killed_at_the_end_of_the_ladder() {
+async fn a_command_that_cannot_be_expressed_is_refused() {
+    let spawner = spawner(BOTH[0]);
+    let with_env = |name: &str| Spec { env: vec![(name.into(), "".into())], ..spec("cat", &[]) };
+    for bad in
+        [spec("ca\0t", &[]), spec("cat", &["\0"]), with_env("A=B"), with_env(""), with_env("\0")]
+    {
+        let outcome = within(spawner.spawn(bad)).await;
+        assert!(matches!(outcome, Err(SpawnError::BadCommand { .. })));
+    }
+}
+
+#[tokio::test]
+async fn stderr_is_kept_and_never_blocks() {
     for containment in BOTH {
-        let child = spawn(&spawner(containment), habit(&["deaf"])).await;
-        assert_eq!(line(&child.stdout).await, "ready");
-        let parts = child.into_parts();
-        drop(parts.stdin);
-        within(parts.handle.stop(Ladder::polite())).await;
-        assert_eq!(parts.handle.watch().exit(), Some(Exit { code: None, signal: Some(9) }));
+        let spawner = spawner(containment);
+        let child = spawn(&spawner, shell("echo one >&2; echo two >&2; exit 1")).await;
+        within(child.watch().empty()).await;
+        assert_eq!(child.stderr().last_lines(9), ["one", "two"]);
+        let noisy = spawn(&spawner, habit(&["flood"])).await;
+        assert_eq!(line(&noisy.stdout).await, "ready");
+        until("a hundred megabytes went by", || noisy.stderr().total() > 100 << 20).await;
+        assert!(noisy.stderr().last_lines(1)[0].starts_with("xxx"));
+    }
+}
+
+#[tokio::test]
+async fn life_is_seen_while_there_is_some() {
+    for containment in BOTH {
+        let spawner = spawner(containment);
+        let busy = spawn(&spawner, shell("while :; do :; done")).await;
+        let at_first = busy.life();
+        until("a busy child moves", || busy.life() > at_first + 1).await;
+        let dots = spawn(&spawner, shell("read x; echo . >&2; cat")).await;
+        until("the start is over", || dots.life() == dots.life()).await;
+        let before = dots.life();
+        within(dots.stdin.writable()).await.unwrap();
+        dots.stdin.try_write(b"\n").unwrap();
+        until("a dot moves", || dots.life() > before).await;
     }
 }

@@ -4,4 +4,7 @@
 #![cfg(target_os = "linux")]
 
 mod children;
+mod containment;
+mod isolation;
+mod shutdown;
 mod support;

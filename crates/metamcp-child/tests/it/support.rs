@@ -9,6 +9,9 @@ use metamcp_child::{Child, Containment, ShimCommand, Spawner, Spec, Stdout};
 /// Long enough for a loaded machine; only a failing test waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Both ways of holding a child; what holds for one holds for the other.
+pub(crate) const BOTH: [Containment; 2] = [Containment::Shim, Containment::Namespace];
+
 /// The binary with the shim and the habits.
 pub(crate) const HOST: &str = env!("CARGO_BIN_EXE_child-host");
 

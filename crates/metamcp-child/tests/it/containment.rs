@@ -1,0 +1,174 @@
+//! Gateways that die, shims that are killed, trees that scatter.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use metamcp_child::{Containment, Ladder, Tier};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::support::{
+    BOTH, HOST, PATIENCE, habit, line, mark, marked, spawn, spawner, state, until, within,
+};
+
+/// A gateway of its own, with `count` hostile servers running. The words are how it holds them.
+fn host(tier: &str, habit: &str, mark: &str, count: usize, user: Option<u32>) -> (Child, String) {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new(HOST);
+    command.args(["host", tier, habit, mark, &count.to_string()]).stdout(Stdio::piped());
+    if let Some(user) = user {
+        command.uid(user).gid(user).current_dir("/");
+    }
+    let mut host = command.spawn().expect("a host that does what it is told");
+    let mut ready = String::new();
+    BufReader::new(host.stdout.take().expect("a host that does what it is told"))
+        .read_line(&mut ready)
+        .expect("a host that does what it is told");
+    (host, ready.trim().to_owned())
+}
+
+/// Kills a gateway and says how long its trees lived on.
+fn murder(mut host: Child, mark: &str) -> Duration {
+    let began = Instant::now();
+    host.kill().expect("a host that does what it is told");
+    host.wait().expect("a host that does what it is told");
+    while !marked(mark).is_empty() {
+        assert!(began.elapsed() < PATIENCE, "survivors: {:?}", marked(mark));
+    }
+    began.elapsed()
+}
+
+fn murders(tier: &str, rounds: usize, user: Option<u32>) -> Vec<Duration> {
+    (0..rounds)
+        .map(|_| {
+            let mark = mark();
+            let (host, ready) = host(tier, "tree", &mark, 2, user);
+            assert!(ready.starts_with("ready"), "{ready}");
+            assert!(marked(&mark).len() > 10, "{:?}", marked(&mark));
+            murder(host, &mark)
+        })
+        .collect()
+}
+
+#[test]
+fn nothing_survives_a_killed_gateway_with_shims() {
+    murders("shim", 10, None);
+}
+
+#[test]
+fn nothing_survives_a_killed_gateway_with_namespaces() {
+    murders("namespace", 10, None);
+}
+
+/// Root exercises the way of ordinary users too; an ordinary user just has it.
+#[test]
+fn an_ordinary_user_is_contained_as_well() {
+    let nobody = nix::unistd::geteuid().is_root().then_some(65534);
+    for tier in ["shim", "auto"] {
+        murders(tier, 2, nobody);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_kills_its_shim_takes_everything_with_it() {
+    for round in 0..5 {
+        let mark = mark();
+        let spawner = spawner(Containment::Shim);
+        let other = spawn(&spawner, habit(&["deaf"])).await;
+        let child = spawn(&spawner, habit(&["kill-parent", &mark])).await;
+        assert_eq!(line(&child.stdout).await, "ready", "round {round}");
+        within(child.watch().empty()).await;
+        assert_eq!(marked(&mark), [], "round {round}");
+        assert!(!other.watch().is_empty(), "the neighbour is not touched");
+    }
+}
+
+#[tokio::test]
+async fn a_server_cannot_kill_the_init_of_its_namespace() {
+    let mark = mark();
+    let child = spawn(&spawner(Containment::Namespace), habit(&["kill-parent", &mark])).await;
+    assert_eq!(line(&child.stdout).await, "ready");
+    assert_eq!(line(&child.stdout).await, "ready", "it lived to say so again");
+    assert!(!child.watch().is_empty());
+    kill(Pid::from_raw(child.handle().keeper_pid().cast_signed()), Signal::SIGKILL).unwrap();
+    within(child.watch().empty()).await;
+    assert_eq!(marked(&mark), []);
+}
+
+#[tokio::test]
+async fn a_server_that_stops_its_shim_ends_all_the_same() {
+    let mark = mark();
+    let child = spawn(&spawner(Containment::Shim), habit(&["stop-parent", &mark])).await;
+    assert_eq!(line(&child.stdout).await, "ready");
+    within(child.stdin.writable()).await.unwrap();
+    child.stdin.try_write(b"\n").unwrap();
+    assert_eq!(line(&child.stdout).await, "again");
+    let keeper = child.handle().keeper_pid().cast_signed();
+    assert_eq!(state(keeper), Some('T'));
+    within(child.handle().stop(Ladder::at_once())).await;
+    assert_eq!(marked(&mark), []);
+}
+
+#[test]
+fn a_stopped_shim_still_ends_with_its_gateway() {
+    let mark = mark();
+    let (host, ready) = host("shim", "stop-parent", &mark, 2, None);
+    assert_eq!(ready, "ready shim");
+    assert!(marked(&mark).len() >= 4);
+    murder(host, &mark);
+}
+
+#[tokio::test]
+async fn a_fork_bomb_is_put_out() {
+    for containment in BOTH {
+        let mark = mark();
+        let child = spawn(&spawner(containment), habit(&["fork-bomb", &mark])).await;
+        until("it went off", || marked(&mark).len() >= 16).await;
+        within(child.handle().stop(Ladder::at_once())).await;
+        assert_eq!(marked(&mark), []);
+    }
+}
+
+#[tokio::test]
+async fn orphans_are_reaped() {
+    for containment in BOTH {
+        let child = spawn(&spawner(containment), habit(&["zombies"])).await;
+        assert_eq!(line(&child.stdout).await, "ready");
+        let keeper = child.handle().keeper_pid();
+        let path = format!("/proc/{keeper}/task/{keeper}/children");
+        until("one child is left", || {
+            std::fs::read_to_string(&path).unwrap().split_whitespace().count() == 1
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn automatic_containment_says_what_it_found() {
+    let spawner = spawner(Containment::Auto);
+    assert_eq!(spawner.tier(), Tier::Untried);
+    let child = spawn(&spawner, habit(&["deaf"])).await;
+    assert_ne!(spawner.tier(), Tier::Untried);
+    assert_eq!(child.handle().tier(), spawner.tier());
+}
+
+#[test]
+fn a_child_outlives_the_runtime_that_asked_for_it() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for containment in BOTH {
+        let mark = mark();
+        let first = runtime();
+        let spawner = spawner(containment);
+        let child = first.block_on(async {
+            let child = spawn(&spawner, habit(&["tree", &mark])).await;
+            assert_eq!(line(&child.stdout).await, "ready");
+            child.into_parts()
+        });
+        let handle = child.handle.clone();
+        drop((child, first));
+        assert!(marked(&mark).len() >= 5);
+        runtime().block_on(async { within(handle.stop(Ladder::at_once())).await });
+        assert_eq!(marked(&mark), []);
+    }
+}

@@ -1,0 +1,112 @@
+//! What a server finds when it looks around.
+
+use std::collections::BTreeSet;
+
+use metamcp_child::{Child, Containment};
+
+use crate::support::{BOTH, HOST, habit, line, spawn, spawner, within};
+
+async fn dumped(child: &Child) -> Vec<String> {
+    let mut lines = Vec::new();
+    loop {
+        match line(&child.stdout).await {
+            end if end == "end" => return lines,
+            line => lines.push(line),
+        }
+    }
+}
+
+fn values<'a>(lines: &'a [String], prefix: &str) -> Vec<&'a str> {
+    lines.iter().filter_map(|line| line.strip_prefix(prefix)).collect()
+}
+
+#[tokio::test]
+async fn only_three_descriptors_and_they_are_pipes() {
+    for containment in BOTH {
+        // Something of ours that a careless start would hand on.
+        let leak = std::fs::File::open("/dev/zero").unwrap();
+        nix::fcntl::fcntl(&leak, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
+            .unwrap();
+        let child = spawn(&spawner(containment), habit(&["dump"])).await;
+        let lines = dumped(&child).await;
+        let fds = values(&lines, "fds ")[0];
+        let open: BTreeSet<&str> = fds
+            .split(';')
+            .filter(|fd| !fd.ends_with("/fd"))
+            .map(|fd| fd.split('[').next().unwrap())
+            .collect();
+        assert_eq!(open, BTreeSet::from(["0 pipe:", "1 pipe:", "2 pipe:"]), "{fds}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_allowlist_and_its_own_variables() {
+    for containment in BOTH {
+        let mut spec = habit(&["dump"]);
+        spec.env = vec![("SERVER_TOKEN".into(), "for-this-one".into())];
+        let child = spawn(&spawner(containment), spec).await;
+        let lines = dumped(&child).await;
+        let names: BTreeSet<&str> =
+            values(&lines, "env ").into_iter().filter_map(|v| v.split('=').next()).collect();
+        // Cargo sets this one for every test, so a leak would show.
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+        assert!(!names.iter().any(|name| name.starts_with("CARGO")), "{names:?}");
+        assert!(names.contains("PATH"), "{names:?}");
+        assert!(values(&lines, "env ").contains(&"SERVER_TOKEN=for-this-one"));
+    }
+}
+
+#[tokio::test]
+async fn no_secret_on_a_command_line_and_none_in_the_shim() {
+    for containment in BOTH {
+        let mut spec = habit(&["deaf"]);
+        spec.env = vec![("SERVER_TOKEN".into(), "4d7ac1f0-secret".into())];
+        let child = spawn(&spawner(containment), spec).await;
+        assert_eq!(line(&child.stdout).await, "ready");
+        let keeper = child.handle().keeper_pid();
+        let read = |file: &str| std::fs::read(format!("/proc/{keeper}/{file}")).unwrap();
+        assert!(!String::from_utf8_lossy(&read("cmdline")).contains("secret"));
+        assert!(read("environ").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn signals_limits_and_directory_are_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let real = directory.path().canonicalize().unwrap();
+    for containment in BOTH {
+        let mut spec = habit(&["dump"]);
+        spec.cwd = Some(real.clone());
+        let child = spawn(&spawner(containment), spec).await;
+        let lines = dumped(&child).await;
+        let status = |name: &str| values(&lines, &format!("status {name}:\t"))[0].to_owned();
+        assert_eq!(status("SigBlk"), "0000000000000000");
+        assert_eq!(values(&lines, "Max core file size")[0].split_whitespace().next(), Some("0"));
+        let own: i32 =
+            std::fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim().parse().unwrap();
+        assert_eq!(values(&lines, "oom ")[0], (own + 500).min(1000).to_string());
+        assert_eq!(values(&lines, "cwd ")[0], real.to_str().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn the_pid_is_the_one_seen_from_here() {
+    for containment in BOTH {
+        let child = spawn(&spawner(containment), habit(&["deaf"])).await;
+        assert_eq!(line(&child.stdout).await, "ready");
+        let exe = std::fs::read_link(format!("/proc/{}/exe", child.pid())).unwrap();
+        assert_eq!(exe, std::path::Path::new(HOST).canonicalize().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_shows_its_own_processes_only() {
+    let child = spawn(&spawner(Containment::Namespace), habit(&["dump"])).await;
+    let lines = dumped(&child).await;
+    assert_eq!(values(&lines, "pids ")[0].split(' ').nth(1), Some("1"));
+    let child =
+        spawn(&spawner(Containment::Namespace), crate::support::shell("echo /proc/[0-9]*")).await;
+    let seen = line(&child.stdout).await;
+    assert!(seen.split(' ').count() <= 3, "{seen}");
+    within(child.watch().empty()).await;
+}
