@@ -70,9 +70,10 @@ impl Lines {
     pub fn buffer(&mut self) -> &mut BytesMut {
         let used = self.buffer.len();
         if self.buffer.capacity() - used < MIN_SPACE {
-            // Doubling keeps copying linear; a line never needs more than the limit and one read.
-            let wanted =
-                (used * 2).max(START).min(self.limit.saturating_add(START).max(used + MIN_SPACE));
+            // Doubling keeps copying linear, but the last step goes to what the longest line can need.
+            let doubled = (used * 2).max(START);
+            let most = self.limit.saturating_add(START).max(used + MIN_SPACE);
+            let wanted = if doubled.saturating_add(START) >= most { most } else { doubled };
             self.buffer.reserve(wanted - used);
         }
         &mut self.buffer
@@ -105,7 +106,7 @@ impl Lines {
         }
     }
 
-    /// What is left when the stream has ended: a last line without newline, if there is one.
+    /// What is left when the stream has ended, to be called until `None`: the last line may lack its newline.
     pub fn finish(&mut self) -> Option<Line> {
         if let Some(line) = self.next_line() {
             return Some(line);

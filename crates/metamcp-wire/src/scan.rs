@@ -217,72 +217,64 @@ impl<'a> Scanner<'a> {
     }
 
     /// A string with its quotes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn string(&mut self) -> Result<Token<'a>, Defect> {
         self.expect(b'"')?;
         let start = self.at;
-        let mut escaped = false;
+        self.plain();
+        let escaped = self.peek() != b'"';
+        if escaped {
+            self.rest_of_string()?;
+        }
+        let inner = self.since(start);
+        self.step();
+        Ok(Token { inner, escaped })
+    }
+
+    /// Goes on to the closing quote of a string that is not plain throughout.
+    #[inline(never)]
+    fn rest_of_string(&mut self) -> Result<(), Defect> {
         loop {
-            self.plain();
             match self.peek() {
-                b'"' => {
-                    let inner = self.since(start);
-                    self.step();
-                    return Ok(Token { inner, escaped });
-                }
-                b'\\' => {
-                    escaped = true;
-                    self.escape()?;
-                }
+                b'"' => return Ok(()),
+                b'\\' => self.escape()?,
                 _ if self.at >= self.text.len() => return Err(self.defect(Kind::End)),
                 _ => return Err(self.defect(Kind::Control)),
             }
+            self.plain();
         }
     }
 
     /// Moves over string bytes that mean themselves.
-    #[inline]
+    #[inline(always)]
     fn plain(&mut self) {
+        let mut at = self.at;
+        let mut seen = 0;
         // Keys and most values are short: a few words find their end without setting up wide loops.
         for _ in 0..SHORT_WORDS {
-            if self.word() {
+            let Some(bytes) = self.text.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
+                self.seen |= seen;
+                self.at = at;
+                return self.plain_tail();
+            };
+            let word = u64::from_le_bytes(*bytes);
+            seen |= word;
+            let special = special(word);
+            if special != 0 {
+                self.seen |= seen;
+                self.at = at + special.trailing_zeros() as usize / 8;
                 return;
             }
+            at += 8;
         }
-        let mut seen = 0_u8;
-        while let Some(block) =
-            self.text.get(self.at..).and_then(|rest| rest.first_chunk::<BLOCK>())
-        {
-            // Without branches, so that the compiler turns it into wide instructions.
-            let (mut special, mut high) = (0_u8, 0_u8);
-            for &byte in block {
-                special |= u8::from((byte ^ 2) < 0x21) | u8::from(byte == b'\\');
-                high |= byte;
-            }
-            seen |= high;
-            if special != 0 {
-                break;
-            }
-            self.at += BLOCK;
-        }
-        self.seen |= u64::from(seen);
-        while !self.word() {}
+        self.seen |= seen;
+        self.at = at;
+        self.plain_long();
     }
 
-    /// Moves over up to eight plain bytes; true when a byte that ends the plain run was reached.
-    #[inline(always)]
-    fn word(&mut self) -> bool {
-        if let Some(bytes) = self.text.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
-            let word = u64::from_le_bytes(*bytes);
-            self.seen |= word;
-            let special = special(word);
-            if special == 0 {
-                self.at += 8;
-                return false;
-            }
-            self.at += special.trailing_zeros() as usize / 8;
-            return true;
-        }
+    /// The same for the last bytes of the text.
+    #[inline(never)]
+    fn plain_tail(&mut self) {
         while let Some(&byte) = self.text.get(self.at) {
             if byte < 0x20 || byte == b'"' || byte == b'\\' {
                 break;
@@ -290,7 +282,29 @@ impl<'a> Scanner<'a> {
             self.seen |= u64::from(byte);
             self.at += 1;
         }
-        true
+    }
+
+    /// The same for long strings, a window at a time so that the second look finds the bytes near by.
+    #[inline(never)]
+    fn plain_long(&mut self) {
+        loop {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let window = &rest[..rest.len().min(WINDOW)];
+            let end = memchr::memchr2(b'"', b'\\', window);
+            let run = &window[..end.unwrap_or(window.len())];
+            // Without branches, so that the compiler turns it into wide instructions.
+            let (low, high) =
+                run.iter().fold((u8::MAX, 0), |(low, high), &byte| (byte.min(low), byte.max(high)));
+            self.seen |= u64::from(high);
+            if low < 0x20 {
+                self.at += run.iter().position(|&byte| byte < 0x20).unwrap_or(0);
+                return;
+            }
+            self.at += run.len();
+            if end.is_some() || run.is_empty() {
+                return;
+            }
+        }
     }
 
     fn escape(&mut self) -> Result<(), Defect> {
@@ -504,11 +518,11 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Words tried before the wide loop is entered.
-const SHORT_WORDS: usize = 4;
+/// Words of eight bytes tried before a string counts as long.
+const SHORT_WORDS: usize = 6;
 
-/// Bytes per turn of the wide loop.
-const BLOCK: usize = 64;
+/// Bytes of a long string looked at together: they stay in the nearest cache.
+const WINDOW: usize = 8 * 1024;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;

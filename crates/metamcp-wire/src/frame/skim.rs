@@ -12,8 +12,8 @@ use crate::scan::Token;
 /// Longest id text that is remembered: ids of ours are numbers, and a UUID takes 38 bytes.
 const MAX_ID: usize = 128;
 
-/// Longest name worth remembering: `method` with every letter written as `\u....`.
-const MAX_NAME: usize = 36;
+/// Longest name worth remembering: `method` with every letter written as `\u....`, and the closing quote.
+const MAX_NAME: usize = 37;
 
 /// The top-level `id` of `line`, for a line that was refused as a message but may still answer a call.
 pub fn skim(line: &[u8]) -> Skim {
@@ -225,8 +225,7 @@ struct Text<const LIMIT: usize> {
 
 impl<const LIMIT: usize> Text<LIMIT> {
     fn push(&mut self, bytes: &[u8]) {
-        // One more than the limit, for the closing quote of a name.
-        if self.overflown || self.text.len() + bytes.len() > LIMIT + 1 {
+        if self.overflown || self.text.len() + bytes.len() > LIMIT {
             self.overflown = true;
         } else {
             self.text.extend_from_slice(bytes);
