@@ -19,6 +19,14 @@ const START: usize = 64 * 1024;
 /// Least free space offered to a reader: below it, reads become small and many.
 const MIN_SPACE: usize = 8 * 1024;
 
+/// From here on a line counts as long, and gets a mapping of its own.
+const LONG: usize = 2 * 1024 * 1024;
+
+/// Size of the buffer of a long line. glibc maps what is larger than 32 MiB separately, whatever was
+/// freed before: pages count once they are written, and all of them go back with the line. Smaller
+/// buffers would stay in the heap after the first of them was freed, holding 16 MiB and more for good.
+const MAPPED: usize = 33 * 1024 * 1024;
+
 /// One line of the other side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
@@ -70,10 +78,10 @@ impl Lines {
     pub fn buffer(&mut self) -> &mut BytesMut {
         let used = self.buffer.len();
         if self.buffer.capacity() - used < MIN_SPACE {
-            // Doubling keeps copying linear, but the last step goes to what the longest line can need.
-            let doubled = (used * 2).max(START);
             let most = self.limit.saturating_add(START).max(used + MIN_SPACE);
-            let wanted = if doubled.saturating_add(START) >= most { most } else { doubled };
+            // Doubling keeps copying linear.
+            let wanted =
+                if used < LONG { (used * 2).max(START).min(most) } else { most.max(MAPPED) };
             self.buffer.reserve(wanted - used);
         }
         &mut self.buffer

@@ -1,3 +1,4 @@
+use super::strings::WINDOW;
 use super::*;
 
 fn kind(text: &[u8]) -> Option<Kind> {
