@@ -14,7 +14,6 @@ pub mod ledger;
 pub mod lifecycle;
 pub mod limiter;
 pub mod moment;
-pub mod ladder;
 pub mod nearest;
 pub mod refresh;
 pub mod replay;

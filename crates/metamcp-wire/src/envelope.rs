@@ -161,7 +161,7 @@ impl<'a> Parts<'a> {
             let start = scanner.at();
             scanner.value(MAX_RESULT_DEPTH)?;
             let part = Part { at: start, raw: scanner.since(start) };
-            let name = decoded(key);
+            let name = if key.escaped { decoded(key) } else { Cow::Borrowed(key.inner) };
             if let Some(slot) = parts.slot(&name) {
                 if slot.replace(part).is_some() {
                     parts.blame(Kind::Duplicate, at);

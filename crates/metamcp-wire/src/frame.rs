@@ -19,6 +19,14 @@ const START: usize = 64 * 1024;
 /// Least free space offered to a reader: below it, reads become small and many.
 const MIN_SPACE: usize = 8 * 1024;
 
+/// From here on a line counts as long, and gets a mapping of its own.
+const LONG: usize = 2 * 1024 * 1024;
+
+/// Size of the buffer of a long line. glibc maps what is larger than 32 MiB separately, whatever was
+/// freed before: pages count once they are written, and all of them go back with the line. Smaller
+/// buffers would stay in the heap after the first of them was freed, holding 16 MiB and more for good.
+const MAPPED: usize = 33 * 1024 * 1024;
+
 /// One line of the other side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
@@ -70,9 +78,10 @@ impl Lines {
     pub fn buffer(&mut self) -> &mut BytesMut {
         let used = self.buffer.len();
         if self.buffer.capacity() - used < MIN_SPACE {
-            // Doubling keeps copying linear; a line never needs more than the limit and one read.
+            let most = self.limit.saturating_add(START).max(used + MIN_SPACE);
+            // Doubling keeps copying linear.
             let wanted =
-                (used * 2).max(START).min(self.limit.saturating_add(START).max(used + MIN_SPACE));
+                if used < LONG { (used * 2).max(START).min(most) } else { most.max(MAPPED) };
             self.buffer.reserve(wanted - used);
         }
         &mut self.buffer
@@ -105,7 +114,7 @@ impl Lines {
         }
     }
 
-    /// What is left when the stream has ended: a last line without newline, if there is one.
+    /// What is left when the stream has ended, to be called until `None`: the last line may lack its newline.
     pub fn finish(&mut self) -> Option<Line> {
         if let Some(line) = self.next_line() {
             return Some(line);

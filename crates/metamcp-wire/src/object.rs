@@ -253,7 +253,11 @@ struct Span<'a> {
 
 impl<'a> Span<'a> {
     fn name(&self) -> Cow<'a, [u8]> {
-        self.name.map_or(Cow::Borrowed(&[]), decoded)
+        match self.name {
+            None => Cow::Borrowed(&[]),
+            Some(token) if !token.escaped => Cow::Borrowed(token.inner),
+            Some(token) => decoded(token),
+        }
     }
 }
 

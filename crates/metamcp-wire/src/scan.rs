@@ -3,114 +3,17 @@
 //! In: bytes and a depth limit.  Out: nothing, or the first defect and where it is.
 //! Tests: `scan/tests.rs`, `tests/differential.rs`, `fuzz/fuzz_targets/envelope.rs`.
 
+mod defect;
+mod strings;
+
+pub use defect::{Defect, Kind};
+use strings::HIGH_BITS;
+
 /// Deepest nesting of what we look into ourselves, such as arguments: beyond it nobody honest writes.
 pub const MAX_DEPTH: usize = 64;
 
 /// Deepest nesting of what we only pass on: deep results (syntax trees, page snapshots) are honest.
 pub const MAX_RESULT_DEPTH: usize = 512;
-
-/// What is wrong with a text, and at which byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} at byte {at}")]
-pub struct Defect {
-    /// What is wrong.
-    pub kind: Kind,
-    /// Offset of the byte where it was noticed.
-    pub at: usize,
-}
-
-/// The ways in which a text can fail to be JSON, or a JSON text to be a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Kind {
-    /// The text ends inside a value.
-    #[error("unexpected end")]
-    End,
-    /// A byte that cannot stand here.
-    #[error("unexpected character")]
-    Unexpected,
-    /// Something follows the value.
-    #[error("text after the value")]
-    Trailing,
-    /// `\` followed by something JSON does not know.
-    #[error("invalid escape")]
-    Escape,
-    /// A control character inside a string.
-    #[error("control character in a string")]
-    Control,
-    /// A number not written the way JSON writes numbers.
-    #[error("invalid number")]
-    Number,
-    /// The text is not UTF-8.
-    #[error("invalid UTF-8")]
-    Encoding,
-    /// Nested beyond the limit.
-    #[error("nested too deeply")]
-    Depth,
-    /// The same member twice in one object.
-    #[error("duplicate member")]
-    Duplicate,
-    /// A member that a careless parser takes for a known one: other case, or a NUL at its end.
-    #[error("member that looks like a known one")]
-    LookAlike,
-    /// More members than a message can have.
-    #[error("too many members")]
-    Members,
-    /// An object was needed.
-    #[error("not an object")]
-    NotObject,
-    /// JSON, but neither an object nor an array: no message.
-    #[error("not a message")]
-    NotMessage,
-    /// No `jsonrpc` member: noise such as a log line rather than a broken message.
-    #[error("no jsonrpc member")]
-    VersionMissing,
-    /// `jsonrpc` is not `"2.0"`.
-    #[error("jsonrpc is not \"2.0\"")]
-    VersionWrong,
-    /// `id` is neither a string nor a number where one is needed.
-    #[error("id is neither a string nor a number")]
-    Id,
-    /// A result without an id.
-    #[error("result without an id")]
-    IdMissing,
-    /// `method` is not a string.
-    #[error("method is not a string")]
-    Method,
-    /// `params` is neither an object nor an array.
-    #[error("params is neither an object nor an array")]
-    Params,
-    /// `error` is not an object.
-    #[error("error is not an object")]
-    Error,
-    /// More than one of `method`, `result` and `error`.
-    #[error("more than one of method, result and error")]
-    Mixed,
-    /// None of `method`, `result` and `error`.
-    #[error("none of method, result and error")]
-    Shapeless,
-    /// A batch without elements.
-    #[error("empty batch")]
-    BatchEmpty,
-    /// A batch with more elements than allowed.
-    #[error("too many messages in one batch")]
-    BatchLong,
-}
-
-impl Kind {
-    /// Whether the text is not JSON at all, as opposed to JSON that is no proper message.
-    pub fn is_syntax(self) -> bool {
-        matches!(
-            self,
-            Kind::End
-                | Kind::Unexpected
-                | Kind::Trailing
-                | Kind::Escape
-                | Kind::Control
-                | Kind::Number
-                | Kind::Encoding
-        )
-    }
-}
 
 /// Checks that `text` is exactly one JSON value nested at most `depth` levels (at most `MAX_RESULT_DEPTH`).
 ///
@@ -214,106 +117,6 @@ impl<'a> Scanner<'a> {
             Ok(_) => Ok(()),
             Err(error) => Err(Defect { kind: Kind::Encoding, at: error.valid_up_to() }),
         }
-    }
-
-    /// A string with its quotes.
-    #[inline]
-    pub(crate) fn string(&mut self) -> Result<Token<'a>, Defect> {
-        self.expect(b'"')?;
-        let start = self.at;
-        let mut escaped = false;
-        loop {
-            self.plain();
-            match self.peek() {
-                b'"' => {
-                    let inner = self.since(start);
-                    self.step();
-                    return Ok(Token { inner, escaped });
-                }
-                b'\\' => {
-                    escaped = true;
-                    self.escape()?;
-                }
-                _ if self.at >= self.text.len() => return Err(self.defect(Kind::End)),
-                _ => return Err(self.defect(Kind::Control)),
-            }
-        }
-    }
-
-    /// Moves over string bytes that mean themselves.
-    #[inline]
-    fn plain(&mut self) {
-        // Keys and most values are short: a few words find their end without setting up wide loops.
-        for _ in 0..SHORT_WORDS {
-            if self.word() {
-                return;
-            }
-        }
-        let mut seen = 0_u8;
-        while let Some(block) =
-            self.text.get(self.at..).and_then(|rest| rest.first_chunk::<BLOCK>())
-        {
-            // Without branches, so that the compiler turns it into wide instructions.
-            let (mut special, mut high) = (0_u8, 0_u8);
-            for &byte in block {
-                special |= u8::from((byte ^ 2) < 0x21) | u8::from(byte == b'\\');
-                high |= byte;
-            }
-            seen |= high;
-            if special != 0 {
-                break;
-            }
-            self.at += BLOCK;
-        }
-        self.seen |= u64::from(seen);
-        while !self.word() {}
-    }
-
-    /// Moves over up to eight plain bytes; true when a byte that ends the plain run was reached.
-    #[inline(always)]
-    fn word(&mut self) -> bool {
-        if let Some(bytes) = self.text.get(self.at..).and_then(|rest| rest.first_chunk::<8>()) {
-            let word = u64::from_le_bytes(*bytes);
-            self.seen |= word;
-            let special = special(word);
-            if special == 0 {
-                self.at += 8;
-                return false;
-            }
-            self.at += special.trailing_zeros() as usize / 8;
-            return true;
-        }
-        while let Some(&byte) = self.text.get(self.at) {
-            if byte < 0x20 || byte == b'"' || byte == b'\\' {
-                break;
-            }
-            self.seen |= u64::from(byte);
-            self.at += 1;
-        }
-        true
-    }
-
-    fn escape(&mut self) -> Result<(), Defect> {
-        self.step();
-        match self.peek() {
-            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.step(),
-            b'u' => {
-                self.step();
-                for _ in 0..4 {
-                    if !self.peek().is_ascii_hexdigit() {
-                        return Err(self.bad_escape());
-                    }
-                    self.step();
-                }
-            }
-            _ => return Err(self.bad_escape()),
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn bad_escape(&self) -> Defect {
-        self.defect(if self.at >= self.text.len() { Kind::End } else { Kind::Escape })
     }
 
     pub(crate) fn number(&mut self) -> Result<(), Defect> {
@@ -478,21 +281,6 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn skip_string(&mut self) -> bool {
-        loop {
-            self.plain();
-            match self.peek() {
-                b'"' => {
-                    self.step();
-                    return true;
-                }
-                b'\\' => self.at += 2,
-                _ if self.at >= self.text.len() => return false,
-                _ => self.step(),
-            }
-        }
-    }
-
     /// A member's name and colon, with the space around them.
     #[inline]
     pub(crate) fn key(&mut self) -> Result<Token<'a>, Defect> {
@@ -502,26 +290,6 @@ impl<'a> Scanner<'a> {
         self.space();
         Ok(key)
     }
-}
-
-/// Words tried before the wide loop is entered.
-const SHORT_WORDS: usize = 4;
-
-/// Bytes per turn of the wide loop.
-const BLOCK: usize = 64;
-
-const LOW_BITS: u64 = 0x0101_0101_0101_0101;
-const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
-
-/// Marks the bytes of a word that end a run of plain string bytes: `"`, `\` and controls.
-/// Only the lowest mark is exact, as a borrow may mark bytes above a true one.
-#[inline(always)]
-fn special(word: u64) -> u64 {
-    let zero = |word: u64| word.wrapping_sub(LOW_BITS) & !word;
-    let control = word.wrapping_sub(LOW_BITS * 0x20) & !word;
-    let quote = zero(word ^ (LOW_BITS * 0x22));
-    let backslash = zero(word ^ (LOW_BITS * 0x5c));
-    (control | quote | backslash) & HIGH_BITS
 }
 
 /// The containers open at a position: one bit each, so that hostile nesting costs neither stack nor heap.

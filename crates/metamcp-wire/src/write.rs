@@ -107,6 +107,21 @@ pub fn one_line(raw: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// Appends a whole number.
+pub fn number(out: &mut impl BufMut, mut number: u64) {
+    let mut digits = [b'0'; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.put_slice(&digits[start..]);
+}
+
 fn call(out: &mut impl BufMut, method: &str, params: Option<&[u8]>) {
     out.put_slice(b",\"method\":");
     json_string(out, method);
@@ -133,21 +148,6 @@ fn open_error(out: &mut impl BufMut, id_raw: Option<&[u8]>) {
 
 fn raw(out: &mut impl BufMut, raw: &[u8]) {
     out.put_slice(&one_line(raw));
-}
-
-/// Appends a number in decimal.
-pub fn number(out: &mut impl BufMut, mut number: u64) {
-    let mut digits = [b'0'; 20];
-    let mut start = digits.len();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.put_slice(&digits[start..]);
 }
 
 #[cfg(test)]

@@ -12,8 +12,11 @@ use crate::scan::Token;
 /// Longest id text that is remembered: ids of ours are numbers, and a UUID takes 38 bytes.
 const MAX_ID: usize = 128;
 
-/// Longest name worth remembering: `method` with every letter written as `\u....`.
-const MAX_NAME: usize = 36;
+/// Longest name worth remembering: `method` with every letter written as `\u....`, and the closing quote.
+const MAX_NAME: usize = 37;
+
+/// Bytes of a string looked at one by one before the wide search starts.
+const NEAR: usize = 8;
 
 /// The top-level `id` of `line`, for a line that was refused as a message but may still answer a call.
 pub fn skim(line: &[u8]) -> Skim {
@@ -79,25 +82,12 @@ impl Skim {
                     rest = after;
                     self.start(byte);
                 }
+                State::Between if self.depth > 1 => rest = self.inside(rest),
                 State::Between => {
                     rest = after;
                     self.between(byte);
                 }
-                State::InString => {
-                    let plain = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
-                    let (run, from) = rest.split_at(plain);
-                    self.copy(run);
-                    rest = from;
-                    if let Some((&byte, after)) = rest.split_first() {
-                        rest = after;
-                        self.copy(&[byte]);
-                        if byte == b'\\' {
-                            self.state = State::Escaped;
-                        } else {
-                            self.close_string();
-                        }
-                    }
-                }
+                State::InString => rest = self.string(rest),
                 State::Escaped => {
                     rest = after;
                     self.copy(&[byte]);
@@ -137,16 +127,58 @@ impl Skim {
         }
     }
 
-    fn between(&mut self, byte: u8) {
-        if self.depth > 1 {
-            match byte {
-                b'"' => self.state = State::InString,
-                b'{' | b'[' => self.depth += 1,
-                b'}' | b']' => self.depth -= 1,
-                _ => {}
+    /// Walks over a value below the top level, up to its end or to a string; what is left.
+    fn inside<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let mut depth = self.depth;
+        let stop = bytes.iter().position(|&byte| match byte {
+            b'"' => true,
+            b'{' | b'[' => {
+                depth += 1;
+                false
             }
-            return;
+            b'}' | b']' => {
+                depth -= 1;
+                depth == 1
+            }
+            _ => false,
+        });
+        self.depth = depth;
+        let Some(stop) = stop else { return &[] };
+        if bytes[stop] == b'"' {
+            self.state = State::InString;
         }
+        &bytes[stop + 1..]
+    }
+
+    /// Walks over a string up to its end; what is left.
+    fn string<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let mut at = 0;
+        let (walked, closed) = loop {
+            let rest = bytes.get(at..).unwrap_or_default();
+            // Escapes come in crowds, and the wide search is slow to start.
+            let near = rest.iter().take(NEAR).position(|byte| matches!(byte, b'"' | b'\\'));
+            let Some(stop) = near.or_else(|| memchr2(b'"', b'\\', rest)) else {
+                // The second byte of an escape may be yet to come.
+                if at > bytes.len() {
+                    self.state = State::Escaped;
+                }
+                break (bytes.len(), false);
+            };
+            at += stop + 1;
+            if rest[stop] == b'"' {
+                break (at, true);
+            }
+            at += 1;
+        };
+        let (run, rest) = bytes.split_at(walked);
+        self.copy(run);
+        if closed {
+            self.close_string();
+        }
+        rest
+    }
+
+    fn between(&mut self, byte: u8) {
         match byte {
             b'"' => {
                 self.state = State::InString;
@@ -225,8 +257,7 @@ struct Text<const LIMIT: usize> {
 
 impl<const LIMIT: usize> Text<LIMIT> {
     fn push(&mut self, bytes: &[u8]) {
-        // One more than the limit, for the closing quote of a name.
-        if self.overflown || self.text.len() + bytes.len() > LIMIT + 1 {
+        if self.overflown || self.text.len() + bytes.len() > LIMIT {
             self.overflown = true;
         } else {
             self.text.extend_from_slice(bytes);
