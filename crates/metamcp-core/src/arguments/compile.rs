@@ -10,6 +10,9 @@ use super::judge::Number;
 /// Schema parts that are read. Parts beyond it count as unknown.
 const MAX_NODES: usize = 4_096;
 
+/// How deep JSON may be nested that comes from the parser.
+const MAX_NESTING: usize = 128;
+
 /// The index of a node in its checker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeId(pub(super) u32);
@@ -508,20 +511,22 @@ fn draft_of(schema: &Value) -> Draft {
     known.iter().find(|(mark, _)| named.contains(mark)).map_or(Draft::D2020, |(_, draft)| *draft)
 }
 
-/// An inner id moves the base that references start from; then none of them is followed.
+/// An inner id moves the base that references start from; then none of them is followed. Nor are they in
+/// a schema nested deeper than any that was parsed, which is not worth the stack it would take to look.
 fn has_inner_id(schema: &Value) -> bool {
-    fn inside(value: &Value) -> bool {
+    fn inside(value: &Value, depth: usize) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return true };
         match value {
-            Value::Array(items) => items.iter().any(inside),
+            Value::Array(items) => items.iter().any(|item| inside(item, depth)),
             Value::Object(map) => {
                 ["$id", "id"].iter().any(|key| map.get(*key).is_some_and(Value::is_string))
-                    || map.values().any(inside)
+                    || map.values().any(|item| inside(item, depth))
             }
             _ => false,
         }
     }
     match schema {
-        Value::Object(map) => map.values().any(inside),
+        Value::Object(map) => map.values().any(|value| inside(value, MAX_NESTING)),
         _ => false,
     }
 }

@@ -97,7 +97,7 @@ impl<'c> Story<'c> {
             && self.run.within(bounds, value) == Verdict::No
         {
             let got = match value {
-                Value::String(text) => format!("{} characters", text.chars().count()),
+                Value::String(text) => counted(text.chars().count() as u64, "character"),
                 other => shown(other),
             };
             self.add(path, self.describe(id, 0), got);
@@ -147,27 +147,32 @@ impl<'c> Story<'c> {
                     }
                     let names = || rules.properties.iter().map(|property| &*property.name);
                     let close = nearest(name, names(), 1);
-                    let hint = match close.first() {
-                        Some(close) => format!("no such parameter (did you mean `{close}`?)"),
-                        None if rules.properties.is_empty() => "no parameters".to_owned(),
+                    let (hint, got) = match close.first() {
+                        Some(close) => {
+                            (format!("`{close}`"), "a parameter the tool does not have".to_owned())
+                        }
+                        None if rules.properties.is_empty() => {
+                            ("no parameters".to_owned(), shown(member))
+                        }
                         None => {
                             let known: Vec<&str> = names().take(MAX_CHOICES).collect();
-                            format!(
-                                "no such parameter (known: {})",
-                                text::clean_line(&known.join(", "), 120)
+                            let known = text::clean_line(&known.join(", "), 120).into_owned();
+                            (
+                                format!("one of {known}"),
+                                "a parameter the tool does not have".to_owned(),
                             )
                         }
                     };
-                    self.add(&here, hint, shown(member));
+                    self.add(&here, hint, got);
                 }
                 None => {}
             }
         }
         let size = map.len() as u64;
         if size < rules.min {
-            self.add(path, format!("at least {} members", rules.min), format!("{size}"));
+            self.add(path, format!("at least {}", counted(rules.min, "member")), size.to_string());
         } else if size > rules.max {
-            self.add(path, format!("at most {} members", rules.max), format!("{size}"));
+            self.add(path, format!("at most {}", counted(rules.max, "member")), size.to_string());
         }
     }
 
@@ -175,9 +180,9 @@ impl<'c> Story<'c> {
         let Some(rules) = &node.array else { return };
         let size = items.len() as u64;
         if size < rules.min {
-            self.add(path, format!("at least {} items", rules.min), format!("{size}"));
+            self.add(path, format!("at least {}", counted(rules.min, "item")), size.to_string());
         } else if size > rules.max {
-            self.add(path, format!("at most {} items", rules.max), format!("{size}"));
+            self.add(path, format!("at most {}", counted(rules.max, "item")), size.to_string());
         }
         for (index, item) in items.iter().enumerate() {
             let Some(schema) = rules.prefix.get(index).copied().or(rules.rest) else { return };
@@ -312,12 +317,16 @@ fn limits(node: &Node) -> Option<String> {
     if node.types.has(Types::STRING) {
         match (bounds.min_length, bounds.max_length) {
             (0, u64::MAX) => {}
-            (min, u64::MAX) => parts.push(format!("of at least {min} characters")),
-            (0, max) => parts.push(format!("of at most {max} characters")),
-            (min, max) => parts.push(format!("of {min} to {max} characters")),
+            (min, u64::MAX) => parts.push(format!("of at least {}", counted(min, "character"))),
+            (0, max) => parts.push(format!("of at most {}", counted(max, "character"))),
+            (min, max) => parts.push(format!("of {min} to {}", counted(max, "character"))),
         }
     }
     (!parts.is_empty()).then(|| parts.join(" and "))
+}
+
+fn counted(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 fn choices(constants: &[Value]) -> String {

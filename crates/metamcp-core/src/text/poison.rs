@@ -1,6 +1,8 @@
 //! Signs that a description talks to the model instead of describing a tool. They flag, they never block:
 //! the list is known to attackers, and honest authors write odd things.
 
+use std::sync::LazyLock;
+
 /// How much of a text is looked at; descriptions are cut far below this, error texts are not.
 const MAX_LOOKED_AT: usize = 16 * 1024;
 
@@ -267,18 +269,43 @@ const SIGNS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The same by first byte, so that one pass over a text finds any of them.
+static BY_FIRST_BYTE: LazyLock<Vec<Vec<(&'static str, &'static str)>>> = LazyLock::new(|| {
+    let mut table = vec![Vec::new(); 128];
+    for (sign, phrases) in SIGNS {
+        for phrase in *phrases {
+            table[usize::from(phrase.as_bytes()[0])].push((*phrase, *sign));
+        }
+    }
+    table
+});
+
 /// Why `text` looks like an attack on the model, if it does.
 pub fn looks_poisoned(text: &str) -> Option<&'static str> {
     if super::hides_something(text) {
         return Some("hidden characters");
     }
     let folded = fold(text);
-    for (sign, phrases) in SIGNS {
-        if phrases.iter().any(|phrase| folded.contains(phrase)) {
-            return Some(sign);
+    let bytes = folded.as_bytes();
+    let mut before = b' ';
+    let mut run = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        // A phrase starts where a word starts, or with something that is no letter.
+        let starts = !byte.is_ascii_alphanumeric() || !before.is_ascii_alphanumeric();
+        if starts && let Some(phrases) = BY_FIRST_BYTE.get(usize::from(byte)) {
+            let found =
+                phrases.iter().find(|(phrase, _)| bytes[at..].starts_with(phrase.as_bytes()));
+            if let Some((_, sign)) = found {
+                return Some(sign);
+            }
         }
+        run = if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'=') { run + 1 } else { 0 };
+        if run >= LONG_BLOB {
+            return Some("encoded text");
+        }
+        before = byte;
     }
-    has_blob(&folded).then_some("encoded text")
+    None
 }
 
 /// Letters of two look-alike scripts in one name: `reаd_file` with a Cyrillic а is not `read_file`.
@@ -326,15 +353,4 @@ fn plain_letter(c: char) -> char {
         'ѕ' | 'Ѕ' => 's',
         other => other,
     }
-}
-
-fn has_blob(text: &str) -> bool {
-    let mut run = 0;
-    for byte in text.bytes() {
-        run = if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'=') { run + 1 } else { 0 };
-        if run >= LONG_BLOB {
-            return true;
-        }
-    }
-    false
 }

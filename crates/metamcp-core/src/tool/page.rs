@@ -157,10 +157,9 @@ impl Listing {
 
 /// Reads one page. Tools beyond the cap of a whole server are not even looked at.
 pub fn parse_page(result: &[u8]) -> Result<Page, ToolListDefect> {
-    let raw: RawPage<'_> =
-        serde_json::from_slice(result).map_err(|error| ToolListDefect::Unreadable {
-            reason: text::clean_line(&error.to_string(), 200).into_owned(),
-        })?;
+    let raw: RawPage<'_> = object_from(result).map_err(|error| ToolListDefect::Unreadable {
+        reason: text::clean_line(&error.to_string(), 200).into_owned(),
+    })?;
     let mut page = Page { tools: Vec::new(), next_cursor: None, skipped: Vec::new() };
     for definition in raw.tools.kept {
         match parse_tool(definition.get()) {
@@ -183,6 +182,7 @@ pub fn parse_page(result: &[u8]) -> Result<Page, ToolListDefect> {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with an array of tools")]
 struct RawPage<'a> {
     #[serde(borrow)]
     tools: RawTools<'a>,
@@ -224,6 +224,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawTools<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with a name")]
 struct RawTool<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
@@ -242,7 +243,7 @@ struct RawTool<'a> {
 fn parse_tool(raw: &str) -> Result<Tool, Skipped> {
     let fields = read_fields(raw)?;
     if let Some(reason) = name_defect(&fields.name) {
-        return Err(skipped(Some(&fields.name), reason));
+        return Err(skipped(Some(&*fields.name).filter(|name| !name.is_empty()), reason));
     }
     if raw.len() <= MAX_SCHEMA_BYTES {
         return make_tool(raw, &fields);
@@ -252,8 +253,17 @@ fn parse_tool(raw: &str) -> Result<Tool, Skipped> {
 }
 
 fn read_fields(raw: &str) -> Result<RawTool<'_>, Skipped> {
-    serde_json::from_str(raw)
+    object_from(raw.as_bytes())
         .map_err(|error| skipped(None, &format!("not a tool definition: {error}")))
+}
+
+/// Only an object will do, although the deserializer would take an array of the fields as well.
+fn object_from<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
+    let starts = json.iter().find(|byte| !byte.is_ascii_whitespace());
+    if starts == Some(&b'[') {
+        return Err(serde::de::Error::custom("expected an object, found an array"));
+    }
+    serde_json::from_slice(json)
 }
 
 /// Everything is read from the form that is kept, so that a tool read back from the cache is the same tool.
