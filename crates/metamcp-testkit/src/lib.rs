@@ -3,6 +3,7 @@
 //! In: a command to run and what its children shall do.  Out: every line received, every execution, every process.
 //! Tests: beside each room, and `tests/it` for the programs as processes.
 
+pub mod bench;
 pub mod census;
 pub mod chaos;
 pub mod client;

@@ -1,0 +1,328 @@
+//! A client that measures: one road to a server, one load, one JSON line of numbers.
+//! Owns: the load and the clock of a benchmark.      Never: judges a number; ratios are made by who compares roads.
+//! In: arguments.  Out: one JSON object on stdout.
+//! Tests: `cargo xtask bench` itself; a short run of it is part of the tests.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+/// What one run does.
+#[derive(Debug, Clone)]
+struct Load {
+    payload: usize,
+    in_flight: usize,
+    calls: usize,
+    children: usize,
+    /// Small requests, large answers.
+    blob: bool,
+    /// Whether calls go through `mcp_call`.
+    gateway: bool,
+    /// Start-up alone: time to the answer of `initialize`.
+    startup: bool,
+    /// Time of one `mcp_discover` over everything.
+    discover: bool,
+}
+
+/// The program: `bench-client [options] -- COMMAND…`.
+pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
+    match run(arguments) {
+        Ok(numbers) => {
+            let written = writeln!(std::io::stdout(), "{numbers}");
+            if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            // With stderr gone there is nobody left to tell; the exit code still says it.
+            drop(writeln!(std::io::stderr(), "bench-client: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
+    let mut load = Load {
+        payload: 64,
+        in_flight: 1,
+        calls: 1000,
+        children: 1,
+        blob: false,
+        gateway: false,
+        startup: false,
+        discover: false,
+    };
+    let mut command = Vec::new();
+    while let Some(argument) = arguments.next() {
+        let mut number = || -> Result<usize> {
+            Ok(arguments.next().context("a number is missing")?.parse()?)
+        };
+        match argument.as_str() {
+            "--payload" => load.payload = number()?,
+            "--in-flight" => load.in_flight = number()?,
+            "--calls" => load.calls = number()?,
+            "--children" => load.children = number()?,
+            "--blob" => load.blob = true,
+            "--gateway" => load.gateway = true,
+            "--startup" => load.startup = true,
+            "--discover" => load.discover = true,
+            "--" => command.extend(arguments.by_ref()),
+            other => bail!("unknown argument {other:?}"),
+        }
+    }
+    ensure!(!command.is_empty(), "no command after --");
+    let started = Instant::now();
+    let mut road = Road::start(&command)?;
+    road.handshake()?;
+    let startup_us = started.elapsed().as_micros();
+    if load.startup {
+        let resident = road.resident_kib();
+        return Ok(json!({ "startup_us": startup_us, "idle_rss_kib": resident }));
+    }
+    if load.discover {
+        return road.discover(load.calls);
+    }
+    road.measure(&load)
+}
+
+/// A process that speaks MCP on its pipes.
+struct Road {
+    child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+    buffer: Vec<u8>,
+    used: usize,
+}
+
+impl Road {
+    fn start(command: &[String]) -> Result<Road> {
+        let mut child = Command::new(&command[0])
+            .args(&command[1..])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .with_context(|| format!("cannot start {}", command[0]))?;
+        let input = child.stdin.take().context("no stdin")?;
+        let output = child.stdout.take().context("no stdout")?;
+        Ok(Road { child, input, output, buffer: vec![0; 1 << 16], used: 0 })
+    }
+
+    fn handshake(&mut self) -> Result<()> {
+        let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
+        self.input.write_all(&line(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})))?;
+        self.lines(|_| true)?;
+        self.input.write_all(&line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})))?;
+        Ok(())
+    }
+
+    /// Reads until `done` says so of a line; returns with what follows still buffered.
+    fn lines(&mut self, mut done: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        let mut searched = 0;
+        loop {
+            let mut start = 0;
+            while let Some(end) = memchr(&self.buffer[searched.max(start)..self.used]) {
+                let end = searched.max(start) + end;
+                let finished = done(&self.buffer[start..end]);
+                start = end + 1;
+                if finished {
+                    self.buffer.copy_within(start..self.used, 0);
+                    self.used -= start;
+                    return Ok(());
+                }
+            }
+            self.buffer.copy_within(start..self.used, 0);
+            self.used -= start;
+            searched = self.used;
+            if self.used == self.buffer.len() {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+            let read = self.output.read(&mut self.buffer[self.used..])?;
+            ensure!(read > 0, "the road ended");
+            self.used += read;
+        }
+    }
+
+    fn discover(&mut self, calls: usize) -> Result<Value> {
+        let mut times = Vec::with_capacity(calls);
+        for id in 0..calls {
+            let params = json!({"name": "mcp_discover", "arguments": {"query": "files topic under heading"}});
+            let request = line(&json!({"jsonrpc": "2.0", "id": id + 1, "method": "tools/call", "params": params}));
+            let sent = Instant::now();
+            self.input.write_all(&request)?;
+            self.lines(|_| true)?;
+            times.push(sent.elapsed().as_nanos() as u64);
+        }
+        let first = times[0];
+        times.sort_unstable();
+        Ok(json!({
+            "first_us": first as f64 / 1000.0,
+            "p50_us": percentile(&times, 50),
+            "p99_us": percentile(&times, 99),
+            "calls": calls,
+        }))
+    }
+
+    fn measure(&mut self, load: &Load) -> Result<Value> {
+        let text = "x".repeat(load.payload);
+        let (tool, args) = if load.blob {
+            ("blob", json!({ "bytes": load.payload }))
+        } else {
+            ("echo", json!({ "text": text }))
+        };
+        let tails: Vec<Vec<u8>> = (0..load.children).map(|child| tail(load, tool, &args, child)).collect();
+        // Every child once, so that all are warm.
+        for number in 0..load.children.max(load.in_flight.min(64)) {
+            self.input.write_all(&message(number + 1, &tails[number % load.children]))?;
+            self.lines(|line| {
+                assert!(find(line, b"\"isError\":true").is_none() && find(line, b"\"error\":").is_none(), "{}", String::from_utf8_lossy(&line[..line.len().min(400)]));
+                true
+            })?;
+        }
+        let processor = self.processor_ns();
+        let began = Instant::now();
+        let mut sent_at = vec![Instant::now(); load.calls];
+        let mut times = Vec::with_capacity(load.calls);
+        let mut sent = 0;
+        let mut batch = Vec::new();
+        while sent < load.in_flight.min(load.calls) {
+            batch.extend_from_slice(&message(FIRST + sent, &tails[sent % load.children]));
+            sent_at[sent] = Instant::now();
+            sent += 1;
+        }
+        self.input.write_all(&batch)?;
+        while times.len() < load.calls {
+            batch.clear();
+            // All answers of one read are taken, then as many calls are sent with one write, as an event loop does.
+            let missing = load.calls - times.len();
+            let mut taken = 0;
+            let (times_now, sent_now) = (&mut times, &mut sent_at);
+            self.chunk(|line| {
+                let id = id_of(line) - FIRST;
+                times_now.push(sent_now[id].elapsed().as_nanos() as u64);
+                taken += 1;
+            })?;
+            ensure!(taken <= missing, "more answers than calls");
+            for _ in 0..taken {
+                if sent < load.calls {
+                    batch.extend_from_slice(&message(FIRST + sent, &tails[sent % load.children]));
+                    sent_at[sent] = Instant::now();
+                    sent += 1;
+                }
+            }
+            self.input.write_all(&batch)?;
+        }
+        let wall = began.elapsed();
+        let spent = self.processor_ns() - processor;
+        times.sort_unstable();
+        Ok(json!({
+            "calls": load.calls,
+            "p50_us": percentile(&times, 50),
+            "p99_us": percentile(&times, 99),
+            "calls_per_s": load.calls as f64 / wall.as_secs_f64(),
+            "cpu_us_per_call": spent as f64 / 1000.0 / load.calls as f64,
+            "rss_kib": self.resident_kib(),
+        }))
+    }
+
+    /// One read's worth of complete lines, at least one.
+    fn chunk(&mut self, mut each: impl FnMut(&[u8])) -> Result<()> {
+        let mut searched = 0;
+        loop {
+            if self.used == self.buffer.len() {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+            let read = self.output.read(&mut self.buffer[self.used..])?;
+            ensure!(read > 0, "the road ended");
+            self.used += read;
+            let mut start = 0;
+            while let Some(end) = memchr(&self.buffer[searched.max(start)..self.used]) {
+                let end = searched.max(start) + end;
+                each(&self.buffer[start..end]);
+                start = end + 1;
+            }
+            searched = self.used - start;
+            self.buffer.copy_within(start..self.used, 0);
+            self.used -= start;
+            if start > 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Time on a processor of the measured process, all its threads, in nanoseconds.
+    fn processor_ns(&self) -> u64 {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let Ok(threads) = std::fs::read_dir(Path::new(&tasks)) else { return 0 };
+        threads
+            .flatten()
+            .filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok())
+            .filter_map(|stat| stat.split_whitespace().next()?.parse::<u64>().ok())
+            .sum()
+    }
+
+    fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for Road {
+    fn drop(&mut self) {
+        // Already gone is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Ids of measured calls start here: as many digits each, so that sizes do not change within a run.
+const FIRST: usize = 1_000_000;
+
+fn message(id: usize, tail: &[u8]) -> Vec<u8> {
+    let mut message = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},").into_bytes();
+    message.extend_from_slice(tail);
+    message
+}
+
+fn tail(load: &Load, tool: &str, args: &Value, child: usize) -> Vec<u8> {
+    let params = if load.gateway {
+        json!({ "name": "mcp_call", "arguments": { "server": format!("s{child}"), "tool": tool, "args": args } })
+    } else {
+        json!({ "name": tool, "arguments": args })
+    };
+    format!("\"method\":\"tools/call\",\"params\":{params}}}\n").into_bytes()
+}
+
+fn line(value: &Value) -> Vec<u8> {
+    format!("{value}\n").into_bytes()
+}
+
+fn memchr(bytes: &[u8]) -> Option<usize> {
+    // The standard library's search is vectorised where it matters: in `contains`-like loops over bytes.
+    bytes.iter().position(|&byte| byte == b'\n')
+}
+
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    text.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// The id, which both roads write near one end of the line.
+fn id_of(line: &[u8]) -> usize {
+    let head = &line[..line.len().min(64)];
+    let digits = match find(head, b"\"id\":") {
+        Some(at) => &line[at + 5..],
+        None => {
+            let tail = &line[line.len().saturating_sub(64)..];
+            &tail[find(tail, b"\"id\":").expect("every answer has an id") + 5..]
+        }
+    };
+    digits.iter().take_while(|byte| byte.is_ascii_digit()).fold(0, |sum, byte| sum * 10 + usize::from(byte - b'0'))
+}
+
+fn percentile(sorted: &[u64], percent: usize) -> f64 {
+    let at = (sorted.len() * percent / 100).min(sorted.len() - 1);
+    sorted[at] as f64 / 1000.0
+}
