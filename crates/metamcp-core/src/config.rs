@@ -4,13 +4,27 @@
 //! Tests: `config/tests.rs`, beside the parts, and `tests/examples.rs`.
 
 mod diff;
+mod expand;
 mod filter;
+mod keys;
+mod parse;
+mod read;
+mod reference;
+mod report;
+mod schema;
+mod server;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::diff::{Diff, diff};
 pub use self::filter::{Pattern, ToolFilter};
+#[doc(hidden)]
+pub use self::parse::fuzz_config;
+pub use self::parse::{LONGEST_NAME, Loaded, decode, parse};
+pub use self::reference::config_markdown;
+pub use self::report::{ConfigError, Place, Problem, Severity, Warning};
+pub use self::schema::json_schema;
 use crate::secret::Secret;
 use crate::settings::words;
 pub use crate::settings::{Containment, Settings};
@@ -224,3 +238,6 @@ impl RetryRule {
             .map_or(self.default, |(_, retry)| *retry)
     }
 }
+
+#[cfg(test)]
+mod tests;

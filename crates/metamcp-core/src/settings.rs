@@ -14,6 +14,7 @@ use std::time::Duration;
 
 pub use self::reference::settings_markdown;
 pub use self::table::{SETTINGS, Setting, by_file_key, by_flag};
+pub(crate) use self::value::shown;
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
 pub use self::words::{Containment, LogLevel, Replay, SearchStrategy, Word};

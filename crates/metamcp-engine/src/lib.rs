@@ -11,3 +11,5 @@ pub mod stream;
 pub mod surface;
 pub mod task;
 pub mod upstream;
+//! See ARCHITECTURE.md.
+pub mod config;

@@ -298,7 +298,7 @@ pub static SETTINGS: &[Setting] = &[
         help: "Whether a call may be sent again after its server died",
         doc: "A server's own `retry` refines it. A call that ran out of time is never sent again.",
         store: |settings, value| {
-            settings.replay = Replay::from_word(&value.text()).unwrap_or(settings.replay)
+            settings.replay = Replay::from_word(&value.text()).unwrap_or(settings.replay);
         },
     },
     Setting {
@@ -311,7 +311,7 @@ pub static SETTINGS: &[Setting] = &[
         help: "How tools are ranked for a query",
         doc: "",
         store: |settings, value| {
-            settings.search = SearchStrategy::from_word(&value.text()).unwrap_or(settings.search)
+            settings.search = SearchStrategy::from_word(&value.text()).unwrap_or(settings.search);
         },
     },
     Setting {
@@ -338,7 +338,7 @@ pub static SETTINGS: &[Setting] = &[
         help: "How much is written to the log on stderr",
         doc: "",
         store: |settings, value| {
-            settings.log_level = LogLevel::from_word(&value.text()).unwrap_or(settings.log_level)
+            settings.log_level = LogLevel::from_word(&value.text()).unwrap_or(settings.log_level);
         },
     },
 ];

@@ -1,0 +1,264 @@
+//! The keys of a server: names, aliases, words for the reference and schema, all declared here once.
+
+use serde_json::{Value, json};
+
+use super::Retry;
+use super::read::{Foreign, Key};
+use crate::settings::{Containment, Word};
+
+/// A key of a server.
+pub(super) struct ServerKey {
+    pub(super) key: Key,
+    /// One line for reference and schema.
+    pub(super) help: &'static str,
+    /// The JSON Schema of its value, without the description.
+    pub(super) schema: fn() -> Value,
+}
+
+/// No time limit needs more than a day.
+pub(super) const LONGEST_TIME: u64 = 86_400_000;
+/// More calls at once than any server answers.
+pub(super) const MOST_IN_FLIGHT: u64 = 65_536;
+
+/// The transports with every spelling that is understood.
+pub(super) const TRANSPORTS: &[(&str, &[&str])] = &[
+    ("stdio", &["local"]),
+    ("http", &["streamable-http", "streamableHttp", "streamable_http", "streamable", "remote"]),
+    ("sse", &[]),
+];
+
+const fn key(name: &'static str, aliases: &'static [&'static str]) -> Key {
+    Key { name, aliases }
+}
+
+/// Every key of a server, in the order of the reference.
+pub(super) static SERVER_KEYS: &[ServerKey] = &[
+    ServerKey {
+        key: key("type", &["transportType", "transport"]),
+        help: "How the server is reached. May be left out: `command` means `stdio`, `url` means `http`.",
+        schema: || {
+            let words: Vec<&str> = TRANSPORTS
+                .iter()
+                .flat_map(|(name, aliases)| std::iter::once(*name).chain(aliases.iter().copied()))
+                .collect();
+            json!({ "enum": words })
+        },
+    },
+    ServerKey {
+        key: key("command", &["cmd"]),
+        help: "The program to start. Not split and not given to a shell; a list is the program followed by its first arguments.",
+        schema: || json!({ "anyOf": [text(), { "type": "array", "items": { "type": "string" }, "minItems": 1 }] }),
+    },
+    ServerKey {
+        key: key("args", &[]),
+        help: "The arguments of the program, one string each.",
+        schema: || json!({ "type": "array", "items": { "type": "string" } }),
+    },
+    ServerKey {
+        key: key("env", &["environment"]),
+        help: "Environment variables for the server. It gets these and a short list of harmless ones (PATH, HOME and the like), nothing else.",
+        schema: || json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } }),
+    },
+    ServerKey {
+        key: key("cwd", &["workingDirectory"]),
+        help: "The directory it runs in. `~/` is your home; a relative path starts from the directory metamcp runs in.",
+        schema: text,
+    },
+    ServerKey {
+        key: key("url", &["serverUrl", "httpUrl", "uri"]),
+        help: "The address of a remote server, `http://` or `https://`.",
+        schema: || json!({ "type": "string", "pattern": r"^[hH][tT][tT][pP][sS]?://|\$\{" }),
+    },
+    ServerKey {
+        key: key("headers", &["httpHeaders"]),
+        help: "Headers sent with every request to a remote server.",
+        schema: || json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+    },
+    ServerKey {
+        key: key("timeoutMs", &["timeout"]),
+        help: "Time limit of a call to this server, in milliseconds. Default: `timeouts.callTimeoutMs`.",
+        schema: || number(1, LONGEST_TIME),
+    },
+    ServerKey {
+        key: key("description", &[]),
+        help: "What the server is for, in your words. The model reads it when it looks for tools.",
+        schema: || json!({ "type": "string" }),
+    },
+    ServerKey {
+        key: key("disabled", &[]),
+        help: "Leave the server out. It stays in lists, marked as disabled.",
+        schema: || flag(false),
+    },
+    ServerKey {
+        key: key("enabled", &[]),
+        help: "The opposite of `disabled`, for files that say it this way.",
+        schema: || flag(true),
+    },
+    ServerKey {
+        key: key("vital", &[]),
+        help: "Restart the server for a retry every time it dies, not only the first time.",
+        schema: || flag(false),
+    },
+    ServerKey {
+        key: key("lifecycle", &[]),
+        help: "`keep-alive`: never stopped for being idle. `ephemeral`: stopped as soon as it is idle. Left out: stopped after the idle timeout.",
+        schema: || {
+            json!({ "anyOf": [
+                { "enum": ["keep-alive", "ephemeral"] },
+                {
+                    "type": "object",
+                    "properties": {
+                        "mode": { "enum": ["keep-alive", "ephemeral"] },
+                        "idleTimeoutMs": number(1, LONGEST_TIME),
+                    },
+                    "required": ["mode"],
+                    "additionalProperties": false,
+                },
+            ] })
+        },
+    },
+    ServerKey {
+        key: key("idleTimeoutMs", &[]),
+        help: "How long this server may be idle before it is stopped, in milliseconds. Default: `pool.idleTimeoutMs`.",
+        schema: || number(1, LONGEST_TIME),
+    },
+    ServerKey {
+        key: key("retry", &[]),
+        help: "Whether a call may be sent again when the server died before it answered: one word for all tools, or an object with exceptions by tool name, where `*` stands for anything.",
+        schema: || {
+            json!({ "anyOf": [
+                words(Retry::WORDS),
+                {
+                    "type": "object",
+                    "properties": {
+                        "default": words(Retry::WORDS),
+                        "tools": { "type": "object", "additionalProperties": words(Retry::WORDS) },
+                    },
+                    "additionalProperties": false,
+                },
+            ] })
+        },
+    },
+    ServerKey {
+        key: key("exclusive", &[]),
+        help: "One call at a time; the next waits.",
+        schema: || flag(false),
+    },
+    ServerKey {
+        key: key("maxInFlight", &[]),
+        help: "Most calls at once. Default: `limits.maxInFlight`.",
+        schema: || number(1, MOST_IN_FLIGHT),
+    },
+    ServerKey {
+        key: key("tools", &[]),
+        help: "Which tools may be seen and called: `allow` and `deny`, lists of names in which `*` stands for anything. `deny` wins. A list alone is an `allow` list.",
+        schema: || {
+            json!({ "anyOf": [
+                patterns(),
+                {
+                    "type": "object",
+                    "properties": { "allow": patterns(), "deny": patterns() },
+                    "additionalProperties": false,
+                },
+            ] })
+        },
+    },
+    ServerKey {
+        key: key("allowedTools", &["allowTools", "includeTools", "enabledTools", "enabled_tools"]),
+        help: "The same as `tools.allow`.",
+        schema: patterns,
+    },
+    ServerKey {
+        key: key(
+            "deniedTools",
+            &["denyTools", "excludeTools", "disabledTools", "disabled_tools", "blockedTools"],
+        ),
+        help: "The same as `tools.deny`.",
+        schema: patterns,
+    },
+    ServerKey {
+        key: key("containment", &[]),
+        help: "How this server is kept from outliving the gateway. Default: the global `containment`.",
+        schema: || words(Containment::WORDS),
+    },
+];
+
+const NO_APPROVAL: &str =
+    "belongs to another client and has no effect here: approval is asked by your client";
+
+/// Keys of servers that other programs know.
+pub(super) static FOREIGN_SERVER_KEYS: &[Foreign] = &[
+    harmless("autoApprove", NO_APPROVAL),
+    harmless("alwaysAllow", NO_APPROVAL),
+    harmless("autoAllow", NO_APPROVAL),
+    harmless("trust", NO_APPROVAL),
+    harmless("alwaysLoad", "has no effect here: tools are loaded when they are needed"),
+    harmless("autoStart", "has no effect here: servers start when they are first needed"),
+    harmless("dev", "is for the editor and has no effect here"),
+    harmless("gallery", "is for the editor and has no effect here"),
+    harmless("version", "has no effect here"),
+    harmless("source", "has no effect here"),
+    harmless("name", "has no effect here: a server is called by its key"),
+    harmless("icon", "has no effect here"),
+    harmless("iconPath", "has no effect here"),
+    harmless("note", "has no effect here"),
+    harmless("comment", "has no effect here"),
+    Foreign { name: "envFile", reason: "is not read: put the variables into `env`", matters: true },
+    Foreign {
+        name: "env_vars",
+        reason: "is not read: name the variables in `env`, as in \"TOKEN\": \"${TOKEN}\"",
+        matters: true,
+    },
+    Foreign {
+        name: "oauth",
+        reason: "is not supported yet: put a token into `headers`",
+        matters: true,
+    },
+    Foreign {
+        name: "auth",
+        reason: "is not supported yet: put a token into `headers`",
+        matters: true,
+    },
+];
+
+/// Keys of the file that other programs know.
+pub(super) static FOREIGN_FILE_KEYS: &[Foreign] = &[
+    harmless(
+        "inputs",
+        "is for the editor: a server that uses `${input:…}` is disabled here; use `${VARIABLE}` instead",
+    ),
+    harmless("globalShortcut", "is for the desktop client and has no effect here"),
+    harmless("preferences", "is for the desktop client and has no effect here"),
+    harmless("version", "has no effect here"),
+    harmless("comment", "has no effect here"),
+];
+
+const fn harmless(name: &'static str, reason: &'static str) -> Foreign {
+    Foreign { name, reason, matters: false }
+}
+
+/// The schema of a value that is one of a few words.
+pub(super) fn words(words: &[Word]) -> Value {
+    let each: Vec<Value> = words
+        .iter()
+        .map(|known| json!({ "const": known.word, "description": known.meaning }))
+        .collect();
+    json!({ "oneOf": each })
+}
+
+/// The schema of a whole number.
+pub(super) fn number(min: u64, max: u64) -> Value {
+    json!({ "type": "integer", "minimum": min, "maximum": max })
+}
+
+fn text() -> Value {
+    json!({ "type": "string", "minLength": 1 })
+}
+
+fn flag(default: bool) -> Value {
+    json!({ "type": "boolean", "default": default })
+}
+
+fn patterns() -> Value {
+    json!({ "type": "array", "items": { "type": "string", "minLength": 1 } })
+}

@@ -1,0 +1,417 @@
+//! Reads the file as a whole: its syntax, its top level, the names of its servers.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use jsonc_parser::ast::{ObjectProp, Value};
+use jsonc_parser::common::{Range, Ranged};
+use jsonc_parser::errors::{ParseError, ParseErrorKind};
+use jsonc_parser::{CollectOptions, ParseOptions, ParseStringErrorKind, parse_to_ast};
+
+use super::keys::FOREIGN_FILE_KEYS;
+use super::read::{Key, Node, is_comment, kind, properties, unknown};
+use super::report::{ConfigError, Report, Warning};
+use super::server::read_server;
+use super::{Config, ServerConfig};
+use crate::settings::{self, Given, Origin, SETTINGS, Setting, shown};
+
+/// Longest server name: it stands before every tool in ids, and hosts cap names at 64.
+pub const LONGEST_NAME: usize = 64;
+
+/// Names that mean something else: the gateway's own tools, and what JavaScript objects already have.
+const RESERVED_NAMES: &[&str] = &[
+    "__proto__",
+    "constructor",
+    "prototype",
+    "mcp_discover",
+    "mcp_provision",
+    "mcp_call",
+    "mcp_execute",
+];
+
+/// A file that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// Its servers, and its settings over the defaults.
+    pub config: Config,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+    /// The settings the file itself gives, for weighing against other sources. Their origin names no path yet.
+    pub given: Vec<Given>,
+}
+
+/// Reads a config file from its bytes: refuses what is not UTF-8 with words on what it is.
+pub fn decode(bytes: &[u8]) -> Result<&str, ConfigError> {
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(ConfigError::whole_file("the file is UTF-16", "save it as UTF-8"));
+    }
+    std::str::from_utf8(bytes).map_err(|error| {
+        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        ConfigError::whole_file(format!("line {line} is not UTF-8"), "save the file as UTF-8")
+    })
+}
+
+/// Reads a config file. `lookup` answers for environment variables.
+pub fn parse(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, ConfigError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut report = Report::new(text);
+    let options = ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    let value = match parse_to_ast(text, &CollectOptions::default(), &options) {
+        Ok(parsed) => parsed.value,
+        Err(error) => {
+            let (message, hint) = syntax_words(text, &error);
+            report.problem_with(error.range(), "", message, hint);
+            return Err(ConfigError { problems: report.problems });
+        }
+    };
+    let Some(value) = value else {
+        let hint = "a file without servers is `{ \"mcpServers\": {} }`";
+        return Err(ConfigError::whole_file("the file is empty", hint));
+    };
+    let mut file = File { report, lookup, servers: Vec::new(), given: Vec::new() };
+    file.read(&value);
+    let File { report, servers, given, .. } = file;
+    if !report.problems.is_empty() {
+        return Err(ConfigError { problems: report.problems });
+    }
+    let settings = settings::resolve(given.iter().cloned()).settings;
+    Ok(Loaded { config: Config { servers, settings }, warnings: report.warnings, given })
+}
+
+/// What fuzzing runs: any bytes give a config or an error that can be shown.
+#[doc(hidden)]
+pub fn fuzz_config(data: &[u8]) {
+    let lookup = |name: &str| name.len().is_multiple_of(2).then(|| format!("value of {name}"));
+    match decode(data).and_then(|text| parse(text, &lookup)) {
+        Ok(loaded) => {
+            let again = super::diff(&loaded.config, &loaded.config.clone());
+            assert!(again.is_empty(), "a config differs from itself: {again:?}");
+            for warning in &loaded.warnings {
+                assert!(warning.place.line >= 1 && warning.place.column >= 1, "{warning}");
+            }
+        }
+        Err(error) => {
+            assert!(!error.problems.is_empty(), "an error without a problem");
+            for problem in &error.problems {
+                assert!(problem.place.line >= 1 && problem.place.column >= 1, "{problem}");
+            }
+        }
+    }
+}
+
+struct File<'t, 'l> {
+    report: Report<'t>,
+    lookup: &'l dyn Fn(&str) -> Option<String>,
+    servers: Vec<ServerConfig>,
+    given: Vec<Given>,
+}
+
+impl File<'_, '_> {
+    fn read(&mut self, value: &Value<'_>) {
+        let root = Node { value, path: String::new() };
+        let Value::Object(object) = value else {
+            let message = format!("expected an object, found {}", kind(value));
+            let hint = "the file looks like { \"mcpServers\": { … } }".to_owned();
+            self.report.problem_with(root.range(), "", message, hint);
+            return;
+        };
+        let mut named = Names::default();
+        for (name, property, node) in properties(&mut self.report, object, "") {
+            match name {
+                "mcpServers" | "servers" => self.read_servers(&node, &mut named),
+                "$schema" => {
+                    node.string(&mut self.report);
+                }
+                _ => self.read_other(name, property, &node),
+            }
+        }
+    }
+
+    fn read_servers(&mut self, node: &Node<'_, '_>, named: &mut Names) {
+        if matches!(node.value, Value::Array(_)) {
+            let hint =
+                "write each server under its name: { \"name\": { \"command\": … } }".to_owned();
+            self.report.problem_with(
+                node.range(),
+                &node.path,
+                "expected an object, found a list",
+                hint,
+            );
+            return;
+        }
+        let Some(object) = node.object(&mut self.report) else { return };
+        for (name, property, node) in properties(&mut self.report, object, &node.path) {
+            let range = property.name.range();
+            if let Some((fault, hint)) = name_fault(name) {
+                self.report.problem_with(range, &node.path, fault, hint);
+            }
+            named.add(&mut self.report, name, range, &node.path);
+            self.servers.extend(read_server(&mut self.report, name, range, &node, self.lookup));
+        }
+    }
+
+    /// A key of the top level that is not about servers.
+    fn read_other(&mut self, name: &str, property: &ObjectProp<'_>, node: &Node<'_, '_>) {
+        let range = property.name.range();
+        if let Some(setting) = settings::by_file_key(name) {
+            self.read_setting(setting, node);
+        } else if objects().contains(&name) {
+            self.read_settings(name, node);
+        } else if let Some(foreign) = FOREIGN_FILE_KEYS.iter().find(|foreign| foreign.name == name)
+        {
+            self.report.note(range, &node.path, foreign.reason);
+        } else if is_server(node.value) {
+            let hint = format!("put it under the key: \"mcpServers\": {{ {:?}: … }}", shown(name));
+            self.report.problem_with(range, &node.path, "is a server outside `mcpServers`", hint);
+        } else if holds_servers(node.value) {
+            let hint = "call the key `mcpServers`".to_owned();
+            self.report.problem_with(
+                range,
+                &node.path,
+                "holds servers, but is not a key that is read",
+                hint,
+            );
+        } else if !is_comment(name) && !self.report.is_full() {
+            self.unknown_setting(range, &node.path, name);
+        }
+    }
+
+    /// An object of settings, such as `pool`.
+    fn read_settings(&mut self, object_name: &str, node: &Node<'_, '_>) {
+        let Some(object) = node.object(&mut self.report) else { return };
+        let mut seen: HashMap<&'static str, String> = HashMap::new();
+        for (name, property, node) in properties(&mut self.report, object, &node.path) {
+            let Some(setting) = settings::by_file_key(&format!("{object_name}.{name}")) else {
+                if !is_comment(name) && !self.report.is_full() {
+                    let keys = keys_of(object_name);
+                    let names = keys.iter().flat_map(|key| {
+                        std::iter::once(key.name).chain(key.aliases.iter().copied())
+                    });
+                    unknown(&mut self.report, property.name.range(), &node.path, name, names);
+                }
+                continue;
+            };
+            if let Some(first) = seen.insert(setting.flag, name.to_owned()) {
+                let message = format!("means the same as `{first}`, which is given too");
+                self.report.problem(property.name.range(), &node.path, message);
+            }
+            self.read_setting(setting, &node);
+        }
+    }
+
+    fn read_setting(&mut self, setting: &'static Setting, node: &Node<'_, '_>) {
+        use crate::settings::Kind;
+        let report = &mut self.report;
+        let value = match setting.kind {
+            Kind::Count { min, max } | Kind::Millis { min, max } | Kind::Bytes { min, max } => node
+                .number(report, &setting.kind.describe(), min, max)
+                .map(|number| setting.kind.from_number(number)),
+            Kind::Word(_) => node.string(report).map(|text| setting.kind.from_word(text)),
+            Kind::Path => node.string(report).map(|text| setting.kind.from_text(text)),
+        };
+        match value {
+            Some(Ok(value)) => {
+                let origin = Origin::File { path: PathBuf::new(), line: report.line(node.range()) };
+                self.given.push(Given { setting, value, origin });
+            }
+            Some(Err(error)) => report.problem(node.range(), &node.path, error.message),
+            None => {}
+        }
+    }
+
+    /// A top-level key that nothing reads; it may be a setting that belongs into an object.
+    fn unknown_setting(&mut self, range: Range, path: &str, name: &str) {
+        let inside = SETTINGS.iter().filter_map(|setting| setting.key).find(|key| {
+            key.rsplit_once('.').is_some_and(|(_, last)| last.eq_ignore_ascii_case(name))
+        });
+        if let Some(key) = inside {
+            let hint = format!("it belongs into an object: `{key}`");
+            self.report.warn(range, path, "unknown key, ignored", hint);
+            return;
+        }
+        let single =
+            SETTINGS.iter().filter_map(|setting| setting.key).filter(|key| !key.contains('.'));
+        let known = ["mcpServers", "servers", "$schema"].into_iter().chain(objects()).chain(single);
+        unknown(&mut self.report, range, path, name, known);
+    }
+}
+
+/// The names seen so far, over `mcpServers` and `servers`.
+#[derive(Default)]
+struct Names {
+    exact: HashSet<String>,
+    folded: HashMap<String, String>,
+}
+
+impl Names {
+    fn add(&mut self, report: &mut Report<'_>, name: &str, range: Range, path: &str) {
+        if !self.exact.insert(name.to_owned()) {
+            let hint = "give one of the two another name".to_owned();
+            report.problem_with(range, path, "is in both `mcpServers` and `servers`", hint);
+            return;
+        }
+        if let Some(other) = self.folded.insert(name.to_lowercase(), name.to_owned()) {
+            let message =
+                format!("differs from `{}` only in case; they are easily mixed up", shown(&other));
+            report.warn(range, path, message, "give one of the two another name".to_owned());
+        }
+    }
+}
+
+/// What is wrong with a server's name, and what would be right.
+fn name_fault(name: &str) -> Option<(Cow<'static, str>, String)> {
+    let fault = |message: &'static str, hint: &str| Some((Cow::Borrowed(message), hint.to_owned()));
+    let length = name.chars().count();
+    if name.trim().is_empty() {
+        return fault("a server's name cannot be empty", "tools are called by it: `name:tool`");
+    }
+    if length > LONGEST_NAME {
+        let message =
+            format!("a server's name has at most {LONGEST_NAME} characters, this one has {length}");
+        return Some((Cow::Owned(message), "shorten it".to_owned()));
+    }
+    if name.contains(':') {
+        return fault(
+            "a server's name cannot hold a colon",
+            "a tool's id is `server:tool`, split at the first colon",
+        );
+    }
+    if name.contains(is_invisible) {
+        return fault(
+            "a server's name cannot hold control or invisible characters",
+            "type the name anew",
+        );
+    }
+    if name.trim() != name {
+        return fault("a server's name cannot begin or end with a space", "remove the space");
+    }
+    if name.starts_with('@') {
+        return fault(
+            "a server's name cannot begin with `@`",
+            "names with `@` belong to the gateway itself",
+        );
+    }
+    if name.starts_with("mcp.")
+        || RESERVED_NAMES.iter().any(|reserved| reserved.eq_ignore_ascii_case(name))
+    {
+        return fault("this name is reserved", "give the server another name");
+    }
+    None
+}
+
+/// Characters that cannot be seen, or that turn the text around them.
+fn is_invisible(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
+fn is_server(value: &Value<'_>) -> bool {
+    let Value::Object(object) = value else { return false };
+    object.properties.iter().any(|property| {
+        matches!(property.name.as_str(), "command" | "url" | "serverUrl" | "httpUrl")
+    })
+}
+
+fn holds_servers(value: &Value<'_>) -> bool {
+    match value {
+        Value::Object(object) => object
+            .properties
+            .iter()
+            .any(|property| is_server(&property.value) || holds_servers_directly(&property.value)),
+        Value::Array(array) => array.elements.iter().any(is_server),
+        _ => false,
+    }
+}
+
+/// One level more, as in `"mcp": { "servers": { … } }`.
+fn holds_servers_directly(value: &Value<'_>) -> bool {
+    let Value::Object(object) = value else { return false };
+    object.properties.iter().any(|property| is_server(&property.value))
+}
+
+/// The objects that hold settings.
+fn objects() -> Vec<&'static str> {
+    let mut names: Vec<&str> =
+        SETTINGS.iter().filter_map(|setting| Some(setting.key?.split_once('.')?.0)).collect();
+    names.dedup();
+    names
+}
+
+fn keys_of(object: &str) -> Vec<Key> {
+    let key = |setting: &'static Setting| {
+        let (parent, name) = setting.key?.split_once('.')?;
+        (parent == object).then_some(Key { name, aliases: setting.aliases })
+    };
+    SETTINGS.iter().filter_map(key).collect()
+}
+
+/// A syntax error in our words, with what to do about it.
+fn syntax_words(text: &str, error: &ParseError) -> (Cow<'static, str>, Option<String>) {
+    let hint = |text: &str| Some(text.to_owned());
+    let (message, hint) = match error.kind() {
+        ParseErrorKind::ExpectedComma => ("a comma is missing here", None),
+        ParseErrorKind::UnterminatedObject => {
+            ("this `{` is never closed", hint("add the missing `}`"))
+        }
+        ParseErrorKind::UnterminatedArray => {
+            ("this `[` is never closed", hint("add the missing `]`"))
+        }
+        ParseErrorKind::UnterminatedCommentBlock => {
+            ("this comment is never closed", hint("add the missing `*/`"))
+        }
+        ParseErrorKind::ExpectedColonAfterObjectKey => ("expected a colon after the key", None),
+        ParseErrorKind::ExpectedObjectValue => ("expected a value after the colon", None),
+        ParseErrorKind::ExpectedStringObjectProperty | ParseErrorKind::UnexpectedTokenInObject => {
+            ("expected a key in double quotes", None)
+        }
+        ParseErrorKind::SingleQuotedStringsNotAllowed => ("strings stand in double quotes", None),
+        ParseErrorKind::UnexpectedWord => (
+            "expected a value",
+            hint("words other than `true`, `false` and `null` need double quotes"),
+        ),
+        ParseErrorKind::UnexpectedCloseBrace => ("`}` cannot stand here", None),
+        ParseErrorKind::UnexpectedCloseBracket => ("`]` cannot stand here", None),
+        ParseErrorKind::UnexpectedComma => {
+            ("expected a value, found a comma", hint("remove the comma"))
+        }
+        ParseErrorKind::UnexpectedColon => ("expected a value, found a colon", None),
+        ParseErrorKind::MultipleRootJsonValues => (
+            "the file goes on after its end",
+            hint("the file is one object: check for a `}` too many"),
+        ),
+        ParseErrorKind::NestingDepthExceeded => ("nested too deeply", None),
+        ParseErrorKind::String(ParseStringErrorKind::UnterminatedStringLiteral) => (
+            "this string is never closed",
+            hint("add the missing `\"`; a string cannot span lines"),
+        ),
+        ParseErrorKind::String(
+            ParseStringErrorKind::InvalidEscape
+            | ParseStringErrorKind::InvalidEscapeInDoubleQuoteString
+            | ParseStringErrorKind::InvalidEscapeInSingleQuoteString,
+        ) => ("not a valid escape", hint("a backslash in a string is written `\\\\`")),
+        ParseErrorKind::String(_) => ("not a valid escape", None),
+        _ if text.trim_start().starts_with('<') => ("this is not JSON", None),
+        other => return (Cow::Owned(lowercase_first(&other.to_string())), None),
+    };
+    (Cow::Borrowed(message), hint)
+}
+
+fn lowercase_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
+}

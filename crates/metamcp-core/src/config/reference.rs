@@ -1,0 +1,113 @@
+//! The config file as a page of the reference.
+
+use std::fmt::Write;
+
+use super::keys::{FOREIGN_SERVER_KEYS, SERVER_KEYS, TRANSPORTS};
+use super::{LONGEST_NAME, Retry};
+
+/// `docs/reference/config.md`.
+pub fn config_markdown() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    page.push_str("\n## Keys of a server\n\n| key | also read as | meaning |\n|---|---|---|\n");
+    for known in SERVER_KEYS {
+        let aliases: Vec<String> =
+            known.key.aliases.iter().map(|alias| format!("`{alias}`")).collect();
+        row(&mut page, &[&format!("`{}`", known.key.name), &aliases.join(", "), known.help]);
+    }
+    page.push_str("\nA key given under two of its names is fine while both say the same.\n");
+    page.push_str("\n### Transports\n\n| `type` | also read as |\n|---|---|\n");
+    for (name, aliases) in TRANSPORTS {
+        let aliases: Vec<String> = aliases.iter().map(|alias| format!("`{alias}`")).collect();
+        row(&mut page, &[&format!("`{name}`"), &aliases.join(", ")]);
+    }
+    page.push_str("\nCase, hyphens and underscores do not count.\n");
+    page.push_str("Remote servers are read and checked; calls to them come with a later release and are answered with an error that says so.\n");
+    page.push_str("\n### Retry\n\n| `retry` | a call whose server died before answering is sent again |\n|---|---|\n");
+    for known in Retry::WORDS {
+        row(&mut page, &[&format!("`{}`", known.word), known.meaning]);
+    }
+    page.push_str(RETRY_EXAMPLE);
+    page.push_str("\n### Keys of other programs\n\nThese are known and left alone, with a note in `metamcp config check`.\n\n| key | here |\n|---|---|\n");
+    for known in FOREIGN_SERVER_KEYS {
+        row(&mut page, &[&format!("`{}`", known.name), known.reason]);
+    }
+    page.push_str("\nKeys that begin with `_`, `#`, `//` or `x-` are comments.\n");
+    let _infallible = write!(page, "\n{}", NAMES.replace("{LONGEST}", &LONGEST_NAME.to_string()));
+    page.push_str(VARIABLES);
+    page
+}
+
+/// One row of a table; a bar inside a cell would end it.
+fn row(page: &mut String, cells: &[&str]) {
+    for cell in cells {
+        let _infallible = write!(page, "| {} ", cell.replace('|', "\\|"));
+    }
+    page.push_str("|\n");
+}
+
+const INTRODUCTION: &str = r#"<!-- Made from the code by `UPDATE_DOCS=1 cargo test -p metamcp reference`. Do not edit. -->
+# The config file
+
+metamcp reads the same file your MCP client does.
+
+```jsonc
+{
+  "mcpServers": {
+    // a local server: a program that speaks MCP over stdin and stdout
+    "files": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "${HOME}/notes"] },
+    // a remote server
+    "tickets": { "url": "https://mcp.example.com/mcp", "headers": { "Authorization": "Bearer ${TICKETS_TOKEN}" } },
+  },
+  "pool": { "poolSize": 10 },
+}
+```
+
+## Which file is read
+
+1. The file named by `--config` or `METAMCP_CONFIG`, and no other.
+2. Else `.mcp.json` in the working directory.
+3. Else `mcp.json` (or `.mcp.json`) in `~/.metamcp`, or wherever `METAMCP_HOME` points.
+
+The servers are those of the one file found first.
+Where a project has a `.mcp.json`, the settings of the user's own file still apply beneath the project's, but not its servers.
+
+Comments and trailing commas are fine.
+`mcpServers` and `servers` are both read; a name may be in one of them only.
+Every other key of the file is a [setting](settings.md).
+
+A file that cannot be used is an error with line and column, never an empty list of servers.
+`metamcp config check` shows what is read; `metamcp config schema` prints the JSON Schema for your editor.
+An unknown key is a warning that names the nearest known one.
+"#;
+
+const RETRY_EXAMPLE: &str = r#"
+With exceptions by tool: `"retry": { "default": "annotated", "tools": { "send_*": "never" } }`.
+An exact name goes before a pattern; among patterns the first that fits counts.
+"#;
+
+const NAMES: &str = r#"## Names
+
+A server's name is the part before the colon in `server:tool`.
+It has at most {LONGEST} characters, no colon, no control or invisible characters, does not begin with `@` or `mcp.`, and is none of the gateway's own tools.
+Two names that differ only in case are a warning.
+
+An entry that starts `metamcp` itself on the same file is left out: your client's `.mcp.json` names the gateway, and the gateway reads that file.
+"#;
+
+const VARIABLES: &str = r#"
+## Variables
+
+In `command`, `args`, `env`, `cwd`, `url` and `headers`:
+
+| written | becomes |
+|---|---|
+| `${NAME}`, `${env:NAME}` | the value of the environment variable; an empty value is a value |
+| `${NAME:-default}` | the value, or `default` where the variable is not set or empty; a default may hold variables itself |
+| `$${` | a plain `${` |
+
+Everything else with a `$` stays as it is: there is no shell.
+A variable that is not set disables its server, and only that one: it stays in lists, with the reason.
+References that only another program can answer, such as `${input:token}`, do the same.
+
+Values of `env` and `headers`, and variables with names like `API_KEY` or `TOKEN`, are kept out of logs and errors: `[secret API_KEY]` stands in their place.
+"#;

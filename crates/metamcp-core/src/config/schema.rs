@@ -1,0 +1,148 @@
+//! The JSON Schema of the config file, made from the tables of keys and settings.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{FOREIGN_FILE_KEYS, FOREIGN_SERVER_KEYS, SERVER_KEYS, number, words};
+use super::parse::LONGEST_NAME;
+use super::read::Foreign;
+use crate::settings::{Kind, SETTINGS, Setting};
+
+/// Keys by which people put comments into JSON, and extensions by convention.
+const COMMENT_KEYS: &str = "^(_|#|//|x-)";
+/// What a server may be called; the reader says more precisely what is wrong.
+const SERVER_NAMES: &str = r"^(?!@|mcp\.)[^:\u0000-\u001f\u007f]+$";
+
+/// The schema (2020-12) that editors check and complete config files with.
+pub fn json_schema() -> Value {
+    let mut properties = Map::new();
+    properties.insert(
+        "$schema".to_owned(),
+        json!({ "type": "string", "description": "Where this schema is, for editors." }),
+    );
+    for (key, description) in [
+        ("mcpServers", "The servers, each under its name."),
+        ("servers", "The same as `mcpServers`; both may be given, without a name in common."),
+    ] {
+        properties.insert(
+            key.to_owned(),
+            json!({ "description": description, "$ref": "#/$defs/servers" }),
+        );
+    }
+    for setting in SETTINGS {
+        let Some(key) = setting.key else { continue };
+        match key.split_once('.') {
+            None => {
+                properties.insert(key.to_owned(), setting_schema(setting));
+            }
+            Some((object, name)) => {
+                let group = properties.entry(object).or_insert_with(|| group_schema(object));
+                for name in std::iter::once(&name).chain(setting.aliases) {
+                    group["properties"][*name] = setting_schema(setting);
+                }
+            }
+        }
+    }
+    add_foreign(&mut properties, FOREIGN_FILE_KEYS);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "metamcp config",
+        "description": "The servers behind metamcp and its settings: `.mcp.json` in a project, or `~/.metamcp/mcp.json`. Comments and trailing commas are fine.",
+        "type": "object",
+        "properties": properties,
+        "patternProperties": { COMMENT_KEYS: true },
+        "additionalProperties": false,
+        "$defs": {
+            "servers": {
+                "type": "object",
+                "propertyNames": { "minLength": 1, "maxLength": LONGEST_NAME, "pattern": SERVER_NAMES },
+                "additionalProperties": { "$ref": "#/$defs/server" },
+            },
+            "server": server_schema(),
+        },
+    })
+}
+
+fn server_schema() -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for known in SERVER_KEYS {
+        let name = known.key.name;
+        properties.insert(name.to_owned(), described((known.schema)(), known.help));
+        for alias in known.key.aliases {
+            let help = format!("The same as `{name}`. {}", known.help);
+            properties.insert((*alias).to_owned(), described((known.schema)(), &help));
+        }
+        if matches!(name, "command" | "url") {
+            required.extend(
+                std::iter::once(&name)
+                    .chain(known.key.aliases)
+                    .map(|key| json!({ "required": [key] })),
+            );
+        }
+    }
+    add_foreign(&mut properties, FOREIGN_SERVER_KEYS);
+    json!({
+        "description": "One server: a local program (`command`) or a remote one (`url`).",
+        "type": "object",
+        "properties": properties,
+        "patternProperties": { COMMENT_KEYS: true },
+        "additionalProperties": false,
+        "anyOf": required,
+    })
+}
+
+fn group_schema(object: &str) -> Value {
+    let description = match object {
+        "pool" => {
+            "Connections to servers: how many, for how long, and when a failing one is left alone."
+        }
+        "timeouts" => "Time limits.",
+        "limits" => "Limits of size and number.",
+        "search" => "How tools are found.",
+        _ => "Settings.",
+    };
+    json!({
+        "description": description,
+        "type": "object",
+        "properties": {},
+        "patternProperties": { COMMENT_KEYS: true },
+        "additionalProperties": false,
+    })
+}
+
+fn setting_schema(setting: &Setting) -> Value {
+    let mut schema = match setting.kind {
+        Kind::Count { min, max } | Kind::Millis { min, max } | Kind::Bytes { min, max } => {
+            number(min, max)
+        }
+        Kind::Word(known) => words(known),
+        Kind::Path => json!({ "type": "string", "minLength": 1 }),
+    };
+    schema["default"] = match setting.kind {
+        Kind::Word(_) | Kind::Path => json!(setting.default_text()),
+        _ => json!(setting.default_text().parse::<u64>().ok()),
+    };
+    let help = if setting.doc.is_empty() {
+        format!("{}.", setting.help)
+    } else {
+        format!("{}. {}", setting.help, setting.doc)
+    };
+    described(schema, &help)
+}
+
+/// The schema with its description in front, where people look first.
+fn described(schema: Value, description: &str) -> Value {
+    let mut all = Map::new();
+    all.insert("description".to_owned(), json!(description));
+    if let Value::Object(rest) = schema {
+        all.extend(rest);
+    }
+    Value::Object(all)
+}
+
+fn add_foreign(properties: &mut Map<String, Value>, foreign: &[Foreign]) {
+    for known in foreign {
+        let description = format!("Of another program: {}.", known.reason);
+        properties.insert(known.name.to_owned(), json!({ "description": description }));
+    }
+}

@@ -1,0 +1,557 @@
+use std::time::Duration;
+
+use insta::assert_snapshot;
+use proptest::prelude::*;
+use serde_json::Value as Json;
+
+use super::*;
+
+fn lookup(name: &str) -> Option<String> {
+    match name {
+        "HOME" => Some("/home/me".to_owned()),
+        "TOKEN" => Some("t0ken-value-123".to_owned()),
+        "EMPTY" => Some(String::new()),
+        _ => None,
+    }
+}
+
+fn load(text: &str) -> Loaded {
+    parse(text, &lookup).unwrap_or_else(|error| panic!("{text}\n{error}"))
+}
+
+/// The only server of a file that has no other content and gives no warnings.
+fn server(body: &str) -> ServerConfig {
+    let mut loaded = load(&format!(r#"{{ "mcpServers": {{ "s": {body} }} }}"#));
+    assert_eq!(loaded.warnings, [], "{body}");
+    loaded.config.servers.remove(0)
+}
+
+/// Everything a user is shown for a file: problems with their excerpt, or warnings.
+fn told(text: &str) -> String {
+    let lines = match parse(text, &lookup) {
+        Ok(loaded) => loaded
+            .warnings
+            .into_iter()
+            .map(|Warning { place, severity, message, hint }| {
+                let hint = hint.map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
+                format!("{severity:?} {place}: {message}{hint}")
+            })
+            .collect::<Vec<_>>(),
+        Err(error) => error
+            .problems
+            .into_iter()
+            .map(|Problem { place, message, hint, excerpt }| {
+                let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+                format!("{place}: {message}\n{excerpt}{hint}")
+            })
+            .collect(),
+    };
+    lines.join("\n")
+}
+
+/// What is told about one server with this body.
+fn told_of(body: &str) -> String {
+    told(&format!("{{ \"mcpServers\": {{\n\"s\": {body}\n}} }}"))
+}
+
+/// Command, arguments, variables, directory.
+type Launch<'a> = (&'a str, Vec<&'a str>, Vec<(&'a str, &'a str)>, Option<&'a str>);
+
+fn stdio(server: &ServerConfig) -> Launch<'_> {
+    let Transport::Stdio { command, args, env, cwd } = &server.transport else {
+        panic!("{server:?}")
+    };
+    let env = env.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
+    (
+        command,
+        args.iter().map(String::as_str).collect(),
+        env,
+        cwd.as_deref().and_then(|cwd| cwd.to_str()),
+    )
+}
+
+#[test]
+fn a_file_as_clients_write_it() {
+    let loaded = load(
+        r#"{
+            // comments and trailing commas are fine
+            "mcpServers": {
+                "files": { "command": "npx", "args": ["-y", "server-filesystem", "${HOME}/notes"], },
+                "web": { "type": "http", "url": "https://mcp.example.com/mcp", "headers": { "Authorization": "Bearer ${TOKEN}" } },
+            },
+            /* as an editor writes it */
+            "servers": { "clock": { "type": "stdio", "command": ["uvx", "mcp-server-time"], "args": ["--utc"] } },
+            "pool": { "poolSize": 7, "idleTimeoutMs": 1000 },
+            "replay": "never",
+        }"#,
+    );
+    assert_eq!(loaded.warnings, []);
+    let names: Vec<&str> =
+        loaded.config.servers.iter().map(|server| server.name.as_str()).collect();
+    assert_eq!(names, ["files", "web", "clock"]);
+    assert_eq!(
+        stdio(&loaded.config.servers[0]),
+        ("npx", vec!["-y", "server-filesystem", "/home/me/notes"], vec![], None)
+    );
+    assert_eq!(
+        stdio(&loaded.config.servers[2]),
+        ("uvx", vec!["mcp-server-time", "--utc"], vec![], None)
+    );
+    let Transport::Http { url, headers, kind } = &loaded.config.servers[1].transport else {
+        panic!()
+    };
+    assert_eq!((url.as_str(), *kind), ("https://mcp.example.com/mcp", HttpKind::Streamable));
+    assert_eq!(headers[0].1.expose(), "Bearer t0ken-value-123");
+    assert_eq!(loaded.config.settings.pool.size, 7);
+    assert_eq!(loaded.config.settings.replay, crate::settings::Replay::Never);
+    assert_eq!(loaded.given.len(), 3);
+}
+
+#[test]
+fn every_key_reaches_the_model() {
+    let server = server(
+        r#"{ "command": "a", "env": { "A": "x", "B": 1.50, "C": true }, "cwd": "~/w", "timeoutMs": 5000,
+             "description": "What it is", "vital": true, "lifecycle": { "mode": "keep-alive", "idleTimeoutMs": 7 },
+             "retry": { "default": "never", "tools": { "get_*": "always", "get_x": "annotated" } },
+             "exclusive": true, "maxInFlight": 1, "tools": { "allow": ["get_*"], "deny": ["get_secret"] },
+             "containment": "shim" }"#,
+    );
+    assert_eq!(
+        stdio(&server),
+        ("a", vec![], vec![("A", "x"), ("B", "1.50"), ("C", "true")], Some("/home/me/w"))
+    );
+    assert_eq!(server.timeout, Some(Duration::from_secs(5)));
+    assert_eq!(server.description.as_deref(), Some("What it is"));
+    assert!(server.vital && server.exclusive && server.is_enabled());
+    assert_eq!(
+        server.lifecycle,
+        Lifecycle::KeepAlive { idle_timeout: Some(Duration::from_millis(7)) }
+    );
+    assert_eq!(server.max_in_flight, Some(1));
+    assert_eq!(server.containment, Some(Containment::Shim));
+    assert!(
+        server.tools.permits("get_a")
+            && !server.tools.permits("get_secret")
+            && !server.tools.permits("put")
+    );
+    assert_eq!(
+        ["put", "get_y", "get_x"].map(|tool| server.retry.for_tool(tool)),
+        [Retry::Never, Retry::Always, Retry::Annotated]
+    );
+}
+
+#[test]
+fn transports_by_any_name() {
+    for word in ["stdio", "local", "STDIO"] {
+        for key in ["type", "transportType", "transport"] {
+            let server = server(&format!(r#"{{ "{key}": "{word}", "command": "x" }}"#));
+            assert!(matches!(server.transport, Transport::Stdio { .. }), "{word}");
+        }
+    }
+    let kinds = [
+        ("http", HttpKind::Streamable),
+        ("streamable-http", HttpKind::Streamable),
+        ("streamableHttp", HttpKind::Streamable),
+        ("streamable_http", HttpKind::Streamable),
+        ("streamable", HttpKind::Streamable),
+        ("remote", HttpKind::Streamable),
+        ("sse", HttpKind::Sse),
+        ("SSE", HttpKind::Sse),
+    ];
+    for (word, expect) in kinds {
+        for key in ["url", "serverUrl", "httpUrl", "uri"] {
+            let server =
+                server(&format!(r#"{{ "type": "{word}", "{key}": "http://localhost:1/mcp" }}"#));
+            assert!(
+                matches!(server.transport, Transport::Http { kind, .. } if kind == expect),
+                "{word}"
+            );
+        }
+    }
+    let plain = server(r#"{ "url": "https://example.com" }"#);
+    assert!(matches!(plain.transport, Transport::Http { kind: HttpKind::Streamable, .. }));
+    let same = server(
+        r#"{ "url": "https://a.example", "serverUrl": "https://a.example", "type": "http", "transport": "http" }"#,
+    );
+    assert!(matches!(same.transport, Transport::Http { .. }));
+}
+
+#[test]
+fn idle_time_by_lifecycle() {
+    let global = Duration::from_secs(300);
+    let rule = |body: &str| server(&format!(r#"{{ "command": "x" {body} }}"#)).idle_rule(global);
+    assert_eq!(rule(""), IdleRule::After(global));
+    assert_eq!(rule(r#", "idleTimeoutMs": 5"#), IdleRule::After(Duration::from_millis(5)));
+    assert_eq!(rule(r#", "lifecycle": "keep-alive""#), IdleRule::Never);
+    assert_eq!(rule(r#", "lifecycle": "keepAlive""#), IdleRule::Never);
+    assert_eq!(
+        rule(r#", "lifecycle": "keep-alive", "idleTimeoutMs": 5"#),
+        IdleRule::After(Duration::from_millis(5))
+    );
+    assert_eq!(rule(r#", "lifecycle": { "mode": "ephemeral" }"#), IdleRule::AtOnce);
+}
+
+#[test]
+fn calls_at_once() {
+    let limit = |body: &str| server(&format!(r#"{{ "command": "x" {body} }}"#)).in_flight_limit(64);
+    assert_eq!(limit(""), 64);
+    assert_eq!(limit(r#", "maxInFlight": 3"#), 3);
+    assert_eq!(limit(r#", "exclusive": true"#), 1);
+}
+
+#[test]
+fn tool_lists_by_any_name() {
+    for body in [
+        r#""tools": { "allow": ["a*"], "deny": ["ab"] }"#,
+        r#""tools": ["a*"], "deniedTools": ["ab"]"#,
+        r#""allowedTools": ["a*"], "disabledTools": ["ab"]"#,
+        r#""includeTools": ["a*"], "excludeTools": ["ab"]"#,
+        r#""enabled_tools": ["a*"], "disabled_tools": ["ab"]"#,
+    ] {
+        let filter = server(&format!(r#"{{ "command": "x", {body} }}"#)).tools;
+        assert_eq!(
+            ["aa", "ab", "b"].map(|tool| filter.permits(tool)),
+            [true, false, false],
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_variable_disables_one_server_only() {
+    let loaded = load(
+        r#"{ "mcpServers": {
+            "broken": { "command": "x", "args": ["${NOPE}", "${NOPE}"], "env": { "K": "${input:key}" } },
+            "fine": { "command": "x", "args": ["${NOPE:-default}"] },
+            "off": { "command": "x", "args": ["${NOPE}"], "disabled": true },
+            "remote": { "url": "${NOPE}/mcp" }
+        } }"#,
+    );
+    let states: Vec<&ServerState> =
+        loaded.config.servers.iter().map(|server| &server.state).collect();
+    let disabled = |reason: &str| ServerState::Disabled { reason: reason.to_owned() };
+    assert_eq!(
+        states,
+        [
+            &disabled(
+                "environment variable NOPE is not set; ${input:key} can only be answered by the program it was written for"
+            ),
+            &ServerState::Enabled,
+            &disabled("disabled in the config file"),
+            &disabled("environment variable NOPE is not set"),
+        ]
+    );
+    assert_eq!(loaded.warnings.len(), 4);
+    assert_snapshot!(loaded.warnings[0], @"2:50: mcpServers.broken.args[0]: environment variable NOPE is not set; the server is disabled");
+}
+
+#[test]
+fn the_gateway_does_not_start_itself() {
+    for (body, itself) in [
+        (r#"{ "command": "metamcp" }"#, true),
+        (r#"{ "command": "/opt/bin/metamcp", "args": ["serve", "--max-connections", "3"] }"#, true),
+        (r#"{ "command": "C:\\bin\\metamcp.exe", "args": ["--log-level=debug"] }"#, true),
+        (r#"{ "command": "metamcp", "args": ["--config", "other.json"] }"#, false),
+        (r#"{ "command": "metamcp", "args": ["--config=other.json"] }"#, false),
+        (r#"{ "command": "metamcp", "env": { "METAMCP_CONFIG": "other.json" } }"#, false),
+        (r#"{ "command": "metamcp", "args": ["demo-server"] }"#, false),
+        (r#"{ "command": "metamcp-other" }"#, false),
+    ] {
+        let loaded = load(&format!(r#"{{ "mcpServers": {{ "metamcp": {body} }} }}"#));
+        assert_eq!(loaded.config.servers[0].is_enabled(), !itself, "{body}");
+        assert_eq!(loaded.warnings.len(), usize::from(itself), "{body}");
+    }
+}
+
+#[test]
+fn secrets_are_known_and_never_printed() {
+    let loaded = load(
+        r#"{ "mcpServers": {
+            "a": { "command": "x", "args": ["--key=${TOKEN}"], "cwd": "${HOME}", "env": { "PASSWORD": "hunter2!", "ROOT": "/srv/data" } },
+            "b": { "url": "https://x.example/?k=${TOKEN}", "headers": { "X-Plain": "Bearer abcdefgh" } }
+        } }"#,
+    );
+    let printed = format!("{loaded:?}");
+    assert!(!printed.contains("hunter2!") && !printed.contains("abcdefgh"), "{printed}");
+    let names = |at: usize| {
+        let secrets = loaded.config.servers[at].secrets();
+        secrets.into_iter().map(|secret| secret.name().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(0), ["PASSWORD", "TOKEN"]);
+    assert_eq!(names(1), ["X-Plain", "TOKEN"]);
+}
+
+#[test]
+fn differences_are_of_meaning() {
+    let old = load(
+        r#"{ "mcpServers": { "same": { "command": "x", "env": { "A": "1", "B": "2" } }, "gone": { "command": "x" },
+             "other": { "command": "x", "env": { "A": "1" } } } }"#,
+    );
+    let new = load(
+        r#"{ "servers": { "other": { "command": "x", "env": { "A": "2" } }, "new": { "command": "x" },
+             "same": { "env": { "B": 2, "A": "1" }, /* moved */ "command": ["x"] } } }"#,
+    );
+    let found = diff(&old.config, &new.config);
+    assert_eq!(
+        (found.added, found.changed, found.removed),
+        (vec!["new".to_owned()], vec!["other".to_owned()], vec!["gone".to_owned()])
+    );
+    assert!(diff(&new.config, &new.config).is_empty());
+}
+
+#[test]
+fn byte_order_marks_and_encodings() {
+    assert_eq!(load("\u{feff}{ \"mcpServers\": {} }").config.servers, []);
+    let told = |bytes: &[u8]| decode(bytes).expect_err("not text").to_string();
+    assert_eq!(told(b"\xff\xfe{\0}\0"), "1:1: the file is UTF-16");
+    assert_eq!(told(b"{\n\xe4 }"), "1:1: line 2 is not UTF-8");
+}
+
+#[test]
+fn syntax_errors_show_the_line() {
+    let all: Vec<String> = [
+        "",
+        "  // nothing but a comment",
+        "[]",
+        "{ \"mcpServers\": {\n    \"a\": { \"command\": \"x\" \"args\": [] }\n} }",
+        "{ \"mcpServers\": {\n    \"a\": { \"command\": \"x\"\n} }",
+        "{ \"mcpServers\": { \"a\": { \"args\": [\"x\" } } }",
+        "{ \"mcpServers\": { \"a\": { \"command\": \"x } } }",
+        "{ mcpServers: {} }",
+        "{ 'mcpServers': {} }",
+        "{ \"mcpServers\" {} }",
+        "{ \"mcpServers\": }",
+        "{ \"mcpServers\": nope }",
+        "{ \"mcpServers\": {} } }",
+        "{ \"a\": \"C:\\dir\" }",
+        "{ \"a\": 1,, }",
+        "{ \"a\": 0x10 }",
+        "{ /* open",
+        "{ \"env\": { \"API_KEY\": \"hunter2\" \"B\": \"x\" } }",
+        "<html></html>",
+    ]
+    .into_iter()
+    .map(|text| format!("----\n{}", told(text)))
+    .collect();
+    assert_snapshot!("syntax_errors", all.join("\n"));
+}
+
+#[test]
+fn wrong_values_are_named_with_their_place() {
+    let all: Vec<String> = WRONG_SERVERS
+        .iter()
+        .chain(WRONG_BEYOND_SCHEMA)
+        .map(|body| format!("---- {body}\n{}", told_of(body)))
+        .collect();
+    assert_snapshot!("wrong_values", all.join("\n"));
+}
+
+#[test]
+fn a_wrong_file_is_an_error_never_an_empty_list() {
+    let all: Vec<String> =
+        WRONG_FILES.iter().map(|text| format!("---- {text}\n{}", told(text))).collect();
+    assert_snapshot!("wrong_files", all.join("\n"));
+}
+
+#[test]
+fn doubtful_values_are_warned_of() {
+    let servers = DOUBTFUL_SERVERS.iter().map(|body| format!("---- {body}\n{}", told_of(body)));
+    let files = DOUBTFUL_FILES.iter().map(|text| format!("---- {text}\n{}", told(text)));
+    assert_snapshot!("doubtful_values", servers.chain(files).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn several_problems_are_told_at_once() {
+    let error = parse(
+        r#"{ "mcpServers": { "a": { "command": 1 }, "b": {}, "c:d": { "command": "x" } } }"#,
+        &lookup,
+    )
+    .expect_err("three problems");
+    assert_eq!(error.problems.len(), 3);
+    assert_snapshot!(error, @"1:37: mcpServers.a.command: expected a string or a list of strings, found a number (and 2 more)");
+}
+
+#[test]
+fn findings_have_a_limit() {
+    let many: String = (0..5_000).map(|at| format!("\"unknown{at}\": 1,")).collect();
+    assert_eq!(load(&format!("{{ {many} }}")).warnings.len(), 100);
+}
+
+/// The schema refuses what the reader refuses, and takes what the reader takes without a word.
+#[test]
+fn the_schema_agrees_with_the_reader() {
+    let validator = jsonschema::validator_for(&json_schema()).expect("a valid schema");
+    let is_valid = |text: &str| {
+        let json: Json =
+            jsonc_parser::parse_to_serde_value(text, &jsonc_parser::ParseOptions::default())
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+        validator.is_valid(&json)
+    };
+    let in_file = |body: &str| format!(r#"{{ "mcpServers": {{ "s": {body} }} }}"#);
+    for body in GOOD_SERVERS {
+        assert_eq!(told_of(body), "", "{body}");
+        assert!(is_valid(&in_file(body)), "{body}");
+    }
+    for body in WRONG_SERVERS {
+        assert!(!is_valid(&in_file(body)), "{body}");
+    }
+    for body in WRONG_BEYOND_SCHEMA {
+        assert!(is_valid(&in_file(body)), "{body} belongs into the other list");
+    }
+}
+
+const GOOD_SERVERS: &[&str] = &[
+    r#"{ "command": "x" }"#,
+    r#"{ "command": ["x", "y"] }"#,
+    r#"{ "cmd": "x", "environment": { "A": 1 }, "workingDirectory": "/" }"#,
+    r#"{ "command": "x", "timeout": 60000 }"#,
+    r#"{ "command": "x", "timeoutMs": 6e4 }"#,
+    r#"{ "command": "x", "enabled": true, "disabled": false }"#,
+    r#"{ "command": "x", "lifecycle": "ephemeral" }"#,
+    r#"{ "command": "x", "lifecycle": { "mode": "keep-alive", "idleTimeoutMs": 9 } }"#,
+    r#"{ "command": "x", "retry": "always" }"#,
+    r#"{ "command": "x", "retry": { "tools": { "a": "never" } } }"#,
+    r#"{ "command": "x", "tools": ["*"] }"#,
+    r#"{ "command": "x", "tools": { "deny": [] } }"#,
+    r#"{ "command": "x", "containment": "namespace", "x-note": 1, "_comment": "", "//": [] }"#,
+    r#"{ "type": "streamableHttp", "url": "https://x.example/mcp", "headers": { "A": "b" } }"#,
+    r#"{ "type": "sse", "serverUrl": "http://127.0.0.1:9/sse", "headers": { "A": "b" } }"#,
+    r#"{ "url": "http://[::1]:9/", "headers": {} }"#,
+];
+
+const WRONG_SERVERS: &[&str] = &[
+    r#"[]"#,
+    r#"{}"#,
+    r#"{ "command": 5 }"#,
+    r#"{ "command": "" }"#,
+    r#"{ "command": [] }"#,
+    r#"{ "command": ["x", 1] }"#,
+    r#"{ "command": "x", "args": "-y" }"#,
+    r#"{ "command": "x", "args": ["-p", 8080] }"#,
+    r#"{ "command": "x", "env": ["A=B"] }"#,
+    r#"{ "command": "x", "env": { "A": null } }"#,
+    r#"{ "command": "x", "cwd": "" }"#,
+    r#"{ "type": "stdoi", "command": "x" }"#,
+    r#"{ "type": 1, "command": "x" }"#,
+    r#"{ "type": "websocket", "url": "wss://x.example" }"#,
+    r#"{ "url": "x.example/mcp" }"#,
+    r#"{ "url": "ftp://x.example" }"#,
+    r#"{ "url": "https://a.example", "headers": { "A": 1 } }"#,
+    r#"{ "command": "x", "timeoutMs": 0 }"#,
+    r#"{ "command": "x", "timeoutMs": "60000" }"#,
+    r#"{ "command": "x", "timeoutMs": 1.5 }"#,
+    r#"{ "command": "x", "timeoutMs": 86400001 }"#,
+    r#"{ "command": "x", "description": ["a"] }"#,
+    r#"{ "command": "x", "disabled": "true" }"#,
+    r#"{ "command": "x", "vital": 1 }"#,
+    r#"{ "command": "x", "lifecycle": "keepalive-forever" }"#,
+    r#"{ "command": "x", "lifecycle": 5 }"#,
+    r#"{ "command": "x", "lifecycle": {} }"#,
+    r#"{ "command": "x", "retry": "sometimes" }"#,
+    r#"{ "command": "x", "retry": false }"#,
+    r#"{ "command": "x", "retry": { "tools": { "send": "nevr" } } }"#,
+    r#"{ "command": "x", "exclusive": null }"#,
+    r#"{ "command": "x", "maxInFlight": 0 }"#,
+    r#"{ "command": "x", "tools": "read_*" }"#,
+    r#"{ "command": "x", "tools": { "allow": [1] } }"#,
+    r#"{ "command": "x", "tools": { "allow": [""] } }"#,
+    r#"{ "command": "x", "containment": "docker" }"#,
+];
+
+/// Wrong by two keys together, by variables or by what is inside a string.
+const WRONG_BEYOND_SCHEMA: &[&str] = &[
+    r#"{ "command": "x", "url": "https://x.example" }"#,
+    r#"{ "command": "x\u0000y" }"#,
+    r#"{ "command": "x", "args": ["${"] }"#,
+    r#"{ "command": "x", "env": { "A=B": "c" } }"#,
+    r#"{ "command": "x", "env": { "A": "1", "A": "twice" } }"#,
+    r#"{ "type": "stdio", "url": "https://x.example" }"#,
+    r#"{ "type": "http", "command": "x" }"#,
+    r#"{ "url": "https://" }"#,
+    r#"{ "url": "https://a b" }"#,
+    r#"{ "url": "https://a.example", "serverUrl": "https://b.example" }"#,
+    r#"{ "url": "https://a.example", "headers": { "A b": "c" } }"#,
+    r#"{ "url": "https://a.example", "headers": { "A": "c\nd" } }"#,
+    r#"{ "url": "https://a.example", "headers": { "A": "b", "a": "twice" } }"#,
+    r#"{ "command": "x", "disabled": true, "enabled": true }"#,
+    r#"{ "command": "x", "lifecycle": { "mode": "keep-alive", "idleTimeoutMs": 4 }, "idleTimeoutMs": 5 }"#,
+    r#"{ "command": "x", "tools": ["twice"], "allowedTools": ["b"] }"#,
+];
+
+const WRONG_FILES: &[&str] = &[
+    r#"{ "mcpServers": null }"#,
+    r#"{ "mcpServers": [{ "name": "a", "command": "x" }] }"#,
+    r#"{ "mcpServers": { "a": { "command": "x" }, "a": { "command": "y" } } }"#,
+    r#"{ "mcpServers": { "a": { "command": "x" } }, "servers": { "a": { "command": "y" } } }"#,
+    r#"{ "github": { "command": "x" } }"#,
+    r#"{ "context_servers": { "a": { "command": "x" } } }"#,
+    r#"{ "mcp": { "servers": { "a": { "command": "x" } } } }"#,
+    r#"{ "mcpServers": { "": { "command": "x" } } }"#,
+    r#"{ "mcpServers": { "a:b": { "command": "x" } } }"#,
+    r#"{ "mcpServers": { "@results": { "command": "x" } } }"#,
+    r#"{ "mcpServers": { " a": { "command": "x" } } }"#,
+    r#"{ "mcpServers": { "a\u200bb": { "command": "x" } } }"#,
+    r#"{ "mcpServers": { "mcp.a": { "command": "x" } } }"#,
+    r#"{ "mcpServers": { "__proto__": { "command": "x" } } }"#,
+    r#"{ "mcpServers": { "0123456789012345678901234567890123456789012345678901234567890123456789": { "command": "x" } } }"#,
+    r#"{ "$schema": 1 }"#,
+    r#"{ "pool": 5 }"#,
+    r#"{ "pool": { "poolSize": 0 } }"#,
+    r#"{ "pool": { "poolSize": "20" } }"#,
+    r#"{ "pool": { "poolSize": 1, "maxConnections": 2 } }"#,
+    r#"{ "replay": "always" }"#,
+    r#"{ "search": { "strategy": "bm52" } }"#,
+    r#"{ "logLevel": 3 }"#,
+];
+
+const DOUBTFUL_SERVERS: &[&str] = &[
+    r#"{ "command": "npx -y @scope/server --root ." }"#,
+    r#"{ "command": "/opt/my tools/server" }"#,
+    r#"{ "command": "/opt/server --stdio" }"#,
+    r#"{ "command": "x", "timeout": 60 }"#,
+    r#"{ "command": "x", "enviroment": {} }"#,
+    r#"{ "command": "x", "zzz": {} }"#,
+    r#"{ "command": "x", "autoApprove": [], "alwaysAllow": [], "envFile": ".env" }"#,
+    r#"{ "command": "x", "headers": { "A": "b" } }"#,
+    r#"{ "type": "http", "url": "https://x.example", "command": "x", "env": { "A": "b" } }"#,
+    r#"{ "url": "http://x.example", "headers": { "A": "b" } }"#,
+    r#"{ "command": "x", "args": ["$HOME", "$5", "$home"] }"#,
+    r#"{ "command": "x", "lifecycle": "ephemeral", "idleTimeoutMs": 5 }"#,
+    r#"{ "command": "x", "lifecycle": { "mode": "ephemeral", "idle": 5 } }"#,
+    r#"{ "command": "x", "exclusive": true, "maxInFlight": 5 }"#,
+    r#"{ "command": "x", "tools": { "allow": [] } }"#,
+    r#"{ "command": "x", "tools": { "alow": ["a"] } }"#,
+];
+
+const DOUBTFUL_FILES: &[&str] = &[
+    r#"{ "mcpServers": { "git": { "command": "x" }, "Git": { "command": "x" } } }"#,
+    r#"{ "mcpServres": {} }"#,
+    r#"{ "poolSize": 5 }"#,
+    r#"{ "pool": { "poolSzie": 5, "x-note": 1 } }"#,
+    r#"{ "inputs": [], "_comment": "" }"#,
+    r#"{ "theme": "dark" }"#,
+];
+
+proptest! {
+    #[test]
+    fn any_bytes_give_a_config_or_an_error(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fuzz_config(&data);
+    }
+
+    #[test]
+    fn anything_like_json_gives_a_config_or_an_error(text in r#"([{}\[\],:"$\\/*\n ]|mcpServers|command|\$\{|:-|[a-zé0-9]){0,60}"#) {
+        fuzz_config(text.as_bytes());
+    }
+
+    /// A well-formed file cut anywhere is still an error with a place inside the text, never a panic.
+    #[test]
+    fn a_file_cut_short_is_an_error(at in 0usize..3000, flip in any::<u8>()) {
+        let whole = include_str!("../../../../examples/variables.jsonc");
+        let at = at.min(whole.len() - 1);
+        let cut: String = whole.chars().take(at).collect();
+        fuzz_config(cut.as_bytes());
+        let mut bytes = whole.as_bytes().to_vec();
+        bytes[at] = flip;
+        fuzz_config(&bytes);
+    }
+}

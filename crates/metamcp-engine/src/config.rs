@@ -1,0 +1,165 @@
+//! Configuration as found on this machine: which file, and what flags and variables add to it.
+//! Owns: finding and reading the files, the order of sources.      Never: judges their content (`metamcp_core::config` does), starts anything.
+//! In: `Request`: flags, variables, working directory.  Out: `Loaded`, or a `LoadError` to show as it is.
+//! Tests: `config/tests.rs`.
+
+mod load;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use metamcp_core::config::{Config, ConfigError, Place, Severity};
+use metamcp_core::settings::{Given, ValueError};
+
+pub use self::load::load;
+
+/// Largest config file that is read; a larger one was not written as one.
+pub const LARGEST_FILE: u64 = 1 << 20;
+
+/// What decides which configuration is loaded.
+pub struct Request<'a> {
+    /// Settings from the command line.
+    pub flags: Vec<Given>,
+    /// Answers for environment variables, in settings and in the file.
+    pub lookup: &'a dyn Fn(&str) -> Option<String>,
+    /// Where `.mcp.json` is looked for.
+    pub working_dir: &'a Path,
+}
+
+/// The configuration in force.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// Servers, and settings from all sources.
+    pub config: Config,
+    /// Every setting with the source it was taken from.
+    pub values: Vec<Given>,
+    /// What the user should know.
+    pub remarks: Vec<Remark>,
+    /// The file the servers come from.
+    pub source: Source,
+}
+
+/// The file the servers come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The one named by flag or variable.
+    Named(PathBuf),
+    /// `.mcp.json` in the working directory.
+    Project(PathBuf),
+    /// The user's own.
+    User(PathBuf),
+    /// There is none.
+    Nowhere {
+        /// Where it was looked for, in this order.
+        looked: Vec<PathBuf>,
+    },
+}
+
+impl Source {
+    /// The file, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Named(path) | Self::Project(path) | Self::User(path) => Some(path),
+            Self::Nowhere { .. } => None,
+        }
+    }
+
+    /// What a user without any file needs to know, and the smallest file that works.
+    pub fn advice(&self) -> Option<String> {
+        let Self::Nowhere { looked } = self else { return None };
+        let places: Vec<String> =
+            looked.iter().map(|path| format!("  {}", path.display())).collect();
+        Some(format!(
+            "no config file was found; looked for\n{}\n\nWrite one of them, for example:\n\n{EXAMPLE}\n",
+            places.join("\n")
+        ))
+    }
+}
+
+/// The smallest useful file.
+const EXAMPLE: &str = r#"{
+  "mcpServers": {
+    "memory": { "command": "npx", "args": ["-y", "@modelcontextprotocol/server-memory"] }
+  }
+}"#;
+
+/// Something the user should know about the configuration in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// How serious.
+    pub severity: Severity,
+    /// The file it is about.
+    pub path: Option<PathBuf>,
+    /// The place in the file.
+    pub place: Option<Place>,
+    /// What, as a fragment without a full stop.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{}:", path.display())?;
+        }
+        if let Some(place) = &self.place {
+            write!(f, "{place}:")?;
+        }
+        let gap = if self.path.is_some() { " " } else { "" };
+        write!(f, "{gap}{}", self.message)
+    }
+}
+
+/// Why no configuration could be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be opened or read.
+    #[error("cannot read the config file {}", path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The path leads to something that is no file.
+    #[error("the config file {} is {what}, not a file", path.display())]
+    NotAFile {
+        /// Which path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The file is far too large.
+    #[error("the config file {} is larger than {LARGEST_FILE} bytes", path.display())]
+    TooLarge {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The content cannot be used.
+    #[error("{}:{error}", path.display())]
+    Broken {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: ConfigError,
+    },
+    /// Variables hold values that their settings cannot take.
+    #[error("{}", join(errors))]
+    Environment {
+        /// Every one of them.
+        errors: Vec<ValueError>,
+    },
+    /// `~` cannot be replaced.
+    #[error(
+        "cannot tell your home directory; set HOME, or METAMCP_HOME to where metamcp may keep its files"
+    )]
+    NoHome,
+}
+
+fn join(errors: &[ValueError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests;
