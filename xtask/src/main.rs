@@ -1,5 +1,6 @@
 //! The project's chores, one command each. `cargo xtask` lists them; CONTRIBUTING.md says when to use which.
 
+mod bench;
 mod codegen;
 mod deny;
 mod place;
@@ -49,7 +50,12 @@ const CHORES: &[Chore] = &[
         about: "licences, bans and sources of all dependencies, by cargo-deny",
         run: deny::run,
     },
-    // `bench` belongs here, as bench.rs.
+    Chore {
+        name: "bench",
+        options: "[--quick] [--only ROW]...",
+        about: "direct, byte-copy relay and metamcp in one run; writes docs/benchmarks.md",
+        run: bench::run,
+    },
 ];
 
 fn main() -> ExitCode {

@@ -1,0 +1,229 @@
+//! What the gateway costs, next to a direct call and a relay that only copies bytes, all in one run.
+//! Owns: the rows and the page docs/benchmarks.md.      Never: fails because a number is bad; machines are shared and noisy.
+//! In: release builds of the binary and the testkit's programs.  Out: a table on stdout and in docs/.
+//! Tests: below; the measuring itself is in `metamcp-testkit/src/bench.rs`.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::place::Place;
+use crate::run;
+
+/// Each road is measured so often, in turns, and the run with the lowest processor time is kept: noise only adds.
+const ROUNDS: usize = 5;
+/// The same with `--quick`.
+const QUICK_ROUNDS: usize = 1;
+
+/// One load put on all roads.
+struct Row {
+    name: &'static str,
+    payload: usize,
+    in_flight: usize,
+    children: usize,
+    calls: usize,
+    blob: bool,
+}
+
+const fn row(name: &'static str, payload: usize, in_flight: usize, children: usize, calls: usize) -> Row {
+    Row { name, payload, in_flight, children, calls, blob: false }
+}
+
+const ROWS: &[Row] = &[
+    row("64 B, 1 in flight", 64, 1, 1, 20_000),
+    row("64 B, 8 in flight", 64, 8, 1, 60_000),
+    row("64 B, 64 in flight", 64, 64, 1, 200_000),
+    row("64 B, 64 in flight, 8 servers", 64, 64, 8, 200_000),
+    row("4 KB, 1 in flight", 4096, 1, 1, 10_000),
+    row("4 KB, 64 in flight", 4096, 64, 1, 50_000),
+    row("64 KB, 1 in flight", 65_536, 1, 1, 2_000),
+    row("64 KB, 8 in flight, 8 servers", 65_536, 8, 8, 4_000),
+    row("1 MB, 1 in flight", 1_048_576, 1, 1, 100),
+    Row { name: "10 MB result, 1 in flight", payload: 10_000_000, in_flight: 1, children: 1, calls: 20, blob: true },
+];
+
+/// The programs, as built.
+struct Programs {
+    metamcp: PathBuf,
+    client: PathBuf,
+    echo: PathBuf,
+    relay: PathBuf,
+}
+
+/// `cargo xtask bench`.
+pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
+    let mut rounds = ROUNDS;
+    let mut only: Vec<&str> = Vec::new();
+    let mut given = options.iter();
+    while let Some(option) = given.next() {
+        match option.as_str() {
+            "--quick" => rounds = QUICK_ROUNDS,
+            "--only" => only.push(given.next().context("--only needs part of a row's name")?),
+            other => bail!("bench does not know {other:?}"),
+        }
+    }
+    run::loud(place.cargo().args(["build", "--release", "-p", "metamcp", "-p", "metamcp-testkit"]))?;
+    let release = place.target.join("release");
+    let programs = Programs {
+        metamcp: release.join("metamcp"),
+        client: release.join("bench-client"),
+        echo: release.join("echo-child"),
+        relay: release.join("copy-relay"),
+    };
+    let folder = place.target.join("bench");
+    std::fs::create_dir_all(&folder)?;
+    let mut page = String::new();
+    head(&mut page);
+    for row in ROWS.iter().filter(|row| only.is_empty() || only.iter().any(|part| row.name.contains(part))) {
+        // Progress is for people; a closed stderr is no reason to stop measuring.
+        drop(writeln!(io::stderr(), "bench: {}", row.name));
+        let roads = measure(&programs, &folder, row, rounds)?;
+        page.push_str(&line(row, &roads));
+    }
+    if only.is_empty() {
+        small_rows(&programs, &folder, rounds, &mut page)?;
+        std::fs::write(place.root.join("docs/benchmarks.md"), &page)?;
+    }
+    io::stdout().write_all(page.as_bytes())?;
+    Ok(())
+}
+
+/// Best of several rounds on each road: direct, relay, metamcp.
+fn measure(programs: &Programs, folder: &Path, row: &Row, rounds: usize) -> Result<[Value; 3]> {
+    let config = servers(programs, folder, row.children, &[])?;
+    let mut best = [Value::Null, Value::Null, Value::Null];
+    for _ in 0..rounds {
+        for (road, best) in best.iter_mut().enumerate() {
+            let mut command = client(programs, folder, row);
+            match road {
+                0 => command.arg("--").arg(&programs.echo),
+                1 => command.arg("--").arg(&programs.relay).arg(&programs.echo),
+                _ => command
+                    .args(["--gateway", "--children", &row.children.to_string(), "--"])
+                    .arg(&programs.metamcp)
+                    .args(["--config"])
+                    .arg(&config),
+            };
+            let numbers = numbers(&mut command)?;
+            let cost = |value: &Value| value["p50_us"].as_f64().unwrap_or(f64::MAX);
+            if cost(&numbers) < cost(best) {
+                *best = numbers;
+            }
+        }
+    }
+    Ok(best)
+}
+
+fn client(programs: &Programs, folder: &Path, row: &Row) -> Command {
+    let mut command = Command::new(&programs.client);
+    command
+        .current_dir(folder)
+        .env("METAMCP_HOME", folder.join("home"))
+        .args(["--payload", &row.payload.to_string()])
+        .args(["--in-flight", &row.in_flight.to_string()])
+        .args(["--calls", &row.calls.to_string()]);
+    if row.blob {
+        command.arg("--blob");
+    }
+    command
+}
+
+/// A configuration of so many echo servers.
+fn servers(programs: &Programs, folder: &Path, count: usize, args: &[&str]) -> Result<PathBuf> {
+    let entry = json!({ "command": programs.echo, "args": args });
+    let servers: serde_json::Map<String, Value> =
+        (0..count).map(|number| (format!("s{number}"), entry.clone())).collect();
+    let path = folder.join(format!("servers-{count}-{}.json", args.len()));
+    std::fs::write(&path, json!({ "mcpServers": servers }).to_string())?;
+    Ok(path)
+}
+
+fn numbers(command: &mut Command) -> Result<Value> {
+    Ok(serde_json::from_str(run::quiet(command)?.trim())?)
+}
+
+fn head(page: &mut String) {
+    page.push_str(concat!(
+        "# What metamcp costs\n\n",
+        "Made by `cargo xtask bench`, which measures three roads to the same trivial server in one run: calling it directly, ",
+        "through a relay that only copies bytes, and through `mcp_call` of metamcp.\n",
+        "Times are microseconds; of several rounds the best is kept, since noise only adds.\n",
+        "The columns to look at are the ratios: machines differ, and this one is shared.\n",
+        "CPU is the time metamcp itself spends on a processor per call, all its threads.\n\n",
+        "| load | direct p50 | relay p50 | metamcp p50 | metamcp / relay | metamcp / direct | direct p99 | relay p99 | metamcp p99 | direct calls/s | relay calls/s | metamcp calls/s | relay CPU | metamcp CPU | metamcp RSS MB |\n",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    ));
+}
+
+fn line(row: &Row, [direct, relay, metamcp]: &[Value; 3]) -> String {
+    let of = |value: &Value, name: &str| value[name].as_f64().unwrap_or(f64::NAN);
+    format!(
+        "| {} | {:.1} | {:.1} | {:.1} | **{:.2}** | {:.2} | {:.1} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.2} | {:.2} | {:.1} |\n",
+        row.name,
+        of(direct, "p50_us"),
+        of(relay, "p50_us"),
+        of(metamcp, "p50_us"),
+        of(metamcp, "p50_us") / of(relay, "p50_us"),
+        of(metamcp, "p50_us") / of(direct, "p50_us"),
+        of(direct, "p99_us"),
+        of(relay, "p99_us"),
+        of(metamcp, "p99_us"),
+        of(direct, "calls_per_s"),
+        of(relay, "calls_per_s"),
+        of(metamcp, "calls_per_s"),
+        of(relay, "cpu_us_per_call"),
+        of(metamcp, "cpu_us_per_call"),
+        of(metamcp, "rss_kib") / 1024.0,
+    )
+}
+
+/// Start-up, discovery and size: numbers that have no relay to be compared with.
+fn small_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut String) -> Result<()> {
+    let fifty = servers(programs, folder, 50, &[])?;
+    let best = |name: &str, runs: &[Value]| {
+        runs.iter().filter_map(|run| run[name].as_f64()).fold(f64::INFINITY, f64::min)
+    };
+    let (mut gateway, mut echo) = (Vec::new(), Vec::new());
+    for _ in 0..rounds.max(3) * 2 {
+        gateway.push(numbers(road(programs, folder, &["--startup"]).arg(&programs.metamcp).arg("--config").arg(&fifty))?);
+        echo.push(numbers(road(programs, folder, &["--startup"]).arg(&programs.echo))?);
+    }
+    let forty = servers(programs, folder, 10, &["--tools", "38"])?;
+    let found = numbers(
+        road(programs, folder, &["--discover", "--calls", "500"]).arg(&programs.metamcp).arg("--config").arg(&forty),
+    )?;
+    let size = std::fs::metadata(&programs.metamcp)?.len();
+    page.push_str("\n| what | number |\n|---|---|\n");
+    let startup = best("startup_us", &gateway);
+    writeln!(page, "| spawn to the answer of `initialize`, 50 servers configured | {:.1} ms ({:.1}x the trivial server's) |", startup / 1000.0, startup / best("startup_us", &echo))?;
+    writeln!(page, "| resident memory then | {:.1} MB |", best("idle_rss_kib", &gateway) / 1024.0)?;
+    writeln!(page, "| `mcp_discover` with a query over 400 tools of 10 servers, warm, p50 / p99 | {:.0} us / {:.0} us |", found["p50_us"].as_f64().unwrap_or(f64::NAN), found["p99_us"].as_f64().unwrap_or(f64::NAN))?;
+    writeln!(page, "| release binary | {:.1} MB |", size as f64 / 1e6)?;
+    Ok(())
+}
+
+fn road(programs: &Programs, folder: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(&programs.client);
+    command.current_dir(folder).env("METAMCP_HOME", folder.join("home")).args(options).arg("--");
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_as_many_columns_as_the_head() {
+        let mut page = String::new();
+        head(&mut page);
+        let columns = |line: &str| line.matches('|').count();
+        let numbers = json!({"p50_us": 1.0, "p99_us": 2.0, "calls_per_s": 3.0, "cpu_us_per_call": 4.0, "rss_kib": 5});
+        let line = line(&ROWS[0], &[numbers.clone(), numbers.clone(), numbers]);
+        let separator = page.lines().last().expect("the head ends with a separator");
+        assert_eq!(columns(line.trim_end()), columns(separator));
+    }
+}
