@@ -29,7 +29,13 @@ struct Row {
     blob: bool,
 }
 
-const fn row(name: &'static str, payload: usize, in_flight: usize, children: usize, calls: usize) -> Row {
+const fn row(
+    name: &'static str,
+    payload: usize,
+    in_flight: usize,
+    children: usize,
+    calls: usize,
+) -> Row {
     Row { name, payload, in_flight, children, calls, blob: false }
 }
 
@@ -43,7 +49,14 @@ const ROWS: &[Row] = &[
     row("64 KB, 1 in flight", 65_536, 1, 1, 2_000),
     row("64 KB, 8 in flight, 8 servers", 65_536, 8, 8, 4_000),
     row("1 MB, 1 in flight", 1_048_576, 1, 1, 100),
-    Row { name: "10 MB result, 1 in flight", payload: 10_000_000, in_flight: 1, children: 1, calls: 20, blob: true },
+    Row {
+        name: "10 MB result, 1 in flight",
+        payload: 10_000_000,
+        in_flight: 1,
+        children: 1,
+        calls: 20,
+        blob: true,
+    },
 ];
 
 /// The programs, as built.
@@ -66,7 +79,14 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
             other => bail!("bench does not know {other:?}"),
         }
     }
-    run::loud(place.cargo().args(["build", "--release", "-p", "metamcp", "-p", "metamcp-testkit"]))?;
+    run::loud(place.cargo().args([
+        "build",
+        "--release",
+        "-p",
+        "metamcp",
+        "-p",
+        "metamcp-testkit",
+    ]))?;
     let release = place.target.join("release");
     let programs = Programs {
         metamcp: release.join("metamcp"),
@@ -78,7 +98,9 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     std::fs::create_dir_all(&folder)?;
     let mut page = String::new();
     head(&mut page);
-    for row in ROWS.iter().filter(|row| only.is_empty() || only.iter().any(|part| row.name.contains(part))) {
+    for row in
+        ROWS.iter().filter(|row| only.is_empty() || only.iter().any(|part| row.name.contains(part)))
+    {
         // Progress is for people; a closed stderr is no reason to stop measuring.
         drop(writeln!(io::stderr(), "bench: {}", row.name));
         let roads = measure(&programs, &folder, row, rounds)?;
@@ -189,19 +211,37 @@ fn small_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Stri
     };
     let (mut gateway, mut echo) = (Vec::new(), Vec::new());
     for _ in 0..rounds.max(3) * 2 {
-        gateway.push(numbers(road(programs, folder, &["--startup"]).arg(&programs.metamcp).arg("--config").arg(&fifty))?);
+        gateway.push(numbers(
+            road(programs, folder, &["--startup"])
+                .arg(&programs.metamcp)
+                .arg("--config")
+                .arg(&fifty),
+        )?);
         echo.push(numbers(road(programs, folder, &["--startup"]).arg(&programs.echo))?);
     }
     let forty = servers(programs, folder, 10, &["--tools", "38"])?;
     let found = numbers(
-        road(programs, folder, &["--discover", "--calls", "500"]).arg(&programs.metamcp).arg("--config").arg(&forty),
+        road(programs, folder, &["--discover", "--calls", "500"])
+            .arg(&programs.metamcp)
+            .arg("--config")
+            .arg(&forty),
     )?;
     let size = std::fs::metadata(&programs.metamcp)?.len();
     page.push_str("\n| what | number |\n|---|---|\n");
     let startup = best("startup_us", &gateway);
-    writeln!(page, "| spawn to the answer of `initialize`, 50 servers configured | {:.1} ms ({:.1}x the trivial server's) |", startup / 1000.0, startup / best("startup_us", &echo))?;
+    writeln!(
+        page,
+        "| spawn to the answer of `initialize`, 50 servers configured | {:.1} ms ({:.1}x the trivial server's) |",
+        startup / 1000.0,
+        startup / best("startup_us", &echo)
+    )?;
     writeln!(page, "| resident memory then | {:.1} MB |", best("idle_rss_kib", &gateway) / 1024.0)?;
-    writeln!(page, "| `mcp_discover` with a query over 400 tools of 10 servers, warm, p50 / p99 | {:.0} us / {:.0} us |", found["p50_us"].as_f64().unwrap_or(f64::NAN), found["p99_us"].as_f64().unwrap_or(f64::NAN))?;
+    writeln!(
+        page,
+        "| `mcp_discover` with a query over 400 tools of 10 servers, warm, p50 / p99 | {:.0} us / {:.0} us |",
+        found["p50_us"].as_f64().unwrap_or(f64::NAN),
+        found["p99_us"].as_f64().unwrap_or(f64::NAN)
+    )?;
     writeln!(page, "| release binary | {:.1} MB |", size as f64 / 1e6)?;
     Ok(())
 }

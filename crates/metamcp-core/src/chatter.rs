@@ -26,7 +26,8 @@ impl Default for Chatter {
 impl Chatter {
     /// Whether one more is passed on now.
     pub fn admit(&mut self, now: Moment) -> bool {
-        let earned = u64::try_from(now.since(self.filled).as_millis()).unwrap_or(u64::MAX) / (1000 / PER_SECOND);
+        let earned = u64::try_from(now.since(self.filled).as_millis()).unwrap_or(u64::MAX)
+            / (1000 / PER_SECOND);
         if earned > 0 {
             self.left = self.left.saturating_add(earned).min(BURST);
             self.filled = now;

@@ -148,7 +148,13 @@ impl ServerTools {
     /// The tools that `keep` is true of, as a list of their own.
     pub fn filtered(&self, keep: impl Fn(&Tool) -> bool) -> ServerTools {
         let mut listing = Listing::new();
-        let kept = self.tools.iter().filter(|tool| keep(tool)).map(Tool::raw).collect::<Vec<_>>().join(",");
+        let kept = self
+            .tools
+            .iter()
+            .filter(|tool| keep(tool))
+            .map(Tool::raw)
+            .collect::<Vec<_>>()
+            .join(",");
         // The definitions were read from such a page before, so they can be read from one again.
         drop(listing.page(format!("{{\"tools\":[{kept}]}}").as_bytes()));
         listing.finish(self.server_title.as_deref(), self.server_version.as_deref())

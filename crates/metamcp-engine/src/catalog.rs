@@ -156,12 +156,13 @@ impl Catalog {
         configs.sort_by_key(|(id, _)| *id);
         configs.retain(|(_, config)| config.is_enabled());
         // A cache that cannot be read is a miss; what is broken was put aside by the reading.
-        let title = |name: &str| {
-            self.cache.as_ref()?.read_header(name, unix_millis()).ok()?.found()?.title
-        };
+        let title =
+            |name: &str| self.cache.as_ref()?.read_header(name, unix_millis()).ok()?.found()?.title;
         let titles: Vec<Option<String>> = configs
             .iter()
-            .map(|(_, config)| if config.description.is_some() { None } else { title(&config.name) })
+            .map(
+                |(_, config)| if config.description.is_some() { None } else { title(&config.name) },
+            )
             .collect();
         let lines: Vec<DigestLine<'_>> = configs
             .iter()
@@ -246,7 +247,8 @@ impl Catalog {
             generation += 1;
             let part = ServerIndex::build(&config.name, config.description.as_deref(), &tools);
             writing.parts.insert(server, Arc::new(part));
-            let by_name = tools.tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
+            let by_name =
+                tools.tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
             known.insert(server, Known { tools, by_name: Arc::new(by_name), listed_at });
         }
         let index = Index::new(writing.parts.values().cloned().collect());

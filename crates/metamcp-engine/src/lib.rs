@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod clock;
+pub mod config;
 pub mod files;
 pub mod gateway;
 pub mod outbox;
@@ -10,6 +11,5 @@ pub mod serve;
 pub mod stream;
 pub mod surface;
 pub mod task;
+pub mod telemetry;
 pub mod upstream;
-//! See ARCHITECTURE.md.
-pub mod config;

@@ -106,7 +106,11 @@ impl Outbox {
     }
 
     /// Writes until closed, broken, or stalled for `patience`. The only writer.
-    pub async fn write_to<W: AsyncWrite + Unpin>(&self, mut writer: W, patience: Option<Duration>) -> WriteEnd {
+    pub async fn write_to<W: AsyncWrite + Unpin>(
+        &self,
+        mut writer: W,
+        patience: Option<Duration>,
+    ) -> WriteEnd {
         let mut batch: VecDeque<Bytes> = VecDeque::new();
         loop {
             self.take(&mut batch);
@@ -120,10 +124,12 @@ impl Outbox {
             while !batch.is_empty() {
                 let written = match patience {
                     None => write_some(&mut writer, &batch).await,
-                    Some(limit) => match tokio::time::timeout(limit, write_some(&mut writer, &batch)).await {
-                        Ok(written) => written,
-                        Err(_) => return self.end(WriteEnd::Stalled(limit)),
-                    },
+                    Some(limit) => {
+                        match tokio::time::timeout(limit, write_some(&mut writer, &batch)).await {
+                            Ok(written) => written,
+                            Err(_) => return self.end(WriteEnd::Stalled(limit)),
+                        }
+                    }
                 };
                 match written {
                     Ok(0) => return self.end(WriteEnd::Broken(io::ErrorKind::WriteZero.into())),
@@ -163,7 +169,10 @@ impl Outbox {
     }
 }
 
-async fn write_some<W: AsyncWrite + Unpin>(writer: &mut W, batch: &VecDeque<Bytes>) -> io::Result<usize> {
+async fn write_some<W: AsyncWrite + Unpin>(
+    writer: &mut W,
+    batch: &VecDeque<Bytes>,
+) -> io::Result<usize> {
     if batch.len() == 1 {
         return writer.write(&batch[0]).await;
     }

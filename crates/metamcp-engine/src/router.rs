@@ -19,8 +19,11 @@ use metamcp_core::dispatch::{
 };
 use metamcp_core::failure::Failure;
 use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_core::lifecycle::State as Stand;
 use metamcp_core::moment::Moment;
 use metamcp_core::replay::Delivery;
+use metamcp_core::secret::scrub;
+use metamcp_core::settings::LogLevel;
 use metamcp_core::slab::Key;
 use metamcp_wire::{object, write};
 use serde_json::Value;
@@ -29,6 +32,7 @@ use tokio::sync::{Notify, watch};
 use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::task;
+use crate::telemetry;
 use crate::upstream::Connection;
 use crate::upstream::launch::Launcher;
 
@@ -104,6 +108,35 @@ pub struct Entry {
     pub name: Arc<str>,
 }
 
+/// All configured servers, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct Servers {
+    entries: Vec<Entry>,
+    by_name: HashMap<Arc<str>, usize>,
+}
+
+impl Servers {
+    /// The server of that name.
+    pub fn named(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(*self.by_name.get(name)?)
+    }
+
+    /// The server at that place.
+    pub fn at(&self, id: ServerId) -> Option<&Entry> {
+        self.entries.get(id.0 as usize)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> std::slice::Iter<'_, Entry> {
+        self.entries.iter()
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.by_name.insert(Arc::clone(&entry.name), self.entries.len());
+        self.entries.push(entry);
+    }
+}
+
 pub(crate) enum Slot {
     /// Its process is being started.
     Starting { unwanted: bool },
@@ -135,7 +168,7 @@ pub struct Router {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) launcher: Launcher,
     pub(crate) state: Mutex<State>,
-    servers: RwLock<Arc<Vec<Entry>>>,
+    servers: RwLock<Arc<Servers>>,
     callers: Mutex<Vec<Weak<dyn Caller>>>,
     pub(crate) level: Mutex<Option<Level>>,
     rearm: Notify,
@@ -147,7 +180,13 @@ pub struct Router {
 
 impl Router {
     /// A router without servers, and its sweeper.
-    pub fn start(clock: Clock, limits: Limits, timing: Timing, catalog: Arc<Catalog>, launcher: Launcher) -> Arc<Router> {
+    pub fn start(
+        clock: Clock,
+        limits: Limits,
+        timing: Timing,
+        catalog: Arc<Catalog>,
+        launcher: Launcher,
+    ) -> Arc<Router> {
         let process_key = getrandom::u64().unwrap_or(1);
         let mut dispatch = Dispatch::new(limits);
         dispatch.set_jitter(u32::try_from(process_key % 1001).unwrap_or(0));
@@ -174,8 +213,8 @@ impl Router {
         router
     }
 
-    /// Configured servers, in the order of the file. Removed ones stay in their place, disabled by name only.
-    pub fn servers(&self) -> Arc<Vec<Entry>> {
+    /// Configured servers.
+    pub fn servers(&self) -> Arc<Servers> {
         Arc::clone(&self.servers.read().expect("no panic while servers are locked"))
     }
 
@@ -184,7 +223,7 @@ impl Router {
         let id = self.lock().dispatch.add_server(policy);
         let entry = Entry { id, name: config.name.as_str().into(), config };
         let mut servers = self.servers.write().expect("no panic while servers are locked");
-        let mut next = Vec::clone(&servers);
+        let mut next = Servers::clone(&servers);
         next.push(entry);
         *servers = Arc::new(next);
         id
@@ -237,7 +276,8 @@ impl Router {
         let mut effects = Effects::new();
         let mut state = self.lock();
         let matching = state.dispatch.find(|pending| {
-            pending.tag == tag && Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
+            pending.tag == tag
+                && Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
         });
         // Two calls with one id are legal for us; the client cannot tell which it means, so both go.
         for call in matching {
@@ -254,6 +294,19 @@ impl Router {
         let woken = state.dispatch.wake_server(server, now, &mut effects);
         self.carry_out(state, effects);
         woken
+    }
+
+    /// Reads a server's tools again: from its connection if it has one, else by starting it.
+    pub fn relist(&self, server: ServerId) {
+        let live = self.lock().slots.values().find_map(|slot| match slot {
+            Slot::Live { conn, .. } if conn.server == server => Some(Arc::clone(conn)),
+            _ => None,
+        });
+        match live {
+            Some(conn) => connect::list_changed(self, &conn),
+            // Whoever needs the server next hears why it cannot be started.
+            None => drop(self.wake(server)),
+        }
     }
 
     /// No new calls; those not sent yet are answered.
@@ -300,7 +353,10 @@ impl Router {
     }
 
     /// One event for the dispatch, and what follows from it.
-    pub(crate) fn with<R>(&self, event: impl FnOnce(&mut Dispatch<Pending>, &mut Effects<Pending>) -> R) -> R {
+    pub(crate) fn with<R>(
+        &self,
+        event: impl FnOnce(&mut Dispatch<Pending>, &mut Effects<Pending>) -> R,
+    ) -> R {
         let mut effects = Effects::new();
         let mut state = self.lock();
         let result = event(&mut state.dispatch, &mut effects);
@@ -309,7 +365,11 @@ impl Router {
     }
 
     /// Sends happen under the lock, so that messages leave in the order that was decided; the rest after it.
-    pub(crate) fn carry_out(&self, mut state: MutexGuard<'_, State>, mut effects: Effects<Pending>) {
+    pub(crate) fn carry_out(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        mut effects: Effects<Pending>,
+    ) {
         let mut later = Effects::new();
         let mut refused = Vec::new();
         loop {
@@ -320,7 +380,9 @@ impl Router {
                             refused.push(call);
                         }
                     }
-                    Effect::Abandon { conn, call, attempt } => Self::abandon(&state, conn, call, attempt),
+                    Effect::Abandon { conn, call, attempt } => {
+                        Self::abandon(&state, conn, call, attempt)
+                    }
                     Effect::Connect { conn, .. } => {
                         state.slots.insert(conn, Slot::Starting { unwanted: false });
                         later.push(effect);
@@ -358,7 +420,9 @@ impl Router {
                 Effect::Answer { server, payload, verdict } => {
                     let outcome = match verdict {
                         Verdict::Cancelled => Outcome::Cancelled,
-                        verdict => Outcome::Failed(self.failed(server, &payload.request.tool, verdict)),
+                        verdict => {
+                            Outcome::Failed(self.failed(server, &payload.request.tool, verdict))
+                        }
                     };
                     payload.caller.answer(&payload.tag, outcome);
                 }
@@ -390,7 +454,9 @@ impl Router {
     fn abandon(state: &State, conn: ConnId, call: CallId, attempt: u32) {
         let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return };
         let number = wire_number(call, attempt);
-        let params = format!("{{\"requestId\":{number},\"reason\":\"nobody waits for the answer any more\"}}");
+        let params = format!(
+            "{{\"requestId\":{number},\"reason\":\"nobody waits for the answer any more\"}}"
+        );
         connection.notify("notifications/cancelled", Some(params.as_bytes()));
     }
 
@@ -406,7 +472,9 @@ impl Router {
                 match shut {
                     Shut::Now => handle.kill_now(),
                     Shut::Gently => {
-                        task::spawn("ladder", async move { handle.stop(metamcp_child::Ladder::polite()).await });
+                        task::spawn("ladder", async move {
+                            handle.stop(metamcp_child::Ladder::polite()).await
+                        });
                     }
                 }
             }
@@ -437,11 +505,29 @@ impl Router {
             })
             .collect();
         let delivery = |call: CallId| delivered.get(&call).copied().unwrap_or(Delivery::Sent);
+        let told = state
+            .dispatch
+            .ledger()
+            .held(conn)
+            .filter(|held| held.state != Stand::Closed)
+            .map(|held| held.server);
+        self.tell_lost(told, &failure, delivered.len());
         state.dispatch.lost(conn, failure, &delivery, now, &mut effects);
         self.carry_out(state, effects);
         for caller in self.attached() {
             caller.unask(conn, None);
         }
+    }
+
+    /// An operator hears of every break but those that were asked for.
+    fn tell_lost(&self, server: Option<ServerId>, failure: &Failure, calls: usize) {
+        let Some(entry) = server.and_then(|server| self.entry(server)) else { return };
+        let fact = failure.fact.to_string();
+        let fact = scrub(&fact, entry.config.secrets());
+        telemetry::log(
+            LogLevel::Warn,
+            &format!("server {:?} {fact} ({calls} calls under way)", entry.name),
+        );
     }
 
     /// Nothing is left of a connection's process.
@@ -453,7 +539,7 @@ impl Router {
     }
 
     pub(crate) fn entry(&self, server: ServerId) -> Option<Entry> {
-        self.servers().get(server.0 as usize).cloned()
+        self.servers().at(server).cloned()
     }
 }
 
@@ -489,7 +575,8 @@ fn write_call(out: &mut BytesMut, number: u64, request: &Request, key: (u64, u64
             quoted.put_u8(b'"');
             let mut meta = object::set_member(meta, "org.metamcp/callKey", &quoted);
             if progress.is_some() {
-                meta = object::replace_member(&meta, "progressToken", number.to_string().as_bytes());
+                meta =
+                    object::replace_member(&meta, "progressToken", number.to_string().as_bytes());
             }
             out.put_slice(&meta);
         }

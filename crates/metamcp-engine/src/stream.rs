@@ -42,7 +42,8 @@ pub fn input() -> Input {
     {
         match kind(&io::stdin()) {
             Kind::Pipe => {
-                let pipe = tokio::net::unix::pipe::OpenOptions::new().open_receiver("/proc/self/fd/0");
+                let pipe =
+                    tokio::net::unix::pipe::OpenOptions::new().open_receiver("/proc/self/fd/0");
                 if let Ok(pipe) = pipe {
                     return Input::Pipe(pipe);
                 }
@@ -104,7 +105,11 @@ fn socket(fd: &impl std::os::fd::AsFd) -> io::Result<tokio::net::UnixStream> {
 }
 
 impl AsyncRead for Input {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             #[cfg(unix)]
             Input::Pipe(pipe) => Pin::new(pipe).poll_read(cx, buf),
@@ -116,7 +121,11 @@ impl AsyncRead for Input {
 }
 
 impl AsyncWrite for Output {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             #[cfg(unix)]
             Output::Pipe(pipe) => Pin::new(pipe).poll_write(cx, buf),
@@ -137,7 +146,8 @@ impl AsyncWrite for Output {
             #[cfg(unix)]
             Output::Socket(socket) => Pin::new(socket).poll_write_vectored(cx, slices),
             Output::Other(other) => {
-                let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+                let first =
+                    slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
                 Pin::new(other).poll_write(cx, first)
             }
         }

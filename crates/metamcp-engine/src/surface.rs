@@ -103,12 +103,22 @@ impl Surface {
     }
 
     /// A `tools/call` of a client.
-    pub fn call(self: &Arc<Self>, params: Option<&[u8]>, line: &Bytes, caller: &Arc<dyn Caller>, tag: &Bytes) -> Step {
+    pub fn call(
+        self: &Arc<Self>,
+        params: Option<&[u8]>,
+        line: &Bytes,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Step {
         let invalid = |message: String| Step::Now(Finished::invalid(message));
-        let Some(params) = params else { return invalid("tools/call needs params with a name".to_owned()) };
+        let Some(params) = params else {
+            return invalid("tools/call needs params with a name".to_owned());
+        };
         let picked = match object::pick(params, ["name", "arguments", "_meta"]) {
             Ok(picked) => picked,
-            Err(defect) => return invalid(format!("the params of tools/call cannot be used: {defect}")),
+            Err(defect) => {
+                return invalid(format!("the params of tools/call cannot be used: {defect}"));
+            }
         };
         let [name, arguments, meta] = picked;
         let Some(name) = name.and_then(object::text) else {
@@ -130,7 +140,7 @@ impl Surface {
     /// The configured server of that name; `mcp.NAME` means the same where no server is called that.
     pub(crate) fn server(&self, name: &str) -> Option<Entry> {
         let servers = self.router.servers();
-        let find = |name: &str| servers.iter().find(|entry| &*entry.name == name).cloned();
-        find(name).or_else(|| find(metamcp_core::discover::without_alias(name)?))
+        let found = servers.named(name);
+        found.or_else(|| servers.named(metamcp_core::discover::without_alias(name)?)).cloned()
     }
 }

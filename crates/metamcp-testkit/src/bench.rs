@@ -56,9 +56,8 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
     };
     let mut command = Vec::new();
     while let Some(argument) = arguments.next() {
-        let mut number = || -> Result<usize> {
-            Ok(arguments.next().context("a number is missing")?.parse()?)
-        };
+        let mut number =
+            || -> Result<usize> { Ok(arguments.next().context("a number is missing")?.parse()?) };
         match argument.as_str() {
             "--payload" => load.payload = number()?,
             "--in-flight" => load.in_flight = number()?,
@@ -112,9 +111,12 @@ impl Road {
 
     fn handshake(&mut self) -> Result<()> {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
-        self.input.write_all(&line(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})))?;
+        self.input.write_all(&line(
+            &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}),
+        ))?;
         self.lines(|_| true)?;
-        self.input.write_all(&line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})))?;
+        self.input
+            .write_all(&line(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})))?;
         Ok(())
     }
 
@@ -149,7 +151,9 @@ impl Road {
         let mut times = Vec::with_capacity(calls);
         for id in 0..calls {
             let params = json!({"name": "mcp_discover", "arguments": {"query": "files topic under heading"}});
-            let request = line(&json!({"jsonrpc": "2.0", "id": id + 1, "method": "tools/call", "params": params}));
+            let request = line(
+                &json!({"jsonrpc": "2.0", "id": id + 1, "method": "tools/call", "params": params}),
+            );
             let sent = Instant::now();
             self.input.write_all(&request)?;
             self.lines(|_| true)?;
@@ -172,12 +176,18 @@ impl Road {
         } else {
             ("echo", json!({ "text": text }))
         };
-        let tails: Vec<Vec<u8>> = (0..load.children).map(|child| tail(load, tool, &args, child)).collect();
+        let tails: Vec<Vec<u8>> =
+            (0..load.children).map(|child| tail(load, tool, &args, child)).collect();
         // Every child once, so that all are warm.
         for number in 0..load.children.max(load.in_flight.min(64)) {
             self.input.write_all(&message(number + 1, &tails[number % load.children]))?;
             self.lines(|line| {
-                assert!(find(line, b"\"isError\":true").is_none() && find(line, b"\"error\":").is_none(), "{}", String::from_utf8_lossy(&line[..line.len().min(400)]));
+                assert!(
+                    find(line, b"\"isError\":true").is_none()
+                        && find(line, b"\"error\":").is_none(),
+                    "{}",
+                    String::from_utf8_lossy(&line[..line.len().min(400)])
+                );
                 true
             })?;
         }
@@ -264,7 +274,8 @@ impl Road {
     }
 
     fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     }
@@ -319,7 +330,10 @@ fn id_of(line: &[u8]) -> usize {
             &tail[find(tail, b"\"id\":").expect("every answer has an id") + 5..]
         }
     };
-    digits.iter().take_while(|byte| byte.is_ascii_digit()).fold(0, |sum, byte| sum * 10 + usize::from(byte - b'0'))
+    digits
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0, |sum, byte| sum * 10 + usize::from(byte - b'0'))
 }
 
 fn percentile(sorted: &[u64], percent: usize) -> f64 {

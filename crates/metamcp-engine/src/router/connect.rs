@@ -7,6 +7,7 @@ use metamcp_child::{ExitWatch, Parts};
 use metamcp_core::failure::{Fact, Failure};
 use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_core::refresh::Refresh;
+use metamcp_core::settings::LogLevel;
 use metamcp_wire::handshake;
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 use super::{Entry, Router, Slot};
 use crate::outbox::WriteEnd;
 use crate::task;
+use crate::telemetry;
 use crate::upstream::{Connection, Reply, listing};
 
 /// How long a child may leave its input unread before it counts as stalled.
@@ -65,7 +67,8 @@ fn install(
 ) -> Option<Arc<Connection>> {
     let mut state = router.lock();
     let Some(Slot::Starting { unwanted: false }) = state.slots.get(&conn) else { return None };
-    let connection = Arc::new(Connection::new(conn, entry.id, Arc::clone(&entry.name), handle.stderr()));
+    let connection =
+        Arc::new(Connection::new(conn, entry.id, Arc::clone(&entry.name), handle.stderr()));
     let slot =
         Slot::Live { conn: Arc::clone(&connection), handle: handle.clone(), life: Arc::default() };
     state.slots.insert(conn, slot);
@@ -73,7 +76,8 @@ fn install(
 }
 
 fn start_failed(router: &Arc<Router>, conn: ConnId, failure: Failure) {
-    let unwanted = matches!(router.lock().slots.remove(&conn), Some(Slot::Starting { unwanted: true }));
+    let unwanted =
+        matches!(router.lock().slots.remove(&conn), Some(Slot::Starting { unwanted: true }));
     if unwanted {
         return router.gone(conn);
     }
@@ -123,6 +127,16 @@ async fn shake_hands(
 
 fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: handshake::Peer) {
     let logs = peer.can("logging");
+    telemetry::log(
+        LogLevel::Info,
+        &format!(
+            "server {:?} is ready: {} {} ({})",
+            connection.name,
+            peer.name,
+            peer.version,
+            peer.era.revision()
+        ),
+    );
     // Set once: a second answer to `initialize` has no request to belong to.
     drop(connection.peer.set(peer));
     connection.notify("notifications/initialized", None);
@@ -213,7 +227,8 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
     };
     router.catalog.listed(connection.server, read, connection.peer.get(), router.clock.now());
     life.refresh.lock().expect("no panic while it is locked").rule.finished();
-    let still = current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
+    let still =
+        current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
     if still {
         let now = router.clock.now();
         router.with(|dispatch, effects| dispatch.listed(connection.id, now, effects));
@@ -237,7 +252,9 @@ fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>
     let due = {
         let mut refresh = life.refresh.lock().expect("no panic while it is locked");
         let due = refresh.rule.due(router.clock.now());
-        if due == metamcp_core::moment::Moment::NEVER || std::mem::replace(&mut refresh.scheduled, true) {
+        if due == metamcp_core::moment::Moment::NEVER
+            || std::mem::replace(&mut refresh.scheduled, true)
+        {
             return;
         }
         due
@@ -253,7 +270,8 @@ fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>
                 return;
             }
         }
-        let still = current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
+        let still =
+            current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
         if still && router.with(|dispatch, _| dispatch.list_again(connection.id)) {
             life.refresh.lock().expect("no panic while it is locked").rule.started(now);
             read_list(router, connection, life).await;

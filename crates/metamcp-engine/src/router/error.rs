@@ -47,7 +47,7 @@ impl Router {
     pub(super) fn failed(&self, server: ServerId, tool: &Arc<str>, verdict: Verdict) -> CallError {
         let servers = self.servers();
         let name = |id: ServerId| {
-            servers.get(id.0 as usize).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
+            servers.at(id).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
         };
         let holders = match &verdict {
             Verdict::PoolExhausted { holders, .. } => holders.iter().map(|&id| name(id)).collect(),

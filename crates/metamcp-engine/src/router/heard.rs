@@ -61,7 +61,8 @@ impl Listener for Router {
     }
 
     fn asked(&self, conn: &Arc<Connection>, id: Bytes, method: &str, params: Option<&[u8]>) {
-        let relayed = matches!(method, "elicitation/create" | "sampling/createMessage" | "roots/list");
+        let relayed =
+            matches!(method, "elicitation/create" | "sampling/createMessage" | "roots/list");
         if !relayed {
             let message = format!("metamcp does not know the method {method:?}");
             return conn.refuse(&id, -32601, &message);
@@ -91,7 +92,8 @@ impl Router {
         let now = self.clock.now();
         let (caller, token) = {
             let mut state = self.lock();
-            if !state.dispatch.is_on(call, conn.id) || state.dispatch.attempts(call) % 2 != attempt {
+            if !state.dispatch.is_on(call, conn.id) || state.dispatch.attempts(call) % 2 != attempt
+            {
                 return;
             }
             state.dispatch.progressed(call, now);

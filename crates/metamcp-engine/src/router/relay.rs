@@ -85,11 +85,15 @@ impl Drop for Question {
 impl Router {
     /// The call that made a server ask, as far as can be told, and who made it: the newest on its connection, or
     /// the newest client where the server asks out of its own.
-    pub(super) fn on_whose_behalf(&self, conn: &Connection) -> (Option<CallId>, Option<Arc<dyn Caller>>) {
+    pub(super) fn on_whose_behalf(
+        &self,
+        conn: &Connection,
+    ) -> (Option<CallId>, Option<Arc<dyn Caller>>) {
         let state = self.lock();
         let call = state.dispatch.calls_on(conn.id).last().copied();
-        let caller =
-            call.and_then(|call| state.dispatch.payload(call)).map(|pending| Arc::clone(&pending.caller));
+        let caller = call
+            .and_then(|call| state.dispatch.payload(call))
+            .map(|pending| Arc::clone(&pending.caller));
         drop(state);
         let caller = caller.or_else(|| self.attached().pop());
         (call, caller)
@@ -98,7 +102,9 @@ impl Router {
     /// The client wants logs of this level: servers that can are told, now and when they start.
     pub fn set_level(&self, level: Level) {
         let live = self.live();
-        for conn in live.iter().filter(|conn| conn.peer.get().is_some_and(|peer| peer.can("logging"))) {
+        for conn in
+            live.iter().filter(|conn| conn.peer.get().is_some_and(|peer| peer.can("logging")))
+        {
             Self::tell_level(conn, &level);
         }
         *self.level.lock().expect("no panic while the level is locked") = Some(level);

@@ -73,7 +73,9 @@ impl Session {
 
     /// A line of the client that was too long to keep.
     pub fn oversize(&self, id: Option<&[u8]>, length: u64) {
-        let message = format!("the message has {length} bytes, which is over the line limit; nothing was run");
+        let message = format!(
+            "the message has {length} bytes, which is over the line limit; nothing was run"
+        );
         self.outbox.push(|out| write::error(out, id, -32600, &message, None));
     }
 
@@ -116,7 +118,11 @@ impl Session {
     }
 
     fn defective(&self, part: &[u8], defect: Defect) {
-        let (code, word) = if defect.kind.is_syntax() { (-32700, "parse error") } else { (-32600, "invalid request") };
+        let (code, word) = if defect.kind.is_syntax() {
+            (-32700, "parse error")
+        } else {
+            (-32600, "invalid request")
+        };
         let skimmed = skim(part);
         let id = if code == -32600 { skimmed.into_id() } else { None };
         let message = format!("{word}: {defect}");
@@ -141,12 +147,18 @@ impl Session {
             "initialize" => self.initialize(id, params),
             "logging/setLevel" => {
                 let level = params.and_then(|params| object::pick(params, ["level"]).ok()?[0]);
-                match level.filter(|level| object::text(level).is_some_and(|level| LEVELS.contains(&&*level))) {
+                match level.filter(|level| {
+                    object::text(level).is_some_and(|level| LEVELS.contains(&&*level))
+                }) {
                     Some(level) => {
                         self.surface.router.set_level(Bytes::copy_from_slice(level));
                         self.result(&id, b"{}");
                     }
-                    None => self.refuse(&id, -32602, &format!("level must be one of {}", LEVELS.join(", "))),
+                    None => self.refuse(
+                        &id,
+                        -32602,
+                        &format!("level must be one of {}", LEVELS.join(", ")),
+                    ),
                 }
             }
             _ => self.refuse(&id, -32601, &format!("metamcp does not know the method {method:?}")),
@@ -203,7 +215,11 @@ impl Session {
     fn later(&self, id: Bytes, future: impl Future<Output = Finished> + Send + 'static) {
         let mut state = self.lock();
         if state.stopping || state.slow.len() >= SLOW_ANSWERS {
-            let why = if state.stopping { "metamcp is shutting down" } else { "too many requests are under way" };
+            let why = if state.stopping {
+                "metamcp is shutting down"
+            } else {
+                "too many requests are under way"
+            };
             drop(state);
             return self.refuse(&id, -32000, &format!("{why}; nothing was run"));
         }
@@ -249,7 +265,8 @@ impl Session {
 }
 
 /// The log levels of the protocol.
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+const LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 impl Caller for Session {
     fn answer(&self, tag: &Bytes, outcome: Outcome) {
@@ -294,7 +311,8 @@ impl Caller for Session {
         }
         state.last_question += 1;
         let number = state.last_question;
-        self.outbox.push(|out| write::request(out, number, &question.method, question.params.as_deref()));
+        self.outbox
+            .push(|out| write::request(out, number, &question.method, question.params.as_deref()));
         state.questions.insert(number, question);
         Ok(())
     }
@@ -311,7 +329,9 @@ impl Caller for Session {
             gone.iter().filter_map(|number| state.questions.remove(number)).collect();
         drop(state);
         for number in gone {
-            let params = format!("{{\"requestId\":{number},\"reason\":\"the server does not wait for it any more\"}}");
+            let params = format!(
+                "{{\"requestId\":{number},\"reason\":\"the server does not wait for it any more\"}}"
+            );
             self.notify("notifications/cancelled", params.as_bytes());
         }
         drop(dropped);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use metamcp_wire::frame::{Line, Lines};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::mpsc;
 
 use super::Session;
 use crate::gateway::Gateway;
@@ -24,28 +25,48 @@ pub enum Ended {
     Asked,
 }
 
-/// Serves one client until it goes or `stop` resolves; then answers what is open and ends every child.
-pub async fn serve<R, W, S>(gateway: &Gateway, input: R, output: W, line_limit: usize, stop: S) -> Ended
+/// Serves one client until it goes or `stop` says so; then answers what is open and ends every child. A second
+/// word of `stop` ends them without ceremony.
+pub async fn serve<R, W>(
+    gateway: &Gateway,
+    input: R,
+    output: W,
+    line_limit: usize,
+    mut stop: mpsc::Receiver<()>,
+) -> Ended
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
-    S: Future<Output = ()>,
 {
     let session = Session::new(Arc::clone(&gateway.surface));
     gateway.router.attach(&session.caller());
     let writing = Arc::clone(&session);
-    let mut writer = task::spawn("client writer", async move { writing.outbox.write_to(output, None).await });
+    let mut writer =
+        task::spawn("client writer", async move { writing.outbox.write_to(output, None).await });
     let ended = tokio::select! {
         () = read(&session, input, line_limit) => Ended::ClientGone,
         // A client that does not listen any more is gone, whatever it still writes.
         _ = &mut writer => Ended::ClientGone,
-        () = stop => Ended::Asked,
+        Some(()) = stop.recv() => Ended::Asked,
     };
     session.stop();
     gateway.router.stop_now();
     session.outbox.close();
-    let flushed = async { if !writer.is_finished() { drop(tokio::time::timeout(LAST_WORDS, &mut writer).await) } };
-    tokio::join!(flushed, gateway.router.emptied());
+    let flushed = async {
+        if !writer.is_finished() {
+            drop(tokio::time::timeout(LAST_WORDS, &mut writer).await)
+        }
+    };
+    let emptied = async {
+        tokio::select! {
+            () = gateway.router.emptied() => {}
+            Some(()) = stop.recv() => {
+                gateway.router.kill_all();
+                gateway.router.emptied().await;
+            }
+        }
+    };
+    tokio::join!(flushed, emptied);
     ended
 }
 

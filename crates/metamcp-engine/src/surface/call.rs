@@ -9,8 +9,8 @@ use metamcp_core::discover::split_id;
 use metamcp_core::nearest::nearest;
 use metamcp_core::replay::{Rule, is_harmless};
 use metamcp_core::tool::Tool;
-use metamcp_wire::scan::{MAX_DEPTH, check};
 use metamcp_wire::object;
+use metamcp_wire::scan::{MAX_DEPTH, check};
 
 use super::reply::{Code, ErrorObject, from_verdict};
 use super::{Finished, Step, Surface};
@@ -37,7 +37,7 @@ enum Judged {
     /// It can go.
     Go { harmless: bool },
     /// It cannot, as far as is known.
-    No(ErrorObject),
+    No(Box<ErrorObject>),
     /// Nothing is known of the server's tools.
     Unknown,
 }
@@ -101,7 +101,9 @@ impl Surface {
     pub(super) async fn listed(&self, entry: &Entry) -> Result<(), ErrorObject> {
         let mut stirred = self.router.stirred();
         let started = self.router.clock.now();
-        let refused = |verdict| from_verdict(&entry.name, &verdict, &[], Some(&entry.config)).at(&entry.name, None);
+        let refused = |verdict| {
+            from_verdict(&entry.name, &verdict, &[], Some(&entry.config)).at(&entry.name, None)
+        };
         self.router.wake(entry.id).map_err(refused)?;
         loop {
             let snapshot = self.catalog.snapshot();
@@ -110,8 +112,9 @@ impl Surface {
                 return Ok(());
             }
             let view = self.router.view(entry.id);
-            let on_its_way =
-                view.as_ref().is_some_and(|view| view.state.is_some() || view.waiting_since.is_some());
+            let on_its_way = view
+                .as_ref()
+                .is_some_and(|view| view.state.is_some() || view.waiting_since.is_some());
             if !on_its_way {
                 // It failed meanwhile; asking again says how.
                 return self.router.wake(entry.id).map_err(refused);
@@ -126,7 +129,9 @@ impl Surface {
 
     fn judge(&self, wish: &Wish, known: Option<&Known>) -> Judged {
         let Some(known) = known else { return Judged::Unknown };
-        let Some(tool) = known.tool(&wish.tool) else { return Judged::No(no_such_tool(wish, known)) };
+        let Some(tool) = known.tool(&wish.tool) else {
+            return Judged::No(Box::new(no_such_tool(wish, known)));
+        };
         if let Err(refused) = checked(wish, tool) {
             return Judged::No(refused);
         }
@@ -147,12 +152,21 @@ impl Surface {
         self.router.call(request, Arc::clone(caller), tag.clone());
     }
 
-    fn decode(&self, arguments: Option<&[u8]>, meta: Option<&[u8]>, line: &Bytes) -> Result<Wish, Finished> {
+    fn decode(
+        &self,
+        arguments: Option<&[u8]>,
+        meta: Option<&[u8]>,
+        line: &Bytes,
+    ) -> Result<Wish, Finished> {
         let Some(arguments) = arguments else {
-            return Err(Finished::invalid("mcp_call needs arguments: {\"server\": …, \"tool\": …, \"args\": {…}}"));
+            return Err(Finished::invalid(
+                "mcp_call needs arguments: {\"server\": …, \"tool\": …, \"args\": {…}}",
+            ));
         };
-        let [server, tool, args] = object::pick(arguments, ["server", "tool", "args"])
-            .map_err(|defect| Finished::invalid(format!("the arguments of mcp_call cannot be used: {defect}")))?;
+        let [server, tool, args] =
+            object::pick(arguments, ["server", "tool", "args"]).map_err(|defect| {
+                Finished::invalid(format!("the arguments of mcp_call cannot be used: {defect}"))
+            })?;
         let word = |raw: Option<&[u8]>, name: &str| match raw {
             None | Some(b"null") => Ok(None),
             Some(raw) => match object::text(raw) {
@@ -162,12 +176,16 @@ impl Surface {
         };
         let (server, tool) = (word(server, "server")?, word(tool, "tool")?);
         let Some(tool) = tool else {
-            return Err(Finished::invalid("mcp_call needs `tool`: a tool's name, or its id SERVER:TOOL"));
+            return Err(Finished::invalid(
+                "mcp_call needs `tool`: a tool's name, or its id SERVER:TOOL",
+            ));
         };
         let (server, tool) = match server {
             Some(server) => {
                 // Models like to give both; the id's own server part must then agree.
-                let own = split_id(&tool).filter(|(part, _)| *part == server).map(|(_, name)| name.to_owned());
+                let own = split_id(&tool)
+                    .filter(|(part, _)| *part == server)
+                    .map(|(_, name)| name.to_owned());
                 (server, own.unwrap_or(tool))
             }
             None => match split_id(&tool) {
@@ -197,7 +215,9 @@ impl Surface {
             .router
             .servers()
             .iter()
-            .filter(|entry| snapshot.known(entry.id).is_some_and(|known| known.tool(tool).is_some()))
+            .filter(|entry| {
+                snapshot.known(entry.id).is_some_and(|known| known.tool(tool).is_some())
+            })
             .map(|entry| format!("{}:{tool}", entry.name))
             .collect();
         let object = ErrorObject::new(
@@ -227,9 +247,9 @@ impl Surface {
 }
 
 /// Whether the configuration lets this call through at all.
-fn permitted(wish: &Wish) -> Result<(), ErrorObject> {
+fn permitted(wish: &Wish) -> Result<(), Box<ErrorObject>> {
     let config = &wish.entry.config;
-    let at = |object: ErrorObject| object.at(&wish.entry.name, Some(&wish.tool));
+    let at = |object: ErrorObject| Box::new(object.at(&wish.entry.name, Some(&wish.tool)));
     if let ServerState::Disabled { reason } = &config.state {
         return Err(at(ErrorObject::new(
             Code::ServerUnavailable,
@@ -240,7 +260,10 @@ fn permitted(wish: &Wish) -> Result<(), ErrorObject> {
     if !config.tools.permits(&wish.tool) {
         return Err(at(ErrorObject::new(
             Code::Denied,
-            format!("the configuration of the server {:?} does not permit the tool {:?}", wish.entry.name, &*wish.tool),
+            format!(
+                "the configuration of the server {:?} does not permit the tool {:?}",
+                wish.entry.name, &*wish.tool
+            ),
         )
         .hint("The call was not sent. Only the owner of the configuration can change that.")));
     }
@@ -256,17 +279,24 @@ fn decode_args(args: Option<&[u8]>, line: &Bytes) -> Result<Option<Bytes>, Finis
     let inner = object::text(args).map(|text| text.into_owned().into_bytes());
     match inner {
         Some(inner) if inner.trim_ascii().is_empty() => Ok(None),
-        Some(inner) if inner.trim_ascii_start().starts_with(b"{") && check(&inner, MAX_DEPTH).is_ok() => {
+        Some(inner)
+            if inner.trim_ascii_start().starts_with(b"{") && check(&inner, MAX_DEPTH).is_ok() =>
+        {
             // A line break between members is legal JSON but would break the line it is sent on.
-            let inner: Vec<u8> = inner.into_iter().map(|b| if b == b'\n' || b == b'\r' { b' ' } else { b }).collect();
+            let inner: Vec<u8> = inner
+                .into_iter()
+                .map(|b| if b == b'\n' || b == b'\r' { b' ' } else { b })
+                .collect();
             Ok(Some(Bytes::from(inner)))
         }
-        _ => Err(Finished::invalid("`args` of mcp_call must be an object, or a string that holds one as JSON")),
+        _ => Err(Finished::invalid(
+            "`args` of mcp_call must be an object, or a string that holds one as JSON",
+        )),
     }
 }
 
 /// The arguments against the tool's schema.
-fn checked(wish: &Wish, tool: &Tool) -> Result<(), ErrorObject> {
+fn checked(wish: &Wish, tool: &Tool) -> Result<(), Box<ErrorObject>> {
     let raw = wish.arguments.as_deref().unwrap_or(b"{}");
     if raw.len() > MAX_CHECKED {
         return Ok(());
@@ -277,24 +307,34 @@ fn checked(wish: &Wish, tool: &Tool) -> Result<(), ErrorObject> {
             .hint("The server was not bothered. Correct the arguments and call again.")
     };
     let value = object::strict_value(raw, MAX_DEPTH).map_err(|defect| {
-        refuse(format!("the arguments of {}:{} are ambiguous: {defect}", wish.entry.name, wish.tool))
+        Box::new(refuse(format!(
+            "the arguments of {}:{} are ambiguous: {defect}",
+            wish.entry.name, wish.tool
+        )))
     })?;
     tool.checker().check(&value).map_err(|violations| {
         let listed: Vec<serde_json::Value> = violations
             .iter()
             .map(|v| serde_json::json!({ "path": v.path, "expected": v.expected, "got": v.got }))
             .collect();
-        refuse(arguments::render(&violations, &tool.signature))
-            .detail("violations", listed)
-            .detail("signature", &*tool.signature)
+        Box::new(
+            refuse(arguments::render(&violations, &tool.signature))
+                .detail("violations", listed)
+                .detail("signature", &*tool.signature),
+        )
     })
 }
 
 fn no_such_tool(wish: &Wish, known: &Known) -> ErrorObject {
     let names = known.tools.tools.iter().map(|tool| &*tool.name);
-    let near: Vec<String> = nearest(&wish.tool, names, NEAR).into_iter().map(str::to_owned).collect();
+    let near: Vec<String> =
+        nearest(&wish.tool, names, NEAR).into_iter().map(str::to_owned).collect();
     let hint = if near.is_empty() {
-        format!("mcp_discover {{\"server\": \"{}\"}} lists its {} tools.", wish.entry.name, known.tools.tools.len())
+        format!(
+            "mcp_discover {{\"server\": \"{}\"}} lists its {} tools.",
+            wish.entry.name,
+            known.tools.tools.len()
+        )
     } else {
         format!("Did you mean {}?", near.join(" or "))
     };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use metamcp_core::breaker::Phase;
 use metamcp_core::config::ServerState as Configured;
-use metamcp_core::discover::{self, Answer, Detail, FailedServer, Request, ServerLine, ServerState};
+use metamcp_core::discover::{
+    self, Answer, Detail, FailedServer, Request, ServerLine, ServerState,
+};
 use metamcp_core::lifecycle::State;
 use metamcp_core::search::Hit;
 use metamcp_wire::object;
@@ -31,9 +33,14 @@ pub struct Discovered {
 
 impl Surface {
     pub(super) fn mcp_discover(self: &Arc<Self>, arguments: Option<&[u8]>) -> Step {
-        let arguments = match arguments.map(|raw| object::strict_value(raw, MAX_DEPTH)).transpose() {
+        let arguments = match arguments.map(|raw| object::strict_value(raw, MAX_DEPTH)).transpose()
+        {
             Ok(arguments) => arguments,
-            Err(defect) => return Step::Now(Finished::invalid(format!("the arguments of mcp_discover cannot be used: {defect}"))),
+            Err(defect) => {
+                return Step::Now(Finished::invalid(format!(
+                    "the arguments of mcp_discover cannot be used: {defect}"
+                )));
+            }
         };
         let request = match Request::decode(arguments.as_ref()) {
             Ok(request) => request,
@@ -65,20 +72,29 @@ impl Surface {
             .iter()
             .filter(|entry| request.server.as_deref().is_none_or(|name| name == &*entry.name))
             .collect();
-        let overview = request.query.is_none() && request.tool.is_none() && request.server.is_none();
+        let overview =
+            request.query.is_none() && request.tool.is_none() && request.server.is_none();
         if !overview {
             self.wake_unknown(&asked).await;
         }
         let snapshot = self.catalog.snapshot();
         if let Some(cursor) = &request.cursor {
             let offset = self.cursors.decode(cursor, snapshot.generation, &request.binding());
-            let offset = offset.map_err(|error| Finished::invalid(format!("the cursor cannot be used: {error}")))?;
+            let offset = offset.map_err(|error| {
+                Finished::invalid(format!("the cursor cannot be used: {error}"))
+            })?;
             request.offset = offset as usize;
         }
-        let (hits, total) = if overview { (Vec::new(), 0) } else { self.hits(&request, &asked, &snapshot)? };
+        let (hits, total) =
+            if overview { (Vec::new(), 0) } else { self.hits(&request, &asked, &snapshot)? };
         let next = request.offset + hits.len();
-        let next_cursor = (next < total)
-            .then(|| self.cursors.encode(snapshot.generation, u32::try_from(next).unwrap_or(u32::MAX), &request.binding()));
+        let next_cursor = (next < total).then(|| {
+            self.cursors.encode(
+                snapshot.generation,
+                u32::try_from(next).unwrap_or(u32::MAX),
+                &request.binding(),
+            )
+        });
         let states: Vec<_> = asked.iter().map(|entry| self.state(entry, &snapshot)).collect();
         let lines: Vec<ServerLine<'_>> = asked
             .iter()
@@ -90,7 +106,14 @@ impl Surface {
             .iter()
             .zip(&asked)
             .filter(|(line, entry)| {
-                unlisted(entry) && matches!(line.state, ServerState::Connecting | ServerState::Active | ServerState::NotStarted | ServerState::Idle)
+                unlisted(entry)
+                    && matches!(
+                        line.state,
+                        ServerState::Connecting
+                            | ServerState::Active
+                            | ServerState::NotStarted
+                            | ServerState::Idle
+                    )
                     && snapshot.failure(entry.id).is_none()
             })
             .map(|(line, _)| line.name)
@@ -98,8 +121,15 @@ impl Surface {
         let failed: Vec<FailedServer<'_>> = lines
             .iter()
             .zip(&asked)
-            .filter(|(line, entry)| unlisted(entry) && line.state != ServerState::Disabled && !pending.contains(&line.name))
-            .map(|(line, _)| FailedServer { name: line.name, reason: line.reason.unwrap_or("no tools listed") })
+            .filter(|(line, entry)| {
+                unlisted(entry)
+                    && line.state != ServerState::Disabled
+                    && !pending.contains(&line.name)
+            })
+            .map(|(line, _)| FailedServer {
+                name: line.name,
+                reason: line.reason.unwrap_or("no tools listed"),
+            })
             .collect();
         let answer = Answer {
             servers: &lines,
@@ -109,7 +139,10 @@ impl Surface {
             pending: if overview { &[] } else { &pending },
             failed: if overview { &[] } else { &failed },
         };
-        Ok(Discovered { text: discover::to_text(&request, &answer), json: discover::to_json(&request, &answer) })
+        Ok(Discovered {
+            text: discover::to_text(&request, &answer),
+            json: discover::to_json(&request, &answer),
+        })
     }
 
     /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
@@ -125,7 +158,7 @@ impl Surface {
                 Some(known) => {
                     // Remembered from disk is good enough until something needs the server itself.
                     if known.listed_at.is_some() {
-                        drop(self.router.wake(entry.id));
+                        self.router.relist(entry.id);
                     }
                 }
                 None => {
@@ -139,9 +172,11 @@ impl Surface {
         loop {
             let snapshot = self.catalog.snapshot();
             waiting.retain(|entry| {
-                let known = snapshot.known(entry.id).is_some() || snapshot.failure(entry.id).is_some();
+                let known =
+                    snapshot.known(entry.id).is_some() || snapshot.failure(entry.id).is_some();
                 let view = self.router.view(entry.id);
-                !known && view.is_some_and(|view| view.state.is_some() || view.waiting_since.is_some())
+                !known
+                    && view.is_some_and(|view| view.state.is_some() || view.waiting_since.is_some())
             });
             if waiting.is_empty() {
                 return;
@@ -153,7 +188,12 @@ impl Surface {
         }
     }
 
-    fn hits(&self, request: &Request, asked: &[&Entry], snapshot: &Snapshot) -> Result<(Vec<Hit>, usize), Finished> {
+    fn hits(
+        &self,
+        request: &Request,
+        asked: &[&Entry],
+        snapshot: &Snapshot,
+    ) -> Result<(Vec<Hit>, usize), Finished> {
         if let Some(tool) = &request.tool {
             let hits: Vec<Hit> = asked
                 .iter()
@@ -172,14 +212,21 @@ impl Surface {
             // A server without a query: all its tools, page by page.
             let all: Vec<Hit> = asked
                 .iter()
-                .filter_map(|entry| Some(Hit::all_of(&entry.name, &snapshot.known(entry.id)?.tools)))
+                .filter_map(|entry| {
+                    Some(Hit::all_of(&entry.name, &snapshot.known(entry.id)?.tools))
+                })
                 .flatten()
                 .collect();
             let total = all.len();
             return Ok((all.into_iter().skip(request.offset).take(request.limit).collect(), total));
         };
-        let found =
-            snapshot.index.page(query, self.options.strategy, request.offset, request.limit, request.server.as_deref());
+        let found = snapshot.index.page(
+            query,
+            self.options.strategy,
+            request.offset,
+            request.limit,
+            request.server.as_deref(),
+        );
         Ok((found.hits, found.total))
     }
 
@@ -187,19 +234,27 @@ impl Surface {
         let ids: Vec<String> = asked
             .iter()
             .filter_map(|entry| Some((entry, snapshot.known(entry.id)?)))
-            .flat_map(|(entry, known)| known.tools.tools.iter().map(move |tool| format!("{}:{}", entry.name, tool.name)))
+            .flat_map(|(entry, known)| {
+                known.tools.tools.iter().map(move |tool| format!("{}:{}", entry.name, tool.name))
+            })
             .collect();
         let names = ids.iter().filter_map(|id| id.split_once(':').map(|(_, name)| name));
         let mut near = metamcp_core::nearest::nearest(tool, names, 5);
         near.dedup();
-        let near: Vec<String> =
-            ids.iter().filter(|id| near.iter().any(|name| id.ends_with(&format!(":{name}")))).take(5).cloned().collect();
+        let near: Vec<String> = ids
+            .iter()
+            .filter(|id| near.iter().any(|name| id.ends_with(&format!(":{name}"))))
+            .take(5)
+            .cloned()
+            .collect();
         let hint = if near.is_empty() {
             "Search with mcp_discover {\"query\": …}.".to_owned()
         } else {
             format!("Did you mean {}?", near.join(" or "))
         };
-        let mut object = ErrorObject::new(Code::ToolNotFound, format!("no tool {tool:?} is known")).hint(hint).detail("nearest", near);
+        let mut object = ErrorObject::new(Code::ToolNotFound, format!("no tool {tool:?} is known"))
+            .hint(hint)
+            .detail("nearest", near);
         if let [entry] = asked {
             object = object.at(&entry.name, None);
         }
@@ -210,7 +265,7 @@ impl Surface {
         if let Configured::Disabled { reason } = &entry.config.state {
             return (ServerState::Disabled, Some(reason.clone()));
         }
-        let listing = snapshot.failure(entry.id).map(|why| why.to_string());
+        let listing = snapshot.failure(entry.id).map(ToString::to_string);
         let Some(view) = self.router.view(entry.id) else { return (ServerState::NotStarted, None) };
         let failure = || view.last_failure.as_ref().map(|failure| failure.fact.to_string());
         match view.state {
@@ -237,7 +292,7 @@ impl Surface {
         ServerLine {
             name: &entry.name,
             state: state.0,
-            reason: state.1.as_deref().map(|reason| cut(reason)),
+            reason: state.1.as_deref().map(cut),
             tools: known.map(|known| known.tools.tools.len()),
             description: entry
                 .config

@@ -58,18 +58,36 @@ impl Code {
     pub const ALL: [(Code, &'static str); 15] = [
         (Code::ToolNotFound, "the server has no tool of that name; the nearest names are given"),
         (Code::ServerNotFound, "no server of that name is configured; the nearest names are given"),
-        (Code::ValidationInput, "the arguments break the tool's input schema; the server was not bothered"),
-        (Code::ExecutionFailed, "the server answered the call with a JSON-RPC error or with something unreadable"),
+        (
+            Code::ValidationInput,
+            "the arguments break the tool's input schema; the server was not bothered",
+        ),
+        (
+            Code::ExecutionFailed,
+            "the server answered the call with a JSON-RPC error or with something unreadable",
+        ),
         (Code::ServerUnavailable, "the server cannot be started or reached; the call was not sent"),
-        (Code::CircuitOpen, "the server failed too often and is left alone until `retry_after_ms` has passed; the call was not sent"),
+        (
+            Code::CircuitOpen,
+            "the server failed too often and is left alone until `retry_after_ms` has passed; the call was not sent",
+        ),
         (Code::AuthRequired, "the server needs credentials"),
         (Code::PoolExhausted, "every slot is held by another server; the call was not sent"),
         (Code::Overloaded, "too many calls wait already; the call was not sent"),
-        (Code::Timeout, "the time limit passed; `details.sent` says whether the server may have run the call"),
-        (Code::OutcomeUnknown, "the server broke after it was sent the call: it may have run, so verify before repeating it"),
+        (
+            Code::Timeout,
+            "the time limit passed; `details.sent` says whether the server may have run the call",
+        ),
+        (
+            Code::OutcomeUnknown,
+            "the server broke after it was sent the call: it may have run, so verify before repeating it",
+        ),
         (Code::LimitExceeded, "the server's answer is larger than allowed"),
         (Code::Denied, "the configuration forbids this tool"),
-        (Code::ShuttingDown, "the gateway is going down; `details.sent` says whether the server may have run the call"),
+        (
+            Code::ShuttingDown,
+            "the gateway is going down; `details.sent` says whether the server may have run the call",
+        ),
         (Code::Internal, "a fault of the gateway"),
     ];
 
@@ -174,7 +192,10 @@ impl ErrorObject {
         }
         object.insert("retryable".into(), self.retryable.into());
         if let Some(after) = self.retry_after {
-            object.insert("retry_after_ms".into(), u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into());
+            object.insert(
+                "retry_after_ms".into(),
+                u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into(),
+            );
         }
         if !self.details.is_empty() {
             object.insert("details".into(), Value::Object(self.details.clone()));
@@ -337,12 +358,19 @@ fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
     } else {
         "This is the server's own answer; repeating the same call will hardly change it."
     };
-    ErrorObject::new(Code::ExecutionFailed, format!("the server {server:?} answered with error {code}: {message}"))
-        .hint(hint)
-        .detail("rpc", rpc)
+    ErrorObject::new(
+        Code::ExecutionFailed,
+        format!("the server {server:?} answered with error {code}: {message}"),
+    )
+    .hint(hint)
+    .detail("rpc", rpc)
 }
 
-fn with_failure(object: ErrorObject, failure: Option<&Failure>, config: Option<&ServerConfig>) -> ErrorObject {
+fn with_failure(
+    object: ErrorObject,
+    failure: Option<&Failure>,
+    config: Option<&ServerConfig>,
+) -> ErrorObject {
     let Some(failure) = failure else { return object };
     let object = object.detail("category", failure.fact.category().word());
     if failure.last_words.is_empty() {
@@ -381,8 +409,12 @@ fn advice(failure: &Failure) -> &'static str {
     use metamcp_core::failure::Fact;
     match &failure.fact {
         Fact::SpawnFailed { .. } => "Check the command of this server in the configuration.",
-        Fact::StartTimedOut { .. } => "If it installs itself on first use, try again: what it downloaded so far is kept.",
-        Fact::HandshakeRefused { .. } => "It may be no MCP server, or one of a revision that metamcp does not speak.",
+        Fact::StartTimedOut { .. } => {
+            "If it installs itself on first use, try again: what it downloaded so far is kept."
+        }
+        Fact::HandshakeRefused { .. } => {
+            "It may be no MCP server, or one of a revision that metamcp does not speak."
+        }
         Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed => {
             "Look at its last words, and run its command by hand to see more."
         }

@@ -201,7 +201,12 @@ impl Connection {
     }
 
     /// One line. `Some` ends the connection.
-    fn hear(self: &Arc<Self>, line: Line, listener: &dyn Listener, garbage: &mut Garbage) -> Option<Fact> {
+    fn hear(
+        self: &Arc<Self>,
+        line: Line,
+        listener: &dyn Listener,
+        garbage: &mut Garbage,
+    ) -> Option<Fact> {
         let line = match line {
             Line::Message(line) => line,
             Line::Oversize { id, request, length } => {
@@ -224,7 +229,12 @@ impl Connection {
         }
     }
 
-    fn message(self: &Arc<Self>, line: &Bytes, part: &[u8], listener: &dyn Listener) -> Result<(), Defect> {
+    fn message(
+        self: &Arc<Self>,
+        line: &Bytes,
+        part: &[u8],
+        listener: &dyn Listener,
+    ) -> Result<(), Defect> {
         match Envelope::parse(part)? {
             Envelope::Result { id, result } => {
                 if let Some(number) = id.as_u64() {
@@ -260,8 +270,12 @@ impl Connection {
         if number >= FIRST_CALL {
             return listener.answered(self, number, reply);
         }
-        let waiting =
-            self.requests.lock().expect("no panic while requests are locked").waiting.remove(&number);
+        let waiting = self
+            .requests
+            .lock()
+            .expect("no panic while requests are locked")
+            .waiting
+            .remove(&number);
         if let Some(sender) = waiting {
             // Whoever asked may have gone; then nobody misses the answer.
             drop(sender.send(reply));

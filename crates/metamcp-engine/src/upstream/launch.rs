@@ -9,9 +9,8 @@ use metamcp_core::config::{self, ServerConfig, Transport};
 use metamcp_core::failure::Fact;
 
 /// Programs that may download before the server itself starts: they get more time while they show life.
-const INSTALLERS: [&str; 12] = [
-    "npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman",
-];
+const INSTALLERS: [&str; 12] =
+    ["npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman"];
 
 /// Starts servers' processes. The supervising thread starts with the first of them.
 pub struct Launcher {
@@ -47,7 +46,8 @@ impl Launcher {
         let spec = spec(config)?;
         let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
         let literal = spec.clone();
-        let resolved = tokio::task::spawn_blocking(move || resolve::resolve(&spec)).await.ok().flatten();
+        let resolved =
+            tokio::task::spawn_blocking(move || resolve::resolve(&spec)).await.ok().flatten();
         if let Some(resolved) = resolved
             && let Ok(child) = spawner.spawn(resolved).await
         {
@@ -66,8 +66,9 @@ impl Launcher {
         if let Some(spawner) = cell.get() {
             return Ok(spawner);
         }
-        let started = Spawner::start(self.shim.clone(), containment)
-            .map_err(|error| Fact::SpawnFailed { reason: format!("no supervising thread: {error}") })?;
+        let started = Spawner::start(self.shim.clone(), containment).map_err(|error| {
+            Fact::SpawnFailed { reason: format!("no supervising thread: {error}") }
+        })?;
         Ok(cell.get_or_init(|| started))
     }
 }

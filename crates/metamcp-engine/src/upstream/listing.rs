@@ -28,13 +28,20 @@ pub async fn read(connection: &Connection) -> Result<Arc<ServerTools>, String> {
                 let refused = metamcp_wire::handshake::refused(&error);
                 return Err(format!("answered tools/list with an error: {refused}"));
             }
-            Ok(Reply::Malformed(defect)) => return Err(format!("answered tools/list with nonsense: {defect}")),
+            Ok(Reply::Malformed(defect)) => {
+                return Err(format!("answered tools/list with nonsense: {defect}"));
+            }
             Ok(Reply::Oversize(bytes)) => {
-                return Err(format!("listed its tools in one message of {bytes} bytes, which is over the line limit"));
+                return Err(format!(
+                    "listed its tools in one message of {bytes} bytes, which is over the line limit"
+                ));
             }
             Err(_) => return Err("ended while its tools were listed".to_owned()),
         };
-        match listing.page(&page).map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {
+        match listing
+            .page(&page)
+            .map_err(|defect| format!("answered tools/list with nonsense: {defect}"))?
+        {
             Next::Done => return Ok(Arc::new(listing.finish(title, version))),
             Next::More(cursor) => {
                 params.clear();
