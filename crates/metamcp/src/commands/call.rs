@@ -1,0 +1,128 @@
+//! `metamcp call`: one call through the same router as every other, its result on stdout.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+
+use anyhow::Context;
+use bytes::Bytes;
+use metamcp_core::ledger::ConnId;
+use metamcp_core::text;
+use metamcp_engine::config::Loaded;
+use metamcp_engine::gateway::Gateway;
+use metamcp_engine::router::{Caller, Outcome, Question};
+use metamcp_engine::surface::reply::ErrorObject;
+use metamcp_engine::surface::{Finished, Step};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::gateway;
+use crate::args::CallArgs;
+use crate::exit::Exit;
+
+/// Calls one tool.
+pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let arguments = arguments(&args.arguments)?;
+    let tool = args.tool.clone();
+    let finished = gateway::with(loaded, async |gateway| make(gateway, &tool, &arguments).await)?;
+    let result = gateway::result(finished)?;
+    show(&result, args.json, out)
+}
+
+fn arguments(given: &str) -> anyhow::Result<Value> {
+    let mut text = given.to_owned();
+    if given == "-" {
+        text.clear();
+        std::io::stdin().read_to_string(&mut text).context("cannot read the arguments from stdin")?;
+    }
+    let value: Value = serde_json::from_str(&text).context("--args is not JSON")?;
+    anyhow::ensure!(value.is_object(), "--args must be a JSON object, such as '{{\"path\": \"README.md\"}}'");
+    Ok(value)
+}
+
+async fn make(gateway: &Gateway, tool: &str, arguments: &Value) -> Finished {
+    let (answer, answered) = oneshot::channel();
+    let caller: Arc<dyn Caller> = Arc::new(Once { answer: Mutex::new(Some(answer)) });
+    gateway.router.attach(&caller);
+    let params = json!({ "name": "mcp_call", "arguments": { "tool": tool, "args": arguments } });
+    let line = Bytes::from(params.to_string());
+    let finished = match gateway.surface.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
+        Step::Now(finished) => finished,
+        Step::Handed => Finished::Handed,
+        Step::Later(later) => later.await,
+    };
+    if !matches!(finished, Finished::Handed) {
+        return finished;
+    }
+    match answered.await {
+        Ok(Outcome::Result(result)) => Finished::Result(result.to_vec()),
+        Ok(Outcome::Failed(error)) => {
+            let entry = gateway.router.servers().named(&error.server).cloned();
+            let config = entry.as_ref().map(|entry| &*entry.config);
+            Finished::Result(ErrorObject::from_call(&error, config).to_result())
+        }
+        Ok(Outcome::Cancelled) | Err(_) => Finished::Handed,
+    }
+}
+
+/// Prints a tool result: its text, or all of it as JSON. The exit code says how it went.
+pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if json {
+        writeln!(out, "{result:#}")?;
+    } else {
+        for content in result["content"].as_array().into_iter().flatten() {
+            writeln!(out, "{}", shown(content))?;
+        }
+        let empty = result["content"].as_array().is_none_or(Vec::is_empty);
+        if empty && !result["structuredContent"].is_null() {
+            writeln!(out, "{:#}", result["structuredContent"])?;
+        }
+    }
+    if result["isError"] != true {
+        return Ok(Exit::Success);
+    }
+    let unavailable = [
+        "server_unavailable", "circuit_open", "auth_required", "pool_exhausted", "overloaded", "timeout",
+        "outcome_unknown", "shutting_down",
+    ];
+    let code = result["structuredContent"]["code"].as_str().unwrap_or_default();
+    Ok(if unavailable.contains(&code) { Exit::Unavailable } else { Exit::ToolError })
+}
+
+/// One piece of content on a terminal: text as it is but for control characters, the rest by kind and size.
+fn shown(content: &Value) -> String {
+    let kind = content["type"].as_str().unwrap_or("?");
+    match kind {
+        "text" => text::clean(content["text"].as_str().unwrap_or_default(), usize::MAX).into_owned(),
+        _ => {
+            let data = content["data"].as_str().or(content["resource"]["blob"].as_str()).map_or(0, str::len);
+            let mime = content["mimeType"].as_str().or(content["resource"]["mimeType"].as_str()).unwrap_or("?");
+            let uri = content["uri"].as_str().or(content["resource"]["uri"].as_str()).unwrap_or_default();
+            let line = format!("[{kind} {mime} {uri} {data} bytes of base64; --json shows all]");
+            text::clean_line(&line, 300).into_owned()
+        }
+    }
+}
+
+/// A caller for one call, who can show nothing and answer nothing meanwhile.
+struct Once {
+    answer: Mutex<Option<oneshot::Sender<Outcome>>>,
+}
+
+impl Caller for Once {
+    fn answer(&self, _tag: &Bytes, outcome: Outcome) {
+        let answer = self.answer.lock().ok().and_then(|mut answer| answer.take());
+        if let Some(answer) = answer {
+            // The receiver waits for exactly this.
+            drop(answer.send(outcome));
+        }
+    }
+    fn progress(&self, _params: &[u8]) {}
+    fn log(&self, _params: &[u8]) {}
+    fn ask(&self, question: Question) -> Result<(), Question> {
+        Err(question)
+    }
+    fn unask(&self, _conn: ConnId, _id: Option<&[u8]>) {}
+    fn capabilities(&self) -> Value {
+        Value::Null
+    }
+}
