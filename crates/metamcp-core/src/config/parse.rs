@@ -73,7 +73,7 @@ pub fn parse(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Load
         Err(error) => {
             let (message, hint) = syntax_words(text, &error);
             report.problem_with(error.range(), "", message, hint);
-            return Err(ConfigError { problems: report.problems });
+            return Err(ConfigError { problems: report.problems, warnings: report.warnings });
         }
     };
     let Some(value) = value else {
@@ -84,7 +84,7 @@ pub fn parse(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Load
     file.read(&value);
     let File { report, servers, given, .. } = file;
     if !report.problems.is_empty() {
-        return Err(ConfigError { problems: report.problems });
+        return Err(ConfigError { problems: report.problems, warnings: report.warnings });
     }
     let settings = settings::resolve(given.iter().cloned()).settings;
     Ok(Loaded { config: Config { servers, settings }, warnings: report.warnings, given })

@@ -79,7 +79,7 @@ pub(super) fn read_server(
 
 fn state(disabled: bool, itself: bool, missing: &[String]) -> ServerState {
     if disabled {
-        ServerState::Disabled { reason: "disabled in the config file".to_owned() }
+        ServerState::Disabled { reason: "switched off in the config file".to_owned() }
     } else if itself {
         ServerState::Disabled { reason: "this is the gateway itself".to_owned() }
     } else if missing.is_empty() {

@@ -26,27 +26,21 @@ fn server(body: &str) -> ServerConfig {
     loaded.config.servers.remove(0)
 }
 
-/// Everything a user is shown for a file: problems with their excerpt, or warnings.
+/// Everything a user is shown for a file: problems with their excerpt, and warnings.
 fn told(text: &str) -> String {
-    let lines = match parse(text, &lookup) {
-        Ok(loaded) => loaded
-            .warnings
-            .into_iter()
-            .map(|Warning { place, severity, message, hint }| {
-                let hint = hint.map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
-                format!("{severity:?} {place}: {message}{hint}")
-            })
-            .collect::<Vec<_>>(),
-        Err(error) => error
-            .problems
-            .into_iter()
-            .map(|Problem { place, message, hint, excerpt }| {
-                let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-                format!("{place}: {message}\n{excerpt}{hint}")
-            })
-            .collect(),
+    let (problems, warnings) = match parse(text, &lookup) {
+        Ok(loaded) => (Vec::new(), loaded.warnings),
+        Err(error) => (error.problems, error.warnings),
     };
-    lines.join("\n")
+    let problems = problems.into_iter().map(|Problem { place, message, hint, excerpt }| {
+        let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        format!("{place}: {message}\n{excerpt}{hint}")
+    });
+    let warnings = warnings.into_iter().map(|Warning { place, severity, message, hint }| {
+        let hint = hint.map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
+        format!("{severity:?} {place}: {message}{hint}")
+    });
+    problems.chain(warnings).collect::<Vec<_>>().join("\n")
 }
 
 /// What is told about one server with this body.
@@ -237,7 +231,7 @@ fn a_missing_variable_disables_one_server_only() {
                 "environment variable NOPE is not set; ${input:key} can only be answered by the program it was written for"
             ),
             &ServerState::Enabled,
-            &disabled("disabled in the config file"),
+            &disabled("switched off in the config file"),
             &disabled("environment variable NOPE is not set"),
         ]
     );
@@ -422,6 +416,7 @@ const GOOD_SERVERS: &[&str] = &[
 const WRONG_SERVERS: &[&str] = &[
     r#"[]"#,
     r#"{}"#,
+    r#"{ "comand": "x" }"#,
     r#"{ "command": 5 }"#,
     r#"{ "command": "" }"#,
     r#"{ "command": [] }"#,
