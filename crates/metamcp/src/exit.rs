@@ -1,4 +1,7 @@
 //! Exit codes: what a script can tell from the outcome.
+//! Owns: the codes and their meaning.      Never: ends the process (`main` does).
+//! In: how a command ended.  Out: the number.
+//! Tests: below, and `tests/config.rs` as a shell sees them.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,7 @@
 //! Reads one server.
+//! Owns: the meaning of a server's keys, defaults, contradictions between keys.      Never: names the keys (`keys.rs` does).
+//! In: one value of `mcpServers`, a way to look up variables.  Out: a `ServerConfig`, or problems in the report.
+//! Tests: `config/tests.rs`.
 
 mod transport;
 

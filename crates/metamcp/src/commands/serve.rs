@@ -8,20 +8,25 @@ use metamcp_core::config::Severity;
 use metamcp_core::settings::LogLevel;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
-use metamcp_engine::{serve, stream};
+use metamcp_engine::{serve, stream, task, telemetry};
+use tokio::sync::mpsc;
 
 use crate::exit::Exit;
 use crate::render;
+
+/// Signals that may wait to be heard; more say nothing new.
+const SIGNALS: usize = 4;
 
 /// Serves until the client goes or a signal comes. `diagnostics` is where people look: stdout belongs to the client.
 pub(crate) fn run(loaded: &Loaded, diagnostics: &mut dyn Write) -> anyhow::Result<Exit> {
     tell(loaded, diagnostics)?;
     let settings = &loaded.config.settings;
+    telemetry::start(settings.log_level);
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
         .context("the path of this program is not known")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let stop = stop_signal()?;
+        let stop = stop_signals()?;
         let gateway = Gateway::start(&loaded.config, shim);
         let limit = settings.limits.line_bytes;
         serve::stdio::serve(&gateway, stream::input(), stream::output(), limit, stop).await;
@@ -49,24 +54,32 @@ fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
     }
 }
 
+/// One word for each signal that asks us to end: the first is polite, the second is not.
 #[cfg(unix)]
-fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+    let (say, heard) = mpsc::channel(SIGNALS);
+    task::spawn("signals", async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if say.send(()).await.is_err() {
+                return;
+            }
         }
-    })
+    });
+    Ok(heard)
 }
 
 #[cfg(not(unix))]
-fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
-    Ok(async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    })
+fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
+    let (say, heard) = mpsc::channel(SIGNALS);
+    task::spawn("signals", async move {
+        while tokio::signal::ctrl_c().await.is_ok() && say.send(()).await.is_ok() {}
+    });
+    Ok(heard)
 }
