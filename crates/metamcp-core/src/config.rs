@@ -7,21 +7,24 @@ mod diff;
 mod expand;
 mod filter;
 mod keys;
+mod names;
 mod parse;
 mod read;
 mod reference;
 mod report;
 mod schema;
 mod server;
+mod syntax;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::diff::{Diff, diff};
 pub use self::filter::{Pattern, ToolFilter};
+pub use self::names::LONGEST_NAME;
 #[doc(hidden)]
 pub use self::parse::fuzz_config;
-pub use self::parse::{LONGEST_NAME, Loaded, decode, parse};
+pub use self::parse::{Loaded, decode, parse};
 pub use self::reference::config_markdown;
 pub use self::report::{ConfigError, Place, Problem, Severity, Warning};
 pub use self::schema::json_schema;

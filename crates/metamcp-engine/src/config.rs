@@ -8,7 +8,7 @@ mod load;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::config::{Config, ConfigError, Place, Severity};
+use metamcp_core::config::{Config, ConfigError, Place, Severity, Warning};
 use metamcp_core::settings::{Given, ValueError};
 
 pub use self::load::load;
@@ -96,6 +96,19 @@ pub struct Remark {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+}
+
+impl Remark {
+    /// A warning of the reader, with the file it is about.
+    pub fn of_file(path: &Path, warning: &Warning) -> Self {
+        Self {
+            severity: warning.severity,
+            path: Some(path.to_owned()),
+            place: Some(warning.place.clone()),
+            message: warning.message.clone(),
+            hint: warning.hint.clone(),
+        }
+    }
 }
 
 impl fmt::Display for Remark {

@@ -1,67 +1,110 @@
-//! See ARCHITECTURE.md.
-use metamcp_core::config::{Config, Lifecycle, Retry, ServerConfig, Transport};
-use std::time::Duration;
-fn main() {
-    let args: Vec<_> = std::env::args_os().collect();
-    if args.get(1).is_some_and(|a| a == "__shim") {
-        std::process::exit(metamcp_child::shim_main(args.into_iter().skip(2)));
+//! metamcp: one MCP server in front of all your MCP servers. See ARCHITECTURE.md for the map.
+
+mod args;
+mod commands;
+mod env;
+mod exit;
+mod reference;
+mod render;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use metamcp_core::settings::Given;
+use metamcp_engine::config::{self, LoadError, Loaded, Request};
+
+use crate::args::{Args, Command, ConfigCommand};
+use crate::exit::Exit;
+
+/// The first argument by which the gateway starts itself as the parent of a child server.
+pub(crate) const SHIM_ARGUMENT: &str = "__shim";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    if arguments.nth(1).is_some_and(|first| first == SHIM_ARGUMENT) {
+        let code = metamcp_child::shim_main(arguments);
+        return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
-    let mut config = Config::default();
-    config.settings.home =
-        std::env::var_os("METAMCP_HOME").map(Into::into).unwrap_or("/tmp/mmhome".into());
-    let text = std::fs::read_to_string(".mcp.json").unwrap();
-    let v: serde_json::Value = serde_json::from_str(&text).unwrap();
-    for (name, s) in v["mcpServers"].as_object().unwrap() {
-        let a: Vec<String> = s["args"]
-            .as_array()
-            .map(|a| a.iter().map(|x| x.as_str().unwrap().to_owned()).collect())
-            .unwrap_or_default();
-        let refs: Vec<&str> = a.iter().map(|s| s.as_str()).collect();
-        let mut c = ServerConfig::stdio(name.clone(), s["command"].as_str().unwrap(), &refs);
-        if let Some(t) = s["timeoutMs"].as_u64() {
-            c.timeout = Some(Duration::from_millis(t));
+    let exit = match args::parse(std::env::args_os()) {
+        Ok(args) => run(args),
+        Err(error) => {
+            // Help and version go to stdout and are no failure; clap knows which is which.
+            let code = if error.use_stderr() { Exit::Usage } else { Exit::Success };
+            let _nobody_to_tell = error.print();
+            return code.into();
         }
-        if s["retry"] == "always" {
-            c.retry.default = Retry::Always;
+    };
+    exit.unwrap_or_else(|error| {
+        let is_closed_pipe = error.chain().any(|cause| {
+            cause
+                .downcast_ref::<io::Error>()
+                .is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+        });
+        if !is_closed_pipe {
+            let label = render::styled(render::RED, "error");
+            let _nobody_to_tell =
+                writeln!(anstream::stderr(), "{label}: {}", render::visible(&format!("{error:#}")));
         }
-        if s["lifecycle"] == "ephemeral" {
-            c.lifecycle = Lifecycle::Ephemeral;
+        Exit::Failure
+    })
+    .into()
+}
+
+fn run(args: Args) -> anyhow::Result<Exit> {
+    let Args { settings, command } = args;
+    let mut out = anstream::stdout();
+    let mut diagnostics = anstream::stderr();
+    match command.unwrap_or(Command::Serve) {
+        Command::Serve => match load(settings.given)? {
+            Ok(loaded) => commands::serve::run(&loaded, &mut diagnostics),
+            Err(error) => cannot_load(&error),
+        },
+        Command::List(_) => with_servers(settings.given, |_| missing("list")),
+        Command::Search(_) => with_servers(settings.given, |_| missing("search")),
+        Command::Call(_) => with_servers(settings.given, |_| missing("call")),
+        Command::Demo(_) => missing("demo"),
+        Command::Config(ConfigCommand::Check(arguments)) => {
+            commands::config::check(load(settings.given)?, &arguments, &mut out, &mut diagnostics)
         }
-        if let Transport::Stdio { env, .. } = &mut c.transport {
-            for (k, v) in s["env"].as_object().into_iter().flatten() {
-                env.push((
-                    k.clone(),
-                    metamcp_core::secret::Secret::new(k.clone(), v.as_str().unwrap()),
-                ));
+        Command::Config(ConfigCommand::Schema) => commands::config::schema(&mut out),
+        Command::Config(ConfigCommand::Path(arguments)) => match load(settings.given)? {
+            Ok(loaded) => commands::config::path(&loaded, &arguments, &mut out, &mut diagnostics),
+            Err(error) => cannot_load(&error),
+        },
+        Command::Config(ConfigCommand::Docs(arguments)) => commands::config::docs(&arguments),
+        Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
+    }
+}
+
+/// Runs a command that makes no sense without a config file; without one it says how to begin.
+fn with_servers(
+    flags: Vec<Given>,
+    command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    match load(flags)? {
+        Ok(loaded) => match loaded.source.advice() {
+            None => command(&loaded),
+            Some(advice) => {
+                write!(anstream::stderr(), "{advice}")?;
+                Ok(Exit::Config)
             }
-        }
-        config.servers.push(c);
+        },
+        Err(error) => cannot_load(&error),
     }
-    if let Some(n) = v["pool"]["poolSize"].as_u64() {
-        config.settings.pool.size = n as u32;
-    }
-    let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    rt.block_on(async {
-        let gateway = metamcp_engine::gateway::Gateway::start(
-            &config,
-            metamcp_child::ShimCommand::this_binary("__shim").unwrap(),
-        );
-        let limit = config.settings.limits.line_bytes;
-        let stop = async {
-            let mut term =
-                tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).unwrap();
-            let mut int =
-                tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt()).unwrap();
-            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
-        };
-        metamcp_engine::serve::stdio::serve(
-            &gateway,
-            metamcp_engine::stream::input(),
-            metamcp_engine::stream::output(),
-            limit,
-            stop,
-        )
-        .await;
-    });
-    rt.shutdown_background();
+}
+
+/// The configuration in force. The outer error is not about the configuration.
+fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
+    let working_dir = std::env::current_dir().context("the working directory is not known")?;
+    Ok(config::load(Request { flags, lookup: &env::lookup, working_dir: &working_dir }))
+}
+
+fn cannot_load(error: &LoadError) -> anyhow::Result<Exit> {
+    render::load_error(&mut anstream::stderr(), error)?;
+    Ok(Exit::Config)
+}
+
+fn missing(command: &str) -> anyhow::Result<Exit> {
+    anyhow::bail!("`metamcp {command}` is not part of this build")
 }

@@ -176,7 +176,7 @@ mod tests {
         check("$$${HOME}", "$${HOME}");
         check("cost $5, pa$$word, $HOME, a}b", "cost $5, pa$$word, $HOME, a}b");
         check("${TRICK}", "${HOME}");
-        check("ü${HOME}ü", "ü/home/meü");
+        check("ü${HOME}/ü", "ü/home/me/ü");
     }
 
     #[test]

@@ -1,34 +1,20 @@
 //! Reads the file as a whole: its syntax, its top level, the names of its servers.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use jsonc_parser::ast::{ObjectProp, Value};
 use jsonc_parser::common::{Range, Ranged};
-use jsonc_parser::errors::{ParseError, ParseErrorKind};
-use jsonc_parser::{CollectOptions, ParseOptions, ParseStringErrorKind, parse_to_ast};
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
 use super::keys::FOREIGN_FILE_KEYS;
+use super::names::{Names, name_fault};
 use super::read::{Key, Node, is_comment, kind, properties, unknown};
 use super::report::{ConfigError, Report, Warning};
 use super::server::read_server;
+use super::syntax::syntax_words;
 use super::{Config, ServerConfig};
 use crate::settings::{self, Given, Origin, SETTINGS, Setting, shown};
-
-/// Longest server name: it stands before every tool in ids, and hosts cap names at 64.
-pub const LONGEST_NAME: usize = 64;
-
-/// Names that mean something else: the gateway's own tools, and what JavaScript objects already have.
-const RESERVED_NAMES: &[&str] = &[
-    "__proto__",
-    "constructor",
-    "prototype",
-    "mcp_discover",
-    "mcp_provision",
-    "mcp_call",
-    "mcp_execute",
-];
 
 /// A file that was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +59,7 @@ pub fn parse(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Load
         Err(error) => {
             let (message, hint) = syntax_words(text, &error);
             report.problem_with(error.range(), "", message, hint);
-            return Err(ConfigError { problems: report.problems });
+            return Err(ConfigError { problems: report.problems, warnings: report.warnings });
         }
     };
     let Some(value) = value else {
@@ -84,7 +70,7 @@ pub fn parse(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Load
     file.read(&value);
     let File { report, servers, given, .. } = file;
     if !report.problems.is_empty() {
-        return Err(ConfigError { problems: report.problems });
+        return Err(ConfigError { problems: report.problems, warnings: report.warnings });
     }
     let settings = settings::resolve(given.iter().cloned()).settings;
     Ok(Loaded { config: Config { servers, settings }, warnings: report.warnings, given })
@@ -248,78 +234,6 @@ impl File<'_, '_> {
     }
 }
 
-/// The names seen so far, over `mcpServers` and `servers`.
-#[derive(Default)]
-struct Names {
-    exact: HashSet<String>,
-    folded: HashMap<String, String>,
-}
-
-impl Names {
-    fn add(&mut self, report: &mut Report<'_>, name: &str, range: Range, path: &str) {
-        if !self.exact.insert(name.to_owned()) {
-            let hint = "give one of the two another name".to_owned();
-            report.problem_with(range, path, "is in both `mcpServers` and `servers`", hint);
-            return;
-        }
-        if let Some(other) = self.folded.insert(name.to_lowercase(), name.to_owned()) {
-            let message =
-                format!("differs from `{}` only in case; they are easily mixed up", shown(&other));
-            report.warn(range, path, message, "give one of the two another name".to_owned());
-        }
-    }
-}
-
-/// What is wrong with a server's name, and what would be right.
-fn name_fault(name: &str) -> Option<(Cow<'static, str>, String)> {
-    let fault = |message: &'static str, hint: &str| Some((Cow::Borrowed(message), hint.to_owned()));
-    let length = name.chars().count();
-    if name.trim().is_empty() {
-        return fault("a server's name cannot be empty", "tools are called by it: `name:tool`");
-    }
-    if length > LONGEST_NAME {
-        let message =
-            format!("a server's name has at most {LONGEST_NAME} characters, this one has {length}");
-        return Some((Cow::Owned(message), "shorten it".to_owned()));
-    }
-    if name.contains(':') {
-        return fault(
-            "a server's name cannot hold a colon",
-            "a tool's id is `server:tool`, split at the first colon",
-        );
-    }
-    if name.contains(is_invisible) {
-        return fault(
-            "a server's name cannot hold control or invisible characters",
-            "type the name anew",
-        );
-    }
-    if name.trim() != name {
-        return fault("a server's name cannot begin or end with a space", "remove the space");
-    }
-    if name.starts_with('@') {
-        return fault(
-            "a server's name cannot begin with `@`",
-            "names with `@` belong to the gateway itself",
-        );
-    }
-    if name.starts_with("mcp.")
-        || RESERVED_NAMES.iter().any(|reserved| reserved.eq_ignore_ascii_case(name))
-    {
-        return fault("this name is reserved", "give the server another name");
-    }
-    None
-}
-
-/// Characters that cannot be seen, or that turn the text around them.
-fn is_invisible(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e0fff}')
-}
-
 fn is_server(value: &Value<'_>) -> bool {
     let Value::Object(object) = value else { return false };
     object.properties.iter().any(|property| {
@@ -358,60 +272,4 @@ fn keys_of(object: &str) -> Vec<Key> {
         (parent == object).then_some(Key { name, aliases: setting.aliases })
     };
     SETTINGS.iter().filter_map(key).collect()
-}
-
-/// A syntax error in our words, with what to do about it.
-fn syntax_words(text: &str, error: &ParseError) -> (Cow<'static, str>, Option<String>) {
-    let hint = |text: &str| Some(text.to_owned());
-    let (message, hint) = match error.kind() {
-        ParseErrorKind::ExpectedComma => ("a comma is missing here", None),
-        ParseErrorKind::UnterminatedObject => {
-            ("this `{` is never closed", hint("add the missing `}`"))
-        }
-        ParseErrorKind::UnterminatedArray => {
-            ("this `[` is never closed", hint("add the missing `]`"))
-        }
-        ParseErrorKind::UnterminatedCommentBlock => {
-            ("this comment is never closed", hint("add the missing `*/`"))
-        }
-        ParseErrorKind::ExpectedColonAfterObjectKey => ("expected a colon after the key", None),
-        ParseErrorKind::ExpectedObjectValue => ("expected a value after the colon", None),
-        ParseErrorKind::ExpectedStringObjectProperty | ParseErrorKind::UnexpectedTokenInObject => {
-            ("expected a key in double quotes", None)
-        }
-        ParseErrorKind::SingleQuotedStringsNotAllowed => ("strings stand in double quotes", None),
-        ParseErrorKind::UnexpectedWord => (
-            "expected a value",
-            hint("words other than `true`, `false` and `null` need double quotes"),
-        ),
-        ParseErrorKind::UnexpectedCloseBrace => ("`}` cannot stand here", None),
-        ParseErrorKind::UnexpectedCloseBracket => ("`]` cannot stand here", None),
-        ParseErrorKind::UnexpectedComma => {
-            ("expected a value, found a comma", hint("remove the comma"))
-        }
-        ParseErrorKind::UnexpectedColon => ("expected a value, found a colon", None),
-        ParseErrorKind::MultipleRootJsonValues => (
-            "the file goes on after its end",
-            hint("the file is one object: check for a `}` too many"),
-        ),
-        ParseErrorKind::NestingDepthExceeded => ("nested too deeply", None),
-        ParseErrorKind::String(ParseStringErrorKind::UnterminatedStringLiteral) => (
-            "this string is never closed",
-            hint("add the missing `\"`; a string cannot span lines"),
-        ),
-        ParseErrorKind::String(
-            ParseStringErrorKind::InvalidEscape
-            | ParseStringErrorKind::InvalidEscapeInDoubleQuoteString
-            | ParseStringErrorKind::InvalidEscapeInSingleQuoteString,
-        ) => ("not a valid escape", hint("a backslash in a string is written `\\\\`")),
-        ParseErrorKind::String(_) => ("not a valid escape", None),
-        _ if text.trim_start().starts_with('<') => ("this is not JSON", None),
-        other => return (Cow::Owned(lowercase_first(&other.to_string())), None),
-    };
-    (Cow::Borrowed(message), hint)
-}
-
-fn lowercase_first(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }

@@ -81,6 +81,8 @@ impl fmt::Display for Warning {
 pub struct ConfigError {
     /// The problems.
     pub problems: Vec<Problem>,
+    /// What else was seen; a misspelt key is often why another one is missing.
+    pub warnings: Vec<Warning>,
 }
 
 impl fmt::Display for ConfigError {
@@ -97,15 +99,9 @@ impl ConfigError {
     /// A single problem with the file as a whole.
     pub(super) fn whole_file(message: impl Into<String>, hint: impl Into<String>) -> Self {
         let place = Place { line: 1, column: 1, path: String::new() };
-        let hint = Some(hint.into());
-        Self {
-            problems: vec![Problem {
-                place,
-                message: message.into(),
-                hint,
-                excerpt: String::new(),
-            }],
-        }
+        let (message, hint) = (message.into(), Some(hint.into()));
+        let problem = Problem { place, message, hint, excerpt: String::new() };
+        Self { problems: vec![problem], warnings: Vec::new() }
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::keys::{FOREIGN_FILE_KEYS, FOREIGN_SERVER_KEYS, SERVER_KEYS, number, words};
-use super::parse::LONGEST_NAME;
+use super::names::LONGEST_NAME;
 use super::read::Foreign;
 use crate::settings::{Kind, SETTINGS, Setting};
 

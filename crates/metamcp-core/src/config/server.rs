@@ -1,4 +1,7 @@
 //! Reads one server.
+//! Owns: the meaning of a server's keys, defaults, contradictions between keys.      Never: names the keys (`keys.rs` does).
+//! In: one value of `mcpServers`, a way to look up variables.  Out: a `ServerConfig`, or problems in the report.
+//! Tests: `config/tests.rs`.
 
 mod transport;
 
@@ -79,7 +82,7 @@ pub(super) fn read_server(
 
 fn state(disabled: bool, itself: bool, missing: &[String]) -> ServerState {
     if disabled {
-        ServerState::Disabled { reason: "disabled in the config file".to_owned() }
+        ServerState::Disabled { reason: "switched off in the config file".to_owned() }
     } else if itself {
         ServerState::Disabled { reason: "this is the gateway itself".to_owned() }
     } else if missing.is_empty() {

@@ -1,9 +1,19 @@
+//! The reader as its users meet it: what is understood, what is refused, and in which words.
+//! Owns: the cases.      Never: looks inside the reader.
+//! In: texts.  Out: models, problems, warnings, snapshots.
+//! Tests: these are they.
+
+mod cases;
+
 use std::time::Duration;
 
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
+use self::cases::{
+    DOUBTFUL_FILES, DOUBTFUL_SERVERS, GOOD_SERVERS, WRONG_BEYOND_SCHEMA, WRONG_FILES, WRONG_SERVERS,
+};
 use super::*;
 
 fn lookup(name: &str) -> Option<String> {
@@ -26,27 +36,21 @@ fn server(body: &str) -> ServerConfig {
     loaded.config.servers.remove(0)
 }
 
-/// Everything a user is shown for a file: problems with their excerpt, or warnings.
+/// Everything a user is shown for a file: problems with their excerpt, and warnings.
 fn told(text: &str) -> String {
-    let lines = match parse(text, &lookup) {
-        Ok(loaded) => loaded
-            .warnings
-            .into_iter()
-            .map(|Warning { place, severity, message, hint }| {
-                let hint = hint.map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
-                format!("{severity:?} {place}: {message}{hint}")
-            })
-            .collect::<Vec<_>>(),
-        Err(error) => error
-            .problems
-            .into_iter()
-            .map(|Problem { place, message, hint, excerpt }| {
-                let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
-                format!("{place}: {message}\n{excerpt}{hint}")
-            })
-            .collect(),
+    let (problems, warnings) = match parse(text, &lookup) {
+        Ok(loaded) => (Vec::new(), loaded.warnings),
+        Err(error) => (error.problems, error.warnings),
     };
-    lines.join("\n")
+    let problems = problems.into_iter().map(|Problem { place, message, hint, excerpt }| {
+        let hint = hint.map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+        format!("{place}: {message}\n{excerpt}{hint}")
+    });
+    let warnings = warnings.into_iter().map(|Warning { place, severity, message, hint }| {
+        let hint = hint.map(|hint| format!("\n    hint: {hint}")).unwrap_or_default();
+        format!("{severity:?} {place}: {message}{hint}")
+    });
+    problems.chain(warnings).collect::<Vec<_>>().join("\n")
 }
 
 /// What is told about one server with this body.
@@ -237,7 +241,7 @@ fn a_missing_variable_disables_one_server_only() {
                 "environment variable NOPE is not set; ${input:key} can only be answered by the program it was written for"
             ),
             &ServerState::Enabled,
-            &disabled("disabled in the config file"),
+            &disabled("switched off in the config file"),
             &disabled("environment variable NOPE is not set"),
         ]
     );
@@ -399,138 +403,6 @@ fn the_schema_agrees_with_the_reader() {
         assert!(is_valid(&in_file(body)), "{body} belongs into the other list");
     }
 }
-
-const GOOD_SERVERS: &[&str] = &[
-    r#"{ "command": "x" }"#,
-    r#"{ "command": ["x", "y"] }"#,
-    r#"{ "cmd": "x", "environment": { "A": 1 }, "workingDirectory": "/" }"#,
-    r#"{ "command": "x", "timeout": 60000 }"#,
-    r#"{ "command": "x", "timeoutMs": 6e4 }"#,
-    r#"{ "command": "x", "enabled": true, "disabled": false }"#,
-    r#"{ "command": "x", "lifecycle": "ephemeral" }"#,
-    r#"{ "command": "x", "lifecycle": { "mode": "keep-alive", "idleTimeoutMs": 9 } }"#,
-    r#"{ "command": "x", "retry": "always" }"#,
-    r#"{ "command": "x", "retry": { "tools": { "a": "never" } } }"#,
-    r#"{ "command": "x", "tools": ["*"] }"#,
-    r#"{ "command": "x", "tools": { "deny": [] } }"#,
-    r#"{ "command": "x", "containment": "namespace", "x-note": 1, "_comment": "", "//": [] }"#,
-    r#"{ "type": "streamableHttp", "url": "https://x.example/mcp", "headers": { "A": "b" } }"#,
-    r#"{ "type": "sse", "serverUrl": "http://127.0.0.1:9/sse", "headers": { "A": "b" } }"#,
-    r#"{ "url": "http://[::1]:9/", "headers": {} }"#,
-];
-
-const WRONG_SERVERS: &[&str] = &[
-    r#"[]"#,
-    r#"{}"#,
-    r#"{ "command": 5 }"#,
-    r#"{ "command": "" }"#,
-    r#"{ "command": [] }"#,
-    r#"{ "command": ["x", 1] }"#,
-    r#"{ "command": "x", "args": "-y" }"#,
-    r#"{ "command": "x", "args": ["-p", 8080] }"#,
-    r#"{ "command": "x", "env": ["A=B"] }"#,
-    r#"{ "command": "x", "env": { "A": null } }"#,
-    r#"{ "command": "x", "cwd": "" }"#,
-    r#"{ "type": "stdoi", "command": "x" }"#,
-    r#"{ "type": 1, "command": "x" }"#,
-    r#"{ "type": "websocket", "url": "wss://x.example" }"#,
-    r#"{ "url": "x.example/mcp" }"#,
-    r#"{ "url": "ftp://x.example" }"#,
-    r#"{ "url": "https://a.example", "headers": { "A": 1 } }"#,
-    r#"{ "command": "x", "timeoutMs": 0 }"#,
-    r#"{ "command": "x", "timeoutMs": "60000" }"#,
-    r#"{ "command": "x", "timeoutMs": 1.5 }"#,
-    r#"{ "command": "x", "timeoutMs": 86400001 }"#,
-    r#"{ "command": "x", "description": ["a"] }"#,
-    r#"{ "command": "x", "disabled": "true" }"#,
-    r#"{ "command": "x", "vital": 1 }"#,
-    r#"{ "command": "x", "lifecycle": "keepalive-forever" }"#,
-    r#"{ "command": "x", "lifecycle": 5 }"#,
-    r#"{ "command": "x", "lifecycle": {} }"#,
-    r#"{ "command": "x", "retry": "sometimes" }"#,
-    r#"{ "command": "x", "retry": false }"#,
-    r#"{ "command": "x", "retry": { "tools": { "send": "nevr" } } }"#,
-    r#"{ "command": "x", "exclusive": null }"#,
-    r#"{ "command": "x", "maxInFlight": 0 }"#,
-    r#"{ "command": "x", "tools": "read_*" }"#,
-    r#"{ "command": "x", "tools": { "allow": [1] } }"#,
-    r#"{ "command": "x", "tools": { "allow": [""] } }"#,
-    r#"{ "command": "x", "containment": "docker" }"#,
-];
-
-/// Wrong by two keys together, by variables or by what is inside a string.
-const WRONG_BEYOND_SCHEMA: &[&str] = &[
-    r#"{ "command": "x", "url": "https://x.example" }"#,
-    r#"{ "command": "x\u0000y" }"#,
-    r#"{ "command": "x", "args": ["${"] }"#,
-    r#"{ "command": "x", "env": { "A=B": "c" } }"#,
-    r#"{ "command": "x", "env": { "A": "1", "A": "twice" } }"#,
-    r#"{ "type": "stdio", "url": "https://x.example" }"#,
-    r#"{ "type": "http", "command": "x" }"#,
-    r#"{ "url": "https://" }"#,
-    r#"{ "url": "https://a b" }"#,
-    r#"{ "url": "https://a.example", "serverUrl": "https://b.example" }"#,
-    r#"{ "url": "https://a.example", "headers": { "A b": "c" } }"#,
-    r#"{ "url": "https://a.example", "headers": { "A": "c\nd" } }"#,
-    r#"{ "url": "https://a.example", "headers": { "A": "b", "a": "twice" } }"#,
-    r#"{ "command": "x", "disabled": true, "enabled": true }"#,
-    r#"{ "command": "x", "lifecycle": { "mode": "keep-alive", "idleTimeoutMs": 4 }, "idleTimeoutMs": 5 }"#,
-    r#"{ "command": "x", "tools": ["twice"], "allowedTools": ["b"] }"#,
-];
-
-const WRONG_FILES: &[&str] = &[
-    r#"{ "mcpServers": null }"#,
-    r#"{ "mcpServers": [{ "name": "a", "command": "x" }] }"#,
-    r#"{ "mcpServers": { "a": { "command": "x" }, "a": { "command": "y" } } }"#,
-    r#"{ "mcpServers": { "a": { "command": "x" } }, "servers": { "a": { "command": "y" } } }"#,
-    r#"{ "github": { "command": "x" } }"#,
-    r#"{ "context_servers": { "a": { "command": "x" } } }"#,
-    r#"{ "mcp": { "servers": { "a": { "command": "x" } } } }"#,
-    r#"{ "mcpServers": { "": { "command": "x" } } }"#,
-    r#"{ "mcpServers": { "a:b": { "command": "x" } } }"#,
-    r#"{ "mcpServers": { "@results": { "command": "x" } } }"#,
-    r#"{ "mcpServers": { " a": { "command": "x" } } }"#,
-    r#"{ "mcpServers": { "a\u200bb": { "command": "x" } } }"#,
-    r#"{ "mcpServers": { "mcp.a": { "command": "x" } } }"#,
-    r#"{ "mcpServers": { "__proto__": { "command": "x" } } }"#,
-    r#"{ "mcpServers": { "0123456789012345678901234567890123456789012345678901234567890123456789": { "command": "x" } } }"#,
-    r#"{ "$schema": 1 }"#,
-    r#"{ "pool": 5 }"#,
-    r#"{ "pool": { "poolSize": 0 } }"#,
-    r#"{ "pool": { "poolSize": "20" } }"#,
-    r#"{ "pool": { "poolSize": 1, "maxConnections": 2 } }"#,
-    r#"{ "replay": "always" }"#,
-    r#"{ "search": { "strategy": "bm52" } }"#,
-    r#"{ "logLevel": 3 }"#,
-];
-
-const DOUBTFUL_SERVERS: &[&str] = &[
-    r#"{ "command": "npx -y @scope/server --root ." }"#,
-    r#"{ "command": "/opt/my tools/server" }"#,
-    r#"{ "command": "/opt/server --stdio" }"#,
-    r#"{ "command": "x", "timeout": 60 }"#,
-    r#"{ "command": "x", "enviroment": {} }"#,
-    r#"{ "command": "x", "zzz": {} }"#,
-    r#"{ "command": "x", "autoApprove": [], "alwaysAllow": [], "envFile": ".env" }"#,
-    r#"{ "command": "x", "headers": { "A": "b" } }"#,
-    r#"{ "type": "http", "url": "https://x.example", "command": "x", "env": { "A": "b" } }"#,
-    r#"{ "url": "http://x.example", "headers": { "A": "b" } }"#,
-    r#"{ "command": "x", "args": ["$HOME", "$5", "$home"] }"#,
-    r#"{ "command": "x", "lifecycle": "ephemeral", "idleTimeoutMs": 5 }"#,
-    r#"{ "command": "x", "lifecycle": { "mode": "ephemeral", "idle": 5 } }"#,
-    r#"{ "command": "x", "exclusive": true, "maxInFlight": 5 }"#,
-    r#"{ "command": "x", "tools": { "allow": [] } }"#,
-    r#"{ "command": "x", "tools": { "alow": ["a"] } }"#,
-];
-
-const DOUBTFUL_FILES: &[&str] = &[
-    r#"{ "mcpServers": { "git": { "command": "x" }, "Git": { "command": "x" } } }"#,
-    r#"{ "mcpServres": {} }"#,
-    r#"{ "poolSize": 5 }"#,
-    r#"{ "pool": { "poolSzie": 5, "x-note": 1 } }"#,
-    r#"{ "inputs": [], "_comment": "" }"#,
-    r#"{ "theme": "dark" }"#,
-];
 
 proptest! {
     #[test]

@@ -125,14 +125,8 @@ struct FileRead {
 
 impl FileRead {
     fn remarks(&self, wanted: impl Fn(&Warning) -> bool) -> Vec<Remark> {
-        let remark = |warning: &Warning| Remark {
-            severity: warning.severity,
-            path: Some(self.path.clone()),
-            place: Some(warning.place.clone()),
-            message: warning.message.clone(),
-            hint: warning.hint.clone(),
-        };
-        self.warnings.iter().filter(|warning| wanted(warning)).map(remark).collect()
+        let warnings = self.warnings.iter().filter(|warning| wanted(warning));
+        warnings.map(|warning| Remark::of_file(&self.path, warning)).collect()
     }
 
     /// Secrets written into the user's own file that every user of the machine can read.

@@ -1,0 +1,224 @@
+//! The command line, as typed.
+//! Owns: subcommands, their flags, the words of `--help`.      Never: reads files or variables, decides which source wins.
+//! In: the arguments of the process.  Out: `Args`, or clap's own error.
+//! Tests: `args/tests.rs`: help of every subcommand, flags against the table of settings.
+
+mod flags;
+
+use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+
+pub(crate) use self::flags::SettingFlags;
+use crate::exit::Exit;
+
+/// One MCP server in front of all your MCP servers.
+#[derive(Debug, Parser)]
+#[command(
+    name = "metamcp",
+    version,
+    long_about = LONG_ABOUT,
+    arg_required_else_help = false,
+    subcommand_required = false,
+    max_term_width = 100
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+    /// What to do; serving is what happens without a word.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+const LONG_ABOUT: &str = "\
+One MCP server in front of all your MCP servers.
+
+Without a subcommand metamcp serves on stdin and stdout, as MCP clients expect. Put it into your client's config in place \
+of your servers:
+
+    { \"mcpServers\": { \"metamcp\": { \"command\": \"metamcp\" } } }
+
+and your servers into ~/.metamcp/mcp.json, in the same format. The model then sees two tools, one to find tools and one to \
+call them, and your servers start when they are first needed.";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve on stdin and stdout; the same as no subcommand
+    #[command(after_help = "\
+Examples:
+  metamcp                                      serve the servers of .mcp.json or ~/.metamcp/mcp.json
+  metamcp --config work.json                   serve those of another file
+  metamcp --max-connections 8 --log-level info at most eight servers at once, and say what happens")]
+    Serve,
+    /// List the servers, or the tools of one
+    #[command(after_help = "\
+Examples:
+  metamcp list                   every server, its state and how many tools it has
+  metamcp list github            the tools of one server
+  metamcp list --json            the same for scripts")]
+    List(ListArgs),
+    /// Find tools by what they do
+    #[command(after_help = "\
+Examples:
+  metamcp search \"read a file\"
+  metamcp search issue --server github --limit 5
+  metamcp search browser --json | jq -r '.[].id'")]
+    Search(SearchArgs),
+    /// Call a tool
+    #[command(after_help = "\
+Examples:
+  metamcp call time:get_current_time --args '{\"timezone\": \"Europe/Zurich\"}'
+  metamcp call files:list_allowed_directories
+  echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args - --json")]
+    Call(CallArgs),
+    /// Show the gateway at work on example servers; needs no config
+    Demo(DemoArgs),
+    /// Check and explain the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print completions for a shell
+    #[command(after_help = "\
+Examples:
+  metamcp completions bash > ~/.local/share/bash-completion/completions/metamcp
+  metamcp completions zsh > ~/.zfunc/_metamcp
+  metamcp completions fish > ~/.config/fish/completions/metamcp.fish")]
+    Completions(CompletionsArgs),
+}
+
+/// Arguments of `metamcp list`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ListArgs {
+    /// Only this server, with its tools
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp search`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SearchArgs {
+    /// What the tool should do, in your words
+    #[arg(value_name = "QUERY", required = true)]
+    pub(crate) query: Vec<String>,
+    /// Only tools of this server
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Option<String>,
+    /// Most hits to print
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp call`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CallArgs {
+    /// The tool, as in `github:create_issue`
+    #[arg(value_name = "SERVER:TOOL")]
+    pub(crate) tool: String,
+    /// Its arguments as a JSON object; `-` reads them from stdin
+    #[arg(long = "args", value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
+    pub(crate) arguments: String,
+    /// Print the whole result as JSON instead of its text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp demo`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DemoArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The subcommands of `metamcp config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Read the configuration and say what was understood
+    #[command(after_help = "\
+Exits with 3 when the configuration cannot be used. Warnings alone do not fail it; --strict makes them.
+
+Examples:
+  metamcp config check
+  metamcp config check --config work.json --json")]
+    Check(CheckArgs),
+    /// Print the JSON Schema of the config file
+    #[command(after_help = "\
+Example:
+  metamcp config schema > mcp.schema.json      and in the file: \"$schema\": \"./mcp.schema.json\"")]
+    Schema,
+    /// Print which config file is read
+    Path(PathArgs),
+    /// Write the pages of the reference
+    #[command(hide = true)]
+    Docs(DocsArgs),
+}
+
+/// Arguments of `metamcp config check`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CheckArgs {
+    /// Fail on warnings too
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp config path`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PathArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp config docs`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DocsArgs {
+    /// The folder to write into
+    #[arg(value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) folder: std::path::PathBuf,
+}
+
+/// Arguments of `metamcp completions`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// Reads the arguments of the process. Help, version and mistakes come back as clap's error.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = std::ffi::OsString>,
+) -> Result<Args, clap::Error> {
+    let matches = command().try_get_matches_from(arguments)?;
+    Args::from_arg_matches(&matches)
+}
+
+/// The whole command line, with the settings' flags shown where they help.
+pub(crate) fn command() -> clap::Command {
+    let codes: Vec<String> =
+        Exit::ALL.iter().map(|(exit, meaning)| format!("  {}  {meaning}", exit.code())).collect();
+    let after = format!("{EXAMPLES}\n\nExit codes:\n{}", codes.join("\n"));
+    flags::settle(Args::command()).after_long_help(after).after_help(AFTER_SHORT_HELP)
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  metamcp demo                              see it at work, without any config
+  metamcp config check                      what is read, and what is wrong with it
+  metamcp search \"read a file\"              find a tool
+  metamcp call notes:add --args '{\"text\": \"milk\"}'
+  metamcp SUBCOMMAND --help                 more on one of them";
+
+const AFTER_SHORT_HELP: &str = "\
+All settings: metamcp --help. First steps: metamcp demo, then metamcp config check.";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! The flags of the settings, made from their table.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
+use clap::{Arg, ArgMatches, Command, ValueHint};
+use metamcp_core::settings::{Given, Kind, Origin, SETTINGS, Setting, Value};
+
+/// Shown by `-h` too; the rest only by `--help`.
+const OFTEN_NEEDED: &[&str] = &["config", "log-level"];
+/// Commands that read no configuration, and the one that only holds others.
+const NO_CONFIG: &[&str] = &["demo", "completions", "schema", "docs", "config"];
+/// Shown in the help of every other subcommand.
+const EVERYWHERE: &[&str] = &["config", "home", "log-level"];
+
+/// The settings given on the command line.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SettingFlags {
+    pub(crate) given: Vec<Given>,
+}
+
+impl clap::FromArgMatches for SettingFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.given = SETTINGS
+            .iter()
+            .filter_map(|setting| {
+                let value = matches.get_one::<Value>(setting.flag)?.clone();
+                Some(Given { setting, value, origin: Origin::Flag { name: setting.flag } })
+            })
+            .collect();
+        Ok(())
+    }
+}
+
+impl clap::Args for SettingFlags {
+    fn augment_args(command: Command) -> Command {
+        command.args(SETTINGS.iter().map(flag))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// Settings' flags work in every place; below the top level most are left out of the help, which would drown in them.
+pub(super) fn settle(command: Command) -> Command {
+    let names: Vec<String> =
+        command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, settle_subcommand))
+}
+
+fn settle_subcommand(command: Command) -> Command {
+    if command.get_name() == "serve" {
+        return command;
+    }
+    let reads_config = !NO_CONFIG.contains(&command.get_name());
+    let quiet = |setting: &'static Setting| {
+        let shown = reads_config && EVERYWHERE.contains(&setting.flag);
+        flag(setting).hide(!shown)
+    };
+    let own_help = command.get_after_help().map(ToString::to_string);
+    let footer =
+        reads_config.then_some("The settings of `metamcp --help` are understood here too.");
+    let after: Vec<&str> = own_help.as_deref().into_iter().chain(footer).collect();
+    settle(command.args(SETTINGS.iter().map(quiet)).after_long_help(after.join("\n\n")))
+}
+
+fn flag(setting: &'static Setting) -> Arg {
+    let mut notes = vec![format!("env: {}", setting.env)];
+    if let Some(key) = setting.key {
+        notes.push(format!("file: {key}"));
+    }
+    if setting.default.is_some() {
+        notes.push(format!("default: {}", setting.default_text()));
+    }
+    Arg::new(setting.flag)
+        .long(setting.flag)
+        .global(true)
+        .help_heading("Settings")
+        .hide_short_help(!OFTEN_NEEDED.contains(&setting.flag))
+        .hide_possible_values(true)
+        .value_name(placeholder(setting))
+        .value_hint(if setting.kind == Kind::Path { ValueHint::AnyPath } else { ValueHint::Other })
+        .value_parser(parser(setting))
+        .help(help(setting))
+        .long_help(format!("{}\n[{}]", help(setting), notes.join(", ")))
+}
+
+/// The words are listed by name; what they mean is in the reference.
+fn help(setting: &Setting) -> String {
+    match setting.kind {
+        Kind::Word(_) => format!("{}: {}", setting.help, setting.kind.describe().replace('`', "")),
+        _ => setting.help.to_owned(),
+    }
+}
+
+fn placeholder(setting: &Setting) -> &'static str {
+    match setting.kind {
+        Kind::Count { .. } => "N",
+        Kind::Millis { .. } => "MS",
+        Kind::Bytes { .. } => "BYTES",
+        Kind::Word(_) => "WORD",
+        Kind::Path if setting.flag == "config" => "FILE",
+        Kind::Path => "DIR",
+    }
+}
+
+fn parser(setting: &'static Setting) -> ValueParser {
+    let kind = setting.kind;
+    let read = move |text: &str| kind.from_text(text).map_err(|error| error.message);
+    match kind {
+        Kind::Word(words) => {
+            let values =
+                words.iter().map(|known| PossibleValue::new(known.word).help(known.meaning));
+            PossibleValuesParser::new(values).try_map(move |word| kind.from_text(&word)).into()
+        }
+        _ => ValueParser::new(read),
+    }
+}

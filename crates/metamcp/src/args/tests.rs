@@ -1,0 +1,89 @@
+use insta::assert_snapshot;
+use metamcp_core::settings::SETTINGS;
+
+use super::*;
+
+fn parsed(line: &[&str]) -> Result<Args, clap::Error> {
+    let words = std::iter::once("metamcp").chain(line.iter().copied());
+    parse(words.map(Into::into))
+}
+
+#[test]
+fn the_command_line_is_sound() {
+    command().debug_assert();
+}
+
+#[test]
+fn the_help_of_every_command() {
+    for (path, help) in crate::reference::helps() {
+        assert_snapshot!(path.replace(' ', "_"), help);
+    }
+    let short = command().term_width(100).render_help().to_string();
+    assert_snapshot!("metamcp_short", short);
+}
+
+#[test]
+fn every_setting_is_a_flag_and_every_flag_of_that_heading_a_setting() {
+    let command = command();
+    let mut flags: Vec<&str> = command
+        .get_arguments()
+        .filter(|argument| argument.get_help_heading() == Some("Settings"))
+        .map(|argument| argument.get_long().unwrap())
+        .collect();
+    let mut settings: Vec<&str> = SETTINGS.iter().map(|setting| setting.flag).collect();
+    flags.sort_unstable();
+    settings.sort_unstable();
+    assert_eq!(flags, settings);
+}
+
+#[test]
+fn settings_are_understood_before_and_after_the_subcommand() {
+    for line in [
+        &["--max-connections", "7", "config", "check"][..],
+        &["config", "--max-connections", "7", "check"],
+        &["config", "check", "--max-connections", "7"],
+        &["list", "--max-connections=7"],
+        &["--max-connections", "7"],
+        &["serve", "--max-connections", "7"],
+    ] {
+        let given = parsed(line).unwrap().settings.given;
+        let told: Vec<String> = given
+            .iter()
+            .map(|given| format!("{} {} {}", given.setting.flag, given.value.text(), given.origin))
+            .collect();
+        assert_eq!(told, ["max-connections 7 flag --max-connections"], "{line:?}");
+    }
+}
+
+#[test]
+fn every_setting_takes_its_default_as_a_flag() {
+    for setting in SETTINGS.iter().filter(|setting| setting.default.is_some()) {
+        let flag = format!("--{}={}", setting.flag, setting.default_text());
+        let given = parsed(&[&flag]).unwrap().settings.given;
+        assert_eq!(Some(&given[0].value), setting.default.as_ref(), "{flag}");
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let told = |line: &[&str]| parsed(line).expect_err("a mistake").to_string();
+    let all = [
+        told(&["--max-connections", "0"]),
+        told(&["--idle-timeout", "soon"]),
+        told(&["--replay", "always"]),
+        told(&["--max-conections", "5"]),
+        told(&["serch", "x"]),
+        told(&["call"]),
+        told(&["search", "x", "--limit", "0"]),
+    ];
+    assert_snapshot!("mistakes", all.join("----\n"));
+}
+
+#[test]
+fn no_subcommand_is_serving() {
+    assert!(parsed(&[]).unwrap().command.is_none());
+    assert!(matches!(
+        parsed(&["call", "a:b", "--args", "-1"]).unwrap().command,
+        Some(Command::Call(_))
+    ));
+}

@@ -1,0 +1,8 @@
+//! The subcommands, one file each.
+//! Owns: what each command does with what it was given.      Never: parses arguments, picks a config file.
+//! In: the loaded configuration, the arguments, a `Write`.  Out: an `Exit`, or an error for `main` to show.
+//! Tests: `tests/config.rs` for `config` and `completions`.
+
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod serve;

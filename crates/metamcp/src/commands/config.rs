@@ -1,0 +1,290 @@
+//! `metamcp config`: what was read, from where, and what is wrong with it.
+
+use std::io::Write;
+
+use metamcp_core::config::{
+    Config, HttpKind, Lifecycle, Problem, ServerConfig, ServerState, Severity, Transport,
+    json_schema,
+};
+use metamcp_core::secret::scrub;
+use metamcp_core::settings::{Given, Origin};
+use metamcp_engine::config::{LoadError, Loaded, Remark, Source};
+use serde_json::{Value, json};
+
+use crate::args::{CheckArgs, DocsArgs, PathArgs};
+use crate::exit::Exit;
+use crate::render::{BOLD, DIM, YELLOW, load_error, remarks, styled, table, visible};
+
+/// `metamcp config check`.
+pub(crate) fn check(
+    loaded: Result<Loaded, LoadError>,
+    arguments: &CheckArgs,
+    out: &mut dyn Write,
+    diagnostics: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            if arguments.json {
+                writeln!(out, "{:#}", error_json(&error))?;
+            } else {
+                load_error(diagnostics, &error)?;
+            }
+            return Ok(Exit::Config);
+        }
+    };
+    let warned = loaded.remarks.iter().any(|remark| remark.severity == Severity::Warning);
+    let exit = match loaded.source {
+        Source::Nowhere { .. } => Exit::Config,
+        _ if arguments.strict && warned => Exit::Config,
+        _ => Exit::Success,
+    };
+    if arguments.json {
+        writeln!(out, "{:#}", check_json(&loaded, exit == Exit::Success))?;
+    } else if let Some(advice) = loaded.source.advice() {
+        write!(diagnostics, "{advice}")?;
+    } else {
+        check_text(&loaded, out, diagnostics)?;
+    }
+    Ok(exit)
+}
+
+/// `metamcp config schema`.
+pub(crate) fn schema(out: &mut dyn Write) -> anyhow::Result<Exit> {
+    writeln!(out, "{:#}", json_schema())?;
+    Ok(Exit::Success)
+}
+
+/// `metamcp config path`.
+pub(crate) fn path(
+    loaded: &Loaded,
+    arguments: &PathArgs,
+    out: &mut dyn Write,
+    diagnostics: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let path = loaded.source.path();
+    if arguments.json {
+        writeln!(out, "{:#}", source_json(&loaded.source))?;
+    } else if let Some(path) = path {
+        writeln!(out, "{}", path.display())?;
+    } else if let Some(advice) = loaded.source.advice() {
+        write!(diagnostics, "{advice}")?;
+    }
+    Ok(if path.is_some() { Exit::Success } else { Exit::Config })
+}
+
+/// `metamcp config docs`.
+pub(crate) fn docs(arguments: &DocsArgs) -> anyhow::Result<Exit> {
+    std::fs::create_dir_all(&arguments.folder)?;
+    for (name, page) in crate::reference::pages() {
+        std::fs::write(arguments.folder.join(name), page)?;
+    }
+    Ok(Exit::Success)
+}
+
+fn check_text(
+    loaded: &Loaded,
+    out: &mut dyn Write,
+    diagnostics: &mut dyn Write,
+) -> anyhow::Result<()> {
+    if let Some(path) = loaded.source.path() {
+        writeln!(out, "{}", styled(BOLD, &visible(&path.display().to_string())))?;
+    }
+    let Config { servers, .. } = &loaded.config;
+    let rows: Vec<Vec<String>> = servers
+        .iter()
+        .map(|server| {
+            vec![
+                visible(&server.name),
+                transport_word(&server.transport).to_owned(),
+                summary(server),
+            ]
+        })
+        .collect();
+    table(out, &rows)?;
+    let changed: Vec<Vec<String>> = loaded
+        .values
+        .iter()
+        .filter(|given| given.origin != Origin::Default)
+        .map(|given| {
+            vec![
+                name_of(given).to_owned(),
+                given.value.text().into_owned(),
+                given.origin.to_string(),
+            ]
+        })
+        .collect();
+    if !changed.is_empty() {
+        writeln!(out, "\n{}", styled(DIM, "settings that are not at their default"))?;
+        table(out, &changed)?;
+    }
+    out.flush()?;
+    remarks(diagnostics, &loaded.remarks)?;
+    let disabled = servers.iter().filter(|server| !server.is_enabled()).count();
+    let warnings =
+        loaded.remarks.iter().filter(|remark| remark.severity == Severity::Warning).count();
+    writeln!(
+        out,
+        "\n{}, {disabled} disabled, {}",
+        plural(servers.len(), "server"),
+        plural(warnings, "warning")
+    )?;
+    Ok(())
+}
+
+fn plural(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What starts the server or where it is, or why it is left out.
+fn summary(server: &ServerConfig) -> String {
+    if let ServerState::Disabled { reason } = &server.state {
+        return format!("{} {}", styled(YELLOW, "disabled:"), visible(reason));
+    }
+    let launch = match &server.transport {
+        Transport::Stdio { command, args, .. } => {
+            let words: Vec<&str> =
+                std::iter::once(command.as_str()).chain(args.iter().map(String::as_str)).collect();
+            words.join(" ")
+        }
+        Transport::Http { url, .. } => {
+            format!("{url} (calls to remote servers come with a later release)")
+        }
+    };
+    visible(&scrub(&launch, server.secrets()))
+}
+
+fn transport_word(transport: &Transport) -> &'static str {
+    match transport {
+        Transport::Stdio { .. } => "stdio",
+        Transport::Http { kind: HttpKind::Streamable, .. } => "http",
+        Transport::Http { kind: HttpKind::Sse, .. } => "sse",
+    }
+}
+
+/// A setting as people know it: its key in the file, else its flag.
+fn name_of(given: &Given) -> &'static str {
+    given.setting.key.unwrap_or(given.setting.flag)
+}
+
+fn check_json(loaded: &Loaded, ok: bool) -> Value {
+    json!({
+        "ok": ok,
+        "source": source_json(&loaded.source),
+        "servers": loaded.config.servers.iter().map(server_json).collect::<Vec<_>>(),
+        "settings": loaded.values.iter().map(setting_json).collect::<Vec<_>>(),
+        "warnings": loaded.remarks.iter().map(remark_json).collect::<Vec<_>>(),
+        "errors": [],
+    })
+}
+
+fn error_json(error: &LoadError) -> Value {
+    let errors: Vec<Value> = match error {
+        LoadError::Broken { path, error } => error
+            .problems
+            .iter()
+            .map(|Problem { place, message, hint, .. }| {
+                json!({
+                    "file": path, "line": place.line, "column": place.column, "path": place.path,
+                    "message": message, "hint": hint,
+                })
+            })
+            .collect(),
+        LoadError::Environment { errors } => {
+            errors.iter().map(|error| json!({ "message": error.to_string() })).collect()
+        }
+        LoadError::Unreadable { path, source } => {
+            vec![json!({ "file": path, "message": format!("{error}: {source}") })]
+        }
+        LoadError::NotAFile { path, .. } | LoadError::TooLarge { path } => {
+            vec![json!({ "file": path, "message": error.to_string() })]
+        }
+        LoadError::NoHome => vec![json!({ "message": error.to_string() })],
+    };
+    let warnings: Vec<Value> = match error {
+        LoadError::Broken { path, error } => error
+            .warnings
+            .iter()
+            .map(|warning| remark_json(&Remark::of_file(path, warning)))
+            .collect(),
+        _ => Vec::new(),
+    };
+    json!({ "ok": false, "errors": errors, "warnings": warnings })
+}
+
+fn source_json(source: &Source) -> Value {
+    let kind = match source {
+        Source::Named(_) => "named",
+        Source::Project(_) => "project",
+        Source::User(_) => "user",
+        Source::Nowhere { looked } => {
+            return json!({ "kind": "none", "path": null, "looked": looked });
+        }
+    };
+    json!({ "kind": kind, "path": source.path() })
+}
+
+/// A server without the values of its variables and headers.
+fn server_json(server: &ServerConfig) -> Value {
+    let clean = |text: &str| scrub(text, server.secrets()).into_owned();
+    let names = |named: &[(String, metamcp_core::secret::Secret)]| {
+        named.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    let mut json = match &server.transport {
+        Transport::Stdio { command, args, env, cwd } => json!({
+            "name": server.name,
+            "type": "stdio",
+            "command": clean(command),
+            "args": args.iter().map(|arg| clean(arg)).collect::<Vec<_>>(),
+            "env": names(env),
+            "cwd": cwd,
+        }),
+        Transport::Http { url, headers, .. } => json!({
+            "name": server.name,
+            "type": transport_word(&server.transport),
+            "url": clean(url),
+            "headers": names(headers),
+        }),
+    };
+    json["enabled"] = json!(server.is_enabled());
+    if let ServerState::Disabled { reason } = &server.state {
+        json["reason"] = json!(reason);
+    }
+    json["description"] = json!(server.description);
+    json["lifecycle"] = match server.lifecycle {
+        Lifecycle::Default => Value::Null,
+        Lifecycle::KeepAlive { .. } => json!("keep-alive"),
+        Lifecycle::Ephemeral => json!("ephemeral"),
+    };
+    json
+}
+
+fn setting_json(given: &Given) -> Value {
+    let value = match &given.value {
+        metamcp_core::settings::Value::Number(number) => json!(number),
+        other => json!(other.text()),
+    };
+    json!({
+        "key": given.setting.key,
+        "flag": given.setting.flag,
+        "env": given.setting.env,
+        "value": value,
+        "origin": given.origin.to_string(),
+    })
+}
+
+fn remark_json(remark: &Remark) -> Value {
+    let place = remark.place.as_ref();
+    json!({
+        "severity": match remark.severity {
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        },
+        "file": remark.path,
+        "line": place.map(|place| place.line),
+        "column": place.map(|place| place.column),
+        "path": place.map(|place| place.path.as_str()),
+        "message": remark.message,
+        "hint": remark.hint,
+    })
+}

@@ -1,0 +1,85 @@
+//! `metamcp serve`: the gateway on stdin and stdout.
+
+use std::io::Write;
+
+use anyhow::Context;
+use metamcp_child::ShimCommand;
+use metamcp_core::config::Severity;
+use metamcp_core::settings::LogLevel;
+use metamcp_engine::config::Loaded;
+use metamcp_engine::gateway::Gateway;
+use metamcp_engine::{serve, stream, task, telemetry};
+use tokio::sync::mpsc;
+
+use crate::exit::Exit;
+use crate::render;
+
+/// Signals that may wait to be heard; more say nothing new.
+const SIGNALS: usize = 4;
+
+/// Serves until the client goes or a signal comes. `diagnostics` is where people look: stdout belongs to the client.
+pub(crate) fn run(loaded: &Loaded, diagnostics: &mut dyn Write) -> anyhow::Result<Exit> {
+    tell(loaded, diagnostics)?;
+    let settings = &loaded.config.settings;
+    telemetry::start(settings.log_level);
+    let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
+        .context("the path of this program is not known")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = stop_signals()?;
+        let gateway = Gateway::start(&loaded.config, shim);
+        let limit = settings.limits.line_bytes;
+        serve::stdio::serve(&gateway, stream::input(), stream::output(), limit, stop).await;
+        anyhow::Ok(())
+    })?;
+    runtime.shutdown_background();
+    Ok(Exit::Success)
+}
+
+/// What the operator should know before it starts, as far as the log level lets it through.
+fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
+    let level = loaded.config.settings.log_level;
+    let is_shown = |severity: Severity| match severity {
+        Severity::Warning => !matches!(level, LogLevel::Off | LogLevel::Error),
+        Severity::Note => matches!(level, LogLevel::Info | LogLevel::Debug | LogLevel::Trace),
+    };
+    let shown: Vec<_> =
+        loaded.remarks.iter().filter(|remark| is_shown(remark.severity)).cloned().collect();
+    render::remarks(diagnostics, &shown)?;
+    match loaded.source.advice() {
+        Some(advice) if is_shown(Severity::Warning) => {
+            writeln!(diagnostics, "metamcp: serving without servers: {advice}")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// One word for each signal that asks us to end: the first is polite, the second is not.
+#[cfg(unix)]
+fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (say, heard) = mpsc::channel(SIGNALS);
+    task::spawn("signals", async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if say.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(heard)
+}
+
+#[cfg(not(unix))]
+fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
+    let (say, heard) = mpsc::channel(SIGNALS);
+    task::spawn("signals", async move {
+        while tokio::signal::ctrl_c().await.is_ok() && say.send(()).await.is_ok() {}
+    });
+    Ok(heard)
+}

@@ -1,0 +1,9 @@
+//! Environment variables.
+//! Owns: the only reading of the process's environment.      Never: knows which variables there are (the table of settings does).
+//! In: a name.  Out: its value.
+//! Tests: `tests/config.rs`, which sets variables for a real process.
+
+/// The value of a variable; one that is not UTF-8 counts as not set, since no setting and no file could name it.
+pub(crate) fn lookup(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

@@ -1,0 +1,91 @@
+//! The pages of docs/reference that are made from the code.
+//! Owns: which pages there are, and the page of the command line.      Never: decides where they are written.
+//! In: the command line and the tables of settings and keys.  Out: file names with their content.
+//! Tests: below; the committed pages are compared with these.
+
+use metamcp_core::config::{config_markdown, json_schema};
+use metamcp_core::settings::settings_markdown;
+
+use crate::args;
+use crate::exit::Exit;
+
+/// Every generated file by name.
+pub(crate) fn pages() -> Vec<(&'static str, String)> {
+    vec![
+        ("settings.md", settings_markdown()),
+        ("config.md", config_markdown()),
+        ("cli.md", cli_markdown()),
+        ("mcp.schema.json", format!("{:#}\n", json_schema())),
+    ]
+}
+
+fn cli_markdown() -> String {
+    let mut page = "\
+<!-- Made from the code by `UPDATE_DOCS=1 cargo test -p metamcp reference`. Do not edit. -->
+# The command line
+
+stdout carries data, or the protocol while serving; everything for people goes to stderr.
+Colours appear on a terminal only, and not when `NO_COLOR` is set.
+
+## Exit codes
+
+| code | meaning |
+|---|---|
+"
+    .to_owned();
+    for (exit, meaning) in Exit::ALL {
+        page.push_str(&format!("| {} | {meaning} |\n", exit.code()));
+    }
+    for (path, help) in helps() {
+        page.push_str(&format!("\n## {path}\n\n```text\n{}\n```\n", help.trim_end()));
+    }
+    page
+}
+
+/// The long help of every command that is not hidden, in the order of the help, at a fixed width.
+pub(crate) fn helps() -> Vec<(String, String)> {
+    let mut command = args::command().term_width(100).disable_help_subcommand(true);
+    command.build();
+    let mut helps = Vec::new();
+    collect(&mut command, "metamcp", &mut helps);
+    helps
+}
+
+fn collect(command: &mut clap::Command, path: &str, helps: &mut Vec<(String, String)>) {
+    let help = command.render_long_help().to_string();
+    let trimmed: Vec<&str> = help.lines().map(str::trim_end).collect();
+    helps.push((path.to_owned(), trimmed.join("\n")));
+    for sub in
+        command.get_subcommands_mut().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+    {
+        let path = format!("{path} {}", sub.get_name());
+        collect(sub, &path, helps);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::pages;
+
+    /// `UPDATE_DOCS=1` writes the pages instead of comparing them.
+    #[test]
+    fn the_committed_reference_is_what_the_code_says() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+        let update = std::env::var_os("UPDATE_DOCS").is_some_and(|value| value == "1");
+        for (name, page) in pages() {
+            let path = folder.join(name);
+            if update {
+                std::fs::create_dir_all(&folder).unwrap();
+                std::fs::write(&path, page).unwrap();
+                continue;
+            }
+            let committed = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(
+                committed == page,
+                "docs/reference/{name} is stale: run UPDATE_DOCS=1 cargo test -p metamcp reference"
+            );
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! `metamcp config` and the command line around it, as a shell sees them.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use insta::assert_snapshot;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with a project and a home, and nothing of the machine's own environment.
+struct Shell {
+    root: TempDir,
+}
+
+impl Shell {
+    fn new() -> Self {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        for folder in ["project", "user/.metamcp"] {
+            std::fs::create_dir_all(root.path().join(folder)).expect("an empty folder");
+        }
+        Self { root }
+    }
+
+    fn with_project(text: &str) -> Self {
+        let shell = Self::new();
+        shell.write("project/.mcp.json", text);
+        shell
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        std::fs::write(self.root.path().join(path), text).expect("a writable folder");
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.run_with(arguments, &[])
+    }
+
+    fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_metamcp"))
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.root.path().join("user"))
+            .envs(variables.iter().copied())
+            .current_dir(self.root.path().join("project"))
+            .stdin(Stdio::null())
+            .output()
+            .expect("the program runs")
+    }
+
+    /// Exit code, stdout and stderr, with the folder of this test named `ROOT`.
+    fn told(&self, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.run(arguments);
+        let root = self.root.path().canonicalize().expect("it exists").display().to_string();
+        let text = |bytes: Vec<u8>| {
+            let text = String::from_utf8(bytes).expect("we write UTF-8");
+            text.replace(&root, "ROOT").replace(&self.root.path().display().to_string(), "ROOT")
+        };
+        format!(
+            "exit: {}\n--- stdout\n{}--- stderr\n{}",
+            status.code().expect("it was not killed"),
+            text(stdout),
+            text(stderr)
+        )
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(arguments);
+        serde_json::from_slice(&output.stdout).expect("stdout is one JSON document")
+    }
+}
+
+const GOOD: &str = r#"{
+  // two servers, one of them incomplete
+  "mcpServers": {
+    "files": { "command": "npx", "args": ["-y", "server-filesystem", "--key=${API_TOKEN:-s3cret-value}"] },
+    "web": { "url": "https://mcp.example.com/mcp", "headers": { "Authorization": "Bearer ${WEB_TOKEN}" } },
+    "old": { "command": "x", "disabled": true, "alwaysAllow": [] },
+    "typo": { "command": "x", "enviroment": { "A": "hidden-value-1" } },
+  },
+  "pool": { "poolSize": 5 },
+}"#;
+
+const BROKEN: &str = "{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\", \"args\": [8080] },\n    \"b\": { \"comand\": \"x\" }\n  }\n}\n";
+
+#[test]
+fn check_shows_what_was_understood() {
+    assert_snapshot!(Shell::with_project(GOOD).told(&["config", "check", "--idle-timeout", "90s"]));
+}
+
+#[test]
+fn check_shows_every_problem_with_its_line() {
+    assert_snapshot!(Shell::with_project(BROKEN).told(&["config", "check"]));
+}
+
+#[test]
+fn check_without_any_file_says_how_to_begin() {
+    assert_snapshot!(Shell::new().told(&["config", "check"]));
+}
+
+#[test]
+fn a_named_file_that_is_not_there() {
+    assert_snapshot!(Shell::new().told(&["--config", "nowhere.json", "config", "check"]));
+}
+
+#[test]
+fn serving_a_broken_file_stops_with_the_reason() {
+    let told = Shell::with_project("{ \"mcpServers\": { \"a\": { \"command\": \"x\" \n").told(&[]);
+    assert_snapshot!(told);
+}
+
+#[test]
+fn warnings_fail_only_when_asked_to() {
+    let shell = Shell::with_project(GOOD);
+    assert_eq!(shell.run(&["config", "check"]).status.code(), Some(0));
+    assert_eq!(shell.run(&["config", "check", "--strict"]).status.code(), Some(3));
+}
+
+#[test]
+fn check_as_json() {
+    let json =
+        Shell::with_project(GOOD).json(&["config", "check", "--json", "--idle-timeout", "90s"]);
+    assert_eq!(json["ok"], true);
+    assert_eq!(json["source"]["kind"], "project");
+    let servers = json["servers"].as_array().expect("a list");
+    let names: Vec<&str> = servers.iter().filter_map(|server| server["name"].as_str()).collect();
+    assert_eq!(names, ["files", "web", "old", "typo"]);
+    assert_eq!(servers[1]["reason"], "environment variable WEB_TOKEN is not set");
+    assert_eq!(servers[1]["headers"][0], "Authorization");
+    let setting = |flag: &str| {
+        let all = json["settings"].as_array().expect("a list");
+        all.iter().find(|setting| setting["flag"] == flag).expect("every setting is there").clone()
+    };
+    assert_eq!(
+        (&setting("idle-timeout")["value"], &setting("idle-timeout")["origin"]),
+        (&Value::from(90_000), &Value::from("flag --idle-timeout"))
+    );
+    assert_eq!(setting("max-connections")["value"], 5);
+    let warnings = json["warnings"].as_array().expect("a list");
+    let typo = warnings
+        .iter()
+        .find(|warning| warning["path"] == "mcpServers.typo.enviroment")
+        .expect("the typo");
+    assert_eq!(
+        (&typo["line"], &typo["hint"]),
+        (&Value::from(7), &Value::from("did you mean `environment`?"))
+    );
+
+    let broken = Shell::with_project(BROKEN);
+    let json = broken.json(&["config", "check", "--json"]);
+    assert_eq!(
+        (&json["ok"], json["errors"].as_array().map(Vec::len)),
+        (&Value::from(false), Some(2))
+    );
+    assert_eq!(json["errors"][0]["path"], "mcpServers.a.args[0]");
+    assert_eq!(broken.run(&["config", "check", "--json"]).status.code(), Some(3));
+}
+
+#[test]
+fn secrets_never_leave() {
+    let shell = Shell::with_project(GOOD);
+    let variables = [("API_TOKEN", "canary-token-1"), ("WEB_TOKEN", "canary-token-2")];
+    for arguments in [&["config", "check"][..], &["config", "check", "--json"]] {
+        let Output { stdout, stderr, .. } = shell.run_with(arguments, &variables);
+        let told =
+            String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+        assert!(!told.contains("canary"), "{told}");
+        assert!(told.contains("[secret API_TOKEN]"), "{told}");
+    }
+}
+
+#[test]
+fn colours_only_where_asked_for() {
+    let shell = Shell::with_project(BROKEN);
+    let colours = |variables: &[(&str, &str)]| {
+        shell.run_with(&["config", "check"], variables).stderr.contains(&0x1b)
+    };
+    assert!(!colours(&[]), "no terminal, no colours");
+    assert!(colours(&[("CLICOLOR_FORCE", "1")]));
+    assert!(!colours(&[("NO_COLOR", "1")]));
+}
+
+#[test]
+fn path_names_the_file_that_is_read() {
+    let shell = Shell::new();
+    assert_eq!(shell.run(&["config", "path"]).status.code(), Some(3));
+    shell.write("user/.metamcp/mcp.json", "{}");
+    assert!(shell.told(&["config", "path"]).contains("ROOT/user/.metamcp/mcp.json\n"));
+    shell.write("project/.mcp.json", "{}");
+    assert_eq!(shell.json(&["config", "path", "--json"])["kind"], "project");
+}
+
+#[test]
+fn schema_is_the_published_one() {
+    let output = Shell::new().run(&["config", "schema"]);
+    let published =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/mcp.schema.json");
+    assert_eq!(String::from_utf8(output.stdout).ok(), std::fs::read_to_string(published).ok());
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = Shell::new().run(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        let script = String::from_utf8(output.stdout).expect("a script");
+        assert!(script.contains("max-connections") && script.contains("completions"), "{shell}");
+    }
+}
+
+#[test]
+fn exit_codes_of_the_command_line() {
+    let shell = Shell::new();
+    let code = |arguments: &[&str]| shell.run(arguments).status.code();
+    assert_eq!(code(&["--version"]), Some(0));
+    assert_eq!(code(&["--help"]), Some(0));
+    assert_eq!(code(&["--nonsense"]), Some(2));
+    assert_eq!(code(&["--cooldown", "soon"]), Some(2));
+    let output = shell.run_with(&["config", "check"], &[("METAMCP_COOLDOWN", "soon")]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("variable METAMCP_COOLDOWN: expected a whole number")
+    );
+}
