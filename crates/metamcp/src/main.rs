@@ -1,5 +1,7 @@
 //! See ARCHITECTURE.md.
+mod commands;
 mod example;
+mod tokens;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,6 +15,11 @@ fn main() -> ExitCode {
             &arguments[2..],
             &mut std::io::stdin().lock(),
             &mut std::io::stdout().lock(),
+        ),
+        ["demo", rest @ ..] => commands::demo::run(
+            rest.contains(&"--json"),
+            &mut anstream::AutoStream::auto(std::io::stdout()),
+            &mut anstream::AutoStream::auto(std::io::stderr()),
         ),
         _ => Ok(()),
     };
