@@ -6,8 +6,9 @@
 /// About how many tokens `text` takes.
 ///
 /// The text is cut into pieces by the same rules as cl100k's own splitting, which no token crosses; what
-/// the vocabulary makes of a piece is then taken from averages. They were measured over thirteen real MCP
-/// servers' `tools/list` answers, a few hundred READMEs, and source code.
+/// the vocabulary makes of a piece is then taken from averages, measured over thirteen real MCP servers'
+/// `tools/list` answers and some sixty READMEs. On other READMEs and on source code the error was 3 to 4 %
+/// on average; keys and base64 may be off by a quarter.
 pub(crate) fn about(text: &str) -> usize {
     let thousandths: usize = pieces(text).map(cost).sum();
     thousandths.div_ceil(1_000)
