@@ -3,9 +3,11 @@
 mod args;
 mod commands;
 mod env;
+mod example;
 mod exit;
 mod reference;
 mod render;
+mod tokens;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,13 +22,20 @@ use crate::exit::Exit;
 /// The first argument by which the gateway starts itself as the parent of a child server.
 pub(crate) const SHIM_ARGUMENT: &str = "__shim";
 
+/// The first argument that makes the binary one of the example servers.
+const EXAMPLE_ARGUMENT: &str = "__example";
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
-    if arguments.nth(1).is_some_and(|first| first == SHIM_ARGUMENT) {
+    let first = arguments.nth(1);
+    if first.as_ref().is_some_and(|first| first == SHIM_ARGUMENT) {
         let code = metamcp_child::shim_main(arguments);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
-    let exit = match args::parse(std::env::args_os()) {
+    if first.as_ref().is_some_and(|first| first == EXAMPLE_ARGUMENT) {
+        return ended(example_server(arguments));
+    }
+    ended(match args::parse(std::env::args_os()) {
         Ok(args) => run(args),
         Err(error) => {
             // Help and version go to stdout and are no failure; clap knows which is which.
@@ -34,7 +43,17 @@ fn main() -> ExitCode {
             let _nobody_to_tell = error.print();
             return code.into();
         }
-    };
+    })
+}
+
+fn example_server(arguments: impl Iterator<Item = std::ffi::OsString>) -> anyhow::Result<Exit> {
+    let arguments: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+    let (name, rest) = arguments.split_first().context("which example server?")?;
+    example::run(name, rest, &mut io::stdin().lock(), &mut io::stdout().lock())?;
+    Ok(Exit::Success)
+}
+
+fn ended(exit: anyhow::Result<Exit>) -> ExitCode {
     exit.unwrap_or_else(|error| {
         let is_closed_pipe = error.chain().any(|cause| {
             cause
@@ -60,10 +79,19 @@ fn run(args: Args) -> anyhow::Result<Exit> {
             Ok(loaded) => commands::serve::run(&loaded, &mut diagnostics),
             Err(error) => cannot_load(&error),
         },
-        Command::List(_) => with_servers(settings.given, |_| missing("list")),
-        Command::Search(_) => with_servers(settings.given, |_| missing("search")),
-        Command::Call(_) => with_servers(settings.given, |_| missing("call")),
-        Command::Demo(_) => missing("demo"),
+        Command::List(args) => {
+            with_servers(settings.given, |loaded| commands::list::run(loaded, &args, &mut out))
+        }
+        Command::Search(args) => {
+            with_servers(settings.given, |loaded| commands::list::search(loaded, &args, &mut out))
+        }
+        Command::Call(args) => {
+            with_servers(settings.given, |loaded| commands::call::run(loaded, &args, &mut out))
+        }
+        Command::Demo(args) => {
+            commands::demo::run(args.json, &mut out, &mut diagnostics)?;
+            Ok(Exit::Success)
+        }
         Command::Config(ConfigCommand::Check(arguments)) => {
             commands::config::check(load(settings.given)?, &arguments, &mut out, &mut diagnostics)
         }
@@ -103,8 +131,4 @@ fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
 fn cannot_load(error: &LoadError) -> anyhow::Result<Exit> {
     render::load_error(&mut anstream::stderr(), error)?;
     Ok(Exit::Config)
-}
-
-fn missing(command: &str) -> anyhow::Result<Exit> {
-    anyhow::bail!("`metamcp {command}` is not part of this build")
 }
