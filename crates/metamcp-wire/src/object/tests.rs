@@ -61,6 +61,7 @@ fn text_is_decoded() {
         (r#""\u00e9\ud83d\ude00\u0000""#, Some("é😀\0")),
         (r#""a\ud83dz""#, Some("a\u{fffd}z")),
         (r#""\ude00\ud83d""#, Some("\u{fffd}\u{fffd}")),
+        (r#""\ude00\ude00""#, Some("\u{fffd}\u{fffd}")),
         (r#""\ud83d\u0041""#, Some("\u{fffd}A")),
         (r#""""#, Some("")),
         ("7", None),
