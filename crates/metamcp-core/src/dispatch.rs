@@ -156,6 +156,8 @@ pub struct Dispatch<T> {
     calls: Slab<Call<T>>,
     ledger: Ledger,
     budget: Budget,
+    /// Connections whose tools are being listed.
+    listing: Vec<ConnId>,
     wake: Moment,
     stopping: bool,
     /// Thousandths, from outside: what chance adds to pauses and cooldowns.
@@ -171,6 +173,7 @@ impl<T> Dispatch<T> {
             calls: Slab::default(),
             ledger: Ledger::new(limits.pool),
             budget: Budget::default(),
+            listing: Vec::new(),
             wake: Moment::NEVER,
             stopping: false,
             jitter: 0,
@@ -338,7 +341,9 @@ impl<T> Dispatch<T> {
         entry.ready_at = now;
         entry.retried_start = false;
         entry.owed = false;
+        entry.list_due = false;
         entry.start_deadline = Moment::NEVER;
+        self.listing.push(conn);
         effects.push(Effect::List { conn, server });
         self.feed(server, now, effects);
         // One start less under way: the next may begin.
@@ -359,15 +364,33 @@ impl<T> Dispatch<T> {
         }
     }
 
-    /// The listing that began with `List` ended.
+    /// The listing that began with `List` ended, well or not. One that ended with its connection is over already.
     pub fn listed(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
-        self.finish_on(conn, now, effects);
+        if let Some(place) = self.listing.iter().position(|&listing| listing == conn) {
+            self.listing.swap_remove(place);
+            self.finish_on(conn, now, effects);
+        }
     }
 
     /// A listing is wanted on a live connection; it counts as work, so that the connection is not idle meanwhile.
+    /// False where there is no such connection, and where it has as much to do as it can take: then `List` follows
+    /// as soon as there is room.
     pub fn list_again(&mut self, conn: ConnId) -> bool {
-        self.ledger.held(conn).is_some_and(|held| held.state.is_live() && !held.draining)
-            && self.ledger.begin(conn)
+        let Some(held) =
+            self.ledger.held(conn).filter(|held| held.state.is_live() && !held.draining)
+        else {
+            return false;
+        };
+        let entry = &mut self.servers[held.server.0 as usize];
+        if held.state.in_flight() >= entry.policy.max_in_flight {
+            entry.list_due = true;
+            return false;
+        }
+        let began = self.ledger.begin(conn);
+        if began {
+            self.listing.push(conn);
+        }
+        began
     }
 
     /// A listing is wanted but there is no connection: one is opened, and lists by itself. The error says why not.
@@ -479,6 +502,7 @@ impl<T> Dispatch<T> {
             return;
         };
         let failure = Arc::new(failure);
+        self.listing.retain(|&listing| listing != conn);
         match state {
             State::Connecting => return self.start_failed(conn, server, failure, now, effects),
             State::Idle => {
@@ -549,6 +573,7 @@ impl<T> Dispatch<T> {
     /// Nothing is left of a process.
     pub fn gone(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
         let Some(held) = self.ledger.held(conn).cloned() else { return };
+        self.listing.retain(|&listing| listing != conn);
         let server = held.server;
         let entry = &mut self.servers[server.0 as usize];
         if held.state == State::Failed && entry.conn == Some(conn) {
@@ -785,17 +810,29 @@ impl<T> Dispatch<T> {
 
     /// One request on a connection ended: the next one goes out before the connection could count as idle.
     fn finish_on(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
-        let Some(server) = self.ledger.held(conn).map(|held| held.server) else { return };
+        let Some((server, busy)) =
+            self.ledger.held(conn).map(|held| (held.server, held.state.in_flight()))
+        else {
+            return;
+        };
+        if busy == 0 {
+            return;
+        }
         let entry = &mut self.servers[server.0 as usize];
-        if entry.conn == Some(conn) && !entry.queue.is_empty() {
+        if entry.conn == Some(conn) && busy <= entry.policy.max_in_flight {
             // At the limit of what it takes at once, one has to end before the next begins; a connection kept
             // busy by its queue never looks idle, so an ephemeral one is not closed between two waiting calls.
-            while let Some(call) = entry.queue.pop_front() {
-                if self.calls.get(call.0).is_none() {
-                    continue;
+            if std::mem::take(&mut entry.list_due) && self.ledger.begin(conn) {
+                self.listing.push(conn);
+                effects.push(Effect::List { conn, server });
+            } else {
+                while let Some(call) = entry.queue.pop_front() {
+                    if self.calls.get(call.0).is_none() {
+                        continue;
+                    }
+                    self.send(call, conn, now, effects);
+                    break;
                 }
-                self.send(call, conn, now, effects);
-                break;
             }
         }
         let mut orders = Vec::new();

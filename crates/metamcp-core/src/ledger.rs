@@ -211,7 +211,8 @@ impl Ledger {
 
     /// The handshake is done; the listing of its tools is its first request.
     pub fn connected(&mut self, conn: ConnId) -> bool {
-        self.advance(conn, Event::Begin).is_some()
+        self.held(conn).is_some_and(|held| held.state == State::Connecting)
+            && self.advance(conn, Event::Begin).is_some()
     }
 
     /// Puts a request on a connection.

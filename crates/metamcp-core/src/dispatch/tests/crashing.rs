@@ -248,6 +248,28 @@ fn what_happens_to_a_connection_that_is_over_is_ignored() {
 }
 
 #[test]
+fn a_listing_that_ends_with_its_connection_costs_no_call() {
+    // The engine says `listed` for a listing that failed, too, and that may come after `lost`.
+    let (mut bench, server) = Bench::with(exclusive());
+    let call = bench.call(server).expect("it is let in");
+    let conn = bench.connects()[0];
+    bench.connected(conn);
+    assert_eq!(bench.sent(), [], "the listing comes first");
+    bench.crash_unsent(conn);
+    bench.listed(conn);
+    bench.gone(conn);
+    assert_eq!(bench.connects(), [conn]);
+    bench.listed(conn);
+    assert_eq!(bench.sent(), [], "it is not connected yet");
+    bench.connected(conn);
+    bench.listed(conn);
+    assert_eq!(bench.sent(), [(conn, call)]);
+    bench.listed(conn);
+    assert_eq!(bench.state(conn).map(State::in_flight), Some(1), "there was no second listing");
+    assert_eq!(bench.answer(call, conn), Some(0));
+}
+
+#[test]
 fn a_crash_is_charged_to_a_call_whose_leave_is_still_good() {
     // One call is admitted, four others time out and trip the breaker; the probe goes out beside the first, and
     // then the process dies. The probe failed: the breaker must not let the next caller straight through.
@@ -295,4 +317,20 @@ fn credentials_that_expire_in_a_call_do_not_count_either() {
     let unauthorized = Failure::new(Fact::HttpStatus { status: 403 });
     bench.lost(conn, unauthorized, Delivery::Sent);
     assert_eq!(bench.failures(server), 0);
+}
+
+#[test]
+fn a_connection_that_says_twice_that_it_is_ready_is_ready_once() {
+    let mut bench = Bench::new(pool_of(1));
+    let (server, other) = (bench.add(), bench.add());
+    let conn = bench.warm_up(server);
+    bench.effects.clear();
+    bench.connected(conn);
+    assert_eq!(bench.effects, []);
+    let call = bench.sent_call(server, false);
+    bench.connected(conn);
+    bench.call(other);
+    assert_eq!(bench.closes(), [], "a connection with a call on it is not evicted");
+    bench.answer(call, conn);
+    assert_eq!(bench.closes(), [(conn, Shut::Gently)]);
 }

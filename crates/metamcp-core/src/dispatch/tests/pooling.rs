@@ -199,6 +199,24 @@ fn a_server_that_cannot_do_two_things_at_once_is_never_asked_to() {
 }
 
 #[test]
+fn a_listing_of_a_server_that_is_full_waits_for_its_turn() {
+    let (mut bench, server, conn) = Bench::warm(exclusive());
+    let first = bench.sent_call(server, false);
+    let second = bench.call(server).expect("it is let in");
+    bench.effects.clear();
+    assert!(!bench.dispatch.list_again(conn), "not now");
+    assert!(!bench.dispatch.list_again(conn), "one is enough");
+    bench.answer(first, conn);
+    assert_eq!(bench.lists(), [conn], "it is asked for as soon as there is room");
+    assert_eq!(bench.sent(), []);
+    bench.listed(conn);
+    assert_eq!(bench.sent(), [(conn, second)]);
+    bench.answer(second, conn);
+    assert_eq!(bench.lists(), []);
+    assert_eq!(bench.state(conn), Some(State::Idle));
+}
+
+#[test]
 fn a_connection_is_not_idle_while_its_tools_are_listed() {
     let mut bench = Bench::new(pool_of(1));
     let (listing, other) = (bench.add(), bench.add());
