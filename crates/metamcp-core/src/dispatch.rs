@@ -340,12 +340,12 @@ impl<T> Dispatch<T> {
         entry.limiter.started();
         entry.ready_at = now;
         entry.retried_start = false;
-        entry.owed = false;
         entry.list_due = false;
         entry.start_deadline = Moment::NEVER;
         self.listing.push(conn);
         effects.push(Effect::List { conn, server });
         self.feed(server, now, effects);
+        self.servers[server.0 as usize].owed = false;
         // One start less under way: the next may begin.
         self.pump(now, effects);
         self.rearm(now);
@@ -801,10 +801,32 @@ impl<T> Dispatch<T> {
             if !state.is_live() || state.in_flight() >= entry.policy.max_in_flight {
                 return;
             }
-            let Some(call) = entry.queue.pop_front() else { return };
-            if self.calls.get(call.0).is_some() {
-                self.send(call, conn, now, effects);
+            let Some(call) = self.next_waiting(server, now, effects) else { return };
+            self.send(call, conn, now, effects);
+        }
+    }
+
+    /// Takes the first out of a server's queue that still waits. One whose agreed time is over is answered instead:
+    /// there is no use in sending it again.
+    fn next_waiting(
+        &mut self,
+        server: ServerId,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) -> Option<CallId> {
+        loop {
+            let entry = &mut self.servers[server.0 as usize];
+            let &id = entry.queue.front()?;
+            let found = self.calls.get(id.0);
+            if found.is_some_and(|call| call.agreed.is_some_and(|end| now >= end)) {
+                self.end_waiting(id, now, effects);
+                continue;
             }
+            entry.queue.pop_front();
+            if found.is_some() {
+                return Some(id);
+            }
+            entry.dead_in_queue = entry.dead_in_queue.saturating_sub(1);
         }
     }
 
@@ -825,14 +847,8 @@ impl<T> Dispatch<T> {
             if std::mem::take(&mut entry.list_due) && self.ledger.begin(conn) {
                 self.listing.push(conn);
                 effects.push(Effect::List { conn, server });
-            } else {
-                while let Some(call) = entry.queue.pop_front() {
-                    if self.calls.get(call.0).is_none() {
-                        continue;
-                    }
-                    self.send(call, conn, now, effects);
-                    break;
-                }
+            } else if let Some(call) = self.next_waiting(server, now, effects) {
+                self.send(call, conn, now, effects);
             }
         }
         let mut orders = Vec::new();
@@ -916,41 +932,49 @@ impl<T> Dispatch<T> {
         }
     }
 
+    /// Those that wait come first: what ends on a connection would send them, overdue as they are.
     fn end_overdue_calls(&mut self, now: Moment, effects: &mut Effects<T>) {
-        let overdue: Vec<CallId> = self
+        let (waiting, sent): (Vec<CallId>, Vec<CallId>) = self
             .calls
             .iter()
             .map(|(key, _)| CallId(key))
             .filter(|&call| now >= self.deadline_of(call))
-            .collect();
-        for id in overdue {
-            let Some(call) = self.calls.get(id.0) else { continue };
-            let (server, timeout, arrived) = (call.server, call.timeout, call.arrived);
-            match call.stage {
-                Stage::InFlight { conn, .. } => {
-                    let verdict = Verdict::TimedOut { after: timeout, sent: true };
-                    let entry = &mut self.servers[server.0 as usize];
-                    if entry.conn == Some(conn) {
-                        let fact = Fact::CallTimedOut { after: timeout };
-                        entry.last_failure = Some(Arc::new(Failure::new(fact)));
-                    }
-                    self.end_early(id, verdict, Outcome::Failure, now, effects);
-                }
-                Stage::Waiting => {
-                    let sent = call.maybe_ran;
-                    let owes = call.attempts > 0 && self.servers[server.0 as usize].owed;
-                    let outcome = if owes { Outcome::Failure } else { Outcome::Neutral };
-                    let verdict = if self.ledger.waits_since(server).is_some() && !sent {
-                        let holders = self.ledger.all().map(|(_, held)| held.server).collect();
-                        Verdict::PoolExhausted { waited: now.since(arrived), holders }
-                    } else {
-                        Verdict::TimedOut { after: now.since(arrived), sent }
-                    };
-                    if self.end_early(id, verdict, outcome, now, effects) && owes {
-                        self.servers[server.0 as usize].owed = false;
-                    }
-                }
+            .partition(|call| {
+                self.calls.get(call.0).is_some_and(|call| matches!(call.stage, Stage::Waiting))
+            });
+        for id in waiting {
+            self.end_waiting(id, now, effects);
+        }
+        for id in sent {
+            let Some(&Call { server, timeout, stage: Stage::InFlight { conn, .. }, .. }) =
+                self.calls.get(id.0)
+            else {
+                continue;
+            };
+            let entry = &mut self.servers[server.0 as usize];
+            if entry.conn == Some(conn) {
+                let fact = Fact::CallTimedOut { after: timeout };
+                entry.last_failure = Some(Arc::new(Failure::new(fact)));
             }
+            let verdict = Verdict::TimedOut { after: timeout, sent: true };
+            self.end_early(id, verdict, Outcome::Failure, now, effects);
+        }
+    }
+
+    /// The time of a call is over before it was sent, or sent again.
+    fn end_waiting(&mut self, id: CallId, now: Moment, effects: &mut Effects<T>) {
+        let Some(call) = self.calls.get(id.0) else { return };
+        let (server, arrived, sent) = (call.server, call.arrived, call.maybe_ran);
+        let owes = call.attempts > 0 && self.servers[server.0 as usize].owed;
+        let outcome = if owes { Outcome::Failure } else { Outcome::Neutral };
+        let verdict = if self.ledger.waits_since(server).is_some() && !sent {
+            let holders = self.ledger.all().map(|(_, held)| held.server).collect();
+            Verdict::PoolExhausted { waited: now.since(arrived), holders }
+        } else {
+            Verdict::TimedOut { after: now.since(arrived), sent }
+        };
+        if self.end_early(id, verdict, outcome, now, effects) && owes {
+            self.servers[server.0 as usize].owed = false;
         }
     }
 

@@ -183,6 +183,25 @@ fn more_than_the_line_holds_are_told_so_at_once() {
 }
 
 #[test]
+fn the_count_of_those_who_wait_is_right_however_they_leave() {
+    let (mut bench, server, conn) = Bench::warm(exclusive());
+    let mut calls: Vec<CallId> = (0..10).map(|_| bench.call(server).expect("let in")).collect();
+    let mut waiting = 9;
+    let queued = |bench: &Bench| bench.dispatch.view(server).map(|view| view.queued);
+    for cancelled in [1, 2, 5] {
+        bench.cancel(calls[cancelled]);
+        waiting -= 1;
+        assert_eq!(queued(&bench), Some(waiting));
+    }
+    while let Some(at) = calls.iter().position(|&call| bench.dispatch.is_on(call, conn)) {
+        bench.answer(calls.remove(at), conn);
+        waiting = waiting.saturating_sub(1);
+        assert_eq!(queued(&bench), Some(waiting));
+    }
+    assert_eq!(bench.dispatch.open_calls(), 0);
+}
+
+#[test]
 fn a_server_that_cannot_do_two_things_at_once_is_never_asked_to() {
     let (mut bench, server) = Bench::with(exclusive());
     let calls: Vec<CallId> = (0..5).map(|_| bench.call(server).expect("it is let in")).collect();
