@@ -140,8 +140,8 @@ struct Call<T> {
     harmless: bool,
     /// How often it was put on a wire.
     attempts: u32,
-    /// An earlier sending may have been executed: whatever ends the call now, that has to be said.
-    maybe_ran: bool,
+    /// What broke an earlier sending that may have been executed: whatever ends the call now, that has to be said.
+    maybe_ran: Option<Arc<Failure>>,
     /// The end of the time the caller agreed to, fixed when it is first sent: a replay never extends it.
     agreed: Option<Moment>,
     permit: Permit,
@@ -307,7 +307,7 @@ impl<T> Dispatch<T> {
             timeout,
             harmless: ask.harmless,
             attempts: 0,
-            maybe_ran: false,
+            maybe_ran: None,
             agreed: None,
             permit,
             payload,
@@ -535,16 +535,16 @@ impl<T> Dispatch<T> {
             if may {
                 entry.stage = Stage::Waiting;
                 entry.arrived = now;
-                entry.maybe_ran |= delivered == Delivery::Sent;
+                if delivered == Delivery::Sent {
+                    entry.maybe_ran = Some(Arc::clone(&failure));
+                }
                 again.push(call);
                 continue;
             }
             let failure = Arc::clone(&failure);
             let verdict = match delivered {
-                Delivery::NotSent if !entry.maybe_ran => {
-                    Verdict::Unavailable { failure, retry_after: None }
-                }
-                Delivery::NotSent | Delivery::Sent => Verdict::OutcomeUnknown { failure },
+                Delivery::NotSent => Verdict::Unavailable { failure, retry_after: None },
+                Delivery::Sent => Verdict::OutcomeUnknown { failure },
             };
             if self.answer(call, verdict, charge, now, effects) {
                 charge = Outcome::Neutral;
@@ -964,7 +964,7 @@ impl<T> Dispatch<T> {
     /// The time of a call is over before it was sent, or sent again.
     fn end_waiting(&mut self, id: CallId, now: Moment, effects: &mut Effects<T>) {
         let Some(call) = self.calls.get(id.0) else { return };
-        let (server, arrived, sent) = (call.server, call.arrived, call.maybe_ran);
+        let (server, arrived, sent) = (call.server, call.arrived, call.maybe_ran.is_some());
         let owes = call.attempts > 0 && self.servers[server.0 as usize].owed;
         let outcome = if owes { Outcome::Failure } else { Outcome::Neutral };
         let verdict = if self.ledger.waits_since(server).is_some() && !sent {
@@ -1024,10 +1024,6 @@ impl<T> Dispatch<T> {
             self.finish_on(conn, now, effects);
             return noticed;
         }
-        let verdict = match verdict {
-            Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: call.maybe_ran },
-            other => other,
-        };
         let noticed = self.answer(id, verdict, outcome, now, effects);
         let calls = &self.calls;
         let entry = &mut self.servers[server.0 as usize];
@@ -1055,19 +1051,7 @@ impl<T> Dispatch<T> {
         self.servers[server.0 as usize].dead_in_queue = 0;
         let mut outcome = outcome;
         for call in queue {
-            let Some(entry) = self.calls.get(call.0) else { continue };
-            let verdict = match verdict {
-                // A replay that could not be made: the first sending may still have run.
-                Verdict::Unavailable { failure, .. }
-                | Verdict::CrashLoop { failure: Some(failure), .. }
-                    if entry.maybe_ran =>
-                {
-                    Verdict::OutcomeUnknown { failure: Arc::clone(failure) }
-                }
-                Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: entry.maybe_ran },
-                other => other.clone(),
-            };
-            if self.answer(call, verdict, outcome, now, effects) {
+            if self.answer(call, verdict.clone(), outcome, now, effects) {
                 outcome = Outcome::Neutral;
             }
         }
@@ -1084,6 +1068,10 @@ impl<T> Dispatch<T> {
     ) -> bool {
         let Some(call) = self.calls.remove(id.0) else { return false };
         let noticed = self.settle(call.server, call.permit, outcome, now);
+        let verdict = match &call.maybe_ran {
+            Some(failure) => verdict.of_one_that_may_have_run(failure),
+            None => verdict,
+        };
         effects.push(Effect::Answer { server: call.server, payload: call.payload, verdict });
         noticed
     }
