@@ -786,7 +786,7 @@ impl<T> Dispatch<T> {
         let Some(call) = self.calls.get_mut(id.0) else { return };
         let agreed = *call.agreed.get_or_insert(now + call.timeout);
         call.attempts += 1;
-        let cap = now + call.timeout * PROGRESS_CAP;
+        let cap = agreed + call.timeout.saturating_mul(PROGRESS_CAP - 1);
         call.stage = Stage::InFlight { conn, deadline: agreed, cap };
         self.wake = self.wake.min(agreed);
         effects.push(Effect::Send { conn, call: id });
@@ -1077,7 +1077,7 @@ impl<T> Dispatch<T> {
     }
 
     fn settle(&mut self, server: ServerId, permit: Permit, outcome: Outcome, now: Moment) -> bool {
-        let jitter = self.limits.breaker_cooldown / 10 * self.jitter / 1000;
+        let jitter = self.limits.breaker_cooldown / 10_000 * self.jitter;
         self.servers[server.0 as usize].breaker.settle(permit, outcome, now, jitter)
     }
 
@@ -1085,7 +1085,7 @@ impl<T> Dispatch<T> {
         breaker::Policy {
             threshold: self.limits.breaker_threshold.max(1),
             cooldown: self.limits.breaker_cooldown,
-            probe_limit: self.limits.install_timeout + policy.timeout,
+            probe_limit: self.limits.install_timeout.saturating_add(policy.timeout),
         }
     }
 

@@ -187,6 +187,35 @@ fn a_call_that_outlived_its_agreed_time_by_progress_is_not_sent_again() {
 }
 
 #[test]
+fn a_replay_does_not_win_a_second_allowance_of_progress() {
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    let call = bench.sent_call(server, true);
+    bench.pass(Duration::from_secs(50));
+    bench.crash(conn);
+    bench.gone(conn);
+    bench.ready(conn);
+    for _ in 0..100 {
+        bench.dispatch.progressed(call, bench.now);
+        bench.pass(Duration::from_secs(10));
+    }
+    assert_eq!(bench.answers().len(), 1);
+    assert_eq!(bench.dispatch.open_calls(), 0);
+    let mut again = Bench::warm(ServerPolicy::default());
+    let call = again.0.sent_call(again.1, true);
+    again.0.crash(again.2);
+    again.0.gone(again.2);
+    again.0.pass(Duration::from_secs(40));
+    again.0.ready(again.2);
+    let mut ended = None;
+    while ended.is_none() {
+        again.0.dispatch.progressed(call, again.0.now);
+        again.0.pass(SECOND);
+        ended = again.0.verdicts().pop();
+    }
+    assert_eq!(again.0.now, Moment::START + TIMEOUT * PROGRESS_CAP);
+}
+
+#[test]
 fn a_child_that_dies_idle_hurts_nobody() {
     let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
     bench.effects.clear();

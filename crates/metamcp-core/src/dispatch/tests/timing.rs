@@ -27,6 +27,18 @@ fn a_call_may_bring_its_own_timeout() {
 }
 
 #[test]
+fn timeouts_without_end_do_not_overflow() {
+    let (mut bench, server) =
+        Bench::with(ServerPolicy { timeout: Duration::MAX, ..ServerPolicy::default() });
+    let conn = bench.warm_up(server);
+    let call = bench.sent_call(server, false);
+    bench.dispatch.progressed(call, bench.now);
+    bench.pass(Duration::from_secs(1 << 40));
+    assert_eq!(bench.answers(), []);
+    assert_eq!(bench.answer(call, conn), Some(0));
+}
+
+#[test]
 fn progress_gives_a_call_its_time_again_up_to_ten_times() {
     let (mut bench, server, _) = Bench::warm(ServerPolicy::default());
     let call = bench.sent_call(server, false);
