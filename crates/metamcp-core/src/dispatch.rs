@@ -287,7 +287,7 @@ impl<T> Dispatch<T> {
         self.wake = self.wake.min(entry.breaker.deadline());
         self.budget.called(now);
         let timeout = ask.timeout.unwrap_or(entry.policy.timeout);
-        let (queued, live) = (entry.queue.len(), entry.conn);
+        let (queued, live) = (entry.waiting(), entry.conn);
         let live = live.and_then(|conn| Some((conn, self.ledger.held(conn)?.state)));
         let verdict = if queued >= SERVER_QUEUE || self.calls.len() >= Key::CAPACITY {
             Some(Verdict::Overloaded)
@@ -417,8 +417,8 @@ impl<T> Dispatch<T> {
         })?;
         // Listing is no verdict on the server's health; a probe is left to a call.
         self.settle(server, permit, Outcome::Neutral, now);
-        self.servers[server.0 as usize].wanted = true;
         self.open(server, now)?;
+        self.servers[server.0 as usize].wanted = true;
         self.pump(now, effects);
         Ok(())
     }
@@ -506,6 +506,9 @@ impl<T> Dispatch<T> {
         match state {
             State::Connecting => return self.start_failed(conn, server, failure, now, effects),
             State::Idle => {
+                if self.servers[server.0 as usize].conn == Some(conn) {
+                    self.servers[server.0 as usize].last_failure = Some(failure);
+                }
                 self.detach(server, conn);
                 self.ledger.broke(conn);
                 effects.push(Effect::Close { conn, shut: Shut::Now });
@@ -577,7 +580,8 @@ impl<T> Dispatch<T> {
         let server = held.server;
         let entry = &mut self.servers[server.0 as usize];
         if held.state == State::Failed && entry.conn == Some(conn) {
-            let needed = !entry.queue.is_empty() || std::mem::take(&mut entry.wanted);
+            let wanted = std::mem::take(&mut entry.wanted);
+            let needed = wanted || !entry.queue.is_empty();
             let may = entry.limiter.check_burst(now);
             if needed
                 && may.is_ok()
@@ -677,6 +681,7 @@ impl<T> Dispatch<T> {
         entry.limiter = Limiter::default();
         entry.last_failure = None;
         entry.owed = false;
+        entry.retried_start = false;
         // Those who wait will be served by the new configuration, and speak for it.
         for call in &entry.queue {
             if let Some(call) = self.calls.get_mut(call.0)
@@ -685,6 +690,7 @@ impl<T> Dispatch<T> {
                 call.permit = permit;
             }
         }
+        self.ledger.amend(server, policy.keep, policy.idle_timeout);
         self.let_go(server, now, effects);
         if !self.servers[server.0 as usize].queue.is_empty() {
             self.reopen(server, now, effects);
@@ -728,7 +734,7 @@ impl<T> Dispatch<T> {
             entry.in_line_since = now;
         }
         let waiting =
-            self.ledger.line().map(|s| self.servers[s.0 as usize].queue.len()).sum::<usize>();
+            self.ledger.line().map(|s| self.servers[s.0 as usize].waiting()).sum::<usize>();
         if waiting >= SLOT_QUEUE && self.ledger.count() >= self.ledger.limits().size {
             return Err(Verdict::Overloaded);
         }
@@ -759,6 +765,7 @@ impl<T> Dispatch<T> {
                     let entry = &mut self.servers[server.0 as usize];
                     entry.conn = Some(conn);
                     entry.wanted = false;
+                    entry.retried_start = false;
                     entry.starting(now, self.limits.connect_timeout);
                     self.wake = self.wake.min(entry.start_deadline);
                     effects.push(Effect::Connect { conn, server });

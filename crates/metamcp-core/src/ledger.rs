@@ -171,6 +171,13 @@ impl Ledger {
         }
     }
 
+    /// Changes what a server that stands in the line gets when its turn comes.
+    pub fn amend(&mut self, server: ServerId, keep: Keep, idle_timeout: Option<Duration>) {
+        for waiter in self.waiting.iter_mut().filter(|waiter| waiter.server == server) {
+            (waiter.keep, waiter.idle_timeout) = (keep, idle_timeout);
+        }
+    }
+
     /// Takes a server out of the line: nobody wants it any more.
     pub fn withdraw(&mut self, server: ServerId) {
         self.waiting.retain(|waiter| waiter.server != server);
@@ -263,14 +270,13 @@ impl Ledger {
         true
     }
 
-    /// Shuts a connection.
+    /// Shuts a connection. A broken one is on its way out already, and is not ordered out twice.
     pub fn close(&mut self, conn: ConnId, orders: &mut Vec<Order>) {
         self.forget_idle(conn);
-        if self.advance(conn, Event::Close).is_none() {
-            return;
-        }
-        self.mark_leaving(conn);
-        if let Some(held) = self.held(conn) {
+        if self.advance(conn, Event::Close).is_some()
+            && self.mark_leaving(conn)
+            && let Some(held) = self.held(conn)
+        {
             orders.push(Order::Close { conn, server: held.server });
         }
     }
@@ -386,12 +392,12 @@ impl Ledger {
         Some(held.state)
     }
 
-    fn mark_leaving(&mut self, conn: ConnId) {
-        if let Some(held) = self.held.get_mut(conn.0)
-            && !std::mem::replace(&mut held.leaving, true)
-        {
-            self.leaving += 1;
-        }
+    /// Whether it was not leaving before.
+    fn mark_leaving(&mut self, conn: ConnId) -> bool {
+        let Some(held) = self.held.get_mut(conn.0) else { return false };
+        let fresh = !std::mem::replace(&mut held.leaving, true);
+        self.leaving += usize::from(fresh);
+        fresh
     }
 
     fn forget_idle(&mut self, conn: ConnId) {

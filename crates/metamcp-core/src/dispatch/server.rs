@@ -100,9 +100,14 @@ impl Server {
             state,
             waiting_since,
             breaker: self.breaker.phase(),
-            queued: self.queue.len().saturating_sub(self.dead_in_queue),
+            queued: self.waiting(),
             last_failure: self.last_failure.clone(),
         }
+    }
+
+    /// Calls that wait for it.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len().saturating_sub(self.dead_in_queue)
     }
 
     pub(super) fn starting(&mut self, now: Moment, limit: Duration) {

@@ -183,6 +183,21 @@ fn more_than_the_line_holds_are_told_so_at_once() {
 }
 
 #[test]
+fn more_than_a_servers_queue_holds_are_told_so_at_once() {
+    let (mut bench, server) = Bench::with(ServerPolicy::default());
+    for _ in 0..SERVER_QUEUE {
+        assert!(bench.call(server).is_some());
+    }
+    assert_eq!(bench.call(server), None);
+    assert_eq!(bench.verdicts(), [Verdict::Overloaded]);
+    // Those who gave up make room.
+    let last = bench.dispatch.servers[0].queue[SERVER_QUEUE - 1];
+    bench.cancel(last);
+    assert!(bench.call(server).is_some());
+    assert_eq!(bench.dispatch.view(server).map(|view| view.queued), Some(SERVER_QUEUE));
+}
+
+#[test]
 fn the_count_of_those_who_wait_is_right_however_they_leave() {
     let (mut bench, server, conn) = Bench::warm(exclusive());
     let mut calls: Vec<CallId> = (0..10).map(|_| bench.call(server).expect("let in")).collect();
@@ -310,4 +325,22 @@ fn a_restart_that_keeps_its_slot_makes_others_find_theirs() {
     assert_eq!(bench.closes(), [(evicted, Shut::Gently)]);
     bench.gone(evicted);
     assert_eq!(bench.connects().len(), 1);
+}
+
+#[test]
+fn a_server_nobody_wants_any_more_leaves_the_line_though_it_once_crashed() {
+    let mut bench = Bench::new(pool_of(1));
+    let (server, busy) = (bench.add(), bench.add());
+    let conn = bench.warm_up(server);
+    let call = bench.sent_call(server, true);
+    bench.crash(conn);
+    bench.gone(conn);
+    bench.ready(conn);
+    bench.answer(call, conn);
+    bench.call(busy);
+    bench.gone(conn);
+    bench.effects.clear();
+    let waiting = bench.call(server).expect("it may wait");
+    bench.cancel(waiting);
+    assert_eq!(bench.dispatch.ledger().line().count(), 0);
 }

@@ -113,6 +113,23 @@ fn a_call_that_breaks_off_on_the_old_connection_is_sent_again_on_the_new_one() {
 }
 
 #[test]
+fn a_change_of_a_server_in_the_line_takes_effect_when_its_turn_comes() {
+    let mut bench = Bench::new(pool_of(1));
+    let (busy, server) = (bench.add(), bench.add());
+    let conn = bench.warm_up(busy);
+    let held = bench.sent_call(busy, false);
+    let call = bench.call(server).expect("it may wait");
+    change(&mut bench, server, ephemeral());
+    bench.answer(held, conn);
+    bench.closes();
+    bench.gone(conn);
+    let new = bench.connects()[0];
+    bench.ready(new);
+    bench.answer(call, new);
+    assert_eq!(bench.closes(), [(new, Shut::Gently)], "ephemeral since the change");
+}
+
+#[test]
 fn a_change_does_not_cost_those_who_wait_their_time() {
     // Forty seconds into a slow start, with a pool of one, the configuration changes: the old process has to go
     // before the new one starts. Nobody waited for a slot until now.
