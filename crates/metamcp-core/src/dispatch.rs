@@ -510,14 +510,14 @@ impl<T> Dispatch<T> {
                     self.servers[server.0 as usize].last_failure = Some(failure);
                 }
                 self.detach(server, conn);
-                self.ledger.broke(conn);
+                self.ledger.broke(conn, now);
                 effects.push(Effect::Close { conn, shut: Shut::Now });
                 return;
             }
             State::Active { .. } => {}
             State::Failed | State::Closed => return,
         }
-        self.ledger.broke(conn);
+        self.ledger.broke(conn, now);
         effects.push(Effect::Close { conn, shut: Shut::Now });
         let attached = self.servers[server.0 as usize].conn == Some(conn);
         let removed = self.servers[server.0 as usize].removed;
@@ -583,12 +583,8 @@ impl<T> Dispatch<T> {
             let wanted = std::mem::take(&mut entry.wanted);
             let needed = wanted || !entry.queue.is_empty();
             let may = entry.limiter.check_burst(now);
-            if needed
-                && may.is_ok()
-                && !self.stopping
-                && !entry.removed
-                && self.ledger.reconnect(conn, now)
-            {
+            let starts = needed && may.is_ok() && !self.stopping && !entry.removed;
+            if starts && self.ledger.reconnect(conn, now) {
                 entry.starting(now, self.limits.connect_timeout);
                 effects.push(Effect::Connect { conn, server });
                 // The line had counted on its slot.
@@ -596,10 +592,16 @@ impl<T> Dispatch<T> {
                 return self.rearm(now);
             }
             entry.conn = None;
+            entry.retried_start &= starts;
             if let Err(held) = may {
                 let verdict = entry.held_back(held, now);
                 let charge = entry.owed_outcome();
                 self.refuse_queue(server, &verdict, charge, now, effects);
+            } else if starts {
+                entry.wanted = wanted;
+                entry.in_line_since = now;
+                let ServerPolicy { keep, idle_timeout, .. } = entry.policy;
+                self.ledger.want(server, keep, idle_timeout, now);
             }
         } else {
             self.detach(server, conn);
@@ -765,7 +767,6 @@ impl<T> Dispatch<T> {
                     let entry = &mut self.servers[server.0 as usize];
                     entry.conn = Some(conn);
                     entry.wanted = false;
-                    entry.retried_start = false;
                     entry.starting(now, self.limits.connect_timeout);
                     self.wake = self.wake.min(entry.start_deadline);
                     effects.push(Effect::Connect { conn, server });
@@ -888,7 +889,7 @@ impl<T> Dispatch<T> {
         now: Moment,
         effects: &mut Effects<T>,
     ) {
-        self.ledger.broke(conn);
+        self.ledger.broke(conn, now);
         effects.push(Effect::Close { conn, shut: Shut::Now });
         let jitter = self.jitter;
         let entry = &mut self.servers[server.0 as usize];
@@ -1002,7 +1003,10 @@ impl<T> Dispatch<T> {
             None => call.arrived.max(entry.in_line_since) + self.limits.pool_wait,
             // Bounded by the deadline of the start itself.
             Some(State::Connecting) => Moment::NEVER,
-            Some(State::Failed | State::Closed) => call.arrived + self.limits.connect_timeout,
+            Some(State::Failed | State::Closed) => {
+                let broke = entry.conn.and_then(|conn| Some(self.ledger.held(conn)?.since));
+                call.arrived.max(broke.unwrap_or(call.arrived)) + self.limits.connect_timeout
+            }
             Some(State::Idle | State::Active { .. }) => {
                 call.arrived.max(entry.ready_at) + call.timeout
             }
@@ -1040,6 +1044,7 @@ impl<T> Dispatch<T> {
             entry.dead_in_queue = 0;
         }
         if entry.queue.is_empty() && entry.conn.is_none() && !entry.wanted {
+            entry.retried_start = false;
             self.ledger.withdraw(server);
         }
         noticed

@@ -77,7 +77,7 @@ pub struct Held {
     pub server: ServerId,
     /// Where it stands.
     pub state: State,
-    /// Since when it is connecting or idle.
+    /// Since when it is connecting, idle or broken.
     pub since: Moment,
     /// No new work goes to it; it closes when its last request ends.
     pub draining: bool,
@@ -250,15 +250,21 @@ impl Ledger {
     }
 
     /// Its process or transport broke. The slot stays taken until `gone`.
-    pub fn broke(&mut self, conn: ConnId) {
+    pub fn broke(&mut self, conn: ConnId, now: Moment) {
         self.forget_idle(conn);
         self.advance(conn, Event::Break);
         self.mark_leaving(conn);
+        if let Some(held) = self.held.get_mut(conn.0) {
+            held.since = now;
+        }
     }
 
-    /// A broken connection starts again, keeping its slot.
+    /// A broken connection starts again, keeping its slot, unless too many are starting: then it has to give the
+    /// slot up and take its turn, or one event that breaks many connections would start them all at once.
     pub fn reconnect(&mut self, conn: ConnId, now: Moment) -> bool {
-        if self.advance(conn, Event::Connect).is_none() {
+        if self.fresh_connecting(now).count() >= CONNECT_BURST
+            || self.advance(conn, Event::Connect).is_none()
+        {
             return false;
         }
         if let Some(held) = self.held.get_mut(conn.0) {

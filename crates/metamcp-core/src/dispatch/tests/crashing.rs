@@ -349,6 +349,53 @@ fn credentials_that_expire_in_a_call_do_not_count_either() {
 }
 
 #[test]
+fn a_retry_after_a_long_start_is_not_cut_short_by_the_time_already_waited() {
+    let (mut bench, server) = Bench::with(ServerPolicy::default());
+    bench.call(server);
+    let conn = bench.connects()[0];
+    for _ in 0..9 {
+        bench.pass(Duration::from_secs(10));
+        bench.dispatch.life_sign(conn, bench.now);
+    }
+    bench.crash_unsent(conn);
+    bench.pass(Duration::from_millis(1500));
+    assert_eq!(bench.answers(), [], "its process takes a moment to go");
+    bench.gone(conn);
+    assert_eq!(bench.connects(), [conn]);
+    bench.ready(conn);
+    assert_eq!(bench.sent().len(), 1);
+}
+
+#[test]
+fn reconnecting_servers_take_turns_like_all_others() {
+    let mut bench = Bench::new(pool_of(20));
+    let servers: Vec<ServerId> = (0..6).map(|_| bench.add()).collect();
+    let conns: Vec<ConnId> = servers
+        .iter()
+        .map(|&server| {
+            let conn = bench.warm_up(server);
+            bench.sent_call(server, true);
+            conn
+        })
+        .collect();
+    for _ in 0..100 {
+        bench.dispatch.budget.called(bench.now);
+    }
+    for &conn in &conns {
+        bench.crash(conn);
+    }
+    for &conn in &conns {
+        bench.gone(conn);
+    }
+    let first = bench.connects();
+    assert_eq!(first.len(), ledger::CONNECT_BURST);
+    bench.ready(first[0]);
+    assert_eq!(bench.connects().len(), 1, "one is up, the next may start");
+    bench.pass(ledger::CONNECT_BURST_WINDOW);
+    assert_eq!(bench.connects().len(), 1);
+}
+
+#[test]
 fn a_connection_that_says_twice_that_it_is_ready_is_ready_once() {
     let mut bench = Bench::new(pool_of(1));
     let (server, other) = (bench.add(), bench.add());
