@@ -140,8 +140,8 @@ struct Call<T> {
     harmless: bool,
     /// How often it was put on a wire.
     attempts: u32,
-    /// An earlier sending may have been executed: whatever ends the call now, that has to be said.
-    maybe_ran: bool,
+    /// What broke an earlier sending that may have been executed: whatever ends the call now, that has to be said.
+    maybe_ran: Option<Arc<Failure>>,
     /// The end of the time the caller agreed to, fixed when it is first sent: a replay never extends it.
     agreed: Option<Moment>,
     permit: Permit,
@@ -156,6 +156,8 @@ pub struct Dispatch<T> {
     calls: Slab<Call<T>>,
     ledger: Ledger,
     budget: Budget,
+    /// Connections whose tools are being listed.
+    listing: Vec<ConnId>,
     wake: Moment,
     stopping: bool,
     /// Thousandths, from outside: what chance adds to pauses and cooldowns.
@@ -171,6 +173,7 @@ impl<T> Dispatch<T> {
             calls: Slab::default(),
             ledger: Ledger::new(limits.pool),
             budget: Budget::default(),
+            listing: Vec::new(),
             wake: Moment::NEVER,
             stopping: false,
             jitter: 0,
@@ -284,7 +287,7 @@ impl<T> Dispatch<T> {
         self.wake = self.wake.min(entry.breaker.deadline());
         self.budget.called(now);
         let timeout = ask.timeout.unwrap_or(entry.policy.timeout);
-        let (queued, live) = (entry.queue.len(), entry.conn);
+        let (queued, live) = (entry.waiting(), entry.conn);
         let live = live.and_then(|conn| Some((conn, self.ledger.held(conn)?.state)));
         let verdict = if queued >= SERVER_QUEUE || self.calls.len() >= Key::CAPACITY {
             Some(Verdict::Overloaded)
@@ -304,7 +307,7 @@ impl<T> Dispatch<T> {
             timeout,
             harmless: ask.harmless,
             attempts: 0,
-            maybe_ran: false,
+            maybe_ran: None,
             agreed: None,
             permit,
             payload,
@@ -337,10 +340,12 @@ impl<T> Dispatch<T> {
         entry.limiter.started();
         entry.ready_at = now;
         entry.retried_start = false;
-        entry.owed = false;
+        entry.list_due = false;
         entry.start_deadline = Moment::NEVER;
+        self.listing.push(conn);
         effects.push(Effect::List { conn, server });
         self.feed(server, now, effects);
+        self.servers[server.0 as usize].owed = false;
         // One start less under way: the next may begin.
         self.pump(now, effects);
         self.rearm(now);
@@ -359,15 +364,33 @@ impl<T> Dispatch<T> {
         }
     }
 
-    /// The listing that began with `List` ended.
+    /// The listing that began with `List` ended, well or not. One that ended with its connection is over already.
     pub fn listed(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
-        self.finish_on(conn, now, effects);
+        if let Some(place) = self.listing.iter().position(|&listing| listing == conn) {
+            self.listing.swap_remove(place);
+            self.finish_on(conn, now, effects);
+        }
     }
 
     /// A listing is wanted on a live connection; it counts as work, so that the connection is not idle meanwhile.
+    /// False where there is no such connection, and where it has as much to do as it can take: then `List` follows
+    /// as soon as there is room.
     pub fn list_again(&mut self, conn: ConnId) -> bool {
-        self.ledger.held(conn).is_some_and(|held| held.state.is_live() && !held.draining)
-            && self.ledger.begin(conn)
+        let Some(held) =
+            self.ledger.held(conn).filter(|held| held.state.is_live() && !held.draining)
+        else {
+            return false;
+        };
+        let entry = &mut self.servers[held.server.0 as usize];
+        if held.state.in_flight() >= entry.policy.max_in_flight {
+            entry.list_due = true;
+            return false;
+        }
+        let began = self.ledger.begin(conn);
+        if began {
+            self.listing.push(conn);
+        }
+        began
     }
 
     /// A listing is wanted but there is no connection: one is opened, and lists by itself. The error says why not.
@@ -394,8 +417,8 @@ impl<T> Dispatch<T> {
         })?;
         // Listing is no verdict on the server's health; a probe is left to a call.
         self.settle(server, permit, Outcome::Neutral, now);
-        self.servers[server.0 as usize].wanted = true;
         self.open(server, now)?;
+        self.servers[server.0 as usize].wanted = true;
         self.pump(now, effects);
         Ok(())
     }
@@ -479,18 +502,22 @@ impl<T> Dispatch<T> {
             return;
         };
         let failure = Arc::new(failure);
+        self.listing.retain(|&listing| listing != conn);
         match state {
             State::Connecting => return self.start_failed(conn, server, failure, now, effects),
             State::Idle => {
+                if self.servers[server.0 as usize].conn == Some(conn) {
+                    self.servers[server.0 as usize].last_failure = Some(failure);
+                }
                 self.detach(server, conn);
-                self.ledger.broke(conn);
+                self.ledger.broke(conn, now);
                 effects.push(Effect::Close { conn, shut: Shut::Now });
                 return;
             }
             State::Active { .. } => {}
             State::Failed | State::Closed => return,
         }
-        self.ledger.broke(conn);
+        self.ledger.broke(conn, now);
         effects.push(Effect::Close { conn, shut: Shut::Now });
         let attached = self.servers[server.0 as usize].conn == Some(conn);
         let removed = self.servers[server.0 as usize].removed;
@@ -511,16 +538,16 @@ impl<T> Dispatch<T> {
             if may {
                 entry.stage = Stage::Waiting;
                 entry.arrived = now;
-                entry.maybe_ran |= delivered == Delivery::Sent;
+                if delivered == Delivery::Sent {
+                    entry.maybe_ran = Some(Arc::clone(&failure));
+                }
                 again.push(call);
                 continue;
             }
             let failure = Arc::clone(&failure);
             let verdict = match delivered {
-                Delivery::NotSent if !entry.maybe_ran => {
-                    Verdict::Unavailable { failure, retry_after: None }
-                }
-                Delivery::NotSent | Delivery::Sent => Verdict::OutcomeUnknown { failure },
+                Delivery::NotSent => Verdict::Unavailable { failure, retry_after: None },
+                Delivery::Sent => Verdict::OutcomeUnknown { failure },
             };
             if self.answer(call, verdict, charge, now, effects) {
                 charge = Outcome::Neutral;
@@ -549,17 +576,15 @@ impl<T> Dispatch<T> {
     /// Nothing is left of a process.
     pub fn gone(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
         let Some(held) = self.ledger.held(conn).cloned() else { return };
+        self.listing.retain(|&listing| listing != conn);
         let server = held.server;
         let entry = &mut self.servers[server.0 as usize];
         if held.state == State::Failed && entry.conn == Some(conn) {
-            let needed = !entry.queue.is_empty() || std::mem::take(&mut entry.wanted);
+            let wanted = std::mem::take(&mut entry.wanted);
+            let needed = wanted || !entry.queue.is_empty();
             let may = entry.limiter.check_burst(now);
-            if needed
-                && may.is_ok()
-                && !self.stopping
-                && !entry.removed
-                && self.ledger.reconnect(conn, now)
-            {
+            let starts = needed && may.is_ok() && !self.stopping && !entry.removed;
+            if starts && self.ledger.reconnect(conn, now) {
                 entry.starting(now, self.limits.connect_timeout);
                 effects.push(Effect::Connect { conn, server });
                 // The line had counted on its slot.
@@ -567,10 +592,16 @@ impl<T> Dispatch<T> {
                 return self.rearm(now);
             }
             entry.conn = None;
+            entry.retried_start &= starts;
             if let Err(held) = may {
                 let verdict = entry.held_back(held, now);
                 let charge = entry.owed_outcome();
                 self.refuse_queue(server, &verdict, charge, now, effects);
+            } else if starts {
+                entry.wanted = wanted;
+                entry.in_line_since = now;
+                let ServerPolicy { keep, idle_timeout, .. } = entry.policy;
+                self.ledger.want(server, keep, idle_timeout, now);
             }
         } else {
             self.detach(server, conn);
@@ -652,6 +683,7 @@ impl<T> Dispatch<T> {
         entry.limiter = Limiter::default();
         entry.last_failure = None;
         entry.owed = false;
+        entry.retried_start = false;
         // Those who wait will be served by the new configuration, and speak for it.
         for call in &entry.queue {
             if let Some(call) = self.calls.get_mut(call.0)
@@ -660,6 +692,7 @@ impl<T> Dispatch<T> {
                 call.permit = permit;
             }
         }
+        self.ledger.amend(server, policy.keep, policy.idle_timeout);
         self.let_go(server, now, effects);
         if !self.servers[server.0 as usize].queue.is_empty() {
             self.reopen(server, now, effects);
@@ -703,7 +736,7 @@ impl<T> Dispatch<T> {
             entry.in_line_since = now;
         }
         let waiting =
-            self.ledger.line().map(|s| self.servers[s.0 as usize].queue.len()).sum::<usize>();
+            self.ledger.line().map(|s| self.servers[s.0 as usize].waiting()).sum::<usize>();
         if waiting >= SLOT_QUEUE && self.ledger.count() >= self.ledger.limits().size {
             return Err(Verdict::Overloaded);
         }
@@ -761,7 +794,7 @@ impl<T> Dispatch<T> {
         let Some(call) = self.calls.get_mut(id.0) else { return };
         let agreed = *call.agreed.get_or_insert(now + call.timeout);
         call.attempts += 1;
-        let cap = now + call.timeout * PROGRESS_CAP;
+        let cap = agreed + call.timeout.saturating_mul(PROGRESS_CAP - 1);
         call.stage = Stage::InFlight { conn, deadline: agreed, cap };
         self.wake = self.wake.min(agreed);
         effects.push(Effect::Send { conn, call: id });
@@ -776,26 +809,54 @@ impl<T> Dispatch<T> {
             if !state.is_live() || state.in_flight() >= entry.policy.max_in_flight {
                 return;
             }
-            let Some(call) = entry.queue.pop_front() else { return };
-            if self.calls.get(call.0).is_some() {
-                self.send(call, conn, now, effects);
+            let Some(call) = self.next_waiting(server, now, effects) else { return };
+            self.send(call, conn, now, effects);
+        }
+    }
+
+    /// Takes the first out of a server's queue that still waits. One whose agreed time is over is answered instead:
+    /// there is no use in sending it again.
+    fn next_waiting(
+        &mut self,
+        server: ServerId,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) -> Option<CallId> {
+        loop {
+            let entry = &mut self.servers[server.0 as usize];
+            let &id = entry.queue.front()?;
+            let found = self.calls.get(id.0);
+            if found.is_some_and(|call| call.agreed.is_some_and(|end| now >= end)) {
+                self.end_waiting(id, now, effects);
+                continue;
             }
+            entry.queue.pop_front();
+            if found.is_some() {
+                return Some(id);
+            }
+            entry.dead_in_queue = entry.dead_in_queue.saturating_sub(1);
         }
     }
 
     /// One request on a connection ended: the next one goes out before the connection could count as idle.
     fn finish_on(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
-        let Some(server) = self.ledger.held(conn).map(|held| held.server) else { return };
+        let Some((server, busy)) =
+            self.ledger.held(conn).map(|held| (held.server, held.state.in_flight()))
+        else {
+            return;
+        };
+        if busy == 0 {
+            return;
+        }
         let entry = &mut self.servers[server.0 as usize];
-        if entry.conn == Some(conn) && !entry.queue.is_empty() {
+        if entry.conn == Some(conn) && busy <= entry.policy.max_in_flight {
             // At the limit of what it takes at once, one has to end before the next begins; a connection kept
             // busy by its queue never looks idle, so an ephemeral one is not closed between two waiting calls.
-            while let Some(call) = entry.queue.pop_front() {
-                if self.calls.get(call.0).is_none() {
-                    continue;
-                }
+            if std::mem::take(&mut entry.list_due) && self.ledger.begin(conn) {
+                self.listing.push(conn);
+                effects.push(Effect::List { conn, server });
+            } else if let Some(call) = self.next_waiting(server, now, effects) {
                 self.send(call, conn, now, effects);
-                break;
             }
         }
         let mut orders = Vec::new();
@@ -828,7 +889,7 @@ impl<T> Dispatch<T> {
         now: Moment,
         effects: &mut Effects<T>,
     ) {
-        self.ledger.broke(conn);
+        self.ledger.broke(conn, now);
         effects.push(Effect::Close { conn, shut: Shut::Now });
         let jitter = self.jitter;
         let entry = &mut self.servers[server.0 as usize];
@@ -879,41 +940,49 @@ impl<T> Dispatch<T> {
         }
     }
 
+    /// Those that wait come first: what ends on a connection would send them, overdue as they are.
     fn end_overdue_calls(&mut self, now: Moment, effects: &mut Effects<T>) {
-        let overdue: Vec<CallId> = self
+        let (waiting, sent): (Vec<CallId>, Vec<CallId>) = self
             .calls
             .iter()
             .map(|(key, _)| CallId(key))
             .filter(|&call| now >= self.deadline_of(call))
-            .collect();
-        for id in overdue {
-            let Some(call) = self.calls.get(id.0) else { continue };
-            let (server, timeout, arrived) = (call.server, call.timeout, call.arrived);
-            match call.stage {
-                Stage::InFlight { conn, .. } => {
-                    let verdict = Verdict::TimedOut { after: timeout, sent: true };
-                    let entry = &mut self.servers[server.0 as usize];
-                    if entry.conn == Some(conn) {
-                        let fact = Fact::CallTimedOut { after: timeout };
-                        entry.last_failure = Some(Arc::new(Failure::new(fact)));
-                    }
-                    self.end_early(id, verdict, Outcome::Failure, now, effects);
-                }
-                Stage::Waiting => {
-                    let sent = call.maybe_ran;
-                    let owes = call.attempts > 0 && self.servers[server.0 as usize].owed;
-                    let outcome = if owes { Outcome::Failure } else { Outcome::Neutral };
-                    let verdict = if self.ledger.waits_since(server).is_some() && !sent {
-                        let holders = self.ledger.all().map(|(_, held)| held.server).collect();
-                        Verdict::PoolExhausted { waited: now.since(arrived), holders }
-                    } else {
-                        Verdict::TimedOut { after: now.since(arrived), sent }
-                    };
-                    if self.end_early(id, verdict, outcome, now, effects) && owes {
-                        self.servers[server.0 as usize].owed = false;
-                    }
-                }
+            .partition(|call| {
+                self.calls.get(call.0).is_some_and(|call| matches!(call.stage, Stage::Waiting))
+            });
+        for id in waiting {
+            self.end_waiting(id, now, effects);
+        }
+        for id in sent {
+            let Some(&Call { server, timeout, stage: Stage::InFlight { conn, .. }, .. }) =
+                self.calls.get(id.0)
+            else {
+                continue;
+            };
+            let entry = &mut self.servers[server.0 as usize];
+            if entry.conn == Some(conn) {
+                let fact = Fact::CallTimedOut { after: timeout };
+                entry.last_failure = Some(Arc::new(Failure::new(fact)));
             }
+            let verdict = Verdict::TimedOut { after: timeout, sent: true };
+            self.end_early(id, verdict, Outcome::Failure, now, effects);
+        }
+    }
+
+    /// The time of a call is over before it was sent, or sent again.
+    fn end_waiting(&mut self, id: CallId, now: Moment, effects: &mut Effects<T>) {
+        let Some(call) = self.calls.get(id.0) else { return };
+        let (server, arrived, sent) = (call.server, call.arrived, call.maybe_ran.is_some());
+        let owes = call.attempts > 0 && self.servers[server.0 as usize].owed;
+        let outcome = if owes { Outcome::Failure } else { Outcome::Neutral };
+        let verdict = if self.ledger.waits_since(server).is_some() && !sent {
+            let holders = self.ledger.all().map(|(_, held)| held.server).collect();
+            Verdict::PoolExhausted { waited: now.since(arrived), holders }
+        } else {
+            Verdict::TimedOut { after: now.since(arrived), sent }
+        };
+        if self.end_early(id, verdict, outcome, now, effects) && owes {
+            self.servers[server.0 as usize].owed = false;
         }
     }
 
@@ -934,7 +1003,10 @@ impl<T> Dispatch<T> {
             None => call.arrived.max(entry.in_line_since) + self.limits.pool_wait,
             // Bounded by the deadline of the start itself.
             Some(State::Connecting) => Moment::NEVER,
-            Some(State::Failed | State::Closed) => call.arrived + self.limits.connect_timeout,
+            Some(State::Failed | State::Closed) => {
+                let broke = entry.conn.and_then(|conn| Some(self.ledger.held(conn)?.since));
+                call.arrived.max(broke.unwrap_or(call.arrived)) + self.limits.connect_timeout
+            }
             Some(State::Idle | State::Active { .. }) => {
                 call.arrived.max(entry.ready_at) + call.timeout
             }
@@ -963,10 +1035,6 @@ impl<T> Dispatch<T> {
             self.finish_on(conn, now, effects);
             return noticed;
         }
-        let verdict = match verdict {
-            Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: call.maybe_ran },
-            other => other,
-        };
         let noticed = self.answer(id, verdict, outcome, now, effects);
         let calls = &self.calls;
         let entry = &mut self.servers[server.0 as usize];
@@ -976,6 +1044,7 @@ impl<T> Dispatch<T> {
             entry.dead_in_queue = 0;
         }
         if entry.queue.is_empty() && entry.conn.is_none() && !entry.wanted {
+            entry.retried_start = false;
             self.ledger.withdraw(server);
         }
         noticed
@@ -994,19 +1063,7 @@ impl<T> Dispatch<T> {
         self.servers[server.0 as usize].dead_in_queue = 0;
         let mut outcome = outcome;
         for call in queue {
-            let Some(entry) = self.calls.get(call.0) else { continue };
-            let verdict = match verdict {
-                // A replay that could not be made: the first sending may still have run.
-                Verdict::Unavailable { failure, .. }
-                | Verdict::CrashLoop { failure: Some(failure), .. }
-                    if entry.maybe_ran =>
-                {
-                    Verdict::OutcomeUnknown { failure: Arc::clone(failure) }
-                }
-                Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: entry.maybe_ran },
-                other => other.clone(),
-            };
-            if self.answer(call, verdict, outcome, now, effects) {
+            if self.answer(call, verdict.clone(), outcome, now, effects) {
                 outcome = Outcome::Neutral;
             }
         }
@@ -1023,12 +1080,16 @@ impl<T> Dispatch<T> {
     ) -> bool {
         let Some(call) = self.calls.remove(id.0) else { return false };
         let noticed = self.settle(call.server, call.permit, outcome, now);
+        let verdict = match &call.maybe_ran {
+            Some(failure) => verdict.of_one_that_may_have_run(failure),
+            None => verdict,
+        };
         effects.push(Effect::Answer { server: call.server, payload: call.payload, verdict });
         noticed
     }
 
     fn settle(&mut self, server: ServerId, permit: Permit, outcome: Outcome, now: Moment) -> bool {
-        let jitter = self.limits.breaker_cooldown / 10 * self.jitter / 1000;
+        let jitter = self.limits.breaker_cooldown / 10_000 * self.jitter;
         self.servers[server.0 as usize].breaker.settle(permit, outcome, now, jitter)
     }
 
@@ -1036,7 +1097,7 @@ impl<T> Dispatch<T> {
         breaker::Policy {
             threshold: self.limits.breaker_threshold.max(1),
             cooldown: self.limits.breaker_cooldown,
-            probe_limit: self.limits.install_timeout + policy.timeout,
+            probe_limit: self.limits.install_timeout.saturating_add(policy.timeout),
         }
     }
 

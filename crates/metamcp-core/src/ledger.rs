@@ -77,7 +77,7 @@ pub struct Held {
     pub server: ServerId,
     /// Where it stands.
     pub state: State,
-    /// Since when it is connecting or idle.
+    /// Since when it is connecting, idle or broken.
     pub since: Moment,
     /// No new work goes to it; it closes when its last request ends.
     pub draining: bool,
@@ -171,6 +171,13 @@ impl Ledger {
         }
     }
 
+    /// Changes what a server that stands in the line gets when its turn comes.
+    pub fn amend(&mut self, server: ServerId, keep: Keep, idle_timeout: Option<Duration>) {
+        for waiter in self.waiting.iter_mut().filter(|waiter| waiter.server == server) {
+            (waiter.keep, waiter.idle_timeout) = (keep, idle_timeout);
+        }
+    }
+
     /// Takes a server out of the line: nobody wants it any more.
     pub fn withdraw(&mut self, server: ServerId) {
         self.waiting.retain(|waiter| waiter.server != server);
@@ -211,7 +218,8 @@ impl Ledger {
 
     /// The handshake is done; the listing of its tools is its first request.
     pub fn connected(&mut self, conn: ConnId) -> bool {
-        self.advance(conn, Event::Begin).is_some()
+        self.held(conn).is_some_and(|held| held.state == State::Connecting)
+            && self.advance(conn, Event::Begin).is_some()
     }
 
     /// Puts a request on a connection.
@@ -242,15 +250,21 @@ impl Ledger {
     }
 
     /// Its process or transport broke. The slot stays taken until `gone`.
-    pub fn broke(&mut self, conn: ConnId) {
+    pub fn broke(&mut self, conn: ConnId, now: Moment) {
         self.forget_idle(conn);
         self.advance(conn, Event::Break);
         self.mark_leaving(conn);
+        if let Some(held) = self.held.get_mut(conn.0) {
+            held.since = now;
+        }
     }
 
-    /// A broken connection starts again, keeping its slot.
+    /// A broken connection starts again, keeping its slot, unless too many are starting: then it has to give the
+    /// slot up and take its turn, or one event that breaks many connections would start them all at once.
     pub fn reconnect(&mut self, conn: ConnId, now: Moment) -> bool {
-        if self.advance(conn, Event::Connect).is_none() {
+        if self.fresh_connecting(now).count() >= CONNECT_BURST
+            || self.advance(conn, Event::Connect).is_none()
+        {
             return false;
         }
         if let Some(held) = self.held.get_mut(conn.0) {
@@ -262,14 +276,13 @@ impl Ledger {
         true
     }
 
-    /// Shuts a connection.
+    /// Shuts a connection. A broken one is on its way out already, and is not ordered out twice.
     pub fn close(&mut self, conn: ConnId, orders: &mut Vec<Order>) {
         self.forget_idle(conn);
-        if self.advance(conn, Event::Close).is_none() {
-            return;
-        }
-        self.mark_leaving(conn);
-        if let Some(held) = self.held(conn) {
+        if self.advance(conn, Event::Close).is_some()
+            && self.mark_leaving(conn)
+            && let Some(held) = self.held(conn)
+        {
             orders.push(Order::Close { conn, server: held.server });
         }
     }
@@ -385,12 +398,12 @@ impl Ledger {
         Some(held.state)
     }
 
-    fn mark_leaving(&mut self, conn: ConnId) {
-        if let Some(held) = self.held.get_mut(conn.0)
-            && !std::mem::replace(&mut held.leaving, true)
-        {
-            self.leaving += 1;
-        }
+    /// Whether it was not leaving before.
+    fn mark_leaving(&mut self, conn: ConnId) -> bool {
+        let Some(held) = self.held.get_mut(conn.0) else { return false };
+        let fresh = !std::mem::replace(&mut held.leaving, true);
+        self.leaving += usize::from(fresh);
+        fresh
     }
 
     fn forget_idle(&mut self, conn: ConnId) {

@@ -64,6 +64,8 @@ pub(super) struct Server {
     pub(super) wanted: bool,
     /// Its last crash has not been charged to any call yet, since all of them are to be sent once more.
     pub(super) owed: bool,
+    /// A listing waits until its connection can take one more request.
+    pub(super) list_due: bool,
     pub(super) last_failure: Option<Arc<Failure>>,
     pub(super) removed: bool,
     restarts: u32,
@@ -85,6 +87,7 @@ impl Server {
             retried_start: false,
             wanted: false,
             owed: false,
+            list_due: false,
             last_failure: None,
             removed: false,
             restarts: 0,
@@ -97,9 +100,14 @@ impl Server {
             state,
             waiting_since,
             breaker: self.breaker.phase(),
-            queued: self.queue.len().saturating_sub(self.dead_in_queue),
+            queued: self.waiting(),
             last_failure: self.last_failure.clone(),
         }
+    }
+
+    /// Calls that wait for it.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len().saturating_sub(self.dead_in_queue)
     }
 
     pub(super) fn starting(&mut self, now: Moment, limit: Duration) {

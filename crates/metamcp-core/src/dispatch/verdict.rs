@@ -61,3 +61,21 @@ pub enum Verdict {
     /// The server is not configured any more.
     Removed,
 }
+
+impl Verdict {
+    /// The same for a call of which an earlier sending broke off and may have been executed: it must not be told
+    /// that it was not sent.
+    pub(super) fn of_one_that_may_have_run(self, broke: &Arc<Failure>) -> Verdict {
+        match self {
+            Verdict::CircuitOpen { .. }
+            | Verdict::Unavailable { .. }
+            | Verdict::CrashLoop { .. }
+            | Verdict::PoolExhausted { .. }
+            | Verdict::Overloaded
+            | Verdict::Removed => Verdict::OutcomeUnknown { failure: Arc::clone(broke) },
+            Verdict::TimedOut { after, .. } => Verdict::TimedOut { after, sent: true },
+            Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: true },
+            Verdict::OutcomeUnknown { .. } | Verdict::Cancelled => self,
+        }
+    }
+}

@@ -231,13 +231,13 @@ fn a_broken_connection_keeps_its_slot_until_it_reconnects_or_is_gone() {
     bench.want(0, 0);
     let conn = bench.connects()[0].1;
     bench.ledger.connected(conn);
-    bench.ledger.broke(conn);
+    bench.ledger.broke(conn, at(5));
     assert_eq!(bench.ledger.held(conn).map(|held| held.state), Some(State::Failed));
     bench.want(1, 10);
     assert_eq!(bench.connects(), []);
     assert!(bench.ledger.reconnect(conn, at(20)));
     assert_eq!(bench.ledger.held(conn).map(|held| held.state), Some(State::Connecting));
-    bench.ledger.broke(conn);
+    bench.ledger.broke(conn, at(25));
     bench.ledger.gone(conn);
     bench.pump(30);
     assert_eq!(bench.connects()[0].0, 1);

@@ -187,6 +187,35 @@ fn a_call_that_outlived_its_agreed_time_by_progress_is_not_sent_again() {
 }
 
 #[test]
+fn a_replay_does_not_win_a_second_allowance_of_progress() {
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    let call = bench.sent_call(server, true);
+    bench.pass(Duration::from_secs(50));
+    bench.crash(conn);
+    bench.gone(conn);
+    bench.ready(conn);
+    for _ in 0..100 {
+        bench.dispatch.progressed(call, bench.now);
+        bench.pass(Duration::from_secs(10));
+    }
+    assert_eq!(bench.answers().len(), 1);
+    assert_eq!(bench.dispatch.open_calls(), 0);
+    let mut again = Bench::warm(ServerPolicy::default());
+    let call = again.0.sent_call(again.1, true);
+    again.0.crash(again.2);
+    again.0.gone(again.2);
+    again.0.pass(Duration::from_secs(40));
+    again.0.ready(again.2);
+    let mut ended = None;
+    while ended.is_none() {
+        again.0.dispatch.progressed(call, again.0.now);
+        again.0.pass(SECOND);
+        ended = again.0.verdicts().pop();
+    }
+    assert_eq!(again.0.now, Moment::START + TIMEOUT * PROGRESS_CAP);
+}
+
+#[test]
 fn a_child_that_dies_idle_hurts_nobody() {
     let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
     bench.effects.clear();
@@ -248,6 +277,28 @@ fn what_happens_to_a_connection_that_is_over_is_ignored() {
 }
 
 #[test]
+fn a_listing_that_ends_with_its_connection_costs_no_call() {
+    // The engine says `listed` for a listing that failed, too, and that may come after `lost`.
+    let (mut bench, server) = Bench::with(exclusive());
+    let call = bench.call(server).expect("it is let in");
+    let conn = bench.connects()[0];
+    bench.connected(conn);
+    assert_eq!(bench.sent(), [], "the listing comes first");
+    bench.crash_unsent(conn);
+    bench.listed(conn);
+    bench.gone(conn);
+    assert_eq!(bench.connects(), [conn]);
+    bench.listed(conn);
+    assert_eq!(bench.sent(), [], "it is not connected yet");
+    bench.connected(conn);
+    bench.listed(conn);
+    assert_eq!(bench.sent(), [(conn, call)]);
+    bench.listed(conn);
+    assert_eq!(bench.state(conn).map(State::in_flight), Some(1), "there was no second listing");
+    assert_eq!(bench.answer(call, conn), Some(0));
+}
+
+#[test]
 fn a_crash_is_charged_to_a_call_whose_leave_is_still_good() {
     // One call is admitted, four others time out and trip the breaker; the probe goes out beside the first, and
     // then the process dies. The probe failed: the breaker must not let the next caller straight through.
@@ -295,4 +346,67 @@ fn credentials_that_expire_in_a_call_do_not_count_either() {
     let unauthorized = Failure::new(Fact::HttpStatus { status: 403 });
     bench.lost(conn, unauthorized, Delivery::Sent);
     assert_eq!(bench.failures(server), 0);
+}
+
+#[test]
+fn a_retry_after_a_long_start_is_not_cut_short_by_the_time_already_waited() {
+    let (mut bench, server) = Bench::with(ServerPolicy::default());
+    bench.call(server);
+    let conn = bench.connects()[0];
+    for _ in 0..9 {
+        bench.pass(Duration::from_secs(10));
+        bench.dispatch.life_sign(conn, bench.now);
+    }
+    bench.crash_unsent(conn);
+    bench.pass(Duration::from_millis(1500));
+    assert_eq!(bench.answers(), [], "its process takes a moment to go");
+    bench.gone(conn);
+    assert_eq!(bench.connects(), [conn]);
+    bench.ready(conn);
+    assert_eq!(bench.sent().len(), 1);
+}
+
+#[test]
+fn reconnecting_servers_take_turns_like_all_others() {
+    let mut bench = Bench::new(pool_of(20));
+    let servers: Vec<ServerId> = (0..6).map(|_| bench.add()).collect();
+    let conns: Vec<ConnId> = servers
+        .iter()
+        .map(|&server| {
+            let conn = bench.warm_up(server);
+            bench.sent_call(server, true);
+            conn
+        })
+        .collect();
+    for _ in 0..100 {
+        bench.dispatch.budget.called(bench.now);
+    }
+    for &conn in &conns {
+        bench.crash(conn);
+    }
+    for &conn in &conns {
+        bench.gone(conn);
+    }
+    let first = bench.connects();
+    assert_eq!(first.len(), ledger::CONNECT_BURST);
+    bench.ready(first[0]);
+    assert_eq!(bench.connects().len(), 1, "one is up, the next may start");
+    bench.pass(ledger::CONNECT_BURST_WINDOW);
+    assert_eq!(bench.connects().len(), 1);
+}
+
+#[test]
+fn a_connection_that_says_twice_that_it_is_ready_is_ready_once() {
+    let mut bench = Bench::new(pool_of(1));
+    let (server, other) = (bench.add(), bench.add());
+    let conn = bench.warm_up(server);
+    bench.effects.clear();
+    bench.connected(conn);
+    assert_eq!(bench.effects, []);
+    let call = bench.sent_call(server, false);
+    bench.connected(conn);
+    bench.call(other);
+    assert_eq!(bench.closes(), [], "a connection with a call on it is not evicted");
+    bench.answer(call, conn);
+    assert_eq!(bench.closes(), [(conn, Shut::Gently)]);
 }

@@ -183,6 +183,40 @@ fn more_than_the_line_holds_are_told_so_at_once() {
 }
 
 #[test]
+fn more_than_a_servers_queue_holds_are_told_so_at_once() {
+    let (mut bench, server) = Bench::with(ServerPolicy::default());
+    for _ in 0..SERVER_QUEUE {
+        assert!(bench.call(server).is_some());
+    }
+    assert_eq!(bench.call(server), None);
+    assert_eq!(bench.verdicts(), [Verdict::Overloaded]);
+    // Those who gave up make room.
+    let last = bench.dispatch.servers[0].queue[SERVER_QUEUE - 1];
+    bench.cancel(last);
+    assert!(bench.call(server).is_some());
+    assert_eq!(bench.dispatch.view(server).map(|view| view.queued), Some(SERVER_QUEUE));
+}
+
+#[test]
+fn the_count_of_those_who_wait_is_right_however_they_leave() {
+    let (mut bench, server, conn) = Bench::warm(exclusive());
+    let mut calls: Vec<CallId> = (0..10).map(|_| bench.call(server).expect("let in")).collect();
+    let mut waiting = 9;
+    let queued = |bench: &Bench| bench.dispatch.view(server).map(|view| view.queued);
+    for cancelled in [1, 2, 5] {
+        bench.cancel(calls[cancelled]);
+        waiting -= 1;
+        assert_eq!(queued(&bench), Some(waiting));
+    }
+    while let Some(at) = calls.iter().position(|&call| bench.dispatch.is_on(call, conn)) {
+        bench.answer(calls.remove(at), conn);
+        waiting = waiting.saturating_sub(1);
+        assert_eq!(queued(&bench), Some(waiting));
+    }
+    assert_eq!(bench.dispatch.open_calls(), 0);
+}
+
+#[test]
 fn a_server_that_cannot_do_two_things_at_once_is_never_asked_to() {
     let (mut bench, server) = Bench::with(exclusive());
     let calls: Vec<CallId> = (0..5).map(|_| bench.call(server).expect("it is let in")).collect();
@@ -195,6 +229,24 @@ fn a_server_that_cannot_do_two_things_at_once_is_never_asked_to() {
         assert_eq!(bench.state(conn).map(State::in_flight), Some(1));
         bench.answer(call, conn);
     }
+    assert_eq!(bench.state(conn), Some(State::Idle));
+}
+
+#[test]
+fn a_listing_of_a_server_that_is_full_waits_for_its_turn() {
+    let (mut bench, server, conn) = Bench::warm(exclusive());
+    let first = bench.sent_call(server, false);
+    let second = bench.call(server).expect("it is let in");
+    bench.effects.clear();
+    assert!(!bench.dispatch.list_again(conn), "not now");
+    assert!(!bench.dispatch.list_again(conn), "one is enough");
+    bench.answer(first, conn);
+    assert_eq!(bench.lists(), [conn], "it is asked for as soon as there is room");
+    assert_eq!(bench.sent(), []);
+    bench.listed(conn);
+    assert_eq!(bench.sent(), [(conn, second)]);
+    bench.answer(second, conn);
+    assert_eq!(bench.lists(), []);
     assert_eq!(bench.state(conn), Some(State::Idle));
 }
 
@@ -273,4 +325,22 @@ fn a_restart_that_keeps_its_slot_makes_others_find_theirs() {
     assert_eq!(bench.closes(), [(evicted, Shut::Gently)]);
     bench.gone(evicted);
     assert_eq!(bench.connects().len(), 1);
+}
+
+#[test]
+fn a_server_nobody_wants_any_more_leaves_the_line_though_it_once_crashed() {
+    let mut bench = Bench::new(pool_of(1));
+    let (server, busy) = (bench.add(), bench.add());
+    let conn = bench.warm_up(server);
+    let call = bench.sent_call(server, true);
+    bench.crash(conn);
+    bench.gone(conn);
+    bench.ready(conn);
+    bench.answer(call, conn);
+    bench.call(busy);
+    bench.gone(conn);
+    bench.effects.clear();
+    let waiting = bench.call(server).expect("it may wait");
+    bench.cancel(waiting);
+    assert_eq!(bench.dispatch.ledger().line().count(), 0);
 }

@@ -113,6 +113,23 @@ fn a_call_that_breaks_off_on_the_old_connection_is_sent_again_on_the_new_one() {
 }
 
 #[test]
+fn a_change_of_a_server_in_the_line_takes_effect_when_its_turn_comes() {
+    let mut bench = Bench::new(pool_of(1));
+    let (busy, server) = (bench.add(), bench.add());
+    let conn = bench.warm_up(busy);
+    let held = bench.sent_call(busy, false);
+    let call = bench.call(server).expect("it may wait");
+    change(&mut bench, server, ephemeral());
+    bench.answer(held, conn);
+    bench.closes();
+    bench.gone(conn);
+    let new = bench.connects()[0];
+    bench.ready(new);
+    bench.answer(call, new);
+    assert_eq!(bench.closes(), [(new, Shut::Gently)], "ephemeral since the change");
+}
+
+#[test]
 fn a_change_does_not_cost_those_who_wait_their_time() {
     // Forty seconds into a slow start, with a pool of one, the configuration changes: the old process has to go
     // before the new one starts. Nobody waited for a slot until now.
@@ -183,6 +200,23 @@ fn a_removed_server_is_not_started_again_for_a_call_that_broke_off() {
 }
 
 #[test]
+fn a_call_that_may_have_run_is_never_told_that_it_did_not() {
+    // It ran, the process died, and while the next one starts its server is removed.
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    bench.sent_call(server, true);
+    bench.crash(conn);
+    bench.gone(conn);
+    bench.call(server);
+    remove(&mut bench, server);
+    let verdicts = bench.verdicts();
+    assert!(
+        matches!(&verdicts[..], [Verdict::OutcomeUnknown { failure }, Verdict::Removed]
+            if **failure == exited()),
+        "{verdicts:?}"
+    );
+}
+
+#[test]
 fn a_removed_server_leaves_the_line() {
     let mut bench = Bench::new(pool_of(1));
     let (busy, server) = (bench.add(), bench.add());
@@ -222,4 +256,21 @@ fn unchanged_servers_do_not_notice() {
     assert_eq!(bench.state(idle_conn), Some(State::Idle));
     assert_eq!(bench.state(new), Some(State::Connecting));
     assert_eq!(bench.answer(call, conn), Some(0));
+}
+
+#[test]
+fn nor_is_one_that_is_refused_by_its_connection_when_it_is_sent_again() {
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    let call = bench.sent_call(server, true);
+    bench.crash(conn);
+    bench.gone(conn);
+    bench.ready(conn);
+    assert_eq!(bench.sent(), [(conn, call)]);
+    bench.dispatch.refuse(call, Verdict::Overloaded, bench.now, &mut bench.effects);
+    let verdicts = bench.verdicts();
+    assert!(matches!(&verdicts[..], [Verdict::OutcomeUnknown { .. }]), "{verdicts:?}");
+
+    let call = bench.sent_call(server, true);
+    bench.dispatch.refuse(call, Verdict::Overloaded, bench.now, &mut bench.effects);
+    assert_eq!(bench.verdicts(), [Verdict::Overloaded], "this one was never sent");
 }

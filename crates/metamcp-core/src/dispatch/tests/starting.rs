@@ -252,3 +252,22 @@ fn five_starts_in_thirty_seconds_are_a_crash_loop() {
     assert_eq!(starts[5], 300, "as soon as the first has left the window");
     assert!(loops > 500, "everyone else is told at once");
 }
+
+#[test]
+fn a_crash_loop_is_reported_with_its_last_crash_and_when_to_come_back() {
+    let (mut bench, server) = Bench::with(ServerPolicy::default());
+    for _ in 0..5 {
+        let conn = bench.warm_up(server);
+        bench.crash(conn);
+        bench.gone(conn);
+        bench.wait(SECOND);
+    }
+    assert_eq!(bench.call(server), None);
+    assert_eq!(
+        bench.verdicts(),
+        [Verdict::CrashLoop {
+            failure: Some(Arc::new(exited())),
+            retry_after: Duration::from_secs(25)
+        }]
+    );
+}

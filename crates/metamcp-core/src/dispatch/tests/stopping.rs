@@ -48,6 +48,34 @@ fn the_first_word_answers_what_was_not_sent_and_lets_the_rest_finish() {
 }
 
 #[test]
+fn the_last_word_answers_everyone_once_and_closes_everything_once() {
+    for stopped_before in [false, true] {
+        let mut bench = everywhere();
+        let mut closed: Vec<ConnId> = bench.closes().iter().map(|close| close.0).collect();
+        if stopped_before {
+            bench.dispatch.stop(bench.now, &mut bench.effects);
+        }
+        bench.dispatch.stop_now(bench.now, &mut bench.effects);
+        bench.dispatch.stop_now(bench.now, &mut bench.effects);
+        let mut answered: Vec<u32> = bench.answers().iter().map(|answer| answer.0).collect();
+        answered.sort_unstable();
+        assert_eq!(answered, (0..7).collect::<Vec<_>>());
+        closed.extend(bench.closes().iter().map(|close| close.0));
+        closed.sort_unstable();
+        let mut held: Vec<ConnId> = bench.dispatch.ledger().all().map(|(conn, _)| conn).collect();
+        held.sort_unstable();
+        assert_eq!(closed, held);
+        assert_eq!(held.len(), 3);
+        for conn in held {
+            bench.gone(conn);
+        }
+        assert_eq!(bench.dispatch.ledger().count(), 0);
+        assert_eq!(bench.connects().len(), 1, "the one that was starting, and nothing since");
+        assert_eq!(bench.dispatch.wake(), Moment::NEVER);
+    }
+}
+
+#[test]
 fn a_crash_after_the_first_word_is_final() {
     let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
     bench.sent_call(server, true);

@@ -27,6 +27,18 @@ fn a_call_may_bring_its_own_timeout() {
 }
 
 #[test]
+fn timeouts_without_end_do_not_overflow() {
+    let (mut bench, server) =
+        Bench::with(ServerPolicy { timeout: Duration::MAX, ..ServerPolicy::default() });
+    let conn = bench.warm_up(server);
+    let call = bench.sent_call(server, false);
+    bench.dispatch.progressed(call, bench.now);
+    bench.pass(Duration::from_secs(1 << 40));
+    assert_eq!(bench.answers(), []);
+    assert_eq!(bench.answer(call, conn), Some(0));
+}
+
+#[test]
 fn progress_gives_a_call_its_time_again_up_to_ten_times() {
     let (mut bench, server, _) = Bench::warm(ServerPolicy::default());
     let call = bench.sent_call(server, false);
@@ -84,6 +96,41 @@ fn waiting_behind_others_is_bounded_by_the_timeout_too() {
     assert_eq!(bench.answers(), [(1, Verdict::TimedOut { after: TIMEOUT, sent: false })]);
     assert_eq!(bench.failures(server), 0, "it is the queue that was slow");
     assert_eq!(bench.abandoned(), [], "nothing was sent");
+}
+
+#[test]
+fn a_tick_that_comes_late_does_not_send_what_is_overdue() {
+    // The first frees the connection by timing out. The second is overdue as well, and has not been sent: it
+    // must not go out only to be called off in the same breath.
+    let (mut bench, server, _) = Bench::warm(exclusive());
+    let first = bench.sent_call(server, false);
+    bench.call(server);
+    bench.wait(TIMEOUT * 2);
+    bench.tick();
+    assert_eq!(bench.sent(), []);
+    assert_eq!(bench.abandoned(), [first]);
+    let answers = bench.answers();
+    assert_eq!(answers.len(), 2);
+    for (payload, verdict) in answers {
+        let sent = payload == 0;
+        assert!(
+            matches!(verdict, Verdict::TimedOut { sent: said, .. } if said == sent),
+            "{payload} {verdict:?}"
+        );
+    }
+}
+
+#[test]
+fn a_replay_whose_time_is_over_is_not_sent_when_a_late_tick_lets_it() {
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    bench.sent_call(server, true);
+    bench.crash(conn);
+    bench.gone(conn);
+    bench.wait(TIMEOUT);
+    bench.ready(conn);
+    assert_eq!(bench.sent(), []);
+    assert!(matches!(&bench.verdicts()[..], [Verdict::TimedOut { sent: true, .. }]));
+    assert_eq!(bench.dispatch.open_calls(), 0);
 }
 
 #[test]
