@@ -107,6 +107,12 @@ async function perform(step) {
       report.steps.at(-1).progress = progress;
     }
   }
+  if (step.do === "many") {
+    const all = step.calls.map(({ tool, arguments: given }) =>
+      sdk.call(client, { name: tool, arguments: given }, { timeout: 60_000 }),
+    );
+    return Promise.all(all);
+  }
   throw new Error(`the plan has an unknown step: ${step.do}`);
 }
 

@@ -92,6 +92,16 @@ async def perform(session, step, told):
                     return value
                 lines.clear()
                 await anyio.sleep(PAUSE_SECONDS)
+        case "many":
+            values = [None] * len(step["calls"])
+
+            async def one(index, call):
+                values[index] = plain(await session.call_tool(call["tool"], call["arguments"]))
+
+            async with anyio.create_task_group() as group:
+                for index, call in enumerate(step["calls"]):
+                    group.start_soon(one, index, call)
+            return values
         case other:
             raise ValueError(f"the plan has an unknown step: {other}")
 

@@ -102,11 +102,12 @@ fn listen(
     })
 }
 
-/// The lines with which libtest and nextest sum up, and nextest's list of what failed.
+/// The lines with which libtest and nextest sum up, nextest's list of what failed, and cargo's of what did not build.
 fn is_closing(text: &str) -> bool {
     let text = text.trim_start();
     text.starts_with("test result:")
         || text.starts_with("Summary [")
+        || text.starts_with("error: could not compile")
         || ["FAIL [", "SIGABRT [", "SIGSEGV [", "SIGKILL [", "TIMEOUT ["]
             .iter()
             .any(|verdict| text.starts_with(verdict))

@@ -38,8 +38,8 @@ fn is_door(tree: &Tree, path: &str) -> bool {
     let Some(room) = within.strip_prefix("src/").and_then(|rest| rest.strip_suffix(".rs")) else {
         return false;
     };
-    // The roots of a crate are its contents page, not a room.
-    if matches!(room, "lib" | "main") || room.starts_with("bin/") {
+    // The roots of a crate are its contents page and tests belong to their room: neither is a room.
+    if matches!(room, "lib" | "main") || room.starts_with("bin/") || room.ends_with("/tests") {
         return false;
     }
     let folder = format!("{}/", path.trim_end_matches(".rs"));
@@ -89,6 +89,8 @@ mod tests {
                 ("crates/a/src/room.rs", GOOD),
                 ("crates/a/src/room/inner.rs", bare),
                 ("crates/a/src/room/inner/tests.rs", bare),
+                ("crates/a/src/room/tests.rs", bare),
+                ("crates/a/src/room/tests/more.rs", bare),
                 ("crates/a/src/bin/tool.rs", bare),
                 ("crates/a/tests/it/main.rs", bare),
             ])

@@ -63,7 +63,7 @@ pub(super) fn places(tree: &Tree) -> Vec<Finding> {
                 for (at, _) in line.match_indices(home) {
                     let owner: String = line[at + home.len()..]
                         .chars()
-                        .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
+                        .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
                         .collect();
                     if !owner.is_empty() && !NOBODY.contains(&owner.as_str()) {
                         findings.push(Finding::new(

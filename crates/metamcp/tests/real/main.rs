@@ -2,7 +2,12 @@
 //!
 //! `cargo xtask test` installs them into the build folder. Without them every test here fails and says so:
 //! a proof that did not run is not a proof.
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of this is tests, which clippy cannot see outside test functions"
+)]
 
+mod abrupt;
 mod clients;
 mod identical;
 mod inspector;

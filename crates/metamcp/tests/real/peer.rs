@@ -119,6 +119,12 @@ impl Peer {
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     }
 
+    /// Kills the process outright; it gets no chance to tidy up.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     fn send(&mut self, message: &Value) {
         let line = format!("{message}\n");
         let sent = self.stdin.as_mut().expect("open until dropped").write_all(line.as_bytes());

@@ -69,6 +69,16 @@ impl Plan {
         self.step(name, tool, arguments, json!({ "until": text }))
     }
 
+    /// Calls that are all under way at once; their results come in the same order.
+    pub(crate) fn many(mut self, name: &str, calls: &[(&str, Value)]) -> Plan {
+        let calls: Vec<Value> = calls
+            .iter()
+            .map(|(tool, arguments)| json!({ "tool": tool, "arguments": arguments }))
+            .collect();
+        self.steps.push(json!({ "name": name, "do": "many", "calls": calls }));
+        self
+    }
+
     /// A call the client gives up after its first progress.
     pub(crate) fn call_and_cancel(self, name: &str, tool: &str, arguments: &Value) -> Plan {
         self.step(name, tool, arguments, json!({ "cancelAfterProgress": 1 }))

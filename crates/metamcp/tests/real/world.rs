@@ -3,11 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::installed::{Installed, Start, text};
+
+/// How long a process may take to be gone on a loaded machine; how fast it really is, the benchmark says.
+const LINGERING: Duration = Duration::from_secs(10);
 
 /// Everything a test may touch lies under one temporary folder.
 pub(crate) struct World {
@@ -78,12 +83,24 @@ impl World {
         vec![("PATH".to_owned(), path), ("HOME".to_owned(), text(&self.home()))]
     }
 
-    /// The processes that still have this world's home in their environment.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn processes(&self) -> Vec<String> {
+    /// Waits until every process of this world is gone, and names those that stay.
+    pub(crate) fn nothing_is_left(&self) {
+        let deadline = Instant::now() + LINGERING;
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "still running: {left:#?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The processes that still have this world's home in their environment; told by Linux only.
+    fn processes(&self) -> Vec<String> {
         let home = format!("HOME={}", text(&self.home()));
         let mut found = Vec::new();
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
             if environment.split(|byte| *byte == 0).any(|variable| variable == home.as_bytes()) {
                 let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
