@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::search::Hit;
 
-pub use digest::{DigestLine, digest};
+pub use digest::{DIGEST_BUDGET, DigestLine, digest};
 pub use render::{to_json, to_text};
 pub use surface::{compact_tools, instructions};
 

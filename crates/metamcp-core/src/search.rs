@@ -155,15 +155,15 @@ impl ServerIndex {
 pub struct Index {
     /// By name, so that the answer does not depend on the order of arrival.
     servers: Vec<Arc<ServerIndex>>,
-    averages: bm25::Averages,
+    overall: bm25::Overall,
 }
 
 impl Index {
-    /// Puts the parts together; costs next to nothing.
+    /// Puts the parts together; costs little beside building one of them.
     pub fn new(mut servers: Vec<Arc<ServerIndex>>) -> Self {
         servers.sort_by(|a, b| a.server.cmp(&b.server));
-        let averages = bm25::Averages::over(servers.iter().map(|server| &server.fields));
-        Self { servers, averages }
+        let overall = bm25::Overall::over(&servers);
+        Self { servers, overall }
     }
 
     /// The parts, by server name.
@@ -205,7 +205,7 @@ impl Index {
         let query = crate::text::cut(query.trim(), MAX_QUERY_CHARS);
         let mut ranked = match strategy {
             Strategy::Keyword => keyword::rank(&self.servers, &query, server),
-            Strategy::Bm25 => bm25::rank(&self.servers, &self.averages, &query, server),
+            Strategy::Bm25 => bm25::rank(&self.servers, &self.overall, &query, server),
         };
         ranked.sort_unstable_by(|a, b| self.order(a, b));
         if server.is_none() {

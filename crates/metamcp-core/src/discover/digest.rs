@@ -11,6 +11,9 @@ const MIN_DESCRIPTION: usize = 12;
 /// Longest server name in the digest.
 const MAX_NAME: usize = 40;
 
+/// Room for the digest in the description of `mcp_discover`: with it the two tools stay under 400 tokens.
+pub const DIGEST_BUDGET: usize = 600;
+
 /// One server for the digest.
 #[derive(Debug, Clone)]
 pub struct DigestLine<'a> {
@@ -22,8 +25,9 @@ pub struct DigestLine<'a> {
     pub title: Option<&'a str>,
 }
 
-/// One short line per server, sorted by name, at most `budget` characters in all. Descriptions shrink
-/// first, evenly; then they go; then the last names are counted instead.
+/// One short line per server, sorted by name, at most `budget` plain characters in all; others count for
+/// more, as they do in tokens. Descriptions shrink first, evenly; then they go; then the last names are
+/// counted instead.
 pub fn digest(servers: &[DigestLine<'_>], budget: usize) -> String {
     let mut lines: Vec<(String, String)> = servers.iter().map(name_and_description).collect();
     lines.sort();
@@ -31,7 +35,7 @@ pub fn digest(servers: &[DigestLine<'_>], budget: usize) -> String {
     for cap in (MIN_DESCRIPTION..=longest.max(MIN_DESCRIPTION)).rev() {
         let written: Vec<String> = lines.iter().map(|line| line_within(line, cap)).collect();
         let text = written.join("\n");
-        if text.chars().count() <= budget {
+        if room(&text) <= budget {
             return text;
         }
     }
@@ -63,7 +67,7 @@ fn names_only(lines: &[(String, String)], budget: usize) -> String {
     let mut used = 0;
     for (index, (name, _)) in lines.iter().enumerate() {
         let rest = format!("+{} more", lines.len() - index);
-        let length = name.chars().count() + 2;
+        let length = room(name) + 2;
         let is_last = index + 1 == lines.len();
         let needed = if is_last { length - 2 } else { length + rest.len() };
         if used + needed > budget {
@@ -79,4 +83,9 @@ fn names_only(lines: &[(String, String)], budget: usize) -> String {
         used += length;
     }
     text
+}
+
+/// What a text costs: a token is about four plain characters, but often a whole one of the others.
+fn room(text: &str) -> usize {
+    text.chars().map(|c| [1, 1, 4, 6, 12][c.len_utf8()]).sum()
 }

@@ -29,7 +29,7 @@ fn discover_tool(digest: &str) -> Value {
                 "query": {"type": "string", "description": "Task in words; omit to list servers"},
                 "server": {"type": "string"},
                 "tool": {"type": "string", "description": "server:tool, for its details"},
-                "detail": {"enum": ["brief", "signature", "schema"]},
+                "detail": {"type": "string", "enum": ["brief", "signature", "schema"]},
                 "limit": {"type": "integer", "maximum": 100},
                 "cursor": {"type": "string"}
             }

@@ -25,14 +25,15 @@ const FIELDS: usize = 6;
 
 /// Weight of a word in each field, and how much a long field dilutes it: name, title, description,
 /// server, parameter names, parameter descriptions.
-const WEIGHTS: [f32; FIELDS] = [2.0, 1.0, 1.0, 1.0, 0.5, 0.3];
-const DILUTION: [f32; FIELDS] = [0.5, 0.5, 0.75, 0.5, 0.75, 0.75];
+const WEIGHTS: [f32; FIELDS] = [2.0, 1.0, 1.0, 1.0, 0.8, 0.6];
+const DILUTION: [f32; FIELDS] = [0.4, 0.4, 0.6, 0.4, 0.5, 0.5];
 
 /// One server's words.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
-    /// By word: where its postings start. One more entry marks the end.
+    /// Each word and where its postings start. One more entry marks the end.
     terms: Vec<(Box<str>, u32)>,
+    digests: Vec<u64>,
     postings: Vec<Posting>,
     lengths: Vec<[u16; FIELDS]>,
     totals: [u64; FIELDS],
@@ -45,22 +46,61 @@ struct Posting {
     counts: [u8; FIELDS],
 }
 
-/// Average length of each field over all tools of all servers.
+/// What is true of all servers together: how long fields are on average, and which server knows which word.
 #[derive(Debug, Default)]
-pub(super) struct Averages {
+pub(super) struct Overall {
     tools: usize,
     lengths: [f32; FIELDS],
+    /// Where each server's tools start when all are counted through.
+    starts: Vec<usize>,
+    /// By digest of the word; a digest is only a shortcut, the word itself is compared.
+    words: Vec<Entry>,
 }
 
-impl Averages {
-    pub(super) fn over<'a>(all: impl Iterator<Item = &'a Fields>) -> Self {
-        let (mut tools, mut totals) = (0, [0u64; FIELDS]);
-        for fields in all {
-            tools += fields.lengths.len();
+/// One word of one server.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    digest: u64,
+    server: u32,
+    term: u32,
+}
+
+impl Overall {
+    pub(super) fn over(servers: &[Arc<ServerIndex>]) -> Self {
+        let mut totals = [0u64; FIELDS];
+        let mut overall = Self::default();
+        for (server, part) in servers.iter().enumerate() {
+            let fields = &part.fields;
+            overall.starts.push(overall.tools);
+            overall.tools += fields.lengths.len();
             totals.iter_mut().zip(fields.totals).for_each(|(sum, total)| *sum += total);
+            let entries = fields.digests.iter().enumerate();
+            overall.words.extend(entries.map(|(term, &digest)| Entry {
+                digest,
+                server: position(server),
+                term: position(term),
+            }));
         }
-        let lengths = totals.map(|total| (total as f32 / tools.max(1) as f32).max(1.0));
-        Self { tools, lengths }
+        // Counts are whole numbers until here, so that the order of the servers cannot change the averages.
+        overall.lengths = totals.map(|total| (total as f32 / overall.tools.max(1) as f32).max(1.0));
+        overall.words.sort_unstable_by_key(|entry| (entry.digest, entry.server));
+        overall
+    }
+
+    /// The servers that know a word, in their order, each with its postings.
+    fn holders<'a>(
+        &'a self,
+        servers: &'a [Arc<ServerIndex>],
+        word: &'a str,
+    ) -> impl Iterator<Item = (usize, &'a [Posting])> + Clone {
+        let digest = digest(word);
+        let start = self.words.partition_point(|entry| entry.digest < digest);
+        let same = self.words[start..].iter().take_while(move |entry| entry.digest == digest);
+        same.filter_map(move |entry| {
+            let fields = &servers[entry.server as usize].fields;
+            let postings = fields.postings(entry.term as usize, word)?;
+            Some((entry.server as usize, postings))
+        })
     }
 }
 
@@ -88,6 +128,7 @@ impl Fields {
             fields.lengths.push(lengths);
         }
         for (word, mut postings) in words {
+            fields.digests.push(digest(&word));
             fields.terms.push((word, position(fields.postings.len())));
             fields.postings.append(&mut postings);
         }
@@ -97,56 +138,52 @@ impl Fields {
         fields
     }
 
-    fn postings(&self, word: &str) -> &[Posting] {
-        let Some((_, terms)) = self.terms.split_last() else { return &[] };
-        let Ok(at) = terms.binary_search_by(|(term, _)| (**term).cmp(word)) else { return &[] };
-        &self.postings[self.terms[at].1 as usize..self.terms[at + 1].1 as usize]
+    fn postings(&self, term: usize, word: &str) -> Option<&[Posting]> {
+        let (found, start) = self.terms.get(term)?;
+        let (_, end) = self.terms.get(term + 1)?;
+        (**found == *word).then(|| &self.postings[*start as usize..*end as usize])
     }
 }
 
 pub(super) fn rank(
     servers: &[Arc<ServerIndex>],
-    averages: &Averages,
+    overall: &Overall,
     query: &str,
     only: Option<&str>,
 ) -> Vec<Ranked> {
-    let words = query_words(query);
-    // Rarity is a property of the whole catalog, whichever server is asked about.
-    let rarity: Vec<f32> = words
-        .iter()
-        .map(|word| {
-            let holding: usize =
-                servers.iter().map(|server| server.fields.postings(word).len()).sum();
-            let (holding, all) = (holding as f32, averages.tools as f32);
-            (1.0 + (all - holding + 0.5) / (holding + 0.5)).ln()
-        })
-        .collect();
+    let mut scores: Vec<f32> = vec![0.0; overall.tools];
+    for word in query_words(query) {
+        let holders = overall.holders(servers, &word);
+        // Rarity is a property of the whole catalog, whichever server is asked about.
+        let holding = holders.clone().map(|(_, postings)| postings.len()).sum::<usize>() as f32;
+        let rarity = (1.0 + (overall.tools as f32 - holding + 0.5) / (holding + 0.5)).ln();
+        for (server, postings) in holders {
+            let scores = &mut scores[overall.starts[server]..];
+            let lengths = &servers[server].fields.lengths;
+            for posting in postings {
+                let tool = posting.tool as usize;
+                let weight = weight(posting, &lengths[tool], overall);
+                scores[tool] += rarity * weight * (SATURATION + 1.0) / (weight + SATURATION);
+            }
+        }
+    }
     let mut ranked = Vec::new();
-    let mut scores: Vec<f32> = Vec::new();
     for (server, part) in servers.iter().enumerate() {
         if only.is_some_and(|only| only != &*part.server) {
             continue;
         }
-        scores.clear();
-        scores.resize(part.fields.lengths.len(), 0.0);
-        for (word, rarity) in words.iter().zip(&rarity) {
-            for posting in part.fields.postings(word) {
-                let tool = posting.tool as usize;
-                let weight = weight(posting, &part.fields.lengths[tool], averages);
-                scores[tool] += rarity * weight * (SATURATION + 1.0) / (weight + SATURATION);
-            }
-        }
-        let matching = scores.iter().enumerate().filter(|(_, score)| **score > 0.0);
+        let own = &scores[overall.starts[server]..][..part.fields.lengths.len()];
+        let matching = own.iter().enumerate().filter(|(_, score)| **score > 0.0);
         ranked.extend(matching.map(|(tool, &score)| Ranked { server, tool, score }));
     }
     ranked
 }
 
-fn weight(posting: &Posting, lengths: &[u16; FIELDS], averages: &Averages) -> f32 {
+fn weight(posting: &Posting, lengths: &[u16; FIELDS], overall: &Overall) -> f32 {
     let mut sum = 0.0;
     for field in 0..FIELDS {
         if posting.counts[field] > 0 {
-            let relative = f32::from(lengths[field]) / averages.lengths[field];
+            let relative = f32::from(lengths[field]) / overall.lengths[field];
             let norm = 1.0 - DILUTION[field] + DILUTION[field] * relative;
             sum += WEIGHTS[field] * f32::from(posting.counts[field]) / norm;
         }
@@ -188,6 +225,13 @@ fn count(words: &mut BTreeMap<Box<str>, Vec<Posting>>, token: &str, tool: usize,
     if let Some(last) = postings.last_mut() {
         last.counts[field] = last.counts[field].saturating_add(1);
     }
+}
+
+/// FNV-1a: the same on every machine and in every run.
+fn digest(word: &str) -> u64 {
+    word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Counts here are bounded by the caps on a server's tools.

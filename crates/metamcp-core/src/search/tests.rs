@@ -1,1 +1,274 @@
-//! Tests.
+//! Tokens, scores, order, quota; and that the index does not remember how it came about.
+
+use std::sync::Arc;
+
+use proptest::prelude::{
+    TestCaseError, prop, prop_assert, prop_assert_eq, proptest,
+};
+use proptest::strategy::Strategy as AnyStrategy;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::tool::Listing;
+
+fn tools(list: &[Value]) -> Arc<ServerTools> {
+    let mut listing = Listing::new();
+    listing.page(json!({"tools": list}).to_string().as_bytes()).unwrap();
+    Arc::new(listing.finish(None, None))
+}
+
+fn part(server: &str, list: &[Value]) -> Arc<ServerIndex> {
+    Arc::new(ServerIndex::build(server, None, &tools(list)))
+}
+
+fn tool(name: &str, description: &str) -> Value {
+    json!({"name": name, "description": description})
+}
+
+fn ids(hits: &[Hit]) -> Vec<String> {
+    hits.iter().map(Hit::id).collect()
+}
+
+fn office() -> Index {
+    let files = [
+        json!({"name": "read_file", "description": "Read the complete contents of a file.", "inputSchema": {"properties": {"path": {"type": "string"}}}}),
+        json!({"name": "write_file", "description": "Create or overwrite a file.", "inputSchema": {"properties": {"path": {}, "content": {}}}}),
+        json!({"name": "list_directory", "description": "List what is in a directory."}),
+    ];
+    let mail = [
+        json!({"name": "sendEmail", "description": "Send a message to someone.", "inputSchema": {"properties": {"recipient": {"description": "who receives it"}}}}),
+        json!({"name": "search_inbox", "title": "Search mail", "description": "Find messages."}),
+    ];
+    let git =
+        [tool("git_log", "Shows the commit history."), tool("git_commit", "Records changes.")];
+    Index::new(vec![part("files", &files), part("mail", &mail), part("git", &git)])
+}
+
+#[test]
+fn words_are_split_where_people_read_them() {
+    let check = |text: &str, expected: &[&str]| assert_eq!(tokens(text), expected, "{text}");
+    check("read_file", &["read", "fil", "readfile"]);
+    check("readFile", &["read", "fil", "readfile"]);
+    check("HTTPServer", &["http", "server", "httpserver"]);
+    check("GitHub", &["git", "hub", "github"]);
+    check("get-user.by/id", &["get", "user", "id", "getuserbyid"]);
+    check("the files are created", &["fil", "creat"]);
+    check("queries querying query", &["queri", "queri", "queri"]);
+    check("base64 s3 oauth2", &["bas", "base64", "s3", "oauth", "oauth2"]);
+    check("搜索file", &["搜", "索", "fil"]);
+    check("Übergröße", &["übergröße"]);
+    check("-- ... //", &[]);
+}
+
+#[test]
+fn the_keyword_score_is_the_documented_one() {
+    let index = Index::new(vec![part(
+        "s",
+        &[
+            tool("search", "Nothing else"),
+            tool("web_search", "Search the web"),
+            tool("find", "A SEARCH of files"),
+            tool("Search_All", "x"),
+            tool("other", "nothing"),
+        ],
+    )]);
+    let scores = |query: &str| -> Vec<(String, f32)> {
+        let hits = index.search(query, Strategy::Keyword, 20, None);
+        hits.iter().map(|hit| (hit.tool().name.to_string(), hit.score)).collect()
+    };
+    let expected = [("search", 1.0), ("web_search", 0.7), ("Search_All", 0.5), ("find", 0.2)];
+    assert_eq!(scores("Search"), expected.map(|(name, score)| (name.to_owned(), score)));
+    assert_eq!(
+        scores("the web"),
+        [("web_search".to_owned(), 0.2)],
+        "a query of several words is one string"
+    );
+    assert!(scores("web the").is_empty());
+    assert!(scores("  ").is_empty());
+}
+
+#[test]
+fn bm25_finds_by_any_field() {
+    let index = office();
+    let best = |query: &str| index.search(query, Strategy::Bm25, 1, None).first().map(Hit::id);
+    assert_eq!(best("read file").as_deref(), Some("files:read_file"));
+    assert_eq!(best("reading files").as_deref(), Some("files:read_file"));
+    assert_eq!(best("readFile").as_deref(), Some("files:read_file"));
+    assert_eq!(best("send an email").as_deref(), Some("mail:sendEmail"));
+    assert_eq!(best("recipient").as_deref(), Some("mail:sendEmail"), "by a parameter");
+    assert_eq!(
+        best("who receives").as_deref(),
+        Some("mail:sendEmail"),
+        "by a parameter's description"
+    );
+    assert_eq!(best("git history").as_deref(), Some("git:git_log"));
+    assert_eq!(best("commit the changes").as_deref(), Some("git:git_commit"));
+    assert_eq!(best("zebra"), None);
+    assert_eq!(best("the of and"), None);
+    assert_eq!(
+        ids(&index.search("file", Strategy::Bm25, 20, Some("files"))).len(),
+        3,
+        "the server's own name counts"
+    );
+    assert!(index.search("file", Strategy::Bm25, 20, Some("mail")).is_empty());
+    assert!(index.search("file", Strategy::Bm25, 20, Some("nobody")).is_empty());
+}
+
+#[test]
+fn pages_follow_each_other() {
+    let index = office();
+    let whole = index.page("file directory message commit", Strategy::Bm25, 0, 100, None);
+    assert_eq!(whole.total, whole.hits.len());
+    let mut paged = Vec::new();
+    for offset in 0..whole.total {
+        let page = index.page("file directory message commit", Strategy::Bm25, offset, 1, None);
+        assert_eq!(page.total, whole.total);
+        paged.extend(ids(&page.hits));
+    }
+    assert_eq!(paged, ids(&whole.hits));
+}
+
+#[test]
+fn equal_scores_are_in_order_of_server_and_tool() {
+    let same = [tool("b", "find things"), tool("a", "find things")];
+    let index = Index::new(vec![part("z", &same), part("m", &same)]);
+    for strategy in [Strategy::Bm25, Strategy::Keyword] {
+        assert_eq!(ids(&index.search("find", strategy, 9, None)), ["m:a", "m:b", "z:a", "z:b"]);
+    }
+}
+
+#[test]
+fn a_stuffed_server_gets_a_quarter_of_the_page() {
+    let stuffed: Vec<Value> = (0..40)
+        .map(|n| {
+            tool(
+                &format!("read_file_search_web_send_mail_{n}"),
+                &"read file search web send mail ".repeat(60),
+            )
+        })
+        .collect();
+    let mut parts = vec![part("stuffed", &stuffed)];
+    for server in 0..10 {
+        let honest: Vec<Value> = (0..4)
+            .map(|n| tool(&format!("tool_{n}"), &format!("Read a file of kind {n} and return it.")))
+            .collect();
+        parts.push(part(&format!("honest{server}"), &honest));
+    }
+    let index = Index::new(parts);
+    for (query, strategy) in
+        [("read file", Strategy::Bm25), ("read", Strategy::Keyword), ("file", Strategy::Keyword)]
+    {
+        let hits = index.search(query, strategy, 20, None);
+        let own = hits.iter().filter(|hit| &*hit.server == "stuffed").count();
+        assert_eq!(hits.len(), 20);
+        assert!(own <= 5, "{own} of 20 for {query}");
+    }
+    assert_eq!(
+        index.search("send mail", Strategy::Bm25, 20, None).len(),
+        20,
+        "nobody else matches"
+    );
+    assert_eq!(index.search("read file", Strategy::Bm25, 20, Some("stuffed")).len(), 20);
+    let all = index.page("read file", Strategy::Bm25, 0, 1_000, None);
+    assert_eq!((all.total, all.hits.len()), (80, 80), "the rest comes later, none is lost");
+}
+
+#[test]
+fn only_the_start_of_a_description_is_ranked() {
+    let padded = format!("{} zebra", "word ".repeat(200));
+    let index = Index::new(vec![part("s", &[tool("a", &padded), tool("b", "a zebra")])]);
+    assert_eq!(ids(&index.search("zebra", Strategy::Bm25, 9, None)), ["s:b"]);
+}
+
+#[test]
+fn strategies_have_names() {
+    for strategy in [Strategy::Keyword, Strategy::Bm25] {
+        assert_eq!(strategy.name().parse(), Ok(strategy));
+    }
+    assert_eq!("lexical".parse(), Ok(Strategy::Keyword));
+    assert!("semantic".parse::<Strategy>().is_err());
+    assert_eq!(Strategy::default(), Strategy::Bm25);
+}
+
+#[test]
+fn an_empty_index_answers() {
+    let index = Index::default();
+    assert!(index.search("x", Strategy::Bm25, 5, None).is_empty());
+    assert!(Index::new(Vec::new()).search("x", Strategy::Keyword, 5, None).is_empty());
+    assert!(Index::new(vec![part("s", &[])]).search("s", Strategy::Bm25, 5, None).is_empty());
+}
+
+fn word() -> impl AnyStrategy<Value = String> {
+    prop::sample::select(vec![
+        "read", "file", "send", "mail", "web", "search", "list", "Commit", "user_id",
+    ])
+    .prop_map(ToOwned::to_owned)
+}
+
+fn server_tools() -> impl AnyStrategy<Value = Vec<Value>> {
+    let words = || prop::collection::vec(word(), 0..6).prop_map(|words| words.join(" "));
+    let one = (word(), word(), words(), word()).prop_map(|(first, second, description, parameter)| {
+        json!({"name": format!("{first}_{second}"), "description": description, "inputSchema": {"properties": {parameter: {}}}})
+    });
+    prop::collection::vec(one, 0..8)
+}
+
+fn same(a: &Index, b: &Index, query: &str) -> Result<(), TestCaseError> {
+    for strategy in [Strategy::Bm25, Strategy::Keyword] {
+        let (left, right) =
+            (a.page(query, strategy, 0, 100, None), b.page(query, strategy, 0, 100, None));
+        prop_assert_eq!(left.total, right.total);
+        prop_assert_eq!(ids(&left.hits), ids(&right.hits));
+        for (one, other) in left.hits.iter().zip(&right.hits) {
+            prop_assert_eq!(one.score.to_bits(), other.score.to_bits());
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn changing_one_server_is_the_same_as_building_anew(
+        lists in prop::collection::vec(server_tools(), 1..5),
+        changed in server_tools(),
+        query in prop::collection::vec(word(), 1..4),
+    ) {
+        let query = query.join(" ");
+        let build = |lists: &[Vec<Value>]| -> Vec<Arc<ServerIndex>> {
+            lists.iter().enumerate().map(|(n, list)| part(&format!("server{n}"), list)).collect()
+        };
+        let mut parts = build(&lists);
+        parts[0] = part("server0", &changed);
+        parts.reverse();
+        let mut fresh = lists;
+        fresh[0] = changed;
+        same(&Index::new(parts), &Index::new(build(&fresh)), &query)?;
+    }
+
+    #[test]
+    fn hits_are_ordered_and_complete(
+        lists in prop::collection::vec(server_tools(), 1..5),
+        query in prop::collection::vec(word(), 1..4),
+        limit in 1usize..30,
+    ) {
+        let parts = lists.iter().enumerate().map(|(n, list)| part(&format!("server{n}"), list)).collect();
+        let index = Index::new(parts);
+        let query = query.join(" ");
+        let all = index.page(&query, Strategy::Bm25, 0, 1_000, None);
+        let mut unique = ids(&all.hits);
+        unique.sort();
+        unique.dedup();
+        prop_assert_eq!(unique.len(), all.total);
+        prop_assert!(all.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
+        let few = index.search(&query, Strategy::Bm25, limit, None);
+        prop_assert_eq!(ids(&few), ids(&all.hits[..limit.min(all.hits.len())]));
+    }
+
+    #[test]
+    fn any_query_is_survived(query: String) {
+        let index = office();
+        index.search(&query, Strategy::Bm25, 5, None);
+        index.search(&query, Strategy::Keyword, 5, None);
+        tokens(&query);
+    }
+}
