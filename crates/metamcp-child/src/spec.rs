@@ -46,10 +46,14 @@ impl ShimCommand {
 /// How children are to be held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Containment {
-    /// Namespaces where they work, the shim alone elsewhere.
+    /// Namespaces where they cost the server nothing, which is as root; the shim alone elsewhere.
+    ///
+    /// An ordinary user gets a process namespace only inside a user namespace, and there every file of
+    /// root seems to be nobody's and setuid programs are powerless: ssh rejects its configuration, sudo
+    /// and everything installed as a snap fail. That is not for a default to impose.
     #[default]
     Auto,
-    /// Namespaces or nothing: a child that cannot have one is not started.
+    /// Namespaces or nothing, a user namespace included: a child that cannot have one is not started.
     Namespace,
     /// The shim alone: the child sees the processes and ids of the whole machine.
     Shim,

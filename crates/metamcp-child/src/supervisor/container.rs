@@ -302,7 +302,7 @@ impl Container {
         let inside = self.started.unwrap_or(0);
         let leader = match self.mode {
             Mode::Plain => inside,
-            Mode::Isolated => processes::children(keeper)
+            Mode::Isolated { .. } => processes::children(keeper)
                 .into_iter()
                 .find(|&pid| processes::innermost_pid(pid) == Some(inside))
                 .unwrap_or(0),
@@ -315,7 +315,7 @@ impl Container {
                 because @ Tier::Shim { .. } => because,
                 _ => Tier::Shim { because: None },
             },
-            Mode::Isolated => Tier::Namespace { user: is_user_namespace(keeper) },
+            Mode::Isolated { .. } => Tier::Namespace { user: is_user_namespace(keeper) },
         };
         if known(tier) == Tier::Untried {
             set(tier, held.clone());
@@ -340,6 +340,7 @@ impl Container {
                 let because = format!("{}: {source}", stage.words());
                 set(tier, Tier::Shim { because: Some(because) });
             }
+            // What is left of this attempt belongs to nobody.
             let id = std::mem::take(&mut self.id);
             let shared = std::mem::take(&mut self.shared);
             return Some(Retry { id, start, shared, reply });
@@ -375,8 +376,6 @@ impl Container {
         if let Some(Starting { reply, .. }) = self.starting.take() {
             reply.send(Err(SpawnError::Lost)).ok();
         }
-        self.shared.keeper.store(0, Ordering::Relaxed);
-        self.shared.state.send_modify(|state| state.empty = true);
     }
 
     /// How the shim ended, if it did. A namespace is empty by the time its init can be reaped.
@@ -425,6 +424,16 @@ fn spawn_error(stage: Stage, errno: i32, source: io::Error, start: Start) -> Spa
             EINVAL => SpawnError::BadCommand { source },
             _ => SpawnError::Exec { program, source },
         },
+    }
+}
+
+/// Whoever waits must hear of the end, also when it is the supervisor's own.
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.shared.keeper.store(0, Ordering::Relaxed);
+        if self.id != 0 {
+            self.shared.state.send_modify(|state| state.empty = true);
+        }
     }
 }
 
