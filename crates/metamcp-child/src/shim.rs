@@ -33,6 +33,7 @@ pub(crate) const HOLD: &str = "hold";
 pub(crate) const ISOLATE: &str = "isolate";
 /// Lets `isolate` make a user namespace where there is no other way.
 pub(crate) const USER: &str = "user";
+#[cfg(target_os = "linux")]
 pub(crate) const INIT: &str = "init";
 pub(crate) const EXEC: &str = "exec";
 

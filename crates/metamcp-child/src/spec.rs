@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 
 /// What to run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Spec {
     /// The program, looked up in `PATH` where it has no slash.
     pub program: OsString,
@@ -19,6 +19,19 @@ pub struct Spec {
     pub env: Vec<(OsString, OsString)>,
     /// Where it runs; `None` is the gateway's own directory.
     pub cwd: Option<PathBuf>,
+}
+
+/// Without the values of variables, which are secrets as often as not.
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&OsString> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Spec")
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("env", &names)
+            .field("cwd", &self.cwd)
+            .finish()
+    }
 }
 
 /// How the gateway starts itself as a shim: a program, and the arguments that lead to
@@ -170,4 +183,38 @@ pub enum SpawnError {
     /// The thread that starts children is gone, which only a defect can cause.
     #[error("the thread that starts children has ended")]
     NoSpawner,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exit, Spec, Tier};
+
+    #[test]
+    fn secrets_do_not_show() {
+        let env = vec![("TOKEN".into(), "s3cret".into())];
+        let shown = format!("{:?}", Spec { program: "node".into(), env, ..Spec::default() });
+        assert!(shown.contains("TOKEN") && !shown.contains("s3cret"), "{shown}");
+    }
+
+    #[test]
+    fn words_for_the_log() {
+        let because = Some("new namespaces: not permitted".to_owned());
+        let words = [
+            Tier::Namespace { user: true }.to_string(),
+            Tier::Shim { because }.to_string(),
+            Exit { code: Some(1), signal: None }.to_string(),
+            Exit { code: None, signal: Some(9) }.to_string(),
+            Exit::default().to_string(),
+        ];
+        assert_eq!(
+            words,
+            [
+                "user, process and mount namespace",
+                "shim (no namespace: new namespaces: not permitted)",
+                "exit code 1",
+                "signal 9",
+                "unknown status"
+            ]
+        );
+    }
 }

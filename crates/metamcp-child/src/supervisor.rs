@@ -9,6 +9,7 @@
 
 mod container;
 mod launch;
+mod start_error;
 mod sweep;
 
 use std::io::{self, Read, Write};

@@ -19,6 +19,7 @@ use nix::unistd::Pid;
 
 use super::Reply;
 use super::launch::{Launched, Mode, Retry, launch};
+use super::start_error::start_error;
 use super::sweep;
 use crate::message::{Order, Report, Stage, Start};
 use crate::processes;
@@ -345,7 +346,7 @@ impl Container {
             let shared = std::mem::take(&mut self.shared);
             return Some(Retry { id, start, shared, reply });
         }
-        reply.send(Err(spawn_error(stage, errno, source, start))).ok();
+        reply.send(Err(start_error(stage, errno, start))).ok();
         None
     }
 
@@ -405,26 +406,6 @@ enum Ended {
     Clean,
     /// It may have left orphans.
     Killed,
-}
-
-fn spawn_error(stage: Stage, errno: i32, source: io::Error, start: Start) -> SpawnError {
-    use nix::libc::{E2BIG, EACCES, EINVAL, EISDIR, ENOENT, ENOEXEC, ENOTDIR, EPERM};
-    let Start { program, cwd, .. } = start;
-    match stage {
-        Stage::Unshare | Stage::Map | Stage::Mounts | Stage::Proc => {
-            SpawnError::Namespace { step: stage.words(), source }
-        }
-        Stage::Directory => SpawnError::BadDirectory { cwd: cwd.unwrap_or_default(), source },
-        // The stage before carries the same arguments and environment.
-        Stage::Shim | Stage::Exec if errno == E2BIG => SpawnError::BadCommand { source },
-        Stage::Shim => SpawnError::Shim { source },
-        Stage::Exec => match errno {
-            ENOENT | ENOTDIR => SpawnError::NotFound { program },
-            EACCES | EPERM | ENOEXEC | EISDIR => SpawnError::NotExecutable { program, source },
-            EINVAL => SpawnError::BadCommand { source },
-            _ => SpawnError::Exec { program, source },
-        },
-    }
 }
 
 /// Whoever waits must hear of the end, also when it is the supervisor's own.

@@ -146,6 +146,15 @@ async fn a_server_that_stops_its_shim_ends_all_the_same() {
     assert_gone(&mark);
 }
 
+#[tokio::test]
+async fn a_shim_that_cannot_act_is_done_without() {
+    let mark = mark();
+    let child = spawn(&spawner(Containment::Shim), habit(&["stop-parent-always", &mark])).await;
+    assert_eq!(line(&child.stdout).await, "ready");
+    within(child.handle().stop(Ladder::at_once())).await;
+    assert_gone(&mark);
+}
+
 #[test]
 fn a_stopped_shim_still_ends_with_its_gateway() {
     let mark = mark();
