@@ -14,8 +14,8 @@ pub(crate) const HEADER: usize = 5;
 /// Longest body accepted. The kernel refuses to execute anything near this size.
 const LONGEST_BODY: usize = 16 * 1024 * 1024;
 
-/// From the gateway to a shim.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// From the gateway to a shim. Not printable: the first one carries secrets.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Run this. Comes once, with the server's stdin attached to the header.
     Start(Start),
@@ -28,7 +28,7 @@ pub(crate) enum Order {
 }
 
 /// What to run, with the environment complete.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Start {
     pub(crate) program: OsString,
     pub(crate) args: Vec<OsString>,
@@ -303,7 +303,7 @@ mod tests {
             let frame = order.encode();
             let (length, tag) = header(*frame.first_chunk().unwrap()).unwrap();
             assert_eq!(length, frame.len() - HEADER);
-            assert_eq!(Order::decode(tag, &frame[HEADER..]).unwrap(), order);
+            assert!(Order::decode(tag, &frame[HEADER..]).unwrap() == order);
         }
     }
 

@@ -31,6 +31,9 @@ use crate::message::{Report, Stage};
 /// Stage names, as given on the command line of the shim.
 pub(crate) const HOLD: &str = "hold";
 pub(crate) const ISOLATE: &str = "isolate";
+/// Lets `isolate` make a user namespace where there is no other way.
+pub(crate) const USER: &str = "user";
+#[cfg(target_os = "linux")]
 pub(crate) const INIT: &str = "init";
 pub(crate) const EXEC: &str = "exec";
 
@@ -51,7 +54,7 @@ pub fn shim_main(args: impl Iterator<Item = OsString>) -> i32 {
     match stage.to_str() {
         Some(HOLD) => keeper::hold(&again),
         #[cfg(target_os = "linux")]
-        Some(ISOLATE) => namespace::isolate(&again),
+        Some(ISOLATE) => namespace::isolate(&again, rest),
         #[cfg(target_os = "linux")]
         Some(INIT) => namespace::init(&again, rest),
         Some(EXEC) => exec::become_server(rest),

@@ -228,17 +228,17 @@ pub struct ExitWatch {
 
 impl ExitWatch {
     /// Waits until the server itself ended. Others of its container may still run.
-    pub async fn exited(&mut self) -> Exit {
-        match self.state.wait_for(|state| state.exit.is_some() || state.empty).await {
+    pub async fn exited(&self) -> Exit {
+        match self.state.clone().wait_for(|state| state.exit.is_some() || state.empty).await {
             Ok(state) => state.exit.unwrap_or_default(),
             Err(_) => Exit::default(),
         }
     }
 
     /// Waits until nothing is left in the container.
-    pub async fn empty(&mut self) {
+    pub async fn empty(&self) {
         // The other end is dropped only after everything is.
-        self.state.wait_for(|state| state.empty).await.ok();
+        self.state.clone().wait_for(|state| state.empty).await.ok();
     }
 
     /// How the server ended, if it did.

@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 
 /// What to run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Spec {
     /// The program, looked up in `PATH` where it has no slash.
     pub program: OsString,
@@ -19,6 +19,19 @@ pub struct Spec {
     pub env: Vec<(OsString, OsString)>,
     /// Where it runs; `None` is the gateway's own directory.
     pub cwd: Option<PathBuf>,
+}
+
+/// Without the values of variables, which are secrets as often as not.
+impl fmt::Debug for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&OsString> = self.env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Spec")
+            .field("program", &self.program)
+            .field("args", &self.args)
+            .field("env", &names)
+            .field("cwd", &self.cwd)
+            .finish()
+    }
 }
 
 /// How the gateway starts itself as a shim: a program, and the arguments that lead to
@@ -46,10 +59,14 @@ impl ShimCommand {
 /// How children are to be held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Containment {
-    /// Namespaces where they work, the shim alone elsewhere.
+    /// Namespaces where they cost the server nothing, which is as root; the shim alone elsewhere.
+    ///
+    /// An ordinary user gets a process namespace only inside a user namespace, and there every file of
+    /// root seems to be nobody's and setuid programs are powerless: ssh rejects its configuration, sudo
+    /// and everything installed as a snap fail. That is not for a default to impose.
     #[default]
     Auto,
-    /// Namespaces or nothing: a child that cannot have one is not started.
+    /// Namespaces or nothing, a user namespace included: a child that cannot have one is not started.
     Namespace,
     /// The shim alone: the child sees the processes and ids of the whole machine.
     Shim,
@@ -166,4 +183,38 @@ pub enum SpawnError {
     /// The thread that starts children is gone, which only a defect can cause.
     #[error("the thread that starts children has ended")]
     NoSpawner,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Exit, Spec, Tier};
+
+    #[test]
+    fn secrets_do_not_show() {
+        let env = vec![("TOKEN".into(), "s3cret".into())];
+        let shown = format!("{:?}", Spec { program: "node".into(), env, ..Spec::default() });
+        assert!(shown.contains("TOKEN") && !shown.contains("s3cret"), "{shown}");
+    }
+
+    #[test]
+    fn words_for_the_log() {
+        let because = Some("new namespaces: not permitted".to_owned());
+        let words = [
+            Tier::Namespace { user: true }.to_string(),
+            Tier::Shim { because }.to_string(),
+            Exit { code: Some(1), signal: None }.to_string(),
+            Exit { code: None, signal: Some(9) }.to_string(),
+            Exit::default().to_string(),
+        ];
+        assert_eq!(
+            words,
+            [
+                "user, process and mount namespace",
+                "shim (no namespace: new namespaces: not permitted)",
+                "exit code 1",
+                "signal 9",
+                "unknown status"
+            ]
+        );
+    }
 }

@@ -9,6 +9,7 @@
 
 mod container;
 mod launch;
+mod start_error;
 mod sweep;
 
 use std::io::{self, Read, Write};
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use metamcp_core::ladder::Ladder;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::geteuid;
 use tokio::sync::oneshot;
 
 use crate::message::Start;
@@ -129,11 +131,17 @@ impl Supervisor {
 
     /// How the next child is to be held: as demanded, or as worked before.
     fn mode(&self) -> Mode {
-        let failed_before = matches!(*self.tier(), Tier::Shim { .. });
         match self.containment {
             Containment::Shim => Mode::Plain,
-            Containment::Auto if failed_before || cfg!(not(target_os = "linux")) => Mode::Plain,
-            Containment::Auto | Containment::Namespace => Mode::Isolated,
+            Containment::Namespace => Mode::Isolated { user: true },
+            Containment::Auto if matches!(*self.tier(), Tier::Shim { .. }) => Mode::Plain,
+            Containment::Auto if cfg!(not(target_os = "linux")) => Mode::Plain,
+            Containment::Auto if !geteuid().is_root() => {
+                let because = "it would take a user namespace, which breaks setuid programs";
+                *self.tier() = Tier::Shim { because: Some(because.into()) };
+                Mode::Plain
+            }
+            Containment::Auto => Mode::Isolated { user: false },
         }
     }
 

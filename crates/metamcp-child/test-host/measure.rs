@@ -9,7 +9,7 @@ use std::{env, fs};
 
 use metamcp_child::{Ladder, ShimCommand, Spawner, Spec};
 
-use crate::{containment, say};
+use crate::habits::{containment, say};
 
 /// Trees per killed gateway.
 const TREES: usize = 20;

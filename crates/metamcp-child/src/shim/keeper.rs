@@ -157,6 +157,7 @@ impl Keeper {
             }
             child_ends.clear();
             if self.reap_is_empty() {
+                self.ground.kill_strays(self.leader_pid());
                 return CLEAN;
             }
             if ready.control && !self.obey() {

@@ -50,6 +50,14 @@ impl Ground {
         }
     }
 
+    /// Where orphans do not come to the shim, "no child left" says nothing of the others in the leader's
+    /// group; they go with it.
+    pub(super) fn kill_strays(self, leader: Pid) {
+        if cfg!(not(target_os = "linux")) {
+            killpg(leader, Signal::SIGKILL).ok();
+        }
+    }
+
     /// Whether "everyone" means the namespace and nothing else. The pid is asked for again because
     /// the same call outside a namespace would end every process of the user.
     fn is_alone(self) -> bool {

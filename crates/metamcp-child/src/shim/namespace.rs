@@ -16,17 +16,17 @@ use nix::unistd::{getegid, geteuid, setsid};
 
 use super::keeper::keep;
 use super::kill::Ground;
-use super::{Again, CLEAN, INIT, MISUSED, close_inherited, control, failed, report};
+use super::{Again, CLEAN, INIT, MISUSED, USER, close_inherited, control, failed, report};
 use crate::message::{Report, Stage};
 
 /// The `isolate` stage: leaves our namespaces, starts the init of the new ones and ends. It does not
 /// stay, because two processes per server would cost twice the memory and guard nothing more.
-pub(super) fn isolate(again: &Again) -> i32 {
+pub(super) fn isolate(again: &Again, args: &[OsString]) -> i32 {
     close_inherited();
     // The gateway tells the init from a stray orphan by this session.
     setsid().ok();
     let Ok(control) = control() else { return MISUSED };
-    let ids = match leave() {
+    let ids = match leave(args.iter().any(|arg| arg == USER)) {
         Ok(ids) => ids,
         Err((stage, error)) => return failed(&control, stage, &error),
     };
@@ -67,12 +67,15 @@ pub(super) fn init(again: &Again, args: &[OsString]) -> i32 {
 /// Ids of the user where a user namespace was needed.
 type Ids = Option<(u32, u32)>;
 
-fn leave() -> Result<Ids, (Stage, io::Error)> {
+fn leave(may_use_user_namespace: bool) -> Result<Ids, (Stage, io::Error)> {
     let (user, group) = (geteuid(), getegid());
     let both = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
     // Root needs no user namespace, but root in a container often may not do without.
-    let as_root = user.is_root() && unshare(both).is_ok();
-    if !as_root {
+    let as_root = unshare(both);
+    if let Err(error) = as_root {
+        if !may_use_user_namespace {
+            return Err((Stage::Unshare, error.into()));
+        }
         unshare(both | CloneFlags::CLONE_NEWUSER)
             .map_err(|error| (Stage::Unshare, error.into()))?;
         map(0, user.as_raw(), 0, group.as_raw()).map_err(|error| (Stage::Map, error))?;
@@ -81,7 +84,7 @@ fn leave() -> Result<Ids, (Stage, io::Error)> {
     let flags = MsFlags::MS_REC | MsFlags::MS_SLAVE;
     mount(None::<&str>, "/", None::<&str>, flags, None::<&str>)
         .map_err(|error| (Stage::Mounts, error.into()))?;
-    Ok((!as_root).then(|| (user.as_raw(), group.as_raw())))
+    Ok(as_root.is_err().then(|| (user.as_raw(), group.as_raw())))
 }
 
 /// From root of the first user namespace back to the ids the user has outside.

@@ -19,6 +19,7 @@ use nix::unistd::Pid;
 
 use super::Reply;
 use super::launch::{Launched, Mode, Retry, launch};
+use super::start_error::start_error;
 use super::sweep;
 use crate::message::{Order, Report, Stage, Start};
 use crate::processes;
@@ -302,7 +303,7 @@ impl Container {
         let inside = self.started.unwrap_or(0);
         let leader = match self.mode {
             Mode::Plain => inside,
-            Mode::Isolated => processes::children(keeper)
+            Mode::Isolated { .. } => processes::children(keeper)
                 .into_iter()
                 .find(|&pid| processes::innermost_pid(pid) == Some(inside))
                 .unwrap_or(0),
@@ -315,7 +316,7 @@ impl Container {
                 because @ Tier::Shim { .. } => because,
                 _ => Tier::Shim { because: None },
             },
-            Mode::Isolated => Tier::Namespace { user: is_user_namespace(keeper) },
+            Mode::Isolated { .. } => Tier::Namespace { user: is_user_namespace(keeper) },
         };
         if known(tier) == Tier::Untried {
             set(tier, held.clone());
@@ -340,11 +341,12 @@ impl Container {
                 let because = format!("{}: {source}", stage.words());
                 set(tier, Tier::Shim { because: Some(because) });
             }
+            // What is left of this attempt belongs to nobody.
             let id = std::mem::take(&mut self.id);
             let shared = std::mem::take(&mut self.shared);
             return Some(Retry { id, start, shared, reply });
         }
-        reply.send(Err(spawn_error(stage, errno, source, start))).ok();
+        reply.send(Err(start_error(stage, errno, start))).ok();
         None
     }
 
@@ -375,8 +377,6 @@ impl Container {
         if let Some(Starting { reply, .. }) = self.starting.take() {
             reply.send(Err(SpawnError::Lost)).ok();
         }
-        self.shared.keeper.store(0, Ordering::Relaxed);
-        self.shared.state.send_modify(|state| state.empty = true);
     }
 
     /// How the shim ended, if it did. A namespace is empty by the time its init can be reaped.
@@ -408,23 +408,13 @@ enum Ended {
     Killed,
 }
 
-fn spawn_error(stage: Stage, errno: i32, source: io::Error, start: Start) -> SpawnError {
-    use nix::libc::{E2BIG, EACCES, EINVAL, EISDIR, ENOENT, ENOEXEC, ENOTDIR, EPERM};
-    let Start { program, cwd, .. } = start;
-    match stage {
-        Stage::Unshare | Stage::Map | Stage::Mounts | Stage::Proc => {
-            SpawnError::Namespace { step: stage.words(), source }
+/// Whoever waits must hear of the end, also when it is the supervisor's own.
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.shared.keeper.store(0, Ordering::Relaxed);
+        if self.id != 0 {
+            self.shared.state.send_modify(|state| state.empty = true);
         }
-        Stage::Directory => SpawnError::BadDirectory { cwd: cwd.unwrap_or_default(), source },
-        // The stage before carries the same arguments and environment.
-        Stage::Shim | Stage::Exec if errno == E2BIG => SpawnError::BadCommand { source },
-        Stage::Shim => SpawnError::Shim { source },
-        Stage::Exec => match errno {
-            ENOENT | ENOTDIR => SpawnError::NotFound { program },
-            EACCES | EPERM | ENOEXEC | EISDIR => SpawnError::NotExecutable { program, source },
-            EINVAL => SpawnError::BadCommand { source },
-            _ => SpawnError::Exec { program, source },
-        },
     }
 }
 

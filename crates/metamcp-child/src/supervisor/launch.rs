@@ -29,7 +29,10 @@ pub(super) enum Mode {
     /// By a shim alone.
     Plain,
     /// By the init of a namespace.
-    Isolated,
+    Isolated {
+        /// Whether a user namespace may be made where there is no other way.
+        user: bool,
+    },
 }
 
 /// A start to be tried again without a namespace.
@@ -53,24 +56,26 @@ pub(super) fn launch(command: &ShimCommand, mode: Mode, start: &Start) -> io::Re
     let (their_stdin, stdin) = io::pipe()?;
     let (stdout, their_stdout) = io::pipe()?;
     let (stderr, their_stderr) = io::pipe()?;
+    fcntl(&stderr, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     let (control, their_control) = UnixStream::pair()?;
-    let stage = match mode {
-        Mode::Plain => shim::HOLD,
-        Mode::Isolated => shim::ISOLATE,
+    let stage: &[&str] = match mode {
+        Mode::Plain => &[shim::HOLD],
+        Mode::Isolated { user: false } => &[shim::ISOLATE],
+        Mode::Isolated { user: true } => &[shim::ISOLATE, shim::USER],
     };
     // Nothing of the environment: what the server gets travels over the socket.
     let shim = Command::new(&command.program)
         .args(&command.args)
-        .arg(stage)
+        .args(stage)
         .env_clear()
         .stdin(OwnedFd::from(their_control))
         .stdout(their_stdout)
         .stderr(their_stderr)
         .spawn()?;
-    // An error here is not fatal: the shim is there and is going to be heard of by its socket.
+    // Errors from here on are not fatal: the shim is there, and what goes wrong with it will be heard
+    // of by its socket.
     hand_over(&control, &their_stdin, start).ok();
-    control.set_nonblocking(true)?;
-    fcntl(&stderr, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    control.set_nonblocking(true).ok();
     Ok(Launched { shim, control, stdin, stdout, stderr })
 }
 

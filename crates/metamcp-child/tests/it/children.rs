@@ -14,7 +14,7 @@ async fn bytes_go_both_ways_and_the_end_of_input_is_seen() {
         assert_eq!(line(&parts.stdout).await, "hello");
         drop(parts.stdin);
         assert_eq!(rest(&parts.stdout).await, b"");
-        let mut watch = parts.handle.watch();
+        let watch = parts.handle.watch();
         assert_eq!(within(watch.exited()).await, Exit { code: Some(0), signal: None });
         within(watch.empty()).await;
     }

@@ -9,7 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::{
-    BOTH, HOST, PATIENCE, habit, line, mark, marked, spawn, spawner, state, until, within,
+    BOTH, HOST, PATIENCE, assert_gone, habit, line, mark, marked, spawn, spawner, state, until,
+    within,
 };
 
 /// A gateway of its own, with `count` hostile servers running. The words are how it holds them.
@@ -65,8 +66,43 @@ fn nothing_survives_a_killed_gateway_with_namespaces() {
 #[test]
 fn an_ordinary_user_is_contained_as_well() {
     let nobody = nix::unistd::geteuid().is_root().then_some(65534);
-    for tier in ["shim", "auto"] {
-        murders(tier, 2, nobody);
+    for (tier, held) in [
+        ("shim", "ready shim"),
+        ("namespace", "ready user, process and mount namespace"),
+        (
+            "auto",
+            "ready shim (no namespace: it would take a user namespace, which breaks setuid programs)",
+        ),
+    ] {
+        let mark = mark();
+        let (host, ready) = host(tier, "tree", &mark, 2, nobody);
+        assert_eq!(ready, held);
+        murder(host, &mark);
+    }
+}
+
+/// The gateway dies while its children are being started: as soon as so many processes are there.
+#[test]
+fn nothing_survives_a_gateway_killed_at_any_instant() {
+    for tier in ["shim", "namespace"] {
+        for count in (0..24).step_by(3) {
+            let mark = mark();
+            let mut host = Command::new(HOST)
+                .args(["host", tier, "tree", &mark, "4"])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            let began = Instant::now();
+            // The host itself carries the mark too.
+            while marked(&mark).len() < count + 1 {
+                assert!(began.elapsed() < PATIENCE, "{count} processes never came to be");
+            }
+            host.kill().unwrap();
+            host.wait().unwrap();
+            while !marked(&mark).is_empty() {
+                assert!(began.elapsed() < PATIENCE, "survivors: {:?}", marked(&mark));
+            }
+        }
     }
 }
 
@@ -79,7 +115,7 @@ async fn a_server_that_kills_its_shim_takes_everything_with_it() {
         let child = spawn(&spawner, habit(&["kill-parent", &mark])).await;
         assert_eq!(line(&child.stdout).await, "ready", "round {round}");
         within(child.watch().empty()).await;
-        assert_eq!(marked(&mark), [], "round {round}");
+        assert_gone(&mark);
         assert!(!other.watch().is_empty(), "the neighbour is not touched");
     }
 }
@@ -93,7 +129,7 @@ async fn a_server_cannot_kill_the_init_of_its_namespace() {
     assert!(!child.watch().is_empty());
     kill(Pid::from_raw(child.handle().keeper_pid().cast_signed()), Signal::SIGKILL).unwrap();
     within(child.watch().empty()).await;
-    assert_eq!(marked(&mark), []);
+    assert_gone(&mark);
 }
 
 #[tokio::test]
@@ -105,9 +141,18 @@ async fn a_server_that_stops_its_shim_ends_all_the_same() {
     child.stdin.try_write(b"\n").unwrap();
     assert_eq!(line(&child.stdout).await, "again");
     let keeper = child.handle().keeper_pid().cast_signed();
-    assert_eq!(state(keeper), Some('T'));
+    until("the shim is stopped", || state(keeper) == Some('T')).await;
     within(child.handle().stop(Ladder::at_once())).await;
-    assert_eq!(marked(&mark), []);
+    assert_gone(&mark);
+}
+
+#[tokio::test]
+async fn a_shim_that_cannot_act_is_done_without() {
+    let mark = mark();
+    let child = spawn(&spawner(Containment::Shim), habit(&["stop-parent-always", &mark])).await;
+    assert_eq!(line(&child.stdout).await, "ready");
+    within(child.handle().stop(Ladder::at_once())).await;
+    assert_gone(&mark);
 }
 
 #[test]
@@ -126,7 +171,7 @@ async fn a_fork_bomb_is_put_out() {
         let child = spawn(&spawner(containment), habit(&["fork-bomb", &mark])).await;
         until("it went off", || marked(&mark).len() >= 16).await;
         within(child.handle().stop(Ladder::at_once())).await;
-        assert_eq!(marked(&mark), []);
+        assert_gone(&mark);
     }
 }
 
@@ -169,6 +214,6 @@ fn a_child_outlives_the_runtime_that_asked_for_it() {
         drop((child, first));
         assert!(marked(&mark).len() >= 5);
         runtime().block_on(async { within(handle.stop(Ladder::at_once())).await });
-        assert_eq!(marked(&mark), []);
+        assert_gone(&mark);
     }
 }

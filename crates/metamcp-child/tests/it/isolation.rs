@@ -81,6 +81,12 @@ async fn signals_limits_and_directory_are_in_order() {
         let lines = dumped(&child).await;
         let status = |name: &str| values(&lines, &format!("status {name}:\t"))[0].to_owned();
         assert_eq!(status("SigBlk"), "0000000000000000");
+        // Rust ignores SIGPIPE, and what is ignored would stay so. A C program shows what it got.
+        let spec = crate::support::spec("grep", &["SigIgn", "/proc/self/status"]);
+        let child = spawn(&spawner(containment), spec).await;
+        let ignored = line(&child.stdout).await;
+        let ignored = u64::from_str_radix(ignored.trim_start_matches("SigIgn:\t"), 16).unwrap();
+        assert_eq!(ignored & 1 << 12, 0, "SIGPIPE is ignored");
         assert_eq!(values(&lines, "Max core file size")[0].split_whitespace().next(), Some("0"));
         let own: i32 =
             std::fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim().parse().unwrap();

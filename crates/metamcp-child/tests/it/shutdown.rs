@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use metamcp_child::{Containment, Exit, Ladder};
 
 use crate::support::{
-    BOTH, habit, line, mark, marked, rest, shell, spawn, spawner, spec, until, within,
+    BOTH, assert_gone, habit, line, mark, marked, rest, shell, spawn, spawner, spec, until, within,
 };
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_deaf_tree_is_killed_to_the_last_process() {
         assert!(marked(&mark).len() >= 5, "{:?}", marked(&mark));
         let began = Instant::now();
         within(parts.handle.stop(Ladder::polite())).await;
-        assert_eq!(marked(&mark), [], "empty means empty");
+        assert_gone(&mark);
         assert!(began.elapsed() >= Duration::from_millis(1550), "it was asked first");
         assert_eq!(parts.handle.watch().exit(), Some(Exit { code: None, signal: Some(9) }));
     }
@@ -73,13 +73,13 @@ async fn what_outlives_the_leader_keeps_the_container_full() {
     for containment in BOTH {
         let mark = mark();
         let child = spawn(&spawner(containment), habit(&["tree-then-exit", &mark])).await;
-        let mut watch = child.watch();
+        let watch = child.watch();
         assert_eq!(within(watch.exited()).await, Exit { code: Some(0), signal: None });
         assert!(!watch.is_empty());
         assert!(!marked(&mark).is_empty());
         child.handle().kill_now();
         within(watch.empty()).await;
-        assert_eq!(marked(&mark), []);
+        assert_gone(&mark);
     }
 }
 
@@ -100,10 +100,10 @@ async fn dropping_the_last_handle_is_a_kill() {
         let mark = mark();
         let child = spawn(&spawner(containment), habit(&["tree", &mark])).await;
         assert_eq!(line(&child.stdout).await, "ready");
-        let mut watch = child.watch();
+        let watch = child.watch();
         drop(child);
         within(watch.empty()).await;
-        assert_eq!(marked(&mark), []);
+        assert_gone(&mark);
     }
 }
 
@@ -145,7 +145,7 @@ async fn twenty_deaf_children_end_together() {
         for stop in stops {
             within(stop).await.unwrap();
         }
-        assert_eq!(marked(&mark), []);
+        assert_gone(&mark);
     }
 }
 

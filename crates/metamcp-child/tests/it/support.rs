@@ -91,6 +91,11 @@ pub(crate) fn marked(mark: &str) -> Vec<i32> {
         .collect()
 }
 
+pub(crate) fn assert_gone(mark: &str) {
+    let left = marked(mark);
+    assert!(left.is_empty(), "survivors: {left:?}");
+}
+
 /// The state letter of a process.
 pub(crate) fn state(pid: i32) -> Option<char> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -1,0 +1,46 @@
+//! From a failed stage and an error number to a fact the caller can act on.
+//! Owns: the meaning of error numbers.      Never: guesses beyond them.
+//! In: a stage, a number, what was to be started.  Out: a `SpawnError`.
+//! Tests: `tests/it/children.rs`.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::message::{Stage, Start};
+use crate::spec::SpawnError;
+
+/// What a shim's report of a failed start means to whoever asked for it.
+pub(super) fn start_error(stage: Stage, errno: i32, start: Start) -> SpawnError {
+    use nix::libc::{E2BIG, EACCES, EINVAL, EISDIR, ENOENT, ENOEXEC, ENOTDIR, EPERM};
+    let source = io::Error::from_raw_os_error(errno);
+    let Start { program, cwd, env, .. } = start;
+    match stage {
+        Stage::Unshare | Stage::Map | Stage::Mounts | Stage::Proc => {
+            SpawnError::Namespace { step: stage.words(), source }
+        }
+        Stage::Directory => SpawnError::BadDirectory { cwd: cwd.unwrap_or_default(), source },
+        // The stage before carries the same arguments and environment.
+        Stage::Shim | Stage::Exec if errno == E2BIG => SpawnError::BadCommand { source },
+        Stage::Shim => SpawnError::Shim { source },
+        Stage::Exec => match errno {
+            ENOENT | ENOTDIR => SpawnError::NotFound { program },
+            // A directory of `PATH` that may not be searched hides that the program is in none of them.
+            EACCES if !is_anywhere(&program, &env) => SpawnError::NotFound { program },
+            EACCES | EPERM | ENOEXEC | EISDIR => SpawnError::NotExecutable { program, source },
+            EINVAL => SpawnError::BadCommand { source },
+            _ => SpawnError::Exec { program, source },
+        },
+    }
+}
+
+/// Whether a program is a file: at its path, or under its name in a directory of `PATH`.
+fn is_anywhere(program: &OsStr, env: &[(OsString, OsString)]) -> bool {
+    if program.as_bytes().contains(&b'/') {
+        return true;
+    }
+    let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value);
+    path.is_some_and(|path| {
+        std::env::split_paths(path).any(|directory| directory.join(program).is_file())
+    })
+}
