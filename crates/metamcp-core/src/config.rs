@@ -165,6 +165,20 @@ pub enum Transport {
     },
 }
 
+impl Transport {
+    /// Whether this starts the gateway on the same file: a client's `.mcp.json` names us, and we read that very file.
+    /// Started all the same, each gateway would start the next. One with a file of its own is a server like any other.
+    pub fn is_the_gateway(&self) -> bool {
+        let Transport::Stdio { command, args, env, .. } = self else { return false };
+        let program = command.rsplit(['/', '\\']).next().unwrap_or_default();
+        let serves =
+            args.iter().find(|arg| !arg.starts_with('-')).is_none_or(|verb| verb == "serve");
+        let own_file = args.iter().any(|arg| arg == "--config" || arg.starts_with("--config="))
+            || env.iter().any(|(name, _)| name == "METAMCP_CONFIG");
+        program.strip_suffix(".exe").unwrap_or(program) == "metamcp" && serves && !own_file
+    }
+}
+
 /// The two HTTP transports of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpKind {

@@ -70,6 +70,7 @@ metamcp reads the same file your MCP client does.
 
 The servers are those of the one file found first.
 Where a project has a `.mcp.json`, the settings of the user's own file still apply beneath the project's, but not its servers.
+A project's file whose only entry is this gateway, as clients write it, leaves the servers to the user's own file.
 
 Comments and trailing commas are fine.
 `mcpServers` and `servers` are both read; a name may be in one of them only.

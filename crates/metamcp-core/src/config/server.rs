@@ -42,7 +42,7 @@ pub(super) fn read_server(
     let transport = read_transport(&mut values, &mut fields, key_range, &node.path);
     let Values { missing, secrets: expanded_secrets, .. } = values;
 
-    let itself = transport.as_ref().is_some_and(is_the_gateway);
+    let itself = transport.as_ref().is_some_and(Transport::is_the_gateway);
     if itself && !disabled {
         report.note(
             key_range,
@@ -90,17 +90,6 @@ fn state(disabled: bool, itself: bool, missing: &[String]) -> ServerState {
     } else {
         ServerState::Disabled { reason: missing.join("; ") }
     }
-}
-
-/// Whether the entry starts this gateway on the same file: a client's `.mcp.json` names us, and we read that very file.
-/// Without this each gateway would start the next. One with a file of its own is a server like any other.
-fn is_the_gateway(transport: &Transport) -> bool {
-    let Transport::Stdio { command, args, env, .. } = transport else { return false };
-    let program = command.rsplit(['/', '\\']).next().unwrap_or_default();
-    let serves = args.iter().find(|arg| !arg.starts_with('-')).is_none_or(|verb| verb == "serve");
-    let own_file = args.iter().any(|arg| arg == "--config" || arg.starts_with("--config="))
-        || env.iter().any(|(name, _)| name == "METAMCP_CONFIG");
-    program.strip_suffix(".exe").unwrap_or(program) == "metamcp" && serves && !own_file
 }
 
 fn read_flag(report: &mut Report<'_>, fields: &mut Fields<'_, '_>, key: &str) -> bool {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::config::{self, Config, Severity, Warning};
+use metamcp_core::config::{self, Config, ServerConfig, Severity, Warning};
 use metamcp_core::settings::{self, Given, Origin};
 
 use super::{LARGEST_FILE, LoadError, Loaded, Remark, Request, Source};
@@ -60,48 +60,53 @@ fn find(
     lookup: &dyn Fn(&str) -> Option<String>,
     remarks: &mut Vec<Remark>,
     given: &mut Vec<Given>,
-) -> Result<(Source, Vec<config::ServerConfig>), LoadError> {
+) -> Result<(Source, Vec<ServerConfig>), LoadError> {
     let project_path = working_dir.join(PROJECT_FILE);
     let user_paths = USER_FILES.map(|name| home.join(name));
+    let read_if = |path: &Path| if exists(path) { read(path, lookup).map(Some) } else { Ok(None) };
+    let project = read_if(&project_path)?;
     // In the home of metamcp the two are the same file; it is read once, as the project's.
-    let user_path = user_paths.iter().find(|path| exists(path) && **path != project_path).cloned();
-    let project_read =
-        if exists(&project_path) { Some(read(&project_path, lookup)?) } else { None };
-    let user_read = match &user_path {
-        Some(path) => Some(read(path, lookup)?),
-        None => None,
-    };
-    if let (Some(read), Some(path)) = (&user_read, &user_path) {
-        let beneath = project_read.is_some();
-        remarks.extend(read.remarks(|warning| !beneath || !is_about_servers(warning)));
-        remarks.extend(read.exposed_secrets());
-        let unused = read.config.servers.len();
-        if beneath && unused > 0 {
-            let message = format!(
-                "its servers ({unused}) are not used: the project has its own {PROJECT_FILE}"
-            );
-            remarks.push(Remark {
-                severity: Severity::Note,
-                path: Some(path.clone()),
-                place: None,
-                message,
-                hint: None,
-            });
+    let user_path = user_paths.iter().find(|path| exists(path) && **path != project_path);
+    let user = user_path.map(|path| read(path, lookup)).transpose()?;
+
+    let names_servers = project.as_ref().is_some_and(FileRead::names_servers);
+    if let Some(user) = &user {
+        remarks.extend(user.remarks(|warning| !names_servers || !is_about_servers(warning)));
+        remarks.extend(user.exposed_secrets());
+        if names_servers && !user.config.servers.is_empty() {
+            let count = user.config.servers.len();
+            remarks.push(user.remark(
+                Severity::Note,
+                format!(
+                    "its servers ({count}) are not used: the project has its own {PROJECT_FILE}"
+                ),
+                None,
+            ));
         }
-        given.extend(read.given.iter().cloned());
+        given.extend(user.given.iter().cloned());
     }
-    if let Some(read) = project_read {
-        remarks.extend(read.remarks(|_| true));
-        given.extend(read.given);
-        return Ok((Source::Project(project_path), read.config.servers));
-    }
-    match (user_path, user_read) {
-        (Some(path), Some(read)) => Ok((Source::User(path), read.config.servers)),
-        _ => {
-            let looked = vec![project_path, home.join(USER_FILES[0])];
-            Ok((Source::Nowhere { looked }, Vec::new()))
+    if let Some(project) = &project {
+        remarks.extend(project.remarks(|_| true));
+        given.extend(project.given.iter().cloned());
+        if !names_servers && user.is_none() {
+            remarks.push(project.remark(
+                Severity::Warning,
+                "names no server but this gateway itself".to_owned(),
+                Some(format!("put your servers into {}", user_paths[0].display())),
+            ));
         }
     }
+    Ok(match (project, user) {
+        (Some(project), None) => (Source::Project(project.path), project.config.servers),
+        (Some(project), Some(_)) if names_servers => {
+            (Source::Project(project.path), project.config.servers)
+        }
+        (_, Some(user)) => (Source::User(user.path), user.config.servers),
+        (None, None) => {
+            let [user_path, _] = user_paths;
+            (Source::Nowhere { looked: vec![project_path, user_path] }, Vec::new())
+        }
+    })
 }
 
 /// A link to nowhere exists too: it is an error that it cannot be read, not a reason to read another file.
@@ -124,6 +129,16 @@ struct FileRead {
 }
 
 impl FileRead {
+    /// False for a client's file whose only entry is this gateway: then the servers are somewhere else.
+    fn names_servers(&self) -> bool {
+        let servers = &self.config.servers;
+        servers.is_empty() || servers.iter().any(|server| !server.transport.is_the_gateway())
+    }
+
+    fn remark(&self, severity: Severity, message: String, hint: Option<String>) -> Remark {
+        Remark { severity, path: Some(self.path.clone()), place: None, message, hint }
+    }
+
     fn remarks(&self, wanted: impl Fn(&Warning) -> bool) -> Vec<Remark> {
         let warnings = self.warnings.iter().filter(|warning| wanted(warning));
         warnings.map(|warning| Remark::of_file(&self.path, warning)).collect()
@@ -135,15 +150,13 @@ impl FileRead {
         use std::os::unix::fs::PermissionsExt;
         const READABLE_BY_OTHERS: u32 = 0o044;
         let mode = fs::metadata(&self.path).ok()?.permissions().mode();
-        let mut secrets = self.config.servers.iter().flat_map(config::ServerConfig::secrets);
+        let mut secrets = self.config.servers.iter().flat_map(ServerConfig::secrets);
         let is_written =
             secrets.any(|secret| secret.is_sensitive() && self.text.contains(secret.expose()));
-        (mode & READABLE_BY_OTHERS != 0 && is_written).then(|| Remark {
-            severity: Severity::Warning,
-            path: Some(self.path.clone()),
-            place: None,
-            message: "holds secrets and can be read by other users".to_owned(),
-            hint: Some(format!("chmod 600 {}", self.path.display())),
+        (mode & READABLE_BY_OTHERS != 0 && is_written).then(|| {
+            let hint = format!("chmod 600 {}", self.path.display());
+            let message = "holds secrets and can be read by other users".to_owned();
+            self.remark(Severity::Warning, message, Some(hint))
         })
     }
 

@@ -88,6 +88,24 @@ fn the_projects_file_then_the_users_then_nothing() {
 }
 
 #[test]
+fn a_clients_file_that_names_only_the_gateway_leaves_the_servers_to_the_user() {
+    let machine = Machine::new();
+    let clients =
+        r#"{ "mcpServers": { "all": { "command": "/opt/metamcp" } }, "pool": { "poolSize": 3 } }"#;
+    machine.write("project/.mcp.json", clients);
+    let loaded = machine.load().unwrap();
+    assert!(matches!(loaded.source, Source::Project(_)));
+    let warning =
+        loaded.remarks.iter().find(|remark| remark.severity == Severity::Warning).unwrap();
+    assert_eq!(warning.message, "names no server but this gateway itself");
+    machine.write("user/.metamcp/mcp.json", &file_of("user"));
+    let loaded = machine.load().unwrap();
+    assert!(matches!(loaded.source, Source::User(_)));
+    assert_eq!((names(&loaded), loaded.config.settings.pool.size), (vec!["user"], 3));
+    assert!(loaded.remarks.iter().all(|remark| remark.severity == Severity::Note));
+}
+
+#[test]
 fn a_named_file_is_the_only_one_read() {
     let mut machine = Machine::new();
     machine.write("project/.mcp.json", &file_of("project"));
