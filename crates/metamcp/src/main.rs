@@ -47,7 +47,8 @@ fn main() -> ExitCode {
 }
 
 fn example_server(arguments: impl Iterator<Item = std::ffi::OsString>) -> anyhow::Result<Exit> {
-    let arguments: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+    let arguments: Vec<String> =
+        arguments.map(|word| word.to_string_lossy().into_owned()).collect();
     let (name, rest) = arguments.split_first().context("which example server?")?;
     example::run(name, rest, &mut io::stdin().lock(), &mut io::stdout().lock())?;
     Ok(Exit::Success)

@@ -5,6 +5,7 @@
 
 use metamcp_core::config::{config_markdown, json_schema};
 use metamcp_core::settings::settings_markdown;
+use metamcp_engine::surface::reply::Code;
 
 use crate::args;
 use crate::exit::Exit;
@@ -15,6 +16,7 @@ pub(crate) fn pages() -> Vec<(&'static str, String)> {
         ("settings.md", settings_markdown()),
         ("config.md", config_markdown()),
         ("cli.md", cli_markdown()),
+        ("errors.md", errors_markdown()),
         ("mcp.schema.json", format!("{:#}\n", json_schema())),
     ]
 }
@@ -38,6 +40,31 @@ Colours appear on a terminal only, and not when `NO_COLOR` is set.
     }
     for (path, help) in helps() {
         page.push_str(&format!("\n## {path}\n\n```text\n{}\n```\n", help.trim_end()));
+    }
+    page
+}
+
+fn errors_markdown() -> String {
+    let mut page = "\
+<!-- Made from the code by `UPDATE_DOCS=1 cargo test -p metamcp reference`. Do not edit. -->
+# Errors
+
+A request that is malformed is answered with a JSON-RPC error: -32700 not JSON, -32600 not a request, -32601 an unknown method, -32602 parameters that cannot be used (an unknown meta-tool, a bad or stale cursor).
+Everything else that goes wrong is the result of the tool, with `isError: true`, one readable line as text, and this object as `structuredContent`:
+
+```text
+{ code, message, hint?, tool_id?, server?, retryable, retry_after_ms?, details? }
+```
+
+`details.category` is `auth`, `offline`, `http`, `stdio-exit` or `other` where a server was involved, and `details.stderr` holds its last words where there are any.
+A server's own result, `isError` included, is passed on as it is and never becomes one of these.
+
+| code | meaning |
+|---|---|
+"
+    .to_owned();
+    for (code, meaning) in Code::ALL {
+        page.push_str(&format!("| `{}` | {meaning} |\n", code.word()));
     }
     page
 }

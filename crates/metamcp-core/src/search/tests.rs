@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use proptest::prelude::{
-    TestCaseError, prop, prop_assert, prop_assert_eq, proptest,
-};
+use proptest::prelude::{TestCaseError, prop, prop_assert, prop_assert_eq, proptest};
 use proptest::strategy::Strategy as AnyStrategy;
 use serde_json::{Value, json};
 

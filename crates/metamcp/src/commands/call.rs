@@ -32,10 +32,15 @@ fn arguments(given: &str) -> anyhow::Result<Value> {
     let mut text = given.to_owned();
     if given == "-" {
         text.clear();
-        std::io::stdin().read_to_string(&mut text).context("cannot read the arguments from stdin")?;
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("cannot read the arguments from stdin")?;
     }
     let value: Value = serde_json::from_str(&text).context("--args is not JSON")?;
-    anyhow::ensure!(value.is_object(), "--args must be a JSON object, such as '{{\"path\": \"README.md\"}}'");
+    anyhow::ensure!(
+        value.is_object(),
+        "--args must be a JSON object, such as '{{\"path\": \"README.md\"}}'"
+    );
     Ok(value)
 }
 
@@ -45,11 +50,12 @@ async fn make(gateway: &Gateway, tool: &str, arguments: &Value) -> Finished {
     gateway.router.attach(&caller);
     let params = json!({ "name": "mcp_call", "arguments": { "tool": tool, "args": arguments } });
     let line = Bytes::from(params.to_string());
-    let finished = match gateway.surface.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
-        Step::Now(finished) => finished,
-        Step::Handed => Finished::Handed,
-        Step::Later(later) => later.await,
-    };
+    let finished =
+        match gateway.surface.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
+            Step::Now(finished) => finished,
+            Step::Handed => Finished::Handed,
+            Step::Later(later) => later.await,
+        };
     if !matches!(finished, Finished::Handed) {
         return finished;
     }
@@ -81,8 +87,14 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
         return Ok(Exit::Success);
     }
     let unavailable = [
-        "server_unavailable", "circuit_open", "auth_required", "pool_exhausted", "overloaded", "timeout",
-        "outcome_unknown", "shutting_down",
+        "server_unavailable",
+        "circuit_open",
+        "auth_required",
+        "pool_exhausted",
+        "overloaded",
+        "timeout",
+        "outcome_unknown",
+        "shutting_down",
     ];
     let code = result["structuredContent"]["code"].as_str().unwrap_or_default();
     Ok(if unavailable.contains(&code) { Exit::Unavailable } else { Exit::ToolError })
@@ -92,11 +104,20 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
 fn shown(content: &Value) -> String {
     let kind = content["type"].as_str().unwrap_or("?");
     match kind {
-        "text" => text::clean(content["text"].as_str().unwrap_or_default(), usize::MAX).into_owned(),
+        "text" => {
+            text::clean(content["text"].as_str().unwrap_or_default(), usize::MAX).into_owned()
+        }
         _ => {
-            let data = content["data"].as_str().or(content["resource"]["blob"].as_str()).map_or(0, str::len);
-            let mime = content["mimeType"].as_str().or(content["resource"]["mimeType"].as_str()).unwrap_or("?");
-            let uri = content["uri"].as_str().or(content["resource"]["uri"].as_str()).unwrap_or_default();
+            let data = content["data"]
+                .as_str()
+                .or(content["resource"]["blob"].as_str())
+                .map_or(0, str::len);
+            let mime = content["mimeType"]
+                .as_str()
+                .or(content["resource"]["mimeType"].as_str())
+                .unwrap_or("?");
+            let uri =
+                content["uri"].as_str().or(content["resource"]["uri"].as_str()).unwrap_or_default();
             let line = format!("[{kind} {mime} {uri} {data} bytes of base64; --json shows all]");
             text::clean_line(&line, 300).into_owned()
         }

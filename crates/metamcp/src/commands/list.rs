@@ -16,7 +16,11 @@ pub(crate) fn run(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyh
 }
 
 /// Tools by what they do.
-pub(crate) fn search(loaded: &Loaded, args: &SearchArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn search(
+    loaded: &Loaded,
+    args: &SearchArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let request = Request {
         query: Some(args.query.join(" ")),
         server: args.server.clone(),
@@ -26,7 +30,12 @@ pub(crate) fn search(loaded: &Loaded, args: &SearchArgs, out: &mut dyn Write) ->
     discover(loaded, request, args.json, out)
 }
 
-fn discover(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+fn discover(
+    loaded: &Loaded,
+    request: Request,
+    json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let found = gateway::with(loaded, async |gateway| gateway.surface.discover(request).await)?;
     match found {
         Ok(found) if json => writeln!(out, "{:#}", found.json)?,

@@ -1,0 +1,54 @@
+//! What the model sees at first stays small and does not change under it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use metamcp_testkit::{Client, Workspace, echo_server};
+use serde_json::{Value, json};
+
+/// Past this something hangs.
+const HUNG: Duration = Duration::from_secs(60);
+
+/// The budget of the four tools to come; today's two must leave room for the others.
+const BUDGET: usize = 700;
+const TODAY: usize = 500;
+
+#[test]
+fn the_list_of_tools_is_within_its_budget_and_byte_identical() {
+    let mut workspace = Workspace::new().unwrap();
+    for number in 0..20 {
+        let description = format!(
+            "Server number {number}, which keeps files, notes and tickets of team {number}"
+        );
+        let server = echo_server().setting("description", Value::from(description));
+        workspace.server(&format!("server-{number}"), server);
+    }
+    let mut lists = Vec::new();
+    for _ in 0..2 {
+        let command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
+        let client = Client::start(command).unwrap();
+        client.initialize(&json!({}), HUNG).unwrap();
+        let list =
+            || client.ask("tools/list", &json!({}), HUNG).unwrap().raw_result().unwrap().to_owned();
+        for _ in 0..2 {
+            lists.push(list());
+        }
+        // What is learnt of servers meanwhile must not show.
+        client.mcp_call_now("server-3", "echo", &json!({"text": "hi"}), HUNG).unwrap();
+        lists.push(list());
+    }
+    assert!(lists.windows(2).all(|pair| pair[0] == pair[1]), "the list changed");
+    let text = lists.remove(0);
+    let tokens = tiktoken_rs::cl100k_base().unwrap().encode_ordinary(&text).len();
+    assert!(tokens <= TODAY && tokens < BUDGET, "{tokens} tokens:\n{text}");
+    assert!(
+        text.contains("server-0") && text.contains("mcp_discover") && text.contains("mcp_call")
+    );
+    let value: Value = serde_json::from_str(&text).unwrap();
+    for tool in value["tools"].as_array().unwrap() {
+        assert!(
+            tool["title"].is_string() && tool["annotations"]["readOnlyHint"].is_boolean(),
+            "{tool}"
+        );
+    }
+}
