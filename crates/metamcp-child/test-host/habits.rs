@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use std::{env, fs, process, thread};
 
 use metamcp_child::{Child, Containment, ShimCommand, Spawner, Spec};
@@ -11,6 +12,9 @@ use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::unistd::{getppid, setsid};
 
 use crate::measure;
+
+/// A host whose children do not come up ends, so that its test fails instead of waiting.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Does what the first argument names.
 pub(crate) fn run() {
@@ -62,18 +66,24 @@ fn host(args: &[String]) {
                 args: vec![OsString::from(&args[1]), OsString::from(&args[2])],
                 ..Spec::default()
             };
-            let child = spawner.spawn(spec).await.expect("a child");
-            hear(&child).await;
-            if args[1] == "stop-parent" {
-                child.stdin.writable().await.expect("stdin");
-                child.stdin.try_write(b"\n").expect("room");
-                hear(&child).await;
-            }
-            children.push(child);
+            let ready = tokio::time::timeout(PATIENCE, start(&spawner, spec, &args[1]));
+            children.push(ready.await.expect("a child in time"));
         }
         say(&format!("ready {}", spawner.tier()));
         std::future::pending::<()>().await;
     });
+}
+
+/// Starts a server and waits until it has done its worst.
+async fn start(spawner: &Spawner, spec: Spec, habit: &str) -> Child {
+    let child = spawner.spawn(spec).await.expect("a child");
+    hear(&child).await;
+    if habit == "stop-parent" {
+        child.stdin.writable().await.expect("stdin");
+        child.stdin.try_write(b"\n").expect("room");
+        hear(&child).await;
+    }
+    child
 }
 
 /// Waits for the six bytes of `ready` or `again`.

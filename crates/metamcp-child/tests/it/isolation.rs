@@ -96,12 +96,17 @@ async fn signals_limits_and_directory_are_in_order() {
 }
 
 #[tokio::test]
-async fn the_pid_is_the_one_seen_from_here() {
+async fn it_leads_a_session_under_the_pid_seen_from_here() {
     for containment in BOTH {
         let child = spawn(&spawner(containment), habit(&["deaf"])).await;
         assert_eq!(line(&child.stdout).await, "ready");
         let exe = std::fs::read_link(format!("/proc/{}/exe", child.pid())).unwrap();
         assert_eq!(exe, std::path::Path::new(HOST).canonicalize().unwrap());
+        // Leader of its own group and session: what it does to its group stays there.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        let pid = child.pid().to_string();
+        assert_eq!((fields[2], fields[3]), (pid.as_str(), pid.as_str()));
     }
 }
 

@@ -125,6 +125,25 @@ async fn a_stop_goes_on_without_its_future_and_two_stops_are_one() {
 }
 
 #[tokio::test]
+async fn a_second_stop_does_not_begin_again() {
+    for containment in BOTH {
+        let script =
+            "trap 'echo T >&2' TERM; trap '' INT; echo ready; while :; do sleep 0.01; done";
+        let parts = spawn(&spawner(containment), shell(script)).await.into_parts();
+        assert_eq!(line(&parts.stdout).await, "ready");
+        let first = tokio::spawn({
+            let handle = parts.handle.clone();
+            async move { handle.stop(Ladder::polite()).await }
+        });
+        until("the first signal", || parts.handle.stderr().total() > 0).await;
+        within(parts.handle.stop(Ladder::polite())).await;
+        within(first).await.unwrap();
+        let heard = parts.handle.stderr().last_lines(9).iter().filter(|line| *line == "T").count();
+        assert!((1..=3).contains(&heard), "{heard} of three");
+    }
+}
+
+#[tokio::test]
 async fn twenty_deaf_children_end_together() {
     for containment in BOTH {
         let spawner = spawner(containment);
