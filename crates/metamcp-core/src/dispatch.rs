@@ -739,6 +739,10 @@ impl<T> Dispatch<T> {
                     effects.push(Effect::Connect { conn, server });
                 }
                 Order::Close { conn, server } => {
+                    let entry = &mut self.servers[server.0 as usize];
+                    if entry.conn == Some(conn) {
+                        entry.limiter.retired();
+                    }
                     self.detach(server, conn);
                     effects.push(Effect::Close { conn, shut: Shut::Gently });
                 }
