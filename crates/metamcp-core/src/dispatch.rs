@@ -423,6 +423,21 @@ impl<T> Dispatch<T> {
         Ok(())
     }
 
+    /// Why a server that was to be started is not there, without trying again: many may have waited for one start,
+    /// and all of them are to hear the same.
+    pub fn why_not(&self, server: ServerId, now: Moment) -> Option<Verdict> {
+        if self.stopping {
+            return Some(Verdict::ShuttingDown { sent: false });
+        }
+        let entry = self.servers.get(server.0 as usize).filter(|entry| !entry.removed);
+        let Some(entry) = entry else { return Some(Verdict::Removed) };
+        if let Err(held) = entry.limiter.check(now) {
+            return Some(entry.held_back(held, now));
+        }
+        let failure = entry.last_failure.clone()?;
+        Some(Verdict::Unavailable { failure, retry_after: None })
+    }
+
     /// The server answered: what the caller handed in comes back, unless nobody waits any more.
     /// `rpc_error` is an answer too, but says nothing about the server's health.
     pub fn answered(
@@ -772,6 +787,10 @@ impl<T> Dispatch<T> {
                     effects.push(Effect::Connect { conn, server });
                 }
                 Order::Close { conn, server } => {
+                    let entry = &mut self.servers[server.0 as usize];
+                    if entry.conn == Some(conn) {
+                        entry.limiter.retired();
+                    }
                     self.detach(server, conn);
                     effects.push(Effect::Close { conn, shut: Shut::Gently });
                 }

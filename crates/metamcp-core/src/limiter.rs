@@ -65,6 +65,12 @@ impl Limiter {
         self.spawns.push_back(now);
     }
 
+    /// Records that the last start ended as we wished: a process that was idle, or not wanted beyond its one call,
+    /// is no sign of a crash loop, however often that happens.
+    pub fn retired(&mut self) {
+        self.spawns.pop_back();
+    }
+
     /// Records that a start did not lead to a usable connection. `jitter` is between 0 and 1000 thousandths of
     /// the quarter of a pause that is left to chance.
     pub fn start_failed(&mut self, now: Moment, jitter: u32) {
@@ -95,6 +101,18 @@ mod tests {
         let until = Moment::START + WINDOW;
         assert_eq!(limiter.check(Moment::millis(5000)), Err(Held::CrashLoop { until }));
         assert_eq!(limiter.check(until), Ok(()));
+    }
+
+    #[test]
+    fn a_start_that_ended_as_we_wished_does_not_count() {
+        let mut limiter = Limiter::default();
+        for _ in 0..100 {
+            assert_eq!(limiter.check(Moment::START), Ok(()));
+            limiter.spawned(Moment::START);
+            limiter.retired();
+        }
+        (0..BURST).for_each(|_| limiter.spawned(Moment::START));
+        assert!(limiter.check(Moment::START).is_err(), "crashes still do");
     }
 
     #[test]

@@ -296,6 +296,12 @@ impl Router {
         woken
     }
 
+    /// Why a server that was woken is not there; `None` if nothing speaks against waking it again.
+    pub fn why_not(&self, server: ServerId) -> Option<Verdict> {
+        let now = self.clock.now();
+        self.lock().dispatch.why_not(server, now)
+    }
+
     /// Reads a server's tools again: from its connection if it has one, else by starting it.
     pub fn relist(&self, server: ServerId) {
         let live = self.lock().slots.values().find_map(|slot| match slot {

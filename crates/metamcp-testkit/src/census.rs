@@ -4,6 +4,7 @@
 //! Tests: below and `tests/it/misbehaviours.rs`.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -27,24 +28,23 @@ pub struct Process {
 
 /// Every process there is.
 pub fn all() -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(process)
-        .collect()
+    pids().filter_map(process).collect()
 }
 
 /// All living processes with this mark in their environment, wherever in the tree they are.
 pub fn marked(mark: &str) -> Vec<Process> {
-    let wanted = format!("{MARK}={mark}");
-    all()
-        .into_iter()
-        .filter(|process| {
-            let environment =
-                fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+    pids().filter(|&pid| is_marked(pid, mark)).filter_map(process).collect()
+}
+
+/// All living processes that belong to a test: by their mark, or by a working directory inside `directory`, which
+/// also finds those that were started without any environment.
+pub fn of_test(mark: &str, directory: &Path) -> Vec<Process> {
+    pids()
+        .filter(|&pid| {
+            let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
+            cwd.is_ok_and(|cwd| cwd.starts_with(directory)) || is_marked(pid, mark)
         })
+        .filter_map(process)
         .collect()
 }
 
@@ -97,6 +97,19 @@ pub fn processor_time(pid: u32) -> Option<Duration> {
     Some(Duration::from_nanos(nanoseconds))
 }
 
+fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn is_marked(pid: u32, mark: &str) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.split(|byte| *byte == 0).any(|entry| {
+        let value = entry.strip_prefix(MARK.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+        value == Some(mark.as_bytes())
+    })
+}
+
 fn process(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name may hold spaces and brackets; what follows the last bracket cannot.
@@ -128,6 +141,23 @@ mod tests {
     use crate::patience::eventually;
 
     #[test]
+    fn a_process_without_an_environment_is_found_by_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .env_clear()
+            .current_dir(directory.path())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let found = of_test("no such mark", directory.path());
+        assert_eq!(found.iter().map(|one| one.pid).collect::<Vec<_>>(), [child.id()]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(of_test("no such mark", directory.path()), []);
+    }
+
+    #[test]
     fn a_process_is_found_by_mark_and_by_family() {
         let mark = format!("census-{}", std::process::id());
         let mut child =
@@ -135,6 +165,7 @@ mod tests {
         // Until it has called exec it still shows the parent's environment.
         assert!(eventually(Duration::from_secs(10), || marked(&mark).len() == 1));
         assert_eq!(marked(&mark)[0].pid, child.id());
+        assert!(of_test(&mark, Path::new("/nowhere")).iter().any(|one| one.pid == child.id()));
         assert!(descendants(std::process::id()).iter().any(|process| process.pid == child.id()));
         assert!(resident_bytes(child.id()).unwrap() > 0);
         assert!(peak_resident_bytes(child.id()).unwrap() > 0);

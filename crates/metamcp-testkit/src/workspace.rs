@@ -187,9 +187,9 @@ impl Workspace {
         Ok(command)
     }
 
-    /// Every living process of this test, the gateway included.
+    /// Every living process of this test: the gateway, what stands between it and its children, and all they started.
     pub fn processes(&self) -> Vec<Process> {
-        census::marked(&self.mark)
+        census::of_test(&self.mark, self.directory.path())
     }
 
     /// Waits until no process of this test lives, and names those that do at the deadline.

@@ -227,6 +227,10 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
     };
     router.catalog.listed(connection.server, read, connection.peer.get(), router.clock.now());
     life.refresh.lock().expect("no panic while it is locked").rule.finished();
+    // Those who waited for the list make their calls before the connection counts as idle: in a crowded pool it would
+    // be closed under them, and each first call would cost two starts.
+    router.stir.send_modify(|count| *count += 1);
+    tokio::task::yield_now().await;
     let still =
         current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
     if still {

@@ -25,8 +25,9 @@ use crate::upstream::Reply;
 
 /// Notifications are dropped rather than queued for a client that has this much to read already.
 const NOTIFY_BACKLOG: u64 = 8 * 1024 * 1024;
-/// Slow answers that may be under way for one client.
-const SLOW_ANSWERS: usize = 1024;
+/// Slow answers that may be under way for one client: first calls of a server wait here until its tools are known,
+/// so this has to hold as many of them as the router's own queue.
+const SLOW_ANSWERS: usize = metamcp_core::dispatch::SERVER_QUEUE;
 
 /// See the module.
 pub struct Session {

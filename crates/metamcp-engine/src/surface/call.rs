@@ -116,8 +116,11 @@ impl Surface {
                 .as_ref()
                 .is_some_and(|view| view.state.is_some() || view.waiting_since.is_some());
             if !on_its_way {
-                // It failed meanwhile; asking again says how.
-                return self.router.wake(entry.id).map_err(refused);
+                // It failed meanwhile. Waking it again would be another start for each of those who wait.
+                return match self.router.why_not(entry.id) {
+                    Some(verdict) => Err(refused(verdict)),
+                    None => Ok(()),
+                };
             }
             let limit = self.router.clock.instant(started + self.options.list_wait);
             tokio::select! {

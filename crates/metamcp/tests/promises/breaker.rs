@@ -1,0 +1,158 @@
+//! The breaker from end to end: it opens, it leaves the server alone, it lets exactly one call try.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use metamcp_testkit::{Client, Outcome, What, Workspace, chaos_server, eventually};
+use serde_json::json;
+
+use crate::world::{PATIENCE, call, size, start, stop, tell};
+
+/// Failures in a row after which a server is left alone.
+const THRESHOLD: usize = 5;
+
+/// Long enough to see that nothing happens in it, short enough to wait for.
+const COOLDOWN: Duration = Duration::from_millis(2_000);
+
+/// How long the server has to answer: longer than the trying call takes on a busy machine.
+const TIMEOUT: u64 = 6_000;
+
+#[test]
+fn timeouts_open_it_one_call_tries_and_success_closes_it() {
+    let workspace = workspace(&["38"]);
+    let client = start(&workspace);
+    assert_eq!(effect(&client, "good-0"), Outcome::Fine);
+    open_by_timeouts(&client, &workspace, "bad");
+    assert_left_alone(&client, &workspace);
+
+    // All come at once when the time is over. The first is let through and takes a while; nobody else is.
+    thread::sleep(COOLDOWN + COOLDOWN / 5);
+    let before = executions(&workspace);
+    let callers = size(2_000, 10_000, 10_000);
+    let ids: Vec<u64> = (0..callers)
+        .map(|n| {
+            client
+                .mcp_call("one", "slow", &json!({"ms": 4_000, "key": format!("try-{n}")}))
+                .unwrap()
+        })
+        .collect();
+    let outcomes: Vec<Outcome> =
+        ids.iter().map(|id| Outcome::of(&client.wait(*id, PATIENCE).unwrap().value)).collect();
+    let fine = outcomes.iter().filter(|outcome| **outcome == Outcome::Fine).count();
+    let refused = outcomes.iter().filter(|outcome| outcome.code() == Some("circuit_open")).count();
+    tell(format_args!(
+        "{callers} callers at the end of a cooldown: {fine} let through, {refused} refused"
+    ));
+    assert_eq!((fine, refused), (1, callers - 1));
+    assert_eq!(executions(&workspace) - before, 1, "the journal agrees");
+
+    for n in 1..=20 {
+        assert_eq!(effect(&client, &format!("good-{n}")), Outcome::Fine, "it is closed again");
+    }
+    stop(client, &workspace);
+}
+
+#[test]
+fn a_failing_try_opens_it_again_at_once() {
+    let workspace = workspace(&["38"]);
+    let client = start(&workspace);
+    assert_eq!(effect(&client, "good-0"), Outcome::Fine);
+    open_by_timeouts(&client, &workspace, "bad");
+    thread::sleep(COOLDOWN + COOLDOWN / 5);
+    // One failure is enough now, where it took five before.
+    assert_eq!(effect(&client, "bad-again").code(), Some("timeout"));
+    assert_left_alone(&client, &workspace);
+    let recovered = eventually(PATIENCE, || effect(&client, "good-1") == Outcome::Fine);
+    assert!(recovered, "the next try may succeed");
+    assert_eq!(workspace.journal("one").executions("good-1").unwrap(), 1);
+    stop(client, &workspace);
+}
+
+#[test]
+fn crashes_open_it_and_the_server_is_not_even_started() {
+    let workspace = workspace(&["37"]);
+    let client = start(&workspace);
+    assert_eq!(effect(&client, "good-0"), Outcome::Fine);
+    for n in 0..THRESHOLD {
+        assert_eq!(
+            effect(&client, &format!("bad-{n}")).code(),
+            Some("outcome_unknown"),
+            "crash {n}"
+        );
+    }
+    let starts = workspace.journal("one").count(What::Start).unwrap();
+    assert_left_alone(&client, &workspace);
+    assert_eq!(workspace.journal("one").count(What::Start).unwrap(), starts);
+    stop(client, &workspace);
+}
+
+#[test]
+fn what_is_not_the_servers_fault_does_not_open_it() {
+    let workspace = workspace(&[]);
+    let client = start(&workspace);
+    for _ in 0..3 * THRESHOLD {
+        assert_eq!(call(&client, "one", "fail", &json!({})), Outcome::ToolError);
+        assert_eq!(call(&client, "one", "rpc_error", &json!({})).code(), Some("execution_failed"));
+        assert_eq!(call(&client, "one", "effect", &json!({})).code(), Some("validation_input"));
+        assert_eq!(call(&client, "one", "no_such", &json!({})).code(), Some("tool_not_found"));
+    }
+    assert_eq!(effect(&client, "good"), Outcome::Fine);
+    assert_eq!(workspace.journal("one").count(What::Start).unwrap(), 1);
+    stop(client, &workspace);
+}
+
+/// A server that misbehaves in calls whose key begins with `bad`.
+fn workspace(items: &[&str]) -> Workspace {
+    let mut workspace = Workspace::new().unwrap();
+    let cooldown = u64::try_from(COOLDOWN.as_millis()).unwrap();
+    workspace.setting("pool", json!({"failureThreshold": THRESHOLD, "cooldownMs": cooldown}));
+    let server = chaos_server(items).argument("--only").argument("bad");
+    workspace.server("one", server.setting("timeoutMs", json!(TIMEOUT)));
+    workspace
+}
+
+fn effect(client: &Client, key: &str) -> Outcome {
+    call(client, "one", "effect", &json!({"key": key}))
+}
+
+/// Five calls that are never answered, at once; the calls time out, and then it is open.
+fn open_by_timeouts(client: &Client, workspace: &Workspace, prefix: &str) {
+    let before = executions(workspace);
+    let ids: Vec<u64> = (0..THRESHOLD)
+        .map(|n| {
+            client.mcp_call("one", "effect", &json!({"key": format!("{prefix}-{n}")})).unwrap()
+        })
+        .collect();
+    for id in ids {
+        let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
+        assert_eq!(outcome.code(), Some("timeout"), "{outcome}");
+    }
+    assert_eq!(executions(workspace) - before, THRESHOLD);
+}
+
+/// Refused at once, with the time left, and without the server hearing of it.
+fn assert_left_alone(client: &Client, workspace: &Workspace) {
+    let before = workspace.journal("one").records().unwrap().len();
+    let began = Instant::now();
+    let mut refused = 0;
+    // Half of it, so that a busy machine does not run into the end.
+    while began.elapsed() < COOLDOWN / 2 {
+        match effect(client, &format!("good-refused-{refused}")) {
+            Outcome::Refused(error) => {
+                assert_eq!(error.code, "circuit_open", "{}", error.message);
+                let left =
+                    error.whole["retry_after_ms"].as_u64().expect("it says when to try again");
+                // A tenth is left to chance, so that many gateways do not come back together.
+                assert!(u128::from(left) <= COOLDOWN.as_millis() * 11 / 10, "{left}");
+            }
+            other => panic!("not left alone: {other}"),
+        }
+        refused += 1;
+    }
+    assert!(refused > 1);
+    assert_eq!(workspace.journal("one").records().unwrap().len(), before, "the server was touched");
+}
+
+fn executions(workspace: &Workspace) -> usize {
+    workspace.journal("one").count(What::Execute).unwrap()
+}

@@ -1,0 +1,236 @@
+//! A home full of rubbish, and several gateways in one home: the cache is whole or it is put aside.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use metamcp_engine::catalog::schema_cache::{Lookup, SchemaCache};
+use metamcp_engine::files::component;
+use metamcp_testkit::census::descendants;
+use metamcp_testkit::{Client, Outcome, Workspace, chaos_server};
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::json;
+
+use crate::kill::quarantined;
+use crate::world::{Chance, PATIENCE, call, discover, home, size, start, stop, tell};
+
+/// Ways to spoil an entry of the home.
+const SPOILS: [&str; 8] =
+    ["random", "empty", "zeros", "truncated", "directory", "fifo", "link", "loop"];
+
+#[test]
+fn a_home_full_of_rubbish_is_survived_and_put_aside() {
+    let mut chance = Chance::of("rubbish");
+    for round in 0..size(6, 60, 300) {
+        let mut workspace = Workspace::new().unwrap();
+        let servers: Vec<String> = (0..10).map(|n| format!("server-{n}")).collect();
+        for server in &servers {
+            workspace.server(server, chaos_server(&[]));
+        }
+        for n in 10..50 {
+            workspace.server(&format!("server-{n}"), chaos_server(&["4"]));
+        }
+        let canary = workspace.file("canary");
+        fs::write(&canary, "not yours").unwrap();
+        let plan = spoil_home(&mut chance, &workspace, &servers, &canary);
+        let client = start(&workspace);
+        assert_eq!(descendants(client.pid()), [], "round {round}: nothing starts at boot");
+        let overview = discover(&client, &json!({}));
+        assert!(overview.contains("server-49"), "{overview}");
+        // Whatever was in the place of its cache, a server works.
+        let server = chance.pick(&servers).clone();
+        let outcome = call(&client, &server, "effect", &json!({"key": "works"}));
+        assert_eq!(outcome, Outcome::Fine, "round {round}, {plan}");
+        assert_eq!(fs::read_to_string(&canary).unwrap(), "not yours", "{plan}");
+        stop(client, &workspace);
+        tell(format_args!("round {round}: {plan}; {} put aside", quarantined(&workspace).len()));
+        // The next one finds a cache it can use, or none; it has nothing left to put aside.
+        let before = quarantined(&workspace);
+        let client = start(&workspace);
+        discover(&client, &json!({"query": "nothing of that kind", "server": server}));
+        stop(client, &workspace);
+        assert_eq!(quarantined(&workspace), before, "round {round}, {plan}");
+    }
+}
+
+#[test]
+fn a_damaged_cache_is_put_aside_and_written_anew() {
+    let mut chance = Chance::of("damage");
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", chaos_server(&[]));
+    let client = start(&workspace);
+    assert_eq!(call(&client, "one", "echo", &json!({"text": "hi"})), Outcome::Fine);
+    stop(client, &workspace);
+    let file = home(&workspace).join("cache").join(component("one")).join("schema.json");
+    let whole = fs::read(&file).unwrap();
+    for round in 0..size(8, 60, 300) {
+        let mut bytes = whole.clone();
+        match round % 3 {
+            0 => bytes[chance.below(whole.len())] ^= 1 << chance.below(8),
+            1 => bytes.truncate(chance.below(whole.len())),
+            _ => {
+                let from = chance.below(whole.len());
+                bytes[from..].fill(0);
+            }
+        }
+        fs::write(&file, &bytes).unwrap();
+        let client = start(&workspace);
+        let text = discover(&client, &json!({"server": "one"}));
+        assert!(text.contains("one:effect_idempotent"), "round {round}:\n{text}");
+        stop(client, &workspace);
+        assert_eq!(
+            fs::read(&file).map(|bytes| bytes.len()).ok(),
+            Some(whole.len()),
+            "round {round}"
+        );
+        let aside = quarantined(&workspace);
+        assert!(!aside.is_empty() && aside.len() <= 3, "round {round}: {aside:?}");
+    }
+}
+
+#[test]
+fn gateways_that_share_a_home_never_spoil_each_others_files() {
+    let gateways = 8;
+    let rounds = size(3, 10, 40);
+    let servers: Vec<String> = (0..4).map(|n| format!("server-{n}")).collect();
+    let mut workspace = Workspace::new().unwrap();
+    for server in &servers {
+        // Its list is different each time, so each listing is a write.
+        workspace.server(server, chaos_server(&["35"]));
+    }
+    let mut chance = Chance::of("shared home");
+    let (over, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let cache = SchemaCache::new(&home(&workspace));
+            while !over.load(Ordering::Relaxed) {
+                for server in &servers {
+                    match cache.read(server, now()) {
+                        Ok(Lookup::Found(_)) => drop(looks.fetch_add(1, Ordering::Relaxed)),
+                        Ok(Lookup::Missing) => {}
+                        other => return Some(format!("{server}: {other:?}")),
+                    }
+                }
+            }
+            None
+        });
+        for _ in 0..rounds {
+            let clients: Vec<Client> = (0..gateways).map(|_| start(&workspace)).collect();
+            let ids: Vec<Vec<u64>> = clients
+                .iter()
+                .map(|client| {
+                    let echo = json!({"text": "hi"});
+                    servers
+                        .iter()
+                        .map(|name| client.mcp_call(name, "echo", &echo).unwrap())
+                        .collect()
+                })
+                .collect();
+            // One of them is killed in the middle of it all.
+            let victim = chance.below(gateways);
+            for (n, (client, ids)) in clients.iter().zip(&ids).enumerate() {
+                if n == victim {
+                    client.signal(Signal::SIGKILL).unwrap();
+                    continue;
+                }
+                for id in ids {
+                    let answer = client.wait(*id, PATIENCE).unwrap();
+                    assert_eq!(answer.text(), Some("hi"), "{}", answer.value);
+                }
+            }
+            for (n, mut client) in clients.into_iter().enumerate() {
+                client.close_input();
+                let status = client.wait_exit(PATIENCE).unwrap();
+                assert!(status.success() || n == victim, "{status}");
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        let damage = looking.join().expect("looking does not panic");
+        assert_eq!(damage, None, "a reader found a spoilt file");
+    });
+    assert_eq!(workspace.survivors(Duration::from_secs(2)), []);
+    assert_eq!(quarantined(&workspace), Vec::<String>::new());
+    let found = looks.into_inner();
+    tell(format_args!("{gateways} gateways in one home, {rounds} rounds: {found} whole reads"));
+    assert!(found > 0, "nothing was ever written, so this shows nothing");
+    let cache = SchemaCache::new(&home(&workspace));
+    for server in &servers {
+        assert!(matches!(cache.read(server, now()), Ok(Lookup::Found(_))), "{server}");
+    }
+}
+
+/// Fills the home as a bad disk or a bad neighbour might. Says what it did.
+fn spoil_home(
+    chance: &mut Chance,
+    workspace: &Workspace,
+    servers: &[String],
+    canary: &Path,
+) -> String {
+    let home = home(workspace);
+    match chance.below(6) {
+        // Something else where the home or its cache should be.
+        0 => {
+            let way = *chance.pick(&SPOILS);
+            spoil(chance, way, &home, canary);
+            return format!("the home is {way}");
+        }
+        1 => {
+            fs::create_dir_all(&home).unwrap();
+            let way = *chance.pick(&SPOILS);
+            spoil(chance, way, &home.join("cache"), canary);
+            return format!("the cache is {way}");
+        }
+        _ => {}
+    }
+    let mut ways = Vec::new();
+    for server in servers {
+        let folder = home.join("cache").join(component(server));
+        let way = *chance.pick(&SPOILS);
+        if chance.below(4) == 0 {
+            fs::create_dir_all(folder.parent().unwrap()).unwrap();
+            spoil(chance, way, &folder, canary);
+            ways.push(format!("folder {way}"));
+        } else {
+            fs::create_dir_all(&folder).unwrap();
+            spoil(chance, way, &folder.join("schema.json"), canary);
+            ways.push(way.to_owned());
+        }
+    }
+    for n in 0..20 {
+        let way = *chance.pick(&SPOILS);
+        let place = if n % 2 == 0 { home.clone() } else { home.join("cache") };
+        spoil(chance, way, &place.join(format!("rubbish-{n}")), canary);
+    }
+    ways.join(", ")
+}
+
+fn spoil(chance: &mut Chance, way: &str, path: &Path, canary: &Path) {
+    match way {
+        "random" => {
+            let length = chance.below(100_000);
+            fs::write(path, chance.bytes(length)).unwrap();
+        }
+        "empty" => fs::write(path, "").unwrap(),
+        "zeros" => fs::write(path, vec![0; chance.below(100_000)]).unwrap(),
+        "truncated" => fs::write(path, "{\"v\":1,\"sha256\":\"00").unwrap(),
+        "directory" => {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("something"), "in the way").unwrap();
+        }
+        // Opening it for reading waits for a writer, unless one takes care.
+        "fifo" => mkfifo(path, Mode::S_IRWXU).unwrap(),
+        "link" => symlink(canary, path).unwrap(),
+        "loop" => symlink(path, path).unwrap(),
+        other => panic!("no way {other}"),
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_millis()).unwrap()
+}

@@ -1,0 +1,146 @@
+//! Crashes after the effect: each call one verdict, no tool without a hint twice; and crash loops that end.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use metamcp_testkit::chaos::fires_by_odds;
+use metamcp_testkit::{Outcome, What, Workspace, chaos_server, eventually};
+use serde_json::json;
+
+use crate::history::{History, Plan, Tool, assert_faultless};
+use crate::world::{Chance, PATIENCE, call, size, start, stop, tell};
+
+/// Calls and crashes of one round; the promise is ten rounds.
+const CALLS: usize = 10_000;
+const CRASHES: usize = 100;
+
+/// A server may be started five times in thirty seconds: its first start and four crashes stay below that.
+const CRASHES_PER_SERVER: usize = 3;
+
+/// Of a thousand keys, how many are deadly.
+const ODDS: u64 = 10;
+
+#[test]
+fn thousands_of_calls_with_crashes_after_the_effect_have_one_verdict_each() {
+    let mut chance = Chance::of("crashes");
+    for round in 0..size(1, 10, 10) {
+        let servers: Vec<String> =
+            (0..CRASHES.div_ceil(CRASHES_PER_SERVER)).map(|n| format!("server-{n}")).collect();
+        let seed = chance.next();
+        let mut workspace = Workspace::new().unwrap();
+        workspace.setting("pool", json!({"poolSize": servers.len()}));
+        for server in &servers {
+            // The first calls of each process are safe, so that a replay meets a process that answers.
+            let child = chaos_server(&["37"])
+                .argument("--odds")
+                .argument(&ODDS.to_string())
+                .argument("--seed")
+                .argument(&seed.to_string())
+                .argument("--after")
+                .argument("8");
+            workspace.server(server, child);
+        }
+        let client = start(&workspace);
+        let plans = plans(&mut chance, &servers, seed);
+        let began = Instant::now();
+        let history = History::make(&client, plans.into_iter(), 128);
+        let took = began.elapsed();
+        let starts: usize =
+            servers.iter().map(|name| workspace.journal(name).count(What::Start).unwrap()).sum();
+        let crashes = starts - servers.len();
+        tell(format_args!(
+            "round {round}: {} calls with {crashes} crashes in {took:.1?}: {:?}",
+            history.calls.len(),
+            history.tally()
+        ));
+        assert_faultless(&history.faults(&workspace, &servers));
+        assert_eq!(history.calls.len(), CALLS);
+        assert!(crashes * 10 >= CRASHES * 8, "only {crashes} crashes; the test shows little");
+        let fine = history.tally().get("fine").copied().unwrap_or(0);
+        assert!(fine * 2 > CALLS, "most calls are not near a crash, and only {fine} were fine");
+        stop(client, &workspace);
+    }
+}
+
+/// Calls over all servers, of which a hundred are deadly, spread evenly over servers and time.
+fn plans(chance: &mut Chance, servers: &[String], seed: u64) -> Vec<Plan> {
+    let mut used = HashSet::new();
+    let mut key = |deadly: bool, chance: &mut Chance| loop {
+        let key = format!("{:x}", chance.next());
+        if fires_by_odds(seed, &key, ODDS) == deadly && used.insert(key.clone()) {
+            return key;
+        }
+    };
+    let every = CALLS / CRASHES;
+    (0..CALLS)
+        .map(|n| {
+            let deadly = n % every == every - 1;
+            let server = if deadly { n / every } else { n };
+            let tool = if deadly { n / every } else { n / servers.len() };
+            Plan {
+                server: servers[server % servers.len()].clone(),
+                tool: Tool::ALL[tool % Tool::ALL.len()],
+                key: key(deadly, chance),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn a_server_that_crashes_at_start_is_started_five_times_in_half_a_minute() {
+    let mut workspace = Workspace::new().unwrap();
+    // The breaker would end it earlier; it is the limit on starts that is looked at here.
+    workspace.setting("pool", json!({"failureThreshold": 1000}));
+    workspace.server("loop", chaos_server(&["1"])).server("other", chaos_server(&[]));
+    let client = start(&workspace);
+    let length = Duration::from_secs(size(10, 31, 95) as u64);
+    let began = Instant::now();
+    let mut calls = 0;
+    while began.elapsed() < length {
+        match call(&client, "loop", "effect", &json!({"key": format!("call-{calls}")})) {
+            Outcome::Refused(error) => {
+                assert!(
+                    ["server_unavailable", "circuit_open"].contains(&error.code.as_str()),
+                    "{}",
+                    error.message
+                );
+                let words = error.whole["details"]["stderr"].to_string();
+                assert!(words.contains("left-pad"), "no last words in {}", error.whole);
+                assert!(error.message.contains("left-pad"), "{}", error.message);
+                assert!(
+                    error.retryable && error.whole["retry_after_ms"].is_u64(),
+                    "{}",
+                    error.whole
+                );
+            }
+            other => panic!("a server that never starts answered: {other}"),
+        }
+        assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), Outcome::Fine);
+        calls += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let starts = workspace.journal("loop").count(What::Start).unwrap();
+    let windows = 1 + length.as_secs() / 30;
+    tell(format_args!(
+        "{calls} calls in {length:?} to a server that ends at once: {starts} starts"
+    ));
+    assert!(starts as u64 <= 5 * windows, "{starts} starts in {length:?}");
+    assert!(starts >= 2, "it is tried again");
+    stop(client, &workspace);
+}
+
+#[test]
+fn a_server_used_often_but_kept_briefly_is_no_crash_loop() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("brief", chaos_server(&[]).setting("lifecycle", json!("ephemeral")));
+    let client = start(&workspace);
+    for n in 0..12 {
+        let key = format!("call-{n}");
+        let outcome = call(&client, "brief", "effect", &json!({"key": key}));
+        assert_eq!(outcome, Outcome::Fine, "call {n}");
+    }
+    let starts = || workspace.journal("brief").count(What::Start).unwrap();
+    assert!(starts() > 5, "it was not closed in between, so this shows nothing");
+    assert!(eventually(PATIENCE, || workspace.processes().len() == 1), "only the gateway is left");
+    stop(client, &workspace);
+}

@@ -1,0 +1,174 @@
+//! Children that write without measure: memory stays where it is, and nobody else notices.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use metamcp_testkit::census::peak_resident_bytes;
+use metamcp_testkit::{Client, Outcome, Server, What, Workspace, chaos_server};
+use serde_json::json;
+
+use crate::world::{PATIENCE, Spread, call, size, start, stop, tell};
+
+/// What a flood may cost.
+const GROWTH: u64 = 32 << 20;
+
+/// Within this a call of somebody else must be answered; a gateway that reads only the flood would take longer.
+const UNHARMED: Duration = Duration::from_secs(10);
+
+#[test]
+fn an_endless_line_costs_little_memory_and_nobody_else_anything() {
+    // Ten gigabytes are announced; the gateway has to give up on the child long before.
+    let outcome = under_flood("endless line", chaos_server(&["16"]), "effect");
+    assert!(
+        ["outcome_unknown", "limit_exceeded"].contains(&outcome.code().unwrap_or("fine")),
+        "{outcome}"
+    );
+}
+
+#[test]
+fn one_very_long_line_costs_little_memory_and_fails_only_its_own_call() {
+    let bytes = 200_000_000;
+    let outcome = under_flood("long line", chaos_server(&[&format!("17={bytes}")]), "effect");
+    assert_eq!(outcome.code(), Some("limit_exceeded"), "{outcome}");
+}
+
+#[test]
+fn a_flood_on_stderr_costs_little_memory() {
+    let bytes = size(200_000_000, 1_000_000_000, 1_000_000_000);
+    let outcome = under_flood("stderr flood", chaos_server(&[&format!("45={bytes}")]), "effect");
+    assert_eq!(outcome, Outcome::Fine);
+}
+
+#[test]
+fn floods_of_progress_and_questions_cost_little_memory() {
+    for (what, item) in [("progress flood", "27"), ("question flood", "28"), ("ping flood", "29")] {
+        let outcome = under_flood(what, chaos_server(&[item]), "effect");
+        assert_eq!(outcome, Outcome::Fine, "{what}");
+    }
+}
+
+#[test]
+fn a_child_that_does_not_read_costs_little_memory() {
+    let mut workspace = Workspace::new().unwrap();
+    let deaf = chaos_server(&["44"]).argument("--only").argument("deaf");
+    workspace
+        .server("flood", deaf.setting("timeoutMs", json!(5_000)))
+        .server("other", chaos_server(&[]));
+    let client = start(&workspace);
+    warm(&client);
+    let before = peak(&client);
+    let stopper = client.mcp_call("flood", "effect", &json!({"key": "deaf"})).unwrap();
+    // 64 MB for a child that takes none of it: most are refused, none is kept.
+    let padding = "p".repeat(1 << 20);
+    let mut ids = vec![stopper];
+    for n in 0..64 {
+        let args = json!({"key": format!("call-{n}"), "padding": padding});
+        ids.push(client.mcp_call("flood", "effect", &args).unwrap());
+    }
+    assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), Outcome::Fine);
+    let mut refused = 0;
+    for id in ids {
+        let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
+        assert_ne!(outcome, Outcome::Fine);
+        refused += usize::from(outcome.code() == Some("overloaded"));
+    }
+    let growth = peak(&client) - before;
+    tell(format_args!(
+        "64 MB for a child that does not read: {refused} refused, {} more",
+        mb(growth)
+    ));
+    assert!(refused > 0, "something has to give");
+    assert!(growth <= GROWTH, "{growth} bytes");
+    stop(client, &workspace);
+}
+
+#[test]
+fn a_flood_of_list_changed_is_answered_with_a_few_listings() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("flood", chaos_server(&["26=100000"])).server("other", chaos_server(&[]));
+    let client = start(&workspace);
+    warm(&client);
+    let before = (peak(&client), workspace.journal("flood").count(What::List).unwrap());
+    let began = Instant::now();
+    let id = client.mcp_call("flood", "effect", &json!({"key": "flood"})).unwrap();
+    assert_eq!(Outcome::of(&client.wait(id, PATIENCE).unwrap().value), Outcome::Fine);
+    // At most one a second is allowed, so some seconds have to pass before too many could show.
+    while began.elapsed() < Duration::from_secs(4) {
+        assert_eq!(call(&client, "flood", "echo", &json!({"text": "hi"})), Outcome::Fine);
+        assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), Outcome::Fine);
+    }
+    let seconds = began.elapsed().as_secs() + 1;
+    let lists = workspace.journal("flood").count(What::List).unwrap() - before.1;
+    let growth = peak(&client) - before.0;
+    tell(format_args!("100,000 changes in {seconds} s: {lists} listings, {} more", mb(growth)));
+    assert!((1..=seconds + 1).contains(&(lists as u64)), "{lists} listings in {seconds} s");
+    assert!(growth <= GROWTH, "{growth} bytes");
+    stop(client, &workspace);
+}
+
+/// One call that lets the flood loose, beside calls to another server. Says how that one call ended.
+fn under_flood(what: &str, flood: Server, tool: &str) -> Outcome {
+    let mut workspace = Workspace::new().unwrap();
+    let patient = |server: Server| server.setting("timeoutMs", json!(100_000));
+    let flood = flood.argument("--only").argument("flood");
+    workspace.server("flood", patient(flood)).server("other", patient(chaos_server(&[])));
+    let client = start(&workspace);
+    warm(&client);
+    let before = peak(&client);
+    let over = AtomicBool::new(false);
+    let (outcome, others, took) = thread::scope(|scope| {
+        let others = scope.spawn(|| {
+            let mut times = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                let text = format!("other-{}", times.len());
+                let began = Instant::now();
+                let answer = client.mcp_call_now("other", "echo", &json!({"text": text}), PATIENCE);
+                let answer = answer.unwrap();
+                assert_eq!(answer.text(), Some(text.as_str()), "{}", answer.value);
+                times.push(began.elapsed());
+            }
+            times
+        });
+        let began = Instant::now();
+        let id = client.mcp_call("flood", tool, &json!({"key": "flood"})).unwrap();
+        let answer = client.wait(id, PATIENCE);
+        let took = began.elapsed();
+        over.store(true, Ordering::Relaxed);
+        (Outcome::of(&answer.unwrap().value), others.join().expect("others are unharmed"), took)
+    });
+    let growth = peak(&client) - before;
+    let slowest = others.iter().max().copied().unwrap_or_default();
+    tell(format_args!(
+        "{what} over {took:.1?}: {} more at its peak; other calls {}",
+        mb(growth),
+        Spread::of(others)
+    ));
+    assert!(growth <= GROWTH, "{what}: {growth} bytes more");
+    assert!(slowest < UNHARMED, "{what}: a call to another server took {slowest:?}");
+    // It is started again if need be, and serves.
+    assert_eq!(call(&client, "flood", "effect", &json!({"key": "after"})), Outcome::Fine);
+    assert_eq!(workspace.journal("flood").executions("flood").unwrap(), 1);
+    stop(client, &workspace);
+    outcome
+}
+
+/// Both servers are up and have done some work, so that what follows is not the cost of starting.
+fn warm(client: &Client) {
+    for n in 0..20 {
+        for server in ["flood", "other"] {
+            assert_eq!(
+                call(client, server, "echo", &json!({"text": format!("warm-{n}")})),
+                Outcome::Fine
+            );
+        }
+    }
+}
+
+fn peak(client: &Client) -> u64 {
+    peak_resident_bytes(client.pid()).expect("the gateway is alive")
+}
+
+fn mb(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

@@ -1,0 +1,257 @@
+//! kill -9 of the gateway, of children, of what stands between them: nothing survives, nothing runs twice, no file
+//! is spoilt.
+
+use std::io::PipeWriter;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use metamcp_engine::catalog::schema_cache::{Lookup, SchemaCache};
+use metamcp_testkit::census::{self, MARK, Process};
+use metamcp_testkit::{Outcome, Server, Workspace, chaos_server, eventually, programs};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::history::{History, assert_faultless};
+use crate::world::{Chance, PATIENCE, Spread, call, home, size, start, stop, tell};
+
+/// How many children the promise speaks of.
+const CHILDREN: usize = 20;
+
+/// Whatever the machine is busy with, a survivor after this long was not killed.
+const STRICTLY_GONE: Duration = Duration::from_secs(2);
+
+/// How soon nothing may be left, on a machine that lets processes run.
+const PROMISED: Duration = Duration::from_millis(50);
+
+#[test]
+fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache() {
+    let mut chance = Chance::of("kill gateway");
+    let mut workspace = Workspace::new().unwrap();
+    let servers = hostile_twenty(&mut workspace);
+    let rounds = size(30, 300, 1000);
+    let mut history = History::default();
+    let (mut deaths, mut controls) = (Vec::new(), Vec::new());
+    let mut most = 0;
+    for round in 0..rounds {
+        let mut client = start(&workspace);
+        // Some rounds strike while children start, some when they all run.
+        let instant = match round % 3 {
+            0 => Duration::from_millis(chance.below(300) as u64),
+            1 => Duration::from_millis(chance.below(1_200) as u64),
+            _ => Duration::from_millis(1_200 + chance.below(800) as u64),
+        };
+        let calls = History::make_many(&client, &servers, &mut chance, (4, 16), &|| false, |_| {
+            thread::sleep(instant);
+            let control = Control::start();
+            most = most.max(workspace.processes().len());
+            controls.push(control.end());
+            let struck = Instant::now();
+            client.signal(Signal::SIGKILL).unwrap();
+            let survivors = workspace.survivors(STRICTLY_GONE);
+            deaths.push(struck.elapsed());
+            assert_eq!(survivors, [], "round {round}, {instant:?} after the start");
+        });
+        history.extend(calls);
+        client.wait_exit(PATIENCE).unwrap();
+        assert_valid_caches(&workspace, &servers);
+    }
+    let (deaths, controls) = (Spread::of(deaths), Spread::of(controls));
+    tell(format_args!("kill -9 with up to {most} processes: all gone after {deaths}"));
+    tell(format_args!("control, {CHILDREN} processes that end when a pipe closes: {controls}"));
+    tell(format_args!("{} calls: {:?}", history.calls.len(), history.tally()));
+    assert_faultless(&history.faults(&workspace, &servers));
+    assert!(most > CHILDREN, "never more than {most} processes; the test shows nothing");
+    // What the gateway needs is two rounds of waking and ending; the control shows what one costs at that moment.
+    let allowed = PROMISED + 2 * controls.median();
+    assert!(deaths.median() <= allowed, "median {:?}, allowed {allowed:?}", deaths.median());
+    assert_eq!(quarantined(&workspace), Vec::<String>::new());
+}
+
+#[test]
+fn killing_children_and_their_keepers_costs_calls_but_never_an_answer() {
+    let mut chance = Chance::of("kill children");
+    let mut workspace = Workspace::new().unwrap();
+    workspace.setting("pool", json!({"cooldownMs": 500}));
+    // Each has a grandchild in a session of its own, which only its keeper knows.
+    let servers: Vec<String> = (0..8).map(|n| format!("server-{n}")).collect();
+    for server in &servers {
+        workspace.server(server, chaos_server(&["49"]));
+    }
+    let client = start(&workspace);
+    for server in &servers {
+        assert_eq!(call(&client, server, "echo", &json!({"text": "warm"})), Outcome::Fine);
+    }
+    let over = AtomicBool::new(false);
+    let until = || over.load(Ordering::Relaxed);
+    let mut kills = [0; 3];
+    let mut history =
+        History::make_many(&client, &servers, &mut chance, (4, 8), &until, |chance| {
+            // Few enough that no server counts as crashing in a loop.
+            for _ in 0..size(12, 24, 24) {
+                thread::sleep(Duration::from_millis(chance.below(300) as u64));
+                let leaders = leaders(&workspace);
+                if leaders.is_empty() {
+                    continue;
+                }
+                let leader = chance.pick(&leaders).clone();
+                let keeper = Process { pid: leader.parent, ..leader.clone() };
+                // The gateway itself is never the parent: there is a keeper in between.
+                assert_ne!(keeper.pid, client.pid());
+                let way = chance.below(3);
+                kills[way] += 1;
+                match way {
+                    0 => census::kill_all(&[leader]),
+                    1 => census::kill_all(&[keeper]),
+                    _ => census::kill_all(&[keeper, leader]),
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    tell(format_args!(
+        "killed {} children, {} keepers, {} pairs under {} calls: {:?}",
+        kills[0],
+        kills[1],
+        kills[2],
+        history.calls.len(),
+        history.tally()
+    ));
+    history.calls.retain(|made| made.outcome().is_some());
+    let warm = |fault: &String| !fault.contains("\"warm\"");
+    let faults: Vec<String> =
+        history.faults(&workspace, &servers).into_iter().filter(warm).collect();
+    assert_faultless(&faults);
+    // A crash may hold a server back for the length of the restart window, and no longer.
+    for server in &servers {
+        let recovered = eventually(PATIENCE, || {
+            call(&client, server, "echo", &json!({"text": "warm"})) == Outcome::Fine
+        });
+        assert!(recovered, "{server} never came back");
+    }
+    // Every leader has one grandchild; more would be orphans of the killed.
+    let orphans = || {
+        let all = workspace.processes();
+        let descendants = all.iter().filter(|one| one.command.contains("--descendant")).count();
+        descendants.saturating_sub(leaders(&workspace).len())
+    };
+    assert!(eventually(STRICTLY_GONE, || orphans() == 0), "{} orphans", orphans());
+    stop(client, &workspace);
+}
+
+/// Twenty children of every kind that outlives its parent where nobody takes care.
+pub(crate) fn hostile_twenty(workspace: &mut Workspace) -> Vec<String> {
+    let never = |server: Server| server.argument("--only").argument("no such key");
+    let hasty = |server: Server| server.setting("timeoutMs", json!(1000));
+    let rarely = |server: Server| server.argument("--odds").argument("20");
+    let mut add = |name: String, server: Server| {
+        workspace.server(&name, server);
+        name
+    };
+    let mut names = Vec::new();
+    for n in 0..2 {
+        let mut more = vec![
+            add(format!("honest-{n}"), chaos_server(&[])),
+            add(format!("setsid-{n}"), chaos_server(&["49"])),
+            // It would die in calls; only the daemon is wanted.
+            add(format!("daemon-{n}"), never(chaos_server(&["50"]))),
+            add(format!("eof-deaf-{n}"), chaos_server(&["46"])),
+            add(format!("term-deaf-{n}"), chaos_server(&["46", "47"])),
+            add(format!("all-deaf-{n}"), never(chaos_server(&["46", "47", "49", "50"]))),
+            add(format!("stopped-{n}"), hasty(rarely(chaos_server(&["48"])))),
+            add(format!("bomb-{n}"), chaos_server(&["51=4"])),
+            add(format!("dying-{n}"), rarely(chaos_server(&["37"]))),
+        ];
+        names.append(&mut more);
+    }
+    for n in 0..2 {
+        let name = format!("shell-{n}");
+        let journal = workspace.journal(&name);
+        // The shell stays, because there is something to do after the server.
+        let server = Server::new("/bin/sh", &["-c", "\"$0\" \"$@\"; exit 7"])
+            .argument(&programs::chaos_child().to_string_lossy())
+            .argument("--do")
+            .argument("46,49")
+            .argument("--journal")
+            .argument(&journal.path().to_string_lossy());
+        workspace.server(&name, server);
+        names.push(name);
+    }
+    assert_eq!(names.len(), CHILDREN);
+    names
+}
+
+/// The servers' own processes, without what they started.
+fn leaders(workspace: &Workspace) -> Vec<Process> {
+    let program = programs::chaos_child().to_string_lossy().into_owned();
+    let mut all = workspace.processes();
+    all.retain(|one| one.command.starts_with(&program) && !one.command.contains("--descendant"));
+    all
+}
+
+fn assert_valid_caches(workspace: &Workspace, servers: &[String]) {
+    let cache = SchemaCache::new(&home(workspace));
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    for server in servers {
+        match cache.read(server, u64::try_from(now).unwrap()) {
+            Ok(Lookup::Found(cached)) => assert!(!cached.tools.tools.is_empty(), "{server}"),
+            Ok(Lookup::Missing) => {}
+            Ok(Lookup::Quarantined { to, reason }) => {
+                panic!("the cache of {server} was spoilt: {reason}; now at {}", to.display())
+            }
+            Err(error) => panic!("the cache of {server} cannot be read: {error:?}"),
+        }
+    }
+}
+
+/// Files in the home that the gateway put aside as damaged.
+pub(crate) fn quarantined(workspace: &Workspace) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![home(workspace)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().contains(".corrupt-") {
+                found.push(entry.path().display().to_string());
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// As many processes as the gateway has children, each ending when a pipe closes: what this machine needs at this
+/// moment to wake twenty processes and bury them, measured the way survivors are.
+struct Control {
+    pipes: Vec<PipeWriter>,
+    processes: Vec<Child>,
+    mark: String,
+}
+
+impl Control {
+    fn start() -> Control {
+        let mark = format!("control-{}", std::process::id());
+        let (mut pipes, mut processes) = (Vec::new(), Vec::new());
+        for _ in 0..CHILDREN {
+            let (reader, writer) = std::io::pipe().unwrap();
+            let mut cat = Command::new("cat");
+            cat.stdin(reader).stdout(Stdio::null()).env(MARK, &mark);
+            processes.push(cat.spawn().unwrap());
+            pipes.push(writer);
+        }
+        assert!(eventually(PATIENCE, || census::marked(&mark).len() == CHILDREN));
+        Control { pipes, processes, mark }
+    }
+
+    fn end(mut self) -> Duration {
+        let began = Instant::now();
+        self.pipes.clear();
+        assert!(eventually(PATIENCE, || census::marked(&self.mark).is_empty()));
+        let took = began.elapsed();
+        for process in &mut self.processes {
+            process.wait().unwrap();
+        }
+        took
+    }
+}

@@ -1,0 +1,20 @@
+//! What the gateway promises under fire, each held to account by a test that can fail.
+//! Owns: the promises that are behaviour; speed is the benchmark's.      Never: trusts the gateway's own word.
+//! In: hostile children, signals, spoilt files.  Out: journals and censuses compared with what callers were told.
+//! Tests: these.
+//!
+//! The usual run is scaled down to minutes on two busy cores. `METAMCP_FULL=1` runs the promised numbers,
+//! `METAMCP_NIGHTLY=1` more; `METAMCP_SEED` repeats a run. Time is asserted only where the promise is a time, and
+//! then against a control measured at the same moment, so that a busy machine does not fail a test.
+
+mod breaker;
+mod cache;
+mod crashes;
+mod discovery;
+mod first_call;
+mod floods;
+mod history;
+mod kill;
+mod pool;
+mod signals;
+mod world;
