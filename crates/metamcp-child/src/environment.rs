@@ -135,7 +135,7 @@ mod tests {
             ("GITHUB_TOKEN", "s"),
             ("NPM_TOKEN", "s"),
             ("npm_config_cache", "/c"),
-            ("npm_config_//registry.npmjs.org/:_authToken", "s"),
+            ("npm_config_//registry.example/:_authToken", "s"),
             ("NPM_CONFIG__AUTH", "s"),
             ("LD_PRELOAD", "/x.so"),
             ("NODE_OPTIONS", "--require /x.js"),
