@@ -1,0 +1,361 @@
+//! The part of the dispatch that has to do with connections: made, ready, broken, gone.
+
+use super::*;
+
+impl<T> Dispatch<T> {
+    /// A connection is ready. Its tools are listed, and what waited for it is sent.
+    pub fn connected(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
+        let Some(server) = self.ledger.held(conn).map(|held| held.server) else { return };
+        if !self.ledger.connected(conn) {
+            return;
+        }
+        let entry = &mut self.servers[server.0 as usize];
+        entry.limiter.started();
+        entry.ready_at = now;
+        entry.retried_start = false;
+        entry.list_due = false;
+        entry.start_deadline = Moment::NEVER;
+        self.listing.push(conn);
+        effects.push(Effect::List { conn, server });
+        self.feed(server, now, effects);
+        self.servers[server.0 as usize].owed = false;
+        // One start less under way: the next may begin.
+        self.pump(now, effects);
+        self.rearm(now);
+    }
+
+    /// A server that is starting shows that it is alive, so it gets more time.
+    pub fn life_sign(&mut self, conn: ConnId, now: Moment) {
+        let Some(held) = self.ledger.held(conn).filter(|held| held.state == State::Connecting)
+        else {
+            return;
+        };
+        let last = held.since + self.limits.install_timeout;
+        let entry = &mut self.servers[held.server.0 as usize];
+        if entry.conn == Some(conn) {
+            entry.start_deadline = entry.start_deadline.max((now + LIFE_GRACE).min(last));
+        }
+    }
+
+    /// The listing that began with `List` ended, well or not. One that ended with its connection is over already.
+    pub fn listed(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
+        if let Some(place) = self.listing.iter().position(|&listing| listing == conn) {
+            self.listing.swap_remove(place);
+            self.finish_on(conn, now, effects);
+        }
+    }
+
+    /// A listing is wanted on a live connection; it counts as work, so that the connection is not idle meanwhile.
+    /// False where there is no such connection, and where it has as much to do as it can take: then `List` follows
+    /// as soon as there is room.
+    pub fn list_again(&mut self, conn: ConnId) -> bool {
+        let Some(held) =
+            self.ledger.held(conn).filter(|held| held.state.is_live() && !held.draining)
+        else {
+            return false;
+        };
+        let entry = &mut self.servers[held.server.0 as usize];
+        if held.state.in_flight() >= entry.policy.max_in_flight {
+            entry.list_due = true;
+            return false;
+        }
+        let began = self.ledger.begin(conn);
+        if began {
+            self.listing.push(conn);
+        }
+        began
+    }
+
+    /// A listing is wanted but there is no connection: one is opened, and lists by itself. The error says why not.
+    pub fn wake_server(
+        &mut self,
+        server: ServerId,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) -> Result<(), Verdict> {
+        if self.stopping {
+            return Err(Verdict::ShuttingDown { sent: false });
+        }
+        let entry = self
+            .servers
+            .get_mut(server.0 as usize)
+            .filter(|entry| !entry.removed)
+            .ok_or(Verdict::Removed)?;
+        if entry.conn.is_some() {
+            return Ok(());
+        }
+        let permit = entry.breaker.admit(now).map_err(|refused| Verdict::CircuitOpen {
+            retry_after: refused.retry_after,
+            failure: entry.last_failure.clone(),
+        })?;
+        // Listing is no verdict on the server's health; a probe is left to a call.
+        self.settle(server, permit, Outcome::Neutral, now);
+        self.open(server, now)?;
+        self.servers[server.0 as usize].wanted = true;
+        self.pump(now, effects);
+        Ok(())
+    }
+
+    /// Why a server that was to be started is not there, without trying again: many may have waited for one start,
+    /// and all of them are to hear the same.
+    pub fn why_not(&self, server: ServerId, now: Moment) -> Option<Verdict> {
+        if self.stopping {
+            return Some(Verdict::ShuttingDown { sent: false });
+        }
+        let entry = self.servers.get(server.0 as usize).filter(|entry| !entry.removed);
+        let Some(entry) = entry else { return Some(Verdict::Removed) };
+        if let Err(held) = entry.limiter.check(now) {
+            return Some(entry.held_back(held, now));
+        }
+        let failure = entry.last_failure.clone()?;
+        Some(Verdict::Unavailable { failure, retry_after: None })
+    }
+
+    /// A process or its transport broke. `delivery` says of each call on it how far it got.
+    pub fn lost(
+        &mut self,
+        conn: ConnId,
+        failure: Failure,
+        delivery: &dyn Fn(CallId) -> Delivery,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) {
+        let Some((server, state)) = self.ledger.held(conn).map(|held| (held.server, held.state))
+        else {
+            return;
+        };
+        let failure = Arc::new(failure);
+        self.listing.retain(|&listing| listing != conn);
+        match state {
+            State::Connecting => return self.start_failed(conn, server, failure, now, effects),
+            State::Idle => {
+                if self.servers[server.0 as usize].conn == Some(conn) {
+                    self.servers[server.0 as usize].last_failure = Some(failure);
+                }
+                self.detach(server, conn);
+                self.ledger.broke(conn, now);
+                effects.push(Effect::Close { conn, shut: Shut::Now });
+                return;
+            }
+            State::Active { .. } => {}
+            State::Failed | State::Closed => return,
+        }
+        self.ledger.broke(conn, now);
+        effects.push(Effect::Close { conn, shut: Shut::Now });
+        let attached = self.servers[server.0 as usize].conn == Some(conn);
+        let removed = self.servers[server.0 as usize].removed;
+        if attached {
+            self.servers[server.0 as usize].last_failure = Some(Arc::clone(&failure));
+        }
+        let mut again = Vec::new();
+        // However many calls it took with it, one crash is one failure: of the first whose permit still counts.
+        let mut charge = outcome_of(&failure);
+        for call in self.calls_on(conn) {
+            let delivered = delivery(call);
+            let Some(entry) = self.calls.get_mut(call.0) else { continue };
+            let may = replay::may_replay(delivered, entry.harmless, entry.attempts)
+                && entry.agreed.is_none_or(|end| now < end)
+                && !self.stopping
+                && !removed
+                && (delivered == Delivery::NotSent || self.budget.take(now));
+            if may {
+                entry.stage = Stage::Waiting;
+                entry.arrived = now;
+                if delivered == Delivery::Sent {
+                    entry.maybe_ran = Some(Arc::clone(&failure));
+                }
+                again.push(call);
+                continue;
+            }
+            let failure = Arc::clone(&failure);
+            let verdict = match delivered {
+                Delivery::NotSent => Verdict::Unavailable { failure, retry_after: None },
+                Delivery::Sent => Verdict::OutcomeUnknown { failure },
+            };
+            if self.answer(call, verdict, charge, now, effects) {
+                charge = Outcome::Neutral;
+            }
+        }
+        let entry = &mut self.servers[server.0 as usize];
+        let fresh_start = attached && entry.crashed(now);
+        entry.owed = attached && !again.is_empty() && charge == Outcome::Failure;
+        for call in again.into_iter().rev() {
+            entry.queue.push_front(call);
+        }
+        if attached {
+            // Kept attached while somebody waits for it, or for the one respawn a crash earns.
+            entry.wanted = fresh_start && !self.stopping;
+            if entry.queue.is_empty() && !entry.wanted {
+                entry.conn = None;
+            }
+        } else if entry.conn.is_some() {
+            self.feed(server, now, effects);
+        } else if !entry.queue.is_empty() {
+            self.reopen(server, now, effects);
+        }
+        self.rearm(now);
+    }
+
+    /// Nothing is left of a process.
+    pub fn gone(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
+        let Some(held) = self.ledger.held(conn).cloned() else { return };
+        self.listing.retain(|&listing| listing != conn);
+        let server = held.server;
+        let entry = &mut self.servers[server.0 as usize];
+        if held.state == State::Failed && entry.conn == Some(conn) {
+            let wanted = std::mem::take(&mut entry.wanted);
+            let needed = wanted || !entry.queue.is_empty();
+            let may = entry.limiter.check_burst(now);
+            let starts = needed && may.is_ok() && !self.stopping && !entry.removed;
+            if starts && self.ledger.reconnect(conn, now) {
+                entry.starting(now, self.limits.connect_timeout);
+                effects.push(Effect::Connect { conn, server });
+                // The line had counted on its slot.
+                self.pump(now, effects);
+                return self.rearm(now);
+            }
+            entry.conn = None;
+            entry.retried_start &= starts;
+            if let Err(held) = may {
+                let verdict = entry.held_back(held, now);
+                let charge = entry.owed_outcome();
+                self.refuse_queue(server, &verdict, charge, now, effects);
+            } else if starts {
+                entry.wanted = wanted;
+                entry.in_line_since = now;
+                let ServerPolicy { keep, idle_timeout, .. } = entry.policy;
+                self.ledger.want(server, keep, idle_timeout, now);
+            }
+        } else {
+            self.detach(server, conn);
+        }
+        self.ledger.gone(conn);
+        self.pump(now, effects);
+        self.rearm(now);
+    }
+
+    /// Makes sure a connection to the server is on its way.
+    pub(super) fn open(&mut self, server: ServerId, now: Moment) -> Result<(), Verdict> {
+        if self.ledger.waits_since(server).is_none() {
+            let entry = &mut self.servers[server.0 as usize];
+            if let Err(held) = entry.limiter.check(now) {
+                entry.wanted = false;
+                return Err(entry.held_back(held, now));
+            }
+            entry.in_line_since = now;
+        }
+        let waiting =
+            self.ledger.line().map(|s| self.servers[s.0 as usize].waiting()).sum::<usize>();
+        if waiting >= SLOT_QUEUE && self.ledger.count() >= self.ledger.limits().size {
+            return Err(Verdict::Overloaded);
+        }
+        let policy = &self.servers[server.0 as usize].policy;
+        self.ledger.want(server, policy.keep, policy.idle_timeout, now);
+        Ok(())
+    }
+
+    /// The same for calls that already wait: if it cannot be, they are answered.
+    pub(super) fn reopen(&mut self, server: ServerId, now: Moment, effects: &mut Effects<T>) {
+        match self.open(server, now) {
+            Ok(()) => self.pump(now, effects),
+            Err(verdict) => self.refuse_queue(server, &verdict, Outcome::Neutral, now, effects),
+        }
+    }
+
+    pub(super) fn pump(&mut self, now: Moment, effects: &mut Effects<T>) {
+        let mut orders = Vec::new();
+        self.ledger.pump(now, &mut orders);
+        self.carry(&orders, now, effects);
+        self.wake = self.wake.min(self.ledger.deadline(now));
+    }
+
+    pub(super) fn carry(&mut self, orders: &[Order], now: Moment, effects: &mut Effects<T>) {
+        for &order in orders {
+            match order {
+                Order::Connect { conn, server } => {
+                    let entry = &mut self.servers[server.0 as usize];
+                    entry.conn = Some(conn);
+                    entry.wanted = false;
+                    entry.starting(now, self.limits.connect_timeout);
+                    self.wake = self.wake.min(entry.start_deadline);
+                    effects.push(Effect::Connect { conn, server });
+                }
+                Order::Close { conn, server } => {
+                    let entry = &mut self.servers[server.0 as usize];
+                    if entry.conn == Some(conn) {
+                        entry.limiter.retired();
+                    }
+                    self.detach(server, conn);
+                    effects.push(Effect::Close { conn, shut: Shut::Gently });
+                }
+            }
+        }
+    }
+
+    pub(super) fn detach(&mut self, server: ServerId, conn: ConnId) {
+        let entry = &mut self.servers[server.0 as usize];
+        if entry.conn == Some(conn) {
+            entry.conn = None;
+            entry.start_deadline = Moment::NEVER;
+        }
+    }
+
+    pub(super) fn start_failed(
+        &mut self,
+        conn: ConnId,
+        server: ServerId,
+        failure: Arc<Failure>,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) {
+        self.ledger.broke(conn, now);
+        effects.push(Effect::Close { conn, shut: Shut::Now });
+        let jitter = self.jitter;
+        let entry = &mut self.servers[server.0 as usize];
+        if entry.conn != Some(conn) {
+            return;
+        }
+        entry.last_failure = Some(Arc::clone(&failure));
+        entry.start_deadline = Moment::NEVER;
+        let fresh_start = entry.crashed(now);
+        let retry = failure.fact.may_pass() && fresh_start && !entry.retried_start;
+        if retry && !entry.queue.is_empty() && !self.stopping {
+            // Stays attached: `gone` starts it once more.
+            entry.retried_start = true;
+            self.pump(now, effects);
+            return self.rearm(now);
+        }
+        entry.retried_start = false;
+        entry.owed = false;
+        entry.wanted = false;
+        entry.limiter.start_failed(now, jitter);
+        entry.conn = None;
+        let retry_after = match entry.limiter.check(now) {
+            Err(Held::Pausing { until } | Held::CrashLoop { until }) => Some(until.since(now)),
+            Ok(()) => None,
+        };
+        let outcome = outcome_of(&failure);
+        self.refuse_queue(
+            server,
+            &Verdict::Unavailable { failure, retry_after },
+            outcome,
+            now,
+            effects,
+        );
+        self.pump(now, effects);
+        self.rearm(now);
+    }
+
+    pub(super) fn end_overdue_starts(&mut self, now: Moment, effects: &mut Effects<T>) {
+        for index in 0..self.servers.len() {
+            let entry = &self.servers[index];
+            let (Some(conn), deadline) = (entry.conn, entry.start_deadline) else { continue };
+            if now < deadline {
+                continue;
+            }
+            let after = self.ledger.held(conn).map_or(Duration::ZERO, |held| now.since(held.since));
+            let failure = Failure::new(Fact::StartTimedOut { after });
+            self.lost(conn, failure, &|_| Delivery::NotSent, now, effects);
+        }
+    }
+}
