@@ -319,9 +319,11 @@ impl<T> Dispatch<T> {
         entry.start_deadline = Moment::NEVER;
         let fresh_start = entry.crashed(now);
         let retry = failure.fact.may_pass() && fresh_start && !entry.retried_start;
-        if retry && !entry.queue.is_empty() && !self.stopping {
-            // Stays attached: `gone` starts it once more.
+        if retry && !self.stopping {
+            // Stays attached: `gone` starts it once more, also where it was only to list its tools, because a call
+            // waits for that list.
             entry.retried_start = true;
+            entry.wanted = true;
             self.pump(now, effects);
             return self.rearm(now);
         }
@@ -335,6 +337,7 @@ impl<T> Dispatch<T> {
             Ok(()) => None,
         };
         let outcome = outcome_of(&failure);
+        let for_nobody = self.servers[server.0 as usize].queue.is_empty();
         self.refuse_queue(
             server,
             &Verdict::Unavailable { failure, retry_after },
@@ -342,6 +345,10 @@ impl<T> Dispatch<T> {
             now,
             effects,
         );
+        if for_nobody && let Ok(permit) = self.servers[server.0 as usize].breaker.admit(now) {
+            // A start that was to list tools failed like any other.
+            self.settle(server, permit, outcome, now);
+        }
         self.pump(now, effects);
         self.rearm(now);
     }

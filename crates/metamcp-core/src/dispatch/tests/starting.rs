@@ -205,7 +205,7 @@ fn the_caller_who_started_it_may_leave_the_others_still_get_their_server() {
 }
 
 #[test]
-fn a_server_is_woken_for_a_listing_once_and_a_failed_listing_start_is_no_verdict_on_it() {
+fn a_start_for_a_listing_is_retried_once_and_counts_like_any_other() {
     let (mut bench, server) = Bench::with(ServerPolicy::default());
     for _ in 0..3 {
         bench.dispatch.wake_server(server, bench.now, &mut bench.effects).expect("it may start");
@@ -214,8 +214,13 @@ fn a_server_is_woken_for_a_listing_once_and_a_failed_listing_start_is_no_verdict
     assert_eq!(connects.len(), 1);
     bench.crash_unsent(connects[0]);
     bench.gone(connects[0]);
-    assert_eq!(bench.failures(server), 0);
-    assert_eq!(bench.connects(), [], "nobody waits, so nothing is retried");
+    assert_eq!(bench.failures(server), 0, "the first crash earns a retry");
+    let again = bench.connects();
+    assert_eq!(again, connects, "a call may wait for the list");
+    bench.crash_unsent(again[0]);
+    bench.gone(again[0]);
+    assert_eq!(bench.failures(server), 1);
+    assert_eq!(bench.connects(), []);
     let refused = bench.dispatch.wake_server(server, bench.now, &mut bench.effects);
     assert!(matches!(refused, Err(Verdict::Unavailable { .. })), "within the pause");
     bench.wait(SECOND);
