@@ -23,9 +23,6 @@ pub mod schema_cache;
 
 use schema_cache::SchemaCache;
 
-/// Characters the digest may take in `instructions` and in the description of `mcp_discover`: about 200 tokens,
-/// which keeps the whole tool list within its budget.
-const DIGEST_CHARS: usize = 800;
 
 /// One server's tools as far as they are known.
 #[derive(Debug, Clone)]
@@ -174,7 +171,7 @@ impl Catalog {
             })
             .collect();
         // Set once: the digest of this process.
-        drop(self.digest.set(discover::digest(&lines, DIGEST_CHARS)));
+        drop(self.digest.set(discover::digest(&lines, discover::DIGEST_BUDGET)));
         self.loaded.send_replace(Loaded::Titles);
         let Some(cache) = &self.cache else { return };
         let cached = configs.iter().filter_map(|(id, config)| {
