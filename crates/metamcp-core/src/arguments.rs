@@ -11,13 +11,14 @@
 mod compile;
 mod explain;
 mod judge;
+mod node;
 
 use std::fmt;
 
 use serde_json::Value;
 
-use compile::{Node, NodeId};
 use judge::{Run, Verdict};
+use node::{Node, NodeId};
 
 #[cfg(test)]
 mod tests;

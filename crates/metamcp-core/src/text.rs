@@ -43,7 +43,8 @@ pub fn clean_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     let mut line = String::new();
     let mut taken = 0;
     for word in visible(text, usize::MAX).split_whitespace() {
-        if taken > max_chars {
+        // One more than fits is enough for the cut to know that something is missing.
+        if taken > max_chars.saturating_add(1) {
             break;
         }
         if !line.is_empty() {

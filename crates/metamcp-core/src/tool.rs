@@ -3,6 +3,7 @@
 //! In: the raw `result` of each `tools/list` page.  Out: `ServerTools`.
 //! Tests: `tool/tests.rs`.
 
+mod definition;
 mod fingerprint;
 mod page;
 

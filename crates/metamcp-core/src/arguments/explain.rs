@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::compile::{Combination, Node, NodeId, Types};
 use super::judge::{Number, Run, Verdict};
+use super::node::{Combination, Node, NodeId, Types};
 use super::{Checker, MAX_VIOLATIONS, Violation};
 use crate::nearest::nearest;
 use crate::text;

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::compile::{ArrayRules, Bounds, Combination, Node, NodeId, ObjectRules, Types};
+use super::node::{ArrayRules, Bounds, Combination, Node, NodeId, ObjectRules, Types};
 use super::{Checker, MAX_STEPS};
 
 /// Nodes within nodes that are followed. Values are at most 128 deep; references add to that.

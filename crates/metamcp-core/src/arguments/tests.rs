@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::compile::NodeId;
 use super::judge::{Run, Verdict};
+use super::node::NodeId;
 use super::{Checker, Violation, render};
 
 fn check(schema: &Value, arguments: &Value) -> Result<(), Vec<Violation>> {
@@ -58,7 +58,7 @@ fn type_name() -> impl Strategy<Value = Value> {
 }
 
 /// One keyword and its value. `judged` leaves out what the checker does not judge.
-fn keyword(inner: BoxedStrategy<Value>, judged: bool) -> BoxedStrategy<(String, Value)> {
+fn keyword(inner: &BoxedStrategy<Value>, judged: bool) -> BoxedStrategy<(String, Value)> {
     let named = |name: &'static str, value: BoxedStrategy<Value>| {
         value.prop_map(move |value| (name.to_owned(), value)).boxed()
     };
@@ -87,7 +87,7 @@ fn keyword(inner: BoxedStrategy<Value>, judged: bool) -> BoxedStrategy<(String, 
         named("required", names()),
         named("additionalProperties", inner.clone()),
         named("items", inner.clone()),
-        named("prefixItems", list(&inner)),
+        named("prefixItems", list(inner)),
         named("enum", prop::collection::vec(value(), 1..4).prop_map(Value::from).boxed()),
         named("const", value().boxed()),
         named("minimum", number()),
@@ -100,9 +100,9 @@ fn keyword(inner: BoxedStrategy<Value>, judged: bool) -> BoxedStrategy<(String, 
         named("maxItems", small()),
         named("minProperties", small()),
         named("maxProperties", small()),
-        named("anyOf", list(&inner)),
-        named("oneOf", list(&inner)),
-        named("allOf", list(&inner)),
+        named("anyOf", list(inner)),
+        named("oneOf", list(inner)),
+        named("allOf", list(inner)),
         named("not", inner.clone()),
         named("if", inner.clone()),
         named("then", inner.clone()),
@@ -139,7 +139,7 @@ fn schema(judged: bool) -> impl Strategy<Value = Value> {
     ]
     .boxed();
     let part = leaf.prop_recursive(3, 24, 3, move |inner| {
-        prop::collection::vec(keyword(inner.boxed(), judged), 1..4)
+        prop::collection::vec(keyword(&inner.boxed(), judged), 1..4)
             .prop_map(|pairs| Value::Object(pairs.into_iter().collect()))
     });
     let drafts = prop::sample::select(vec![

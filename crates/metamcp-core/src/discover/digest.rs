@@ -49,8 +49,8 @@ fn name_and_description(server: &DigestLine<'_>) -> (String, String) {
         .filter(|words| !words.trim().is_empty())
         .or(server.title)
         .unwrap_or_default();
-    let words = text::first_sentence(&text::clean_line(words, 400), MAX_DESCRIPTION);
-    let words = words.trim_end_matches('.').to_owned();
+    let words = text::first_sentence(&text::clean_line(words, 400), 400);
+    let words = whole_words(words.trim_end_matches('.'), MAX_DESCRIPTION).to_owned();
     // A title that only repeats the name says nothing, and one that gives orders says too much.
     let repeats = words.eq_ignore_ascii_case(&name);
     let words =
@@ -59,7 +59,15 @@ fn name_and_description(server: &DigestLine<'_>) -> (String, String) {
 }
 
 fn line_within((name, words): &(String, String), cap: usize) -> String {
-    if words.is_empty() { name.clone() } else { format!("{name}: {}", text::cut(words, cap)) }
+    let words = whole_words(words, cap);
+    if words.is_empty() { name.clone() } else { format!("{name}: {words}") }
+}
+
+/// As many whole words as fit; a mark for the cut would cost as much as it says.
+fn whole_words(words: &str, cap: usize) -> &str {
+    let Some((end, next)) = words.char_indices().nth(cap) else { return words };
+    let cut = if next == ' ' { end } else { words[..end].rfind(' ').unwrap_or(end) };
+    words[..cut].trim_end_matches([' ', ',', ':', ';', '-'])
 }
 
 fn names_only(lines: &[(String, String)], budget: usize) -> String {

@@ -148,13 +148,13 @@ fn hit_in_full(out: &mut String, hit: &Hit, detail: Detail) {
     if detail == Detail::Schema {
         match tool.input_schema() {
             Some(schema) if schema.len() <= LISTED_SCHEMA_BYTES => {
-                push(out, &["  input: ", &escaped(schema), "\n"]);
+                push(out, &["input schema: ", &escaped(schema), "\n"]);
             }
             Some(schema) => {
                 let size = schema.len().to_string();
                 push(
                     out,
-                    &["  input: ", &size, " bytes of schema; ask with tool \"", &hit.id(), "\"\n"],
+                    &["input schema: ", &size, " bytes; ask with tool \"", &hit.id(), "\"\n"],
                 );
             }
             None => {}
@@ -194,7 +194,7 @@ fn tool_in_full(out: &mut String, hit: &Hit, detail: Detail) {
     }
     let claims = claims(tool);
     if !claims.is_empty() {
-        push(out, &["  the server says: ", &claims.join(", "), "\n"]);
+        push(out, &["the server says: ", &claims.join(", "), "\n"]);
     }
     if detail == Detail::Schema {
         if let Some(schema) = tool.input_schema() {

@@ -2,6 +2,7 @@
 //! over all of them at query time, so that a changed server never touches the others.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::tokenize::each_token;
@@ -55,6 +56,8 @@ pub(super) struct Overall {
     starts: Vec<usize>,
     /// By digest of the word; a digest is only a shortcut, the word itself is compared.
     words: Vec<Entry>,
+    /// For each server, what each of its postings adds to a score before rarity.
+    impacts: Vec<Box<[f32]>>,
 }
 
 /// One word of one server.
@@ -84,22 +87,24 @@ impl Overall {
         // Counts are whole numbers until here, so that the order of the servers cannot change the averages.
         overall.lengths = totals.map(|total| (total as f32 / overall.tools.max(1) as f32).max(1.0));
         overall.words.sort_unstable_by_key(|entry| (entry.digest, entry.server));
+        // They change with the averages, but doing them here keeps a query to one addition per posting.
+        overall.impacts =
+            servers.iter().map(|part| part.fields.impacts(&overall.lengths)).collect();
         overall
     }
 
-    /// The servers that know a word, in their order, each with its postings.
+    /// The servers that know a word, in their order, each with where its postings lie.
     fn holders<'a>(
         &'a self,
         servers: &'a [Arc<ServerIndex>],
         word: &'a str,
-    ) -> impl Iterator<Item = (usize, &'a [Posting])> + Clone {
+    ) -> impl Iterator<Item = (usize, Range<usize>)> + Clone {
         let digest = digest(word);
         let start = self.words.partition_point(|entry| entry.digest < digest);
         let same = self.words[start..].iter().take_while(move |entry| entry.digest == digest);
         same.filter_map(move |entry| {
             let fields = &servers[entry.server as usize].fields;
-            let postings = fields.postings(entry.term as usize, word)?;
-            Some((entry.server as usize, postings))
+            Some((entry.server as usize, fields.postings(entry.term as usize, word)?))
         })
     }
 }
@@ -138,10 +143,18 @@ impl Fields {
         fields
     }
 
-    fn postings(&self, term: usize, word: &str) -> Option<&[Posting]> {
+    fn postings(&self, term: usize, word: &str) -> Option<Range<usize>> {
         let (found, start) = self.terms.get(term)?;
         let (_, end) = self.terms.get(term + 1)?;
-        (**found == *word).then(|| &self.postings[*start as usize..*end as usize])
+        (**found == *word).then_some(*start as usize..*end as usize)
+    }
+
+    fn impacts(&self, averages: &[f32; FIELDS]) -> Box<[f32]> {
+        let impact = |posting: &Posting| {
+            let weight = weight(posting, &self.lengths[posting.tool as usize], averages);
+            weight * (SATURATION + 1.0) / (weight + SATURATION)
+        };
+        self.postings.iter().map(impact).collect()
     }
 }
 
@@ -157,13 +170,11 @@ pub(super) fn rank(
         // Rarity is a property of the whole catalog, whichever server is asked about.
         let holding = holders.clone().map(|(_, postings)| postings.len()).sum::<usize>() as f32;
         let rarity = (1.0 + (overall.tools as f32 - holding + 0.5) / (holding + 0.5)).ln();
-        for (server, postings) in holders {
+        for (server, range) in holders {
             let scores = &mut scores[overall.starts[server]..];
-            let lengths = &servers[server].fields.lengths;
-            for posting in postings {
-                let tool = posting.tool as usize;
-                let weight = weight(posting, &lengths[tool], overall);
-                scores[tool] += rarity * weight * (SATURATION + 1.0) / (weight + SATURATION);
+            let postings = servers[server].fields.postings[range.clone()].iter();
+            for (posting, impact) in postings.zip(&overall.impacts[server][range]) {
+                scores[posting.tool as usize] += rarity * impact;
             }
         }
     }
@@ -179,11 +190,11 @@ pub(super) fn rank(
     ranked
 }
 
-fn weight(posting: &Posting, lengths: &[u16; FIELDS], overall: &Overall) -> f32 {
+fn weight(posting: &Posting, lengths: &[u16; FIELDS], averages: &[f32; FIELDS]) -> f32 {
     let mut sum = 0.0;
     for field in 0..FIELDS {
         if posting.counts[field] > 0 {
-            let relative = f32::from(lengths[field]) / overall.lengths[field];
+            let relative = f32::from(lengths[field]) / averages[field];
             let norm = 1.0 - DILUTION[field] + DILUTION[field] * relative;
             sum += WEIGHTS[field] * f32::from(posting.counts[field]) / norm;
         }

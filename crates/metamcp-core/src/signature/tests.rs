@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{MAX_CHARS, of_schema};
 
-fn check(schema: Value, expected: &str) {
-    assert_eq!(of_schema("f", Some(&schema)), expected);
+fn check(schema: impl std::borrow::Borrow<Value>, expected: &str) {
+    assert_eq!(of_schema("f", Some(schema.borrow())), expected);
 }
 
 #[test]

@@ -106,6 +106,13 @@ fn names_in_two_scripts_are_noticed() {
 
 proptest! {
     #[test]
+    fn a_line_says_when_it_was_cut(words in prop::collection::vec("[a-z]{1,5}", 0..8), max in 0usize..30) {
+        let spaced = words.join("  ");
+        let line = words.join(" ");
+        prop_assert_eq!(clean_line(&spaced, max), cut(&line, max));
+    }
+
+    #[test]
     fn cleaned_text_is_safe_short_and_stays_the_same(text in "(?s)([\u{0}-\u{2ff}]|\u{1b}[\\[\\]()0-9;mP]|[\u{200b}-\u{206f}]|[\u{fe00}-\u{fe0f}]|.|[\u{e0000}-\u{e01ef}]){0,60}", max in 0usize..80) {
         for cleaned in [clean(&text, max), clean_line(&text, max)] {
             prop_assert!(is_safe(&cleaned), "{cleaned:?}");
