@@ -5,7 +5,14 @@
 //!
 //! The gateway only ever starts its own binary, as a shim; the shim starts the server. A socket between
 //! the two is the lifeline: when it closes, for whatever reason, the shim kills all that descends from
-//! it. See [`shim`] for the stages and [`supervisor`] for the gateway's side.
+//! it. `shim.rs` tells the stages, `supervisor.rs` the gateway's side.
+//!
+//! What holds, on Linux: nothing of a server survives the gateway's death, however it came, nor the
+//! death of its shim, whatever sessions and orphans it made. With namespaces the kernel sees to that.
+//! Without them a server of the same user remains able to kill the gateway *and* its shim, or to stop
+//! its shim over and over while somebody kills the gateway; then what it started may live on.
+//! Elsewhere see `shim/kill.rs` (the server's process group, on macOS) and `windows.rs` (the server
+//! alone).
 
 pub mod environment;
 pub mod resolve;

@@ -21,12 +21,16 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 use nix::unistd;
 
 use crate::message::{Report, Stage};
+
+/// What a shim is called in a list of processes, where its path would say nothing.
+pub(crate) const NAME: &str = "metamcp-shim";
 
 /// Stage names, as given on the command line of the shim.
 pub(crate) const HOLD: &str = "hold";
@@ -78,7 +82,7 @@ impl Again {
     /// The command of another stage, without any environment.
     fn command(&self, stage: &str) -> Command {
         let mut command = Command::new(this_binary());
-        command.args(&self.leading).arg(stage).env_clear();
+        command.arg0(NAME).args(&self.leading).arg(stage).env_clear();
         command
     }
 }

@@ -1,5 +1,5 @@
 //! The face of this crate: start a child, hold it, wait for it, end it.
-//! Owns: what callers keep in their hands.      Never: does the work; that is [`crate::supervisor`]'s.
+//! Owns: what callers keep in their hands.      Never: does the work; that is `supervisor.rs`'s.
 //! In: `Spec`, `Ladder`.  Out: `Child`, `Handle`, `ExitWatch`.
 //! Tests: `tests/it/`.
 

@@ -64,6 +64,7 @@ pub(super) struct Container {
     descent: Option<Descent>,
     kill_at: Option<Instant>,
     nudge_at: Instant,
+    first_stage_reaped: bool,
     end: End,
 }
 
@@ -123,6 +124,7 @@ impl Container {
             descent: None,
             kill_at: None,
             nudge_at: Instant::now() + NUDGE,
+            first_stage_reaped: false,
             end: End::NotYet,
         })
     }
@@ -168,7 +170,17 @@ impl Container {
             }
             left
         });
-        [next_step, last_resort, self.nudge(now)].into_iter().flatten().min()
+        let waits = [next_step, last_resort, self.nudge(now), self.reap_first_stage()];
+        waits.into_iter().flatten().min()
+    }
+
+    /// The stage that made a namespace ends right after it said so, and must not stay as a corpse.
+    fn reap_first_stage(&mut self) -> Option<Duration> {
+        if self.mode == Mode::Plain || self.keeper.is_none() || self.first_stage_reaped {
+            return None;
+        }
+        self.first_stage_reaped = !matches!(self.shim.try_wait(), Ok(None));
+        (!self.first_stage_reaped).then_some(BURIAL_ROUND)
     }
 
     fn nudge(&mut self, now: Instant) -> Option<Duration> {

@@ -6,6 +6,7 @@
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +66,7 @@ pub(super) fn launch(command: &ShimCommand, mode: Mode, start: &Start) -> io::Re
     };
     // Nothing of the environment: what the server gets travels over the socket.
     let shim = Command::new(&command.program)
+        .arg0(shim::NAME)
         .args(&command.args)
         .args(stage)
         .env_clear()

@@ -189,6 +189,27 @@ async fn orphans_are_reaped() {
     }
 }
 
+/// Also of the stages it took to start and of what died with its shim, in this very process.
+#[tokio::test]
+async fn no_corpse_is_left_with_the_gateway() {
+    let mark = mark();
+    let (mut host, _) = host("namespace", "tree", &mark, 3, None);
+    let threads = format!("/proc/{}/task", host.id());
+    let corpses = || {
+        let tasks = std::fs::read_dir(&threads).expect("tasks").flatten();
+        let lists =
+            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let all = lists.collect::<Vec<_>>().join(" ");
+        let pids: Vec<i32> = all.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        assert!(pids.len() >= 3, "{pids:?}");
+        pids.into_iter().filter(|&pid| state(pid) == Some('Z')).count()
+    };
+    until("every stage is reaped", || corpses() == 0).await;
+    host.kill().expect("a host to kill");
+    host.wait().expect("its end");
+    until("all is gone", || marked(&mark).is_empty()).await;
+}
+
 #[tokio::test]
 async fn automatic_containment_says_what_it_found() {
     let spawner = spawner(Containment::Auto);
