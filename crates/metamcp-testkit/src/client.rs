@@ -120,6 +120,16 @@ impl Client {
         send(&self.input, line)
     }
 
+    /// Sends any bytes, without a newline unless they hold one.
+    pub fn send_bytes(&self, bytes: &[u8]) -> Result<()> {
+        let mut input = lock(&self.input);
+        input
+            .as_mut()
+            .context("stdin is closed")?
+            .write_all(bytes)
+            .context("writing to the process")
+    }
+
     /// Makes one more answer to this id legitimate, for requests written by hand; `null` is an id here.
     pub fn expect(&self, id: &str) {
         self.inbox.expect(id);

@@ -76,8 +76,8 @@ pub(super) fn tools(stage: &Stage) -> Vec<Value> {
         ),
         tool(
             "progress",
-            "Reports count steps, then answers.",
-            &json!({"count": whole}),
+            "Reports count steps, ms milliseconds apart, then answers.",
+            &json!({"count": whole, "ms": whole}),
             &["count"],
             &read_only,
         ),
@@ -142,8 +142,12 @@ fn perform_now(stage: &Stage, call: &Call) {
         "big" => text(&"x".repeat(usize::try_from(call.amount("bytes", 0)).unwrap_or(usize::MAX))),
         "progress" => {
             let count = call.amount("count", 0);
+            let pause = Duration::from_millis(call.amount("ms", 0));
             for step in 1..=count {
                 report_progress(stage, call, step, count);
+                if !pause.is_zero() && stage.wait_unless_cancelled(&call.id, pause) {
+                    return;
+                }
             }
             text(&format!("{count} steps"))
         }
