@@ -5,8 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use metamcp_testkit::census::Process;
 use metamcp_testkit::client::Answerer;
-use metamcp_testkit::{Answer, Client, Outcome, Workspace};
+use metamcp_testkit::outcome::ErrorObject;
+use metamcp_testkit::{Answer, Client, Outcome, Workspace, eventually, programs};
 use serde_json::{Value, json};
 
 /// Whatever takes this long hangs. Nothing waits this long on a working gateway, however busy the machine is.
@@ -64,7 +66,26 @@ impl Gateway {
         Outcome::of(&self.call(server, tool, args).value)
     }
 
-    /// Sends a request with an id of one's own, as it is written; its answer is found with `answers_to`.
+    /// The gateway's refusal of a call.
+    pub(crate) fn refusal(&self, server: &str, tool: &str, args: &Value) -> ErrorObject {
+        match self.outcome(server, tool, args) {
+            Outcome::Refused(error) => error,
+            other => panic!("{server}:{tool} should have been refused, and was {other}"),
+        }
+    }
+
+    /// The one child server that runs.
+    pub(crate) fn only_child(&self) -> Process {
+        let mut found = Vec::new();
+        eventually(HUNG, || {
+            found = self.workspace.processes_of(&programs::chaos_child());
+            found.len() == 1
+        });
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.remove(0)
+    }
+
+    /// Whatever came before has been read once this is answered.
     pub(crate) fn ping(&self) {
         let answer = self.ask("ping", &json!({}), HUNG).unwrap();
         assert_eq!(answer.result(), Some(&json!({})));

@@ -7,5 +7,11 @@
     reason = "the whole binary is a test, which clippy cannot see outside test functions"
 )]
 
+mod cancel;
+mod crash;
+mod evict;
 mod gateway;
+mod identity;
 mod matrix;
+mod progress;
+mod slow;
