@@ -190,12 +190,19 @@ fn perform_now(stage: &Stage, call: &Call) {
             stage.send(&notification_line("notifications/tools/list_changed", &json!({})));
             text("grown")
         }
+        grown if is_grown(stage, grown) => text(grown),
         other => {
             let error = json!({"code": -32602, "message": format!("unknown tool {other}")});
             return stage.answer(call, &error_line(&call.id, &error));
         }
     };
     stage.answer(call, &result_line(&call.id, &result.to_string()));
+}
+
+/// Whether this is one of the tools added by `grow`.
+fn is_grown(stage: &Stage, tool: &str) -> bool {
+    let number = tool.strip_prefix("grown_").and_then(|number| number.parse::<u64>().ok());
+    number.is_some_and(|number| (1..=stage.grown.load(Ordering::Relaxed)).contains(&number))
 }
 
 /// Reports a step, if the caller asked for progress.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -95,7 +95,7 @@ struct State {
 #[derive(Deserialize)]
 struct Envelope<'a> {
     jsonrpc: Version,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "written")]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
@@ -105,6 +105,13 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+}
+
+/// An id that is there, even where it is null: that is how lines nobody can answer are answered.
+fn written<'de: 'a, 'a, D: Deserializer<'de>>(
+    id: D,
+) -> std::result::Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(id).map(Some)
 }
 
 /// Without its version a line is not a message, whatever else it holds.
