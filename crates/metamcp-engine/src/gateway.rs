@@ -54,6 +54,7 @@ impl Gateway {
             },
             discover_budget: settings.timeouts.discover_budget,
             list_wait: settings.timeouts.install + settings.timeouts.list,
+            pool_wait: settings.pool.wait_timeout,
             replay: match settings.replay {
                 Replay::Annotated => Rule::Annotated,
                 Replay::Never => Rule::Never,

@@ -32,6 +32,8 @@ pub struct Options {
     pub discover_budget: Duration,
     /// How long a call waits for a server that has to list its tools first.
     pub list_wait: Duration,
+    /// How long a call waits for a slot.
+    pub pool_wait: Duration,
     /// What the operator says about replaying, over all servers.
     pub replay: Rule,
 }

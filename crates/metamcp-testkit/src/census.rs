@@ -10,8 +10,13 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::patience::eventually;
+
 /// The environment variable every process of a test carries, and passes on to what it starts.
 pub const MARK: &str = "METAMCP_TEST_MARK";
+
+/// How long a process may take to stand still: until its current system call lets it.
+const FREEZING: Duration = Duration::from_secs(10);
 
 /// A process as /proc shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +74,15 @@ pub fn kill_all(processes: &[Process]) {
             kill(Pid::from_raw(pid), Signal::SIGKILL).ok();
         }
     }
+}
+
+/// Stops a process with SIGSTOP, and says whether it stands still.
+pub fn freeze(process: &Process) -> bool {
+    if let Ok(pid) = i32::try_from(process.pid) {
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).ok();
+    }
+    let stands = || self::process(process.pid).is_some_and(|process| process.state == 'T');
+    eventually(FREEZING, stands)
 }
 
 /// Resident memory in bytes, or nothing if the process is gone.
@@ -138,7 +152,6 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::patience::eventually;
 
     #[test]
     fn a_process_without_an_environment_is_found_by_its_directory() {
@@ -171,6 +184,7 @@ mod tests {
         assert!(peak_resident_bytes(child.id()).unwrap() > 0);
         assert!(open_files(child.id()).unwrap() >= 3);
         assert!(processor_time(child.id()).is_some());
+        assert!(freeze(&marked(&mark)[0]));
         kill_all(&marked(&mark));
         child.wait().unwrap();
         assert_eq!(marked(&mark), []);

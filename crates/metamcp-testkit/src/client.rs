@@ -98,11 +98,16 @@ impl Client {
     /// Sends a request and gives its id.
     pub fn request(&self, method: &str, params: &Value) -> Result<u64> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.request_as(&id.to_string(), method, params)?;
+        Ok(id)
+    }
+
+    /// Sends a request under an id of one's own, written as it is to appear; the same one may be used again.
+    pub fn request_as(&self, id: &str, method: &str, params: &Value) -> Result<()> {
         self.inbox.expect(id);
         self.send(&format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
-        ))?;
-        Ok(id)
+        ))
     }
 
     /// Sends a notification.
@@ -115,15 +120,30 @@ impl Client {
         send(&self.input, line)
     }
 
-    /// Makes an answer to this id legitimate, for requests written by hand.
-    pub fn expect(&self, id: u64) {
+    /// Sends any bytes, without a newline unless they hold one.
+    pub fn send_bytes(&self, bytes: &[u8]) -> Result<()> {
+        let mut input = lock(&self.input);
+        input
+            .as_mut()
+            .context("stdin is closed")?
+            .write_all(bytes)
+            .context("writing to the process")
+    }
+
+    /// Makes one more answer to this id legitimate, for requests written by hand; `null` is an id here.
+    pub fn expect(&self, id: &str) {
         self.inbox.expect(id);
     }
 
     /// Waits for the answer to a request.
     pub fn wait(&self, id: u64, deadline: Duration) -> Result<Answer> {
+        self.wait_as(&id.to_string(), 0, deadline)
+    }
+
+    /// Waits for an answer to an id of one's own, skipping as many earlier ones.
+    pub fn wait_as(&self, id: &str, earlier: usize, deadline: Duration) -> Result<Answer> {
         self.inbox
-            .wait(id, deadline)
+            .wait(id, earlier, deadline)
             .with_context(|| format!("stderr of the process:\n{}", self.stderr()))
     }
 

@@ -22,10 +22,12 @@ pub enum What {
     Initialize,
     /// `tools/list` arrived; `detail` holds the cursor.
     List,
-    /// A tool ran; this is the line that must not appear twice for one call.
+    /// A tool ran; this is the line that must not appear twice for one call. `detail` holds the id of the request.
     Execute,
     /// `notifications/cancelled` arrived; `detail` holds its params.
     Cancelled,
+    /// `logging/setLevel` arrived; `detail` holds its params.
+    Level,
     /// A descendant process is up; `pid` is the descendant's.
     Descendant,
     /// The environment and open files the process was born with, in `detail`.

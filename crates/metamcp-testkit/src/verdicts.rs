@@ -17,6 +17,9 @@ pub struct Verdict {
     pub item: u8,
     /// The amount to use, where the misbehaviour's own default does not suit.
     pub amount: Option<u64>,
+    /// The amount of the ordinary run, where the full one would take too long on two cores. It still crosses every
+    /// limit the full one crosses.
+    pub scaled: Option<u64>,
     /// The `timeoutMs` to give the server: short where the call must time out, long where it must not.
     pub timeout_ms: u64,
     /// For one call of `effect`, which nobody may run twice.
@@ -36,9 +39,9 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// What to put after `--do`.
-    pub fn told(&self) -> String {
-        match self.amount {
+    /// What to put after `--do`: in full, or scaled for the ordinary run.
+    pub fn told(&self, full: bool) -> String {
+        match self.scaled.filter(|_| !full).or(self.amount) {
             Some(amount) => format!("{}={amount}", self.item),
             None => self.item.to_string(),
         }
@@ -152,6 +155,8 @@ pub const VERDICTS: &[Verdict] = &[
     bad_answer(14, "what is not UTF-8 is not JSON and must not reach a client"),
     bad_answer(15, "what holds NUL bytes is not JSON and must not reach a client"),
     Verdict {
+        // More than the gateway reads of one line before it gives the child up.
+        scaled: Some(1_000_000_000),
         timeout_ms: HASTY,
         one: BAD_ANSWER.or_fine(),
         many: BAD_ANSWER_MANY.or_fine(),
@@ -162,6 +167,9 @@ pub const VERDICTS: &[Verdict] = &[
         )
     },
     Verdict {
+        // Over the line limit as well.
+        scaled: Some(40_000_000),
+        timeout_ms: PATIENT,
         one: only(&["limit_exceeded"]).saying(&["line", "limit", "mib", "bytes"]),
         many: BAD_ANSWER_MANY.or_fine(),
         idempotent: only(&["limit_exceeded"]).saying(&["line", "limit", "mib", "bytes"]),
@@ -192,13 +200,17 @@ pub const VERDICTS: &[Verdict] = &[
     },
     fine(24, "an answer without an id answers nothing"),
     bad_answer(25, "an answer is a result or an error; both is neither"),
-    fine(26, "refreshes are coalesced"),
-    fine(27, "progress is thinned out, the answer comes"),
-    fine(28, "questions beyond a few are refused, the answer comes"),
-    fine(29, "pings cost the pinger most"),
+    Verdict { scaled: Some(20_000), ..fine(26, "refreshes are coalesced") },
+    Verdict { scaled: Some(50_000), ..fine(27, "progress is thinned out, the answer comes") },
+    Verdict {
+        scaled: Some(2_000),
+        ..fine(28, "questions beyond a few are refused, the answer comes")
+    },
+    Verdict { scaled: Some(20_000), ..fine(29, "pings cost the pinger most") },
     fine(30, "ids of the two directions have nothing to do with each other"),
     fine(31, "cancelling what is not under way does nothing"),
     Verdict {
+        scaled: Some(20_000),
         one: only(&["limit_exceeded"]).or_fine(),
         many: only(&["limit_exceeded"]).or_fine(),
         idempotent: only(&["limit_exceeded"]).or_fine(),
@@ -208,6 +220,8 @@ pub const VERDICTS: &[Verdict] = &[
     },
     fine(33, "a cursor that comes again ends the listing"),
     Verdict {
+        // Over the line limit as well.
+        scaled: Some(20_000_000),
         one: only(&["limit_exceeded", "server_unavailable"]).or_fine(),
         many: only(&["limit_exceeded", "server_unavailable", "circuit_open"]).or_fine(),
         idempotent: only(&["limit_exceeded", "server_unavailable"]).or_fine(),
@@ -249,7 +263,7 @@ pub const VERDICTS: &[Verdict] = &[
         many: only(&["timeout", "outcome_unknown", "circuit_open", "server_unavailable"]),
         ..times_out(44, "the pipe took the call, the child never will")
     },
-    fine(45, "stderr is always drained"),
+    Verdict { scaled: Some(64_000_000), ..fine(45, "stderr is always drained") },
     fine(46, "deafness shows at shutdown only"),
     fine(47, "deafness shows at shutdown only"),
     times_out(48, "a stopped child answers nothing"),
@@ -257,13 +271,14 @@ pub const VERDICTS: &[Verdict] = &[
     lost(50, "the death of the process counts, not the end of its pipe"),
     fine(51, "the processes show at shutdown only"),
     Verdict {
+        scaled: Some(128_000_000),
         one: UNKNOWN.or_fine(),
         many: UNKNOWN_MANY.or_fine(),
         idempotent: UNKNOWN.or_fine(),
         idempotent_executions: 1..=2,
         ..fine(52, "fine unless a memory limit kills the child")
     },
-    fine(53, "its own directory is its own affair"),
+    Verdict { scaled: Some(8_000_000), ..fine(53, "its own directory is its own affair") },
     Verdict {
         one: UNKNOWN.or_fine(),
         many: UNKNOWN_MANY.or_fine(),
@@ -290,6 +305,7 @@ const fn fine(item: u8, why: &'static str) -> Verdict {
     Verdict {
         item,
         amount: None,
+        scaled: None,
         timeout_ms: PATIENT,
         one: FINE,
         many: FINE,
@@ -366,8 +382,10 @@ mod tests {
     #[test]
     fn what_a_verdict_tells_the_child_the_child_understands() {
         for verdict in VERDICTS {
-            let told = Told::parse(&verdict.told()).unwrap();
-            assert_eq!(told.item.number, verdict.item);
+            for full in [false, true] {
+                let told = Told::parse(&verdict.told(full)).unwrap();
+                assert_eq!(told.item.number, verdict.item);
+            }
         }
     }
 

@@ -192,6 +192,15 @@ impl Workspace {
         census::of_test(&self.mark, self.directory.path())
     }
 
+    /// Every living process of a program, wherever it was started from.
+    pub fn processes_of(&self, program: &Path) -> Vec<Process> {
+        let mut processes = self.processes();
+        processes.retain(|process| {
+            process.command.split(' ').next() == Some(&*program.to_string_lossy())
+        });
+        processes
+    }
+
     /// Waits until no process of this test lives, and names those that do at the deadline.
     pub fn survivors(&self, deadline: Duration) -> Vec<Process> {
         let mut alive = Vec::new();

@@ -44,6 +44,15 @@ pub enum CallErrorKind {
 }
 
 impl Router {
+    /// The names of the servers that hold the pool's slots.
+    pub fn holders(&self) -> Vec<Arc<str>> {
+        let holders: Vec<ServerId> =
+            self.lock().dispatch.ledger().all().map(|(_, held)| held.server).collect();
+        let servers = self.servers();
+        let entry = |id| servers.at(id);
+        holders.into_iter().filter_map(entry).map(|entry| Arc::clone(&entry.name)).collect()
+    }
+
     pub(super) fn failed(&self, server: ServerId, tool: &Arc<str>, verdict: Verdict) -> CallError {
         let servers = self.servers();
         let name = |id: ServerId| {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use metamcp_core::arguments;
 use metamcp_core::config::{Retry, ServerState};
 use metamcp_core::discover::split_id;
+use metamcp_core::dispatch::Verdict;
 use metamcp_core::nearest::nearest;
 use metamcp_core::replay::{Rule, is_harmless};
 use metamcp_core::tool::Tool;
@@ -122,10 +123,24 @@ impl Surface {
                     None => Ok(()),
                 };
             }
-            let limit = self.router.clock.instant(started + self.options.list_wait);
+            // In line for a slot it waits no longer than any other call would.
+            let in_line = view.and_then(|view| view.waiting_since.filter(|_| view.state.is_none()));
+            let limit = match in_line {
+                Some(since) => started.max(since) + self.options.pool_wait,
+                None => started + self.options.list_wait,
+            };
             tokio::select! {
                 changed = stirred.changed() => if changed.is_err() { return Ok(()) },
-                () = tokio::time::sleep_until(limit) => return Ok(()),
+                () = tokio::time::sleep_until(self.router.clock.instant(limit)) => {
+                    if in_line.is_none() {
+                        return Ok(());
+                    }
+                    let waited = self.router.clock.now().since(started);
+                    let verdict = Verdict::PoolExhausted { waited, holders: Vec::new() };
+                    let holders = self.router.holders();
+                    return Err(from_verdict(&entry.name, &verdict, &holders, Some(&entry.config))
+                        .at(&entry.name, None));
+                }
             }
         }
     }

@@ -76,8 +76,8 @@ pub(super) fn tools(stage: &Stage) -> Vec<Value> {
         ),
         tool(
             "progress",
-            "Reports count steps, then answers.",
-            &json!({"count": whole}),
+            "Reports count steps, ms milliseconds apart, then answers.",
+            &json!({"count": whole, "ms": whole}),
             &["count"],
             &read_only,
         ),
@@ -142,8 +142,12 @@ fn perform_now(stage: &Stage, call: &Call) {
         "big" => text(&"x".repeat(usize::try_from(call.amount("bytes", 0)).unwrap_or(usize::MAX))),
         "progress" => {
             let count = call.amount("count", 0);
+            let pause = Duration::from_millis(call.amount("ms", 0));
             for step in 1..=count {
                 report_progress(stage, call, step, count);
+                if !pause.is_zero() && stage.wait_unless_cancelled(&call.id, pause) {
+                    return;
+                }
             }
             text(&format!("{count} steps"))
         }
@@ -186,12 +190,19 @@ fn perform_now(stage: &Stage, call: &Call) {
             stage.send(&notification_line("notifications/tools/list_changed", &json!({})));
             text("grown")
         }
+        grown if is_grown(stage, grown) => text(grown),
         other => {
             let error = json!({"code": -32602, "message": format!("unknown tool {other}")});
             return stage.answer(call, &error_line(&call.id, &error));
         }
     };
     stage.answer(call, &result_line(&call.id, &result.to_string()));
+}
+
+/// Whether this is one of the tools added by `grow`.
+fn is_grown(stage: &Stage, tool: &str) -> bool {
+    let number = tool.strip_prefix("grown_").and_then(|number| number.parse::<u64>().ok());
+    number.is_some_and(|number| (1..=stage.grown.load(Ordering::Relaxed)).contains(&number))
 }
 
 /// Reports a step, if the caller asked for progress.

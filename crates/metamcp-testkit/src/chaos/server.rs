@@ -112,7 +112,11 @@ fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<(
             let number = stage.calls.fetch_add(1, Ordering::Relaxed) + 1;
             return call(stage, Call::new(request, number));
         }
-        "ping" | "logging/setLevel" => stage.send(&result_line(&request.id, "{}")),
+        "logging/setLevel" => {
+            stage.record(&Record { detail: request.params.clone(), ..Record::new(What::Level) });
+            stage.send(&result_line(&request.id, "{}"));
+        }
+        "ping" => stage.send(&result_line(&request.id, "{}")),
         _ => stage.send(&error_line(
             &request.id,
             &json!({"code": -32601, "message": format!("method {method} not found")}),

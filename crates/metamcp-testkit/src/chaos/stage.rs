@@ -85,6 +85,7 @@ impl Stage {
             tool: Some(call.tool.clone()),
             key: Some(call.key.clone()),
             call: call.meta["org.metamcp/callKey"].as_str().map(str::to_owned),
+            detail: json!({"id": serde_json::from_str::<Value>(&call.id).unwrap_or_default()}),
             ..Record::new(What::Execute)
         });
     }

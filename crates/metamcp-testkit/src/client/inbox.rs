@@ -1,12 +1,12 @@
 //! Every line in order of arrival, and which of them answers what.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -24,8 +24,8 @@ pub struct Line {
 /// What a line is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An answer to a request of ours.
-    Answer(u64),
+    /// An answer, with the id as it was written.
+    Answer(String),
     /// A question to us, by method.
     Question(String),
     /// A notification, by method.
@@ -84,8 +84,10 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct State {
     lines: Vec<Line>,
-    expected: HashSet<u64>,
-    answers: HashMap<u64, usize>,
+    /// How many answers each id may get: as many as requests carried it.
+    expected: HashMap<String, usize>,
+    /// The lines that answered it, in order.
+    answers: HashMap<String, Vec<usize>>,
     violations: Vec<String>,
     ended: bool,
 }
@@ -93,7 +95,7 @@ struct State {
 #[derive(Deserialize)]
 struct Envelope<'a> {
     jsonrpc: Version,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "written")]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
@@ -105,6 +107,13 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
+/// An id that is there, even where it is null: that is how lines nobody can answer are answered.
+fn written<'de: 'a, 'a, D: Deserializer<'de>>(
+    id: D,
+) -> std::result::Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(id).map(Some)
+}
+
 /// Without its version a line is not a message, whatever else it holds.
 #[derive(Deserialize)]
 enum Version {
@@ -113,8 +122,9 @@ enum Version {
 }
 
 impl Inbox {
-    pub(super) fn expect(&self, id: u64) {
-        self.lock().expected.insert(id);
+    /// Makes one more answer to this id legitimate.
+    pub(super) fn expect(&self, id: &str) {
+        *self.lock().expected.entry(id.to_owned()).or_default() += 1;
     }
 
     /// Files a line; gives it back if it is a question somebody must answer.
@@ -140,7 +150,7 @@ impl Inbox {
             Ok(Envelope { id: Some(id), result, error, .. })
                 if result.is_some() != error.is_some() =>
             {
-                (id.get().parse().map_or(Kind::Unusable, Kind::Answer), None)
+                (Kind::Answer(id.get().to_owned()), None)
             }
             Ok(_) | Err(_) => (Kind::Unusable, None),
         };
@@ -148,19 +158,16 @@ impl Inbox {
         let index = state.lines.len();
         match &kind {
             Kind::Answer(id) => {
-                if !state.expected.contains(id) {
-                    state.violations.push(format!(
-                        "an answer to {id}, which was never asked: {}",
-                        excerpt(&bytes)
-                    ));
-                } else if let Some(first) = state.answers.get(id) {
+                let asked = state.expected.get(id).copied().unwrap_or_default();
+                let answers = state.answers.entry(id.clone()).or_default();
+                answers.push(index);
+                if answers.len() > asked {
                     let violation = format!(
-                        "a second answer to {id} (first in line {first}): {}",
+                        "answer {} to {id}, which was asked {asked} times: {}",
+                        answers.len(),
                         excerpt(&bytes)
                     );
                     state.violations.push(violation);
-                } else {
-                    state.answers.insert(*id, index);
                 }
             }
             Kind::Unusable => {
@@ -183,11 +190,12 @@ impl Inbox {
         self.arrival.notify_all();
     }
 
-    pub(super) fn wait(&self, id: u64, deadline: Duration) -> Result<Answer> {
+    /// Waits for the answer to an id; of several requests with one id, `earlier` says how many answers to skip.
+    pub(super) fn wait(&self, id: &str, earlier: usize, deadline: Duration) -> Result<Answer> {
         let end = Instant::now() + deadline;
         let mut state = self.lock();
         loop {
-            if let Some(&index) = state.answers.get(&id) {
+            if let Some(&index) = state.answers.get(id).and_then(|lines| lines.get(earlier)) {
                 let line = state.lines[index].clone();
                 drop(state);
                 let value = serde_json::from_slice(&line.bytes)?;
@@ -251,7 +259,7 @@ mod tests {
     #[test]
     fn lines_are_told_apart_and_sins_noted() {
         let inbox = Inbox::default();
-        inbox.expect(1);
+        inbox.expect("1");
         assert!(
             inbox
                 .take(br#"{"jsonrpc":"2.0","method":"notifications/x","params":{"n":1}}"#.to_vec())
@@ -262,7 +270,7 @@ mod tests {
             inbox.take(br#"{"jsonrpc":"2.0","id":1,"result":{"b":1, "a":2}}"#.to_vec()).is_none()
         );
         assert_eq!(inbox.violations(), Vec::<String>::new());
-        let answer = inbox.wait(1, Duration::ZERO).unwrap();
+        let answer = inbox.wait("1", 0, Duration::ZERO).unwrap();
         assert_eq!(answer.raw_result(), Some(r#"{"b":1, "a":2}"#), "bytes as they came");
         assert_eq!(inbox.notifications("notifications/x"), [serde_json::json!({"n": 1})]);
 
@@ -274,10 +282,25 @@ mod tests {
             br#"{"id":1,"result":{}}"#,
             b"hello",
             b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}",
+            br#"{"jsonrpc":"2.0","id":"1","result":{}}"#,
+            br#"{"jsonrpc":"2.0","id":1.0,"result":{}}"#,
         ] {
             let before = inbox.violations().len();
             inbox.take(sin.to_vec());
             assert_eq!(inbox.violations().len(), before + 1, "{}", String::from_utf8_lossy(sin));
         }
+    }
+
+    #[test]
+    fn an_id_asked_twice_is_answered_twice() {
+        let inbox = Inbox::default();
+        inbox.expect("\"a\"");
+        inbox.expect("\"a\"");
+        for result in ["1", "2"] {
+            inbox.take(format!(r#"{{"jsonrpc":"2.0","id":"a","result":{result}}}"#).into_bytes());
+        }
+        assert_eq!(inbox.violations(), Vec::<String>::new());
+        assert_eq!(inbox.wait("\"a\"", 1, Duration::ZERO).unwrap().raw_result(), Some("2"));
+        assert!(inbox.wait("\"a\"", 2, Duration::ZERO).is_err());
     }
 }

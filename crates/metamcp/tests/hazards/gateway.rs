@@ -1,0 +1,126 @@
+//! A running gateway in a world of its own, and the promises that hold whatever its servers do.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use metamcp_testkit::census::Process;
+use metamcp_testkit::client::Answerer;
+use metamcp_testkit::outcome::ErrorObject;
+use metamcp_testkit::{Answer, Client, Outcome, Workspace, eventually, programs};
+use serde_json::{Value, json};
+
+/// Whatever takes this long hangs. Nothing waits this long on a working gateway, however busy the machine is.
+pub(crate) const HUNG: Duration = Duration::from_secs(60);
+
+/// A gateway and its client, which has shaken hands.
+pub(crate) struct Gateway {
+    // Declared first, so the gateway is gone before the workspace kills what is left.
+    pub(crate) client: Client,
+    pub(crate) workspace: Workspace,
+}
+
+impl Deref for Gateway {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Gateway {
+    /// Starts the gateway for a client without any capability.
+    pub(crate) fn start(workspace: Workspace) -> Gateway {
+        let client = Client::start(command(&workspace)).unwrap();
+        Self::greet(client, workspace, &json!({}))
+    }
+
+    /// Starts the gateway for a client with these capabilities, which answers questions so.
+    pub(crate) fn start_answering(
+        workspace: Workspace,
+        capabilities: &Value,
+        answerer: Answerer,
+    ) -> Gateway {
+        let client = Client::start_answering(command(&workspace), answerer).unwrap();
+        Self::greet(client, workspace, capabilities)
+    }
+
+    fn greet(client: Client, workspace: Workspace, capabilities: &Value) -> Gateway {
+        client.initialize(capabilities, HUNG).unwrap();
+        Gateway { client, workspace }
+    }
+
+    /// Calls a tool of a server and waits for the answer.
+    pub(crate) fn call(&self, server: &str, tool: &str, args: &Value) -> Answer {
+        self.mcp_call_now(server, tool, args, HUNG).unwrap()
+    }
+
+    /// Waits for the answer to a request.
+    pub(crate) fn answer(&self, id: u64) -> Answer {
+        self.wait(id, HUNG).unwrap()
+    }
+
+    /// What became of a call.
+    pub(crate) fn outcome(&self, server: &str, tool: &str, args: &Value) -> Outcome {
+        Outcome::of(&self.call(server, tool, args).value)
+    }
+
+    /// The gateway's refusal of a call.
+    pub(crate) fn refusal(&self, server: &str, tool: &str, args: &Value) -> ErrorObject {
+        match self.outcome(server, tool, args) {
+            Outcome::Refused(error) => error,
+            other => panic!("{server}:{tool} should have been refused, and was {other}"),
+        }
+    }
+
+    /// The one child server that runs.
+    pub(crate) fn only_child(&self) -> Process {
+        let mut found = Vec::new();
+        eventually(HUNG, || {
+            found = self.workspace.processes_of(&programs::chaos_child());
+            found.len() == 1
+        });
+        assert_eq!(found.len(), 1, "{found:?}");
+        found.remove(0)
+    }
+
+    /// Whatever came before has been read once this is answered.
+    pub(crate) fn ping(&self) {
+        let answer = self.ask("ping", &json!({}), HUNG).unwrap();
+        assert_eq!(answer.result(), Some(&json!({})));
+    }
+
+    /// Ends as a client does, and checks what must hold at every end.
+    pub(crate) fn end(mut self) -> Workspace {
+        let complaints = end(&mut self.client, &self.workspace);
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+        self.workspace
+    }
+}
+
+/// The gateway's command in a workspace.
+pub(crate) fn command(workspace: &Workspace) -> Command {
+    let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
+    command.env("METAMCP_HOME", workspace.home().join(".metamcp"));
+    command
+}
+
+/// Closes the gateway's input. It must end well, leave nobody alive and have broken no rule of the protocol.
+pub(crate) fn end(client: &mut Client, workspace: &Workspace) -> Vec<String> {
+    let mut complaints = Vec::new();
+    client.close_input();
+    match client.wait_exit(HUNG) {
+        Ok(status) if status.success() => {}
+        Ok(status) => complaints.push(format!("the gateway ended with {status}")),
+        Err(error) => complaints.push(format!("the gateway did not end: {error:#}")),
+    }
+    for survivor in workspace.survivors(HUNG) {
+        complaints.push(format!("survived the gateway: {survivor:?}"));
+    }
+    complaints.extend(client.violations());
+    if !complaints.is_empty() {
+        complaints.push(format!("stderr of the gateway: {}", client.stderr()));
+    }
+    complaints
+}

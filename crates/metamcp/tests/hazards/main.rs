@@ -1,0 +1,23 @@
+//! The gateway as a process between a client and children that mean harm, or are merely broken.
+//!
+//! `matrix` holds every misbehaviour of the chaos child to its verdict; the other rooms are named after a hazard
+//! each and pin down what must not come back. Children are real processes, and the journal they keep is the truth.
+#![expect(
+    clippy::unwrap_used,
+    reason = "the whole binary is a test, which clippy cannot see outside test functions"
+)]
+
+mod cancel;
+mod crash;
+mod evict;
+mod gateway;
+mod identity;
+mod ids;
+mod lines;
+mod listing;
+mod logging;
+mod matrix;
+mod progress;
+mod questions;
+mod slow;
+mod surroundings;

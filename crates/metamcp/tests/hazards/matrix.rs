@@ -1,0 +1,301 @@
+//! Every misbehaviour, by one call and by many at once, beside an honest server that must not notice.
+//!
+//! The verdicts are the testkit's table. Amounts are scaled for two cores; `METAMCP_NIGHTLY=1` runs them in full.
+//! `METAMCP_ITEMS=16,17` runs only these.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use metamcp_testkit::verdicts::MANY;
+use metamcp_testkit::{
+    Client, Expected, Outcome, VERDICTS, Verdict, Workspace, census, chaos_server,
+};
+use serde_json::json;
+
+use crate::gateway::{HUNG, command, end};
+
+/// Cases under way at once in each of the two tests: most of them wait rather than work.
+const WORKERS: usize = 2;
+
+/// Misbehaviours that keep a core or the memory busy. They run one after another.
+const HEAVY: [u8; 8] = [16, 17, 18, 27, 32, 34, 45, 52];
+
+/// How much more memory the gateway may ever have had than when it was merely warm: one line at the limit of
+/// 16 MiB, once more while its buffer grows, and nothing for the rest.
+const GROWTH: u64 = 32 << 20;
+
+/// Between two calls to the bystander, so that it watches rather than works.
+const BYSTANDER_PACE: Duration = Duration::from_millis(10);
+
+/// A server that never shakes hands is given up after this; all others get `PATIENT_START`.
+const HASTY_START: u64 = 2_000;
+const PATIENT_START: u64 = 45_000;
+
+#[test]
+fn one_call() {
+    run_all("1 call", lonely);
+}
+
+#[test]
+fn many_calls_at_once() {
+    run_all("64 calls", crowded);
+}
+
+/// What a case was like, for the summary.
+struct Report {
+    verdict: &'static Verdict,
+    growth: u64,
+    /// The slowest answer the bystander gave.
+    slowest: Duration,
+    took: Duration,
+}
+
+/// One misbehaviour by one call that must not run twice, and by one that may: two servers, so that neither meets
+/// the breaker of the other.
+fn lonely(verdict: &'static Verdict) -> Result<Report> {
+    let mut case = Case::start(verdict, &["effect", "effect_idempotent"])?;
+    let judged = case.beside_a_bystander(|talk| {
+        let once = talk.call("effect", "k")?;
+        if HEAVY.contains(&verdict.item) {
+            // Memory is promised for one such server; two at once take twice as much.
+            talk.judge(once, "k", &verdict.one)?;
+        }
+        let again = talk.call("effect_idempotent", "k")?;
+        talk.judge(once, "k", &verdict.one)?;
+        talk.judge(again, "k", &verdict.idempotent)
+    });
+    let report = case.finish();
+    judged?;
+    let report = report?;
+    for (server, allowed) in
+        [("effect", &verdict.executions), ("effect_idempotent", &verdict.idempotent_executions)]
+    {
+        let ran = case.workspace.journal(server).executions("k")?;
+        ensure!(allowed.contains(&ran), "{server} ran {ran} times, which should be {allowed:?}");
+    }
+    Ok(report)
+}
+
+/// One misbehaviour by many calls, none of which may run twice.
+fn crowded(verdict: &'static Verdict) -> Result<Report> {
+    let mut case = Case::start(verdict, &["effect"])?;
+    let keys: Vec<String> = (0..MANY).map(|number| format!("k{number}")).collect();
+    let judged = case.beside_a_bystander(|talk| {
+        let mut calls = Vec::new();
+        for key in &keys {
+            calls.push((key, talk.call("effect", key)?));
+        }
+        let faults: BTreeSet<String> = calls
+            .into_iter()
+            .filter_map(|(key, call)| talk.judge(call, key, &verdict.many).err())
+            .map(|fault| format!("{fault:#}"))
+            .collect();
+        ensure!(faults.is_empty(), "{}", Vec::from_iter(faults).join("\n  "));
+        Ok(())
+    });
+    let report = case.finish();
+    judged?;
+    let report = report?;
+    for (key, ran) in case.workspace.journal("effect").executions_by_key()? {
+        ensure!(ran == 1, "{key} ran {ran} times");
+    }
+    Ok(report)
+}
+
+struct Case {
+    // Declared first, so the gateway is gone before the workspace kills what is left.
+    client: Client,
+    workspace: Workspace,
+    verdict: &'static Verdict,
+    started: Instant,
+    /// Memory when warm.
+    resident: u64,
+    bystander: Bystander,
+}
+
+/// The honest server in the same gateway.
+#[derive(Default)]
+struct Bystander {
+    calls: usize,
+    slowest: Duration,
+}
+
+impl Bystander {
+    /// One call, which must be answered with its own text.
+    fn watch(&mut self, client: &Client) -> Result<()> {
+        self.calls += 1;
+        let (key, asked) = (format!("b{}", self.calls), Instant::now());
+        let answer = client
+            .mcp_call_now("bystander", "effect", &json!({"key": key}), HUNG)
+            .context("calling the bystander")?;
+        let own = format!("done {key}");
+        ensure!(answer.text() == Some(&own), "the bystander answered {key} with {}", answer.value);
+        self.slowest = self.slowest.max(asked.elapsed());
+        Ok(())
+    }
+}
+
+impl Case {
+    fn start(verdict: &'static Verdict, hostile: &[&str]) -> Result<Case> {
+        let started = Instant::now();
+        let mut workspace = Workspace::new()?;
+        for name in hostile {
+            let server = chaos_server(&[&verdict.told(in_full())]);
+            workspace.server(name, server.setting("timeoutMs", json!(verdict.timeout_ms)));
+        }
+        workspace.server("bystander", chaos_server(&[]));
+        let patience = if verdict.item == 4 { HASTY_START } else { PATIENT_START };
+        workspace.setting("timeouts", json!({"connectTimeoutMs": patience}));
+        let client = Client::start(command(&workspace))?;
+        client.initialize(&json!({}), HUNG)?;
+        let mut bystander = Bystander::default();
+        bystander.watch(&client)?;
+        // Warm now; a higher peak is the hostile server's doing.
+        let resident = census::peak_resident_bytes(client.pid()).context("no gateway")?;
+        bystander.slowest = Duration::ZERO;
+        Ok(Case { client, workspace, verdict, started, resident, bystander })
+    }
+
+    /// Does something while the bystander is called over and over.
+    fn beside_a_bystander(&mut self, work: impl FnOnce(&Talk<'_>) -> Result<()>) -> Result<()> {
+        let over = AtomicBool::new(false);
+        let (client, bystander) = (&self.client, &mut self.bystander);
+        let talk = Talk { client, own_text: self.verdict.own_text };
+        let (worked, watched) = thread::scope(|scope| {
+            let watching = scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    bystander.watch(client)?;
+                    thread::sleep(BYSTANDER_PACE);
+                }
+                bystander.watch(client)
+            });
+            let worked = work(&talk);
+            over.store(true, Ordering::Relaxed);
+            (worked, watching.join().expect("the bystander's thread only returns"))
+        });
+        worked.and(watched)
+    }
+
+    /// Ends the gateway and checks everything that holds whatever the misbehaviour.
+    fn finish(&mut self) -> Result<Report> {
+        let pong = self.client.ask("ping", &json!({}), HUNG)?;
+        ensure!(pong.result() == Some(&json!({})), "ping was answered with {}", pong.value);
+        let peak = census::peak_resident_bytes(self.client.pid()).context("no gateway")?;
+        let growth = peak.saturating_sub(self.resident);
+        // Otherwise nobody would be found after the end either.
+        ensure!(self.workspace.processes().len() >= 2, "the census sees no children");
+        let complaints = end(&mut self.client, &self.workspace);
+        ensure!(complaints.is_empty(), "{}", complaints.join("\n  "));
+        ensure!(growth <= GROWTH, "the gateway grew by {} KiB", growth >> 10);
+        let watched = self.workspace.journal("bystander").executions_by_key()?;
+        ensure!(
+            watched.len() == self.bystander.calls && watched.values().all(|&ran| ran == 1),
+            "the bystander ran {watched:?} for {} calls",
+            self.bystander.calls
+        );
+        let (slowest, took) = (self.bystander.slowest, self.started.elapsed());
+        Ok(Report { verdict: self.verdict, growth, slowest, took })
+    }
+}
+
+/// The client's side of a case.
+struct Talk<'a> {
+    client: &'a Client,
+    own_text: bool,
+}
+
+impl Talk<'_> {
+    /// Makes a call that asks for progress, and gives its id.
+    fn call(&self, server: &str, key: &str) -> Result<u64> {
+        self.client.request(
+            "tools/call",
+            &json!({
+                "name": "mcp_call",
+                "arguments": {"server": server, "tool": server, "args": {"key": key}},
+                "_meta": {"progressToken": format!("{server} {key}")},
+            }),
+        )
+    }
+
+    /// Waits for the answer and holds it to what is expected.
+    fn judge(&self, call: u64, key: &str, expected: &Expected) -> Result<()> {
+        let answer = self.client.wait(call, HUNG)?;
+        let outcome = Outcome::of(&answer.value);
+        expected.judge(&outcome).map_err(anyhow::Error::msg)?;
+        if outcome == Outcome::Fine && self.own_text {
+            let own = format!("done {key}");
+            ensure!(answer.text() == Some(&own), "the answer to {key} is {}", answer.value);
+        }
+        Ok(())
+    }
+}
+
+/// Runs a kind of case for every verdict, and fails with all that went wrong.
+fn run_all(kind: &str, run: fn(&'static Verdict) -> Result<Report>) {
+    let started = Instant::now();
+    let wanted = std::env::var("METAMCP_ITEMS").unwrap_or_default();
+    let wanted: Vec<u8> = wanted.split(',').filter_map(|item| item.parse().ok()).collect();
+    let (heavy, light): (Vec<_>, Vec<_>) = VERDICTS
+        .iter()
+        .filter(|verdict| wanted.is_empty() || wanted.contains(&verdict.item))
+        .partition(|verdict| HEAVY.contains(&verdict.item));
+    let queues = [Mutex::new(heavy.into_iter()), Mutex::new(light.into_iter())];
+    let (reports, faults) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            // The first takes the heavy ones, alone, and helps with the others when it is done.
+            let queues = if worker == 0 { &queues[..] } else { &queues[1..] };
+            let (reports, faults) = (&reports, &faults);
+            scope.spawn(move || {
+                for queue in queues {
+                    loop {
+                        let next = queue.lock().unwrap().next();
+                        let Some(verdict) = next else { break };
+                        match run(verdict) {
+                            Ok(report) => reports.lock().unwrap().push(report),
+                            Err(fault) => faults.lock().unwrap().push(format!(
+                                "item {} ({}), which shall: {}\n  {fault:#}",
+                                verdict.told(in_full()),
+                                kind,
+                                verdict.why,
+                            )),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    summarize(kind, &reports.into_inner().unwrap(), started.elapsed());
+    let faults = faults.into_inner().unwrap();
+    assert!(faults.is_empty(), "{} cases failed:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// What no assertion can hold a busy machine to, for whoever reads.
+fn summarize(kind: &str, reports: &[Report], took: Duration) {
+    let Some(longest) = reports.iter().max_by_key(|report| report.took) else { return };
+    let Some(largest) = reports.iter().max_by_key(|report| report.growth) else { return };
+    let Some(slowest) = reports.iter().max_by_key(|report| report.slowest) else { return };
+    let text = format!(
+        "{} cases with {kind} took {took:.1?}; the longest was item {} ({:.1?}). \
+         The gateway grew most in item {} ({} KiB). \
+         The bystander waited longest in item {} ({:.0?}).",
+        reports.len(),
+        longest.verdict.item,
+        longest.took,
+        largest.verdict.item,
+        largest.growth >> 10,
+        slowest.verdict.item,
+        slowest.slowest,
+    );
+    // Nobody's business if it cannot be written.
+    drop(writeln!(std::io::stderr(), "{text}"));
+}
+
+fn in_full() -> bool {
+    std::env::var_os("METAMCP_NIGHTLY").is_some_and(|value| value == "1")
+}

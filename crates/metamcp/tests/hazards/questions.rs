@@ -1,0 +1,190 @@
+//! A server asks the client something: through the gateway, back to the one that asked, and never for ever.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use metamcp_testkit::client::{Answerer, Reply};
+use metamcp_testkit::{Outcome, What, Workspace, census, chaos_server, eventually};
+use serde_json::{Value, json};
+
+use crate::gateway::{Gateway, HUNG};
+
+/// A client that can be asked everything.
+fn able() -> Value {
+    json!({"elicitation": {}, "sampling": {}, "roots": {"listChanged": true}})
+}
+
+#[test]
+fn questions_reach_the_client_and_answers_the_server() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&asked);
+    let answerer: Answerer = Box::new(move |method, params| {
+        heard.lock().unwrap().push((method.to_owned(), params.clone()));
+        Reply::Result(json!({"for": method, "b": 1, "a": [null, {"z": 1.50, "y": 2}]}))
+    });
+    let gateway = Gateway::start_answering(one_server(&[]), &able(), answerer);
+    for (tool, method) in [
+        ("elicit", "elicitation/create"),
+        ("sample", "sampling/createMessage"),
+        ("roots", "roots/list"),
+    ] {
+        let answer = gateway.call("a", tool, &json!({}));
+        let answered = &answer.result().unwrap()["structuredContent"]["result"];
+        assert_eq!(answered["for"], method, "{}", answer.value);
+        assert_eq!(answered["a"], json!([null, {"z": 1.50, "y": 2}]));
+    }
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked[0].1["message"], "What is your name?");
+    assert_eq!(asked[0].1["requestedSchema"]["required"], json!(["name"]));
+    assert_eq!(asked[1].1["maxTokens"], 16);
+    assert_eq!(asked.len(), 3);
+    // The server was told what the client can, and nothing more.
+    let hello = &gateway.workspace.journal("a").of(What::Initialize).unwrap()[0].detail;
+    assert_eq!(hello["capabilities"], able());
+    gateway.end();
+}
+
+#[test]
+fn a_clients_refusal_is_passed_on_as_it_is() {
+    let answerer: Answerer = Box::new(|_, _| {
+        Reply::Error(json!({"code": -1, "message": "the user said no", "data": {"why": "no"}}))
+    });
+    let gateway = Gateway::start_answering(one_server(&[]), &able(), answerer);
+    let answer = gateway.call("a", "elicit", &json!({}));
+    let told = &answer.result().unwrap()["structuredContent"]["error"];
+    assert_eq!(told, &json!({"code": -1, "message": "the user said no", "data": {"why": "no"}}));
+    gateway.end();
+}
+
+#[test]
+fn a_client_that_cannot_be_asked_is_not() {
+    let (answerer, asked) = counting();
+    let gateway = Gateway::start_answering(one_server(&[]), &json!({}), answerer);
+    // The server knows, and says so itself.
+    for tool in ["elicit", "sample", "roots"] {
+        assert_eq!(gateway.outcome("a", tool, &json!({})), Outcome::ToolError, "{tool}");
+    }
+    gateway.end();
+
+    // One that asks all the same gets an answer from the gateway for each question, as it goes on working.
+    let gateway =
+        Gateway::start_answering(one_server(&["request-flood=100"]), &json!({}), counting().0);
+    assert_eq!(gateway.call("a", "effect", &json!({"key": "k"})).text(), Some("done k"));
+    gateway.end();
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn servers_that_ask_at_once_under_one_id_each_get_their_own_answer() {
+    let mut workspace = Workspace::new().unwrap();
+    let names: Vec<String> = (0..8).map(|number| format!("s{number}")).collect();
+    for name in &names {
+        workspace.server(name, chaos_server(&[]));
+    }
+    let asked = AtomicUsize::new(0);
+    let answerer: Answerer = Box::new(move |_, _| {
+        let number = asked.fetch_add(1, Ordering::Relaxed);
+        Reply::Result(json!({"action": "accept", "content": {"name": number}}))
+    });
+    let gateway = Gateway::start_answering(workspace, &able(), answerer);
+    let calls: Vec<u64> =
+        names.iter().map(|name| gateway.mcp_call(name, "elicit", &json!({})).unwrap()).collect();
+    let mut told: Vec<u64> = calls
+        .into_iter()
+        .map(|id| {
+            let answer = gateway.answer(id);
+            let content = &answer.result().unwrap()["structuredContent"]["result"]["content"];
+            content["name"].as_u64().unwrap_or_else(|| panic!("{}", answer.value))
+        })
+        .collect();
+    told.sort_unstable();
+    assert_eq!(told, (0..8).collect::<Vec<u64>>());
+    gateway.end();
+}
+
+#[test]
+fn the_clients_thinking_is_not_the_servers_time() {
+    let answerer: Answerer = Box::new(|_, _| {
+        // A person thinks for longer than the server may take.
+        thread::sleep(Duration::from_millis(3_500));
+        Reply::Result(json!({"action": "accept", "content": {"name": "Ada"}}))
+    });
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]).setting("timeoutMs", json!(1_500)));
+    let gateway = Gateway::start_answering(workspace, &able(), answerer);
+    let answer = gateway.call("a", "elicit", &json!({}));
+    assert!(answer.text().is_some_and(|text| text.contains("Ada")), "{}", answer.value);
+    gateway.end();
+}
+
+#[test]
+fn a_question_dies_with_its_server() {
+    let (answerer, asked) = silent();
+    let gateway = Gateway::start_answering(one_server(&[]), &able(), answerer);
+    let id = gateway.mcp_call("a", "elicit", &json!({})).unwrap();
+    asked.recv_timeout(HUNG).unwrap();
+    let question = question_id(&gateway);
+    census::kill_all(&[gateway.only_child()]);
+    assert_eq!(Outcome::of(&gateway.answer(id).value).code(), Some("outcome_unknown"));
+    assert!(eventually(HUNG, || {
+        let cancelled = gateway.notifications("notifications/cancelled");
+        cancelled.len() == 1 && cancelled[0]["requestId"] == question
+    }));
+    // An answer that comes all the same is dropped.
+    gateway.send(&format!(r#"{{"jsonrpc":"2.0","id":{question},"result":{{}}}}"#)).unwrap();
+    gateway.ping();
+    gateway.end();
+}
+
+#[test]
+fn nobody_waits_for_a_question_when_the_call_is_over() {
+    let (answerer, asked) = silent();
+    let mut workspace = Workspace::new().unwrap();
+    // Whoever thinks gets ten times the limit, and no more.
+    workspace.server("a", chaos_server(&[]).setting("timeoutMs", json!(150)));
+    let gateway = Gateway::start_answering(workspace, &able(), answerer);
+    let id = gateway.mcp_call("a", "elicit", &json!({})).unwrap();
+    asked.recv_timeout(HUNG).unwrap();
+    assert_eq!(Outcome::of(&gateway.answer(id).value).code(), Some("timeout"));
+    gateway.end();
+}
+
+fn one_server(items: &[&str]) -> Workspace {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(items));
+    workspace
+}
+
+fn counting() -> (Answerer, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let answerer: Answerer = Box::new(move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        Reply::Result(json!({}))
+    });
+    (answerer, asked)
+}
+
+/// A client that hears a question and never answers.
+fn silent() -> (Answerer, Receiver<()>) {
+    let (heard, asked) = channel();
+    let answerer: Answerer = Box::new(move |_, _| {
+        heard.send(()).ok();
+        Reply::Silence
+    });
+    (answerer, asked)
+}
+
+/// The id of the one question the client was asked.
+fn question_id(gateway: &Gateway) -> Value {
+    let lines = gateway.lines();
+    let question = lines
+        .iter()
+        .filter_map(|line| serde_json::from_slice::<Value>(&line.bytes).ok())
+        .find(|message| message["method"] == "elicitation/create")
+        .unwrap();
+    question["id"].clone()
+}
