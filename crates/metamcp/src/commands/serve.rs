@@ -60,12 +60,15 @@ fn stop_signals() -> anyhow::Result<mpsc::Receiver<()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // A terminal that closes: without this the process would end on the spot, its calls unanswered.
+    let mut hangup = signal(SignalKind::hangup())?;
     let (say, heard) = mpsc::channel(SIGNALS);
     task::spawn("signals", async move {
         loop {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
+                _ = hangup.recv() => {}
             }
             if say.send(()).await.is_err() {
                 return;

@@ -37,7 +37,7 @@ fn a_home_full_of_rubbish_is_survived_and_put_aside() {
         }
         let canary = workspace.file("canary");
         fs::write(&canary, "not yours").unwrap();
-        let plan = spoil_home(&mut chance, &workspace, &servers, &canary);
+        let (plan, spoilt) = spoil_home(&mut chance, &workspace, &servers, &canary);
         let client = start(&workspace);
         assert_eq!(descendants(client.pid()), [], "round {round}: nothing starts at boot");
         let overview = discover(&client, &json!({}));
@@ -48,9 +48,10 @@ fn a_home_full_of_rubbish_is_survived_and_put_aside() {
         assert_eq!(outcome, Outcome::Fine, "round {round}, {plan}");
         assert_eq!(fs::read_to_string(&canary).unwrap(), "not yours", "{plan}");
         stop(client, &workspace);
-        tell(format_args!("round {round}: {plan}; {} put aside", quarantined(&workspace).len()));
         // The next one finds a cache it can use, or none; it has nothing left to put aside.
         let before = quarantined(&workspace);
+        tell(format_args!("round {round}: {plan}; {} put aside", before.len()));
+        assert!(before.len() >= spoilt, "round {round}, {plan}: only {before:?}");
         let client = start(&workspace);
         discover(&client, &json!({"query": "nothing of that kind", "server": server}));
         stop(client, &workspace);
@@ -164,30 +165,31 @@ fn gateways_that_share_a_home_never_spoil_each_others_files() {
     }
 }
 
-/// Fills the home as a bad disk or a bad neighbour might. Says what it did.
+/// Fills the home as a bad disk or a bad neighbour might. Says what it did, and how many spoilt files are in a place
+/// where they are looked for.
 fn spoil_home(
     chance: &mut Chance,
     workspace: &Workspace,
     servers: &[String],
     canary: &Path,
-) -> String {
+) -> (String, usize) {
     let home = home(workspace);
     match chance.below(6) {
         // Something else where the home or its cache should be.
         0 => {
             let way = *chance.pick(&SPOILS);
             spoil(chance, way, &home, canary);
-            return format!("the home is {way}");
+            return (format!("the home is {way}"), 0);
         }
         1 => {
             fs::create_dir_all(&home).unwrap();
             let way = *chance.pick(&SPOILS);
             spoil(chance, way, &home.join("cache"), canary);
-            return format!("the cache is {way}");
+            return (format!("the cache is {way}"), 0);
         }
         _ => {}
     }
-    let mut ways = Vec::new();
+    let (mut ways, mut spoilt) = (Vec::new(), 0);
     for server in servers {
         let folder = home.join("cache").join(component(server));
         let way = *chance.pick(&SPOILS);
@@ -199,6 +201,7 @@ fn spoil_home(
             fs::create_dir_all(&folder).unwrap();
             spoil(chance, way, &folder.join("schema.json"), canary);
             ways.push(way.to_owned());
+            spoilt += 1;
         }
     }
     for n in 0..20 {
@@ -206,7 +209,7 @@ fn spoil_home(
         let place = if n % 2 == 0 { home.clone() } else { home.join("cache") };
         spoil(chance, way, &place.join(format!("rubbish-{n}")), canary);
     }
-    ways.join(", ")
+    (ways.join(", "), spoilt)
 }
 
 fn spoil(chance: &mut Chance, way: &str, path: &Path, canary: &Path) {

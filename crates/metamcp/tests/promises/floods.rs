@@ -1,5 +1,6 @@
 //! Children that write without measure: memory stays where it is, and nobody else notices.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,7 +43,10 @@ fn a_flood_on_stderr_costs_little_memory() {
 
 #[test]
 fn floods_of_progress_and_questions_cost_little_memory() {
-    for (what, item) in [("progress flood", "27"), ("question flood", "28"), ("ping flood", "29")] {
+    let progress = format!("27={}", size(100_000, 1_000_000, 1_000_000));
+    for (what, item) in
+        [("progress flood", progress.as_str()), ("question flood", "28"), ("ping flood", "29")]
+    {
         let outcome = under_flood(what, chaos_server(&[item]), "effect");
         assert_eq!(outcome, Outcome::Fine, "{what}");
     }
@@ -67,18 +71,15 @@ fn a_child_that_does_not_read_costs_little_memory() {
         ids.push(client.mcp_call("flood", "effect", &args).unwrap());
     }
     assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), Outcome::Fine);
-    let mut refused = 0;
+    let mut codes: BTreeMap<String, usize> = BTreeMap::new();
     for id in ids {
         let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
         assert_ne!(outcome, Outcome::Fine);
-        refused += usize::from(outcome.code() == Some("overloaded"));
+        *codes.entry(outcome.code().unwrap_or("?").to_owned()).or_insert(0) += 1;
     }
     let growth = peak(&client) - before;
-    tell(format_args!(
-        "64 MB for a child that does not read: {refused} refused, {} more",
-        mb(growth)
-    ));
-    assert!(refused > 0, "something has to give");
+    tell(format_args!("64 MB for a child that does not read: {codes:?}, {} more", mb(growth)));
+    assert!(codes.contains_key("overloaded"), "something has to give");
     assert!(growth <= GROWTH, "{growth} bytes");
     stop(client, &workspace);
 }
