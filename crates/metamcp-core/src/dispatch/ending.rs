@@ -72,7 +72,8 @@ impl<T> Dispatch<T> {
         let (server, arrived, sent) = (call.server, call.arrived, call.maybe_ran.is_some());
         let owes = call.attempts > 0 && self.servers[server.0 as usize].owed;
         let outcome = if owes { Outcome::Failure } else { Outcome::Neutral };
-        let verdict = if self.ledger.waits_since(server).is_some() && !sent {
+        let over = call.agreed.is_some_and(|end| now >= end);
+        let verdict = if self.ledger.waits_since(server).is_some() && !sent && !over {
             let holders = self.ledger.all().map(|(_, held)| held.server).collect();
             Verdict::PoolExhausted { waited: now.since(arrived), holders }
         } else {

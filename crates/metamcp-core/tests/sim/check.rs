@@ -1,0 +1,486 @@
+//! What has to hold after every step, and what has to hold when the storm is over.
+
+use std::time::Duration;
+
+use metamcp_core::breaker::Phase;
+use metamcp_core::ledger::{self, Keep};
+use metamcp_core::lifecycle::State;
+use metamcp_core::moment::Moment;
+
+use crate::books::{Check, End, Seen, Stage, Step, ensure, server_id};
+use crate::plan::CallerPlan;
+use crate::world::World;
+
+impl World {
+    /// The whole of a run: the storm, the calm after it, and the end.
+    pub(crate) fn run(&mut self) -> Check {
+        self.drive(None)?;
+        self.check_calm()?;
+        if !self.stopping {
+            self.check_recovery()?;
+            self.check_sweep()?;
+        }
+        self.check_end()
+    }
+
+    // -- after every step --
+
+    pub(crate) fn check(&mut self, step: Step) -> Check {
+        self.check_line(step)?;
+        self.check_slots()?;
+        for server in 0..self.servers.len() {
+            self.check_server(step, server)?;
+        }
+        self.check_wake(step)?;
+        ensure!(
+            self.dispatch.open_calls() == self.open.len(),
+            "{} calls are open, there should be {}",
+            self.dispatch.open_calls(),
+            self.open.len()
+        );
+        match step {
+            Step::Arrive(number) | Step::Cancel(number) | Step::Refuse(number) => {
+                let caller = &self.callers[number as usize];
+                let over = !matches!(step, Step::Arrive(_)) || caller.call.is_none();
+                ensure!(caller.ended.is_some() == over, "after {step:?}: {caller:?}");
+            }
+            Step::Change(server) | Step::Remove(server) => {
+                let others = |end: &&(u32, End)| self.callers[end.0 as usize].server != server;
+                ensure!(self.ended.iter().find(others).is_none(), "a reload hurt another server");
+            }
+            Step::Nothing | Step::Nosy => {
+                ensure!(
+                    self.granted.is_empty() && self.ended.is_empty(),
+                    "something came of nothing"
+                );
+            }
+            _ => {}
+        }
+        self.seen.count = self.dispatch.ledger().count();
+        Ok(())
+    }
+
+    /// The line is served in order, within the bounds.
+    fn check_line(&mut self, step: Step) -> Check {
+        let ledger = self.dispatch.ledger();
+        let limits = ledger.limits();
+        let before = std::mem::take(&mut self.seen.line);
+        let stays = |place: &(ledger::ServerId, Moment)| {
+            ledger.waits_since(place.0).is_some_and(|since| since == place.1)
+        };
+        // One that stays where it was bars all behind it, in the old line and new ones.
+        let barred = before.iter().position(stays).unwrap_or(before.len());
+        let mut count = self.seen.count;
+        let mut last = None;
+        let grants = self.granted.iter().filter(|grant| !grant.1).count();
+        if let Step::Gone(_) = step
+            && grants == self.granted.len()
+        {
+            count -= 1;
+        }
+        for (server, _) in self.granted.iter().filter(|grant| !grant.1) {
+            let place = before.iter().position(|place| place.0 == *server);
+            match place {
+                Some(place) => {
+                    ensure!(place < barred, "{server:?} was served before {:?}", before[barred]);
+                    ensure!(last.is_none_or(|last| last < place), "served out of order");
+                }
+                None => {
+                    ensure!(barred == before.len(), "{server:?} was served at once, past others");
+                }
+            }
+            last = Some(place.unwrap_or(before.len()));
+            if count >= limits.size {
+                let since = place.map(|place| before[place].1);
+                ensure!(
+                    limits.reserve_after > Duration::ZERO
+                        && since.is_some_and(|since| self.now >= since + limits.reserve_after),
+                    "the reserve was opened for one that waits since {since:?}"
+                );
+            }
+            count += 1;
+        }
+        ensure!(
+            count <= limits.size + limits.reserve && count == ledger.count(),
+            "{count} slots are taken, the ledger says {}",
+            ledger.count()
+        );
+        let mut line = before;
+        let mut stayed = line.iter().filter(|place| stays(place)).map(|place| place.0);
+        let now: Vec<ledger::ServerId> = ledger.line().collect();
+        ensure!(
+            now.iter().all(|server| stayed.next().is_none_or(|other| other == *server)),
+            "the line was {line:?} and is {now:?}"
+        );
+        let held_back = !now.is_empty() && count < limits.size;
+        let (long, reserve) = (now.len() >= 3, grants > 0 && count > limits.size);
+        line.clear();
+        line.extend(now.iter().filter_map(|&server| Some((server, ledger.waits_since(server)?))));
+        self.seen.line = line;
+        for (seen, sight) in [
+            (held_back, "start held back by the burst"),
+            (long, "line of three or more"),
+            (reserve, "reserve opened"),
+        ] {
+            if seen {
+                self.sights.add(sight);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every slot has its process and every process its slot, and both agree on what it does.
+    fn check_slots(&self) -> Check {
+        let ledger = self.dispatch.ledger();
+        ensure!(
+            ledger.count() == self.alive.len(),
+            "{} slots for {} processes",
+            ledger.count(),
+            self.alive.len()
+        );
+        let mut fresh = 0;
+        for (conn, held) in ledger.all() {
+            let process = &self.processes[self.on(conn)?];
+            ensure!(held.server == server_id(process.server), "the slot of another server");
+            let work = process.calls + process.listings;
+            let agrees = match (process.stage, process.told) {
+                (Stage::Lost, _) => matches!(held.state, State::Failed | State::Closed),
+                (_, true) => held.state == State::Closed,
+                (Stage::Starting, false) => held.state == State::Connecting,
+                (Stage::Ready, false) if work == 0 => held.state == State::Idle,
+                (Stage::Ready, false) => {
+                    matches!(held.state, State::Active { in_flight } if in_flight.get() == work)
+                }
+                (Stage::Gone, false) => false,
+            };
+            ensure!(agrees, "{:?} is not {process:?}", held.state);
+            ensure!(work <= process.policy.max_in_flight, "it has too much to do: {process:?}");
+            let fresh_until = process.born + ledger::CONNECT_BURST_WINDOW;
+            if held.state == State::Connecting && self.now < fresh_until {
+                fresh += 1;
+            }
+        }
+        ensure!(fresh <= ledger::CONNECT_BURST, "{fresh} are starting at once");
+        Ok(())
+    }
+
+    fn check_server(&mut self, step: Step, number: usize) -> Check {
+        let view = self.dispatch.view(server_id(number)).ok_or("it is not known")?;
+        let server = &self.servers[number];
+        ensure!(
+            view.queued == server.waiting,
+            "{} wait for server {number}, it says {}",
+            server.waiting,
+            view.queued
+        );
+        if server.waiting > 0 {
+            ensure!(
+                view.state.is_some_and(|state| state != State::Closed)
+                    || view.waiting_since.is_some(),
+                "nothing is done for those who wait for server {number}: {view:?}"
+            );
+        }
+        if let Some(process) = server.attached.map(|process| &self.processes[process])
+            && process.stage == Stage::Ready
+        {
+            let room = process.calls + process.listings < process.policy.max_in_flight;
+            ensure!(
+                !room || (server.waiting == 0 && !server.list_due),
+                "server {number} could take more, but something waits: {process:?}"
+            );
+        }
+        self.check_breaker(step, number, view.breaker)
+    }
+
+    /// A driver that ticks when asked, and only then, misses nothing.
+    fn check_wake(&self, step: Step) -> Check {
+        let wake = self.dispatch.wake();
+        let deadlines = self
+            .open
+            .iter()
+            .map(|&number| &self.callers[number as usize])
+            .filter(|caller| caller.on.is_some())
+            .map(|caller| caller.deadline);
+        let starts = self
+            .alive
+            .iter()
+            .map(|&process| &self.processes[process])
+            .filter(|process| process.stage == Stage::Starting && !process.told)
+            .map(|process| process.start_deadline);
+        let probes = self.seen.phases.iter().filter_map(|phase| match phase {
+            Phase::Probing { deadline } => Some(*deadline),
+            _ => None,
+        });
+        let first = deadlines.chain(starts).chain(probes).min().unwrap_or(Moment::NEVER);
+        ensure!(wake <= first, "it wants to be woken at {wake:?}, but {first:?} comes before");
+        ensure!(
+            step != Step::Tick || first > self.now,
+            "a tick left something undone that was due at {first:?}"
+        );
+        Ok(())
+    }
+
+    // -- the breaker, told again in a few words --
+
+    fn check_breaker(&mut self, step: Step, number: usize, after: Phase) -> Check {
+        let before = self.seen.phases[number];
+        let told = self.retell(step, number, before, after, false);
+        let (phase, epoch) = match told {
+            Some(told) => told,
+            None => self.retell(step, number, before, after, true).ok_or_else(|| {
+                let ended: Vec<_> =
+                    self.ended.iter().map(|end| (&self.callers[end.0 as usize], end.1)).collect();
+                format!("the breaker of {number} went from {before:?} to {after:?} by {ended:?}")
+            })?,
+        };
+        if let Phase::Probing { .. } = before
+            && epoch != self.servers[number].epoch
+            && !matches!(step, Step::Change(_))
+        {
+            self.sights.add(match phase {
+                Phase::Normal { .. } => "probe succeeded",
+                Phase::Open { until } if until == self.now => "probe called off",
+                _ => "probe failed",
+            });
+        }
+        self.servers[number].epoch = epoch;
+        self.seen.phases[number] = phase;
+        let probing = matches!(phase, Phase::Probing { .. });
+        match step {
+            Step::Arrive(who) if self.callers[who as usize].server == number => {
+                let caller = &mut self.callers[who as usize];
+                caller.epoch = epoch;
+                caller.probe = probing;
+            }
+            Step::Change(server) if server == number => {
+                for index in 0..self.open.len() {
+                    let caller = &mut self.callers[self.open[index] as usize];
+                    if caller.server == number && caller.on.is_none() {
+                        caller.epoch = epoch;
+                        caller.probe = false;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What the step should have done to a breaker, if it did that. Where the books here cannot tell whether a crash
+    /// was charged already, `charged` decides.
+    fn retell(
+        &self,
+        step: Step,
+        number: usize,
+        before: Phase,
+        after: Phase,
+        charged: bool,
+    ) -> Option<(Phase, u64)> {
+        let limits = &self.plan.limits;
+        let server = &self.servers[number];
+        let (mut phase, mut epoch) = (before, server.epoch);
+        // A fresh cooldown has a part left to chance, so it is taken as seen, within its bounds.
+        let opened = match after {
+            Phase::Open { until } => {
+                let least = self.now + limits.breaker_cooldown;
+                let most = least + limits.breaker_cooldown / 10;
+                Phase::Open { until: until.clamp(least, most) }
+            }
+            _ => Phase::Open { until: self.now + limits.breaker_cooldown },
+        };
+        let freed = Phase::Open { until: self.now };
+        let here = match step {
+            Step::Arrive(who) => {
+                self.callers[who as usize].server == number && !server.removed && !self.stopping
+            }
+            // The breaker is asked only where a connection has to be opened.
+            Step::Wake(server) => server == number && after != before,
+            Step::Change(server) => server == number,
+            Step::Tick | Step::Nosy => true,
+            _ => false,
+        };
+        if let Phase::Probing { deadline } = phase
+            && here
+            && self.now >= deadline
+        {
+            (phase, epoch) = (opened, epoch + 1);
+        }
+        match (step, phase) {
+            (Step::Change(_), _) if here => {
+                (phase, epoch) = (Phase::Normal { failures: 0 }, epoch + 1);
+            }
+            (Step::Arrive(who), _) if here => {
+                let admitted = self.callers[who as usize].call.is_some();
+                match phase {
+                    Phase::Normal { .. } => {}
+                    Phase::Open { until } if self.now >= until => {
+                        let limit = limits.install_timeout + server.plan.policy.timeout;
+                        phase = if admitted {
+                            Phase::Probing { deadline: self.now + limit }
+                        } else {
+                            freed
+                        };
+                        epoch += 1;
+                    }
+                    Phase::Open { .. } | Phase::Probing { .. } if admitted => return None,
+                    Phase::Open { .. } | Phase::Probing { .. } => {}
+                }
+            }
+            (Step::Wake(_), Phase::Open { until })
+                if here && self.now >= until && after == freed =>
+            {
+                (phase, epoch) = (freed, epoch + 1);
+            }
+            _ => {}
+        }
+        // One crash and one failed start are one failure each, however many calls they end.
+        let mut charge = match step {
+            // What a change let go says nothing about the new configuration; of a removed one nobody asks.
+            Step::Lost { attached, counts, .. } => counts && (attached || server.removed),
+            Step::Tick => true,
+            Step::Gone(_) => charged,
+            _ => false,
+        };
+        let mut owed = charged;
+        for &(who, end) in &self.ended {
+            let caller = &self.callers[who as usize];
+            if caller.server != number || caller.epoch != epoch {
+                continue;
+            }
+            let failed = match end {
+                End::Answered { error } => {
+                    match phase {
+                        Phase::Probing { .. } => {
+                            (phase, epoch) = (Phase::Normal { failures: 0 }, epoch + 1);
+                        }
+                        Phase::Normal { .. } if !error => phase = Phase::Normal { failures: 0 },
+                        _ => {}
+                    }
+                    continue;
+                }
+                End::Failed => std::mem::take(&mut charge),
+                End::TimedOut => true,
+                End::TimedOutAgain => std::mem::take(&mut owed),
+                End::Neutral => false,
+            };
+            match phase {
+                Phase::Probing { .. } => {
+                    (phase, epoch) = (if failed { opened } else { freed }, epoch + 1);
+                }
+                Phase::Normal { failures } if failed => {
+                    if failures + 1 >= limits.breaker_threshold {
+                        (phase, epoch) = (opened, epoch + 1);
+                    } else {
+                        phase = Phase::Normal { failures: failures + 1 };
+                    }
+                }
+                _ => {}
+            }
+        }
+        (phase == after).then_some((phase, epoch))
+    }
+
+    // -- when the storm is over --
+
+    /// All calls ended, each in its time, and everything is at rest.
+    fn check_calm(&mut self) -> Check {
+        let limits = self.plan.limits;
+        let longest = self.callers.iter().map(|caller| caller.timeout).max().unwrap_or_default();
+        let bound = limits.pool_wait
+            + limits.connect_timeout
+            + limits.install_timeout * 2
+            + longest * 11
+            + self.plan.driver.late * 8
+            + Duration::from_secs(20);
+        for caller in &self.callers {
+            let Some(ended) = caller.ended else { return Err(format!("never ended: {caller:?}")) };
+            let begin = caller.arrived.max(self.calm_since);
+            ensure!(ended <= begin + bound, "took too long: {caller:?}");
+        }
+        ensure!(self.dispatch.open_calls() == 0, "calls are left");
+        // Listings and deaths may still be under way, and starts that hang.
+        self.drive(Some(self.now + limits.install_timeout + Duration::from_secs(36)))?;
+        for (_, held) in self.dispatch.ledger().all() {
+            ensure!(held.state == State::Idle, "not at rest: {held:?}");
+        }
+        // A listing that is wanted has no deadline, and may wait for a slot that never comes.
+        ensure!(
+            self.dispatch.ledger().line().next().is_none() || self.is_hoarded(),
+            "the line is not empty"
+        );
+        Ok(())
+    }
+
+    /// Whether servers that are to be kept have all the slots: then others wait in vain, as configured.
+    fn is_hoarded(&self) -> bool {
+        let kept = |process: &&usize| self.processes[**process].policy.keep == Keep::Alive;
+        self.alive.iter().filter(kept).count() >= self.plan.limits.pool.size
+    }
+
+    /// Whatever happened: a little later every server works again.
+    fn check_recovery(&mut self) -> Check {
+        let limits = self.plan.limits;
+        let longest =
+            self.servers.iter().map(|server| server.plan.policy.timeout).max().unwrap_or_default();
+        let pause = limits.breaker_cooldown * 2 + limits.install_timeout + longest;
+        self.drive(Some(self.now + pause + Duration::from_secs(40)))?;
+        // In a crowd a few will do.
+        let every = 1 + self.servers.len() / 16;
+        for number in (0..self.servers.len()).step_by(every) {
+            if self.servers[number].removed {
+                continue;
+            }
+            let hoarded = self.is_hoarded();
+            let who = self.add_caller(CallerPlan {
+                at: self.now,
+                server: number,
+                harmless: false,
+                timeout: None,
+                patience: None,
+            });
+            self.drive(None)?;
+            let caller = &self.callers[who as usize];
+            ensure!(
+                (caller.answered && caller.ran == 1) || hoarded,
+                "server {number} does not work any more: {caller:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Idle connections go, except those that are to be kept.
+    fn check_sweep(&mut self) -> Check {
+        let limits = self.plan.limits.pool;
+        let own = self.servers.iter().filter_map(|server| server.plan.policy.idle_timeout).max();
+        let longest = own.unwrap_or_default().max(limits.idle_timeout);
+        self.drive(Some(self.now + longest + self.plan.driver.late * 2 + Duration::from_secs(2)))?;
+        let kept = |process: &&usize| {
+            let policy = self.processes[**process].policy;
+            policy.keep == Keep::Alive && policy.idle_timeout.is_none()
+        };
+        let kept = self.alive.iter().filter(kept).count();
+        ensure!(
+            self.alive.len() <= limits.minimum.max(kept),
+            "{} are alive, {kept} of them to be kept, at least {}",
+            self.alive.len(),
+            limits.minimum
+        );
+        Ok(())
+    }
+
+    /// The last word leaves nothing behind.
+    fn check_end(&mut self) -> Check {
+        self.stop(true)?;
+        self.drive(None)?;
+        ensure!(self.alive.is_empty(), "processes are left: {:?}", self.alive);
+        ensure!(self.dispatch.ledger().count() == 0, "slots are left");
+        ensure!(self.dispatch.open_calls() == 0, "calls are left");
+        ensure!(
+            self.dispatch.wake() == Moment::NEVER,
+            "it still wants to be woken at {:?}",
+            self.dispatch.wake()
+        );
+        self.seen = Seen::default();
+        Ok(())
+    }
+}
