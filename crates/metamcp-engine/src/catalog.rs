@@ -23,7 +23,6 @@ pub mod schema_cache;
 
 use schema_cache::SchemaCache;
 
-
 /// One server's tools as far as they are known.
 #[derive(Debug, Clone)]
 pub struct Known {

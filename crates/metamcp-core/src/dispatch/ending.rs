@@ -182,7 +182,13 @@ impl<T> Dispatch<T> {
         noticed
     }
 
-    pub(super) fn settle(&mut self, server: ServerId, permit: Permit, outcome: Outcome, now: Moment) -> bool {
+    pub(super) fn settle(
+        &mut self,
+        server: ServerId,
+        permit: Permit,
+        outcome: Outcome,
+        now: Moment,
+    ) -> bool {
         let jitter = self.limits.breaker_cooldown / 10_000 * self.jitter;
         self.servers[server.0 as usize].breaker.settle(permit, outcome, now, jitter)
     }
