@@ -262,7 +262,8 @@ impl Ledger {
     /// A broken connection starts again, keeping its slot, unless too many are starting: then it has to give the
     /// slot up and take its turn, or one event that breaks many connections would start them all at once.
     pub fn reconnect(&mut self, conn: ConnId, now: Moment) -> bool {
-        if self.fresh_connecting(now).count() >= CONNECT_BURST
+        if self.held(conn).is_none_or(|held| held.state != State::Failed)
+            || self.fresh_connecting(now).count() >= CONNECT_BURST
             || self.advance(conn, Event::Connect).is_none()
         {
             return false;

@@ -2,7 +2,7 @@
 //!
 //! `SIM_SEEDS=100000 cargo test --release -p metamcp-core --test sim` runs more of them, `SIM_START=` others, and
 //! `SIM_SEED=` one of them, telling its story; what fails says how to see it again. `tests/sim/seeds.txt` holds
-//! those that failed once.
+//! those that failed once. The pool's books are held against plain lists besides (`SIM_OPERATIONS=`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,8 @@ mod effects;
 mod fate;
 #[path = "sim/plan.rs"]
 mod plan;
+#[path = "sim/pool_model.rs"]
+mod pool_model;
 #[path = "sim/rng.rs"]
 mod rng;
 #[path = "sim/world.rs"]
@@ -171,6 +173,17 @@ fn the_same_seed_gives_the_same_run() {
         let second = run(seed, Cut::WHOLE, true);
         assert_eq!(first.hash, second.hash, "seed {seed}");
         assert_eq!(second.story, run(seed, Cut::WHOLE, true).story, "seed {seed}");
+    }
+}
+
+/// Operations on the pool's books, over all histories.
+const OPERATIONS: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+
+#[test]
+fn the_pools_books_agree_with_plain_lists() {
+    let operations = number("SIM_OPERATIONS").unwrap_or(OPERATIONS);
+    for seed in 0..20 {
+        pool_model::compare(seed, operations / 20);
     }
 }
 
