@@ -377,7 +377,31 @@ impl World {
                 _ => {}
             }
         }
+        if charged && self.listing_start_failed(step, number) {
+            match phase {
+                Phase::Normal { failures } if failures + 1 < limits.breaker_threshold => {
+                    phase = Phase::Normal { failures: failures + 1 };
+                }
+                Phase::Normal { .. } => (phase, epoch) = (opened, epoch + 1),
+                Phase::Open { until } if self.now >= until => (phase, epoch) = (opened, epoch + 2),
+                _ => {}
+            }
+        }
         (phase == after).then_some((phase, epoch))
+    }
+
+    /// Whether this step can have ended a start that nobody waited for but a listing: it counts like any other.
+    fn listing_start_failed(&self, step: Step, number: usize) -> bool {
+        let for_nobody =
+            !self.ended.iter().any(|end| self.callers[end.0 as usize].server == number);
+        for_nobody
+            && match step {
+                Step::Lost { process, counts, .. } => {
+                    counts && self.processes[process].server == number
+                }
+                Step::Tick => true,
+                _ => false,
+            }
     }
 
     // -- when the storm is over --

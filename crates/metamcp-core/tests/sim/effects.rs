@@ -86,6 +86,10 @@ impl World {
                 }
                 let server = &mut self.servers[life.server];
                 if server.attached == Some(process) {
+                    if shut == Shut::Gently {
+                        // Closed as we wished: no sign of a crash loop.
+                        server.starts.pop();
+                    }
                     server.attached = None;
                     server.list_due = false;
                 }
