@@ -451,8 +451,19 @@ impl Router {
         }
         let number = wire_number(call, attempts);
         let (request, key) = (&pending.request, pending.key);
-        pending.sent_end =
-            connection.outbox.push(|out| write_call(out, number, request, (process_key, key)));
+        pending.sent_end = match &request.arguments {
+            Some(arguments) if arguments.len() >= COPY_BELOW => {
+                let (mut head, mut tail) = (BytesMut::new(), BytesMut::new());
+                write_call_head(&mut head, number, request);
+                write_call_tail(&mut tail, number, request, (process_key, key));
+                connection.outbox.push_parts(&head, arguments.clone(), &tail)
+            }
+            arguments => connection.outbox.push(|out| {
+                write_call_head(out, number, request);
+                out.put_slice(arguments.as_deref().unwrap_or(b"{}"));
+                write_call_tail(out, number, request, (process_key, key));
+            }),
+        };
         true
     }
 
@@ -559,13 +570,17 @@ fn from_wire(number: u64) -> Option<(CallId, u32)> {
     Some((CallId(Key::from_number(number / 2)?), u32::from(number % 2 == 1)))
 }
 
-fn write_call(out: &mut BytesMut, number: u64, request: &Request, key: (u64, u64)) {
+/// A `tools/call` up to its arguments.
+fn write_call_head(out: &mut BytesMut, number: u64, request: &Request) {
     out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     write::number(out, number);
     out.put_slice(b",\"method\":\"tools/call\",\"params\":{\"name\":");
     write::json_string(out, &request.tool);
     out.put_slice(b",\"arguments\":");
-    out.put_slice(request.arguments.as_deref().unwrap_or(b"{}"));
+}
+
+/// What follows the arguments.
+fn write_call_tail(out: &mut BytesMut, number: u64, request: &Request, key: (u64, u64)) {
     out.put_slice(b",\"_meta\":");
     let own = call_key(key);
     match (&request.meta, &request.progress) {

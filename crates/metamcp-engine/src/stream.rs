@@ -1,13 +1,32 @@
 //! Our own stdin and stdout, whatever the host made of them: FIFO, socket pair, terminal or file.
-//! Owns: how the two are opened for asynchronous use.      Never: reads or writes a byte.
+//! Owns: how the two are opened for asynchronous use, and one read into lines.      Never: knows what a line says.
 //! In: file descriptors 0 and 1.  Out: `Input` and `Output`.
 //! Tests: every test with a real client; hosts written in Node hand us sockets, those in Python FIFOs.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use metamcp_wire::frame::Lines;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+/// How long memory for another long line is kept by a reader that hears nothing.
+const SPARE_KEPT: Duration = Duration::from_secs(1);
+
+/// Reads once into `lines`, however long it takes; says how many bytes came.
+pub async fn read_lines<R: AsyncRead + Unpin>(
+    reader: &mut R,
+    lines: &mut Lines,
+) -> io::Result<usize> {
+    if lines.has_spare() {
+        match tokio::time::timeout(SPARE_KEPT, reader.read_buf(lines.buffer())).await {
+            Ok(read) => return read,
+            Err(_) => lines.drop_spare(),
+        }
+    }
+    reader.read_buf(lines.buffer()).await
+}
 
 /// Our stdin.
 #[derive(Debug)]

@@ -54,6 +54,16 @@ pub struct Lines {
     limit: usize,
     /// The line being thrown away, if one is.
     discarded: Option<Discarded>,
+    /// The buffer of the last long line, to be used again: writing pages anew costs more than all else that is done
+    /// with such a line.
+    spare: Option<Spare>,
+}
+
+/// A part of a long line's buffer, and the size of the whole, which is ours again once the line is gone.
+#[derive(Debug)]
+struct Spare {
+    part: BytesMut,
+    whole: usize,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +81,7 @@ impl Default for Lines {
 impl Lines {
     /// Lines of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Lines { buffer: BytesMut::new(), searched: 0, limit, discarded: None }
+        Lines { buffer: BytesMut::new(), searched: 0, limit, discarded: None, spare: None }
     }
 
     /// Where a reader appends, with free space in it. Call [`Lines::next_line`] until it gives `None` after each read.
@@ -82,9 +92,33 @@ impl Lines {
             // Doubling keeps copying linear.
             let wanted =
                 if used < LONG { (used * 2).max(START).min(most) } else { most.max(MAPPED) };
-            self.buffer.reserve(wanted - used);
+            if used < LONG || !self.reuse() {
+                self.buffer.reserve(wanted - used);
+            }
         }
         &mut self.buffer
+    }
+
+    /// Whether memory is kept for the next long line. A reader that has waited for a while should give it back.
+    pub fn has_spare(&self) -> bool {
+        self.spare.is_some()
+    }
+
+    /// Gives back what is kept for the next long line.
+    pub fn drop_spare(&mut self) {
+        self.spare = None;
+    }
+
+    /// Goes on in the buffer of the last long line, if that line is gone.
+    fn reuse(&mut self) -> bool {
+        let Some(Spare { mut part, whole }) = self.spare.take() else { return false };
+        // Asking for the whole leaves no way but to begin at its front, where the pages have been written before.
+        if self.buffer.len() + MIN_SPACE > whole || !part.try_reclaim(whole) {
+            return false;
+        }
+        part.extend_from_slice(&self.buffer);
+        self.buffer = part;
+        true
     }
 
     /// The next complete line that is not blank.
@@ -157,7 +191,13 @@ impl Lines {
         if length >= START && self.buffer.len() <= length {
             let mut fresh = BytesMut::with_capacity(START.max(self.buffer.len()));
             fresh.extend_from_slice(&self.buffer);
-            self.buffer = fresh;
+            let mut part = std::mem::replace(&mut self.buffer, fresh);
+            if length >= LONG {
+                // The line, its newline, and what is left of the buffer behind it.
+                let whole = length + 1 + part.capacity();
+                part.clear();
+                self.spare = Some(Spare { part, whole });
+            }
         }
     }
 }

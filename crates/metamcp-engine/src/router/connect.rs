@@ -180,7 +180,7 @@ async fn talk(
     writer: &mut JoinHandle<WriteEnd>,
     watch: &mut ExitWatch,
 ) -> Fact {
-    let mut leaving = watch.clone();
+    let leaving = watch.clone();
     let reading = connection.read_from(stdout, router.timing.line_bytes, &**router);
     tokio::pin!(reading);
     let mut writing = true;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_wire::frame::{Line, Lines};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use super::Session;
 use crate::gateway::Gateway;
+use crate::stream::read_lines;
 use crate::task;
 
 /// A client with this much to read gets no further requests read until it has caught up.
@@ -73,7 +74,7 @@ where
 async fn read<R: AsyncRead + Unpin>(session: &Session, mut input: R, line_limit: usize) {
     let mut lines = Lines::new(line_limit);
     loop {
-        match input.read_buf(lines.buffer()).await {
+        match read_lines(&mut input, &mut lines).await {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }

@@ -20,11 +20,12 @@ use metamcp_wire::frame::{Line, Lines, skim};
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::scan::{Defect, Kind};
 use metamcp_wire::write;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncRead;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::outbox::Outbox;
+use crate::stream::read_lines;
 
 /// Requests of calls carry numbers from here on; smaller ones are requests of the connection itself.
 const FIRST_CALL: u64 = Key::FIRST * 2;
@@ -179,7 +180,7 @@ impl Connection {
         let mut garbage = Garbage::new();
         let mut since_line: u64 = 0;
         loop {
-            match reader.read_buf(lines.buffer()).await {
+            match read_lines(&mut reader, &mut lines).await {
                 Ok(0) | Err(_) => {
                     if let Some(line) = lines.finish() {
                         self.hear(line, listener, &mut garbage);

@@ -175,3 +175,48 @@ fn there_is_always_room_to_read() {
         }
     }
 }
+
+#[test]
+fn the_buffer_of_a_long_line_serves_the_next_one() {
+    let mut lines = Lines::new(MAX_LINE);
+    let long = vec![b'x'; 3 * LONG];
+    let mut first = None;
+    for round in 0..4 {
+        for piece in long.chunks(START) {
+            lines.buffer().extend_from_slice(piece);
+            assert_eq!(lines.next_line(), None);
+        }
+        lines.buffer().extend_from_slice(b"\nshort\n");
+        let Some(Line::Message(line)) = lines.next_line() else {
+            panic!("no line in round {round}")
+        };
+        assert_eq!(line.len(), long.len());
+        // Its memory is the same each time, as long as nobody keeps the line.
+        let place = line.as_ptr() as usize;
+        assert_eq!(*first.get_or_insert(place), place, "round {round}");
+        drop(line);
+        assert!(matches!(lines.next_line(), Some(Line::Message(short)) if short == "short"));
+        assert!(lines.has_spare());
+    }
+    lines.drop_spare();
+    assert!(!lines.has_spare());
+}
+
+#[test]
+fn a_line_that_is_kept_keeps_its_buffer() {
+    let mut lines = Lines::new(MAX_LINE);
+    let mut kept = Vec::new();
+    for round in 0..3_u8 {
+        for piece in vec![b'a' + round; 3 * LONG].chunks(START) {
+            lines.buffer().extend_from_slice(piece);
+            assert_eq!(lines.next_line(), None);
+        }
+        lines.buffer().extend_from_slice(b"\n");
+        kept.extend(lines.next_line());
+    }
+    for (round, line) in (0..3_u8).zip(kept) {
+        assert!(
+            matches!(line, Line::Message(line) if line.iter().all(|&byte| byte == b'a' + round))
+        );
+    }
+}
