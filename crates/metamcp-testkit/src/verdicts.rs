@@ -84,7 +84,7 @@ impl Expected {
 }
 
 /// Long enough that nothing times out which need not, on a busy machine.
-const PATIENT: u64 = 30_000;
+pub const PATIENT: u64 = 30_000;
 
 /// Short enough to wait for, long enough that the handshake and the call itself get through.
 const HASTY: u64 = 2_000;

@@ -39,6 +39,10 @@ const LONGEST_DISCARD: u64 = 512 * 1024 * 1024;
 const REPLY_BACKLOG: u64 = 1024 * 1024;
 /// Questions of a server to the client that may be open at once.
 const OPEN_QUESTIONS: u32 = 8;
+/// Lines of one server heard in a row before other servers are: a flood shall delay the flooder most.
+const TURN_LINES: u32 = 256;
+/// The same for the bytes of long lines.
+const TURN_BYTES: u64 = 1024 * 1024;
 /// Last words shown in errors.
 const LAST_WORDS: usize = 20;
 
@@ -179,6 +183,7 @@ impl Connection {
         let mut lines = Lines::new(line_limit);
         let mut garbage = Garbage::new();
         let mut since_line: u64 = 0;
+        let mut turn = Turn::default();
         loop {
             match read_lines(&mut reader, &mut lines).await {
                 Ok(0) | Err(_) => {
@@ -187,14 +192,20 @@ impl Connection {
                     }
                     return Fact::OutputClosed;
                 }
-                Ok(count) => since_line += count as u64,
+                Ok(count) => {
+                    since_line += count as u64;
+                    turn.bytes += count as u64;
+                }
             }
             while let Some(line) = lines.next_line() {
                 since_line = 0;
                 if let Some(fact) = self.hear(line, listener, &mut garbage) {
                     return fact;
                 }
+                turn.lines += 1;
+                turn.pass_on().await;
             }
+            turn.pass_on().await;
             if since_line > LONGEST_DISCARD {
                 return Fact::Oversize { bytes: since_line };
             }
@@ -304,6 +315,24 @@ impl Connection {
         }
         self.stderr.push_line(line);
         garbage.one_more().map(|lines| Fact::Garbage { lines })
+    }
+}
+
+/// How much of one server was heard since others had their turn.
+#[derive(Default)]
+struct Turn {
+    lines: u32,
+    bytes: u64,
+}
+
+impl Turn {
+    /// Lets others go first once it was enough. The runtime would do so too, but counts reads, and one read may
+    /// hold a thousand lines.
+    async fn pass_on(&mut self) {
+        if self.lines >= TURN_LINES || self.bytes >= TURN_BYTES {
+            *self = Turn::default();
+            tokio::task::yield_now().await;
+        }
     }
 }
 

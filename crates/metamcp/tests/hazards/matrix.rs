@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use metamcp_testkit::verdicts::MANY;
+use metamcp_testkit::verdicts::{MANY, PATIENT};
 use metamcp_testkit::{
     Client, Expected, Outcome, VERDICTS, Verdict, Workspace, census, chaos_server,
 };
@@ -28,6 +28,9 @@ const HEAVY: [u8; 8] = [16, 17, 18, 27, 32, 34, 45, 52];
 /// How much more memory the gateway may ever have had than when it was merely warm: one line at the limit of
 /// 16 MiB, once more while its buffer grows, and nothing for the rest.
 const GROWTH: u64 = 32 << 20;
+
+/// How much longer everything may take in full.
+const IN_FULL: u32 = 10;
 
 /// Between two calls to the bystander, so that it watches rather than works.
 const BYSTANDER_PACE: Duration = Duration::from_millis(10);
@@ -131,7 +134,7 @@ impl Bystander {
         self.calls += 1;
         let (key, asked) = (format!("b{}", self.calls), Instant::now());
         let answer = client
-            .mcp_call_now("bystander", "effect", &json!({"key": key}), HUNG)
+            .mcp_call_now("bystander", "effect", &json!({"key": key}), hung())
             .context("calling the bystander")?;
         let own = format!("done {key}");
         ensure!(answer.text() == Some(&own), "the bystander answered {key} with {}", answer.value);
@@ -146,13 +149,13 @@ impl Case {
         let mut workspace = Workspace::new()?;
         for name in hostile {
             let server = chaos_server(&[&verdict.told(in_full())]);
-            workspace.server(name, server.setting("timeoutMs", json!(verdict.timeout_ms)));
+            workspace.server(name, server.setting("timeoutMs", json!(timeout_ms(verdict))));
         }
         workspace.server("bystander", chaos_server(&[]));
         let patience = if verdict.item == 4 { HASTY_START } else { PATIENT_START };
         workspace.setting("timeouts", json!({"connectTimeoutMs": patience}));
         let client = Client::start(command(&workspace))?;
-        client.initialize(&json!({}), HUNG)?;
+        client.initialize(&json!({}), hung())?;
         let mut bystander = Bystander::default();
         bystander.watch(&client)?;
         // Warm now; a higher peak is the hostile server's doing.
@@ -183,7 +186,7 @@ impl Case {
 
     /// Ends the gateway and checks everything that holds whatever the misbehaviour.
     fn finish(&mut self) -> Result<Report> {
-        let pong = self.client.ask("ping", &json!({}), HUNG)?;
+        let pong = self.client.ask("ping", &json!({}), hung())?;
         ensure!(pong.result() == Some(&json!({})), "ping was answered with {}", pong.value);
         let peak = census::peak_resident_bytes(self.client.pid()).context("no gateway")?;
         let growth = peak.saturating_sub(self.resident);
@@ -224,7 +227,7 @@ impl Talk<'_> {
 
     /// Waits for the answer and holds it to what is expected.
     fn judge(&self, call: u64, key: &str, expected: &Expected) -> Result<()> {
-        let answer = self.client.wait(call, HUNG)?;
+        let answer = self.client.wait(call, hung())?;
         let outcome = Outcome::of(&answer.value);
         expected.judge(&outcome).map_err(anyhow::Error::msg)?;
         if outcome == Outcome::Fine && self.own_text {
@@ -294,6 +297,16 @@ fn summarize(kind: &str, reports: &[Report], took: Duration) {
     );
     // Nobody's business if it cannot be written.
     drop(writeln!(std::io::stderr(), "{text}"));
+}
+
+/// In full, a million lines of one call pass before the answers of the others.
+fn timeout_ms(verdict: &Verdict) -> u64 {
+    let patient = in_full() && verdict.timeout_ms == PATIENT;
+    if patient { verdict.timeout_ms * u64::from(IN_FULL) } else { verdict.timeout_ms }
+}
+
+fn hung() -> Duration {
+    if in_full() { HUNG * IN_FULL } else { HUNG }
 }
 
 fn in_full() -> bool {
