@@ -44,13 +44,12 @@ pub fn marked(mark: &str) -> Vec<Process> {
 /// All living processes that belong to a test: by their mark, or by a working directory inside `directory`, which
 /// also finds those that were started without any environment.
 pub fn of_test(mark: &str, directory: &Path) -> Vec<Process> {
-    pids()
-        .filter(|&pid| {
-            let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
-            cwd.is_ok_and(|cwd| cwd.starts_with(directory)) || is_marked(pid, mark)
-        })
-        .filter_map(process)
-        .collect()
+    pids().filter(|&pid| is_of_test(pid, mark, directory)).filter_map(process).collect()
+}
+
+/// Whether any of these processes, known to have belonged to a test, still can run. Quicker than a look at all.
+pub fn any_of_test(known: &[Process], mark: &str, directory: &Path) -> bool {
+    known.iter().any(|one| is_of_test(one.pid, mark, directory))
 }
 
 /// The children of a process, their children and so on; zombies included.
@@ -116,6 +115,12 @@ fn pids() -> impl Iterator<Item = u32> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+/// A process that is ending has neither a directory nor an environment any more.
+fn is_of_test(pid: u32, mark: &str, directory: &Path) -> bool {
+    let cwd = fs::read_link(format!("/proc/{pid}/cwd"));
+    cwd.is_ok_and(|cwd| cwd.starts_with(directory)) || is_marked(pid, mark)
+}
+
 fn is_marked(pid: u32, mark: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|entry| {
@@ -165,8 +170,10 @@ mod tests {
             .unwrap();
         let found = of_test("no such mark", directory.path());
         assert_eq!(found.iter().map(|one| one.pid).collect::<Vec<_>>(), [child.id()]);
+        assert!(any_of_test(&found, "no such mark", directory.path()));
         child.kill().unwrap();
         child.wait().unwrap();
+        assert!(!any_of_test(&found, "no such mark", directory.path()));
         assert_eq!(of_test("no such mark", directory.path()), []);
     }
 

@@ -6,7 +6,7 @@ use metamcp_testkit::census::descendants;
 use metamcp_testkit::{Server, What, Workspace, chaos_server, echo_server, eventually};
 use serde_json::json;
 
-use crate::world::{PATIENCE, discover, home, size, start, stop, tell, timed};
+use crate::world::{PATIENCE, discover, home, start, stop, tell, timed};
 
 /// How many servers are configured, and how many of them never answer.
 const HUNG: usize = 8;
@@ -17,7 +17,7 @@ const MARGIN: Duration = Duration::from_secs(15);
 
 #[test]
 fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server() {
-    let count = size(24, 50, 50);
+    let count = 50;
     let (hung, honest): (Vec<String>, Vec<String>) =
         (0..count).map(|n| format!("server-{n:02}")).partition(|name| is_hung(name));
     assert_eq!(hung.len(), HUNG);

@@ -1,10 +1,14 @@
 //! Ten thousand callers at once for a server that is not there yet: one process, and everyone is answered.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use metamcp_testkit::{Outcome, What, Workspace, chaos_server};
-use serde_json::{Value, json};
+use metamcp_testkit::census::kill_all;
+use metamcp_testkit::{
+    Client, Outcome, Server, What, Workspace, chaos_server, eventually, programs,
+};
+use serde_json::json;
 
 use crate::world::{PATIENCE, start, stop, tell, timed};
 
@@ -42,28 +46,66 @@ fn ten_thousand_first_calls_start_one_process() {
 #[test]
 fn ten_thousand_callers_of_a_server_that_fails_to_start_share_one_attempt() {
     let mut workspace = Workspace::new().unwrap();
-    // It lives long enough for all callers to be waiting when it ends.
-    workspace.server("one", chaos_server(&["2=3000", "4"]));
+    // It never becomes ready; it is ended here, when everyone waits for it.
+    workspace.server("one", chaos_server(&["4"]));
     let client = start(&workspace);
-    let ids: Vec<u64> = (0..CALLERS)
-        .map(|n| client.mcp_call("one", "effect", &json!({"key": format!("call-{n}")})).unwrap())
-        .collect();
-    let mut told: HashMap<(String, String), usize> = HashMap::new();
-    for id in ids {
-        let answer: Value = client.wait(id, PATIENCE).unwrap().value;
-        match Outcome::of(&answer) {
-            Outcome::Refused(error) => {
-                *told.entry((error.code, error.message)).or_insert(0) += 1;
-            }
-            other => panic!("{other}"),
-        }
-    }
+    let ids = call_from_everyone(&client);
+    let program = programs::chaos_child();
+    let over = AtomicBool::new(false);
+    let told = thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually(PATIENCE, || {
+                kill_all(&workspace.processes_of(&program));
+                over.load(Ordering::Relaxed)
+            })
+        });
+        let told = what_everyone_is_told(&client, &ids);
+        over.store(true, Ordering::Relaxed);
+        told
+    });
     let starts = workspace.journal("one").count(What::Start).unwrap();
     tell(format_args!("{CALLERS} callers, {starts} starts: {told:?}"));
     assert_eq!(told.len(), 1, "everyone is told the same");
-    assert_eq!(starts, 1, "and nobody tries for himself");
+    assert!(told.keys().all(|(code, _)| code == "server_unavailable"), "{told:?}");
+    // A start that broke off is tried once more, for all of them together.
+    assert!((1..=2).contains(&starts), "{starts} starts: somebody tried for himself");
     assert_eq!(workspace.journal("one").count(What::Execute).unwrap(), 0);
-    assert!(told.keys().all(|(code, _)| code == "server_unavailable"));
     stop(client, &workspace);
-    assert_eq!(workspace.survivors(Duration::ZERO), []);
+}
+
+#[test]
+fn ten_thousand_callers_of_a_command_that_does_not_exist_are_told_the_same() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", Server::new("/nonexistent/server", &[]));
+    let client = start(&workspace);
+    let ids = call_from_everyone(&client);
+    let told = what_everyone_is_told(&client, &ids);
+    tell(format_args!("{CALLERS} callers of nothing: {told:?}"));
+    assert_eq!(told.len(), 1, "everyone is told the same");
+    let ((code, message), _) = told.iter().next().unwrap();
+    assert_eq!(code, "server_unavailable");
+    assert!(message.contains("/nonexistent/server"), "{message}");
+    stop(client, &workspace);
+}
+
+/// Every call has been taken when this returns: lines are read in order, and the last one is answered at once.
+fn call_from_everyone(client: &Client) -> Vec<u64> {
+    let ids = (0..CALLERS)
+        .map(|n| client.mcp_call("one", "effect", &json!({"key": format!("call-{n}")})).unwrap())
+        .collect();
+    client.ask("ping", &json!({}), PATIENCE).unwrap();
+    ids
+}
+
+/// How many are told what, by code and message.
+fn what_everyone_is_told(client: &Client, ids: &[u64]) -> HashMap<(String, String), usize> {
+    let mut told = HashMap::new();
+    for id in ids {
+        let answer = client.wait(*id, PATIENCE).unwrap();
+        match Outcome::of(&answer.value) {
+            Outcome::Refused(error) => *told.entry((error.code, error.message)).or_insert(0) += 1,
+            other => panic!("{other}"),
+        }
+    }
+    told
 }

@@ -102,10 +102,20 @@ pub(crate) fn command(workspace: &Workspace) -> Command {
 
 /// A gateway that has shaken hands.
 pub(crate) fn start(workspace: &Workspace) -> Client {
-    let client = Client::start(command(workspace)).unwrap();
+    start_holding(workspace, CONTAINMENTS[0])
+}
+
+/// A gateway that has shaken hands and holds its children in one of the ways it knows.
+pub(crate) fn start_holding(workspace: &Workspace, containment: &str) -> Client {
+    let mut command = command(workspace);
+    command.env("METAMCP_CONTAINMENT", containment);
+    let client = Client::start(command).unwrap();
     client.initialize(&json!({}), PATIENCE).unwrap();
     client
 }
+
+/// The ways to hold children: as good as this machine allows, and as good as every machine allows.
+pub(crate) const CONTAINMENTS: [&str; 2] = ["auto", "shim"];
 
 /// Calls and waits, however long it takes.
 pub(crate) fn call(client: &Client, server: &str, tool: &str, args: &Value) -> Outcome {
