@@ -1,6 +1,6 @@
 //! `metamcp serve`: the gateway on stdin and stdout.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use anyhow::Context;
 use metamcp_child::ShimCommand;
@@ -46,6 +46,14 @@ fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
     let shown: Vec<_> =
         loaded.remarks.iter().filter(|remark| is_shown(remark.severity)).cloned().collect();
     render::remarks(diagnostics, &shown)?;
+    if std::io::stdin().is_terminal() {
+        // Somebody typed the bare command: nothing would ever happen, and nothing would say why.
+        writeln!(
+            diagnostics,
+            "metamcp: waiting for an MCP client on stdin; usually a client starts this. \
+             Try `metamcp demo` or `metamcp --help`; Ctrl-C ends it."
+        )?;
+    }
     match loaded.source.advice() {
         Some(advice) if is_shown(Severity::Warning) => {
             writeln!(diagnostics, "metamcp: serving without servers: {advice}")
