@@ -26,7 +26,7 @@ pub enum Ended {
     Asked,
 }
 
-/// Serves one client until it goes or `stop` says so; then answers what is open and ends every child. A second
+/// Serves one client until it goes or `stop` says so; then answers what is open and ends every child. A third
 /// word of `stop` ends them without ceremony.
 pub async fn serve<R, W>(
     gateway: &Gateway,
@@ -61,7 +61,8 @@ where
     let emptied = async {
         tokio::select! {
             () = gateway.router.emptied() => {}
-            Some(()) = stop.recv() => {
+            // The second word finds the ladder already begun; the third has no patience left.
+            (Some(()), Some(())) = async { (stop.recv().await, stop.recv().await) } => {
                 gateway.router.kill_all();
                 gateway.router.emptied().await;
             }
