@@ -387,7 +387,7 @@ impl Router {
                         }
                     }
                     Effect::Abandon { conn, call, attempt } => {
-                        Self::abandon(&state, conn, call, attempt)
+                        Self::abandon(&state, conn, call, attempt);
                     }
                     Effect::Connect { conn, .. } => {
                         state.slots.insert(conn, Slot::Starting { unwanted: false });
@@ -490,7 +490,7 @@ impl Router {
                     Shut::Now => handle.kill_now(),
                     Shut::Gently => {
                         task::spawn("ladder", async move {
-                            handle.stop(metamcp_child::Ladder::polite()).await
+                            handle.stop(metamcp_child::Ladder::polite()).await;
                         });
                     }
                 }

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 /// Past this something hangs.
 const HUNG: Duration = Duration::from_secs(60);
 
-/// The budget of the four tools to come; today's two must leave room for the others.
-const BUDGET: usize = 700;
+/// The budget of the four tools to come is 700; today's two must leave room for the others.
 const TODAY: usize = 420;
 
 #[test]
@@ -40,7 +39,7 @@ fn the_list_of_tools_is_within_its_budget_and_byte_identical() {
     assert!(lists.windows(2).all(|pair| pair[0] == pair[1]), "the list changed");
     let text = lists.remove(0);
     let tokens = tiktoken_rs::cl100k_base().unwrap().encode_ordinary(&text).len();
-    assert!(tokens <= TODAY && tokens < BUDGET, "{tokens} tokens:\n{text}");
+    assert!(tokens <= TODAY, "{tokens} tokens:\n{text}");
     assert!(
         text.contains("server-0") && text.contains("mcp_discover") && text.contains("mcp_call")
     );

@@ -55,7 +55,7 @@ where
     session.outbox.close();
     let flushed = async {
         if !writer.is_finished() {
-            drop(tokio::time::timeout(LAST_WORDS, &mut writer).await)
+            drop(tokio::time::timeout(LAST_WORDS, &mut writer).await);
         }
     };
     let emptied = async {
