@@ -98,7 +98,11 @@ fn deaths(tier: &str, rounds: usize) {
         host.wait().expect("its end");
         assert!(marked(&mark).is_empty());
     }
-    say(&format!("{TREES} trees of 7 after kill -9 of the gateway: {}", spread(&mut lives)));
+    let late = lives.iter().filter(|&&life| life > Duration::from_millis(50)).count();
+    let figures = spread(&mut lives);
+    say(&format!(
+        "{TREES} trees of 7 after kill -9 of the gateway: {figures}, {late} of {rounds} over 50 ms"
+    ));
 }
 
 fn marked(mark: &str) -> Vec<i32> {

@@ -28,8 +28,9 @@ use crate::spawner::{Pipes, Shared};
 use crate::spec::{Containment, Exit, ShimCommand, SpawnError, Tier};
 
 /// How long a shim may take to carry out the order to kill before it is killed itself. It needs one or
-/// two milliseconds; a shim that was stopped by its child needs for ever.
-const KILL_GRACE: Duration = Duration::from_millis(40);
+/// two milliseconds, more on a crowded machine, and for ever if its child keeps stopping it. Too short
+/// costs the exit status: at 40 ms and a load of eleven on two cores, one in a few hundred was lost.
+const KILL_GRACE: Duration = Duration::from_millis(250);
 
 /// Between two reminders to a shim that does not say how the start went: its server may have run, and
 /// stopped it, before it could.
