@@ -72,8 +72,11 @@ impl Session {
         }
     }
 
-    /// A line of the client that was too long to keep.
-    pub fn oversize(&self, id: Option<&[u8]>, length: u64) {
+    /// A line of the client that was too long to keep; `request` if it had a method.
+    pub fn oversize(&self, id: Option<&[u8]>, request: bool, length: u64) {
+        if !request && self.answered_badly(id, &Reply::Oversize(length)) {
+            return;
+        }
         let message = format!(
             "the message has {length} bytes, which is over the line limit; nothing was run"
         );
@@ -125,7 +128,11 @@ impl Session {
             (-32600, "invalid request")
         };
         let skimmed = skim(part);
+        let meant_as_answer = !skimmed.has_method();
         let id = if code == -32600 { skimmed.into_id() } else { None };
+        if meant_as_answer && self.answered_badly(id.as_deref(), &Reply::Malformed(defect)) {
+            return;
+        }
         let message = format!("{word}: {defect}");
         self.outbox.push(|out| write::error(out, id.as_deref(), code, &message, None));
     }
@@ -210,6 +217,17 @@ impl Session {
         if let Some(question) = question {
             question.answer(reply);
         }
+    }
+
+    /// The client answers a question of a server's with something unusable: whoever asked shall not wait for more,
+    /// and an answer is not answered. False if no such question is open.
+    fn answered_badly(&self, id: Option<&[u8]>, reply: &Reply) -> bool {
+        let number = id.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
+        let open = number.is_some_and(|number| self.lock().questions.contains_key(&number));
+        if open {
+            self.answered(number, reply);
+        }
+        open
     }
 
     /// Runs what takes a while beside everything else; a cancelled one is not answered.

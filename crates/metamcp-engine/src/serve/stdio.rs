@@ -94,6 +94,6 @@ async fn read<R: AsyncRead + Unpin>(session: &Session, mut input: R, line_limit:
 fn take(session: &Session, line: Line) {
     match line {
         Line::Message(line) => session.hear(&line),
-        Line::Oversize { id, length, .. } => session.oversize(id.as_deref(), length),
+        Line::Oversize { id, request, length } => session.oversize(id.as_deref(), request, length),
     }
 }

@@ -19,5 +19,6 @@ mod logging;
 mod matrix;
 mod progress;
 mod questions;
+mod shutdown;
 mod slow;
 mod surroundings;

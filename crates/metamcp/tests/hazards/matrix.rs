@@ -41,12 +41,21 @@ const PATIENT_START: u64 = 45_000;
 
 #[test]
 fn one_call() {
-    run_all("1 call", lonely);
+    run_all("1 call", |verdict| lonely_in(verdict, "auto").map(Some));
 }
 
 #[test]
 fn many_calls_at_once() {
-    run_all("64 calls", crowded);
+    run_all("64 calls", |verdict| crowded(verdict).map(Some));
+}
+
+/// Root is given namespaces, everybody else is not: what children do to processes is tried without them as well.
+#[test]
+fn one_call_without_namespaces() {
+    run_all("1 call without namespaces", |verdict| match verdict.item {
+        46..=51 | 54 | 55 | 57 | 58 => lonely_in(verdict, "shim").map(Some),
+        _ => Ok(None),
+    });
 }
 
 /// What a case was like, for the summary.
@@ -60,8 +69,8 @@ struct Report {
 
 /// One misbehaviour by one call that must not run twice, and by one that may: two servers, so that neither meets
 /// the breaker of the other.
-fn lonely(verdict: &'static Verdict) -> Result<Report> {
-    let mut case = Case::start(verdict, &["effect", "effect_idempotent"])?;
+fn lonely_in(verdict: &'static Verdict, containment: &str) -> Result<Report> {
+    let mut case = Case::start(verdict, &["effect", "effect_idempotent"], containment)?;
     let judged = case.beside_a_bystander(|talk| {
         let once = talk.call("effect", "k")?;
         if HEAVY.contains(&verdict.item) {
@@ -86,7 +95,7 @@ fn lonely(verdict: &'static Verdict) -> Result<Report> {
 
 /// One misbehaviour by many calls, none of which may run twice.
 fn crowded(verdict: &'static Verdict) -> Result<Report> {
-    let mut case = Case::start(verdict, &["effect"])?;
+    let mut case = Case::start(verdict, &["effect"], "auto")?;
     let keys: Vec<String> = (0..MANY).map(|number| format!("k{number}")).collect();
     let judged = case.beside_a_bystander(|talk| {
         let mut calls = Vec::new();
@@ -144,7 +153,7 @@ impl Bystander {
 }
 
 impl Case {
-    fn start(verdict: &'static Verdict, hostile: &[&str]) -> Result<Case> {
+    fn start(verdict: &'static Verdict, hostile: &[&str], containment: &str) -> Result<Case> {
         let started = Instant::now();
         let mut workspace = Workspace::new()?;
         for name in hostile {
@@ -154,6 +163,7 @@ impl Case {
         workspace.server("bystander", chaos_server(&[]));
         let patience = if verdict.item == 4 { HASTY_START } else { PATIENT_START };
         workspace.setting("timeouts", json!({"connectTimeoutMs": patience}));
+        workspace.setting("containment", json!(containment));
         let client = Client::start(command(&workspace))?;
         client.initialize(&json!({}), hung())?;
         let mut bystander = Bystander::default();
@@ -239,7 +249,7 @@ impl Talk<'_> {
 }
 
 /// Runs a kind of case for every verdict, and fails with all that went wrong.
-fn run_all(kind: &str, run: fn(&'static Verdict) -> Result<Report>) {
+fn run_all(kind: &str, run: fn(&'static Verdict) -> Result<Option<Report>>) {
     let started = Instant::now();
     let wanted = std::env::var("METAMCP_ITEMS").unwrap_or_default();
     let wanted: Vec<u8> = wanted.split(',').filter_map(|item| item.parse().ok()).collect();
@@ -260,7 +270,7 @@ fn run_all(kind: &str, run: fn(&'static Verdict) -> Result<Report>) {
                         let next = queue.lock().unwrap().next();
                         let Some(verdict) = next else { break };
                         match run(verdict) {
-                            Ok(report) => reports.lock().unwrap().push(report),
+                            Ok(report) => reports.lock().unwrap().extend(report),
                             Err(fault) => faults.lock().unwrap().push(format!(
                                 "item {} ({}), which shall: {}\n  {fault:#}",
                                 verdict.told(in_full()),

@@ -152,6 +152,33 @@ fn nobody_waits_for_a_question_when_the_call_is_over() {
     gateway.end();
 }
 
+#[test]
+fn an_answer_of_the_client_that_cannot_be_used_is_an_answer_all_the_same() {
+    let big = format!(r#""result":{{"text":"{}"}}"#, "x".repeat(100_000));
+    let unusable = [
+        // Over the line limit, a result and an error at once, neither, and two that contradict each other.
+        &*big,
+        r#""result":{},"error":{"code":1,"message":"m"}"#,
+        r#""outcome":{}"#,
+        r#""result":{},"result":{"again":1}"#,
+    ];
+    for answer in unusable {
+        let (answerer, asked) = silent();
+        let mut workspace = one_server(&[]);
+        workspace.setting("limits", json!({"maxLineBytes": 65_536}));
+        let gateway = Gateway::start_answering(workspace, &able(), answerer);
+        let id = gateway.mcp_call("a", "elicit", &json!({})).unwrap();
+        asked.recv_timeout(HUNG).unwrap();
+        let question = question_id(&gateway);
+        gateway.send(&format!(r#"{{"jsonrpc":"2.0","id":{question},{answer}}}"#)).unwrap();
+        let told = gateway.answer(id);
+        let error = &told.result().unwrap()["structuredContent"]["error"];
+        assert!(error["message"].is_string(), "{answer:.60}: {}", told.value);
+        // To the client it was an answer, and answers are not answered.
+        gateway.end();
+    }
+}
+
 fn one_server(items: &[&str]) -> Workspace {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(items));

@@ -1,0 +1,31 @@
+//! The client goes away: every open call is answered first, and every process ends.
+
+use metamcp_testkit::{Outcome, What, Workspace, chaos_server, eventually};
+use serde_json::json;
+
+use crate::gateway::{Gateway, HUNG};
+
+#[test]
+fn open_calls_are_answered_when_the_client_closes_its_end() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("busy", chaos_server(&["ignore-end-of-input", "ignore-signals"]));
+    workspace.server("starting", chaos_server(&["never-initialize"]));
+    let gateway = Gateway::start(workspace);
+    let sent = gateway.mcp_call("busy", "slow", &json!({"ms": 240_000})).unwrap();
+    let journal = gateway.workspace.journal("busy");
+    assert!(eventually(HUNG, || journal.count(What::Execute).unwrap() == 1));
+    let waits = gateway.mcp_call("starting", "effect", &json!({"key": "k"})).unwrap();
+    let starting = gateway.workspace.journal("starting");
+    assert!(eventually(HUNG, || starting.count(What::Initialize).unwrap() == 1));
+    gateway.close_input();
+    let Outcome::Refused(error) = Outcome::of(&gateway.answer(sent).value) else {
+        panic!("a call that was cut off cannot be fine");
+    };
+    assert_eq!(error.code, "shutting_down", "{error:?}");
+    assert_eq!(error.whole["details"]["sent"], true);
+    // It waits for the list of tools, so it is the gateway's own request that cannot be answered.
+    let answer = gateway.answer(waits);
+    let told = answer.value.to_string();
+    assert!(told.contains("shutting down"), "{told}");
+    gateway.end();
+}
