@@ -4,6 +4,7 @@
 //! `METAMCP_ITEMS=16,17` runs only these.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -205,6 +206,11 @@ impl Case {
         let complaints = end(&mut self.client, &self.workspace);
         ensure!(complaints.is_empty(), "{}", complaints.join("\n  "));
         ensure!(growth <= GROWTH, "the gateway grew by {} KiB", growth >> 10);
+        // A core file holds everything the process knew, its secrets among it.
+        let left = fs::read_dir(self.workspace.project())?.flatten().map(|entry| entry.file_name());
+        let cores: Vec<_> =
+            left.filter(|name| name.as_encoded_bytes().starts_with(b"core")).collect();
+        ensure!(cores.is_empty(), "{cores:?} was left behind");
         let watched = self.workspace.journal("bystander").executions_by_key()?;
         ensure!(
             watched.len() == self.bystander.calls && watched.values().all(|&ran| ran == 1),
