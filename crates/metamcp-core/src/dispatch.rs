@@ -457,6 +457,11 @@ impl<T> Dispatch<T> {
             }
             entry.queue.pop_front();
             if found.is_some() {
+                if entry.waiting() == 0 {
+                    // Only such as gave up are left: an empty queue says that nobody waits.
+                    entry.queue.clear();
+                    entry.dead_in_queue = 0;
+                }
                 return Some(id);
             }
             entry.dead_in_queue = entry.dead_in_queue.saturating_sub(1);
