@@ -425,6 +425,13 @@ impl World {
             ensure!(ended <= begin + bound, "took too long: {caller:?}");
         }
         ensure!(self.dispatch.open_calls() == 0, "calls are left");
+        let windows = self.now.elapsed().as_secs() / 10 + 1;
+        ensure!(
+            self.resent <= self.let_in / 5 + 3 * windows,
+            "{} of {} calls were sent again in {windows} windows",
+            self.resent,
+            self.let_in
+        );
         // Listings and deaths may still be under way, and starts that hang.
         self.drive(Some(self.now + limits.install_timeout + Duration::from_secs(36)))?;
         for (_, held) in self.dispatch.ledger().all() {

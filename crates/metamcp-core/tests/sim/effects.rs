@@ -211,6 +211,7 @@ impl World {
             ensure!(caller.sends == 2, "sent {} times", caller.sends);
             ensure!(!caller.wrote_last || caller.harmless, "sent again: {caller:?}");
             ensure!(self.now < caller.agreed, "sent again after its time: {caller:?}");
+            self.resent += u64::from(caller.wrote_last);
             self.sights.add(if caller.wrote_last {
                 "sent again, being harmless"
             } else {

@@ -49,6 +49,9 @@ pub(crate) struct World {
     /// Servers whose start failed, and whether that counts.
     pub(crate) start_failed: Vec<(usize, bool)>,
     pub(crate) steps: u64,
+    /// Calls let in, and those sent again although they may have run.
+    pub(crate) let_in: u64,
+    pub(crate) resent: u64,
     pub(crate) sights: Sights,
     /// Stands for the whole history: the same seed gives the same one.
     pub(crate) hash: u64,
@@ -78,6 +81,8 @@ impl World {
             ended: Vec::new(),
             start_failed: Vec::new(),
             steps: 0,
+            let_in: 0,
+            resent: 0,
             sights: Sights::default(),
             hash: 0,
             trace: tracing.then(Vec::new),
@@ -389,6 +394,7 @@ impl World {
         caller.call = call;
         if call.is_some() {
             self.servers[caller.server].waiting += 1;
+            self.let_in += 1;
             self.open.push(number);
             if let Some(patience) = patience {
                 self.after(patience, Event::Cancel(number));
