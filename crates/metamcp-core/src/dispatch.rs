@@ -349,7 +349,9 @@ impl<T> Dispatch<T> {
         let call = self.calls.remove(call.0)?;
         let neutral = rpc_error && !call.permit.is_probe();
         let outcome = if neutral { Outcome::Neutral } else { Outcome::Success };
-        self.settle(call.server, call.permit, outcome, now);
+        if self.settle(call.server, call.permit, outcome, now) && !neutral {
+            self.servers[call.server.0 as usize].last_failure = None;
+        }
         self.finish_on(conn, now, effects);
         Some(call.payload)
     }
@@ -457,6 +459,11 @@ impl<T> Dispatch<T> {
             }
             entry.queue.pop_front();
             if found.is_some() {
+                if entry.waiting() == 0 {
+                    // Only such as gave up are left: an empty queue says that nobody waits.
+                    entry.queue.clear();
+                    entry.dead_in_queue = 0;
+                }
                 return Some(id);
             }
             entry.dead_in_queue = entry.dead_in_queue.saturating_sub(1);

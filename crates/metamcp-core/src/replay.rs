@@ -55,6 +55,7 @@ pub struct Budget {
     calls: u32,
     replays: u32,
     last_calls: u32,
+    last_replays: u32,
 }
 
 impl Budget {
@@ -67,8 +68,9 @@ impl Budget {
     /// Takes one replay from the budget, if it has one.
     pub fn take(&mut self, now: Moment) -> bool {
         self.roll(now);
-        let allowed = (self.calls.max(self.last_calls) / SHARE).max(FLOOR);
-        let may = self.replays < allowed;
+        // Counted over two windows, so that calls at the end of one do not pay for replays in both.
+        let calls = self.calls.saturating_add(self.last_calls);
+        let may = self.replays < FLOOR || self.replays + self.last_replays < calls / SHARE;
         self.replays += u32::from(may);
         may
     }
@@ -76,7 +78,9 @@ impl Budget {
     fn roll(&mut self, now: Moment) {
         let elapsed = now.since(self.window_start);
         if elapsed >= WINDOW {
-            self.last_calls = if elapsed >= WINDOW * 2 { 0 } else { self.calls };
+            let recent = elapsed < WINDOW * 2;
+            self.last_calls = if recent { self.calls } else { 0 };
+            self.last_replays = if recent { self.replays } else { 0 };
             self.calls = 0;
             self.replays = 0;
             self.window_start = now;
@@ -121,7 +125,17 @@ mod tests {
             budget.called(Moment::START);
         }
         assert_eq!((0..100).filter(|_| budget.take(Moment::START)).count(), 20);
-        assert_eq!((0..100).filter(|_| budget.take(Moment::millis(10_000))).count(), 20);
+        assert_eq!(
+            (0..100).filter(|_| budget.take(Moment::millis(10_000))).count(),
+            3,
+            "the fifth is used up, whatever the clock says"
+        );
         assert_eq!((0..100).filter(|_| budget.take(Moment::millis(60_000))).count(), 3);
+        // What was not used in one window is there in the next, for calls that broke off late.
+        let mut budget = Budget::default();
+        for _ in 0..100 {
+            budget.called(Moment::millis(9_999));
+        }
+        assert_eq!((0..100).filter(|_| budget.take(Moment::millis(10_000))).count(), 20);
     }
 }

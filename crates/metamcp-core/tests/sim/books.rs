@@ -97,6 +97,10 @@ pub(crate) struct Server {
     /// Its open calls that are on no process.
     pub(crate) waiting: usize,
     pub(crate) starts: Vec<Moment>,
+    /// A start is due although nobody waits: for a listing, or as the one restart a crash earns.
+    pub(crate) due: bool,
+    pub(crate) crashes: u32,
+    pub(crate) last_crash: Moment,
     /// Moves with every change of the breaker's phase.
     pub(crate) epoch: u64,
     pub(crate) processes: u64,
@@ -249,4 +253,16 @@ pub(crate) enum Event {
 
 pub(crate) fn server_id(number: usize) -> ServerId {
     ServerId(u32::try_from(number).expect("a few hundred"))
+}
+
+impl Server {
+    /// The first crash in ten minutes earns a restart, and every one of a vital server.
+    pub(crate) fn crashed(&mut self, now: Moment) {
+        if now.since(self.last_crash) >= Duration::from_secs(600) {
+            self.crashes = 0;
+        }
+        self.last_crash = now;
+        self.crashes += 1;
+        self.due |= self.plan.policy.vital || self.crashes == 1;
+    }
 }

@@ -377,31 +377,34 @@ impl World {
                 _ => {}
             }
         }
-        if charged && self.listing_start_failed(step, number) {
-            match phase {
-                Phase::Normal { failures } if failures + 1 < limits.breaker_threshold => {
-                    phase = Phase::Normal { failures: failures + 1 };
+        if let Some(counts) = self.listing_start_failed(number) {
+            (phase, epoch) = match phase {
+                Phase::Normal { failures } if counts => {
+                    if failures + 1 < limits.breaker_threshold {
+                        (Phase::Normal { failures: failures + 1 }, epoch)
+                    } else {
+                        (opened, epoch + 1)
+                    }
                 }
-                Phase::Normal { .. } => (phase, epoch) = (opened, epoch + 1),
-                Phase::Open { until } if self.now >= until => (phase, epoch) = (opened, epoch + 2),
-                _ => {}
-            }
+                Phase::Open { until } if self.now >= until => {
+                    (if counts { opened } else { freed }, epoch + 2)
+                }
+                Phase::Probing { deadline } if self.now >= deadline => (opened, epoch + 1),
+                other => (other, epoch),
+            };
         }
         (phase == after).then_some((phase, epoch))
     }
 
-    /// Whether this step can have ended a start that nobody waited for but a listing: it counts like any other.
-    fn listing_start_failed(&self, step: Step, number: usize) -> bool {
-        let for_nobody =
-            !self.ended.iter().any(|end| self.callers[end.0 as usize].server == number);
-        for_nobody
-            && match step {
-                Step::Lost { process, counts, .. } => {
-                    counts && self.processes[process].server == number
-                }
-                Step::Tick => true,
-                _ => false,
-            }
+    /// Whether this step ended a start for good that nobody waited for but a listing, and whether that counts: it
+    /// does like any other.
+    fn listing_start_failed(&self, number: usize) -> Option<bool> {
+        let (_, counts) = self.start_failed.iter().find(|failed| failed.0 == number)?;
+        let waited_for = |end: &&(u32, End)| {
+            end.1 == End::Failed && self.callers[end.0 as usize].server == number
+        };
+        let kept = self.dispatch.view(server_id(number))?.state == Some(State::Failed);
+        (!kept && !self.ended.iter().any(|end| waited_for(&end))).then_some(*counts)
     }
 
     // -- when the storm is over --
@@ -422,6 +425,13 @@ impl World {
             ensure!(ended <= begin + bound, "took too long: {caller:?}");
         }
         ensure!(self.dispatch.open_calls() == 0, "calls are left");
+        let windows = self.now.elapsed().as_secs() / 10 + 1;
+        ensure!(
+            self.resent <= self.let_in / 5 + 3 * windows,
+            "{} of {} calls were sent again in {windows} windows",
+            self.resent,
+            self.let_in
+        );
         // Listings and deaths may still be under way, and starts that hang.
         self.drive(Some(self.now + limits.install_timeout + Duration::from_secs(36)))?;
         for (_, held) in self.dispatch.ledger().all() {

@@ -27,6 +27,7 @@ impl World {
         self.check(step)?;
         self.granted.clear();
         self.ended.clear();
+        self.start_failed.clear();
         while let Some(number) = self.refused.pop() {
             let caller = &self.callers[number as usize];
             if let Some(call) = caller.call.filter(|_| caller.ended.is_none()) {
@@ -83,6 +84,8 @@ impl World {
                     // The dispatch gave it up by itself.
                     life.stage = Stage::Lost;
                     self.sights.add("start given up");
+                    self.start_failed.push((life.server, true));
+                    self.servers[life.server].crashed(self.now);
                 }
                 let server = &mut self.servers[life.server];
                 if server.attached == Some(process) {
@@ -119,6 +122,10 @@ impl World {
         ensure!(!entry.removed, "a removed server is started");
         ensure!(!self.stopping, "a server is started after the end");
         ensure!(entry.attached.is_none(), "it has a connection already");
+        ensure!(
+            std::mem::take(&mut entry.due) || entry.waiting > 0,
+            "server {number} is started for nobody"
+        );
         entry.starts.push(self.now);
         if let Some(fifth) = entry.starts.len().checked_sub(6) {
             let before = entry.starts[fifth];
@@ -204,6 +211,7 @@ impl World {
             ensure!(caller.sends == 2, "sent {} times", caller.sends);
             ensure!(!caller.wrote_last || caller.harmless, "sent again: {caller:?}");
             ensure!(self.now < caller.agreed, "sent again after its time: {caller:?}");
+            self.resent += u64::from(caller.wrote_last);
             self.sights.add(if caller.wrote_last {
                 "sent again, being harmless"
             } else {

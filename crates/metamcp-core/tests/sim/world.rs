@@ -46,7 +46,12 @@ pub(crate) struct World {
     /// What happened in this step, for the checks after it.
     pub(crate) granted: Vec<(ServerId, bool)>,
     pub(crate) ended: Vec<(u32, End)>,
+    /// Servers whose start failed, and whether that counts.
+    pub(crate) start_failed: Vec<(usize, bool)>,
     pub(crate) steps: u64,
+    /// Calls let in, and those sent again although they may have run.
+    pub(crate) let_in: u64,
+    pub(crate) resent: u64,
     pub(crate) sights: Sights,
     /// Stands for the whole history: the same seed gives the same one.
     pub(crate) hash: u64,
@@ -74,7 +79,10 @@ impl World {
             seen: Seen::default(),
             granted: Vec::new(),
             ended: Vec::new(),
+            start_failed: Vec::new(),
             steps: 0,
+            let_in: 0,
+            resent: 0,
             sights: Sights::default(),
             hash: 0,
             trace: tracing.then(Vec::new),
@@ -104,6 +112,9 @@ impl World {
             attached: None,
             waiting: 0,
             starts: Vec::new(),
+            due: false,
+            crashes: 0,
+            last_crash: Moment::START,
             epoch: 0,
             processes: 0,
             last_first: 0,
@@ -383,6 +394,7 @@ impl World {
         caller.call = call;
         if call.is_some() {
             self.servers[caller.server].waiting += 1;
+            self.let_in += 1;
             self.open.push(number);
             if let Some(patience) = patience {
                 self.after(patience, Event::Cancel(number));
@@ -411,6 +423,7 @@ impl World {
         }
         let (server, conn) = (life.server, life.conn);
         let (stage, calls) = (life.stage, life.calls);
+        let busy = life.calls + life.listings > 0;
         let counts = fact.category().counts();
         life.stage = Stage::Lost;
         life.calls = 0;
@@ -422,6 +435,12 @@ impl World {
         if attached {
             self.servers[server].attached = None;
             self.servers[server].list_due = false;
+            if stage == Stage::Starting {
+                self.start_failed.push((server, counts));
+            }
+            if stage == Stage::Starting || busy {
+                self.servers[server].crashed(self.now);
+            }
         }
         let callers = &self.callers;
         let of = |call: CallId| {
@@ -552,7 +571,10 @@ impl World {
                     self.dispatch.wake_server(server_id(which), self.now, &mut self.effects);
                 let server = &self.servers[which];
                 match woken {
-                    Ok(()) => ensure!(!server.removed && !self.stopping, "woken, though over"),
+                    Ok(()) => {
+                        ensure!(!server.removed && !self.stopping, "woken, though over");
+                        self.servers[which].due |= self.servers[which].attached.is_none();
+                    }
                     Err(Verdict::Removed) => ensure!(server.removed, "it is not removed"),
                     Err(Verdict::ShuttingDown { .. }) => ensure!(self.stopping, "nobody stopped"),
                     Err(_) => {}

@@ -162,3 +162,25 @@ fn chance_lengthens_the_cooldown_by_at_most_a_tenth() {
     assert_eq!(bench.phase(server), breaker::Phase::Open { until });
     bench.gone(conn);
 }
+
+#[test]
+fn a_failure_is_told_while_it_matters() {
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    let told = |bench: &Bench| bench.dispatch.view(server).and_then(|view| view.last_failure);
+    bench.sent_call(server, false);
+    bench.pass(TIMEOUT);
+    assert_eq!(told(&bench).map(|f| f.fact.clone()), Some(Fact::CallTimedOut { after: TIMEOUT }));
+    let call = bench.sent_call(server, false);
+    bench.answer(call, conn);
+    assert_eq!(told(&bench), None, "it works again");
+
+    // A straggler does not make an open breaker forget why it is open.
+    let patient = Ask { timeout: Some(Duration::from_secs(600)), harmless: false };
+    let early = bench.ask(server, patient).expect("it is let in");
+    for _ in 0..5 {
+        bench.call(server);
+    }
+    bench.pass(TIMEOUT);
+    bench.answer(early, conn);
+    assert!(told(&bench).is_some());
+}

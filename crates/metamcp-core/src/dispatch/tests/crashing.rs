@@ -410,3 +410,22 @@ fn a_connection_that_says_twice_that_it_is_ready_is_ready_once() {
     bench.answer(call, conn);
     assert_eq!(bench.closes(), [(conn, Shut::Gently)]);
 }
+
+#[test]
+fn a_server_is_not_restarted_for_those_who_gave_up_waiting() {
+    let (mut bench, server, conn) = Bench::warm(exclusive());
+    bench.sent_call(server, false);
+    bench.crash(conn);
+    bench.gone(conn);
+    bench.ready(conn);
+    bench.effects.clear();
+    // The last of three who wait leaves; the others are served.
+    let calls: Vec<CallId> = (0..4).map(|_| bench.call(server).expect("it is let in")).collect();
+    bench.cancel(calls[3]);
+    bench.answer(calls[0], conn);
+    bench.answer(calls[1], conn);
+    bench.crash(conn);
+    bench.gone(conn);
+    assert_eq!(bench.connects(), [], "the second crash earns no restart, and nobody waits");
+    assert_eq!(bench.dispatch.ledger().count(), 0);
+}
