@@ -10,6 +10,7 @@
 
 mod compile;
 mod explain;
+mod flat;
 mod judge;
 mod node;
 
@@ -52,12 +53,19 @@ impl fmt::Display for Violation {
 pub struct Checker {
     nodes: Box<[Node]>,
     old_integers: bool,
+    flat: Option<flat::Flat>,
 }
 
 impl Checker {
     /// Reads a schema; takes a bounded number of steps and never fails.
     pub fn new(schema: &Value) -> Self {
-        compile::compile(schema)
+        Checker { flat: flat::Flat::of(schema), ..compile::compile(schema) }
+    }
+
+    /// Whether these arguments, valid JSON as written, certainly pass and hold no member twice: the common case,
+    /// told without building anything. `false` is no verdict.
+    pub fn surely_fits(&self, raw: &[u8]) -> bool {
+        self.flat.as_ref().is_some_and(|flat| flat.fits(raw))
     }
 
     /// Says what is certainly wrong with `arguments`.

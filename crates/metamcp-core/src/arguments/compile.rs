@@ -68,7 +68,7 @@ pub(super) fn compile(schema: &Value) -> Checker {
         let node = compiler.read(part);
         compiler.nodes[id.0 as usize] = node;
     }
-    Checker { nodes: compiler.nodes.into(), old_integers: draft == Draft::D4 }
+    Checker { nodes: compiler.nodes.into(), old_integers: draft == Draft::D4, flat: None }
 }
 
 struct Compiler<'a> {

@@ -352,3 +352,57 @@ fn only_a_schema_that_lets_every_object_pass_is_trivial() {
         assert!(!Checker::new(&schema).is_trivial(), "{schema}");
     }
 }
+
+#[test]
+fn plain_arguments_are_told_without_building_them() {
+    let checker = Checker::new(&json!({
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "description": "what"},
+            "count": {"type": "integer"},
+            "ratio": {"type": "number"},
+            "deep": {"type": "boolean", "default": false},
+        },
+        "required": ["text"],
+        "additionalProperties": false,
+    }));
+    for raw in [r#"{"text":"a"}"#, r#"{ "count" : -12 , "text":"\u0061", "ratio":1e3,"deep":true}"#]
+    {
+        assert!(checker.surely_fits(raw.as_bytes()), "{raw}");
+        assert_eq!(checker.check(&serde_json::from_str(raw).unwrap()), Ok(()));
+    }
+    for raw in [
+        "{}",
+        r#"{"text":1}"#,
+        r#"{"text":"a","text":"b"}"#,
+        r#"{"text":"a","\u0074ext":"b"}"#,
+        r#"{"text":"a","count":1.0}"#,
+        r#"{"text":"a","other":1}"#,
+        r#"{"text":"a","deep":null}"#,
+        r#"["text"]"#,
+    ] {
+        assert!(!checker.surely_fits(raw.as_bytes()), "{raw}");
+    }
+    for schema in [
+        json!({"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}}),
+        json!({"type": "object", "properties": {"a": {"type": "array"}}}),
+        json!({"type": "object", "properties": {}, "minProperties": 1}),
+        json!({"type": "object", "properties": {}, "required": ["a"]}),
+    ] {
+        assert!(!Checker::new(&schema).surely_fits(br#"{"a":"b"}"#), "{schema}");
+        assert!(
+            !Checker::new(&schema).surely_fits(b"{}") || schema["properties"].get("a").is_some(),
+            "{schema}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_surely_fits_passes_the_full_check(schema in schema(false), value in value()) {
+        let checker = Checker::new(&schema);
+        if checker.surely_fits(value.to_string().as_bytes()) {
+            prop_assert_eq!(checker.check(&value), Ok(()));
+        }
+    }
+}
