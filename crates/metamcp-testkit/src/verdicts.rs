@@ -104,6 +104,9 @@ const TIMEOUT: Expected = only(&["timeout"]);
 const BAD_ANSWER: Expected =
     only(&["execution_failed", "outcome_unknown", "limit_exceeded", "timeout"]);
 
+/// An answer came whose id could be read, and which must not be passed on.
+const REFUSED_ANSWER: Expected = only(&["execution_failed"]).saying(&["not a valid message"]);
+
 /// With many calls the breaker opens and the restart limiter closes while some still wait.
 const UNAVAILABLE_MANY: Expected = only(&["server_unavailable", "circuit_open"]);
 const UNKNOWN_MANY: Expected = only(&["outcome_unknown", "circuit_open", "server_unavailable"]);
@@ -129,21 +132,12 @@ pub const VERDICTS: &[Verdict] = &[
         ..fine(2, "the death may fall before, into or after the call")
     },
     unavailable(3, "the handshake failed, so nothing was sent"),
-    Verdict {
-        timeout_ms: HASTY,
-        one: only(&["timeout", "server_unavailable"]),
-        many: only(&["timeout", "server_unavailable", "circuit_open"]),
-        idempotent: only(&["timeout", "server_unavailable"]),
-        ..unavailable(4, "the call was never sent, whichever limit ends the wait")
-    },
+    unavailable(4, "the wait ends, and the call was never sent"),
     fine(5, "a slow handshake is not a failure"),
     Verdict {
-        one: UNAVAILABLE.or_fine(),
-        many: UNAVAILABLE_MANY.or_fine(),
-        idempotent: UNAVAILABLE.or_fine(),
-        executions: 0..=1,
-        idempotent_executions: 0..=1,
-        ..fine(6, "a client may leave a server whose revision it does not know, or try its luck")
+        one: UNAVAILABLE.saying(&["revision"]),
+        idempotent: UNAVAILABLE.saying(&["revision"]),
+        ..unavailable(6, "a revision nobody knows is refused by name, before anything is sent")
     },
     fine(7, "the second answer to a request is dropped"),
     fine(8, "null capabilities are no reason to refuse tools that are there"),
@@ -152,7 +146,7 @@ pub const VERDICTS: &[Verdict] = &[
     fine(11, "a line is whole when its newline has come"),
     fine(12, "reads may end anywhere"),
     fine(13, "blank lines, carriage returns and byte order marks mean nothing"),
-    bad_answer(14, "what is not UTF-8 is not JSON and must not reach a client"),
+    refused_answer(14, "what is not UTF-8 is not JSON and must not reach a client"),
     bad_answer(15, "what holds NUL bytes is not JSON and must not reach a client"),
     Verdict {
         // More than the gateway reads of one line before it gives the child up.
@@ -176,8 +170,8 @@ pub const VERDICTS: &[Verdict] = &[
         idempotent_executions: 1..=1,
         ..bad_answer(17, "the id can be read, so the caller learns which limit the answer broke")
     },
-    bad_answer(18, "deeper than any parser downstream is safe with"),
-    bad_answer(19, "two meanings in one message: neither is passed on"),
+    refused_answer(18, "deeper than any parser downstream is safe with"),
+    refused_answer(19, "two meanings in one message: neither is passed on"),
     fine(20, "answers to nothing are counted and dropped"),
     fine(21, "the first answer counts"),
     Verdict {
@@ -189,17 +183,13 @@ pub const VERDICTS: &[Verdict] = &[
     },
     Verdict {
         timeout_ms: HASTY,
-        one: TIMEOUT.or_fine(),
-        many: TIMEOUT_MANY.or_fine(),
-        idempotent: TIMEOUT.or_fine(),
-        own_text: false,
-        ..fine(
-            23,
-            "an id of another type is another id, unless one is lenient; never a second execution",
-        )
+        one: TIMEOUT,
+        many: TIMEOUT_MANY,
+        idempotent: TIMEOUT,
+        ..fine(23, "an id of another type is another id")
     },
     fine(24, "an answer without an id answers nothing"),
-    bad_answer(25, "an answer is a result or an error; both is neither"),
+    refused_answer(25, "an answer is a result or an error; both is neither"),
     Verdict { scaled: Some(20_000), ..fine(26, "refreshes are coalesced") },
     Verdict { scaled: Some(50_000), ..fine(27, "progress is thinned out, the answer comes") },
     Verdict {
@@ -211,12 +201,7 @@ pub const VERDICTS: &[Verdict] = &[
     fine(31, "cancelling what is not under way does nothing"),
     Verdict {
         scaled: Some(20_000),
-        one: only(&["limit_exceeded"]).or_fine(),
-        many: only(&["limit_exceeded"]).or_fine(),
-        idempotent: only(&["limit_exceeded"]).or_fine(),
-        executions: 0..=1,
-        idempotent_executions: 0..=1,
-        ..fine(32, "the first tools of the list are kept, or the limit is named")
+        ..fine(32, "the first tools of the list are kept, and its own are among them")
     },
     fine(33, "a cursor that comes again ends the listing"),
     Verdict {
@@ -345,6 +330,15 @@ const fn times_out(item: u8, why: &'static str) -> Verdict {
         one: TIMEOUT,
         many: TIMEOUT_MANY,
         idempotent: TIMEOUT,
+        ..fine(item, why)
+    }
+}
+
+const fn refused_answer(item: u8, why: &'static str) -> Verdict {
+    Verdict {
+        one: REFUSED_ANSWER,
+        many: REFUSED_ANSWER,
+        idempotent: REFUSED_ANSWER,
         ..fine(item, why)
     }
 }

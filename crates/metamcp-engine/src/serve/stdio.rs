@@ -14,6 +14,8 @@ use crate::task;
 
 /// A client with this much to read gets no further requests read until it has caught up.
 const READ_BACKLOG: u64 = 16 * 1024 * 1024;
+/// What is read of it all the same, to see whether it is still there.
+const READ_AHEAD: usize = 1024 * 1024;
 /// How long the last answers may take to leave when the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -74,21 +76,36 @@ where
 
 async fn read<R: AsyncRead + Unpin>(session: &Session, mut input: R, line_limit: usize) {
     let mut lines = Lines::new(line_limit);
-    loop {
-        match read_lines(&mut input, &mut lines).await {
-            Ok(0) | Err(_) => break,
-            Ok(_) => {}
-        }
+    let mut ended = false;
+    while !ended {
+        ended = !matches!(read_lines(&mut input, &mut lines).await, Ok(1..));
         while let Some(line) = lines.next_line() {
             take(session, line);
         }
-        if session.outbox.backlog() > READ_BACKLOG {
-            session.outbox.drained(READ_BACKLOG / 2).await;
+        if session.outbox.backlog() > READ_BACKLOG && !ended {
+            // What it writes meanwhile waits, but that it is gone must show.
+            tokio::select! {
+                () = session.outbox.drained(READ_BACKLOG / 2) => {}
+                () = end_of(&mut input, &mut lines) => ended = true,
+            }
+            while let Some(line) = lines.next_line() {
+                take(session, line);
+            }
         }
     }
     if let Some(line) = lines.finish() {
         take(session, line);
     }
+}
+
+/// Resolves when the input ends; reads ahead for that, but not without bounds.
+async fn end_of<R: AsyncRead + Unpin>(input: &mut R, lines: &mut Lines) {
+    while lines.buffer().len() < READ_AHEAD {
+        if !matches!(read_lines(input, lines).await, Ok(1..)) {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 fn take(session: &Session, line: Line) {

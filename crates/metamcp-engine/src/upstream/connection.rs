@@ -35,7 +35,7 @@ const GARBAGE_LINES: u64 = 100;
 const GARBAGE_WINDOW: Duration = Duration::from_secs(10);
 /// A single line is thrown away up to this length; a server that writes on has lost its mind.
 const LONGEST_DISCARD: u64 = 512 * 1024 * 1024;
-/// What may wait for a server that does not read, before its pings go unanswered.
+/// What may wait for a server that does not read, before its own requests go unanswered.
 const REPLY_BACKLOG: u64 = 1024 * 1024;
 /// Questions of a server to the client that may be open at once.
 const OPEN_QUESTIONS: u32 = 8;
@@ -140,9 +140,11 @@ impl Connection {
         });
     }
 
-    /// Refuses a request of the server's.
+    /// Refuses a request of the server's, unless it has left too many answers unread already.
     pub fn refuse(&self, id: &[u8], code: i64, message: &str) {
-        self.outbox.push(|out| write::error(out, Some(id), code, message, None));
+        if self.outbox.backlog() < REPLY_BACKLOG {
+            self.outbox.push(|out| write::error(out, Some(id), code, message, None));
+        }
     }
 
     /// Whether one more progress or log notification of it is passed on.
@@ -398,8 +400,8 @@ mod tests {
             self.0.lock().expect("no panic").push(method.to_owned());
         }
 
-        fn asked(&self, _: &Arc<Connection>, _: Bytes, method: &str, _: Option<&[u8]>) {
-            self.0.lock().expect("no panic").push(method.to_owned());
+        fn asked(&self, conn: &Arc<Connection>, id: Bytes, _: &str, _: Option<&[u8]>) {
+            conn.refuse(&id, -32601, "not here");
         }
     }
 
@@ -441,6 +443,19 @@ mod tests {
         assert_eq!(fact, Fact::Garbage { lines: GARBAGE_LINES + 1 });
         let (_, fact) = hear(format!("{{}}{}", "hello\n".repeat(90)).as_bytes()).await;
         assert_eq!(fact, Fact::OutputClosed, "some is tolerated");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_asks_and_asks_and_never_reads_costs_no_memory() {
+        for method in ["ping", "sampling/createMessage"] {
+            let question = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\"}}\n");
+            let id = ConnId(Key::from_number(Key::FIRST).expect("the first key"));
+            let connection = Connection::new(id, ServerId(0), "a".into(), StderrTail::default());
+            let connection = Arc::new(connection);
+            let flood = question.repeat(50_000);
+            connection.read_from(flood.as_bytes(), 1024, &Heard::default()).await;
+            assert!(connection.outbox.backlog() < 2 * REPLY_BACKLOG, "{method}");
+        }
     }
 
     #[tokio::test]

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, BytesMut};
-use metamcp_core::tool::{Listing, Next, ServerTools};
+use bytes::{BufMut, Bytes, BytesMut};
+use metamcp_core::tool::{Listing, Next, ServerTools, ToolListDefect};
 use metamcp_wire::write;
 
 use super::{Connection, Reply};
+
+/// Pages up to this size are read in a millisecond or two; longer ones on a thread.
+const SHORT_PAGE: usize = 64 * 1024;
 
 /// The tools of a server, or why they cannot be had, in words that follow the server's name.
 pub async fn read(connection: &Connection) -> Result<Arc<ServerTools>, String> {
@@ -38,10 +41,9 @@ pub async fn read(connection: &Connection) -> Result<Arc<ServerTools>, String> {
             }
             Err(_) => return Err("ended while its tools were listed".to_owned()),
         };
-        match listing
-            .page(&page)
-            .map_err(|defect| format!("answered tools/list with nonsense: {defect}"))?
-        {
+        let next;
+        (listing, next) = take_in(listing, page).await?;
+        match next.map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {
             Next::Done => return Ok(Arc::new(listing.finish(title, version))),
             Next::More(cursor) => {
                 params.clear();
@@ -52,4 +54,21 @@ pub async fn read(connection: &Connection) -> Result<Arc<ServerTools>, String> {
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// Takes in one page; a long one beside everything else, since others' calls shall not wait for it.
+async fn take_in(
+    mut listing: Listing,
+    page: Bytes,
+) -> Result<(Listing, Result<Next, ToolListDefect>), String> {
+    let short = page.len() <= SHORT_PAGE;
+    let read = move || {
+        let next = listing.page(&page);
+        (listing, next)
+    };
+    if short {
+        return Ok(read());
+    }
+    let reading = tokio::task::spawn_blocking(read).await;
+    reading.map_err(|_| "listed tools that cannot be read".to_owned())
 }

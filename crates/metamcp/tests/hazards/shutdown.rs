@@ -1,5 +1,8 @@
 //! The client goes away: every open call is answered first, and every process ends.
 
+use std::sync::mpsc::channel;
+
+use metamcp_testkit::client::{Answerer, Reply};
 use metamcp_testkit::{Outcome, What, Workspace, chaos_server, eventually};
 use serde_json::json;
 
@@ -28,4 +31,35 @@ fn open_calls_are_answered_when_the_client_closes_its_end() {
     let told = answer.value.to_string();
     assert!(told.contains("shutting down"), "{told}");
     gateway.end();
+}
+
+#[test]
+fn a_client_that_reads_nothing_any_more_and_closes_its_end_is_gone() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]));
+    let (asked, heard) = channel();
+    let (release, held) = channel::<()>();
+    // The client's only reader is stuck in the answer to a question.
+    let answerer: Answerer = Box::new(move |_, _| {
+        asked.send(()).ok();
+        held.recv().ok();
+        Reply::Silence
+    });
+    let mut gateway = Gateway::start_answering(workspace, &json!({"elicitation": {}}), answerer);
+    gateway.mcp_call("a", "elicit", &json!({})).unwrap();
+    heard.recv_timeout(HUNG).unwrap();
+    // More than may wait for it, and then some that is not even read.
+    for _ in 0..8 {
+        gateway.mcp_call("a", "big", &json!({"bytes": 4_000_000})).unwrap();
+    }
+    let journal = gateway.workspace.journal("a");
+    assert!(eventually(HUNG, || journal.count(What::Execute).unwrap() == 9));
+    for _ in 0..100 {
+        gateway.mcp_call("a", "echo", &json!({"text": "x"})).unwrap();
+    }
+    gateway.close_input();
+    let ended = gateway.client.wait_exit(HUNG);
+    assert!(ended.is_ok(), "{ended:?}");
+    assert_eq!(gateway.workspace.survivors(HUNG), []);
+    drop(release);
 }
