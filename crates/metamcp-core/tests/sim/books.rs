@@ -99,6 +99,8 @@ pub(crate) struct Server {
     pub(crate) starts: Vec<Moment>,
     /// A start is due although nobody waits: for a listing, or as the one restart a crash earns.
     pub(crate) due: bool,
+    /// The pause after a start that failed for good.
+    pub(crate) not_before: Moment,
     pub(crate) crashes: u32,
     pub(crate) last_crash: Moment,
     /// Moves with every change of the breaker's phase.

@@ -189,6 +189,11 @@ impl World {
                 "server {number} could take more, but something waits: {process:?}"
             );
         }
+        let given_up = view.state != Some(State::Failed)
+            && self.start_failed.iter().any(|failed| failed.0 == number);
+        if given_up {
+            self.servers[number].not_before = self.now + Duration::from_millis(250);
+        }
         self.check_breaker(step, number, view.breaker)
     }
 

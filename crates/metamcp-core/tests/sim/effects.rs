@@ -122,6 +122,7 @@ impl World {
         ensure!(!entry.removed, "a removed server is started");
         ensure!(!self.stopping, "a server is started after the end");
         ensure!(entry.attached.is_none(), "it has a connection already");
+        ensure!(self.now >= entry.not_before, "started again without a pause");
         ensure!(
             std::mem::take(&mut entry.due) || entry.waiting > 0,
             "server {number} is started for nobody"

@@ -196,7 +196,12 @@ pub(crate) fn compare(seed: u64, operations: u64) {
     let mut now = Moment::START;
     let (mut orders, mut wishes) = (Vec::new(), Vec::new());
     let mut last = Vec::new();
+    let mut crowded = true;
     for number in 0..operations {
+        if number % 100 == 0 {
+            // In a crowd nothing stays idle; with nobody waiting, idle ones gather.
+            crowded = rng.chance(500);
+        }
         let server = ServerId(u32::try_from(rng.below(12)).expect("below twelve"));
         let conn =
             (!model.slots.is_empty()).then(|| model.slots[rng.size(0, model.slots.len() - 1)].conn);
@@ -208,6 +213,7 @@ pub(crate) fn compare(seed: u64, operations: u64) {
         let (mut said, mut expected) = (true, true);
         let mut pumped = false;
         match (operation, conn) {
+            (0..20, _) if !crowded && rng.chance(800) => {}
             (0..20, _) => {
                 ledger.want(server, keep, own, now);
                 if !model.line.iter().any(|waiter| waiter.server == server) {

@@ -113,6 +113,7 @@ impl World {
             waiting: 0,
             starts: Vec::new(),
             due: false,
+            not_before: Moment::START,
             crashes: 0,
             last_crash: Moment::START,
             epoch: 0,
@@ -531,6 +532,7 @@ impl World {
                 let server = &mut self.servers[which];
                 server.plan.policy = policy;
                 server.starts.clear();
+                server.not_before = Moment::START;
                 server.attached = None;
                 server.list_due = false;
                 let id = server_id(which);

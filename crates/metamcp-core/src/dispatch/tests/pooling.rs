@@ -158,6 +158,7 @@ fn the_reserve_opens_for_whoever_waited_long_enough() {
     assert_eq!(extra.len(), 1);
     bench.pass(Duration::from_secs(20));
     assert_eq!(bench.connects(), [], "there is only one of them");
+    assert_eq!(bench.dispatch.ledger().count(), 2);
     // The reserve is not for keeps: above the size, the first to go idle is closed.
     bench.ready(extra[0]);
     let (conn, call) = bench.sent()[0];

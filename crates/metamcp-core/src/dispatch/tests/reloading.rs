@@ -149,7 +149,7 @@ fn a_change_does_not_cost_those_who_wait_their_time() {
 
 #[test]
 fn the_wait_for_a_slot_after_a_change_is_bounded_by_itself() {
-    let mut bench = Bench::new(pool_of(1));
+    let mut bench = Bench::new(Limits { connect_timeout: TIMEOUT * 5, ..pool_of(1) });
     let server = bench.add();
     bench.call(server);
     bench.pass(Duration::from_secs(40));

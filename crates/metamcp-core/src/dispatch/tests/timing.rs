@@ -205,3 +205,33 @@ fn a_probe_that_hangs_in_a_start_reopens_the_breaker_by_itself() {
     assert_eq!(bench.answer(probe, conn), Some(5));
     assert_eq!(bench.phase(server), breaker::Phase::Open { until: bench.now + COOLDOWN });
 }
+
+#[test]
+fn those_who_wait_for_a_process_that_will_not_go_are_told_in_time() {
+    let (mut bench, server, conn) = Bench::warm(exclusive());
+    let patient = Ask { timeout: Some(Duration::from_secs(600)), harmless: false };
+    bench.ask(server, patient).expect("it is let in");
+    bench.ask(server, patient).expect("it waits behind the first");
+    bench.pass(Duration::from_secs(10));
+    bench.crash(conn);
+    assert_eq!(bench.answers().len(), 1);
+    bench.pass(Duration::from_millis(59_999));
+    assert_eq!(bench.answers(), []);
+    bench.pass(Duration::from_millis(1));
+    assert!(matches!(&bench.verdicts()[..], [Verdict::TimedOut { sent: false, .. }]));
+}
+
+#[test]
+fn those_who_wait_behind_a_listing_that_hangs_are_told_in_time() {
+    let (mut bench, server) = Bench::with(exclusive());
+    let hasty = Ask { timeout: Some(Duration::from_secs(5)), harmless: false };
+    bench.ask(server, hasty).expect("it is let in");
+    let conn = bench.connects()[0];
+    bench.pass(Duration::from_secs(31));
+    assert_eq!(bench.answers(), [], "the start has its own deadline");
+    bench.connected(conn);
+    bench.pass(Duration::from_millis(4_999));
+    assert_eq!(bench.answers(), []);
+    bench.pass(Duration::from_millis(1));
+    assert!(matches!(&bench.verdicts()[..], [Verdict::TimedOut { sent: false, .. }]));
+}
