@@ -105,7 +105,7 @@ async fn end_of<R: AsyncRead + Unpin>(input: &mut R, lines: &mut Lines) {
             return;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 fn take(session: &Session, line: Line) {
