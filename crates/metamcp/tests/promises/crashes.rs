@@ -14,6 +14,9 @@ use crate::world::{Chance, PATIENCE, call, size, start, stop, tell};
 const CALLS: usize = 10_000;
 const CRASHES: usize = 100;
 
+/// Deadly calls among them: a few come so early in the life of a process that it does not mind yet.
+const DEADLY: usize = 106;
+
 /// A server may be started five times in thirty seconds: its first start and four crashes stay below that.
 const CRASHES_PER_SERVER: usize = 3;
 
@@ -25,7 +28,7 @@ fn thousands_of_calls_with_crashes_after_the_effect_have_one_verdict_each() {
     let mut chance = Chance::of("crashes");
     for round in 0..size(1, 10, 10) {
         let servers: Vec<String> =
-            (0..CRASHES.div_ceil(CRASHES_PER_SERVER)).map(|n| format!("server-{n}")).collect();
+            (0..DEADLY.div_ceil(CRASHES_PER_SERVER)).map(|n| format!("server-{n}")).collect();
         let seed = chance.next();
         let mut workspace = Workspace::new().unwrap();
         workspace.setting("pool", json!({"poolSize": servers.len()}));
@@ -55,14 +58,14 @@ fn thousands_of_calls_with_crashes_after_the_effect_have_one_verdict_each() {
         ));
         assert_faultless(&history.faults(&workspace, &servers));
         assert_eq!(history.calls.len(), CALLS);
-        assert!(crashes * 10 >= CRASHES * 8, "only {crashes} crashes; the test shows little");
+        assert!(crashes * 10 >= CRASHES * 9, "only {crashes} crashes; the test shows little");
         let fine = history.tally().get("fine").copied().unwrap_or(0);
         assert!(fine * 2 > CALLS, "most calls are not near a crash, and only {fine} were fine");
         stop(client, &workspace);
     }
 }
 
-/// Calls over all servers, of which a hundred are deadly, spread evenly over servers and time.
+/// Calls over all servers, of which some are deadly, spread evenly over servers and time.
 fn plans(chance: &mut Chance, servers: &[String], seed: u64) -> Vec<Plan> {
     let mut used = HashSet::new();
     let mut key = |deadly: bool, chance: &mut Chance| loop {
@@ -71,10 +74,10 @@ fn plans(chance: &mut Chance, servers: &[String], seed: u64) -> Vec<Plan> {
             return key;
         }
     };
-    let every = CALLS / CRASHES;
+    let every = CALLS / DEADLY;
     (0..CALLS)
         .map(|n| {
-            let deadly = n % every == every - 1;
+            let deadly = n % every == every - 1 && n / every < DEADLY;
             let server = if deadly { n / every } else { n };
             let tool = if deadly { n / every } else { n / servers.len() };
             Plan {
