@@ -6,6 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::text::duration;
+
 /// The five categories users see in `details.category`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Category {
@@ -151,10 +153,10 @@ impl fmt::Display for Fact {
             Fact::Exited { .. } => write!(f, "exited"),
             Fact::OutputClosed => write!(f, "closed its output"),
             Fact::InputClosed => write!(f, "closed its input"),
-            Fact::StartTimedOut { after } => write!(f, "was not ready within {after:?}"),
+            Fact::StartTimedOut { after } => write!(f, "was not ready within {}", duration(*after)),
             Fact::HandshakeRefused { reason } => write!(f, "refused the handshake: {reason}"),
-            Fact::CallTimedOut { after } => write!(f, "did not answer within {after:?}"),
-            Fact::Stalled { after } => write!(f, "has not read its input for {after:?}"),
+            Fact::CallTimedOut { after } => write!(f, "did not answer within {}", duration(*after)),
+            Fact::Stalled { after } => write!(f, "has not read its input for {}", duration(*after)),
             Fact::Garbage { lines } => {
                 write!(f, "wrote {lines} lines to its output that are not the protocol")
             }

@@ -9,6 +9,12 @@ use std::borrow::Cow;
 
 pub use poison::{looks_poisoned, mixes_scripts};
 
+/// A length of time for people: whole milliseconds below a second, tenths of seconds above.
+pub fn duration(length: std::time::Duration) -> String {
+    let millis = length.as_millis();
+    if millis < 1000 { format!("{millis} ms") } else { format!("{:.1} s", length.as_secs_f64()) }
+}
+
 #[cfg(test)]
 mod tests;
 

@@ -37,8 +37,11 @@ impl Gateway {
         let cache = SchemaCache::new(&settings.home);
         let catalog = Arc::new(Catalog::new(Some(cache), settings.catalog_ttl));
         let launcher = Launcher::new(shim, settings.containment);
-        let timing =
-            Timing { list: settings.timeouts.list, line_bytes: settings.limits.line_bytes };
+        let timing = Timing {
+            list: settings.timeouts.list,
+            line_bytes: settings.limits.line_bytes,
+            tools: settings.limits.tools_per_server,
+        };
         let router =
             Router::start(Clock::start(), limits(settings), timing, Arc::clone(&catalog), launcher);
         for server in &config.servers {

@@ -159,6 +159,8 @@ pub struct Timing {
     pub list: Duration,
     /// The longest line a server may write.
     pub line_bytes: usize,
+    /// The most tools kept of one server.
+    pub tools: usize,
 }
 
 /// See the module.

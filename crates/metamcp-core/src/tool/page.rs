@@ -70,8 +70,10 @@ pub enum Next {
 }
 
 /// Collects the pages of one list under the caps for a whole server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Listing {
+    /// Tools at most.
+    most: usize,
     tools: Vec<Tool>,
     names: HashSet<Box<str>>,
     bytes: usize,
@@ -80,10 +82,29 @@ pub struct Listing {
     skipped: Vec<Skipped>,
 }
 
+impl Default for Listing {
+    fn default() -> Self {
+        Listing::new()
+    }
+}
+
 impl Listing {
     /// Before the first page.
     pub fn new() -> Self {
-        Self::default()
+        Self::at_most(MAX_TOOLS)
+    }
+
+    /// The same for at most so many tools.
+    pub fn at_most(most: usize) -> Self {
+        Listing {
+            most,
+            tools: Vec::new(),
+            names: HashSet::new(),
+            bytes: 0,
+            cursors: HashSet::new(),
+            pages: 0,
+            skipped: Vec::new(),
+        }
     }
 
     /// Takes in the raw `result` of one page and says how to go on.
@@ -92,8 +113,8 @@ impl Listing {
         self.pages += 1;
         page.skipped.into_iter().for_each(|skip| note(&mut self.skipped, skip));
         for tool in page.tools {
-            if self.tools.len() == MAX_TOOLS {
-                self.stop(format!("only the first {MAX_TOOLS} tools are kept"));
+            if self.tools.len() == self.most {
+                self.stop(format!("only the first {} tools are kept", self.most));
                 return Ok(Next::Done);
             }
             if self.bytes + tool.raw.len() > MAX_LIST_BYTES {

@@ -232,3 +232,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_operator_may_keep_fewer_tools() {
+    let mut listing = Listing::at_most(2);
+    let page = br#"{"tools":[{"name":"a"},{"name":"b"},{"name":"c"}],"nextCursor":"more"}"#;
+    assert_eq!(listing.page(page), Ok(Next::Done));
+    let tools = listing.finish(None, None);
+    assert_eq!(tools.tools.len(), 2);
+    assert!(
+        tools.skipped.iter().any(|skip| skip.reason.contains("first 2 tools")),
+        "{:?}",
+        tools.skipped
+    );
+}

@@ -8,6 +8,7 @@ use metamcp_core::failure::{Fact, Failure};
 use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_core::refresh::Refresh;
 use metamcp_core::settings::LogLevel;
+use metamcp_core::text;
 use metamcp_wire::handshake;
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
@@ -220,10 +221,12 @@ pub(super) fn list(router: &Arc<Router>, conn: ConnId) {
 }
 
 async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<Life>) {
-    let listed = timeout(router.timing.list, listing::read(&connection)).await;
+    let listed = timeout(router.timing.list, listing::read(&connection, router.timing.tools)).await;
     let read = match listed {
         Ok(read) => read,
-        Err(_) => Err(format!("did not list its tools within {:?}", router.timing.list)),
+        Err(_) => {
+            Err(format!("did not list its tools within {}", text::duration(router.timing.list)))
+        }
     };
     router.catalog.listed(connection.server, read, connection.peer.get(), router.clock.now());
     life.refresh.lock().expect("no panic while it is locked").rule.finished();

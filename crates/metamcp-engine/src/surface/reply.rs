@@ -262,7 +262,7 @@ pub fn from_verdict(
             let why = failure.as_ref().map_or(String::new(), |failure| format!(" (last: it {})", told(failure, config)));
             let object = ErrorObject::new(
                 Code::CircuitOpen,
-                format!("the server {server:?} failed too often in a row{why} and is left alone for another {}", shown(*retry_after)),
+                format!("the server {server:?} failed too often in a row{why} and is left alone for another {}", text::duration(*retry_after)),
             );
             with_failure(object, failure.as_deref(), config)
                 .hint(format!("{not_sent}. Try again after that, or use another tool."))
@@ -281,7 +281,7 @@ pub fn from_verdict(
             let why = failure.as_ref().map_or(String::new(), |failure| format!("; it {}", told(failure, config)));
             let object = ErrorObject::new(
                 Code::ServerUnavailable,
-                format!("the server {server:?} keeps crashing{why}; it is not started again for {}", shown(*retry_after)),
+                format!("the server {server:?} keeps crashing{why}; it is not started again for {}", text::duration(*retry_after)),
             );
             with_failure(object, failure.as_deref(), config)
                 .hint(format!("{not_sent}. Look at its last words, and run its command by hand."))
@@ -291,7 +291,7 @@ pub fn from_verdict(
             Code::PoolExhausted,
             format!(
                 "no slot for the server {server:?} came free within {}; they are held by {}",
-                shown(*waited),
+                text::duration(*waited),
                 if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") }
             ),
         )
@@ -305,7 +305,7 @@ pub fn from_verdict(
         .retryable(None),
         Verdict::TimedOut { after, sent: true } => ErrorObject::new(
             Code::Timeout,
-            format!("the server {server:?} did not answer within {}", shown(*after)),
+            format!("the server {server:?} did not answer within {}", text::duration(*after)),
         )
         .hint("The outcome is unknown: the call may have run or still be running. Verify before repeating it, or raise timeoutMs for this server.")
         .detail("sent", true)
@@ -313,7 +313,7 @@ pub fn from_verdict(
         .detail("category", "other"),
         Verdict::TimedOut { after, sent: false } => ErrorObject::new(
             Code::Timeout,
-            format!("the server {server:?} was not ready for the call within {}", shown(*after)),
+            format!("the server {server:?} was not ready for the call within {}", text::duration(*after)),
         )
         .hint(format!("{not_sent}, so it is safe to try again."))
         .retryable(None)
@@ -421,9 +421,4 @@ fn advice(failure: &Failure) -> &'static str {
         Fact::Unsupported { .. } => "Use a server that runs locally for now.",
         _ => "Try again later, or use another tool.",
     }
-}
-
-fn shown(length: Duration) -> String {
-    let millis = length.as_millis();
-    if millis < 1000 { format!("{millis} ms") } else { format!("{:.1} s", length.as_secs_f64()) }
 }

@@ -11,14 +11,14 @@ use super::{Connection, Reply};
 /// Pages up to this size are read in a millisecond or two; longer ones on a thread.
 const SHORT_PAGE: usize = 64 * 1024;
 
-/// The tools of a server, or why they cannot be had, in words that follow the server's name.
-pub async fn read(connection: &Connection) -> Result<Arc<ServerTools>, String> {
+/// The tools of a server, at most so many, or why they cannot be had, in words that follow the server's name.
+pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTools>, String> {
     let peer = connection.peer.get();
     let (title, version) = (
         peer.map(|peer| peer.title.as_deref().unwrap_or(&peer.name)),
         peer.map(|peer| peer.version.as_str()),
     );
-    let mut listing = Listing::new();
+    let mut listing = Listing::at_most(most);
     if peer.is_some_and(|peer| !peer.can("tools") && peer.capabilities.is_object()) {
         return Ok(Arc::new(listing.finish(title, version)));
     }
