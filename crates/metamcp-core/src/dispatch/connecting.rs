@@ -178,7 +178,9 @@ impl<T> Dispatch<T> {
         }
         let entry = &mut self.servers[server.0 as usize];
         let fresh_start = attached && entry.crashed(now);
-        entry.owed = attached && !again.is_empty() && charge == Outcome::Failure;
+        if attached {
+            entry.owed = !again.is_empty() && charge == Outcome::Failure;
+        }
         for call in again.into_iter().rev() {
             entry.queue.push_front(call);
         }

@@ -103,6 +103,8 @@ pub(crate) struct Server {
     pub(crate) not_before: Moment,
     pub(crate) crashes: u32,
     pub(crate) last_crash: Moment,
+    /// Its last crash was charged to nobody yet.
+    pub(crate) owed: bool,
     /// Moves with every change of the breaker's phase.
     pub(crate) epoch: u64,
     pub(crate) processes: u64,

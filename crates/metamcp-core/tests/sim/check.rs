@@ -229,15 +229,12 @@ impl World {
 
     fn check_breaker(&mut self, step: Step, number: usize, after: Phase) -> Check {
         let before = self.seen.phases[number];
-        let told = self.retell(step, number, before, after, false);
-        let (phase, epoch) = match told {
-            Some(told) => told,
-            None => self.retell(step, number, before, after, true).ok_or_else(|| {
-                let ended: Vec<_> =
-                    self.ended.iter().map(|end| (&self.callers[end.0 as usize], end.1)).collect();
-                format!("the breaker of {number} went from {before:?} to {after:?} by {ended:?}")
-            })?,
-        };
+        let (phase, epoch, owed) = self.retell(step, number, before, after).ok_or_else(|| {
+            let ended: Vec<_> =
+                self.ended.iter().map(|end| (&self.callers[end.0 as usize], end.1)).collect();
+            format!("the breaker of {number} went from {before:?} to {after:?} by {ended:?}")
+        })?;
+        self.servers[number].owed = owed;
         if let Phase::Probing { .. } = before
             && epoch != self.servers[number].epoch
             && !matches!(step, Step::Change(_))
@@ -271,16 +268,15 @@ impl World {
         Ok(())
     }
 
-    /// What the step should have done to a breaker, if it did that. Where the books here cannot tell whether a crash
-    /// was charged already, `charged` decides.
+    /// What the step should have done to a breaker, if it did that: its phase, its epoch, and whether a crash is left
+    /// that nobody has been charged with.
     fn retell(
         &self,
         step: Step,
         number: usize,
         before: Phase,
         after: Phase,
-        charged: bool,
-    ) -> Option<(Phase, u64)> {
+    ) -> Option<(Phase, u64, bool)> {
         let limits = &self.plan.limits;
         let server = &self.servers[number];
         let (mut phase, mut epoch) = (before, server.epoch);
@@ -343,10 +339,10 @@ impl World {
             // What a change let go says nothing about the new configuration; of a removed one nobody asks.
             Step::Lost { attached, counts, .. } => counts && (attached || server.removed),
             Step::Tick => true,
-            Step::Gone(_) => charged,
+            Step::Gone(process) => self.processes[process].server == number && server.owed,
             _ => false,
         };
-        let mut owed = charged;
+        let mut owed = server.owed;
         for &(who, end) in &self.ended {
             let caller = &self.callers[who as usize];
             if caller.server != number || caller.epoch != epoch {
@@ -398,7 +394,31 @@ impl World {
                 other => (other, epoch),
             };
         }
-        (phase == after).then_some((phase, epoch))
+        // A crash is owed from when all its calls wait to be sent again until one of them is, or is given up.
+        match step {
+            Step::Connected(process) if self.processes[process].server == number => owed = false,
+            Step::Change(server) if server == number => owed = false,
+            Step::Gone(process) if self.processes[process].server == number => {
+                owed &= !self.ended.iter().any(|end| end.1 == End::Failed);
+            }
+            Step::Lost { process, attached: true, .. }
+                if self.processes[process].server == number && self.start_failed.is_empty() =>
+            {
+                let again = |who: &u32| self.callers[*who as usize].ended.is_none();
+                owed = charge && self.lost_calls.iter().any(again);
+            }
+            _ => {}
+        }
+        if self.start_failed.iter().any(|failed| failed.0 == number) && !self.is_kept(number) {
+            owed = false;
+        }
+        (phase == after).then_some((phase, epoch, owed))
+    }
+
+    /// Whether a server keeps its broken connection, to be started again.
+    fn is_kept(&self, number: usize) -> bool {
+        let view = self.dispatch.view(server_id(number));
+        view.is_some_and(|view| view.state == Some(State::Failed))
     }
 
     /// Whether this step ended a start for good that nobody waited for but a listing, and whether that counts: it
@@ -408,8 +428,7 @@ impl World {
         let waited_for = |end: &&(u32, End)| {
             end.1 == End::Failed && self.callers[end.0 as usize].server == number
         };
-        let kept = self.dispatch.view(server_id(number))?.state == Some(State::Failed);
-        (!kept && !self.ended.iter().any(|end| waited_for(&end))).then_some(*counts)
+        (!self.is_kept(number) && !self.ended.iter().any(|end| waited_for(&end))).then_some(*counts)
     }
 
     // -- when the storm is over --

@@ -28,6 +28,7 @@ impl World {
         self.granted.clear();
         self.ended.clear();
         self.start_failed.clear();
+        self.lost_calls.clear();
         while let Some(number) = self.refused.pop() {
             let caller = &self.callers[number as usize];
             if let Some(call) = caller.call.filter(|_| caller.ended.is_none()) {

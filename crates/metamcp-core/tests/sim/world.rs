@@ -46,6 +46,8 @@ pub(crate) struct World {
     /// What happened in this step, for the checks after it.
     pub(crate) granted: Vec<(ServerId, bool)>,
     pub(crate) ended: Vec<(u32, End)>,
+    /// Callers that were on the process that was lost.
+    pub(crate) lost_calls: Vec<u32>,
     /// Servers whose start failed, and whether that counts.
     pub(crate) start_failed: Vec<(usize, bool)>,
     pub(crate) steps: u64,
@@ -79,6 +81,7 @@ impl World {
             seen: Seen::default(),
             granted: Vec::new(),
             ended: Vec::new(),
+            lost_calls: Vec::new(),
             start_failed: Vec::new(),
             steps: 0,
             let_in: 0,
@@ -114,6 +117,7 @@ impl World {
             starts: Vec::new(),
             due: false,
             not_before: Moment::START,
+            owed: false,
             crashes: 0,
             last_crash: Moment::START,
             epoch: 0,
@@ -471,6 +475,7 @@ impl World {
             let caller = &mut self.callers[self.open[index] as usize];
             if caller.on == Some(process) {
                 caller.on = None;
+                self.lost_calls.push(self.open[index]);
                 self.servers[server].waiting += 1;
             }
         }
