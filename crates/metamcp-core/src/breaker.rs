@@ -112,7 +112,10 @@ impl Breaker {
                 self.open(now, Duration::ZERO);
                 Err(Refused { retry_after: self.policy.cooldown })
             }
-            Phase::Probing { deadline } => Err(Refused { retry_after: deadline.since(now) }),
+            // The probe is likely to end long before it would time out.
+            Phase::Probing { deadline } => {
+                Err(Refused { retry_after: deadline.since(now).min(self.policy.cooldown) })
+            }
         }
     }
 
