@@ -107,19 +107,19 @@ fn items_that_only_look_wrong_still_answer() {
 #[test]
 fn items_that_a_strict_client_objects_to() {
     for (item, complaint) in [
-        ("7", "a second answer"),
+        ("7", "answer 2 to"),
         ("9", "unusable"),
         ("10", "unusable"),
         ("13", "unusable"),
         ("14", "unusable"),
         ("15", "unusable"),
         ("19", "unusable"),
-        ("20", "never asked"),
-        ("21", "a second answer"),
-        ("22", "never asked"),
-        ("23=1", "unusable"),
-        ("23=2", "unusable"),
-        ("23=3", "unusable"),
+        ("20", "asked 0 times"),
+        ("21", "answer 2 to"),
+        ("22", "asked 0 times"),
+        ("23=1", "asked 0 times"),
+        ("23=2", "asked 0 times"),
+        ("23=3", "asked 0 times"),
         ("24", "unusable"),
         ("25", "unusable"),
     ] {
