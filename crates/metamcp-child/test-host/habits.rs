@@ -165,36 +165,39 @@ fn daemon(mark: &str, here: bool) {
     Command::new(me).args(["daemon", mark]).spawn().expect("a daemon");
 }
 
-/// Leaves a tree that outlives the signal on parent death, then kills the parent.
+/// Makes a tree that outlives the signal on parent death, then kills the parent when told to.
 fn kill_parent(mark: &str) {
     let me = env::current_exe().expect("this binary");
     let mut tree =
         Command::new(me).args(["tree", mark]).stdout(Stdio::piped()).spawn().expect("a tree");
     tree.stdout.as_mut().expect("piped").read_exact(&mut [0; 6]).expect("ready");
     nix::sys::prctl::set_pdeathsig(None).ok();
-    let parent = getppid();
     say("ready");
-    kill(parent, Signal::SIGKILL).ok();
+    io::stdin().read_line(&mut String::new()).expect("the word");
+    kill(getppid(), Signal::SIGKILL).ok();
     deaf();
 }
 
 /// Stops the parent at once, and again for each line of input.
 fn stop_parent(mark: &str) -> ! {
-    kill(getppid(), Signal::SIGSTOP).ok();
+    let parent = getppid();
+    kill(parent, Signal::SIGSTOP).ok();
     let me = env::current_exe().expect("this binary");
     Command::new(me).args(["deaf", mark]).stdin(Stdio::null()).spawn().expect("a child");
     for _ in io::stdin().lines() {
-        kill(getppid(), Signal::SIGSTOP).ok();
+        kill(parent, Signal::SIGSTOP).ok();
         say("again");
     }
     deaf();
 }
 
-/// Whatever the parent is woken for, it does not get to do it.
+/// Whatever the parent is woken for, it does not get to do it. The first parent, that is: when it is gone
+/// the next one is the test.
 fn stop_parent_always() -> ! {
+    let parent = getppid();
     say("ready");
     loop {
-        kill(getppid(), Signal::SIGSTOP).ok();
+        kill(parent, Signal::SIGSTOP).ok();
     }
 }
 

@@ -107,7 +107,6 @@ impl Container {
             Err(source) => return Err((reply, SpawnError::Shim { source })),
         };
         let pid = shim.id().cast_signed();
-        sweep::shim_lives(pid);
         let keeper = (mode == Mode::Plain).then_some(Pid::from_raw(pid));
         let pipes = Pipes { stdin: stdin.into(), stdout: stdout.into() };
         Ok(Container {

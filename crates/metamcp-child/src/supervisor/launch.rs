@@ -14,7 +14,7 @@ use std::time::Duration;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
-use super::Reply;
+use super::{Reply, sweep};
 use crate::message::{HEADER, Order, Start};
 use crate::shim;
 use crate::spawner::Shared;
@@ -53,7 +53,7 @@ pub(super) struct Launched {
     pub(super) stderr: PipeReader,
 }
 
-pub(super) fn launch(command: &ShimCommand, mode: Mode, start: &Start) -> io::Result<Launched> {
+pub(super) fn launch(own: &ShimCommand, mode: Mode, start: &Start) -> io::Result<Launched> {
     let (their_stdin, stdin) = io::pipe()?;
     let (stdout, their_stdout) = io::pipe()?;
     let (stderr, their_stderr) = io::pipe()?;
@@ -65,20 +65,23 @@ pub(super) fn launch(command: &ShimCommand, mode: Mode, start: &Start) -> io::Re
         Mode::Isolated { user: true } => &[shim::ISOLATE, shim::USER],
     };
     // Nothing of the environment: what the server gets travels over the socket.
-    let shim = Command::new(&command.program)
+    let mut command = Command::new(&own.program);
+    command
         .arg0(shim::NAME)
-        .args(&command.args)
+        .args(&own.args)
         .args(stage)
         .env_clear()
         .stdin(OwnedFd::from(their_control))
         .stdout(their_stdout)
-        .stderr(their_stderr)
-        .spawn()?;
+        .stderr(their_stderr);
+    let process = sweep::start_shim(&mut command)?;
+    // It holds our copies of their ends.
+    drop(command);
     // Errors from here on are not fatal: the shim is there, and what goes wrong with it will be heard
     // of by its socket.
     hand_over(&control, &their_stdin, start).ok();
     control.set_nonblocking(true).ok();
-    Ok(Launched { shim, control, stdin, stdout, stderr })
+    Ok(Launched { shim: process, control, stdin, stdout, stderr })
 }
 
 /// Sends the first order with the server's stdin attached. The other two streams are in place already;

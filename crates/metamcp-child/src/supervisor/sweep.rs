@@ -4,6 +4,8 @@
 //! Tests: `tests/it/containment.rs`.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
@@ -22,8 +24,13 @@ pub(super) fn adopt_orphans() {
     nix::sys::prctl::set_child_subreaper(true).ok();
 }
 
-pub(super) fn shim_lives(pid: i32) {
-    sessions().insert(pid);
+/// Starts a shim and notes it as living, in one step as far as any sweep can see: another supervisor's
+/// sweep between the two would take the shim for an orphan.
+pub(super) fn start_shim(command: &mut Command) -> io::Result<Child> {
+    let mut sessions = sessions();
+    let shim = command.spawn()?;
+    sessions.insert(shim.id().cast_signed());
+    Ok(shim)
 }
 
 pub(super) fn shim_is_buried(pid: i32) {

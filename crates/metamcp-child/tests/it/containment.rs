@@ -9,8 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::{
-    BOTH, HOST, PATIENCE, assert_gone, habit, line, mark, marked, spawn, spawner, state, until,
-    within,
+    BOTH, HOST, PATIENCE, assert_gone, habit, line, mark, marked, spawn, spawner, state, tell,
+    until, within,
 };
 
 /// A gateway of its own, with `count` hostile servers running. The words are how it holds them.
@@ -114,9 +114,32 @@ async fn a_server_that_kills_its_shim_takes_everything_with_it() {
         let other = spawn(&spawner, habit(&["deaf"])).await;
         let child = spawn(&spawner, habit(&["kill-parent", &mark])).await;
         assert_eq!(line(&child.stdout).await, "ready", "round {round}");
+        tell(&child).await;
         within(child.watch().empty()).await;
         assert_gone(&mark);
         assert!(!other.watch().is_empty(), "the neighbour is not touched");
+    }
+}
+
+/// While one supervisor looks for orphans another starts shims, and must find them alive.
+#[tokio::test]
+async fn a_sweep_spares_what_is_just_starting() {
+    let (rough, quiet) = (spawner(Containment::Shim), spawner(Containment::Auto));
+    for _ in 0..10 {
+        let mark = mark();
+        let murderous = spawn(&rough, habit(&["kill-parent", &mark])).await;
+        assert_eq!(line(&murderous.stdout).await, "ready");
+        tell(&murderous).await;
+        let watch = murderous.watch();
+        let mut started = Vec::new();
+        while !watch.is_empty() {
+            assert!(started.len() < 200, "the murderer still lives");
+            started.push(spawn(&quiet, habit(&["deaf"])).await);
+        }
+        for child in started {
+            assert_eq!(line(&child.stdout).await, "ready");
+        }
+        assert_gone(&mark);
     }
 }
 
@@ -125,6 +148,7 @@ async fn a_server_cannot_kill_the_init_of_its_namespace() {
     let mark = mark();
     let child = spawn(&spawner(Containment::Namespace), habit(&["kill-parent", &mark])).await;
     assert_eq!(line(&child.stdout).await, "ready");
+    tell(&child).await;
     assert_eq!(line(&child.stdout).await, "ready", "it lived to say so again");
     assert!(!child.watch().is_empty());
     kill(Pid::from_raw(child.handle().keeper_pid().cast_signed()), Signal::SIGKILL).unwrap();
@@ -137,8 +161,7 @@ async fn a_server_that_stops_its_shim_ends_all_the_same() {
     let mark = mark();
     let child = spawn(&spawner(Containment::Shim), habit(&["stop-parent", &mark])).await;
     assert_eq!(line(&child.stdout).await, "ready");
-    within(child.stdin.writable()).await.unwrap();
-    child.stdin.try_write(b"\n").unwrap();
+    tell(&child).await;
     assert_eq!(line(&child.stdout).await, "again");
     let keeper = child.handle().keeper_pid().cast_signed();
     until("the shim is stopped", || state(keeper) == Some('T')).await;

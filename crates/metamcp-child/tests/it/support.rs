@@ -63,6 +63,12 @@ pub(crate) async fn line(stdout: &Stdout) -> String {
     String::from_utf8(line).expect("text")
 }
 
+/// Sends an empty line, which some wait for before they do their worst.
+pub(crate) async fn tell(child: &Child) {
+    within(child.stdin.writable()).await.expect("writable");
+    child.stdin.try_write(b"\n").expect("room");
+}
+
 /// Everything until the end of the stream.
 pub(crate) async fn rest(stdout: &Stdout) -> Vec<u8> {
     let mut all = Vec::new();
