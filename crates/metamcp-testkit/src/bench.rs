@@ -6,6 +6,7 @@
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -83,13 +84,52 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
     if load.discover {
         return road.discover(load.calls);
     }
+    if load.payload * load.in_flight > WRITTEN_AT_ONCE && !load.blob {
+        road = road.on_a_thread();
+    }
     road.measure(&load)
+}
+
+/// More than this under way at once goes through a thread that writes: two pipes would fill up, and everybody would
+/// wait for everybody.
+const WRITTEN_AT_ONCE: usize = 32 * 1024;
+
+/// The way to the measured process: written here, or by a thread.
+enum Writer {
+    Here(ChildStdin),
+    Thread(Sender<Vec<u8>>),
+}
+
+impl Writer {
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Writer::Here(input) => Ok(input.write_all(bytes)?),
+            Writer::Thread(sender) => {
+                sender.send(bytes.to_vec()).context("the writing thread ended")
+            }
+        }
+    }
+
+    /// Writes from a thread from now on.
+    fn on_a_thread(self) -> Writer {
+        let Writer::Here(mut input) = self else { return self };
+        let (sender, waiting) = channel::<Vec<u8>>();
+        std::thread::spawn(move || {
+            // A road that ended is noticed by the reader.
+            for bytes in waiting {
+                if input.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+        });
+        Writer::Thread(sender)
+    }
 }
 
 /// A process that speaks MCP on its pipes.
 struct Road {
     child: Child,
-    input: ChildStdin,
+    input: Writer,
     output: ChildStdout,
     buffer: Vec<u8>,
     used: usize,
@@ -104,9 +144,15 @@ impl Road {
             .stderr(Stdio::inherit())
             .spawn()
             .with_context(|| format!("cannot start {}", command[0]))?;
-        let input = child.stdin.take().context("no stdin")?;
+        let input = Writer::Here(child.stdin.take().context("no stdin")?);
         let output = child.stdout.take().context("no stdout")?;
         Ok(Road { child, input, output, buffer: vec![0; 1 << 16], used: 0 })
+    }
+
+    fn on_a_thread(mut self) -> Road {
+        let (sender, _) = channel();
+        self.input = std::mem::replace(&mut self.input, Writer::Thread(sender)).on_a_thread();
+        self
     }
 
     fn handshake(&mut self) -> Result<()> {

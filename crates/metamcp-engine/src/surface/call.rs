@@ -98,6 +98,18 @@ impl Surface {
         Finished::Handed
     }
 
+    /// Waits until the tools of the server of that name are known, however long it takes to install and start it.
+    /// What keeps them from being known is said by whoever asks next.
+    pub async fn make_known(&self, name: &str) {
+        self.catalog.loaded().await;
+        let Some(entry) = self.server(name).filter(|entry| entry.config.is_enabled()) else {
+            return;
+        };
+        if self.catalog.snapshot().known(entry.id).is_none() {
+            drop(self.listed(&entry).await);
+        }
+    }
+
     /// Waits until a live server has listed its tools, or has failed to.
     pub(super) async fn listed(&self, entry: &Entry) -> Result<(), ErrorObject> {
         let mut stirred = self.router.stirred();

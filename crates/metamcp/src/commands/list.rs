@@ -36,7 +36,13 @@ fn discover(
     json: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let found = gateway::with(loaded, async |gateway| gateway.surface.discover(request).await)?;
+    let found = gateway::with(loaded, async |gateway| {
+        // Asked for one server, a person waits; a model would not.
+        if let Some(server) = &request.server {
+            gateway.surface.make_known(server).await;
+        }
+        gateway.surface.discover(request).await
+    })?;
     match found {
         Ok(found) if json => writeln!(out, "{:#}", found.json)?,
         Ok(found) => writeln!(out, "{}", found.text.trim_end())?,
