@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::{Entry, Router, Slot};
 use crate::outbox::WriteEnd;
+use crate::stream;
 use crate::task;
 use crate::telemetry;
 use crate::upstream::{Connection, Reply, listing};
@@ -49,6 +50,7 @@ pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId)
         Ok(parts) => parts,
         Err(fact) => return start_failed(&router, conn, Failure::new(fact)),
     };
+    stream::widen(&parts.stdout);
     let handle = parts.handle.clone();
     let Some(connection) = install(&router, conn, &entry, &handle) else {
         handle.kill_now();
