@@ -92,7 +92,8 @@ impl Lines {
             // Doubling keeps copying linear.
             let wanted =
                 if used < LONG { (used * 2).max(START).min(most) } else { most.max(MAPPED) };
-            if used < LONG || !self.reuse() {
+            // Where the last line was long the next one may be: growing step by step would write pages anew.
+            if used < START || !self.reuse() {
                 self.buffer.reserve(wanted - used);
             }
         }
@@ -192,9 +193,9 @@ impl Lines {
             let mut fresh = BytesMut::with_capacity(START.max(self.buffer.len()));
             fresh.extend_from_slice(&self.buffer);
             let mut part = std::mem::replace(&mut self.buffer, fresh);
-            if length >= LONG {
-                // The line, its newline, and what is left of the buffer behind it.
-                let whole = length + 1 + part.capacity();
+            // The line, its newline, and what is left of the buffer behind it.
+            let whole = length + 1 + part.capacity();
+            if whole >= MAPPED {
                 part.clear();
                 self.spare = Some(Spare { part, whole });
             }
