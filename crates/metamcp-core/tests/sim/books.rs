@@ -153,6 +153,8 @@ pub(crate) struct Caller {
     /// The process it was sent to, while it is waited for there.
     pub(crate) on: Option<usize>,
     pub(crate) sends: u32,
+    /// Its process was told that nobody waits any more.
+    pub(crate) abandoned: bool,
     /// Whether the server may have seen the last sending, and any.
     pub(crate) wrote_last: bool,
     pub(crate) wrote: bool,

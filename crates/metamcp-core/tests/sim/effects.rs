@@ -66,11 +66,13 @@ impl World {
                 self.mix(4, conn.0.number(), call.0.number());
                 let process = self.on(conn)?;
                 let on = |number: &&u32| self.callers[**number as usize].call == Some(call);
-                let found = self.open.iter().find(on).map(|&number| &self.callers[number as usize]);
-                ensure!(
-                    found.is_some_and(|c| c.on == Some(process) && c.sends == attempt),
-                    "abandoned, though not under way: {found:?}"
-                );
+                let found = self.open.iter().find(on).copied();
+                let caller = found.map(|number| &mut self.callers[number as usize]);
+                let Some(caller) = caller.filter(|c| c.on == Some(process) && c.sends == attempt)
+                else {
+                    return Err(format!("abandoned, though not under way: {found:?}"));
+                };
+                caller.abandoned = true;
                 Ok(())
             }
             Effect::Close { conn, shut } => {
@@ -84,6 +86,8 @@ impl World {
                 if life.stage == Stage::Starting && shut == Shut::Now {
                     // The dispatch gave it up by itself.
                     life.stage = Stage::Lost;
+                    ensure!(self.now >= life.start_deadline, "given up too early: {life:?}");
+                    self.may_pass = false;
                     self.sights.add("start given up");
                     self.start_failed.push((life.server, true));
                     self.servers[life.server].crashed(self.now);
@@ -193,6 +197,12 @@ impl World {
             // It ended in the same step, after it was sent.
             return Err("sent and ended in one step".into());
         };
+        let server = self.processes[process].server;
+        let again = |who: &&u32| {
+            let other = &self.callers[**who as usize];
+            other.server == server && other.on.is_none() && other.sends > 0
+        };
+        let first = self.open.iter().find(again).copied();
         let life = &mut self.processes[process];
         let caller = &mut self.callers[number as usize];
         ensure!(life.stage == Stage::Ready && !life.told, "sent to {life:?}");
@@ -205,6 +215,7 @@ impl World {
         caller.sends += 1;
         let server = &mut self.servers[caller.server];
         if caller.sends == 1 {
+            ensure!(first.is_none(), "caller {first:?} was to be sent again before");
             ensure!(caller.order > server.last_first, "a later call was sent first");
             server.last_first = caller.order;
             caller.agreed = self.now + caller.timeout;
@@ -353,6 +364,7 @@ impl World {
             _ => End::Neutral,
         };
         if let Some(process) = caller.on.take() {
+            ensure!(caller.abandoned, "its process still works for nobody: {caller:?}");
             self.processes[process].calls -= 1;
             self.servers[caller.server].waiting += 1;
         }

@@ -224,12 +224,18 @@ fn actions(
     vice: u32,
     defaults: bool,
 ) -> Vec<(Moment, Action)> {
-    let count = rng.pick(&[0, 3, 8, 25]);
+    let storm = rng.chance(150);
+    let count = if storm { 60 } else { rng.pick(&[0, 3, 8, 25]) };
     let mut list: Vec<(Moment, Action)> = (0..count)
         .map(|_| {
             let at = Moment::millis(rng.below(length));
             // Now and then one that was added meanwhile.
             let which = rng.size(0, servers);
+            if storm && rng.chance(800) {
+                // The configuration of the popular ones is written again and again.
+                let which = which.min(rng.size(0, servers)) / 2;
+                return (at, Action::Change(which, policy(rng, defaults)));
+            }
             let action = match rng.below(20) {
                 0 => Action::Add(server_plan(rng, vice, defaults)),
                 1..=5 => Action::Change(which, policy(rng, defaults)),

@@ -50,6 +50,10 @@ pub(crate) struct World {
     pub(crate) lost_calls: Vec<u32>,
     /// Servers whose start failed, and whether that counts.
     pub(crate) start_failed: Vec<(usize, bool)>,
+    /// Whether a fresh process might do better, of the last start that failed.
+    pub(crate) may_pass: bool,
+    /// When the dispatch wanted to be woken before this step.
+    pub(crate) wake_before: Moment,
     pub(crate) steps: u64,
     /// Calls let in, and those sent again although they may have run.
     pub(crate) let_in: u64,
@@ -83,6 +87,8 @@ impl World {
             ended: Vec::new(),
             lost_calls: Vec::new(),
             start_failed: Vec::new(),
+            may_pass: false,
+            wake_before: Moment::NEVER,
             steps: 0,
             let_in: 0,
             resent: 0,
@@ -142,6 +148,7 @@ impl World {
             ended: None,
             on: None,
             sends: 0,
+            abandoned: false,
             wrote_last: false,
             wrote: false,
             ran: 0,
@@ -430,6 +437,7 @@ impl World {
         let (stage, calls) = (life.stage, life.calls);
         let busy = life.calls + life.listings > 0;
         let counts = fact.category().counts();
+        self.may_pass = fact.may_pass();
         life.stage = Stage::Lost;
         life.calls = 0;
         if std::mem::take(&mut life.listings) > 0 {

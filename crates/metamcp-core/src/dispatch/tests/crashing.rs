@@ -429,3 +429,22 @@ fn a_server_is_not_restarted_for_those_who_gave_up_waiting() {
     assert_eq!(bench.connects(), [], "the second crash earns no restart, and nobody waits");
     assert_eq!(bench.dispatch.ledger().count(), 0);
 }
+
+#[test]
+fn a_restart_that_takes_its_turn_is_not_lost_with_a_caller_who_leaves() {
+    let mut bench = Bench::new(pool_of(20));
+    let servers: Vec<ServerId> = (0..5).map(|_| bench.add()).collect();
+    let conn = bench.warm_up(servers[4]);
+    bench.sent_call(servers[4], false);
+    bench.crash(conn);
+    for &server in &servers[..4] {
+        bench.call(server);
+    }
+    bench.effects.clear();
+    bench.gone(conn);
+    assert_eq!(bench.connects(), [], "four are starting");
+    let caller = bench.call(servers[4]).expect("it may wait");
+    bench.cancel(caller);
+    bench.pass(ledger::CONNECT_BURST_WINDOW);
+    assert_eq!(bench.connects().len(), 1, "the crash earned it");
+}
