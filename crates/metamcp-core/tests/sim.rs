@@ -19,6 +19,8 @@ mod fate;
 mod plan;
 #[path = "sim/pool_model.rs"]
 mod pool_model;
+#[path = "sim/retold.rs"]
+mod retold;
 #[path = "sim/rng.rs"]
 mod rng;
 #[path = "sim/world.rs"]
