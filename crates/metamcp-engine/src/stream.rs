@@ -14,6 +14,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 /// How long memory for another long line is kept by a reader that hears nothing.
 const SPARE_KEPT: Duration = Duration::from_secs(1);
 
+/// Lines of one peer heard in a row before anybody else has a turn: a flood shall delay the flooder most, and what
+/// these lines caused leaves while the next ones are looked at, so that both neighbours work at the same time as we do.
+const TURN_LINES: u32 = 16;
+/// The same for the bytes of long lines.
+const TURN_BYTES: usize = 1024 * 1024;
+
 /// Reads once into `lines`, however long it takes; says how many bytes came.
 pub async fn read_lines<R: AsyncRead + Unpin>(
     reader: &mut R,
@@ -26,6 +32,35 @@ pub async fn read_lines<R: AsyncRead + Unpin>(
         }
     }
     reader.read_buf(lines.buffer()).await
+}
+
+/// How much of one peer was heard since others had their turn.
+#[derive(Debug, Default)]
+pub struct Turn {
+    lines: u32,
+    bytes: usize,
+}
+
+impl Turn {
+    /// Counts what was read, and lets others go first once it was enough.
+    pub async fn read(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.pass_on().await;
+    }
+
+    /// Counts a line that was heard, in the same way.
+    pub async fn heard(&mut self) {
+        self.lines += 1;
+        self.pass_on().await;
+    }
+
+    /// The runtime takes turns too, but counts reads, and one read may hold a thousand lines.
+    async fn pass_on(&mut self) {
+        if self.lines >= TURN_LINES || self.bytes >= TURN_BYTES {
+            *self = Turn::default();
+            tokio::task::yield_now().await;
+        }
+    }
 }
 
 /// What a pipe may hold for a large message: at the usual 64 KiB, writer and reader of ten megabytes take turns 160

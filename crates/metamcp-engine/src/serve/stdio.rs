@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::Session;
 use crate::gateway::Gateway;
-use crate::stream::read_lines;
+use crate::stream::{Turn, read_lines};
 use crate::task;
 
 /// A client with this much to read gets no further requests read until it has caught up.
@@ -76,11 +76,13 @@ where
 
 async fn read<R: AsyncRead + Unpin>(session: &Session, mut input: R, line_limit: usize) {
     let mut lines = Lines::new(line_limit);
+    let mut turn = Turn::default();
     let mut ended = false;
     while !ended {
         ended = !matches!(read_lines(&mut input, &mut lines).await, Ok(1..));
         while let Some(line) = lines.next_line() {
             take(session, line);
+            turn.heard().await;
         }
         if session.outbox.backlog() > READ_BACKLOG && !ended {
             // What it writes meanwhile waits, but that it is gone must show.

@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::outbox::Outbox;
-use crate::stream::read_lines;
+use crate::stream::{Turn, read_lines};
 
 /// Requests of calls carry numbers from here on; smaller ones are requests of the connection itself.
 const FIRST_CALL: u64 = Key::FIRST * 2;
@@ -39,10 +39,6 @@ const LONGEST_DISCARD: u64 = 512 * 1024 * 1024;
 const REPLY_BACKLOG: u64 = 1024 * 1024;
 /// Questions of a server to the client that may be open at once.
 const OPEN_QUESTIONS: u32 = 8;
-/// Lines of one server heard in a row before other servers are: a flood shall delay the flooder most.
-const TURN_LINES: u32 = 256;
-/// The same for the bytes of long lines.
-const TURN_BYTES: u64 = 1024 * 1024;
 /// Last words shown in errors.
 const LAST_WORDS: usize = 20;
 
@@ -196,7 +192,7 @@ impl Connection {
                 }
                 Ok(count) => {
                     since_line += count as u64;
-                    turn.bytes += count as u64;
+                    turn.read(count).await;
                 }
             }
             while let Some(line) = lines.next_line() {
@@ -204,10 +200,8 @@ impl Connection {
                 if let Some(fact) = self.hear(line, listener, &mut garbage) {
                     return fact;
                 }
-                turn.lines += 1;
-                turn.pass_on().await;
+                turn.heard().await;
             }
-            turn.pass_on().await;
             if since_line > LONGEST_DISCARD {
                 return Fact::Oversize { bytes: since_line };
             }
@@ -330,24 +324,6 @@ impl Connection {
             return true;
         }
         false
-    }
-}
-
-/// How much of one server was heard since others had their turn.
-#[derive(Default)]
-struct Turn {
-    lines: u32,
-    bytes: u64,
-}
-
-impl Turn {
-    /// Lets others go first once it was enough. The runtime would do so too, but counts reads, and one read may
-    /// hold a thousand lines.
-    async fn pass_on(&mut self) {
-        if self.lines >= TURN_LINES || self.bytes >= TURN_BYTES {
-            *self = Turn::default();
-            tokio::task::yield_now().await;
-        }
     }
 }
 
