@@ -14,9 +14,9 @@ use metamcp_core::moment::Moment;
 use metamcp_core::search::{Index, ServerIndex};
 use metamcp_core::tool::{ServerTools, Tool};
 use metamcp_wire::handshake::Peer;
-use tokio::sync::watch;
 
 use crate::clock::unix_millis;
+use crate::progress::Progress;
 use crate::task;
 
 pub mod schema_cache;
@@ -70,16 +70,15 @@ pub struct Catalog {
     snapshot: RwLock<Arc<Snapshot>>,
     writing: Mutex<Writing>,
     cache: Option<SchemaCache>,
-    loaded: watch::Sender<Loaded>,
+    loaded: Progress,
     digest: OnceLock<String>,
     ttl: Duration,
 }
 
 /// How much of the cache has been read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 enum Loaded {
-    Nothing,
-    Titles,
+    Titles = 1,
     Everything,
 }
 
@@ -96,7 +95,7 @@ impl Catalog {
             snapshot: RwLock::default(),
             writing: Mutex::default(),
             cache,
-            loaded: watch::Sender::new(Loaded::Nothing),
+            loaded: Progress::default(),
             digest: OnceLock::new(),
             ttl,
         }
@@ -123,8 +122,7 @@ impl Catalog {
     }
 
     async fn reached(&self, stage: Loaded) {
-        // An error would mean that the sender is gone, and it lives in `self`.
-        drop(self.loaded.subscribe().wait_for(|&loaded| loaded >= stage).await);
+        self.loaded.reached(stage as u64).await;
     }
 
     /// One line per server, the same for as long as this process runs: what a model sees in its list of tools must
@@ -141,7 +139,7 @@ impl Catalog {
             let reading = Arc::clone(&catalog);
             // A panic in there leaves an empty cache, which is what a missing one is.
             drop(tokio::task::spawn_blocking(move || reading.load_now()).await);
-            catalog.loaded.send_replace(Loaded::Everything);
+            catalog.loaded.reach(Loaded::Everything as u64);
         });
     }
 
@@ -171,7 +169,7 @@ impl Catalog {
             .collect();
         // Set once: the digest of this process.
         drop(self.digest.set(discover::digest(&lines, discover::DIGEST_BUDGET)));
-        self.loaded.send_replace(Loaded::Titles);
+        self.loaded.reach(Loaded::Titles as u64);
         let Some(cache) = &self.cache else { return };
         let cached = configs.iter().filter_map(|(id, config)| {
             let found = cache.read(&config.name, unix_millis()).ok()?.found()?;

@@ -6,6 +6,7 @@ pub mod config;
 pub mod files;
 pub mod gateway;
 pub mod outbox;
+pub mod progress;
 pub mod router;
 pub mod serve;
 pub mod stream;

@@ -27,10 +27,11 @@ use metamcp_core::settings::LogLevel;
 use metamcp_core::slab::Key;
 use metamcp_wire::{object, write};
 use serde_json::Value;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
+use crate::progress::Progress;
 use crate::task;
 use crate::telemetry;
 use crate::upstream::Connection;
@@ -175,7 +176,7 @@ pub struct Router {
     pub(crate) level: Mutex<Option<Level>>,
     rearm: Notify,
     /// Moves whenever a server became known, failed or changed its state.
-    pub(crate) stir: watch::Sender<u64>,
+    pub stir: Progress,
     process_key: u64,
     me: Weak<Router>,
 }
@@ -207,7 +208,7 @@ impl Router {
             callers: Mutex::default(),
             level: Mutex::default(),
             rearm: Notify::new(),
-            stir: watch::Sender::new(0),
+            stir: Progress::default(),
             process_key,
             me: me.clone(),
         });
@@ -246,11 +247,6 @@ impl Router {
     /// What an operator may see of a server.
     pub fn view(&self, server: ServerId) -> Option<ServerView> {
         self.lock().dispatch.view(server)
-    }
-
-    /// Hears whenever something about servers may have changed.
-    pub fn stirred(&self) -> watch::Receiver<u64> {
-        self.stir.subscribe()
     }
 
     /// Makes a call. It is answered exactly once, through `caller`, under `tag`.
@@ -345,11 +341,9 @@ impl Router {
 
     /// Waits until no process is left.
     pub async fn emptied(&self) {
-        let mut stirred = self.stirred();
+        let mut seen = self.stir.now();
         while self.lock().dispatch.ledger().count() > 0 {
-            if stirred.changed().await.is_err() {
-                return;
-            }
+            self.stir.moved_on(&mut seen).await;
         }
     }
 
@@ -437,7 +431,7 @@ impl Router {
                 Effect::Send { .. } | Effect::Abandon { .. } => {}
             }
         }
-        self.stir.send_modify(|count| *count += 1);
+        self.stir.step();
     }
 
     /// Puts a call on the wire. False if the child has too much to read already.
@@ -554,7 +548,7 @@ impl Router {
         let now = self.clock.now();
         self.lock().slots.remove(&conn);
         self.with(|dispatch, effects| dispatch.gone(conn, now, effects));
-        self.stir.send_modify(|count| *count += 1);
+        self.stir.step();
     }
 
     pub(crate) fn entry(&self, server: ServerId) -> Option<Entry> {

@@ -234,7 +234,7 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
     life.refresh.lock().expect("no panic while it is locked").rule.finished();
     // Those who waited for the list make their calls before the connection counts as idle: in a crowded pool it would
     // be closed under them, and each first call would cost two starts.
-    router.stir.send_modify(|count| *count += 1);
+    router.stir.step();
     tokio::task::yield_now().await;
     let still =
         current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
@@ -243,7 +243,7 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
         router.with(|dispatch, effects| dispatch.listed(connection.id, now, effects));
         schedule(&router, &connection, &life);
     }
-    router.stir.send_modify(|count| *count += 1);
+    router.stir.step();
 }
 
 /// The server says that its tools changed.

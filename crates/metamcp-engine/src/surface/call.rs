@@ -112,7 +112,7 @@ impl Surface {
 
     /// Waits until a live server has listed its tools, or has failed to.
     pub(super) async fn listed(&self, entry: &Entry) -> Result<(), ErrorObject> {
-        let mut stirred = self.router.stirred();
+        let mut seen = self.router.stir.now();
         let started = self.router.clock.now();
         let refused = |verdict| {
             from_verdict(&entry.name, &verdict, &[], Some(&entry.config)).at(&entry.name, None)
@@ -142,7 +142,7 @@ impl Surface {
                 None => started + self.options.list_wait,
             };
             tokio::select! {
-                changed = stirred.changed() => if changed.is_err() { return Ok(()) },
+                () = self.router.stir.moved_on(&mut seen) => {}
                 () = tokio::time::sleep_until(self.router.clock.instant(limit)) => {
                     if in_line.is_none() {
                         return Ok(());

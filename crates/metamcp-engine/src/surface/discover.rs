@@ -148,7 +148,7 @@ impl Surface {
     /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
     /// is old are woken too, but nobody waits: what is remembered answers.
     async fn wake_unknown(&self, asked: &[&Entry]) {
-        let mut stirred = self.router.stirred();
+        let mut seen = self.router.stir.now();
         let start = self.router.clock.now();
         let snapshot = self.catalog.snapshot();
         let mut waiting: Vec<&Entry> = Vec::new();
@@ -182,7 +182,7 @@ impl Surface {
                 return;
             }
             tokio::select! {
-                changed = stirred.changed() => if changed.is_err() { return },
+                () = self.router.stir.moved_on(&mut seen) => {}
                 () = tokio::time::sleep_until(limit) => return,
             }
         }
