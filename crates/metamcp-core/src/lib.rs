@@ -8,6 +8,7 @@ pub mod config;
 pub mod cursor;
 pub mod discover;
 pub mod dispatch;
+pub mod eval;
 pub mod failure;
 pub mod ladder;
 pub mod ledger;

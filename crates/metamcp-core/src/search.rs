@@ -4,9 +4,13 @@
 //! Tests: `search/tests.rs`.
 
 mod bm25;
+mod hybrid;
 mod keyword;
+mod lexical;
+mod meaning;
 mod stem;
 mod tokenize;
+mod typos;
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,6 +18,7 @@ use std::sync::Arc;
 
 use crate::tool::{ServerTools, Tool};
 
+pub use hybrid::{FEATURE_NAMES, FEATURES, Features};
 pub use tokenize::tokens;
 
 #[cfg(test)]
@@ -35,17 +40,28 @@ pub enum Strategy {
     /// the description 2, added up, divided by 10 and capped at 1. A query of several words matches only
     /// where these words stand exactly so.
     Keyword,
-    /// BM25 over words: names count most, then title, description, server and parameters.
-    #[default]
+    /// The same points for each word of the query on its own.
+    Lexical,
+    /// BM25 over words: names count most, then title, description, server and parameters. A misspelt word of a
+    /// name is forgiven.
     Bm25,
+    /// BM25 and meaning together, then a close look at the best.
+    #[default]
+    Hybrid,
 }
 
 impl Strategy {
+    /// All of them, the simplest first.
+    pub const ALL: [Strategy; 4] =
+        [Strategy::Keyword, Strategy::Lexical, Strategy::Bm25, Strategy::Hybrid];
+
     /// The name in configuration.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Keyword => "keyword",
+            Strategy::Lexical => "lexical",
             Strategy::Bm25 => "bm25",
+            Strategy::Hybrid => "hybrid",
         }
     }
 }
@@ -55,8 +71,10 @@ impl FromStr for Strategy {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         match name {
-            "keyword" | "lexical" => Ok(Strategy::Keyword),
+            "keyword" => Ok(Strategy::Keyword),
+            "lexical" => Ok(Strategy::Lexical),
             "bm25" => Ok(Strategy::Bm25),
+            "hybrid" => Ok(Strategy::Hybrid),
             _ => Err(UnknownStrategy { name: name.to_owned() }),
         }
     }
@@ -64,7 +82,7 @@ impl FromStr for Strategy {
 
 /// Not the name of a strategy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown search strategy `{name}`; known are keyword and bm25")]
+#[error("unknown search strategy `{name}`; known are keyword, lexical, bm25 and hybrid")]
 pub struct UnknownStrategy {
     /// What was asked for.
     pub name: String,
@@ -127,6 +145,7 @@ pub struct ServerIndex {
     server: Arc<str>,
     tools: Arc<ServerTools>,
     fields: bm25::Fields,
+    meanings: hybrid::Meanings,
 }
 
 impl ServerIndex {
@@ -136,6 +155,7 @@ impl ServerIndex {
             server: server.into(),
             tools: tools.clone(),
             fields: bm25::Fields::build(server, description, tools),
+            meanings: hybrid::Meanings::build(server, tools),
         }
     }
 
@@ -205,22 +225,31 @@ impl Index {
         let query = crate::text::cut(query.trim(), MAX_QUERY_CHARS);
         let mut ranked = match strategy {
             Strategy::Keyword => keyword::rank(&self.servers, &query, server),
+            Strategy::Lexical => lexical::rank(&self.servers, &query, server),
+            Strategy::Hybrid => hybrid::rank(&self.servers, &self.overall, &query, server),
             Strategy::Bm25 => bm25::rank(&self.servers, &self.overall, &query, server),
         };
         ranked.sort_unstable_by(|a, b| self.order(a, b));
         if server.is_none() {
             spread(&mut ranked);
         }
-        let hits = ranked.iter().skip(offset).take(limit).map(|one| {
-            let part = &self.servers[one.server];
-            Hit {
-                server: part.server.clone(),
-                score: one.score,
-                tools: part.tools.clone(),
-                index: one.tool,
-            }
-        });
+        let hits = ranked.iter().skip(offset).take(limit);
+        let hits = hits.map(|one| self.hit(one.server, one.tool, one.score));
         Found { hits: hits.collect(), total: ranked.len() }
+    }
+
+    /// What the close look of `hybrid` sees: its candidates, best by the first sorting first. For training and for
+    /// explaining.
+    pub fn candidates(&self, query: &str, server: Option<&str>) -> Vec<(Hit, Features)> {
+        let query = crate::text::cut(query.trim(), MAX_QUERY_CHARS);
+        let looked = hybrid::look(&self.servers, &self.overall, &query, server);
+        let hit = |one: &hybrid::Candidate| (self.hit(one.server, one.tool, 0.0), one.features);
+        looked.candidates.iter().map(hit).collect()
+    }
+
+    fn hit(&self, server: usize, tool: usize, score: f32) -> Hit {
+        let part = &self.servers[server];
+        Hit { server: part.server.clone(), score, tools: part.tools.clone(), index: tool }
     }
 
     fn order(&self, a: &Ranked, b: &Ranked) -> std::cmp::Ordering {

@@ -53,7 +53,9 @@ impl Gateway {
         let options = Options {
             strategy: match settings.search {
                 SearchStrategy::Keyword => Strategy::Keyword,
+                SearchStrategy::Lexical => Strategy::Lexical,
                 SearchStrategy::Bm25 => Strategy::Bm25,
+                SearchStrategy::Hybrid => Strategy::Hybrid,
             },
             discover_budget: settings.timeouts.discover_budget,
             list_wait: settings.timeouts.install + settings.timeouts.list,

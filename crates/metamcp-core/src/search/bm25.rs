@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::tokenize::each_token;
-use super::{Ranked, ServerIndex};
+use super::{Ranked, ServerIndex, typos};
 use crate::text;
 use crate::tool::{ServerTools, Tool};
 
@@ -19,15 +19,28 @@ const MAX_SERVER_CHARS: usize = 160;
 /// Words of a query that are looked up.
 const MAX_QUERY_TOKENS: usize = 64;
 
+/// Words of a query that are taken for misspelt ones: looking for what was meant goes through many names.
+const MAX_GUESSES: usize = 3;
+
+/// What a guessed word is worth beside one that was written so.
+const GUESSED: f32 = 0.7;
+
+/// Names' words compared with a misspelt one; a catalog with more than this has it among the first, most likely.
+const MAX_LOOKED: usize = 20_000;
+
 /// How soon repeating a word stops helping.
 const SATURATION: f32 = 1.2;
 
-const FIELDS: usize = 6;
+/// Parts of a tool in which words are counted apart.
+pub(super) const FIELDS: usize = 7;
+pub(super) const NAME: usize = 0;
+pub(super) const SERVER: usize = 3;
+pub(super) const PARAMETERS: usize = 4;
 
 /// Weight of a word in each field, and how much a long field dilutes it: name, title, description,
-/// server, parameter names, parameter descriptions.
-const WEIGHTS: [f32; FIELDS] = [2.0, 1.0, 1.0, 1.0, 0.8, 0.6];
-const DILUTION: [f32; FIELDS] = [0.4, 0.4, 0.6, 0.4, 0.5, 0.5];
+/// server name, parameter names, parameter descriptions, what the server is for.
+const WEIGHTS: [f32; FIELDS] = [2.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.2];
+const DILUTION: [f32; FIELDS] = [0.4, 0.4, 0.6, 0.4, 0.5, 0.5, 0.5];
 
 /// One server's words.
 #[derive(Debug, Default)]
@@ -35,6 +48,8 @@ pub(super) struct Fields {
     /// Each word and where its postings start. One more entry marks the end.
     terms: Vec<(Box<str>, u32)>,
     digests: Vec<u64>,
+    /// The words that occur in a name, among which a misspelt one is looked for.
+    in_names: Vec<u32>,
     postings: Vec<Posting>,
     lengths: Vec<[u16; FIELDS]>,
     totals: [u64; FIELDS],
@@ -93,6 +108,47 @@ impl Overall {
         overall
     }
 
+    /// Tools in all servers together.
+    pub(super) fn tools(&self) -> usize {
+        self.tools
+    }
+
+    /// Where a server's tools start when all are counted through.
+    pub(super) fn start(&self, server: usize) -> usize {
+        self.starts[server]
+    }
+
+    fn word(&self, servers: &[Arc<ServerIndex>], text: String, sure: f32) -> Word {
+        let holders: Vec<(usize, Range<usize>)> = self.holders(servers, &text).collect();
+        // Rarity is a property of the whole catalog, whichever server is asked about.
+        let holding = holders.iter().map(|(_, postings)| postings.len()).sum::<usize>() as f32;
+        let rarity = sure * (1.0 + (self.tools as f32 - holding + 0.5) / (holding + 0.5)).ln();
+        Word { text, rarity, holders }
+    }
+
+    /// The word of a name that a misspelt one most likely meant.
+    fn nearest_name(&self, servers: &[Arc<ServerIndex>], word: &str) -> Option<String> {
+        let allowed = typos::allowed(word)?;
+        let mut best: Option<(usize, &str)> = None;
+        let mut looked = 0;
+        for part in servers {
+            for term in &part.fields.in_names {
+                looked += 1;
+                if looked > MAX_LOOKED {
+                    return best.map(|(_, near)| near.to_owned());
+                }
+                let near = &*part.fields.terms[*term as usize].0;
+                let most = best.map_or(allowed, |(distance, _)| distance.saturating_sub(1));
+                if let Some(distance) = typos::distance(word, near, most)
+                    && best.is_none_or(|best| (distance, near) < best)
+                {
+                    best = Some((distance, near));
+                }
+            }
+        }
+        best.map(|(_, near)| near.to_owned())
+    }
+
     /// The servers that know a word, in their order, each with where its postings lie.
     fn holders<'a>(
         &'a self,
@@ -112,13 +168,13 @@ impl Overall {
 impl Fields {
     pub(super) fn build(server: &str, description: Option<&str>, tools: &ServerTools) -> Self {
         let about = description.or(tools.server_title.as_deref()).unwrap_or_default();
-        let server_text = format!("{server} {}", text::cut(about, MAX_SERVER_CHARS));
+        let about = text::cut(about, MAX_SERVER_CHARS);
         let mut words: BTreeMap<Box<str>, Vec<Posting>> = BTreeMap::new();
         let mut fields = Self::default();
         for (index, tool) in tools.tools.iter().enumerate() {
             let mut lengths = [0u16; FIELDS];
             for (field, length) in lengths.iter_mut().enumerate() {
-                each_text(tool, &server_text, field, |part| {
+                each_text(tool, (server, &about), field, |part| {
                     each_token(part, |token| {
                         *length = length.saturating_add(1);
                         count(&mut words, token, index, field);
@@ -133,14 +189,23 @@ impl Fields {
             fields.lengths.push(lengths);
         }
         for (word, mut postings) in words {
+            if postings.iter().any(|posting| posting.counts[NAME] > 0) {
+                fields.in_names.push(position(fields.terms.len()));
+            }
             fields.digests.push(digest(&word));
             fields.terms.push((word, position(fields.postings.len())));
             fields.postings.append(&mut postings);
         }
         fields.terms.push((Box::default(), position(fields.postings.len())));
         fields.terms.shrink_to_fit();
+        fields.in_names.shrink_to_fit();
         fields.postings.shrink_to_fit();
         fields
+    }
+
+    /// Words of one field of a tool.
+    pub(super) fn length(&self, tool: usize, field: usize) -> u16 {
+        self.lengths[tool][field]
     }
 
     fn postings(&self, term: usize, word: &str) -> Option<Range<usize>> {
@@ -158,26 +223,71 @@ impl Fields {
     }
 }
 
+/// A word of a query and where it occurs.
+#[derive(Debug)]
+pub(super) struct Word {
+    /// As looked up: the query's own word, or the nearest one in a name where that was misspelt.
+    pub(super) text: String,
+    /// How much it tells: high where few tools have it.
+    pub(super) rarity: f32,
+    /// Each server that knows it and its postings there.
+    holders: Vec<(usize, Range<usize>)>,
+}
+
+impl Word {
+    /// How often it occurs in each field of a tool.
+    pub(super) fn counts(
+        &self,
+        servers: &[Arc<ServerIndex>],
+        server: usize,
+        tool: usize,
+    ) -> Option<[u8; FIELDS]> {
+        let at = self.holders.binary_search_by_key(&server, |(holder, _)| *holder).ok()?;
+        let postings = &servers[server].fields.postings[self.holders[at].1.clone()];
+        let found = postings.binary_search_by_key(&position(tool), |posting| posting.tool).ok()?;
+        Some(postings[found].counts)
+    }
+}
+
+/// The words of a query, each once, looked up.
+pub(super) fn words(servers: &[Arc<ServerIndex>], overall: &Overall, query: &str) -> Vec<Word> {
+    let mut found: Vec<Word> = Vec::new();
+    let mut guesses = 0;
+    for text in query_words(query) {
+        let mut word = overall.word(servers, text, 1.0);
+        if word.holders.is_empty() && guesses < MAX_GUESSES {
+            guesses += 1;
+            if let Some(near) = overall.nearest_name(servers, &word.text) {
+                word = overall.word(servers, near, GUESSED);
+            }
+        }
+        found.push(word);
+    }
+    found
+}
+
+/// Adds up what each word says of each tool.
+pub(super) fn scores(servers: &[Arc<ServerIndex>], overall: &Overall, words: &[Word]) -> Vec<f32> {
+    let mut scores: Vec<f32> = vec![0.0; overall.tools];
+    for word in words {
+        for (server, range) in &word.holders {
+            let scores = &mut scores[overall.starts[*server]..];
+            let postings = servers[*server].fields.postings[range.clone()].iter();
+            for (posting, impact) in postings.zip(&overall.impacts[*server][range.clone()]) {
+                scores[posting.tool as usize] += word.rarity * impact;
+            }
+        }
+    }
+    scores
+}
+
 pub(super) fn rank(
     servers: &[Arc<ServerIndex>],
     overall: &Overall,
     query: &str,
     only: Option<&str>,
 ) -> Vec<Ranked> {
-    let mut scores: Vec<f32> = vec![0.0; overall.tools];
-    for word in query_words(query) {
-        let holders = overall.holders(servers, &word);
-        // Rarity is a property of the whole catalog, whichever server is asked about.
-        let holding = holders.clone().map(|(_, postings)| postings.len()).sum::<usize>() as f32;
-        let rarity = (1.0 + (overall.tools as f32 - holding + 0.5) / (holding + 0.5)).ln();
-        for (server, range) in holders {
-            let scores = &mut scores[overall.starts[server]..];
-            let postings = servers[server].fields.postings[range.clone()].iter();
-            for (posting, impact) in postings.zip(&overall.impacts[server][range]) {
-                scores[posting.tool as usize] += rarity * impact;
-            }
-        }
-    }
+    let scores = scores(servers, overall, &words(servers, overall, query));
     let mut ranked = Vec::new();
     for (server, part) in servers.iter().enumerate() {
         if only.is_some_and(|only| only != &*part.server) {
@@ -213,14 +323,15 @@ fn query_words(query: &str) -> Vec<String> {
     words
 }
 
-fn each_text(tool: &Tool, server: &str, field: usize, mut each: impl FnMut(&str)) {
+fn each_text(tool: &Tool, (server, about): (&str, &str), field: usize, mut each: impl FnMut(&str)) {
     match field {
-        0 => each(&tool.name),
+        NAME => each(&tool.name),
         1 => each(tool.title.as_deref().unwrap_or_default()),
         2 => each(&text::cut(&tool.description, MAX_RANKED_CHARS)),
-        3 => each(server),
-        4 => tool.parameters.iter().for_each(|parameter| each(&parameter.name)),
-        _ => tool.parameters.iter().for_each(|parameter| each(&parameter.description)),
+        SERVER => each(server),
+        PARAMETERS => tool.parameters.iter().for_each(|parameter| each(&parameter.name)),
+        5 => tool.parameters.iter().for_each(|parameter| each(&parameter.description)),
+        _ => each(about),
     }
 }
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::{Ranked, ServerIndex};
-use crate::tool::Tool;
 
-const EXACT_NAME: f32 = 10.0;
+pub(super) const EXACT_NAME: f32 = 10.0;
 const IN_NAME: f32 = 5.0;
 const IN_DESCRIPTION: f32 = 2.0;
 
@@ -14,13 +13,25 @@ pub(super) fn rank(servers: &[Arc<ServerIndex>], query: &str, only: Option<&str>
     if query.is_empty() {
         return Vec::new();
     }
+    each(servers, only, |name, description| {
+        (points(&query, name, description) / EXACT_NAME).min(1.0)
+    })
+}
+
+/// Every tool with a score above zero; names and descriptions are handed out in lower case.
+pub(super) fn each(
+    servers: &[Arc<ServerIndex>],
+    only: Option<&str>,
+    score: impl Fn(&str, &str) -> f32,
+) -> Vec<Ranked> {
     let mut ranked = Vec::new();
     for (server, part) in servers.iter().enumerate() {
         if only.is_some_and(|only| only != &*part.server) {
             continue;
         }
         for (tool, definition) in part.tools.tools.iter().enumerate() {
-            let score = score(&query, definition);
+            let name = definition.name.to_lowercase();
+            let score = score(&name, &definition.description.to_lowercase());
             if score > 0.0 {
                 ranked.push(Ranked { server, tool, score });
             }
@@ -29,18 +40,17 @@ pub(super) fn rank(servers: &[Arc<ServerIndex>], query: &str, only: Option<&str>
     ranked
 }
 
-/// `query` is in lower case. The points add up, so an exact name also earns those for containing it.
-fn score(query: &str, tool: &Tool) -> f32 {
-    let name = tool.name.to_lowercase();
+/// All in lower case. The points add up, so an exact name also earns those for containing it.
+pub(super) fn points(wanted: &str, name: &str, description: &str) -> f32 {
     let mut points = 0.0;
-    if name == query {
+    if name == wanted {
         points += EXACT_NAME;
     }
-    if name.contains(query) {
+    if name.contains(wanted) {
         points += IN_NAME;
     }
-    if tool.description.to_lowercase().contains(query) {
+    if description.contains(wanted) {
         points += IN_DESCRIPTION;
     }
-    (points / EXACT_NAME).min(1.0)
+    points
 }

@@ -180,12 +180,11 @@ fn only_the_start_of_a_description_is_ranked() {
 
 #[test]
 fn strategies_have_names() {
-    for strategy in [Strategy::Keyword, Strategy::Bm25] {
+    for strategy in Strategy::ALL {
         assert_eq!(strategy.name().parse(), Ok(strategy));
     }
-    assert_eq!("lexical".parse(), Ok(Strategy::Keyword));
     assert!("semantic".parse::<Strategy>().is_err());
-    assert_eq!(Strategy::default(), Strategy::Bm25);
+    assert_eq!(Strategy::default(), Strategy::Hybrid);
 }
 
 #[test]

@@ -53,7 +53,9 @@ words! {
     /// How tools are ranked for a query.
     SearchStrategy {
         Keyword = "keyword": "Points for the query in name and description: exact name 10, name contains 5, description contains 2.",
-        Bm25 = "bm25": "BM25 over names, descriptions, parameter names and servers, with identifiers split into words.",
+        Lexical = "lexical": "The same points for each word of the query on its own.",
+        Bm25 = "bm25": "BM25 over names, descriptions, parameters and servers, with identifiers split into words; misspelt words of a name are forgiven.",
+        Hybrid = "hybrid": "BM25 and meaning together, by a table of word vectors inside the binary, then a close look at the best. Offline.",
     }
 }
 

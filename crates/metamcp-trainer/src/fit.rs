@@ -1,0 +1,131 @@
+//! The fit: of two candidates of one question, the expected one shall come out higher. Logistic, with a small pull
+//! towards zero; every set counts the same, whatever its size.
+
+use metamcp_core::search::{FEATURES, Features};
+
+use crate::set::Set;
+
+/// Wrong candidates compared with each right one.
+const WRONG: usize = 25;
+
+/// The pull towards zero: small sets are learnt by heart without it.
+const PULL: f64 = 1e-3;
+
+/// Steps; the sum is smooth and has one lowest point, so any will do that get there.
+const STEPS: usize = 600;
+
+/// Mean, deviation and weight of each number.
+#[derive(Debug, Clone)]
+pub(crate) struct Weights(pub(crate) [[f64; 3]; FEATURES]);
+
+impl Weights {
+    pub(crate) fn score(&self, features: &Features) -> f64 {
+        let parts = features.iter().zip(&self.0);
+        parts
+            .map(|(value, [mean, spread, weight])| (f64::from(*value) - mean) / spread * weight)
+            .sum()
+    }
+}
+
+/// Fits weights to sets.
+pub(crate) fn fit(sets: &[&Set]) -> Weights {
+    let spread = spread(sets);
+    let pairs: Vec<(f64, [f64; FEATURES])> =
+        sets.iter().flat_map(|set| pairs(set, &spread, sets.len())).collect();
+    let weights = descend(&pairs);
+    let mut all = [[0.0; 3]; FEATURES];
+    for ((row, (mean, deviation)), weight) in all.iter_mut().zip(spread).zip(weights) {
+        *row = [mean, deviation, weight];
+    }
+    Weights(all)
+}
+
+/// Mean and deviation of each number over all candidates.
+fn spread(sets: &[&Set]) -> [(f64, f64); FEATURES] {
+    let (mut sums, mut squares, mut count) = ([0.0; FEATURES], [0.0; FEATURES], 0.0);
+    for set in sets {
+        for (features, _) in set.questions.iter().flat_map(|question| &question.candidates) {
+            count += 1.0;
+            for (at, value) in features.iter().enumerate() {
+                sums[at] += f64::from(*value);
+                squares[at] += f64::from(*value) * f64::from(*value);
+            }
+        }
+    }
+    let mut spread = [(0.0, 1.0); FEATURES];
+    for (at, (mean, deviation)) in spread.iter_mut().enumerate() {
+        *mean = sums[at] / f64::max(count, 1.0);
+        let variance = squares[at] / f64::max(count, 1.0) - *mean * *mean;
+        *deviation = variance.max(1e-8).sqrt();
+    }
+    spread
+}
+
+/// Differences between a right and a wrong candidate, with what each counts.
+fn pairs(set: &Set, spread: &[(f64, f64); FEATURES], sets: usize) -> Vec<(f64, [f64; FEATURES])> {
+    let mut found = Vec::new();
+    for question in &set.questions {
+        let wrong: Vec<&Features> = question
+            .candidates
+            .iter()
+            .filter(|(_, which)| which.is_none())
+            .map(|(features, _)| features)
+            .take(WRONG)
+            .collect();
+        for (right, _) in question.candidates.iter().filter(|(_, which)| which.is_some()) {
+            for other in &wrong {
+                let mut difference = [0.0; FEATURES];
+                for (at, (_, deviation)) in spread.iter().enumerate() {
+                    difference[at] = f64::from(right[at] - other[at]) / deviation;
+                }
+                found.push((1.0, difference));
+            }
+        }
+    }
+    let share = 1.0 / (found.len().max(1) * sets.max(1)) as f64;
+    found.iter_mut().for_each(|(weight, _)| *weight = share);
+    found
+}
+
+/// Goes downhill with a step that adapts to each number.
+fn descend(pairs: &[(f64, [f64; FEATURES])]) -> [f64; FEATURES] {
+    let (mut weights, mut slow, mut squares) = ([0.0; FEATURES], [0.0; FEATURES], [0.0; FEATURES]);
+    for step in 1..=STEPS {
+        let mut slope = weights.map(|weight| 2.0 * PULL * weight);
+        for (share, difference) in pairs {
+            let margin: f64 = difference.iter().zip(&weights).map(|(d, w)| d * w).sum();
+            let push = share / (1.0 + margin.exp());
+            for (part, d) in slope.iter_mut().zip(difference) {
+                *part -= push * d;
+            }
+        }
+        let rate = 0.05 * (1.0 - step as f64 / STEPS as f64) + 0.001;
+        let (fade, fade_squares) = (0.9f64, 0.99f64);
+        for at in 0..FEATURES {
+            slow[at] = fade * slow[at] + (1.0 - fade) * slope[at];
+            squares[at] = fade_squares * squares[at] + (1.0 - fade_squares) * slope[at] * slope[at];
+            let mean = slow[at] / (1.0 - fade.powi(step as i32));
+            let size = (squares[at] / (1.0 - fade_squares.powi(step as i32))).sqrt();
+            weights[at] -= rate * mean / (size + 1e-9);
+        }
+    }
+    weights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tells_right_from_wrong_gets_the_weight() {
+        let mut difference = [0.0; FEATURES];
+        difference[0] = 1.0;
+        let mut noise = difference;
+        noise[1] = 1.0;
+        let mut other = difference;
+        other[1] = -1.0;
+        let weights = descend(&[(0.5, noise), (0.5, other)]);
+        assert!(weights[0] > 1.0, "{weights:?}");
+        assert!(weights[1].abs() < 0.05, "{weights:?}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Makes the weights of the hybrid ranking: `train-ranker FOLDER [--write FILE]`, run by `cargo xtask train`.
+//! Owns: which sets are used, leaving each out in turn, the file of weights.      Never: ships, keeps text of a set.
+//! In: folders with tools.jsonl and queries.jsonl.  Out: a table on stdout, and the weights as Rust.
+//! Tests: `fit.rs`.
+
+mod fit;
+mod set;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use metamcp_core::eval::Measures;
+use metamcp_core::search::{FEATURE_NAMES, FEATURES};
+
+use crate::fit::Weights;
+use crate::set::Set;
+
+/// The sets by name; those of one family hold the same questions and are left out together.
+const SETS: &[(&str, &str)] = &[
+    ("mcpzero", "mcp"),
+    ("metatool", "metatool"),
+    ("toollens", "toollens"),
+    ("ultratool", "ultratool"),
+    ("sealtools", "sealtools"),
+    ("mcp20k", "mcp"),
+];
+
+/// Questions of one set that are used: more of the largest sets would only take longer.
+const QUESTIONS: usize = 700;
+
+fn main() -> Result<()> {
+    let mut folder = None;
+    let mut write = None;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--write" => write = Some(PathBuf::from(arguments.next().context("--write FILE")?)),
+            _ if folder.is_none() => folder = Some(PathBuf::from(argument)),
+            other => bail!("unknown argument {other:?}"),
+        }
+    }
+    let folder = folder.context("usage: train-ranker FOLDER [--write FILE]")?;
+    let mut sets = Vec::new();
+    for (name, family) in SETS {
+        writeln!(io::stderr(), "train: looking at {name}")?;
+        sets.push(Set::read(&folder.join(name), name, family, QUESTIONS)?);
+    }
+    let mut out = io::stdout().lock();
+    writeln!(out, "{:<12}{:>30}{:>36}", "left out", "first sorting", "trained on the others")?;
+    let mut means = [[0.0; 5]; 2];
+    for left in &sets {
+        let others: Vec<&Set> = sets.iter().filter(|set| set.family != left.family).collect();
+        let weights = fit::fit(&others);
+        let (before, after) = (left.as_sorted(), left.measured(&weights));
+        writeln!(out, "{:<12}{}      {}", left.name, shown(&before), shown(&after))?;
+        if left.name != "mcp20k" {
+            for (mean, measures) in means.iter_mut().zip([before, after]) {
+                mean.iter_mut().zip(measures.numbers()).for_each(|(sum, one)| *sum += one / 5.0);
+            }
+        }
+    }
+    let mean = |numbers: [f64; 5]| numbers.map(|n| format!("{:6.1}", n * 100.0)).concat();
+    writeln!(out, "{:<12}{}      {}", "mean", mean(means[0]), mean(means[1]))?;
+    let weights = fit::fit(&sets.iter().collect::<Vec<_>>());
+    for (name, [_, _, weight]) in FEATURE_NAMES.iter().zip(weights.0) {
+        writeln!(out, "  {name:<20}{weight:8.3}")?;
+    }
+    if let Some(path) = write {
+        std::fs::write(&path, source(&weights))?;
+    }
+    Ok(())
+}
+
+fn shown(measures: &Measures) -> String {
+    measures.numbers().map(|number| format!("{:6.1}", number * 100.0)).concat()
+}
+
+/// The table of weights as it stands in the ranking's own file.
+fn source(weights: &Weights) -> String {
+    let mut rows = String::new();
+    for ([mean, deviation, weight], name) in weights.0.iter().zip(FEATURE_NAMES) {
+        rows.push_str(&format!("    [{mean:.4}, {deviation:.4}, {weight:.4}], // {name}\n"));
+    }
+    format!(
+        "//! What each number of the close look is worth. Made by `cargo xtask train`; do not edit.\n\n\
+         use super::features::FEATURES;\n\n\
+         /// Mean, deviation and weight of each, in the order of `FEATURE_NAMES`.\n\
+         pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [\n{rows}];\n"
+    )
+}
+
+const _: () = assert!(FEATURES == FEATURE_NAMES.len());
