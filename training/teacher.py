@@ -137,6 +137,20 @@ class Teacher:
             self.compute(missing)
         return self.vectors[[self.place[key(t)] for t in texts]].astype(np.float32)
 
+    def of_names(self, names):
+        """Vectors of single pieces and words; a continuation goes in as the piece it is."""
+        path = self.folder / "names.npz"
+        if path.exists() and list(np.load(path)["names"]) == list(names):
+            return np.load(path)["vectors"]
+        if self.session is None:
+            self.start()
+        number = self.tokenizer.get_vocab()
+        start, end = number["[CLS]"], number["[SEP]"]
+        lists = [[start, number[n], end] if n in number else self.tokenizer.encode(n).ids for n in names]
+        vectors = self.forward(lists)
+        np.savez(path, names=np.array(names), vectors=vectors)
+        return vectors
+
     def compute(self, texts):
         if self.session is None:
             self.start()
