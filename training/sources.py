@@ -10,7 +10,10 @@ import json
 import pathlib
 import random
 import re
+import subprocess
+import sys
 import tarfile
+import tempfile
 import urllib.request
 import zipfile
 
@@ -68,12 +71,7 @@ def fetch_all(folder):
         path = folder / f"{name}-{version}.{'whl' if name in WHEELS else 'tgz'}"
         if not path.exists():
             print(f"  fetching {package} {version}", flush=True)
-            address = wheel_address(package, version) if name in WHEELS else tarball_address(package, version)
-            part = path.with_suffix(".part")
-            with urllib.request.urlopen(address) as answer, open(part, "wb") as file:
-                while block := answer.read(1 << 20):
-                    file.write(block)
-            part.rename(path)
+            fetch_wheel(package, version, path) if name in WHEELS else fetch_tarball(package, version, path)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         if digests.get(name) != digest:
             raise SystemExit(f"{path} has the digest {digest}, not {digests.get(name)}; delete it and run again")
@@ -81,14 +79,21 @@ def fetch_all(folder):
     return paths
 
 
-def wheel_address(package, version):
-    with urllib.request.urlopen(f"https://pypi.org/pypi/{package}/{version}/json") as answer:
-        files = json.load(answer)["urls"]
-    return next(f["url"] for f in files if f["filename"].endswith("-none-any.whl"))
+def fetch_wheel(package, version, path):
+    """By pip, so that a configured mirror is used; the newest Python is not needed to read a wheel."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        flags = ["-q", "--no-deps", "--only-binary", ":all:", "--ignore-requires-python", "-d", folder]
+        subprocess.run([sys.executable, "-m", "pip", "download", *flags, f"{package}=={version}"], check=True)
+        next(pathlib.Path(folder).glob("*.whl")).rename(path)
 
 
-def tarball_address(package, version):
-    return f"https://registry.npmjs.org/{package}/-/{package.split('/')[-1]}-{version}.tgz"
+def fetch_tarball(package, version, path):
+    part = path.with_suffix(".part")
+    address = f"https://registry.npmjs.org/{package}/-/{package.split('/')[-1]}-{version}.tgz"
+    with urllib.request.urlopen(address) as answer, open(part, "wb") as file:
+        while block := answer.read(1 << 20):
+            file.write(block)
+    part.rename(path)
 
 
 def pairs(paths):
