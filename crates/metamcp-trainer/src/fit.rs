@@ -1,5 +1,5 @@
-//! The fit: of two candidates of one question, the expected one shall come out higher. Logistic, with a small pull
-//! towards zero; every set counts the same, whatever its size.
+//! The fit: of two candidates of one question, the expected one shall come out higher. Logistic, with a pull towards
+//! the first sorting; every set counts the same, whatever its size.
 
 use metamcp_core::search::{FEATURES, Features};
 
@@ -8,8 +8,11 @@ use crate::set::Set;
 /// Wrong candidates compared with each right one.
 const WRONG: usize = 25;
 
-/// The pull towards zero: small sets are learnt by heart without it.
-const PULL: f64 = 1e-3;
+/// The pull towards the first sorting: sets are learnt by heart without it.
+const PULL: f64 = 0.03;
+
+/// The first sorting: words and meaning, each in deviations, half and half.
+const FIRST_SORTING: [(usize, f64); 2] = [(0, 0.5), (1, 0.5)];
 
 /// Steps; the sum is smooth and has one lowest point, so any will do that get there.
 const STEPS: usize = 600;
@@ -32,7 +35,11 @@ pub(crate) fn fit(sets: &[&Set]) -> Weights {
     let spread = spread(sets);
     let pairs: Vec<(f64, [f64; FEATURES])> =
         sets.iter().flat_map(|set| pairs(set, &spread, sets.len())).collect();
-    let weights = descend(&pairs);
+    let mut start = [0.0; FEATURES];
+    for (at, weight) in FIRST_SORTING {
+        start[at] = weight * spread[at].1;
+    }
+    let weights = descend(&pairs, &start);
     let mut all = [[0.0; 3]; FEATURES];
     for ((row, (mean, deviation)), weight) in all.iter_mut().zip(spread).zip(weights) {
         *row = [mean, deviation, weight];
@@ -88,10 +95,13 @@ fn pairs(set: &Set, spread: &[(f64, f64); FEATURES], sets: usize) -> Vec<(f64, [
 }
 
 /// Goes downhill with a step that adapts to each number.
-fn descend(pairs: &[(f64, [f64; FEATURES])]) -> [f64; FEATURES] {
-    let (mut weights, mut slow, mut squares) = ([0.0; FEATURES], [0.0; FEATURES], [0.0; FEATURES]);
+fn descend(pairs: &[(f64, [f64; FEATURES])], start: &[f64; FEATURES]) -> [f64; FEATURES] {
+    let (mut weights, mut slow, mut squares) = (*start, [0.0; FEATURES], [0.0; FEATURES]);
     for step in 1..=STEPS {
-        let mut slope = weights.map(|weight| 2.0 * PULL * weight);
+        let mut slope = [0.0; FEATURES];
+        for ((part, weight), start) in slope.iter_mut().zip(&weights).zip(start) {
+            *part = 2.0 * PULL * (weight - start);
+        }
         for (share, difference) in pairs {
             let margin: f64 = difference.iter().zip(&weights).map(|(d, w)| d * w).sum();
             let push = share / (1.0 + margin.exp());
@@ -124,8 +134,8 @@ mod tests {
         noise[1] = 1.0;
         let mut other = difference;
         other[1] = -1.0;
-        let weights = descend(&[(0.5, noise), (0.5, other)]);
-        assert!(weights[0] > 1.0, "{weights:?}");
+        let weights = descend(&[(0.5, noise), (0.5, other)], &[0.0; FEATURES]);
+        assert!(weights[0] > 0.5, "{weights:?}");
         assert!(weights[1].abs() < 0.05, "{weights:?}");
     }
 }

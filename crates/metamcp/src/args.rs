@@ -5,6 +5,8 @@
 
 mod flags;
 
+use std::path::PathBuf;
+
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -71,6 +73,16 @@ Examples:
   metamcp call files:list_allowed_directories
   echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args - --json")]
     Call(CallArgs),
+    /// Measure how well tools are found, on your own tools and questions
+    #[command(after_help = "\
+Both files hold one JSON object a line. A tool: id, server, name, description, and if you like server_description and
+input_schema. A question: query, gold (the ids of the tools that answer it), and if you like id and alt (for a gold id,
+the ids of tools that are just as good).
+
+Examples:
+  metamcp eval --tools tools.jsonl --queries queries.jsonl
+  metamcp eval --tools tools.jsonl --queries queries.jsonl --strategy hybrid --json")]
+    Eval(EvalArgs),
     /// Show the gateway at work on example servers; needs no config
     Demo(DemoArgs),
     /// Check and explain the configuration
@@ -123,6 +135,23 @@ pub(crate) struct CallArgs {
     #[arg(long = "args", value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     pub(crate) arguments: String,
     /// Print the whole result as JSON instead of its text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp eval`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct EvalArgs {
+    /// The tools, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tools: PathBuf,
+    /// The questions with the tools that answer them, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) queries: PathBuf,
+    /// Measure only this one: keyword, lexical, bm25 or hybrid
+    #[arg(long, value_name = "NAME")]
+    pub(crate) strategy: Option<String>,
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

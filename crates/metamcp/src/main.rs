@@ -89,6 +89,7 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Call(args) => {
             with_servers(settings.given, |loaded| commands::call::run(loaded, &args, &mut out))
         }
+        Command::Eval(args) => commands::eval::run(&args, &mut out),
         Command::Demo(args) => {
             commands::demo::run(args.json, &mut out, &mut diagnostics)?;
             Ok(Exit::Success)

@@ -32,10 +32,10 @@ const MAX_LOOKED: usize = 20_000;
 const SATURATION: f32 = 1.2;
 
 /// Parts of a tool in which words are counted apart.
-pub(super) const FIELDS: usize = 7;
-pub(super) const NAME: usize = 0;
-pub(super) const SERVER: usize = 3;
-pub(super) const PARAMETERS: usize = 4;
+const FIELDS: usize = 7;
+const NAME: usize = 0;
+const SERVER: usize = 3;
+const PARAMETERS: usize = 4;
 
 /// Weight of a word in each field, and how much a long field dilutes it: name, title, description,
 /// server name, parameter names, parameter descriptions, what the server is for.
@@ -203,11 +203,6 @@ impl Fields {
         fields
     }
 
-    /// Words of one field of a tool.
-    pub(super) fn length(&self, tool: usize, field: usize) -> u16 {
-        self.lengths[tool][field]
-    }
-
     fn postings(&self, term: usize, word: &str) -> Option<Range<usize>> {
         let (found, start) = self.terms.get(term)?;
         let (_, end) = self.terms.get(term + 1)?;
@@ -235,17 +230,13 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// How often it occurs in each field of a tool.
-    pub(super) fn counts(
-        &self,
-        servers: &[Arc<ServerIndex>],
-        server: usize,
-        tool: usize,
-    ) -> Option<[u8; FIELDS]> {
-        let at = self.holders.binary_search_by_key(&server, |(holder, _)| *holder).ok()?;
+    /// Whether a tool has it, in any field.
+    pub(super) fn occurs(&self, servers: &[Arc<ServerIndex>], server: usize, tool: usize) -> bool {
+        let Ok(at) = self.holders.binary_search_by_key(&server, |(holder, _)| *holder) else {
+            return false;
+        };
         let postings = &servers[server].fields.postings[self.holders[at].1.clone()];
-        let found = postings.binary_search_by_key(&position(tool), |posting| posting.tool).ok()?;
-        Some(postings[found].counts)
+        postings.binary_search_by_key(&position(tool), |posting| posting.tool).is_ok()
     }
 }
 

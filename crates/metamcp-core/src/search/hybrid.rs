@@ -52,10 +52,11 @@ impl Meanings {
             all.clear();
             meaning::pieces(&tool.name, &mut all);
             let named = all.len();
-            meaning::pieces(server, &mut all);
             meaning::pieces(&text::cut(&tool.description, MAX_MEANT_CHARS), &mut all);
+            meaning::pieces(server, &mut all);
             for parameter in &tool.parameters {
                 meaning::pieces(&parameter.name, &mut all);
+                meaning::pieces(&parameter.description, &mut all);
             }
             let vector = Vector::of(&all);
             meanings.components.extend_from_slice(&vector.components);
@@ -97,10 +98,6 @@ struct Asked {
     vector: Vector,
     /// Its different pieces.
     pieces: Vec<Piece>,
-    /// Its parts, where it has several: one clause of a long task may name the tool.
-    clauses: Vec<Vector>,
-    /// Letters and digits only, to look for a whole name in.
-    joined: String,
 }
 
 impl Asked {
@@ -113,13 +110,7 @@ impl Asked {
                 pieces.push(piece);
             }
         }
-        Asked {
-            words: bm25::words(servers, overall, query),
-            vector: Vector::of(&all),
-            pieces,
-            clauses: clauses(query),
-            joined: joined(query),
-        }
+        Asked { words: bm25::words(servers, overall, query), vector: Vector::of(&all), pieces }
     }
 }
 
@@ -131,26 +122,24 @@ struct Scores {
     cosine_spread: Spread,
 }
 
-/// Mean and deviation, and the largest.
+/// Mean and deviation.
 #[derive(Debug, Clone, Copy)]
 struct Spread {
     mean: f32,
     deviation: f32,
-    largest: f32,
 }
 
 impl Spread {
     fn of(values: &[f32]) -> Spread {
         let count = values.len().max(1) as f64;
-        let (mut sum, mut squares, mut largest) = (0.0f64, 0.0f64, 0.0f32);
+        let (mut sum, mut squares) = (0.0f64, 0.0f64);
         for &value in values {
             sum += f64::from(value);
             squares += f64::from(value) * f64::from(value);
-            largest = largest.max(value);
         }
         let mean = sum / count;
         let deviation = (squares / count - mean * mean).max(0.0).sqrt();
-        Spread { mean: mean as f32, deviation: deviation as f32, largest }
+        Spread { mean: mean as f32, deviation: deviation as f32 }
     }
 
     fn standard(&self, value: f32) -> f32 {
@@ -273,31 +262,4 @@ pub(super) fn parts(features: &Features) -> Features {
 /// Any number to between 0 and 1.
 fn squash(score: f32) -> f32 {
     1.0 / (1.0 + (-score).exp())
-}
-
-/// The parts of a query that are long enough to mean something, if there are several.
-fn clauses(query: &str) -> Vec<Vector> {
-    const MAX_CLAUSES: usize = 6;
-    const SHORTEST: usize = 3;
-    let parts: Vec<&str> = query
-        .split(['.', ';', '!', '?', ',', '\n'])
-        .flat_map(|part| part.split(" and "))
-        .flat_map(|part| part.split(" then "))
-        .filter(|part| part.split_whitespace().count() >= SHORTEST)
-        .take(MAX_CLAUSES)
-        .collect();
-    if parts.len() < 2 {
-        return Vec::new();
-    }
-    let mut pieces = Vec::new();
-    let directions = parts.iter().map(|part| {
-        pieces.clear();
-        meaning::pieces(part, &mut pieces);
-        Vector::of(&pieces)
-    });
-    directions.collect()
-}
-
-fn joined(text: &str) -> String {
-    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }

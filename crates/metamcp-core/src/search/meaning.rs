@@ -48,11 +48,6 @@ impl Vector {
     pub(super) fn is_zero(&self) -> bool {
         self.step == 0.0
     }
-
-    /// Cosine of the angle between two.
-    pub(super) fn cosine(&self, other: &Vector) -> f32 {
-        dot(&self.components, &other.components) as f32 * self.step * other.step
-    }
 }
 
 /// Sum of products. Written so that the compiler multiplies many at once.

@@ -1,42 +1,30 @@
-//! The close look at a candidate: a few numbers, each cheap.
+//! The close look at a candidate: few numbers, each cheap. More of them were tried (cosines of single fields, clauses,
+//! shares of names, places): they fit the sets they were trained on, and lost on those left out.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::super::bm25::{NAME, PARAMETERS, SERVER};
-use super::super::meaning::{Piece, TABLE, Vector};
+use super::super::meaning::{Piece, TABLE};
 use super::super::{Ranked, ServerIndex};
-use super::{Asked, Candidate, Overall, Scores, joined};
+use super::{Asked, Candidate, MAX_COMPARED, Overall, Scores};
 
 /// How many numbers there are.
 pub const FEATURES: usize = FEATURE_NAMES.len();
 
 /// Their names, as `--why` shows them.
-pub const FEATURE_NAMES: [&str; 17] = [
-    "words",            // BM25, in deviations from the mean of all tools
-    "words relative",   // BM25 beside that of the best
-    "meaning",          // cosine, in deviations
-    "meaning absolute", // cosine
-    "name meaning",     // cosine with the name alone
-    "best clause",      // cosine of the clause that fits best
-    "covered",          // share of the query's words that occur anywhere, rare ones counting more
-    "in name",          // the same for the name
-    "name covered",     // share of the name's words that the query has
-    "in server",        // as "in name", for the server
-    "in parameters",    // the same for parameter names
-    "pieces",           // how near each piece of the query has one in the tool
-    "name pieces",      // how near each piece of the name has one in the query
-    "length",           // how much the tool says of itself
-    "first by words",   // place by words, the first counting most
-    "first by meaning", // place by meaning
-    "whole name",       // the query contains the whole name
+pub const FEATURE_NAMES: [&str; 6] = [
+    "words",        // BM25, in deviations from the mean of all tools
+    "meaning",      // cosine, in deviations
+    "query pieces", // how near each piece of the query has one in the tool
+    "name pieces",  // how near each piece of the name has one in the query
+    "text pieces",  // the same for the rest of what the tool says of itself
+    "covered",      // share of the query's words that the tool has, rare ones counting more
 ];
 
 /// What the close look saw.
-pub type Features = [f32; FEATURE_NAMES.len()];
+pub type Features = [f32; FEATURES];
 
-/// Shortest name that counts when it is found inside a query without its boundaries.
-const WHOLE_NAME: usize = 6;
+/// A word that almost no tool has stands out by more deviations in a larger catalog; beyond this it says nothing new.
+const MOST_DEVIATIONS: f32 = 20.0;
 
 pub(super) fn of(
     servers: &[Arc<ServerIndex>],
@@ -46,111 +34,75 @@ pub(super) fn of(
     best: &[Ranked],
 ) -> Vec<Candidate> {
     let total: f32 = asked.words.iter().map(|word| word.rarity).sum::<f32>().max(1e-6);
-    let at = |one: &Ranked| overall.start(one.server) + one.tool;
-    let by_words = places(best, |one| scores.lexical[at(one)]);
-    let by_meaning = places(best, |one| scores.cosine[at(one)]);
     let mut near = Near::new(&asked.pieces);
-    let look = |(number, one): (usize, &Ranked)| {
+    let look = |one: &Ranked| {
         let part = &servers[one.server];
-        let tool = &part.tools.tools[one.tool];
-        let (lexical, cosine) = (scores.lexical[at(one)], scores.cosine[at(one)]);
-        let (mut covered, mut name, mut server, mut parameters, mut matched) =
-            (0.0, 0.0, 0.0, 0.0, 0.0f32);
-        for word in &asked.words {
-            let Some(counts) = word.counts(servers, one.server, one.tool) else { continue };
-            covered += word.rarity;
-            let of_field = |field: usize| if counts[field] > 0 { word.rarity } else { 0.0 };
-            name += of_field(NAME);
-            server += of_field(SERVER);
-            parameters += of_field(PARAMETERS);
-            matched += f32::from(u8::from(counts[NAME] > 0));
-        }
+        let at = overall.start(one.server) + one.tool;
+        let has = |word: &&super::Word| word.occurs(servers, one.server, one.tool);
+        let covered: f32 = asked.words.iter().filter(has).map(|word| word.rarity).sum();
         let (pieces, named) = part.meanings.pieces(one.tool);
-        let own = Vector::of(&pieces[..named]);
-        let clause = asked
-            .clauses
-            .iter()
-            .map(|clause| part.meanings.cosine(one.tool, clause))
-            .fold(cosine, f32::max);
-        let whole = joined(&tool.name);
-        let inside = whole.len() >= WHOLE_NAME && asked.joined.contains(&whole);
+        let [query_pieces, name_pieces, text_pieces] = near.compare(pieces, named);
         let features = [
-            scores.lexical_spread.standard(lexical).min(20.0),
-            lexical / scores.lexical_spread.largest.max(1e-6),
-            scores.cosine_spread.standard(cosine),
-            cosine,
-            own.cosine(&asked.vector),
-            clause,
+            scores.lexical_spread.standard(scores.lexical[at]).min(MOST_DEVIATIONS),
+            scores.cosine_spread.standard(scores.cosine[at]),
+            query_pieces,
+            name_pieces,
+            text_pieces,
             covered / total,
-            name / total,
-            matched / f32::from(part.fields.length(one.tool, NAME).max(1)),
-            server / total,
-            parameters / total,
-            near.forward(pieces),
-            near.backward(&pieces[..named]),
-            (pieces.len() as f32).ln_1p(),
-            by_words[number],
-            by_meaning[number],
-            f32::from(u8::from(inside)),
         ];
         Candidate { server: one.server, tool: one.tool, features }
     };
-    best.iter().enumerate().map(look).collect()
+    best.iter().map(look).collect()
 }
 
-/// One over the place of each candidate by some score, the best being first.
-fn places(best: &[Ranked], score: impl Fn(&Ranked) -> f32) -> Vec<f32> {
-    let mut order: Vec<usize> = (0..best.len()).collect();
-    order.sort_by(|&a, &b| score(&best[b]).total_cmp(&score(&best[a])));
-    let mut places = vec![0.0; best.len()];
-    for (place, number) in order.into_iter().enumerate() {
-        places[number] = 1.0 / (1.0 + place as f32);
-    }
-    places
-}
-
-/// How near the pieces of a query are to those of tools; candidates share many pieces, so each pair is compared once.
+/// How near the pieces of a query are to those of tools; candidates share many pieces, so each is compared once.
 struct Near<'a> {
     asked: &'a [Piece],
+    /// What each piece of the query says, squared: the rare one that names the thing shall decide.
     weights: Vec<f32>,
-    known: HashMap<Piece, Box<[f32]>>,
+    total: f32,
+    /// For each row of the table, where its nearness stands, plus one; zero where it was not compared yet.
+    places: Vec<u32>,
+    /// Nearness to every piece of the query, row after row.
+    nearness: Vec<f32>,
 }
 
 impl<'a> Near<'a> {
     fn new(asked: &'a [Piece]) -> Near<'a> {
-        let weights = asked.iter().map(|&piece| TABLE.length(piece)).collect();
-        Near { asked, weights, known: HashMap::new() }
+        let weights: Vec<f32> = asked.iter().map(|&piece| TABLE.length(piece).powi(2)).collect();
+        let total = weights.iter().sum::<f32>().max(1e-6);
+        Near { asked, weights, total, places: vec![0; TABLE.rows()], nearness: Vec::new() }
     }
 
-    /// Each piece of the query has its nearest in the tool; the mean of these, weighted by what a piece says.
-    fn forward(&mut self, pieces: &[Piece]) -> f32 {
-        let mut best = vec![0.0f32; self.asked.len()];
-        for &piece in pieces {
+    /// How near each piece of the query has one among these, each piece of the name has one in the query, and each of
+    /// the other pieces: means, weighted by what a piece says.
+    fn compare(&mut self, pieces: &[Piece], named: usize) -> [f32; 3] {
+        let mut best = [0.0f32; MAX_COMPARED];
+        let (mut sums, mut totals) = ([0.0f32; 2], [0.0f32; 2]);
+        for (at, &piece) in pieces.iter().enumerate() {
+            let mut nearest = 0.0f32;
             for (most, &nearness) in best.iter_mut().zip(self.row(piece)) {
                 *most = most.max(nearness);
+                nearest = nearest.max(nearness);
             }
+            let (side, weight) = (usize::from(at >= named), TABLE.length(piece));
+            sums[side] += weight * nearest;
+            totals[side] += weight;
         }
-        let total: f32 = self.weights.iter().sum();
-        let sum: f32 = best.iter().zip(&self.weights).map(|(most, weight)| most * weight).sum();
-        sum / total.max(1e-6)
-    }
-
-    /// The same the other way round.
-    fn backward(&mut self, pieces: &[Piece]) -> f32 {
-        let (mut sum, mut total) = (0.0, 0.0);
-        for &piece in pieces {
-            let weight = TABLE.length(piece);
-            sum +=
-                weight * self.row(piece).iter().fold(0.0f32, |most, &nearness| most.max(nearness));
-            total += weight;
-        }
-        sum / total.max(1e-6)
+        let forward: f32 = best.iter().zip(&self.weights).map(|(most, weight)| most * weight).sum();
+        let mean = |side: usize| sums[side] / totals[side].max(1e-6);
+        [forward / self.total, mean(0), mean(1)]
     }
 
     fn row(&mut self, piece: Piece) -> &[f32] {
-        let asked = self.asked;
-        self.known
-            .entry(piece)
-            .or_insert_with(|| asked.iter().map(|&own| TABLE.cosine(own, piece)).collect())
+        let width = self.asked.len();
+        let place = &mut self.places[usize::from(piece)];
+        if *place == 0 {
+            self.nearness.extend(self.asked.iter().map(|&own| TABLE.cosine(own, piece)));
+            // Fifty candidates of sixty-four pieces each are far from filling it.
+            *place = u32::try_from(self.nearness.len() / width.max(1)).unwrap_or(u32::MAX);
+        }
+        let start = (*place as usize).saturating_sub(1) * width;
+        &self.nearness[start..start + width]
     }
 }

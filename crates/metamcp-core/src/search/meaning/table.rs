@@ -35,7 +35,7 @@ impl Table {
         let (offsets, rest) = rest.split_at_checked((count + 1) * 4)?;
         let (text, rest) = rest.split_at_checked(length)?;
         let (steps, values) = rest.split_at_checked(count * 4)?;
-        if values.len() != count * dims || count > usize::from(Piece::MAX) {
+        if values.len() != count * dims || count > usize::from(Piece::MAX) || dims % 32 != 0 {
             return None;
         }
         let offset = |at: usize| number(offsets.get(at * 4..)?).map(|(value, _)| value);
@@ -55,6 +55,11 @@ impl Table {
             })
             .collect();
         Some(Table { dims, rows, steps, lengths, values })
+    }
+
+    /// How many pieces there are.
+    pub(in crate::search) fn rows(&self) -> usize {
+        self.steps.len()
     }
 
     /// Components of a vector.
@@ -87,8 +92,12 @@ impl Table {
             return 0.0;
         }
         let mut sum = 0i32;
-        for (&a, &b) in self.row(left).iter().zip(self.row(right)) {
-            sum += i32::from(i16::from(a as i8) * i16::from(b as i8));
+        for (a, b) in
+            self.row(left).as_chunks::<32>().0.iter().zip(self.row(right).as_chunks::<32>().0)
+        {
+            for lane in 0..32 {
+                sum += i32::from(i16::from(a[lane] as i8) * i16::from(b[lane] as i8));
+            }
         }
         sum as f32 * self.steps[usize::from(left)] * self.steps[usize::from(right)] / lengths
     }

@@ -1,0 +1,171 @@
+//! `metamcp eval`: how well tools are found, on anybody's own tools and questions.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use metamcp_core::eval::{Corpus, DEPTH, Measures, Question, Total};
+use metamcp_core::search::Strategy;
+use serde_json::{Value, json};
+
+use crate::args::EvalArgs;
+use crate::exit::Exit;
+use crate::render;
+
+/// How often the progress bar moves: often enough to be seen moving, seldom enough to cost nothing.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// Cells of the progress bar.
+const BAR: usize = 30;
+
+/// What one strategy reached.
+struct Outcome {
+    strategy: Strategy,
+    measures: Measures,
+    /// Sorted, in microseconds.
+    times: Vec<u64>,
+}
+
+/// Measures one strategy, or all of them.
+pub(crate) fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let strategies = match &args.strategy {
+        Some(name) => vec![name.parse::<Strategy>()?],
+        None => Strategy::ALL.to_vec(),
+    };
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let text = read(&args.tools)?;
+    let began = Instant::now();
+    let corpus = Corpus::read(&text).with_context(|| args.tools.display().to_string())?;
+    let indexing = began.elapsed();
+    let questions = corpus
+        .questions(&read(&args.queries)?)
+        .with_context(|| args.queries.display().to_string())?;
+    if questions.is_empty() {
+        bail!("{} holds no questions", args.queries.display());
+    }
+    let outcomes: Vec<Outcome> =
+        strategies.into_iter().map(|strategy| measure(&corpus, &questions, strategy)).collect();
+    if args.json {
+        let rows: Vec<Value> = outcomes.iter().map(row).collect();
+        let value = json!({
+            "tools": corpus.index.tool_count(),
+            "questions": questions.len(),
+            "indexing_ms": indexing.as_millis() as u64,
+            "resident_kib": resident_kib(),
+            "strategies": rows,
+        });
+        writeln!(out, "{value:#}")?;
+        return Ok(Exit::Success);
+    }
+    writeln!(
+        out,
+        "{} tools indexed in {} ms, {} questions\n",
+        corpus.index.tool_count(),
+        indexing.as_millis(),
+        questions.len()
+    )?;
+    let cells = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect();
+    let mut rows: Vec<Vec<String>> = vec![cells(&[
+        "strategy",
+        "hit@1",
+        "recall@5",
+        "recall@10",
+        "MRR",
+        "nDCG@10",
+        "p50",
+        "p99",
+    ])];
+    for outcome in &outcomes {
+        let mut row = vec![outcome.strategy.name().to_owned()];
+        row.extend(outcome.measures.numbers().map(|number| format!("{:.1}", number * 100.0)));
+        row.extend([50, 99].map(|percent| format!("{} us", percentile(&outcome.times, percent))));
+        rows.push(row);
+    }
+    render::table(out, &rows)?;
+    Ok(Exit::Success)
+}
+
+fn measure(corpus: &Corpus, questions: &[Question], strategy: Strategy) -> Outcome {
+    let mut total = Total::default();
+    let mut times = Vec::with_capacity(questions.len());
+    let mut progress = Progress::new(strategy.name(), questions.len());
+    for question in questions {
+        let began = Instant::now();
+        let hits = corpus.index.search(&question.query, strategy, DEPTH, None);
+        times.push(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
+        total.add(&question.measure(&hits));
+        progress.step();
+    }
+    progress.finish();
+    times.sort_unstable();
+    Outcome { strategy, measures: total.mean(), times }
+}
+
+fn row(outcome: &Outcome) -> Value {
+    let [hit_at_1, recall_at_5, recall_at_10, mrr, ndcg_at_10] = outcome.measures.numbers();
+    json!({
+        "strategy": outcome.strategy.name(),
+        "hit_at_1": hit_at_1,
+        "recall_at_5": recall_at_5,
+        "recall_at_10": recall_at_10,
+        "mrr": mrr,
+        "ndcg_at_10": ndcg_at_10,
+        "p50_us": percentile(&outcome.times, 50),
+        "p99_us": percentile(&outcome.times, 99),
+    })
+}
+
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(at).copied().unwrap_or(0)
+}
+
+/// What the process holds in memory, where the system says so.
+fn resident_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// A bar on stderr while it is a terminal; nothing otherwise.
+struct Progress {
+    name: &'static str,
+    total: usize,
+    done: usize,
+    shown: Option<Instant>,
+}
+
+impl Progress {
+    fn new(name: &'static str, total: usize) -> Progress {
+        let shown = io::stderr().is_terminal().then(Instant::now);
+        Progress { name, total, done: 0, shown }
+    }
+
+    fn step(&mut self) {
+        self.done += 1;
+        if self.shown.is_some_and(|shown| shown.elapsed() >= PROGRESS_EVERY) {
+            self.shown = Some(Instant::now());
+            let full = BAR * self.done / self.total.max(1);
+            let mut line = format!("\r{:<8} [", self.name);
+            (0..BAR).for_each(|cell| line.push(if cell < full { '#' } else { ' ' }));
+            let _cannot_fail = write!(line, "] {}/{}", self.done, self.total);
+            Progress::show(&line);
+        }
+    }
+
+    fn finish(self) {
+        if self.shown.is_some() {
+            Progress::show(&format!("\r{:60}\r", ""));
+        }
+    }
+
+    /// A terminal that went away is no reason to stop measuring.
+    fn show(line: &str) {
+        let mut terminal = io::stderr();
+        let _nobody_looks = terminal.write_all(line.as_bytes()).and_then(|()| terminal.flush());
+    }
+}
