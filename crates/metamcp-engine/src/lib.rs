@@ -14,3 +14,4 @@ pub mod surface;
 pub mod task;
 pub mod telemetry;
 pub mod upstream;
+pub mod vectors;

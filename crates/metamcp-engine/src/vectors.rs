@@ -1,0 +1,355 @@
+//! Embeddings of tools and queries, from an HTTP API, remembered in memory and on disk.
+//! Owns: which API is asked, with which key, how often; `catalog.db`.      Never: ranks, waits for a dead API, prints a key.
+//! In: texts with their digest.  Out: vectors of length one, or at once why there are none.
+//! Tests: beside each part, `vectors/tests.rs` and `vectors/store/tests.rs`.
+
+mod answer;
+mod batch;
+mod client;
+mod endpoint;
+mod memory;
+mod pause;
+mod shelf;
+mod store;
+mod unavailable;
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use metamcp_core::text;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use crate::clock::{Clock, unix_millis};
+use answer::MAX_TEXTS;
+use batch::{Batch, batches};
+use client::{Bounds, Client, Failed};
+use endpoint::Purpose;
+use memory::Memory;
+use pause::{Pause, Permit, Refusal};
+use shelf::Shelf;
+use store::{Key, Remembered};
+
+pub use endpoint::{Endpoint, EndpointError, VOYAGE_KEY};
+pub use unavailable::{Failure, Unavailable};
+
+#[cfg(test)]
+mod tests;
+
+/// Words of a query beyond this do not say more.
+const MAX_QUERY_CHARS: usize = 2_000;
+/// Requests at once. Documents take one of them, so that a search always finds the other.
+const MAX_REQUESTS: usize = 2;
+/// Larger answers are read on another thread: a megabyte of numbers takes milliseconds.
+const READ_HERE: usize = 64 * 1024;
+
+/// The text of one tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The server's name.
+    pub server: String,
+    /// The tool's name.
+    pub tool: String,
+    /// Of the text.
+    pub digest: [u8; 32],
+    /// What is embedded.
+    pub text: String,
+}
+
+/// Vectors from one API, shared by all who search.
+#[derive(Debug)]
+pub struct Vectors {
+    endpoint: Endpoint,
+    client: Client,
+    clock: Clock,
+    pause: Mutex<Pause>,
+    memory: Mutex<Memory>,
+    shelf: Shelf,
+    requests: Semaphore,
+    documents: Semaphore,
+    /// Texts in one request; fewer where the API is too slow for more.
+    batch: AtomicUsize,
+    bounds: fn(Purpose) -> Bounds,
+}
+
+impl Vectors {
+    /// Vectors from `endpoint`, remembered under `home`. Touches neither yet.
+    pub fn new(endpoint: Endpoint, home: &Path, clock: Clock) -> Vectors {
+        Vectors {
+            endpoint,
+            client: Client::new(),
+            clock,
+            pause: Mutex::new(Pause::default()),
+            memory: Mutex::new(Memory::new()),
+            shelf: Shelf::new(home),
+            requests: Semaphore::new(MAX_REQUESTS),
+            documents: Semaphore::new(1),
+            batch: AtomicUsize::new(MAX_TEXTS),
+            bounds: client::bounds,
+        }
+    }
+
+    /// Where vectors come from.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// What is wrong with the file on disk, or was last, for people.
+    pub fn store_note(&self) -> Option<String> {
+        self.shelf.note()
+    }
+
+    /// Why a request would be refused now, without making one.
+    pub fn refusal(&self) -> Option<Unavailable> {
+        let refusal = lock(&self.pause).refusal(self.clock.now())?;
+        Some(self.refused(refusal))
+    }
+
+    /// How many of these are not in memory, so that [`Vectors::documents`] would have to look for them.
+    pub fn missing(&self, wanted: &[Document]) -> usize {
+        let memory = lock(&self.memory);
+        wanted.iter().filter(|document| !memory.holds(&document.digest)).count()
+    }
+
+    /// One vector of length one for each document, all equally long. From memory, from the disk, and from the API
+    /// in batches, each of which has its own deadline: not for a search to wait on. What was found before a failure
+    /// is remembered, so that the next call asks for the rest.
+    ///
+    /// When a model changed under its name, its vectors may be of another length than those given out before;
+    /// [`Vectors::missing`] then counts those again.
+    pub async fn documents(&self, wanted: &[Document]) -> Result<Vec<Arc<[f32]>>, Unavailable> {
+        let mut found = HashMap::with_capacity(wanted.len());
+        if let Some(all) = self.recall(wanted, &mut found) {
+            return Ok(all);
+        }
+        // One after the other: the second finds in memory what the first fetched.
+        let _turn = self.documents.acquire().await;
+        // Twice: when the API shows that those from the disk are of an older model, all are fetched.
+        for _ in 0..2 {
+            self.recall(wanted, &mut found);
+            self.look_up(&absent(wanted, &found), &mut found).await;
+            self.fetch(&absent(wanted, &found), &mut found).await?;
+            let memory = lock(&self.memory);
+            found.retain(|_, vector| memory.fits(vector.len()));
+            drop(memory);
+            if let Some(all) = all(wanted, &found) {
+                return Ok(all);
+            }
+        }
+        Err(self.unavailable(Failure::Malformed, Duration::ZERO))
+    }
+
+    /// The vector of a query. Answers within two seconds, at once while the API is left alone.
+    pub async fn query(&self, text: &str) -> Result<Arc<[f32]>, Unavailable> {
+        let text = text::cut(text.trim(), MAX_QUERY_CHARS);
+        if text.is_empty() {
+            return Err(self.unavailable(Failure::EmptyQuery, Duration::ZERO));
+        }
+        if let Some(known) = lock(&self.memory).query(&text) {
+            return Ok(known);
+        }
+        let vectors = self.request(Purpose::Query, &[&text], false).await?;
+        let vector = vectors.into_iter().next().expect("as many vectors as texts were checked");
+        lock(&self.memory).keep_query(&text, &vector);
+        Ok(vector)
+    }
+
+    fn recall(&self, wanted: &[Document], found: &mut Found) -> Option<Vec<Arc<[f32]>>> {
+        let mut memory = lock(&self.memory);
+        for document in wanted {
+            if let Some(vector) = memory.tool(&document.digest) {
+                found.insert(document.digest, vector);
+            }
+        }
+        drop(memory);
+        all(wanted, found)
+    }
+
+    async fn look_up(&self, absent: &[&Document], found: &mut Found) {
+        if absent.is_empty() {
+            return;
+        }
+        let keys: Vec<Key> = absent.iter().map(|document| key(document)).collect();
+        let model = self.endpoint.identity();
+        let read = move |store: &store::Store| {
+            let vectors = store.read(&model, &keys, unix_millis());
+            keys.into_iter().zip(vectors).collect::<Vec<_>>()
+        };
+        let rows = self.shelf.with(read).await.unwrap_or_default();
+        let mut memory = lock(&self.memory);
+        for (key, vector) in rows {
+            if let Some(vector) = vector.filter(|vector| memory.remember(key.digest, vector)) {
+                found.insert(key.digest, vector);
+            }
+        }
+    }
+
+    async fn fetch(&self, absent: &[&Document], found: &mut Found) -> Result<(), Unavailable> {
+        let mut waiting: VecDeque<Batch<'_>> =
+            batches(absent, self.batch.load(Ordering::Relaxed)).into();
+        while let Some(batch) = waiting.pop_front() {
+            let texts: Vec<Cow<'_, str>> =
+                batch.documents.iter().map(|document| batch.text(document)).collect();
+            let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+            let smaller = batch.smaller();
+            match self.request(Purpose::Document, &texts, !smaller.is_empty()).await {
+                Ok(vectors) => self.keep(&batch.documents, vectors, found).await,
+                // One text that the API does not take must not cost all others theirs.
+                Err(Unavailable { failure: Failure::Refused { .. }, .. })
+                    if !smaller.is_empty() =>
+                {
+                    for batch in smaller.into_iter().rev() {
+                        waiting.push_front(batch);
+                    }
+                }
+                Err(unavailable) => {
+                    if let Failure::TimedOut { .. } = unavailable.failure {
+                        // Perhaps it was only too much at once.
+                        self.batch.store((texts.len() / 2).max(1), Ordering::Relaxed);
+                    }
+                    return Err(unavailable);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn keep(&self, documents: &[&Document], vectors: Vec<Arc<[f32]>>, found: &mut Found) {
+        let mut rows = Vec::with_capacity(documents.len());
+        {
+            let mut memory = lock(&self.memory);
+            for (document, vector) in documents.iter().zip(vectors) {
+                memory.keep(document.digest, &vector);
+                found.insert(document.digest, vector.clone());
+                rows.push(Remembered { key: key(document), text: document.text.clone(), vector });
+            }
+        }
+        let model = self.endpoint.identity();
+        self.shelf.with(move |store| store.write(&model, &rows, unix_millis())).await;
+    }
+
+    /// Asks the API. With `split` the caller will ask again for less when it is refused, so that a refusal is not
+    /// yet a failure.
+    async fn request(
+        &self,
+        purpose: Purpose,
+        texts: &[&str],
+        split: bool,
+    ) -> Result<Vec<Arc<[f32]>>, Unavailable> {
+        if let Some(refused) = self.refusal() {
+            return Err(refused);
+        }
+        let bounds = (self.bounds)(purpose);
+        let started = self.clock.now();
+        let slot = tokio::time::timeout(bounds.time, self.requests.acquire()).await;
+        let Ok(Ok(_slot)) = slot else {
+            return Err(self.unavailable(Failure::Busy, Duration::ZERO));
+        };
+        let admitted = lock(&self.pause).admit(self.clock.now());
+        let permit = admitted.map_err(|refusal| self.refused(refusal))?;
+        let asking = Asking { pause: &self.pause, permit: Some(permit) };
+        let left = bounds.time.saturating_sub(self.clock.now().since(started));
+        match self.exchange(purpose, texts, Bounds { time: left, ..bounds }).await {
+            Ok(vectors) => {
+                asking.answered();
+                Ok(vectors)
+            }
+            Err(Failed { failure: failure @ Failure::Refused { .. }, .. }) if split => {
+                Err(self.unavailable(failure, Duration::ZERO))
+            }
+            Err(Failed { mut failure, wish }) => {
+                if let Failure::TimedOut { limit } = &mut failure {
+                    *limit = bounds.time;
+                }
+                let pause = asking.failed(failure.clone(), wish, self.clock);
+                Err(self.unavailable(failure, pause))
+            }
+        }
+    }
+
+    async fn exchange(
+        &self,
+        purpose: Purpose,
+        texts: &[&str],
+        bounds: Bounds,
+    ) -> Result<Vec<Arc<[f32]>>, Failed> {
+        let body = self.endpoint.body(texts, purpose);
+        let answer = self.client.post(&self.endpoint, body, bounds).await?;
+        let (form, asked) = (self.endpoint.form(), texts.len());
+        let vectors = if answer.len() <= READ_HERE {
+            answer::read(form, &answer, asked)?
+        } else {
+            let read = spawn_blocking(move || answer::read(form, &answer, asked));
+            read.await.unwrap_or(Err(Failure::Malformed))?
+        };
+        let length = vectors.first().map_or(0, |vector| vector.len());
+        lock(&self.memory).answered(length)?;
+        Ok(vectors)
+    }
+
+    fn refused(&self, refusal: Refusal) -> Unavailable {
+        self.unavailable(refusal.failure, refusal.retry_in)
+    }
+
+    fn unavailable(&self, failure: Failure, retry_in: Duration) -> Unavailable {
+        Unavailable { host: self.endpoint.host().to_owned(), failure, retry_in }
+    }
+}
+
+/// Vectors by the digest of their text.
+type Found = HashMap<[u8; 32], Arc<[f32]>>;
+
+/// A request under way. Dropped without an outcome, as when nobody waits any more, it frees its place.
+struct Asking<'a> {
+    pause: &'a Mutex<Pause>,
+    permit: Option<Permit>,
+}
+
+impl Asking<'_> {
+    fn answered(mut self) {
+        if let Some(permit) = self.permit.take() {
+            lock(self.pause).answered(&permit);
+        }
+    }
+
+    fn failed(mut self, failure: Failure, wish: Option<Duration>, clock: Clock) -> Duration {
+        match self.permit.take() {
+            Some(permit) => lock(self.pause).failed(&permit, failure, wish, clock.now()),
+            None => Duration::ZERO,
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            lock(self.pause).abandoned(&permit);
+        }
+    }
+}
+
+/// Those without a vector yet, each text once.
+fn absent<'a>(wanted: &'a [Document], found: &Found) -> Vec<&'a Document> {
+    let mut seen = HashSet::new();
+    wanted
+        .iter()
+        .filter(|document| !found.contains_key(&document.digest) && seen.insert(document.digest))
+        .collect()
+}
+
+fn all(wanted: &[Document], found: &Found) -> Option<Vec<Arc<[f32]>>> {
+    wanted.iter().map(|document| found.get(&document.digest).cloned()).collect()
+}
+
+fn key(document: &Document) -> Key {
+    Key { server: document.server.clone(), tool: document.tool.clone(), digest: document.digest }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is whole between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
