@@ -71,6 +71,16 @@ Examples:
   metamcp call files:list_allowed_directories
   echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args - --json")]
     Call(CallArgs),
+    /// Remove what was learnt from use
+    #[command(after_help = "\
+Search remembers which tool was called after which words and whether that worked, as hashes, in habits.json in the home of \
+metamcp, and ranks such tools higher. This removes the file. A gateway that runs notices with its next search; what it \
+learnt in the last seconds it may still write. To learn nothing at all: --learn false.
+
+Examples:
+  metamcp forget
+  metamcp forget --json")]
+    Forget(ForgetArgs),
     /// Show the gateway at work on example servers; needs no config
     Demo(DemoArgs),
     /// Check and explain the configuration
@@ -123,6 +133,14 @@ pub(crate) struct CallArgs {
     #[arg(long = "args", value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     pub(crate) arguments: String,
     /// Print the whole result as JSON instead of its text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp forget`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ForgetArgs {
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -7,6 +7,7 @@ pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
+pub(crate) mod forget;
 mod gateway;
 pub(crate) mod list;
 pub(crate) mod serve;

@@ -89,6 +89,10 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Call(args) => {
             with_servers(settings.given, |loaded| commands::call::run(loaded, &args, &mut out))
         }
+        Command::Forget(args) => match load(settings.given)? {
+            Ok(loaded) => commands::forget::run(&loaded, &args, &mut out),
+            Err(error) => cannot_load(&error),
+        },
         Command::Demo(args) => {
             commands::demo::run(args.json, &mut out, &mut diagnostics)?;
             Ok(Exit::Success)
