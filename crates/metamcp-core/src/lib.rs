@@ -10,6 +10,7 @@ pub mod discover;
 pub mod dispatch;
 pub mod eval;
 pub mod failure;
+pub mod habits;
 pub mod ladder;
 pub mod ledger;
 pub mod lifecycle;

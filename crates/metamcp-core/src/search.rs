@@ -7,6 +7,7 @@ mod bm25;
 mod hybrid;
 mod keyword;
 mod lexical;
+mod lift;
 mod meaning;
 mod stem;
 mod tokenize;
@@ -16,6 +17,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::habits::Prior;
 use crate::tool::{ServerTools, Tool};
 
 pub use hybrid::{FEATURE_NAMES, FEATURES, Features};
@@ -222,6 +224,19 @@ impl Index {
         limit: usize,
         server: Option<&str>,
     ) -> Found {
+        self.page_with(query, strategy, offset, limit, server, None)
+    }
+
+    /// The same, with what habit speaks for lifted among those that match well.
+    pub fn page_with(
+        &self,
+        query: &str,
+        strategy: Strategy,
+        offset: usize,
+        limit: usize,
+        server: Option<&str>,
+        prior: Option<&Prior>,
+    ) -> Found {
         let query = crate::text::cut(query.trim(), MAX_QUERY_CHARS);
         let mut ranked = match strategy {
             Strategy::Keyword => keyword::rank(&self.servers, &query, server),
@@ -230,6 +245,10 @@ impl Index {
             Strategy::Bm25 => bm25::rank(&self.servers, &self.overall, &query, server),
         };
         ranked.sort_unstable_by(|a, b| self.order(a, b));
+        if let Some(prior) = prior.filter(|prior| !prior.is_empty()) {
+            lift::lift(&self.servers, &mut ranked, &query, strategy, prior);
+            ranked.sort_unstable_by(|a, b| self.order(a, b));
+        }
         if server.is_none() {
             spread(&mut ranked);
         }

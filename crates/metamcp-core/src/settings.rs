@@ -38,6 +38,8 @@ pub struct Settings {
     pub replay: Replay,
     /// How tools are ranked.
     pub search: SearchStrategy,
+    /// Whether use is remembered.
+    pub learn: bool,
     /// How child processes are kept from outliving the gateway.
     pub containment: Containment,
     /// How much is logged.
@@ -208,6 +210,7 @@ fn blank() -> Settings {
         catalog_ttl: Duration::ZERO,
         replay: Replay::Annotated,
         search: SearchStrategy::Bm25,
+        learn: false,
         containment: Containment::Auto,
         log_level: LogLevel::Warn,
     }

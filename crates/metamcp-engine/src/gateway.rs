@@ -16,6 +16,7 @@ use metamcp_core::settings::{Replay, SearchStrategy, Settings};
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
+use crate::habits::{HabitFile, Memory};
 use crate::router::{Router, Timing};
 use crate::surface::{Options, Surface};
 use crate::upstream::launch::Launcher;
@@ -28,6 +29,8 @@ pub struct Gateway {
     pub catalog: Arc<Catalog>,
     /// What clients see.
     pub surface: Arc<Surface>,
+    /// What was learnt from use, where that is wanted.
+    pub habits: Option<Arc<Memory>>,
 }
 
 impl Gateway {
@@ -65,8 +68,10 @@ impl Gateway {
                 Replay::Never => Rule::Never,
             },
         };
-        let surface = Arc::new(Surface::new(Arc::clone(&router), Arc::clone(&catalog), options));
-        Gateway { router, catalog, surface }
+        let habits = settings.learn.then(|| Memory::start(HabitFile::new(&settings.home)));
+        let (calls, known) = (Arc::clone(&router), Arc::clone(&catalog));
+        let surface = Arc::new(Surface::new(calls, known, habits.clone(), options));
+        Gateway { router, catalog, surface, habits }
     }
 }
 

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod files;
 pub mod gateway;
+pub mod habits;
 pub mod outbox;
 pub mod progress;
 pub mod router;

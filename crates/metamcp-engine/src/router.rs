@@ -87,6 +87,10 @@ pub trait Caller: Send + Sync {
     fn unask(&self, conn: ConnId, id: Option<&[u8]>);
     /// What the client can do, for servers that are started on its behalf.
     fn capabilities(&self) -> Value;
+    /// It searched and was shown tools with these ids.
+    fn searched(&self, _query: &str, _ids: Vec<String>) {}
+    /// The call it tagged so is about to go to this tool.
+    fn calling(&self, _tag: &Bytes, _server: &str, _tool: &str) {}
 }
 
 pub(crate) struct Pending {

@@ -20,6 +20,7 @@ use metamcp_core::search::Strategy;
 use metamcp_wire::object;
 
 use crate::catalog::Catalog;
+use crate::habits::Memory;
 use crate::router::{Caller, Entry, Router};
 use reply::ErrorObject;
 
@@ -42,6 +43,8 @@ pub struct Options {
 pub struct Surface {
     pub(crate) router: Arc<Router>,
     pub(crate) catalog: Arc<Catalog>,
+    /// What was learnt from use, unless the operator wants none of it.
+    pub(crate) habits: Option<Arc<Memory>>,
     pub(crate) options: Options,
     pub(crate) cursors: CursorKey,
 }
@@ -87,11 +90,16 @@ const NAMES: [&str; 2] = ["mcp_discover", "mcp_call"];
 
 impl Surface {
     /// A surface over a router and its catalog.
-    pub fn new(router: Arc<Router>, catalog: Arc<Catalog>, options: Options) -> Surface {
+    pub fn new(
+        router: Arc<Router>,
+        catalog: Arc<Catalog>,
+        habits: Option<Arc<Memory>>,
+        options: Options,
+    ) -> Surface {
         let mut key = [0; 32];
         // Without randomness cursors could be forged, which lets a client read a page it may read anyway.
         let _unseeded = getrandom::fill(&mut key);
-        Surface { router, catalog, options, cursors: CursorKey::new(key) }
+        Surface { router, catalog, habits, options, cursors: CursorKey::new(key) }
     }
 
     /// The `tools/list` result.
@@ -128,7 +136,7 @@ impl Surface {
         };
         match &*name {
             "mcp_call" => self.mcp_call(arguments, meta, line, caller, tag),
-            "mcp_discover" => self.mcp_discover(arguments),
+            "mcp_discover" => self.mcp_discover(arguments, caller),
             unknown => {
                 let near = nearest(unknown, NAMES, 2);
                 let hint = if near.is_empty() { NAMES.join(" and ") } else { near.join(" or ") };

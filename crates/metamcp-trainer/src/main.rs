@@ -1,9 +1,11 @@
-//! Makes the weights of the hybrid ranking: `train-ranker FOLDER [--write FILE]`, run by `cargo xtask train`.
+//! Makes the weights of the hybrid ranking: `train-ranker FOLDER [--write FILE]`, run by `cargo xtask train`; with
+//! `--habits` it measures instead what remembering use does to the sets.
 //! Owns: which sets are used, leaving each out in turn, the file of weights.      Never: ships, keeps text of a set.
 //! In: folders with tools.jsonl and queries.jsonl.  Out: a table on stdout, and the weights as Rust.
 //! Tests: `fit.rs`.
 
 mod fit;
+mod replay;
 mod set;
 
 use std::io::{self, Write};
@@ -32,15 +34,20 @@ const QUESTIONS: usize = 700;
 fn main() -> Result<()> {
     let mut folder = None;
     let mut write = None;
+    let mut habits = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--write" => write = Some(PathBuf::from(arguments.next().context("--write FILE")?)),
+            "--habits" => habits = true,
             _ if folder.is_none() => folder = Some(PathBuf::from(argument)),
             other => bail!("unknown argument {other:?}"),
         }
     }
-    let folder = folder.context("usage: train-ranker FOLDER [--write FILE]")?;
+    let folder = folder.context("usage: train-ranker FOLDER [--write FILE | --habits]")?;
+    if habits {
+        return replay::run(&folder, &mut io::stdout().lock());
+    }
     let mut sets = Vec::new();
     for (name, family) in SETS {
         writeln!(io::stderr(), "train: looking at {name}")?;

@@ -83,6 +83,16 @@ Examples:
   metamcp eval --tools tools.jsonl --queries queries.jsonl
   metamcp eval --tools tools.jsonl --queries queries.jsonl --strategy hybrid --json")]
     Eval(EvalArgs),
+    /// Remove what was learnt from use
+    #[command(after_help = "\
+Search remembers which tool was called after which words and whether that worked, as hashes, in habits.json in the home of \
+metamcp, and ranks such tools higher. This removes the file. A gateway that runs notices with its next search; what it \
+learnt in the last seconds it may still write. To learn nothing at all: --learn false.
+
+Examples:
+  metamcp forget
+  metamcp forget --json")]
+    Forget(ForgetArgs),
     /// Show the gateway at work on example servers; needs no config
     Demo(DemoArgs),
     /// Check and explain the configuration
@@ -151,6 +161,14 @@ pub(crate) struct EvalArgs {
     /// Measure only this one: keyword, lexical, bm25 or hybrid
     #[arg(long, value_name = "NAME")]
     pub(crate) strategy: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp forget`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ForgetArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod eval;
+pub(crate) mod forget;
 mod gateway;
 pub(crate) mod list;
 pub(crate) mod serve;

@@ -90,6 +90,10 @@ fn run(args: Args) -> anyhow::Result<Exit> {
             with_servers(settings.given, |loaded| commands::call::run(loaded, &args, &mut out))
         }
         Command::Eval(args) => commands::eval::run(&args, &mut out),
+        Command::Forget(args) => match load(settings.given)? {
+            Ok(loaded) => commands::forget::run(&loaded, &args, &mut out),
+            Err(error) => cannot_load(&error),
+        },
         Command::Demo(args) => {
             commands::demo::run(args.json, &mut out, &mut diagnostics)?;
             Ok(Exit::Success)

@@ -205,6 +205,7 @@ impl File<'_, '_> {
                 .number(report, &setting.kind.describe(), min, max)
                 .map(|number| setting.kind.from_number(number)),
             Kind::Word(_) => node.string(report).map(|text| setting.kind.from_word(text)),
+            Kind::Switch => node.boolean(report).map(|on| Ok(settings::Value::Switch(on))),
             Kind::Path => node.string(report).map(|text| setting.kind.from_text(text)),
         };
         match value {

@@ -116,10 +116,12 @@ fn setting_schema(setting: &Setting) -> Value {
             number(min, max)
         }
         Kind::Word(known) => words(known),
+        Kind::Switch => json!({ "type": "boolean" }),
         Kind::Path => json!({ "type": "string", "minLength": 1 }),
     };
     schema["default"] = match setting.kind {
         Kind::Word(_) | Kind::Path => json!(setting.default_text()),
+        Kind::Switch => json!(setting.default == Some(crate::settings::Value::Switch(true))),
         _ => json!(setting.default_text().parse::<u64>().ok()),
     };
     let help = if setting.doc.is_empty() {

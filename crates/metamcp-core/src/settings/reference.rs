@@ -45,6 +45,7 @@ pub fn settings_markdown() -> String {
                     let _infallible = writeln!(page, "- `{}`: {}", known.word, known.meaning);
                 }
             }
+            Kind::Switch => page.push_str("`true` or `false`.\n"),
             Kind::Path => page.push_str("A path.\n"),
         }
         if !setting.aliases.is_empty() {

@@ -315,6 +315,19 @@ pub static SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: Some("search.learn"),
+        aliases: &[],
+        flag: "learn",
+        env: "METAMCP_LEARN",
+        kind: Kind::Switch,
+        default: Some(Value::Switch(true)),
+        help: "Whether tools that worked after a search rank higher next time",
+        doc: "Remembered are hashes of a query's words, the tool called next and whether it worked; never arguments, never results. \
+              It stays in `habits.json` in the home of metamcp, fades within months, and `metamcp forget` removes it. \
+              It lifts tools that match well anyway, for the strategies `bm25` and `hybrid`, and never above a tool that was asked for by its name.",
+        store: |settings, value| settings.learn = value.is_on(),
+    },
+    Setting {
         key: Some("containment"),
         aliases: &[],
         flag: "containment",

@@ -137,6 +137,7 @@ fn every_setting_reaches_its_own_field() {
                 let default = setting.default_text();
                 Value::Word(words.iter().find(|known| known.word != default).unwrap().word)
             }
+            Kind::Switch => Value::Switch(setting.default != Some(Value::Switch(true))),
             Kind::Path => Value::Path("elsewhere".into()),
         };
         let mut changed = resolve([]).settings;

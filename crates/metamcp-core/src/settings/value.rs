@@ -33,6 +33,8 @@ pub enum Kind {
     },
     /// One of a few words.
     Word(&'static [Word]),
+    /// `true` or `false`.
+    Switch,
     /// A path.
     Path,
 }
@@ -44,6 +46,8 @@ pub enum Value {
     Number(u64),
     /// One of the words of the kind.
     Word(&'static str),
+    /// On or off.
+    Switch(bool),
     /// A path as written.
     Path(Cow<'static, str>),
 }
@@ -53,8 +57,13 @@ impl Value {
     pub(super) fn number(&self) -> u64 {
         match self {
             Self::Number(number) => *number,
-            Self::Word(_) | Self::Path(_) => 0,
+            Self::Word(_) | Self::Switch(_) | Self::Path(_) => 0,
         }
+    }
+
+    /// Whether a switch is on.
+    pub(super) fn is_on(&self) -> bool {
+        *self == Self::Switch(true)
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -74,6 +83,8 @@ impl Value {
         match self {
             Self::Number(number) => Cow::Owned(number.to_string()),
             Self::Word(word) => Cow::Borrowed(word),
+            Self::Switch(true) => Cow::Borrowed("true"),
+            Self::Switch(false) => Cow::Borrowed("false"),
             Self::Path(path) => Cow::Borrowed(path),
         }
     }
@@ -115,6 +126,7 @@ impl Kind {
                 &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)],
             )?),
             Self::Word(_) => self.from_word(text),
+            Self::Switch => switch(text),
             Self::Path if text.is_empty() => Err(ValueError::new("expected a path, found nothing")),
             Self::Path if text.contains('\0') => {
                 Err(ValueError::new("a path cannot hold a NUL byte"))
@@ -133,7 +145,7 @@ impl Kind {
                     Err(ValueError::new(format!("{number} is out of range: {min} to {max}")))
                 }
             }
-            Self::Word(_) | Self::Path => {
+            Self::Word(_) | Self::Switch | Self::Path => {
                 Err(ValueError::new(format!("expected {}, found a number", self.describe())))
             }
         }
@@ -160,6 +172,7 @@ impl Kind {
             Self::Millis { .. } => "a whole number of milliseconds".to_owned(),
             Self::Bytes { .. } => "a whole number of bytes".to_owned(),
             Self::Word(words) => one_of(words),
+            Self::Switch => "`true` or `false`".to_owned(),
             Self::Path => "a path".to_owned(),
         }
     }
@@ -172,6 +185,15 @@ pub(crate) fn one_of(words: &[Word]) -> String {
         [] => "nothing".to_owned(),
         [only] => only.clone(),
         [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
+
+/// Also the other words people write into variables.
+fn switch(text: &str) -> Result<Value, ValueError> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "on" | "yes" | "1" => Ok(Value::Switch(true)),
+        "false" | "off" | "no" | "0" => Ok(Value::Switch(false)),
+        _ => Err(ValueError::new(format!("expected `true` or `false`, found `{}`", shown(text)))),
     }
 }
 
@@ -247,6 +269,7 @@ mod tests {
         check(TIME, "18446744073709551615h", "`18446744073709551615h` is too large");
         check(Kind::Count { min: 1, max: 9 }, "10", "10 is out of range: 1 to 9");
         check(Kind::Path, "", "expected a path, found nothing");
+        check(Kind::Switch, "maybe", "expected `true` or `false`, found `maybe`");
         check(
             Kind::Word(Replay::WORDS),
             "annotatd",
@@ -261,5 +284,7 @@ mod tests {
         assert_eq!(size.from_text("16MiB"), Ok(Value::Number(16 << 20)));
         assert_eq!(size.from_text("4096"), Ok(Value::Number(4096)));
         assert_eq!(Kind::Word(Replay::WORDS).from_text("NEVER"), Ok(Value::Word("never")));
+        assert_eq!(Kind::Switch.from_text("True"), Ok(Value::Switch(true)));
+        assert_eq!(Kind::Switch.from_text("0"), Ok(Value::Switch(false)));
     }
 }

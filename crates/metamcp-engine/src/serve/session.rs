@@ -16,8 +16,9 @@ use metamcp_wire::{object, write};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
+use crate::habits::Recorder;
 use crate::outbox::Outbox;
-use crate::router::{Caller, Outcome, Question};
+use crate::router::{CallErrorKind, Caller, Outcome, Question};
 use crate::surface::reply::ErrorObject;
 use crate::surface::{Finished, Step, Surface};
 use crate::task;
@@ -35,6 +36,8 @@ pub struct Session {
     /// What goes to the client.
     pub outbox: Outbox,
     state: Mutex<State>,
+    /// What it searched for and called, where habits are learnt.
+    recorder: Option<Recorder>,
     me: Weak<Session>,
 }
 
@@ -51,8 +54,10 @@ struct State {
 impl Session {
     /// A session that has heard nothing yet.
     pub fn new(surface: Arc<Surface>) -> Arc<Session> {
+        let recorder = surface.habits.clone().map(Recorder::new);
         Arc::new_cyclic(|me| Session {
             surface,
+            recorder,
             outbox: Outbox::default(),
             state: Mutex::default(),
             me: me.clone(),
@@ -289,6 +294,9 @@ const LEVELS: [&str; 8] =
 
 impl Caller for Session {
     fn answer(&self, tag: &Bytes, outcome: Outcome) {
+        if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.waits()) {
+            recorder.ended(tag, worked(&outcome));
+        }
         match outcome {
             Outcome::Result(result) => {
                 if result.len() < 4096 {
@@ -358,6 +366,36 @@ impl Caller for Session {
 
     fn capabilities(&self) -> Value {
         self.lock().peer.as_ref().map(|peer| peer.capabilities.clone()).unwrap_or_default()
+    }
+
+    fn searched(&self, query: &str, ids: Vec<String>) {
+        if let Some(recorder) = &self.recorder {
+            recorder.searched(query, ids, self.surface.router.clock.now());
+        }
+    }
+
+    fn calling(&self, tag: &Bytes, server: &str, tool: &str) {
+        if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.expects()) {
+            recorder.calling(tag, server, tool, self.surface.router.clock.now());
+        }
+    }
+}
+
+/// Whether a tool did what it was called for; `None` where that says nothing about the tool: it was called off, or its
+/// server could not be reached.
+fn worked(outcome: &Outcome) -> Option<bool> {
+    match outcome {
+        Outcome::Result(result) => {
+            let refused = object::pick(result, ["isError"]).ok().and_then(|[flag]| flag);
+            Some(refused != Some(b"true"))
+        }
+        Outcome::Failed(error) => match error.kind {
+            CallErrorKind::Verdict { .. } => None,
+            CallErrorKind::Rpc(_)
+            | CallErrorKind::Malformed(_)
+            | CallErrorKind::Oversize { .. } => Some(false),
+        },
+        Outcome::Cancelled => None,
     }
 }
 

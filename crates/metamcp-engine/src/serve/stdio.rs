@@ -70,7 +70,12 @@ where
             }
         }
     };
-    tokio::join!(flushed, emptied);
+    let kept = async {
+        if let Some(habits) = &gateway.habits {
+            habits.finish().await;
+        }
+    };
+    tokio::join!(flushed, emptied, kept);
     ended
 }
 

@@ -178,6 +178,7 @@ impl Surface {
 
     fn go(&self, wish: Wish, harmless: bool, caller: &Arc<dyn Caller>, tag: &Bytes) {
         let Wish { entry, tool, arguments, meta, progress } = wish;
+        caller.calling(tag, &entry.name, &tool);
         let request = Request { server: entry.id, tool, arguments, meta, progress, harmless };
         self.router.call(request, Arc::clone(caller), tag.clone());
     }

@@ -8,6 +8,7 @@ use metamcp_core::config::ServerState as Configured;
 use metamcp_core::discover::{
     self, Answer, Detail, FailedServer, Request, ServerLine, ServerState,
 };
+use metamcp_core::habits::Prior;
 use metamcp_core::lifecycle::State;
 use metamcp_core::search::Hit;
 use metamcp_wire::object;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::reply::{Code, ErrorObject};
 use super::{Finished, Step, Surface};
 use crate::catalog::Snapshot;
-use crate::router::Entry;
+use crate::router::{Caller, Entry};
 
 /// Longest reason shown behind a server's name.
 const MAX_REASON: usize = 160;
@@ -29,10 +30,16 @@ pub struct Discovered {
     pub text: String,
     /// For a program.
     pub json: Value,
+    /// The tools shown, where they were searched for.
+    pub ids: Vec<String>,
 }
 
 impl Surface {
-    pub(super) fn mcp_discover(self: &Arc<Self>, arguments: Option<&[u8]>) -> Step {
+    pub(super) fn mcp_discover(
+        self: &Arc<Self>,
+        arguments: Option<&[u8]>,
+        caller: &Arc<dyn Caller>,
+    ) -> Step {
         let arguments = match arguments.map(|raw| object::strict_value(raw, MAX_DEPTH)).transpose()
         {
             Ok(arguments) => arguments,
@@ -46,10 +53,14 @@ impl Surface {
             Ok(request) => request,
             Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
         };
-        let surface = Arc::clone(self);
+        let (surface, caller) = (Arc::clone(self), Arc::clone(caller));
         Step::Later(Box::pin(async move {
+            let query = request.query.clone();
             match surface.discover(request).await {
                 Ok(found) => {
+                    if let Some(query) = query.filter(|_| !found.ids.is_empty()) {
+                        caller.searched(&query, found.ids);
+                    }
                     let result = json!({ "content": [{ "type": "text", "text": found.text }] });
                     Finished::Result(result.to_string().into_bytes())
                 }
@@ -77,6 +88,10 @@ impl Surface {
         if !overview {
             self.wake_unknown(&asked).await;
         }
+        let prior = match (&self.habits, &request.query) {
+            (Some(habits), Some(query)) => Some(habits.prior(query).await),
+            _ => None,
+        };
         let snapshot = self.catalog.snapshot();
         if let Some(cursor) = &request.cursor {
             let offset = self.cursors.decode(cursor, snapshot.generation, &request.binding());
@@ -85,8 +100,11 @@ impl Surface {
             })?;
             request.offset = offset as usize;
         }
-        let (hits, total) =
-            if overview { (Vec::new(), 0) } else { self.hits(&request, &asked, &snapshot)? };
+        let (hits, total) = if overview {
+            (Vec::new(), 0)
+        } else {
+            self.hits(&request, &asked, &snapshot, prior.as_ref())?
+        };
         let next = request.offset + hits.len();
         let next_cursor = (next < total).then(|| {
             self.cursors.encode(
@@ -142,6 +160,7 @@ impl Surface {
         Ok(Discovered {
             text: discover::to_text(&request, &answer),
             json: discover::to_json(&request, &answer),
+            ids: request.query.iter().flat_map(|_| hits.iter().map(Hit::id)).collect(),
         })
     }
 
@@ -193,6 +212,7 @@ impl Surface {
         request: &Request,
         asked: &[&Entry],
         snapshot: &Snapshot,
+        prior: Option<&Prior>,
     ) -> Result<(Vec<Hit>, usize), Finished> {
         if let Some(tool) = &request.tool {
             let hits: Vec<Hit> = asked
@@ -220,12 +240,13 @@ impl Surface {
             let total = all.len();
             return Ok((all.into_iter().skip(request.offset).take(request.limit).collect(), total));
         };
-        let found = snapshot.index.page(
+        let found = snapshot.index.page_with(
             query,
             self.options.strategy,
             request.offset,
             request.limit,
             request.server.as_deref(),
+            prior,
         );
         Ok((found.hits, found.total))
     }

@@ -93,7 +93,9 @@ fn flag(setting: &'static Setting) -> Arg {
 /// The words are listed by name; what they mean is in the reference.
 fn help(setting: &Setting) -> String {
     match setting.kind {
-        Kind::Word(_) => format!("{}: {}", setting.help, setting.kind.describe().replace('`', "")),
+        Kind::Word(_) | Kind::Switch => {
+            format!("{}: {}", setting.help, setting.kind.describe().replace('`', ""))
+        }
         _ => setting.help.to_owned(),
     }
 }
@@ -104,6 +106,7 @@ fn placeholder(setting: &Setting) -> &'static str {
         Kind::Millis { .. } => "MS",
         Kind::Bytes { .. } => "BYTES",
         Kind::Word(_) => "WORD",
+        Kind::Switch => "BOOL",
         Kind::Path if setting.flag == "config" => "FILE",
         Kind::Path => "DIR",
     }

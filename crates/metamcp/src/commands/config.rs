@@ -262,6 +262,7 @@ fn server_json(server: &ServerConfig) -> Value {
 fn setting_json(given: &Given) -> Value {
     let value = match &given.value {
         metamcp_core::settings::Value::Number(number) => json!(number),
+        metamcp_core::settings::Value::Switch(on) => json!(on),
         other => json!(other.text()),
     };
     json!({

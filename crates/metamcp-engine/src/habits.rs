@@ -1,0 +1,160 @@
+//! Learning from use, on this machine only: which tool a client called after which search, remembered in one file.
+//! Owns: `<home>/habits.json`, when it is read and written, what a session searched for.      Never: sees arguments or results, decides a rank.
+//! In: searches and the ends of calls.  Out: a `Prior` for a query.
+//! Tests: `habits/tests.rs`, `habits/recorder.rs`, `metamcp/tests/habits.rs`.
+
+mod file;
+mod recorder;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use metamcp_core::habits::{Habits, Prior, Words};
+use metamcp_core::settings::LogLevel;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::clock::unix_millis;
+use crate::{task, telemetry};
+
+pub use file::{Forgotten, HabitError, HabitFile};
+pub use recorder::Recorder;
+
+#[cfg(test)]
+mod tests;
+
+/// The file is written no more often, and looked at no more often for what other gateways wrote or a person removed.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// How long the last write may take when the process ends; a home on a dead disk must not keep it.
+const LAST_WRITE: Duration = Duration::from_secs(1);
+
+/// What is remembered of use, shared by all sessions of a gateway.
+#[derive(Debug)]
+pub struct Memory {
+    file: HabitFile,
+    state: Mutex<State>,
+    /// One writer at a time; held by threads that may wait.
+    writing: Mutex<()>,
+    stir: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Everything: what the file held, and what came after.
+    known: Habits,
+    /// What the file does not hold yet. Only this is ever added to it, so that gateways do not count each other's twice.
+    fresh: Habits,
+    looked: Option<Instant>,
+}
+
+impl Memory {
+    /// A memory in a file, written in the background. Reads nothing yet. Must be called inside a runtime.
+    pub fn start(file: HabitFile) -> Arc<Memory> {
+        let memory = Arc::new(Memory {
+            file,
+            state: Mutex::default(),
+            writing: Mutex::default(),
+            stir: Notify::new(),
+        });
+        let writing = Arc::clone(&memory);
+        task::spawn("habits", async move {
+            loop {
+                writing.stir.notified().await;
+                tokio::time::sleep(EVERY).await;
+                writing.save().await;
+            }
+        });
+        memory
+    }
+
+    /// What habit says about a query.
+    pub async fn prior(self: &Arc<Self>, query: &str) -> Prior {
+        let due = {
+            let mut state = self.lock();
+            let due = state.looked.is_none_or(|at| at.elapsed() >= EVERY);
+            if due {
+                state.looked = Some(Instant::now());
+            }
+            due
+        };
+        if due {
+            self.blocking(Memory::look).await;
+        }
+        self.lock().known.prior(query, now_secs())
+    }
+
+    /// Remembers the end of a call. Cheap; nothing is written here.
+    pub fn record(&self, words: &Words, id: &str, ok: bool) {
+        let now = now_secs();
+        {
+            let mut state = self.lock();
+            state.known.record_words(words, id, ok, now);
+            state.fresh.record_words(words, id, ok, now);
+        }
+        self.stir.notify_one();
+    }
+
+    /// Writes what is not written yet, for the end of the process.
+    pub async fn finish(self: &Arc<Self>) {
+        // What takes longer is lost; it costs a habit of the last seconds.
+        drop(tokio::time::timeout(LAST_WRITE, self.save()).await);
+    }
+
+    async fn save(self: &Arc<Self>) {
+        if !self.lock().fresh.is_empty() {
+            self.blocking(Memory::save_now).await;
+        }
+    }
+
+    async fn blocking(self: &Arc<Self>, work: fn(&Memory)) {
+        let memory = Arc::clone(self);
+        // A panic in there leaves the memory as it was.
+        drop(tokio::task::spawn_blocking(move || work(&memory)).await);
+    }
+
+    /// Takes over what the file says now: other gateways may have learnt, a person may have removed it.
+    fn look(&self) {
+        match self.file.read() {
+            Ok(read) => self.settle(read),
+            Err(error) => complain(&error),
+        }
+    }
+
+    fn save_now(&self) {
+        let _one = self.writing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let fresh = std::mem::take(&mut self.lock().fresh);
+        match self.file.add(&fresh, unix_millis()) {
+            Ok(all) => self.settle(all),
+            Err(error) => {
+                complain(&error);
+                self.lock().fresh.merge(&fresh);
+            }
+        }
+    }
+
+    fn settle(&self, mut known: Habits) {
+        let mut state = self.lock();
+        known.merge(&state.fresh);
+        state.known = known;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A gateway works without habits; who looks at the log learns why it has none.
+fn complain(error: &HabitError) {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        message.push_str(&format!(": {source}"));
+        cause = source.source();
+    }
+    telemetry::log(LogLevel::Info, &message);
+}
+
+fn now_secs() -> u64 {
+    unix_millis() / 1_000
+}

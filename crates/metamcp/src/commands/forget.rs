@@ -1,0 +1,33 @@
+//! `metamcp forget`: removes what was learnt from use.
+
+use std::io::Write;
+
+use metamcp_engine::config::Loaded;
+use metamcp_engine::habits::HabitFile;
+use serde_json::json;
+
+use crate::args::ForgetArgs;
+use crate::exit::Exit;
+
+/// Removes the file and says what it held.
+pub(crate) fn run(loaded: &Loaded, args: &ForgetArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let file = HabitFile::new(&loaded.config.settings.home);
+    let forgotten = file.forget()?;
+    if args.json {
+        let removed: Vec<_> =
+            forgotten.removed.iter().map(|path| path.display().to_string()).collect();
+        let told = json!({ "habits": forgotten.habits, "removed": removed });
+        writeln!(out, "{told:#}")?;
+        return Ok(Exit::Success);
+    }
+    if forgotten.removed.is_empty() {
+        writeln!(out, "There is nothing to forget: {} does not exist.", file.path().display())?;
+        return Ok(Exit::Success);
+    }
+    let plural = if forgotten.habits == 1 { "habit" } else { "habits" };
+    writeln!(out, "Forgot {} {plural}. Removed:", forgotten.habits)?;
+    for path in &forgotten.removed {
+        writeln!(out, "  {}", path.display())?;
+    }
+    Ok(Exit::Success)
+}
