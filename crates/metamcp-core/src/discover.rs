@@ -18,6 +18,9 @@ pub use surface::{compact_tools, instructions};
 #[cfg(test)]
 mod tests;
 
+/// Below this chance of the first hit, an answer says that nothing fits well.
+pub const FITS: f32 = 0.15;
+
 /// Hits on a page unless asked otherwise.
 pub const DEFAULT_LIMIT: usize = 20;
 
@@ -222,4 +225,6 @@ pub struct Answer<'a> {
     pub pending: &'a [&'a str],
     /// Servers whose tools are not in the hits because something went wrong.
     pub failed: &'a [FailedServer<'a>],
+    /// What the reader should know of the ranking.
+    pub note: Option<&'a str>,
 }

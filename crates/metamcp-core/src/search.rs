@@ -3,6 +3,7 @@
 //! In: each server's tools; a query.  Out: `Hit`s, best first, the same for the same input.
 //! Tests: `search/tests.rs`.
 
+mod blend;
 mod bm25;
 mod hybrid;
 mod keyword;
@@ -20,7 +21,8 @@ use std::sync::Arc;
 use crate::habits::Prior;
 use crate::tool::{ServerTools, Tool};
 
-pub use hybrid::{FEATURE_NAMES, FEATURES, Features};
+pub use blend::{BLENDED, blend};
+pub use hybrid::{FEATURE_NAMES, FEATURES, Features, GROUNDS, Grounds, grounds, parts};
 pub use tokenize::tokens;
 
 #[cfg(test)]
@@ -97,6 +99,8 @@ pub struct Hit {
     pub server: Arc<str>,
     /// How well it matches; comparable within one answer only.
     pub score: f32,
+    /// The chance that this is the tool that was meant, where the strategy can tell.
+    pub confidence: Option<f32>,
     tools: Arc<ServerTools>,
     index: usize,
 }
@@ -105,13 +109,19 @@ impl Hit {
     /// A hit that was not searched for, as when a tool is asked for by name.
     pub fn named(server: Arc<str>, tools: Arc<ServerTools>, tool: &str) -> Option<Self> {
         let index = tools.tools.iter().position(|one| &*one.name == tool)?;
-        Some(Self { server, score: 0.0, tools, index })
+        Some(Self { server, score: 0.0, confidence: None, tools, index })
     }
 
     /// All tools of one server, in its order.
     pub fn all_of(server: &Arc<str>, tools: &Arc<ServerTools>) -> Vec<Self> {
         (0..tools.tools.len())
-            .map(|index| Self { server: server.clone(), score: 0.0, tools: tools.clone(), index })
+            .map(|index| Self {
+                server: server.clone(),
+                score: 0.0,
+                confidence: None,
+                tools: tools.clone(),
+                index,
+            })
             .collect()
     }
 
@@ -253,7 +263,7 @@ impl Index {
             spread(&mut ranked);
         }
         let hits = ranked.iter().skip(offset).take(limit);
-        let hits = hits.map(|one| self.hit(one.server, one.tool, one.score));
+        let hits = hits.map(|one| self.hit(one));
         Found { hits: hits.collect(), total: ranked.len() }
     }
 
@@ -262,13 +272,37 @@ impl Index {
     pub fn candidates(&self, query: &str, server: Option<&str>) -> Vec<(Hit, Features)> {
         let query = crate::text::cut(query.trim(), MAX_QUERY_CHARS);
         let looked = hybrid::look(&self.servers, &self.overall, &query, server);
-        let hit = |one: &hybrid::Candidate| (self.hit(one.server, one.tool, 0.0), one.features);
+        let hit = |one: &hybrid::Candidate| {
+            (self.hit(&Ranked::new(one.server, one.tool, 0.0)), one.features)
+        };
         looked.candidates.iter().map(hit).collect()
     }
 
-    fn hit(&self, server: usize, tool: usize, score: f32) -> Hit {
-        let part = &self.servers[server];
-        Hit { server: part.server.clone(), score, tools: part.tools.clone(), index: tool }
+    /// Which words of a query a tool has, each with how rare it is.
+    pub fn words_of(&self, query: &str, server: &str, tool: &str) -> Vec<(String, f32)> {
+        let at = self.servers.binary_search_by(|part| (*part.server).cmp(server));
+        let Ok(server) = at else { return Vec::new() };
+        let tools = &self.servers[server].tools.tools;
+        let Some(tool) = tools.iter().position(|one| &*one.name == tool) else { return Vec::new() };
+        let words = bm25::words(&self.servers, &self.overall, query);
+        let own = words.into_iter().filter(|word| word.occurs(&self.servers, server, tool));
+        own.map(|word| (word.text, word.rarity)).collect()
+    }
+
+    /// The score that `keyword` gives one tool.
+    pub fn keyword_score(query: &str, tool: &Tool) -> f32 {
+        keyword::score(query, tool)
+    }
+
+    fn hit(&self, one: &Ranked) -> Hit {
+        let part = &self.servers[one.server];
+        Hit {
+            server: part.server.clone(),
+            score: one.score,
+            confidence: one.confidence,
+            tools: part.tools.clone(),
+            index: one.tool,
+        }
     }
 
     fn order(&self, a: &Ranked, b: &Ranked) -> std::cmp::Ordering {
@@ -283,6 +317,13 @@ struct Ranked {
     server: usize,
     tool: usize,
     score: f32,
+    confidence: Option<f32>,
+}
+
+impl Ranked {
+    fn new(server: usize, tool: usize, score: f32) -> Ranked {
+        Ranked { server, tool, score, confidence: None }
+    }
 }
 
 /// Moves what exceeds a server's share of the first hits behind them, as long as others match: a server

@@ -38,6 +38,8 @@ pub struct Settings {
     pub replay: Replay,
     /// How tools are ranked.
     pub search: SearchStrategy,
+    /// Where vectors come from, for the strategy that wants them from elsewhere.
+    pub embedding: EmbeddingSettings,
     /// Whether use is remembered.
     pub learn: bool,
     /// How child processes are kept from outliving the gateway.
@@ -50,6 +52,17 @@ impl Default for Settings {
     fn default() -> Self {
         resolve([]).settings
     }
+}
+
+/// An API that makes embeddings; all empty where there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EmbeddingSettings {
+    /// Its address.
+    pub url: String,
+    /// The model to ask for.
+    pub model: String,
+    /// The variable that holds its key.
+    pub key_env: String,
 }
 
 /// Limits of the pool of connections, and of the breaker of each server.
@@ -209,7 +222,8 @@ fn blank() -> Settings {
         limits: LimitSettings::default(),
         catalog_ttl: Duration::ZERO,
         replay: Replay::Annotated,
-        search: SearchStrategy::Bm25,
+        search: SearchStrategy::Hybrid,
+        embedding: EmbeddingSettings::default(),
         learn: false,
         containment: Containment::Auto,
         log_level: LogLevel::Warn,

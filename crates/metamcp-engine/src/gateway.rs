@@ -10,15 +10,14 @@ use metamcp_core::config::{Config, IdleRule, Lifecycle, ServerConfig};
 use metamcp_core::dispatch::{Limits, ServerPolicy};
 use metamcp_core::ledger::{self, Keep};
 use metamcp_core::replay::Rule;
-use metamcp_core::search::Strategy;
-use metamcp_core::settings::{Replay, SearchStrategy, Settings};
+use metamcp_core::settings::{Replay, Settings};
 
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
 use crate::habits::{HabitFile, Memory};
 use crate::router::{Router, Timing};
-use crate::surface::{Options, Surface};
+use crate::surface::{Options, Surface, semantic};
 use crate::upstream::launch::Launcher;
 
 /// A running gateway. No server is started before something needs it.
@@ -54,12 +53,12 @@ impl Gateway {
         }
         catalog.load();
         let options = Options {
-            strategy: match settings.search {
-                SearchStrategy::Keyword => Strategy::Keyword,
-                SearchStrategy::Lexical => Strategy::Lexical,
-                SearchStrategy::Bm25 => Strategy::Bm25,
-                SearchStrategy::Hybrid => Strategy::Hybrid,
-            },
+            ranking: semantic::configured(
+                settings.search,
+                &settings.embedding,
+                &settings.home,
+                router.clock,
+            ),
             discover_budget: settings.timeouts.discover_budget,
             list_wait: settings.timeouts.install + settings.timeouts.list,
             pool_wait: settings.pool.wait_timeout,

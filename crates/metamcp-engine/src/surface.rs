@@ -6,6 +6,7 @@
 pub mod call;
 pub mod discover;
 pub mod reply;
+pub mod semantic;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +17,6 @@ use bytes::Bytes;
 use metamcp_core::cursor::CursorKey;
 use metamcp_core::nearest::nearest;
 use metamcp_core::replay::Rule;
-use metamcp_core::search::Strategy;
 use metamcp_wire::object;
 
 use crate::catalog::Catalog;
@@ -25,10 +25,10 @@ use crate::router::{Caller, Entry, Router};
 use reply::ErrorObject;
 
 /// What the surface needs to know.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// How tools are ranked.
-    pub strategy: Strategy,
+    pub ranking: semantic::Ranking,
     /// How long discovery waits for servers that never listed their tools.
     pub discover_budget: Duration,
     /// How long a call waits for a server that has to list its tools first.

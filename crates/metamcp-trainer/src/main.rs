@@ -7,6 +7,7 @@
 mod fit;
 mod replay;
 mod set;
+mod sure;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use metamcp_core::search::{FEATURE_NAMES, FEATURES};
 
 use crate::fit::Weights;
 use crate::set::Set;
+use crate::sure::Sure;
 
 /// The sets by name; those of one family hold the same questions and are left out together.
 const SETS: &[(&str, &str)] = &[
@@ -53,14 +55,27 @@ fn main() -> Result<()> {
         writeln!(io::stderr(), "train: looking at {name}")?;
         sets.push(Set::read(&folder.join(name), name, family, QUESTIONS)?);
     }
+    let lent: Vec<(&str, Vec<String>)> = sets.iter().map(|set| (set.family, set.lent())).collect();
+    for set in &mut sets {
+        let own = set.family;
+        for (_, queries) in lent.iter().filter(|(family, _)| *family != own) {
+            set.ask_foreign(queries);
+        }
+    }
     let mut out = io::stdout().lock();
-    writeln!(out, "{:<12}{:>30}{:>36}", "left out", "first sorting", "trained on the others")?;
+    writeln!(
+        out,
+        "{:<12}{:>30}{:>36}{:>22}",
+        "left out", "first sorting", "trained on the others", "error of confidence"
+    )?;
     let mut means = [[0.0; 5]; 2];
     for left in &sets {
         let others: Vec<&Set> = sets.iter().filter(|set| set.family != left.family).collect();
         let weights = fit::fit(&others);
         let (before, after) = (left.as_sorted(), left.measured(&weights));
-        writeln!(out, "{:<12}{}      {}", left.name, shown(&before), shown(&after))?;
+        let error = sure::error(left, &weights, &sure::fit(&others, &weights)) * 100.0;
+        let (before_shown, after_shown) = (shown(&before), shown(&after));
+        writeln!(out, "{:<12}{before_shown}      {after_shown}{error:22.1}", left.name)?;
         if left.name != "mcp20k" {
             for (mean, measures) in means.iter_mut().zip([before, after]) {
                 mean.iter_mut().zip(measures.numbers()).for_each(|(sum, one)| *sum += one / 5.0);
@@ -69,12 +84,14 @@ fn main() -> Result<()> {
     }
     let mean = |numbers: [f64; 5]| numbers.map(|n| format!("{:6.1}", n * 100.0)).concat();
     writeln!(out, "{:<12}{}      {}", "mean", mean(means[0]), mean(means[1]))?;
-    let weights = fit::fit(&sets.iter().collect::<Vec<_>>());
+    let all: Vec<&Set> = sets.iter().collect();
+    let weights = fit::fit(&all);
+    let sure = sure::fit(&all, &weights);
     for (name, [_, _, weight]) in FEATURE_NAMES.iter().zip(weights.0) {
         writeln!(out, "  {name:<20}{weight:8.3}")?;
     }
     if let Some(path) = write {
-        std::fs::write(&path, source(&weights))?;
+        std::fs::write(&path, source(&weights, &sure))?;
     }
     Ok(())
 }
@@ -84,16 +101,19 @@ fn shown(measures: &Measures) -> String {
 }
 
 /// The table of weights as it stands in the ranking's own file.
-fn source(weights: &Weights) -> String {
+fn source(weights: &Weights, sure: &Sure) -> String {
     let mut rows = String::new();
     for ([mean, deviation, weight], name) in weights.0.iter().zip(FEATURE_NAMES) {
         rows.push_str(&format!("    [{mean:.4}, {deviation:.4}, {weight:.4}], // {name}\n"));
     }
     format!(
         "//! What each number of the close look is worth. Made by `cargo xtask train`; do not edit.\n\n\
-         use super::features::FEATURES;\n\n\
+         use super::confidence::GROUNDS;\nuse super::features::FEATURES;\n\n\
          /// Mean, deviation and weight of each, in the order of `FEATURE_NAMES`.\n\
-         pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [\n{rows}];\n"
+         pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [\n{rows}];\n\n\
+         /// What each ground for confidence is worth.\n\
+         pub(super) const CONFIDENCE: [f32; GROUNDS] = [{}];\n",
+        sure.map(|weight| format!("{weight:.4}")).join(", ")
     )
 }
 

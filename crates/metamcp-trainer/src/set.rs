@@ -13,6 +13,21 @@ pub(crate) struct Set {
     pub(crate) name: &'static str,
     pub(crate) family: &'static str,
     pub(crate) questions: Vec<Looked>,
+    /// Candidates for questions that no tool here answers.
+    pub(crate) foreign: Vec<Looked>,
+    pub(crate) tools: usize,
+    corpus: Corpus,
+    texts: Vec<String>,
+}
+
+/// No more than `most` of them, in their order: scattered, since files often repeat their kinds at regular intervals.
+fn chosen<T>(all: &[T], most: usize) -> Vec<&T> {
+    let scattered = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+    let mut places: Vec<usize> = (0..all.len()).collect();
+    places.sort_by_key(|&at| scattered(at));
+    places.truncate(most);
+    places.sort_unstable();
+    places.into_iter().map(|at| &all[at]).collect()
 }
 
 /// One question: its candidates, and which expected tool each of them is.
@@ -21,8 +36,11 @@ pub(crate) struct Looked {
     expected: usize,
 }
 
+/// Questions of every other set that are asked here too, where no answer is right.
+const FOREIGN: usize = 60;
+
 impl Set {
-    /// Reads a folder and looks at no more than `most` of its questions, evenly spread.
+    /// Reads a folder and looks at no more than `most` of its questions.
     pub(crate) fn read(
         folder: &Path,
         name: &'static str,
@@ -36,15 +54,31 @@ impl Set {
         };
         let corpus = Corpus::read(&text("tools.jsonl")?)?;
         let questions = corpus.questions(&text("queries.jsonl")?)?;
-        let step = questions.len().div_ceil(most).max(1);
-        let looked = questions.iter().step_by(step).map(|question| {
+        let looked = chosen(&questions, most).into_iter().map(|question| {
             let candidates = corpus.index.candidates(&question.query, None);
             let judged = candidates.into_iter().map(|(hit, features)| {
                 (features, question.answered_by(&hit.server, &hit.tool().name))
             });
             Looked { candidates: judged.collect(), expected: question.expected }
         });
-        Ok(Set { name, family, questions: looked.collect() })
+        let looked = looked.collect();
+        let texts = questions.into_iter().map(|question| question.query).collect();
+        let tools = corpus.index.tool_count();
+        Ok(Set { name, family, questions: looked, foreign: Vec::new(), tools, corpus, texts })
+    }
+
+    /// Some questions, to be asked of other sets.
+    pub(crate) fn lent(&self) -> Vec<String> {
+        chosen(&self.texts, FOREIGN).into_iter().cloned().collect()
+    }
+
+    /// Asks questions that no tool here answers.
+    pub(crate) fn ask_foreign(&mut self, queries: &[String]) {
+        for query in queries {
+            let candidates = self.corpus.index.candidates(query, None);
+            let wrong = candidates.into_iter().map(|(_, features)| (features, None));
+            self.foreign.push(Looked { candidates: wrong.collect(), expected: 1 });
+        }
     }
 
     /// As the first sorting has it.

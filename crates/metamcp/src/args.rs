@@ -64,6 +64,7 @@ Examples:
 Examples:
   metamcp search \"read a file\"
   metamcp search issue --server github --limit 5
+  metamcp search \"send a message\" --why
   metamcp search browser --json | jq -r '.[].id'")]
     Search(SearchArgs),
     /// Call a tool
@@ -127,6 +128,9 @@ pub(crate) struct SearchArgs {
     /// Only tools of this server
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Option<String>,
+    /// Explain why each hit stands where it does
+    #[arg(long)]
+    pub(crate) why: bool,
     /// Most hits to print
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) limit: u32,

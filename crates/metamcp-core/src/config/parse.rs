@@ -206,7 +206,7 @@ impl File<'_, '_> {
                 .map(|number| setting.kind.from_number(number)),
             Kind::Word(_) => node.string(report).map(|text| setting.kind.from_word(text)),
             Kind::Switch => node.boolean(report).map(|on| Ok(settings::Value::Switch(on))),
-            Kind::Path => node.string(report).map(|text| setting.kind.from_text(text)),
+            Kind::Path | Kind::Text => node.string(report).map(|text| setting.kind.from_text(text)),
         };
         match value {
             Some(Ok(value)) => {

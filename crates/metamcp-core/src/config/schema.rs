@@ -118,9 +118,10 @@ fn setting_schema(setting: &Setting) -> Value {
         Kind::Word(known) => words(known),
         Kind::Switch => json!({ "type": "boolean" }),
         Kind::Path => json!({ "type": "string", "minLength": 1 }),
+        Kind::Text => json!({ "type": "string" }),
     };
     schema["default"] = match setting.kind {
-        Kind::Word(_) | Kind::Path => json!(setting.default_text()),
+        Kind::Word(_) | Kind::Path | Kind::Text => json!(setting.default_text()),
         Kind::Switch => json!(setting.default == Some(crate::settings::Value::Switch(true))),
         _ => json!(setting.default_text().parse::<u64>().ok()),
     };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Answer, Detail, Request, ServerLine};
+use super::{Answer, Detail, FITS, Request, ServerLine};
 use crate::search::Hit;
 use crate::text;
 use crate::tool::Tool;
@@ -39,6 +39,7 @@ pub fn to_text(request: &Request, answer: &Answer<'_>) -> String {
         if answer.hits.is_empty() {
             nothing_found(&mut out, query, request, answer);
         }
+        doubt(&mut out, request, answer);
         for (index, hit) in answer.hits.iter().enumerate() {
             if index < IN_FULL && request.offset == 0 {
                 hit_in_full(&mut out, hit, request.detail);
@@ -87,6 +88,7 @@ pub fn to_json(request: &Request, answer: &Answer<'_>) -> Value {
         "nextCursor": answer.next_cursor,
         "pending": answer.pending,
         "failed": failed.collect::<Vec<_>>(),
+        "note": answer.note,
     })
 }
 
@@ -105,6 +107,7 @@ fn hit_json(hit: &Hit, detail: Detail) -> Value {
         "openWorld": tool.hints.open_world,
         "flagged": tool.flag,
         "score": hit.score,
+        "confidence": hit.confidence,
     });
     if detail == Detail::Schema {
         let parsed = |schema: Option<&str>| {
@@ -235,6 +238,17 @@ fn nothing_found(out: &mut String, query: &str, request: &Request, answer: &Answ
     }
 }
 
+/// A first hit that is hardly the right one is announced as what it is.
+fn doubt(out: &mut String, request: &Request, answer: &Answer<'_>) {
+    let first = answer.hits.first().and_then(|hit| hit.confidence);
+    if request.offset == 0
+        && let Some(chance) = first.filter(|chance| *chance < FITS)
+    {
+        let percent = format!("{:.0}", chance * 100.0);
+        push(out, &["nothing fits well (", &percent, "% sure of the first); the nearest are:\n"]);
+    }
+}
+
 fn footer(out: &mut String, request: &Request, answer: &Answer<'_>) {
     let shown = request.offset + answer.hits.len();
     if let Some(cursor) = answer.next_cursor {
@@ -249,6 +263,9 @@ fn footer(out: &mut String, request: &Request, answer: &Answer<'_>) {
                 "\"\n",
             ],
         );
+    }
+    if let Some(note) = answer.note {
+        push(out, &["note: ", &text::clean_line(note, REASON), "\n"]);
     }
     if !answer.pending.is_empty() {
         push(

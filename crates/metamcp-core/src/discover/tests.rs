@@ -92,6 +92,7 @@ fn a_query_shows_five_in_full_and_the_rest_on_a_line() {
         next_cursor: Some("AbC"),
         pending: &["github", "slack"],
         failed: &failed,
+        note: None,
     };
     let mut text = to_text(&request, &answer);
     for detail in ["brief", "schema"] {

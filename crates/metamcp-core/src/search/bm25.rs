@@ -286,7 +286,7 @@ pub(super) fn rank(
         }
         let own = &scores[overall.starts[server]..][..part.fields.lengths.len()];
         let matching = own.iter().enumerate().filter(|(_, score)| **score > 0.0);
-        ranked.extend(matching.map(|(tool, &score)| Ranked { server, tool, score }));
+        ranked.extend(matching.map(|(tool, &score)| Ranked::new(server, tool, score)));
     }
     ranked
 }

@@ -4,6 +4,7 @@
 //! In: the index, a query.  Out: tools with scores, and why.
 //! Tests: `search/tests.rs`; `cargo xtask eval` measures it, `cargo xtask train` makes the weights.
 
+mod confidence;
 mod features;
 mod weights;
 
@@ -15,6 +16,7 @@ use super::{Ranked, ServerIndex};
 use crate::text;
 use crate::tool::ServerTools;
 
+pub use confidence::{GROUNDS, Grounds, grounds};
 pub use features::{FEATURE_NAMES, FEATURES, Features};
 
 /// Tools that get the close look.
@@ -203,7 +205,7 @@ pub(super) fn look(
         let start = overall.start(server);
         for tool in 0..part.tools.tools.len() {
             if scores.lexical[start + tool] > 0.0 || scores.cosine[start + tool] >= NEAR {
-                rest.push(Ranked { server, tool, score: scores.fused(start + tool) });
+                rest.push(Ranked::new(server, tool, scores.fused(start + tool)));
             }
         }
     }
@@ -227,12 +229,15 @@ pub(super) fn rank(
     only: Option<&str>,
 ) -> Vec<Ranked> {
     let Looked { candidates, mut rest } = look(servers, overall, query, only);
+    let added: Vec<f32> = candidates.iter().map(|one| parts(&one.features).iter().sum()).collect();
+    let sure = confidence::of(&candidates, &added, overall.tools());
     let mut ranked: Vec<Ranked> = candidates
         .iter()
-        .map(|one| Ranked {
-            server: one.server,
-            tool: one.tool,
-            score: squash(parts(&one.features).iter().sum()),
+        .zip(added)
+        .zip(sure)
+        .map(|((one, added), sure)| Ranked {
+            confidence: Some(sure),
+            ..Ranked::new(one.server, one.tool, squash(added))
         })
         .collect();
     let last = ranked.iter().fold(1.0f32, |least, one| least.min(one.score));
@@ -249,7 +254,7 @@ pub(super) fn rank(
 }
 
 /// What each number of the close look adds to a score.
-pub(super) fn parts(features: &Features) -> Features {
+pub fn parts(features: &Features) -> Features {
     let mut parts = [0.0; FEATURES];
     for ((part, feature), [mean, deviation, weight]) in
         parts.iter_mut().zip(features).zip(weights::WEIGHTS)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Ranked, ServerIndex};
+use crate::tool::Tool;
 
 pub(super) const EXACT_NAME: f32 = 10.0;
 const IN_NAME: f32 = 5.0;
@@ -16,6 +17,13 @@ pub(super) fn rank(servers: &[Arc<ServerIndex>], query: &str, only: Option<&str>
     each(servers, only, |name, description| {
         (points(&query, name, description) / EXACT_NAME).min(1.0)
     })
+}
+
+/// The score of one tool alone.
+pub(super) fn score(query: &str, tool: &Tool) -> f32 {
+    let wanted = query.trim().to_lowercase();
+    let (name, description) = (tool.name.to_lowercase(), tool.description.to_lowercase());
+    (points(&wanted, &name, &description) / EXACT_NAME).min(1.0)
 }
 
 /// Every tool with a score above zero; names and descriptions are handed out in lower case.
@@ -33,7 +41,7 @@ pub(super) fn each(
             let name = definition.name.to_lowercase();
             let score = score(&name, &definition.description.to_lowercase());
             if score > 0.0 {
-                ranked.push(Ranked { server, tool, score });
+                ranked.push(Ranked::new(server, tool, score));
             }
         }
     }

@@ -47,6 +47,7 @@ pub fn settings_markdown() -> String {
             }
             Kind::Switch => page.push_str("`true` or `false`.\n"),
             Kind::Path => page.push_str("A path.\n"),
+            Kind::Text => page.push_str("A text.\n"),
         }
         if !setting.aliases.is_empty() {
             let aliases: Vec<String> =

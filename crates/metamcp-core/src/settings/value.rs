@@ -37,6 +37,8 @@ pub enum Kind {
     Switch,
     /// A path.
     Path,
+    /// Any words on one line.
+    Text,
 }
 
 /// The value of a setting.
@@ -50,6 +52,8 @@ pub enum Value {
     Switch(bool),
     /// A path as written.
     Path(Cow<'static, str>),
+    /// Words as written.
+    Text(Cow<'static, str>),
 }
 
 impl Value {
@@ -57,7 +61,7 @@ impl Value {
     pub(super) fn number(&self) -> u64 {
         match self {
             Self::Number(number) => *number,
-            Self::Word(_) | Self::Switch(_) | Self::Path(_) => 0,
+            Self::Word(_) | Self::Switch(_) | Self::Path(_) | Self::Text(_) => 0,
         }
     }
 
@@ -85,7 +89,7 @@ impl Value {
             Self::Word(word) => Cow::Borrowed(word),
             Self::Switch(true) => Cow::Borrowed("true"),
             Self::Switch(false) => Cow::Borrowed("false"),
-            Self::Path(path) => Cow::Borrowed(path),
+            Self::Path(text) | Self::Text(text) => Cow::Borrowed(text),
         }
     }
 }
@@ -132,6 +136,10 @@ impl Kind {
                 Err(ValueError::new("a path cannot hold a NUL byte"))
             }
             Self::Path => Ok(Value::Path(Cow::Owned(text.to_owned()))),
+            Self::Text if text.chars().any(char::is_control) => {
+                Err(ValueError::new("a setting is one line without control characters"))
+            }
+            Self::Text => Ok(Value::Text(Cow::Owned(text.trim().to_owned()))),
         }
     }
 
@@ -145,7 +153,7 @@ impl Kind {
                     Err(ValueError::new(format!("{number} is out of range: {min} to {max}")))
                 }
             }
-            Self::Word(_) | Self::Switch | Self::Path => {
+            Self::Word(_) | Self::Switch | Self::Path | Self::Text => {
                 Err(ValueError::new(format!("expected {}, found a number", self.describe())))
             }
         }
@@ -174,6 +182,7 @@ impl Kind {
             Self::Word(words) => one_of(words),
             Self::Switch => "`true` or `false`".to_owned(),
             Self::Path => "a path".to_owned(),
+            Self::Text => "a text".to_owned(),
         }
     }
 }

@@ -5,12 +5,9 @@ use std::sync::Arc;
 
 use metamcp_core::breaker::Phase;
 use metamcp_core::config::ServerState as Configured;
-use metamcp_core::discover::{
-    self, Answer, Detail, FailedServer, Request, ServerLine, ServerState,
-};
-use metamcp_core::habits::Prior;
+use metamcp_core::discover::{self, Answer, FailedServer, Request, ServerLine, ServerState};
 use metamcp_core::lifecycle::State;
-use metamcp_core::search::Hit;
+use metamcp_core::search::{Features, Hit, Strategy};
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
@@ -32,6 +29,21 @@ pub struct Discovered {
     pub json: Value,
     /// The tools shown, where they were searched for.
     pub ids: Vec<String>,
+}
+
+/// Why one hit stands where it does, as the strategy `hybrid` sees it.
+#[derive(Debug)]
+pub struct Why {
+    /// `server:tool`.
+    pub id: String,
+    /// How well it matches.
+    pub score: f32,
+    /// The chance that it is the right one.
+    pub confidence: Option<f32>,
+    /// The words of the query that it has, and how rare each is.
+    pub words: Vec<(String, f32)>,
+    /// What the close look saw, if it got one.
+    pub features: Option<Features>,
 }
 
 impl Surface {
@@ -100,10 +112,17 @@ impl Surface {
             })?;
             request.offset = offset as usize;
         }
-        let (hits, total) = if overview {
-            (Vec::new(), 0)
-        } else {
-            self.hits(&request, &asked, &snapshot, prior.as_ref())?
+        let mut note = None;
+        let (hits, total) = match &request.query {
+            Some(query) if request.tool.is_none() => {
+                let (page, server) = ((request.offset, request.limit), request.server.as_deref());
+                let (found, said) =
+                    self.ranked(query, page, server, &snapshot, prior.as_ref()).await;
+                note = said;
+                (found.hits, found.total)
+            }
+            _ if overview => (Vec::new(), 0),
+            _ => self.named(&request, &asked, &snapshot)?,
         };
         let next = request.offset + hits.len();
         let next_cursor = (next < total).then(|| {
@@ -156,6 +175,7 @@ impl Surface {
             next_cursor: next_cursor.as_deref(),
             pending: if overview { &[] } else { &pending },
             failed: if overview { &[] } else { &failed },
+            note: note.as_deref(),
         };
         Ok(Discovered {
             text: discover::to_text(&request, &answer),
@@ -207,12 +227,12 @@ impl Surface {
         }
     }
 
-    fn hits(
+    /// Tools that were not searched for: one by its name, or all of a server.
+    fn named(
         &self,
         request: &Request,
         asked: &[&Entry],
         snapshot: &Snapshot,
-        prior: Option<&Prior>,
     ) -> Result<(Vec<Hit>, usize), Finished> {
         if let Some(tool) = &request.tool {
             let hits: Vec<Hit> = asked
@@ -228,27 +248,28 @@ impl Surface {
             let total = hits.len();
             return Ok((hits, total));
         }
-        let Some(query) = &request.query else {
-            // A server without a query: all its tools, page by page.
-            let all: Vec<Hit> = asked
-                .iter()
-                .filter_map(|entry| {
-                    Some(Hit::all_of(&entry.name, &snapshot.known(entry.id)?.tools))
-                })
-                .flatten()
-                .collect();
-            let total = all.len();
-            return Ok((all.into_iter().skip(request.offset).take(request.limit).collect(), total));
+        // A server without a query: all its tools, page by page.
+        let all: Vec<Hit> = asked
+            .iter()
+            .filter_map(|entry| Some(Hit::all_of(&entry.name, &snapshot.known(entry.id)?.tools)))
+            .flatten()
+            .collect();
+        let total = all.len();
+        Ok((all.into_iter().skip(request.offset).take(request.limit).collect(), total))
+    }
+
+    /// Why the first hits of a query stand where they do. The servers are as known as they are.
+    pub fn why(&self, query: &str, server: Option<&str>, limit: usize) -> Vec<Why> {
+        let snapshot = self.catalog.snapshot();
+        let looked = snapshot.index.candidates(query, server);
+        let hits = snapshot.index.search(query, Strategy::Hybrid, limit, server);
+        let why = |hit: Hit| {
+            let words = snapshot.index.words_of(query, &hit.server, &hit.tool().name);
+            let same = |other: &Hit| other.id() == hit.id();
+            let features = looked.iter().find(|(other, _)| same(other)).map(|(_, seen)| *seen);
+            Why { id: hit.id(), score: hit.score, confidence: hit.confidence, words, features }
         };
-        let found = snapshot.index.page_with(
-            query,
-            self.options.strategy,
-            request.offset,
-            request.limit,
-            request.server.as_deref(),
-            prior,
-        );
-        Ok((found.hits, found.total))
+        hits.into_iter().map(why).collect()
     }
 
     fn tool_missing(&self, tool: &str, asked: &[&Entry], snapshot: &Snapshot) -> Finished {
@@ -328,15 +349,5 @@ fn cut(reason: &str) -> &str {
     match reason.char_indices().nth(MAX_REASON) {
         Some((at, _)) => &reason[..at],
         None => reason,
-    }
-}
-
-/// The words `brief`, `signature` and `schema`.
-pub fn detail(name: &str) -> Option<Detail> {
-    match name {
-        "brief" => Some(Detail::Brief),
-        "signature" => Some(Detail::Signature),
-        "schema" => Some(Detail::Schema),
-        _ => None,
     }
 }

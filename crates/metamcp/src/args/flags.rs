@@ -109,6 +109,7 @@ fn placeholder(setting: &Setting) -> &'static str {
         Kind::Switch => "BOOL",
         Kind::Path if setting.flag == "config" => "FILE",
         Kind::Path => "DIR",
+        Kind::Text => "TEXT",
     }
 }
 

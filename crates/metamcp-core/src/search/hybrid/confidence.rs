@@ -1,0 +1,35 @@
+//! How sure the ranking is of its first hit, as a chance: fitted on questions with known answers, and on questions that
+//! were asked of the wrong catalog, to which no answer is right.
+
+use super::features::Features;
+use super::{Candidate, squash, weights};
+
+/// What the chance is judged by.
+pub const GROUNDS: usize = 6;
+
+/// See [`grounds`].
+pub type Grounds = [f32; GROUNDS];
+
+/// What speaks for the first hit: a constant, its score, how far the second is behind, how much of the query it
+/// covers, how near its pieces are, and how large the catalog is.
+pub fn grounds(first: (f32, &Features), second: Option<f32>, tools: usize) -> Grounds {
+    /// Further behind is not surer.
+    const FAR: f32 = 4.0;
+    let (score, [.., query_pieces, _, _, covered]) = first;
+    let behind = second.map_or(FAR, |second| (score - second).min(FAR));
+    [1.0, score, behind, *covered, *query_pieces, (tools as f32).ln_1p()]
+}
+
+/// The chance of each candidate. That of the first is judged; the others are as much less likely as their score is
+/// lower.
+pub(super) fn of(candidates: &[Candidate], added: &[f32], tools: usize) -> Vec<f32> {
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
+    order.sort_by(|&a, &b| added[b].total_cmp(&added[a]));
+    let Some(&first) = order.first() else { return Vec::new() };
+    let best = added[first];
+    let second = order.get(1).map(|&second| added[second]);
+    let grounds = grounds((best, &candidates[first].features), second, tools);
+    let judged: f32 = grounds.iter().zip(weights::CONFIDENCE).map(|(g, weight)| g * weight).sum();
+    let sure = squash(judged);
+    added.iter().map(|score| sure * (score - best).exp()).collect()
+}

@@ -1,0 +1,170 @@
+//! Ranking with vectors from an API: the best of our own ranking, put in order by what the API thinks; without it, at
+//! once, by what we think.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metamcp_core::habits::Prior;
+use metamcp_core::search::{BLENDED, Found, Hit, Index, Strategy, blend};
+use metamcp_core::settings::{EmbeddingSettings, SearchStrategy};
+use sha2::{Digest, Sha256};
+
+use super::Surface;
+use crate::catalog::Snapshot;
+use crate::task;
+use crate::vectors::{Document, Vectors};
+
+/// How long a search waits for vectors; what comes later serves the next search.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Hits that are kept for paging when the first of them are put in another order.
+const RANKED: usize = 1_000;
+
+/// How queries are answered.
+#[derive(Debug, Clone)]
+pub enum Ranking {
+    /// By our own means.
+    Own(Strategy),
+    /// With vectors from elsewhere.
+    Vectors {
+        /// Where they come from.
+        vectors: Arc<Vectors>,
+        /// What stands beside them, and what stands in for them.
+        beside: Strategy,
+    },
+    /// As configured it cannot be done; this is why, and what is done instead.
+    Instead(Strategy, String),
+}
+
+impl Surface {
+    /// One page of hits for a query, and what should be said of it.
+    pub(super) async fn ranked(
+        &self,
+        query: &str,
+        (offset, limit): (usize, usize),
+        server: Option<&str>,
+        snapshot: &Snapshot,
+        prior: Option<&Prior>,
+    ) -> (Found, Option<String>) {
+        let index = &snapshot.index;
+        let own = |strategy| index.page_with(query, strategy, offset, limit, server, prior);
+        match &self.options.ranking {
+            Ranking::Own(strategy) => (own(*strategy), None),
+            Ranking::Instead(strategy, why) => (own(*strategy), Some(why.clone())),
+            Ranking::Vectors { vectors, beside } => {
+                match compared(index, query, server, vectors, *beside).await {
+                    Ok(hits) => {
+                        let total = hits.len();
+                        let page = hits.into_iter().skip(offset).take(limit).collect();
+                        (Found { hits: page, total }, None)
+                    }
+                    Err(why) => {
+                        let name = beside.name();
+                        (own(*beside), Some(format!("ranked by {name} instead: {why}")))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// All hits, the first of them in the order of the joined score; or why not.
+async fn compared(
+    index: &Index,
+    query: &str,
+    server: Option<&str>,
+    vectors: &Arc<Vectors>,
+    beside: Strategy,
+) -> Result<Vec<Hit>, String> {
+    if let Some(refusal) = vectors.refusal() {
+        return Err(refusal.to_string());
+    }
+    let mut hits = index.page(query, Strategy::Hybrid, 0, RANKED, server).hits;
+    let documents: Vec<Document> = hits.iter().take(BLENDED).map(document).collect();
+    let source = Arc::clone(vectors);
+    // A task of its own: what is not there in time is fetched all the same, for the next search.
+    let fetching = task::spawn("embeddings", async move { source.documents(&documents).await });
+    let both = async { tokio::join!(fetching, vectors.query(query)) };
+    let (tools, asked) = tokio::time::timeout(PATIENCE, both).await.map_err(|_| {
+        format!("{} is slow; its vectors are being fetched", vectors.endpoint().host())
+    })?;
+    let tools = tools.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    let asked = asked.map_err(|error| error.to_string())?;
+    if tools.iter().any(|tool| tool.len() != asked.len()) {
+        return Err(format!("{} changed its model", vectors.endpoint().host()));
+    }
+    let product = |tool: &Arc<[f32]>| tool.iter().zip(asked.iter()).map(|(a, b)| a * b).sum();
+    let similarity: Vec<f32> = tools.iter().map(product).collect();
+    let own = |hit: &Hit| match beside {
+        Strategy::Keyword => Index::keyword_score(query, hit.tool()),
+        _ => hit.score,
+    };
+    let own: Vec<f32> = hits.iter().take(BLENDED).map(own).collect();
+    blend(&mut hits, &similarity, &own);
+    Ok(hits)
+}
+
+/// What is said to the API about a tool.
+fn document(hit: &Hit) -> Document {
+    let tool = hit.tool();
+    let about = if tool.description.is_empty() { &tool.name } else { &tool.description };
+    let text = format!("{}: {about}", tool.name);
+    Document {
+        server: hit.server.to_string(),
+        tool: tool.name.to_string(),
+        digest: Sha256::digest(text.as_bytes()).into(),
+        text,
+    }
+}
+
+/// The ranking as configured. Keys are read here, from the variable that was named for them and no other.
+pub fn configured(
+    strategy: SearchStrategy,
+    embedding: &EmbeddingSettings,
+    home: &std::path::Path,
+    clock: crate::clock::Clock,
+) -> Ranking {
+    use crate::vectors::{Endpoint, VOYAGE_KEY};
+    use metamcp_core::secret::Secret;
+    let key = |name: &str| {
+        let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+        Some(Secret::new(name, value))
+    };
+    let (beside, endpoint) = match strategy {
+        SearchStrategy::Keyword => return Ranking::Own(Strategy::Keyword),
+        SearchStrategy::Lexical => return Ranking::Own(Strategy::Lexical),
+        SearchStrategy::Bm25 => return Ranking::Own(Strategy::Bm25),
+        SearchStrategy::Hybrid => return Ranking::Own(Strategy::Hybrid),
+        SearchStrategy::HybridVoyage => {
+            let Some(key) = key(VOYAGE_KEY) else {
+                let why = format!("ranked by keyword: {VOYAGE_KEY} is not set");
+                return Ranking::Instead(Strategy::Keyword, why);
+            };
+            (Strategy::Keyword, Endpoint::voyage(key))
+        }
+        SearchStrategy::Embedding => {
+            if embedding.url.is_empty() {
+                let why = "ranked by hybrid: search.embeddingUrl is not set".to_owned();
+                return Ranking::Instead(Strategy::Hybrid, why);
+            }
+            let key = if embedding.key_env.is_empty() {
+                None
+            } else {
+                match key(&embedding.key_env) {
+                    Some(key) => Some(key),
+                    None => {
+                        let why = format!("ranked by hybrid: {} is not set", embedding.key_env);
+                        return Ranking::Instead(Strategy::Hybrid, why);
+                    }
+                }
+            };
+            (Strategy::Hybrid, Endpoint::at(&embedding.url, &embedding.model, key))
+        }
+    };
+    match endpoint {
+        Ok(endpoint) => {
+            Ranking::Vectors { vectors: Arc::new(Vectors::new(endpoint, home, clock)), beside }
+        }
+        Err(error) => Ranking::Instead(beside, format!("ranked by {}: {error}", beside.name())),
+    }
+}

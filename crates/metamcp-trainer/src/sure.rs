@@ -1,0 +1,97 @@
+//! How sure a first hit may be: a logistic fit of "it was right" to what speaks for it.
+//! Owns: that fit and its measure.      Never: changes an order.
+//! In: sets with questions of their own and of others.  Out: weights of the grounds.
+//! Tests: below.
+
+use metamcp_core::search::{GROUNDS, Grounds, grounds};
+
+use crate::fit::Weights;
+use crate::set::{Looked, Set};
+
+/// Steps of the fit.
+const STEPS: usize = 3000;
+
+/// The pull towards zero.
+const PULL: f64 = 1e-4;
+
+/// Weights of the grounds.
+pub(crate) type Sure = [f64; GROUNDS];
+
+/// One first hit: what speaks for it, whether it was right, what it counts.
+type Case = (Grounds, bool, f64);
+
+/// Fits to sets. A question of the wrong catalog counts half of one of the right one.
+pub(crate) fn fit(sets: &[&Set], weights: &Weights) -> Sure {
+    let cases: Vec<Case> = sets.iter().flat_map(|set| cases(set, weights)).collect();
+    let total: f64 = cases.iter().map(|(_, _, share)| share).sum();
+    let mut sure = [0.0; GROUNDS];
+    let mut squares = [1e-9; GROUNDS];
+    for _ in 0..STEPS {
+        let mut slope = sure.map(|weight| 2.0 * PULL * weight);
+        for (grounds, right, share) in &cases {
+            let wrong_by = chance(&sure, grounds) - f64::from(u8::from(*right));
+            for (part, ground) in slope.iter_mut().zip(grounds) {
+                *part += share / total * wrong_by * f64::from(*ground);
+            }
+        }
+        for at in 0..GROUNDS {
+            squares[at] += slope[at] * slope[at];
+            sure[at] -= 0.5 * slope[at] / squares[at].sqrt();
+        }
+    }
+    sure
+}
+
+/// Mean distance between the chance told and the share that was right, in ten bins of equal size.
+pub(crate) fn error(set: &Set, weights: &Weights, sure: &Sure) -> f64 {
+    let mut told: Vec<(f64, bool)> = cases(set, weights)
+        .iter()
+        .map(|(grounds, right, _)| (chance(sure, grounds), *right))
+        .collect();
+    told.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let size = told.len().div_ceil(10).max(1);
+    let distance = |bin: &[(f64, bool)]| {
+        let count = bin.len() as f64;
+        let mean = bin.iter().map(|(chance, _)| chance).sum::<f64>() / count;
+        let right = bin.iter().filter(|(_, right)| *right).count() as f64 / count;
+        (mean - right).abs() * count
+    };
+    told.chunks(size).map(distance).sum::<f64>() / told.len().max(1) as f64
+}
+
+fn chance(sure: &Sure, grounds: &Grounds) -> f64 {
+    let sum: f64 =
+        sure.iter().zip(grounds).map(|(weight, ground)| weight * f64::from(*ground)).sum();
+    1.0 / (1.0 + (-sum).exp())
+}
+
+fn cases(set: &Set, weights: &Weights) -> Vec<Case> {
+    let own = 1.0 / set.questions.len().max(1) as f64;
+    let foreign = 0.5 / set.foreign.len().max(1) as f64;
+    let case = |looked: &Looked, share: f64| {
+        let mut ranked: Vec<_> = looked
+            .candidates
+            .iter()
+            .map(|(features, which)| (weights.score(features) as f32, features, which.is_some()))
+            .collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let (score, features, right) = *ranked.first()?;
+        let second = ranked.get(1).map(|one| one.0);
+        Some((grounds((score, features), second, set.tools), right, share))
+    };
+    let asked = set.questions.iter().filter_map(|looked| case(looked, own));
+    asked.chain(set.foreign.iter().filter_map(|looked| case(looked, foreign))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chance_is_between_nothing_and_one() {
+        let mut sure = [0.0; GROUNDS];
+        assert_eq!(chance(&sure, &[1.0; GROUNDS]), 0.5);
+        sure[0] = 3.0;
+        assert!(chance(&sure, &[1.0; GROUNDS]) > 0.9);
+    }
+}
