@@ -20,6 +20,7 @@ fn workspace() -> Workspace {
     }
     // What a server is called shall not matter, and all of them shall be listed by the first search.
     workspace.setting("timeouts", json!({ "discoverBudgetMs": 60_000 }));
+    workspace.setting("search", json!({ "strategy": "bm25" }));
     workspace
 }
 
@@ -112,7 +113,7 @@ fn nothing_is_kept_without_a_search_or_when_switched_off() {
     call(&client, "beta");
     end(client);
     assert!(!file.exists());
-    workspace.setting("search", json!({ "learn": false }));
+    workspace.setting("search", json!({ "strategy": "bm25", "learn": false }));
     let client = gateway(&workspace, &[]);
     search(&client);
     call(&client, "beta");

@@ -35,6 +35,7 @@ pub(super) fn read(form: Form, body: &[u8], asked: usize) -> Result<Vec<Arc<[f32
         if vector.len() != expected {
             return Err(Failure::WrongDimensions { expected, found: vector.len() });
         }
+        let vector = vector.into_iter().map(|Component(number)| number as f32).collect();
         vectors.push(unit(vector).ok_or(Failure::NotAVector)?);
     }
     Ok(vectors)
@@ -71,13 +72,18 @@ struct OpenAi {
 #[derive(serde::Deserialize)]
 struct Item {
     index: Option<usize>,
-    embedding: Bounded<f32, MAX_DIMENSIONS>,
+    embedding: Bounded<Component, MAX_DIMENSIONS>,
 }
 
 #[derive(serde::Deserialize)]
 struct Ollama {
-    embeddings: Bounded<Bounded<f32, MAX_DIMENSIONS>, MAX_TEXTS>,
+    embeddings: Bounded<Bounded<Component, MAX_DIMENSIONS>, MAX_TEXTS>,
 }
+
+/// One number of a vector, read wide: what does not fit into 32 bits becomes infinite, and is then no vector,
+/// whichever way the JSON reader takes such a number.
+#[derive(serde::Deserialize)]
+struct Component(f64);
 
 /// A list that is refused as soon as it is longer than any honest one: a few megabytes of `[],[],…` would
 /// otherwise become a hundred of empty lists.
@@ -114,14 +120,17 @@ impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Bounded<T
 }
 
 /// The vectors at the places their indices name; in the order they came if none has an index.
-fn in_order(items: Vec<Item>, asked: usize) -> Result<Vec<Bounded<f32, MAX_DIMENSIONS>>, Failure> {
+fn in_order(
+    items: Vec<Item>,
+    asked: usize,
+) -> Result<Vec<Bounded<Component, MAX_DIMENSIONS>>, Failure> {
     if items.len() != asked {
         return Err(Failure::WrongCount { asked, answered: items.len() });
     }
     if items.iter().all(|item| item.index.is_none()) {
         return Ok(items.into_iter().map(|item| item.embedding).collect());
     }
-    let mut places: Vec<Option<Bounded<f32, MAX_DIMENSIONS>>> = Vec::new();
+    let mut places: Vec<Option<Bounded<Component, MAX_DIMENSIONS>>> = Vec::new();
     places.resize_with(asked, || None);
     for item in items {
         // A place twice, or one that was not asked for: then another is empty, and no vector can be trusted.
