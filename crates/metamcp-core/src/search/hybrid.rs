@@ -29,7 +29,7 @@ const MAX_MEANT_CHARS: usize = 512;
 const MAX_COMPARED: usize = 64;
 
 /// A tool that shares no word with the query is listed when it is at least this near in meaning.
-const NEAR: f32 = 0.35;
+const NEAR: f32 = 0.25;
 
 /// How much of the first sorting is meaning; the rest is words.
 const MEANING_SHARE: f32 = 0.5;

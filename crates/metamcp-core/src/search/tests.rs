@@ -113,6 +113,55 @@ fn bm25_finds_by_any_field() {
 }
 
 #[test]
+fn a_misspelt_name_is_forgiven() {
+    let index = office();
+    let best = |query: &str| index.search(query, Strategy::Bm25, 1, None).first().map(Hit::id);
+    assert_eq!(best("list the directroy").as_deref(), Some("files:list_directory"));
+    assert_eq!(best("git comit").as_deref(), Some("git:git_commit"));
+    assert_eq!(best("zzebra"), None, "nothing is near");
+}
+
+#[test]
+fn meaning_finds_what_shares_no_word() {
+    let index = office();
+    for (query, expected) in [
+        ("show the folder", "files:list_directory"),
+        ("mail a letter to my colleague", "mail:sendEmail"),
+        ("look for a letter in my mailbox", "mail:search_inbox"),
+    ] {
+        let hits = index.search(query, Strategy::Hybrid, 3, None);
+        assert_eq!(hits.first().map(Hit::id).as_deref(), Some(expected), "{query}: {hits:?}");
+    }
+}
+
+#[test]
+fn a_question_to_the_wrong_catalog_is_told_from_a_right_one() {
+    let index = office();
+    let sure = |query: &str| {
+        let hits = index.search(query, Strategy::Hybrid, 1, None);
+        hits.first().and_then(|hit| hit.confidence).unwrap_or(0.0)
+    };
+    let (right, wrong) = (sure("read the contents of a file"), sure("temperature in Zurich"));
+    assert!(right > 0.5 && wrong < 0.3 && right > 2.0 * wrong, "{right} and {wrong}");
+}
+
+#[test]
+fn similarity_from_elsewhere_is_joined() {
+    let mut hits = office().search("file", Strategy::Hybrid, 9, None);
+    let count = hits.len();
+    assert!(count >= 3);
+    let last = hits[1].id();
+    blend(&mut hits, &[0.1, 1.0], &[0.5, 0.5]);
+    assert_eq!(hits[0].id(), last);
+    assert!((hits[0].score - 0.8).abs() < 1e-6, "0.6 of the one and 0.4 of the other");
+    assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score), "{hits:?}");
+    let mut hits = office().search("file", Strategy::Hybrid, 9, None);
+    blend(&mut hits, &[f32::NAN; 9], &[f32::INFINITY; 9]);
+    assert!(hits.iter().all(|hit| hit.score.is_finite()));
+    blend(&mut [], &[], &[]);
+}
+
+#[test]
 fn pages_follow_each_other() {
     let index = office();
     let whole = index.page("file directory message commit", Strategy::Bm25, 0, 100, None);
@@ -153,9 +202,13 @@ fn a_stuffed_server_gets_a_quarter_of_the_page() {
         parts.push(part(&format!("honest{server}"), &honest));
     }
     let index = Index::new(parts);
-    for (query, strategy) in
-        [("read file", Strategy::Bm25), ("read", Strategy::Keyword), ("file", Strategy::Keyword)]
-    {
+    for (query, strategy) in [
+        ("read file", Strategy::Bm25),
+        ("read file", Strategy::Hybrid),
+        ("read", Strategy::Keyword),
+        ("file", Strategy::Keyword),
+        ("read file", Strategy::Lexical),
+    ] {
         let hits = index.search(query, strategy, 20, None);
         let own = hits.iter().filter(|hit| &*hit.server == "stuffed").count();
         assert_eq!(hits.len(), 20);
@@ -211,13 +264,14 @@ fn server_tools() -> impl AnyStrategy<Value = Vec<Value>> {
 }
 
 fn same(a: &Index, b: &Index, query: &str) -> Result<(), TestCaseError> {
-    for strategy in [Strategy::Bm25, Strategy::Keyword] {
+    for strategy in Strategy::ALL {
         let (left, right) =
             (a.page(query, strategy, 0, 100, None), b.page(query, strategy, 0, 100, None));
         prop_assert_eq!(left.total, right.total);
         prop_assert_eq!(ids(&left.hits), ids(&right.hits));
         for (one, other) in left.hits.iter().zip(&right.hits) {
             prop_assert_eq!(one.score.to_bits(), other.score.to_bits());
+            prop_assert_eq!(one.confidence, other.confidence);
         }
     }
     Ok(())
@@ -251,21 +305,26 @@ proptest! {
         let parts = lists.iter().enumerate().map(|(n, list)| part(&format!("server{n}"), list)).collect();
         let index = Index::new(parts);
         let query = query.join(" ");
-        let all = index.page(&query, Strategy::Bm25, 0, 1_000, None);
-        let mut unique = ids(&all.hits);
-        unique.sort();
-        unique.dedup();
-        prop_assert_eq!(unique.len(), all.total);
-        prop_assert!(all.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
-        let few = index.search(&query, Strategy::Bm25, limit, None);
-        prop_assert_eq!(ids(&few), ids(&all.hits[..limit.min(all.hits.len())]));
+        for strategy in Strategy::ALL {
+            let all = index.page(&query, strategy, 0, 1_000, None);
+            let mut unique = ids(&all.hits);
+            unique.sort();
+            unique.dedup();
+            prop_assert_eq!(unique.len(), all.total);
+            prop_assert!(all.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
+            let chance = |hit: &Hit| hit.confidence.is_none_or(|sure| (0.0..=1.0).contains(&sure));
+            prop_assert!(all.hits.iter().all(chance));
+            let few = index.search(&query, strategy, limit, None);
+            prop_assert_eq!(ids(&few), ids(&all.hits[..limit.min(all.hits.len())]));
+        }
     }
 
     #[test]
     fn any_query_is_survived(query: String) {
         let index = office();
-        index.search(&query, Strategy::Bm25, 5, None);
-        index.search(&query, Strategy::Keyword, 5, None);
+        for strategy in Strategy::ALL {
+            index.search(&query, strategy, 5, None);
+        }
         tokens(&query);
     }
 }
