@@ -34,6 +34,9 @@ const QUOTA_WINDOW: usize = 20;
 /// Hits one server may have among those, as long as others match: a quarter.
 const QUOTA: usize = 5;
 
+/// Hits that are put in order for the first pages.
+const SORTED: usize = 256;
+
 /// Longest query that is looked at; the rest of a longer one is ignored.
 const MAX_QUERY_CHARS: usize = 2_000;
 
@@ -254,17 +257,31 @@ impl Index {
             Strategy::Hybrid => hybrid::rank(&self.servers, &self.overall, &query, server),
             Strategy::Bm25 => bm25::rank(&self.servers, &self.overall, &query, server),
         };
-        ranked.sort_unstable_by(|a, b| self.order(a, b));
+        let total = ranked.len();
+        let sorted = self.sort_first(&mut ranked, SORTED.max(offset.saturating_add(limit)));
         if let Some(prior) = prior.filter(|prior| !prior.is_empty()) {
-            lift::lift(&self.servers, &mut ranked, &query, strategy, prior);
-            ranked.sort_unstable_by(|a, b| self.order(a, b));
+            lift::lift(&self.servers, &mut ranked[..sorted], &query, strategy, prior);
+            ranked[..sorted].sort_unstable_by(|a, b| self.order(a, b));
         }
-        if server.is_none() {
+        if server.is_none() && !spread(&mut ranked[..sorted]) && sorted < total {
+            // One server has nearly all of the best: who else matches stands further down.
+            ranked.sort_unstable_by(|a, b| self.order(a, b));
             spread(&mut ranked);
         }
         let hits = ranked.iter().skip(offset).take(limit);
         let hits = hits.map(|one| self.hit(one));
-        Found { hits: hits.collect(), total: ranked.len() }
+        Found { hits: hits.collect(), total }
+    }
+
+    /// Puts the best in order at the front, as many as asked for; says how many that are. To sort all that match
+    /// would be most of the work of a search.
+    fn sort_first(&self, ranked: &mut [Ranked], count: usize) -> usize {
+        let count = count.min(ranked.len());
+        if count < ranked.len() && count > 0 {
+            ranked.select_nth_unstable_by(count - 1, |a, b| self.order(a, b));
+        }
+        ranked[..count].sort_unstable_by(|a, b| self.order(a, b));
+        count
     }
 
     /// What the close look of `hybrid` sees: its candidates, best by the first sorting first. For training and for
@@ -327,25 +344,20 @@ impl Ranked {
 }
 
 /// Moves what exceeds a server's share of the first hits behind them, as long as others match: a server
-/// that stuffs its descriptions with words must not fill the page.
-fn spread(ranked: &mut Vec<Ranked>) {
-    if ranked.len() <= QUOTA {
-        return;
-    }
-    let mut first: Vec<Ranked> = Vec::with_capacity(ranked.len());
+/// that stuffs its descriptions with words must not fill the page. False if there were too few others to fill it.
+fn spread(ranked: &mut [Ranked]) -> bool {
+    let mut first: Vec<Ranked> = Vec::with_capacity(QUOTA_WINDOW);
     let mut later = Vec::new();
     for &one in ranked.iter() {
-        let share = || first.iter().filter(|other| other.server == one.server).count();
-        if first.len() < QUOTA_WINDOW && share() >= QUOTA {
-            later.push(one);
-        } else if first.len() < QUOTA_WINDOW {
-            first.push(one);
-        } else {
+        if first.len() == QUOTA_WINDOW {
             break;
         }
+        let share = first.iter().filter(|other| other.server == one.server).count();
+        if share < QUOTA { first.push(one) } else { later.push(one) }
     }
-    let seen = first.len() + later.len();
-    first.append(&mut later);
-    first.extend_from_slice(&ranked[seen..]);
-    *ranked = first;
+    let filled = first.len() == QUOTA_WINDOW;
+    for (place, one) in ranked.iter_mut().zip(first.into_iter().chain(later)) {
+        *place = one;
+    }
+    filled
 }

@@ -25,9 +25,6 @@ const MAX_GUESSES: usize = 3;
 /// What a guessed word is worth beside one that was written so.
 const GUESSED: f32 = 0.7;
 
-/// Names' words compared with a misspelt one; a catalog with more than this has it among the first, most likely.
-const MAX_LOOKED: usize = 20_000;
-
 /// How soon repeating a word stops helping.
 const SATURATION: f32 = 1.2;
 
@@ -73,6 +70,18 @@ pub(super) struct Overall {
     words: Vec<Entry>,
     /// For each server, what each of its postings adds to a score before rarity.
     impacts: Vec<Box<[f32]>>,
+    /// The different words of names by first letter and length, among which a misspelt one is looked for.
+    names: Vec<NameWord>,
+}
+
+/// A word that occurs in a name, and one of the places where it is written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct NameWord {
+    first: u8,
+    length: u8,
+    digest: u64,
+    server: u32,
+    term: u32,
 }
 
 /// One word of one server.
@@ -102,6 +111,7 @@ impl Overall {
         // Counts are whole numbers until here, so that the order of the servers cannot change the averages.
         overall.lengths = totals.map(|total| (total as f32 / overall.tools.max(1) as f32).max(1.0));
         overall.words.sort_unstable_by_key(|entry| (entry.digest, entry.server));
+        overall.names = names(servers);
         // They change with the averages, but doing them here keeps a query to one addition per posting.
         overall.impacts =
             servers.iter().map(|part| part.fields.impacts(&overall.lengths)).collect();
@@ -129,21 +139,20 @@ impl Overall {
     /// The word of a name that a misspelt one most likely meant.
     fn nearest_name(&self, servers: &[Arc<ServerIndex>], word: &str) -> Option<String> {
         let allowed = typos::allowed(word)?;
+        // The first letter is seldom wrong, and asking for it leaves little to compare.
+        let first = *word.as_bytes().first()?;
+        let shortest = (first, word.len().saturating_sub(allowed));
+        let longest = (first, word.len() + allowed);
+        let size = |name: &NameWord| (name.first, usize::from(name.length));
+        let start = self.names.partition_point(|name| size(name) < shortest);
         let mut best: Option<(usize, &str)> = None;
-        let mut looked = 0;
-        for part in servers {
-            for term in &part.fields.in_names {
-                looked += 1;
-                if looked > MAX_LOOKED {
-                    return best.map(|(_, near)| near.to_owned());
-                }
-                let near = &*part.fields.terms[*term as usize].0;
-                let most = best.map_or(allowed, |(distance, _)| distance.saturating_sub(1));
-                if let Some(distance) = typos::distance(word, near, most)
-                    && best.is_none_or(|best| (distance, near) < best)
-                {
-                    best = Some((distance, near));
-                }
+        for name in self.names[start..].iter().take_while(|name| size(name) <= longest) {
+            let near = &*servers[name.server as usize].fields.terms[name.term as usize].0;
+            let most = best.map_or(allowed, |(distance, _)| distance);
+            if let Some(distance) = typos::distance(word, near, most)
+                && best.is_none_or(|best| (distance, near) < best)
+            {
+                best = Some((distance, near));
             }
         }
         best.map(|(_, near)| near.to_owned())
@@ -289,6 +298,25 @@ pub(super) fn rank(
         ranked.extend(matching.map(|(tool, &score)| Ranked::new(server, tool, score)));
     }
     ranked
+}
+
+/// The different words of all names.
+fn names(servers: &[Arc<ServerIndex>]) -> Vec<NameWord> {
+    let mut names = Vec::new();
+    for (server, part) in servers.iter().enumerate() {
+        for &term in &part.fields.in_names {
+            let word = part.fields.terms[term as usize].0.as_bytes();
+            let (Some(&first), Ok(length)) = (word.first(), u8::try_from(word.len())) else {
+                continue;
+            };
+            let digest = part.fields.digests[term as usize];
+            names.push(NameWord { first, length, digest, server: position(server), term });
+        }
+    }
+    names.sort_unstable();
+    names.dedup_by_key(|name| (name.first, name.length, name.digest));
+    names.shrink_to_fit();
+    names
 }
 
 fn weight(posting: &Posting, lengths: &[u16; FIELDS], averages: &[f32; FIELDS]) -> f32 {

@@ -28,6 +28,9 @@ const MAX_MEANT_CHARS: usize = 512;
 /// Different pieces of one tool that are compared one by one with those of a query.
 const MAX_COMPARED: usize = 64;
 
+/// Different pieces of a query that are compared so.
+const MAX_ASKED: usize = 24;
+
 /// A tool that shares no word with the query is listed when it is at least this near in meaning.
 const NEAR: f32 = 0.25;
 
@@ -106,12 +109,13 @@ impl Asked {
     fn new(servers: &[Arc<ServerIndex>], overall: &Overall, query: &str) -> Asked {
         let mut all = Vec::new();
         meaning::pieces(query, &mut all);
-        let mut pieces: Vec<Piece> = Vec::new();
-        for &piece in &all {
-            if !pieces.contains(&piece) && pieces.len() < MAX_COMPARED {
-                pieces.push(piece);
-            }
-        }
+        let mut pieces = all.clone();
+        pieces.sort_unstable();
+        pieces.dedup();
+        // Those that say most; the others of a long query would cost time and change nothing.
+        let says = |piece: &Piece| meaning::TABLE.length(*piece);
+        pieces.sort_by(|a, b| says(b).total_cmp(&says(a)).then(a.cmp(b)));
+        pieces.truncate(MAX_ASKED);
         Asked { words: bm25::words(servers, overall, query), vector: Vector::of(&all), pieces }
     }
 }

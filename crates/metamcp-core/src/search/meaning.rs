@@ -58,7 +58,7 @@ pub(super) fn dot(left: &[i8], right: &[i8]) -> i32 {
     for (a, b) in left.iter().zip(right) {
         let mut part = 0i32;
         for lane in 0..32 {
-            part += i32::from(i16::from(a[lane]) * i16::from(b[lane]));
+            part += i32::from(a[lane]) * i32::from(b[lane]);
         }
         sum += part;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::meaning::{Piece, TABLE};
 use super::super::{Ranked, ServerIndex};
-use super::{Asked, Candidate, MAX_COMPARED, Overall, Scores};
+use super::{Asked, Candidate, MAX_ASKED, Overall, Scores};
 
 /// How many numbers there are.
 pub const FEATURES: usize = FEATURE_NAMES.len();
@@ -77,7 +77,7 @@ impl<'a> Near<'a> {
     /// How near each piece of the query has one among these, each piece of the name has one in the query, and each of
     /// the other pieces: means, weighted by what a piece says.
     fn compare(&mut self, pieces: &[Piece], named: usize) -> [f32; 3] {
-        let mut best = [0.0f32; MAX_COMPARED];
+        let mut best = [0.0f32; MAX_ASKED];
         let (mut sums, mut totals) = ([0.0f32; 2], [0.0f32; 2]);
         for (at, &piece) in pieces.iter().enumerate() {
             let mut nearest = 0.0f32;

@@ -96,7 +96,7 @@ impl Table {
             self.row(left).as_chunks::<32>().0.iter().zip(self.row(right).as_chunks::<32>().0)
         {
             for lane in 0..32 {
-                sum += i32::from(i16::from(a[lane] as i8) * i16::from(b[lane] as i8));
+                sum += i32::from(a[lane] as i8) * i32::from(b[lane] as i8);
             }
         }
         sum as f32 * self.steps[usize::from(left)] * self.steps[usize::from(right)] / lengths
