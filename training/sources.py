@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import urllib.request
 import zipfile
 
 import pieces
@@ -88,12 +87,11 @@ def fetch_wheel(package, version, path):
 
 
 def fetch_tarball(package, version, path):
-    part = path.with_suffix(".part")
-    address = f"https://registry.npmjs.org/{package}/-/{package.split('/')[-1]}-{version}.tgz"
-    with urllib.request.urlopen(address) as answer, open(part, "wb") as file:
-        while block := answer.read(1 << 20):
-            file.write(block)
-    part.rename(path)
+    """By npm, so that a configured registry is used; nothing is installed and no script runs."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        flags = ["--silent", "--ignore-scripts", "--pack-destination", folder]
+        subprocess.run(["npm", "pack", *flags, f"{package}@{version}"], check=True, stdout=subprocess.DEVNULL)
+        next(pathlib.Path(folder).glob("*.tgz")).rename(path)
 
 
 def pairs(paths):

@@ -3,11 +3,13 @@
 mod bench;
 mod codegen;
 mod deny;
+mod eval;
 mod place;
 mod real;
 mod run;
 mod suite;
 mod tidy;
+mod train;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -56,6 +58,18 @@ const CHORES: &[Chore] = &[
         about: "direct, byte-copy relay and metamcp in one run; writes docs/benchmarks.md",
         run: bench::run,
     },
+    Chore {
+        name: "train",
+        options: "FOLDER",
+        about: "fits the weights of the hybrid ranking on the sets in FOLDER and writes them into the tree",
+        run: train::run,
+    },
+    Chore {
+        name: "eval",
+        options: "[FOLDER] [--quick] [--scale TOOLS]",
+        about: "how well tools are found on the sets in FOLDER or METAMCP_DATA, at which cost; writes docs/search.md",
+        run: eval::run,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -92,7 +106,7 @@ fn usage(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "cargo xtask CHORE\n")?;
     for chore in CHORES {
         let typed = format!("{} {}", chore.name, chore.options);
-        writeln!(out, "  {typed:<32}{}", chore.about)?;
+        writeln!(out, "  {typed:<42}{}", chore.about)?;
     }
     Ok(())
 }

@@ -53,5 +53,15 @@ impl Place {
 fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
+    // `cargo run` describes xtask's package to us; a build script that sees it takes the build for another one
+    // and runs again, which costs minutes each time a chore and a build by hand take turns.
+    for (name, _) in std::env::vars_os() {
+        let described = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if described {
+            command.env_remove(&name);
+        }
+    }
     command
 }

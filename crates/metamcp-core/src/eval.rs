@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::search::{Hit, Index, ServerIndex};
 use crate::tool::Listing;
@@ -112,30 +112,35 @@ pub struct Question {
 impl Corpus {
     /// Reads tools: one object a line with `id`, `server`, `name`, `description`, `server_description`, `input_schema`.
     pub fn read(text: &str) -> Result<Corpus, BadData> {
-        let mut servers: BTreeMap<String, (Option<String>, Vec<Value>)> = BTreeMap::new();
+        // Texts rather than values: a catalog of a million tools is read too, and a value is many times its text.
+        let mut servers: BTreeMap<Arc<str>, (Option<String>, Vec<String>)> = BTreeMap::new();
         let mut tools = HashMap::new();
         for (line, text) in lines(text) {
             let tool: ToolLine<'_> = parse(line, text)?;
             let server = tool.server.filter(|server| !server.is_empty());
             let server = server.unwrap_or_else(|| "tools".to_owned());
-            let key = (Arc::from(server.as_str()), tool.name.as_str().into());
+            let server = match servers.get_key_value(server.as_str()) {
+                Some((known, _)) => Arc::clone(known),
+                None => Arc::from(server),
+            };
+            let key = (Arc::clone(&server), tool.name.as_str().into());
             if tools.insert(tool.id.clone(), key).is_some() {
                 return Err(BadData::Twice { line, id: tool.id });
             }
-            let schema = tool.input_schema.and_then(|raw| serde_json::from_str(raw.get()).ok());
+            let schema = tool.input_schema.map_or(r#"{"type":"object"}"#, RawValue::get);
             let (about, list) = servers.entry(server).or_default();
             *about = about.take().or(tool.server_description);
-            list.push(json!({
-                "name": tool.name,
-                "description": tool.description.unwrap_or_default(),
-                "inputSchema": schema.unwrap_or_else(|| json!({"type": "object"})),
-            }));
+            list.push(format!(
+                r#"{{"name":{},"description":{},"inputSchema":{schema}}}"#,
+                Value::from(tool.name),
+                Value::from(tool.description.unwrap_or_default()),
+            ));
         }
         let parts = servers.into_iter().map(|(server, (about, list))| {
             let mut listing = Listing::at_most(MAX_TOOLS);
             for page in list.chunks(500) {
                 // What a server may not list is left out, here as there.
-                drop(listing.page(json!({ "tools": page }).to_string().as_bytes()));
+                drop(listing.page(format!(r#"{{"tools":[{}]}}"#, page.join(",")).as_bytes()));
             }
             let listed = Arc::new(listing.finish(None, None));
             Arc::new(ServerIndex::build(&server, about.as_deref(), &listed))

@@ -53,6 +53,21 @@ pub fn of_schema(name: &str, schema: Option<&Value>) -> String {
     format!("{name}()")
 }
 
+/// What fuzzing runs: any schema, as a whole and as a parameter, reads as one short visible line.
+#[doc(hidden)]
+pub fn fuzz_signature(data: &[u8]) {
+    let Ok(schema) = serde_json::from_slice::<Value>(data) else { return };
+    let mut inside = Map::new();
+    inside.insert("properties".to_owned(), Value::Object(Map::from_iter([("a".into(), schema)])));
+    let inside = Value::Object(inside);
+    for schema in [&inside["properties"]["a"], &inside] {
+        let line = of_schema("tool", Some(schema));
+        assert!(line.chars().count() <= MAX_CHARS, "too long: {line}");
+        assert!(!line.chars().any(|c| c.is_control() || text::is_hidden(c)), "unseen: {line:?}");
+        assert!(line.starts_with("tool(") && line.ends_with(')'), "not a signature: {line}");
+    }
+}
+
 /// As many whole parameters as fit and the number of the others.
 fn shortened(name: &str, parameters: &[String]) -> String {
     let mut line = format!("{}(", text::cut(name, MAX_CHARS - 16));

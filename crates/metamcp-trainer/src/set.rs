@@ -1,4 +1,7 @@
 //! One set of questions, looked at once and kept as numbers.
+//! Owns: which questions are looked at, what is kept of their candidates.      Never: keeps text, fits.
+//! In: a folder with tools.jsonl and queries.jsonl.  Out: `Set`, and its `Measures` under given weights.
+//! Tests: `metamcp-core/src/eval/tests.rs` for the reading and the measures.
 
 use std::path::Path;
 

@@ -13,6 +13,7 @@ core: wire
 engine: wire, core, child
 metamcp: wire, core, child, engine
 testkit: wire
+trainer: core
 xtask: core, engine, metamcp, testkit
 ";
 

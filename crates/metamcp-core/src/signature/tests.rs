@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{MAX_CHARS, of_schema};
+use super::{MAX_CHARS, fuzz_signature, of_schema};
 
 fn check(schema: impl std::borrow::Borrow<Value>, expected: &str) {
     assert_eq!(of_schema("f", Some(schema.borrow())), expected);
@@ -120,10 +120,19 @@ fn schema() -> impl Strategy<Value = Value> {
 proptest! {
     #[test]
     fn every_signature_is_one_short_visible_line(schema in schema(), a in schema()) {
-        let whole = json!({"properties": {"a": a, "b": schema}});
-        let line = of_schema("tool", Some(&whole));
-        prop_assert!(line.chars().count() <= MAX_CHARS, "{line}");
-        prop_assert!(!line.chars().any(|c| c.is_control() || crate::text::is_hidden(c)), "{line:?}");
-        prop_assert!(line.starts_with("tool(") && line.ends_with(')'));
+        fuzz_signature(json!({"properties": {"a": a, "b": schema}}).to_string().as_bytes());
+        fuzz_signature(schema.to_string().as_bytes());
+    }
+
+    #[test]
+    fn anything_like_a_schema_is_read(text in r#"([{}\[\],: ]|"(type|properties|items|enum|anyOf|\$ref|required|default|object|array|#|\\u202e|\\u0007)"|[0-9e.-]|true|null){0,40}"#) {
+        fuzz_signature(text.as_bytes());
+    }
+
+    #[test]
+    fn numbers_and_words_of_any_length_are_cut(word in any::<String>(), number in any::<f64>(), times in 1usize..400) {
+        let long = word.repeat(times);
+        let schema = json!({"properties": {&long: {"default": number, "enum": [&long, number]}}, "required": [&long]});
+        fuzz_signature(schema.to_string().as_bytes());
     }
 }

@@ -41,6 +41,7 @@ pub(crate) fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
     let began = Instant::now();
     let corpus = Corpus::read(&text).with_context(|| args.tools.display().to_string())?;
     let indexing = began.elapsed();
+    drop(text);
     let questions = corpus
         .questions(&read(&args.queries)?)
         .with_context(|| args.queries.display().to_string())?;
@@ -55,7 +56,8 @@ pub(crate) fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
             "tools": corpus.index.tool_count(),
             "questions": questions.len(),
             "indexing_ms": indexing.as_millis() as u64,
-            "resident_kib": resident_kib(),
+            "resident_kib": memory_kib("VmRSS:"),
+            "private_kib": memory_kib("RssAnon:"),
             "strategies": rows,
         });
         writeln!(out, "{value:#}")?;
@@ -124,10 +126,10 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(at).copied().unwrap_or(0)
 }
 
-/// What the process holds in memory, where the system says so.
-fn resident_kib() -> Option<u64> {
+/// What the process holds in memory, where the system says so: all of it, or without the pages of files.
+fn memory_kib(of: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(of))?;
     line.split_whitespace().next()?.parse().ok()
 }
 

@@ -1,0 +1,208 @@
+//! How well tools are found and what finding them costs, on public sets and on made-up catalogs of any size.
+//! Owns: what is measured, and the page docs/search.md.      Never: fails because a number is bad, keeps text of a set.
+//! In: a folder of sets, each with tools.jsonl and queries.jsonl; `metamcp eval`, the trainer.  Out: docs/search.md.
+//! Tests: below and beside each part.
+
+mod made_up;
+mod page;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::place::Place;
+use crate::{run, train};
+
+/// Names the folder of sets when the command line does not.
+const VARIABLE: &str = "METAMCP_DATA";
+
+/// Sizes of the made-up catalogs: a busy user's, and more than anybody is known to have.
+const SIZES: [usize; 2] = [3_000, 50_000];
+
+/// What is measured on made-up catalogs: the default, and what it is built on.
+const ON_MADE_UP: [&str; 2] = ["hybrid", "bm25"];
+
+/// What is measured with `--quick`.
+const QUICK: [&str; 2] = ["bm25", "hybrid"];
+
+/// One run of `metamcp eval`: tools, indexing time and a row for each strategy.
+struct Run {
+    name: String,
+    value: Value,
+}
+
+impl Run {
+    fn number(&self, name: &str) -> f64 {
+        self.value[name].as_f64().unwrap_or(f64::NAN)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &Value> {
+        self.value["strategies"].as_array().into_iter().flatten()
+    }
+}
+
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq)]
+struct Wish {
+    folder: Option<PathBuf>,
+    quick: bool,
+    scale: Option<usize>,
+}
+
+/// `cargo xtask eval`.
+pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
+    let wish = Wish::read(options, std::env::var_os(VARIABLE).map(PathBuf::from))?;
+    run::loud(place.cargo().args(["build", "--release", "-p", "metamcp"]))?;
+    let metamcp = place.target.join("release").join("metamcp");
+    if let Some(count) = wish.scale {
+        let table = page::scale(&at_scale(place, &metamcp, count)?);
+        return Ok(io::stdout().write_all(table.as_bytes())?);
+    }
+    let folder = wish.folder.with_context(|| {
+        format!("eval needs a folder of sets: name it, or set {VARIABLE} to its path")
+    })?;
+    let mut sets = Vec::new();
+    for set in sets_in(&folder)? {
+        let name = set.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        say(&format!("measuring {name}"));
+        let strategies: &[&str] = if wish.quick { &QUICK } else { &[] };
+        sets.push(Run { value: measured(&metamcp, &set, strategies)?, name });
+    }
+    if wish.quick {
+        return Ok(io::stdout().write_all(page::results(&sets).as_bytes())?);
+    }
+    let mut scale = Vec::new();
+    for count in SIZES {
+        scale.extend(at_scale(place, &metamcp, count)?);
+    }
+    say("leaving out each set in turn");
+    let left_out = run::quiet(Command::new(train::build(place)?).arg(&folder))?;
+    let page = page::whole(&sets, &scale, &left_out)?;
+    fs::write(place.root.join("docs/search.md"), page)?;
+    say("wrote docs/search.md");
+    Ok(())
+}
+
+impl Wish {
+    fn read(options: &[String], folder: Option<PathBuf>) -> Result<Wish> {
+        let mut wish = Wish { folder, ..Wish::default() };
+        let mut named = false;
+        let mut given = options.iter();
+        while let Some(option) = given.next() {
+            match option.as_str() {
+                "--quick" => wish.quick = true,
+                "--scale" => {
+                    let count = given.next().context("--scale needs a number of tools")?;
+                    wish.scale = Some(count.parse().with_context(|| {
+                        format!("--scale needs a number of tools, not {count:?}")
+                    })?);
+                }
+                path if !path.starts_with('-') && !named => {
+                    wish.folder = Some(PathBuf::from(path));
+                    named = true;
+                }
+                other => bail!("eval does not know {other:?}"),
+            }
+        }
+        Ok(wish)
+    }
+}
+
+/// The folders in there that hold a set, by name.
+fn sets_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut sets = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.join("tools.jsonl").is_file() && path.join("queries.jsonl").is_file() {
+            sets.push(path);
+        }
+    }
+    if sets.is_empty() {
+        bail!("no folder in {} holds tools.jsonl and queries.jsonl", folder.display());
+    }
+    sets.sort();
+    Ok(sets)
+}
+
+/// A made-up catalog of that size, one run for each strategy, so that each has its own memory.
+fn at_scale(place: &Place, metamcp: &Path, count: usize) -> Result<Vec<Run>> {
+    let folder = place.target.join("eval").join(count.to_string());
+    say(&format!("making up {count} tools"));
+    made_up::write(&folder, count)?;
+    let mut runs = Vec::new();
+    for strategy in ON_MADE_UP {
+        say(&format!("measuring {strategy} on them"));
+        let value = measured(metamcp, &folder, &[strategy])?;
+        runs.push(Run { name: strategy.to_owned(), value });
+    }
+    Ok(runs)
+}
+
+/// Runs `metamcp eval` for these strategies, or once for all; several runs become one with all their rows.
+fn measured(metamcp: &Path, set: &Path, strategies: &[&str]) -> Result<Value> {
+    let once = |strategy: Option<&str>| -> Result<Value> {
+        let mut command = Command::new(metamcp);
+        command.args(["eval", "--json", "--tools"]).arg(set.join("tools.jsonl"));
+        command.arg("--queries").arg(set.join("queries.jsonl"));
+        strategy.into_iter().for_each(|name| {
+            command.args(["--strategy", name]);
+        });
+        serde_json::from_str(&run::quiet(&mut command)?).context("metamcp eval printed no JSON")
+    };
+    let Some((first, others)) = strategies.split_first() else { return once(None) };
+    let mut all = once(Some(first))?;
+    for strategy in others {
+        let other = once(Some(strategy))?;
+        if let (Some(rows), Some(more)) =
+            (all["strategies"].as_array_mut(), other["strategies"].as_array())
+        {
+            rows.extend(more.iter().cloned());
+        }
+    }
+    Ok(all)
+}
+
+/// Progress is for people; a closed stderr is no reason to stop measuring.
+fn say(words: &str) {
+    drop(writeln!(io::stderr(), "eval: {words}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(options: &[&str], variable: Option<&str>) -> Result<Wish> {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        Wish::read(&options, variable.map(PathBuf::from))
+    }
+
+    #[test]
+    fn a_named_folder_goes_before_the_variable() {
+        let of = |folder: &str| Wish { folder: Some(folder.into()), ..Wish::default() };
+        assert_eq!(wish(&["a"], Some("b")).unwrap(), of("a"));
+        assert_eq!(wish(&[], Some("b")).unwrap(), of("b"));
+        assert_eq!(wish(&[], None).unwrap(), Wish::default());
+        assert!(wish(&["a", "b"], None).unwrap_err().to_string().contains("\"b\""));
+        assert!(wish(&["--scale", "many"], None).is_err());
+        assert_eq!(wish(&["--scale", "7"], None).unwrap().scale, Some(7));
+    }
+
+    #[test]
+    fn only_folders_with_both_files_are_sets() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(sets_in(place.path()).unwrap_err().to_string().contains("tools.jsonl"));
+        for (set, file) in
+            [("b", "tools.jsonl"), ("b", "queries.jsonl"), ("a", "tools.jsonl"), ("c", "x")]
+        {
+            fs::create_dir_all(place.path().join(set)).unwrap();
+            fs::write(place.path().join(set).join(file), "").unwrap();
+        }
+        assert_eq!(sets_in(place.path()).unwrap(), [place.path().join("b")]);
+    }
+}
