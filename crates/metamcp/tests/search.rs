@@ -1,6 +1,6 @@
 //! Search as a person uses it: the reasons for a hit, vectors from an API and without it, and measuring.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 
@@ -8,21 +8,21 @@ use metamcp_testkit::{Workspace, echo_server};
 use serde_json::{Value, json};
 
 fn workspace() -> Workspace {
-    let mut workspace = Workspace::new().unwrap();
+    let mut workspace = Workspace::new().expect("it runs");
     workspace.server("box", echo_server());
     workspace.setting("timeouts", json!({ "discoverBudgetMs": 60_000 }));
     workspace
 }
 
 fn run(workspace: &Workspace, arguments: &[&str]) -> String {
-    let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
-    let output = command.args(arguments).env_remove("VOYAGE_API_KEY").output().unwrap();
+    let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).expect("it runs");
+    let output = command.args(arguments).env_remove("VOYAGE_API_KEY").output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8(output.stdout).expect("it runs")
 }
 
 fn read(workspace: &Workspace, arguments: &[&str]) -> Value {
-    serde_json::from_str(&run(workspace, arguments)).unwrap()
+    serde_json::from_str(&run(workspace, arguments)).expect("it runs")
 }
 
 #[test]
@@ -31,11 +31,11 @@ fn a_hit_can_be_explained() {
     let why = read(&workspace, &["search", "echo a text", "--why", "--json"]);
     let first = &why[0];
     assert_eq!(first["id"], "box:echo", "{why:#}");
-    let confidence = first["confidence"].as_f64().unwrap();
+    let confidence = first["confidence"].as_f64().expect("it runs");
     assert!((0.0..=1.0).contains(&confidence));
     let words: Vec<&str> = first["words"]
         .as_array()
-        .unwrap()
+        .expect("it runs")
         .iter()
         .filter_map(|word| word["word"].as_str())
         .collect();
@@ -49,12 +49,13 @@ fn a_hit_can_be_explained() {
 fn without_its_api_a_strategy_falls_back_and_says_so() {
     let workspace = workspace();
     // A port that was free a moment ago and that nobody listens on.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port =
+        TcpListener::bind("127.0.0.1:0").expect("it runs").local_addr().expect("it runs").port();
     let url = format!("http://127.0.0.1:{port}/v1/embeddings");
     let dead = ["--search", "embedding", "--embedding-url", &url, "--embedding-model", "m"];
     let found = read(&workspace, &[&dead[..], &["search", "echo", "--json"]].concat());
     assert_eq!(found["tools"][0]["id"], "box:echo");
-    let note = found["note"].as_str().unwrap();
+    let note = found["note"].as_str().expect("it runs");
     assert!(note.starts_with("ranked by hybrid instead: "), "{note}");
     let text = run(&workspace, &["--search", "hybrid-voyage", "search", "echo"]);
     assert!(text.contains("note: ranked by keyword: VOYAGE_API_KEY is not set"), "{text}");
@@ -65,8 +66,8 @@ fn without_its_api_a_strategy_falls_back_and_says_so() {
 #[test]
 fn vectors_of_an_api_decide_and_are_remembered() {
     let workspace = workspace();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1/embeddings", listener.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("it runs");
+    let url = format!("http://{}/v1/embeddings", listener.local_addr().expect("it runs"));
     let asked = std::thread::spawn(move || serve(&listener));
     let arguments =
         ["--search", "embedding", "--embedding-url", &url, "--embedding-model", "tiny", "search"];
@@ -77,7 +78,7 @@ fn vectors_of_an_api_decide_and_are_remembered() {
     let again = read(&workspace, &[&arguments[..], &["another bytes or text", "--json"]].concat());
     assert_eq!(again["tools"][0]["tool"], "blob");
     read(&workspace, &[&arguments[..], &["stop text", "--json"]].concat());
-    let texts = asked.join().unwrap();
+    let texts = asked.join().expect("it runs");
     let documents = texts.iter().filter(|text| text.contains(": ")).count();
     assert_eq!(documents, 2, "each tool was embedded once, in three runs: {texts:?}");
     assert!(workspace.home().join(".metamcp/catalog.db").exists());
@@ -87,10 +88,11 @@ fn vectors_of_an_api_decide_and_are_remembered() {
 fn serve(listener: &TcpListener) -> Vec<String> {
     let mut seen = Vec::new();
     while !seen.iter().any(|text: &String| text.starts_with("stop")) {
-        let (stream, _) = listener.accept().unwrap();
+        let (stream, _) = listener.accept().expect("it runs");
         let mut reader = BufReader::new(stream);
         while let Some(body) = request(&mut reader) {
-            let texts: Vec<String> = serde_json::from_value(body["input"].clone()).unwrap();
+            let texts: Vec<String> =
+                serde_json::from_value(body["input"].clone()).expect("it runs");
             let vector = |text: &String| {
                 let near = text.starts_with("blob") || !text.contains(": ");
                 if near { json!([1.0, 0.0]) } else { json!([0.0, 1.0]) }
@@ -99,7 +101,7 @@ fn serve(listener: &TcpListener) -> Vec<String> {
                 texts.iter().map(|text| json!({"embedding": vector(text)})).collect();
             let answer = json!({ "data": data }).to_string();
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.len());
-            reader.get_mut().write_all((head + &answer).as_bytes()).unwrap();
+            reader.get_mut().write_all((head + &answer).as_bytes()).expect("it runs");
             seen.extend(texts);
         }
     }
@@ -137,14 +139,14 @@ fn a_ranking_is_measured_on_anybodys_tools() {
         "\n"
     );
     let queries = r#"{"query": "send a message", "gold": ["a"]}"#;
-    std::fs::write(folder.join("tools.jsonl"), tools).unwrap();
-    std::fs::write(folder.join("queries.jsonl"), queries).unwrap();
+    std::fs::write(folder.join("tools.jsonl"), tools).expect("it runs");
+    std::fs::write(folder.join("queries.jsonl"), queries).expect("it runs");
     let path = |name: &str| folder.join(name).display().to_string();
     let (tools, queries) = (path("tools.jsonl"), path("queries.jsonl"));
     let measured = read(&workspace, &["eval", "--tools", &tools, "--queries", &queries, "--json"]);
     assert_eq!((&measured["tools"], &measured["questions"]), (&json!(2), &json!(1)));
-    for row in measured["strategies"].as_array().unwrap() {
-        let name = row["strategy"].as_str().unwrap();
+    for row in measured["strategies"].as_array().expect("it runs") {
+        let name = row["strategy"].as_str().expect("it runs");
         assert_eq!(row["ndcg_at_10"], 1.0, "{name}");
     }
     let text = run(
@@ -155,9 +157,11 @@ fn a_ranking_is_measured_on_anybodys_tools() {
         text.contains("hit@1") && text.contains("hybrid") && !text.contains("keyword"),
         "{text}"
     );
-    let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
-    let output =
-        command.args(["eval", "--tools", &queries, "--queries", &queries]).output().unwrap();
+    let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).expect("it runs");
+    let output = command
+        .args(["eval", "--tools", &queries, "--queries", &queries])
+        .output()
+        .expect("it runs");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && told.contains("line 1: missing field `id`"), "{told}");
 }
