@@ -70,7 +70,7 @@ The mean is over all sets but mcp20k, which asks mcpzero's questions again among
 
 The weights of `hybrid` that ship were trained on all of these sets, so its rows above flatter it; in the table below each set was left out of the training that it is scored on, which makes these rows the fair ones.
 Compare them with each other and not with the table above: they come from a sample, and no server's share of the first hits is limited in them, as it is in every search.
-The sample is every so-manyth question, at most 700 of a set; of mcpzero two thirds of it are questions that name the product, which are the easiest and a third of the set, so that row is too good.
+The sample is at most 700 questions of a set, scattered over it.
 mcpzero and mcp20k share questions and are left out together.
 *Before the close look* is the order of words and meaning, half and half, without trained weights.
 
