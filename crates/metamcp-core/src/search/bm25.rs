@@ -43,13 +43,21 @@ const DILUTION: [f32; FIELDS] = [0.4, 0.4, 0.6, 0.4, 0.5, 0.5, 0.5];
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     /// Each word and where its postings start. One more entry marks the end.
-    terms: Vec<(Box<str>, u32)>,
-    digests: Vec<u64>,
+    terms: Vec<Term>,
+    /// All words one after the other: as strings of their own they would take several times the room.
+    text: String,
     /// The words that occur in a name, among which a misspelt one is looked for.
     in_names: Vec<u32>,
     postings: Vec<Posting>,
     lengths: Vec<[u16; FIELDS]>,
     totals: [u64; FIELDS],
+}
+
+/// Where a word and its postings start.
+#[derive(Debug, Clone, Copy)]
+struct Term {
+    text: u32,
+    postings: u32,
 }
 
 /// How often one word occurs in each field of one tool.
@@ -79,7 +87,7 @@ pub(super) struct Overall {
 struct NameWord {
     first: u8,
     length: u8,
-    digest: u64,
+    digest: u32,
     server: u32,
     term: u32,
 }
@@ -87,7 +95,7 @@ struct NameWord {
 /// One word of one server.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    digest: u64,
+    digest: u32,
     server: u32,
     term: u32,
 }
@@ -96,14 +104,14 @@ impl Overall {
     pub(super) fn over(servers: &[Arc<ServerIndex>]) -> Self {
         let mut totals = [0u64; FIELDS];
         let mut overall = Self::default();
+        overall.words.reserve_exact(servers.iter().map(|part| part.fields.words()).sum());
         for (server, part) in servers.iter().enumerate() {
             let fields = &part.fields;
             overall.starts.push(overall.tools);
             overall.tools += fields.lengths.len();
             totals.iter_mut().zip(fields.totals).for_each(|(sum, total)| *sum += total);
-            let entries = fields.digests.iter().enumerate();
-            overall.words.extend(entries.map(|(term, &digest)| Entry {
-                digest,
+            overall.words.extend((0..fields.words()).map(|term| Entry {
+                digest: digest(fields.word(term)),
                 server: position(server),
                 term: position(term),
             }));
@@ -147,7 +155,7 @@ impl Overall {
         let start = self.names.partition_point(|name| size(name) < shortest);
         let mut best: Option<(usize, &str)> = None;
         for name in self.names[start..].iter().take_while(|name| size(name) <= longest) {
-            let near = &*servers[name.server as usize].fields.terms[name.term as usize].0;
+            let near = servers[name.server as usize].fields.word(name.term as usize);
             let most = best.map_or(allowed, |(distance, _)| distance);
             if let Some(distance) = typos::distance(word, near, most)
                 && best.is_none_or(|best| (distance, near) < best)
@@ -201,21 +209,40 @@ impl Fields {
             if postings.iter().any(|posting| posting.counts[NAME] > 0) {
                 fields.in_names.push(position(fields.terms.len()));
             }
-            fields.digests.push(digest(&word));
-            fields.terms.push((word, position(fields.postings.len())));
+            fields.end_term();
+            fields.text.push_str(&word);
             fields.postings.append(&mut postings);
         }
-        fields.terms.push((Box::default(), position(fields.postings.len())));
+        fields.end_term();
         fields.terms.shrink_to_fit();
+        fields.text.shrink_to_fit();
         fields.in_names.shrink_to_fit();
+        fields.lengths.shrink_to_fit();
         fields.postings.shrink_to_fit();
         fields
     }
 
     fn postings(&self, term: usize, word: &str) -> Option<Range<usize>> {
-        let (found, start) = self.terms.get(term)?;
-        let (_, end) = self.terms.get(term + 1)?;
-        (**found == *word).then_some(*start as usize..*end as usize)
+        let (start, end) = (self.terms.get(term)?.postings, self.terms.get(term + 1)?.postings);
+        (self.word(term) == word).then_some(start as usize..end as usize)
+    }
+
+    /// How many words there are; the last entry only marks the end.
+    fn words(&self) -> usize {
+        self.terms.len().saturating_sub(1)
+    }
+
+    /// A word by its number.
+    fn word(&self, term: usize) -> &str {
+        let at =
+            |term: usize| self.terms.get(term).map_or(self.text.len(), |one| one.text as usize);
+        &self.text[at(term)..at(term + 1)]
+    }
+
+    /// The next word and its postings start here.
+    fn end_term(&mut self) {
+        let (text, postings) = (position(self.text.len()), position(self.postings.len()));
+        self.terms.push(Term { text, postings });
     }
 
     fn impacts(&self, averages: &[f32; FIELDS]) -> Box<[f32]> {
@@ -305,11 +332,11 @@ fn names(servers: &[Arc<ServerIndex>]) -> Vec<NameWord> {
     let mut names = Vec::new();
     for (server, part) in servers.iter().enumerate() {
         for &term in &part.fields.in_names {
-            let word = part.fields.terms[term as usize].0.as_bytes();
+            let word = part.fields.word(term as usize).as_bytes();
             let (Some(&first), Ok(length)) = (word.first(), u8::try_from(word.len())) else {
                 continue;
             };
-            let digest = part.fields.digests[term as usize];
+            let digest = digest(part.fields.word(term as usize));
             names.push(NameWord { first, length, digest, server: position(server), term });
         }
     }
@@ -369,10 +396,8 @@ fn count(words: &mut BTreeMap<Box<str>, Vec<Posting>>, token: &str, tool: usize,
 }
 
 /// FNV-1a: the same on every machine and in every run.
-fn digest(word: &str) -> u64 {
-    word.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+fn digest(word: &str) -> u32 {
+    word.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Counts here are bounded by the caps on a server's tools.

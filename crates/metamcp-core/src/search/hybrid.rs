@@ -79,6 +79,8 @@ impl Meanings {
         }
         let end = u32::try_from(meanings.pieces.len()).unwrap_or(u32::MAX);
         meanings.starts.push((end, 0));
+        meanings.components.shrink_to_fit();
+        meanings.steps.shrink_to_fit();
         meanings.pieces.shrink_to_fit();
         meanings
     }
@@ -158,7 +160,7 @@ impl Scores {
         let lexical = bm25::scores(servers, overall, &asked.words);
         let mut cosine = Vec::with_capacity(overall.tools());
         for part in servers {
-            let count = part.tools.tools.len();
+            let count = part.meanings.steps.len();
             if asked.vector.is_zero() {
                 cosine.resize(cosine.len() + count, 0.0);
             } else {

@@ -144,7 +144,13 @@ impl Listing {
     }
 
     /// The list so far as the server's list.
-    pub fn finish(self, server_title: Option<&str>, server_version: Option<&str>) -> ServerTools {
+    pub fn finish(
+        mut self,
+        server_title: Option<&str>,
+        server_version: Option<&str>,
+    ) -> ServerTools {
+        // It lives as long as the server is known, and grew by doubling.
+        self.tools.shrink_to_fit();
         let shown = |text: &str| {
             let line = text::clean_line(text, MAX_TITLE_CHARS).into_owned();
             (!line.is_empty()).then_some(line)
