@@ -64,8 +64,24 @@ struct Term {
 #[derive(Debug, Clone, Copy)]
 struct Posting {
     tool: u32,
-    counts: [u8; FIELDS],
+    /// Four bits a field: a word that occurs more than fifteen times in one says nothing more.
+    counts: u32,
 }
+
+impl Posting {
+    fn count(self, field: usize) -> u32 {
+        self.counts >> (4 * field) & 15
+    }
+
+    fn one_more(&mut self, field: usize) {
+        if self.count(field) < 15 {
+            self.counts += 1 << (4 * field);
+        }
+    }
+}
+
+/// What an impact of one is in whole numbers; none is larger than `SATURATION + 1`.
+const IMPACT: f32 = 16_384.0;
 
 /// What is true of all servers together: how long fields are on average, and which server knows which word.
 #[derive(Debug, Default)]
@@ -77,7 +93,7 @@ pub(super) struct Overall {
     /// By digest of the word; a digest is only a shortcut, the word itself is compared.
     words: Vec<Entry>,
     /// For each server, what each of its postings adds to a score before rarity.
-    impacts: Vec<Box<[f32]>>,
+    impacts: Vec<Box<[u16]>>,
     /// The different words of names by first letter and length, among which a misspelt one is looked for.
     names: Vec<NameWord>,
 }
@@ -206,7 +222,7 @@ impl Fields {
             fields.lengths.push(lengths);
         }
         for (word, mut postings) in words {
-            if postings.iter().any(|posting| posting.counts[NAME] > 0) {
+            if postings.iter().any(|posting| posting.count(NAME) > 0) {
                 fields.in_names.push(position(fields.terms.len()));
             }
             fields.end_term();
@@ -245,10 +261,10 @@ impl Fields {
         self.terms.push(Term { text, postings });
     }
 
-    fn impacts(&self, averages: &[f32; FIELDS]) -> Box<[f32]> {
+    fn impacts(&self, averages: &[f32; FIELDS]) -> Box<[u16]> {
         let impact = |posting: &Posting| {
             let weight = weight(posting, &self.lengths[posting.tool as usize], averages);
-            weight * (SATURATION + 1.0) / (weight + SATURATION)
+            (IMPACT * weight * (SATURATION + 1.0) / (weight + SATURATION)) as u16
         };
         self.postings.iter().map(impact).collect()
     }
@@ -297,11 +313,12 @@ pub(super) fn words(servers: &[Arc<ServerIndex>], overall: &Overall, query: &str
 pub(super) fn scores(servers: &[Arc<ServerIndex>], overall: &Overall, words: &[Word]) -> Vec<f32> {
     let mut scores: Vec<f32> = vec![0.0; overall.tools];
     for word in words {
+        let worth = word.rarity / IMPACT;
         for (server, range) in &word.holders {
             let scores = &mut scores[overall.starts[*server]..];
             let postings = servers[*server].fields.postings[range.clone()].iter();
             for (posting, impact) in postings.zip(&overall.impacts[*server][range.clone()]) {
-                scores[posting.tool as usize] += word.rarity * impact;
+                scores[posting.tool as usize] += worth * f32::from(*impact);
             }
         }
     }
@@ -349,10 +366,11 @@ fn names(servers: &[Arc<ServerIndex>]) -> Vec<NameWord> {
 fn weight(posting: &Posting, lengths: &[u16; FIELDS], averages: &[f32; FIELDS]) -> f32 {
     let mut sum = 0.0;
     for field in 0..FIELDS {
-        if posting.counts[field] > 0 {
+        let count = posting.count(field);
+        if count > 0 {
             let relative = f32::from(lengths[field]) / averages[field];
             let norm = 1.0 - DILUTION[field] + DILUTION[field] * relative;
-            sum += WEIGHTS[field] * f32::from(posting.counts[field]) / norm;
+            sum += WEIGHTS[field] * count as f32 / norm;
         }
     }
     sum
@@ -388,10 +406,10 @@ fn count(words: &mut BTreeMap<Box<str>, Vec<Posting>>, token: &str, tool: usize,
         None => words.entry(token.into()).or_default(),
     };
     if postings.last().is_none_or(|last| last.tool != tool) {
-        postings.push(Posting { tool, counts: [0; FIELDS] });
+        postings.push(Posting { tool, counts: 0 });
     }
     if let Some(last) = postings.last_mut() {
-        last.counts[field] = last.counts[field].saturating_add(1);
+        last.one_more(field);
     }
 }
 
