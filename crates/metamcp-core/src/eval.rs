@@ -78,8 +78,6 @@ struct QuestionLine {
     gold: Vec<String>,
     #[serde(default)]
     alt: HashMap<String, Vec<String>>,
-    #[serde(default, rename = "type")]
-    kind: Option<String>,
 }
 
 /// Tools, indexed as the gateway would.
@@ -101,8 +99,6 @@ pub struct Question {
     pub id: String,
     /// What is asked.
     pub query: String,
-    /// Its kind, if the file says one.
-    pub kind: Option<String>,
     /// How many tools are expected.
     pub expected: usize,
     /// Which tool stands for which of the expected ones.
@@ -148,7 +144,7 @@ impl Corpus {
         Ok(Corpus { index: Index::new(parts.collect()), tools })
     }
 
-    /// Reads questions: one object a line with `query`, `gold` (ids) and optionally `id`, `type`, `alt`.
+    /// Reads questions: one object a line with `query`, `gold` (ids) and optionally `id`, `alt`.
     pub fn questions(&self, text: &str) -> Result<Vec<Question>, BadData> {
         lines(text).map(|(line, text)| self.question(line, text)).collect()
     }
@@ -171,7 +167,7 @@ impl Corpus {
             }
         }
         let expected = read.gold.len();
-        Ok(Question { id, query: read.query, kind: read.kind, expected, gold })
+        Ok(Question { id, query: read.query, expected, gold })
     }
 }
 

@@ -11,6 +11,7 @@ use metamcp_core::eval::{Corpus, DEPTH, Measures, Question, Total};
 use metamcp_core::habits::Habits;
 use metamcp_core::search::Strategy;
 
+use crate::set::chosen;
 use crate::{QUESTIONS, SETS};
 
 /// Hits a client sees and can call from; what is not among them cannot become a habit.
@@ -50,8 +51,7 @@ pub(crate) fn run(folder: &Path, out: &mut impl Write) -> Result<()> {
         };
         let corpus = Corpus::read(&text("tools.jsonl")?)?;
         let all = corpus.questions(&text("queries.jsonl")?)?;
-        let step = all.len().div_ceil(QUESTIONS).max(1);
-        let asked: Vec<&Question> = all.iter().step_by(step).collect();
+        let asked: Vec<&Question> = chosen(&all, QUESTIONS);
         let asked_before: Vec<&Question> = asked.iter().copied().step_by(2).collect();
         let never: Vec<&Question> = asked.iter().copied().skip(1).step_by(2).collect();
         for strategy in [Strategy::Bm25, Strategy::Hybrid] {

@@ -24,7 +24,7 @@ pub(crate) struct Set {
 }
 
 /// No more than `most` of them, in their order: scattered, since files often repeat their kinds at regular intervals.
-fn chosen<T>(all: &[T], most: usize) -> Vec<&T> {
+pub(crate) fn chosen<T>(all: &[T], most: usize) -> Vec<&T> {
     let scattered = |at: usize| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
     let mut places: Vec<usize> = (0..all.len()).collect();
     places.sort_by_key(|&at| scattered(at));
