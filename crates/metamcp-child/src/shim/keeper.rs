@@ -3,18 +3,19 @@
 //! In: orders, the socket's end, the ends of children.  Out: reports; signals.
 //! Tests: `tests/it/`.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, IoSliceMut, PipeReader, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
@@ -23,8 +24,11 @@ use super::kill::Ground;
 use super::{Again, CLEAN, EXEC, MISUSED, close_inherited, control, errno, failed, raw, report};
 use crate::message::{HEADER, Order, Report, Stage, Start, header};
 
-/// Between two rounds of killing, if no child's end wakes us earlier.
+/// Between two rounds of killing, at first and whenever somebody new turned up.
 const KILL_ROUND: Duration = Duration::from_millis(2);
+
+/// Between two rounds that find only those who were struck already.
+const LONGEST_KILL_ROUND: Duration = Duration::from_millis(16);
 
 /// How often the ends of children are looked for where no descriptor announces them.
 const REAP_ROUND: Duration = Duration::from_millis(20);
@@ -296,15 +300,48 @@ impl Keeper {
     }
 
     fn kill_until_empty(&mut self, child_ends: &ChildEnds) -> i32 {
-        loop {
-            self.ground.kill_all(Some(self.leader_pid()));
-            child_ends.clear();
-            if self.reap_is_empty() {
-                return CLEAN;
-            }
-            let mut watched: Vec<PollFd<'_>> = child_ends.poll_fd().into_iter().collect();
-            poll(&mut watched, PollTimeout::try_from(KILL_ROUND).unwrap_or(PollTimeout::ZERO)).ok();
+        if !self.ended && self.ground == Ground::Plain {
+            // The leader's own group needs no look at the tree, and dies while the tree is read.
+            killpg(self.leader_pid(), Signal::SIGKILL).ok();
         }
+        let mut rounds = Rounds::default();
+        loop {
+            let struck = self.ground.kill_all((!self.ended).then(|| self.leader_pid()));
+            let next = Instant::now() + rounds.after(struck);
+            loop {
+                child_ends.clear();
+                if self.reap_is_empty() {
+                    return CLEAN;
+                }
+                let left = next.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                let mut watched: Vec<PollFd<'_>> = child_ends.poll_fd().into_iter().collect();
+                // Rounded up: a wait of no time at all would make the pause a spin.
+                let left = left.max(KILL_ROUND / 2);
+                poll(&mut watched, PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)).ok();
+            }
+        }
+    }
+}
+
+/// When to look at the tree again while it is being killed. Reading it costs more than a death does, and
+/// every shim of a gateway does it at the same moment: a round that found nobody new is followed by a
+/// longer pause, one that did by the shortest.
+#[derive(Default)]
+struct Rounds {
+    struck: BTreeSet<Pid>,
+    pause: Duration,
+}
+
+impl Rounds {
+    fn after(&mut self, struck: BTreeSet<Pid>) -> Duration {
+        let nobody_new = !struck.is_empty() && struck.is_subset(&self.struck);
+        self.pause =
+            if nobody_new { (self.pause * 2).min(LONGEST_KILL_ROUND) } else { KILL_ROUND };
+        self.struck = struck;
+        self.pause
     }
 }
 
@@ -359,5 +396,33 @@ impl ChildEnds {
 
     fn round(&self) -> Option<Duration> {
         Some(REAP_ROUND)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use nix::unistd::Pid;
+
+    use super::{KILL_ROUND, LONGEST_KILL_ROUND, Rounds};
+
+    fn pids(raw: &[i32]) -> BTreeSet<Pid> {
+        raw.iter().copied().map(Pid::from_raw).collect()
+    }
+
+    #[test]
+    fn rounds_slow_down_until_somebody_new_turns_up() {
+        let mut rounds = Rounds::default();
+        assert_eq!(rounds.after(pids(&[7, 8])), KILL_ROUND);
+        assert_eq!(rounds.after(pids(&[7, 8])), KILL_ROUND * 2);
+        assert_eq!(rounds.after(pids(&[8])), KILL_ROUND * 4);
+        assert_eq!(rounds.after(pids(&[8, 9])), KILL_ROUND, "9 was forked meanwhile");
+        for _ in 0..10 {
+            rounds.after(pids(&[9]));
+        }
+        assert_eq!(rounds.after(pids(&[9])), LONGEST_KILL_ROUND);
+        // Inside a namespace nobody is named, and killing everyone again costs one system call.
+        assert_eq!(rounds.after(pids(&[])), KILL_ROUND);
     }
 }

@@ -31,12 +31,12 @@ impl Ground {
         }
     }
 
-    /// Kills every process but the shim, as far as they exist now. What forks meanwhile is found by
-    /// calling this again; whole groups go first because no fork slips through that.
-    pub(super) fn kill_all(self, leader: Option<Pid>) {
+    /// Kills every process but the shim, as far as they exist now, and says who they were. What forks
+    /// meanwhile is found by calling this again; whole groups go first because no fork slips through that.
+    pub(super) fn kill_all(self, leader: Option<Pid>) -> BTreeSet<Pid> {
         if self.is_alone() {
             kill(Pid::from_raw(-1), Signal::SIGKILL).ok();
-            return;
+            return BTreeSet::new();
         }
         let all = below(leader);
         // Every group but our own was made inside the container: a group belongs to one session, and
@@ -45,9 +45,10 @@ impl Ground {
         for group in groups.into_iter().filter(|&group| group != getpgrp() && group.as_raw() > 1) {
             killpg(group, Signal::SIGKILL).ok();
         }
-        for pid in all {
+        for &pid in &all {
             kill(pid, Signal::SIGKILL).ok();
         }
+        all.into_iter().collect()
     }
 
     /// Where orphans do not come to the shim, "no child left" says nothing of the others in the leader's
