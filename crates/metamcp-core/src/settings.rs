@@ -17,7 +17,7 @@ pub use self::table::{SETTINGS, Setting, by_file_key, by_flag};
 pub(crate) use self::value::shown;
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
-pub use self::words::{Containment, LogLevel, Replay, SearchStrategy, Word};
+pub use self::words::{CodeProfile, Containment, LogLevel, Replay, SearchStrategy, Word};
 
 /// The values of all global settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct Settings {
     pub embedding: EmbeddingSettings,
     /// Whether use is remembered.
     pub learn: bool,
+    /// Limits of code mode.
+    pub code: CodeSettings,
     /// How child processes are kept from outliving the gateway.
     pub containment: Containment,
     /// How much is logged.
@@ -110,6 +112,41 @@ pub struct LimitSettings {
     pub in_flight: u32,
     /// Tools taken from one server.
     pub tools_per_server: usize,
+}
+
+/// What a script written by a model may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CodeSettings {
+    /// How it is kept apart from the gateway.
+    pub profile: CodeProfile,
+    /// Wall clock, from the start of the script to its answer.
+    pub timeout: Duration,
+    /// Processor time.
+    pub cpu: Duration,
+    /// Memory of the engine.
+    pub heap_bytes: usize,
+    /// Stack of the engine.
+    pub stack_bytes: usize,
+    /// Longest script.
+    pub source_bytes: usize,
+    /// Most tool calls.
+    pub calls: u32,
+    /// Most tool calls at once.
+    pub in_flight: u32,
+    /// The same for each server.
+    pub per_server: u32,
+    /// Longest single sleep.
+    pub sleep: Duration,
+    /// Most bytes of output kept.
+    pub log_bytes: usize,
+    /// Most bytes of output shown.
+    pub shown_log_bytes: usize,
+    /// Largest value returned.
+    pub result_bytes: usize,
+    /// Characters of it that are shown.
+    pub shown_result_chars: usize,
+    /// Most scripts at once.
+    pub executions: u32,
 }
 
 /// Where a value comes from.
@@ -225,6 +262,7 @@ fn blank() -> Settings {
         search: SearchStrategy::Hybrid,
         embedding: EmbeddingSettings::default(),
         learn: false,
+        code: CodeSettings::default(),
         containment: Containment::Auto,
         log_level: LogLevel::Warn,
     }

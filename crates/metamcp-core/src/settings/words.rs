@@ -62,6 +62,19 @@ words! {
 }
 
 words! {
+    /// How code written by a model is kept apart from the gateway and the machine.
+    #[derive(Default)]
+    CodeProfile {
+        #[default]
+        Standard = "standard": "A worker process of its own without files, network or other processes.",
+        Hardened = "hardened": "The same worker with the engine inside WebAssembly; for builds that have it.",
+        Docker = "docker": "A container of the Docker engine on this machine.",
+        Dev = "dev": "Like `standard` with engine traces in errors and longer limits.",
+        Off = "off": "No code mode: `mcp_execute` is not listed and refused.",
+    }
+}
+
+words! {
     /// How a child and everything it starts are kept from outliving the gateway.
     Containment {
         Auto = "auto": "Namespaces where the system allows them, else the shim.",
