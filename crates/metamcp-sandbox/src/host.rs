@@ -1,0 +1,286 @@
+//! The gateway's side of code mode: workers kept ready, and one run from script to outcome.
+//! Owns: starting, checking, watching and ending workers.      Never: runs guest code, decides what a call may do.
+//! In: a [`Job`], and a [`Host`] that answers it.  Out: an [`Outcome`], whatever the script did.
+//! Tests: `tests/`, with real workers; `host/ledger.rs` for the counting.
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use crate::limits::Limits;
+
+/// How to start a worker: a program that calls [`crate::worker::worker_main`] first thing in `main` when
+/// it sees these arguments.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The program; `/proc/self/exe` is this binary, also after it was replaced on disk.
+    pub program: PathBuf,
+    /// The arguments that make it a worker.
+    pub args: Vec<OsString>,
+}
+
+/// How strongly a script is confined. What a profile demands is had or refused, never lowered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// The locked-down worker.
+    Standard,
+    /// The same lockdown; for people who try things out, with limits they choose.
+    Dev,
+    /// The engine as WASM inside the locked-down worker.
+    Hardened,
+    /// A container of its own.
+    Docker,
+}
+
+/// Why no worker is to be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A layer the profile demands is missing.
+    #[error("the sandbox lacks {layer}: {reason}")]
+    Layer {
+        /// Which one.
+        layer: String,
+        /// What the worker, or this side, found.
+        reason: String,
+    },
+    /// The worker could not be started, or ended before it was ready.
+    #[error("the sandbox worker did not start: {reason}")]
+    Start {
+        /// What happened.
+        reason: String,
+    },
+    /// The lockdown exists on Linux only.
+    #[error("the sandbox needs Linux, this is {system}")]
+    Platform {
+        /// What this is.
+        system: &'static str,
+    },
+}
+
+/// Workers kept ready. The first one is started by the first [`Workers::take`], so that a gateway that
+/// never runs a script starts none.
+#[derive(Debug, Clone)]
+pub struct Workers {}
+
+impl Workers {
+    /// Workers started by `launch` and checked against `profile`, with `ready` of them waiting.
+    pub fn new(_launch: Launch, _profile: Profile, _ready: usize) -> Workers {
+        Workers {}
+    }
+
+    /// A worker that has proven every layer of the profile; for one run.
+    pub async fn take(&self) -> Result<Worker, Refused> {
+        Err(Refused::Platform { system: std::env::consts::OS })
+    }
+}
+
+/// A locked-down process waiting for its one script. Dropping it kills it.
+#[derive(Debug)]
+pub struct Worker {}
+
+/// One script to run.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Plain JavaScript, run as the body of an async function: `await` and `return` are fine at the top.
+    pub code: String,
+    /// The servers the script knows by name.
+    pub servers: Vec<Server>,
+    /// What it may use.
+    pub limits: Limits,
+}
+
+/// A server as the script sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Its name: `servers["name"]`, and what [`Host::answer`] gets.
+    pub name: String,
+    /// Globals by which the script may also reach it. One that is taken already (`console`) is left alone.
+    pub identifiers: Vec<String>,
+}
+
+/// What a script can ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// `{"server","tool","arguments"}` → the tool's whole result (`content`, `structuredContent`, `isError`).
+    Call,
+    /// `{"query","options"}` → whatever `tools.search` is to return.
+    Search,
+    /// `{"server","tool"}` → whatever `tools.describe` is to return. `tool` is null for `tools.describe("server.tool")`.
+    Describe,
+    /// `{"server"}`, null for all → whatever `tools.list` is to return.
+    List,
+    /// `{"server"}`, null for all → a JSON string with declarations.
+    Types,
+    /// `{"handle"}` → the value kept under it.
+    ResultsGet,
+    /// `{"value"}` → a JSON string: the handle.
+    ResultsPut,
+}
+
+/// Why a question of a script has no answer. The script sees it as a `ToolError`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallError {
+    /// An object with `message`, and if known `code`, `retryable`, `server`, `tool`.
+    pub json: String,
+}
+
+/// The future of an answer. Dropping it cancels the call.
+pub type Answer = Pin<Box<dyn Future<Output = Result<String, CallError>> + Send>>;
+
+/// Who answers a script. Its methods are called from a task of the gateway and must not block.
+pub trait Host: Send + Sync + 'static {
+    /// Starts to answer. `payload` is one JSON object as described at [`Op`], written by the script: hostile.
+    fn answer(&self, op: Op, payload: String) -> Answer;
+
+    /// A line of the script's console, as it comes. It is in the outcome as well.
+    fn log(&self, _level: Level, _text: &str) {}
+
+    /// What the script says about how far it is.
+    fn progress(&self, _value: f64, _total: Option<f64>, _message: Option<&str>) {}
+}
+
+/// How a line was logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// `console.debug`
+    Debug,
+    /// `console.log`, `console.info`
+    Info,
+    /// `console.warn`
+    Warn,
+    /// `console.error`
+    Error,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// With a value.
+    Ok,
+    /// With an error: the script's, or the worker's.
+    Error,
+    /// The wall clock struck.
+    Timeout,
+    /// The processor time was used up.
+    CpuLimit,
+    /// The heap was used up.
+    MemoryLimit,
+    /// It made too many calls.
+    CallLimit,
+    /// It waits for a promise nobody can settle.
+    Deadlock,
+    /// The caller gave up.
+    Cancelled,
+}
+
+impl Status {
+    /// As it is written in answers.
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Ok => "ok",
+            Status::Error => "error",
+            Status::Timeout => "timeout",
+            Status::CpuLimit => "cpu_limit",
+            Status::MemoryLimit => "memory_limit",
+            Status::CallLimit => "call_limit",
+            Status::Deadlock => "deadlock",
+            Status::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A limit that struck.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Struck {
+    /// Its name, as the field of [`Limits`] is called.
+    pub name: &'static str,
+    /// Its value, for a reader: `5 s`, `64 MiB`, `250`.
+    pub value: String,
+}
+
+/// One line of the console.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// How it was logged.
+    pub level: Level,
+    /// The text, bounded.
+    pub text: String,
+}
+
+/// One call the script made, in the order in which they ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallMade {
+    /// The server.
+    pub server: String,
+    /// The tool, as the script wrote it.
+    pub tool: String,
+    /// How long it took from the script's request to its end, waiting in line included.
+    pub took: Duration,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// With a result that is no error.
+    Ok,
+    /// With an error, or a result that is one.
+    Failed,
+    /// It was under way or in line when the run ended, and was dropped.
+    Dropped,
+}
+
+/// What went wrong in the script.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScriptError {
+    /// `TypeError`, `ToolError`, ...
+    pub name: String,
+    /// The message, bounded.
+    pub message: String,
+    /// Line in the code as given, from 1.
+    pub line: Option<u32>,
+    /// Column in that line, from 1.
+    pub column: Option<u32>,
+    /// Frames of the script, one a line, in positions of the code as given.
+    pub stack: String,
+    /// The `ToolError` as a JSON object, if it was one.
+    pub tool_error: Option<String>,
+}
+
+/// How a run ended and what it left. Lines and calls are there however it ended: they were streamed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// How.
+    pub status: Status,
+    /// The value as JSON, if the status is [`Status::Ok`].
+    pub value: Option<String>,
+    /// Console lines, up to the limit.
+    pub logs: Vec<LogLine>,
+    /// Bytes of console output that were not kept.
+    pub logs_dropped: usize,
+    /// Calls.
+    pub calls: Vec<CallMade>,
+    /// What went wrong, for every status but `ok`.
+    pub error: Option<ScriptError>,
+    /// Which limit struck, if one did.
+    pub limit: Option<Struck>,
+    /// Processor time of the guest, as far as it is known.
+    pub cpu: Duration,
+    /// Time from job to end.
+    pub wall: Duration,
+}
+
+/// Runs one script to its end. Never fails: what goes wrong is an outcome. When `cancel` completes, the
+/// run ends as cancelled. Dropping the future kills the worker and drops the calls under way.
+pub async fn run(
+    _worker: Worker,
+    _job: Job,
+    _host: Arc<dyn Host>,
+    _cancel: impl Future<Output = ()> + Send,
+) -> Outcome {
+    std::future::pending().await
+}

@@ -1,0 +1,99 @@
+//! What a script may use, and what the use of each limit is.
+//! Owns: the numbers.      Never: enforces them.
+//! In: nothing.  Out: [`Limits`].
+//! Tests: none; the corpus under `tests/` runs into every one.
+
+use std::time::Duration;
+
+/// Source text. A script longer than this is data with some code around it, and data belongs in a tool's result.
+pub const SOURCE: usize = 64 * 1024;
+/// Time on the wall, waiting for tools included. Clients give up on a call after one to five minutes.
+pub const WALL: Duration = Duration::from_secs(120);
+/// Processor time of the script alone. Joining and filtering what tools return takes milliseconds.
+pub const CPU: Duration = Duration::from_secs(5);
+/// How long a script may overrun `cpu` before the worker is killed: engine builtins that never look at
+/// the clock may be under way, and ending by itself keeps the position of the script.
+pub const CPU_GRACE: Duration = Duration::from_millis(250);
+/// The engine's heap. A result of the greatest size fits several times over.
+pub const HEAP: usize = 64 * 1024 * 1024;
+/// The engine's stack; deeper recursion than this is a mistake in the script.
+pub const STACK: usize = 512 * 1024;
+/// Tool calls of one run. A script that needs more is a loop without an end, or a batch that should be split.
+pub const CALLS: u32 = 250;
+/// Questions that start nothing (search, describe, list, results) in one run.
+pub const QUESTIONS: u32 = 2_000;
+/// Calls under way at once; more wait in line.
+pub const IN_FLIGHT: usize = 16;
+/// Calls under way at one server at once; a server is shared with other clients.
+pub const PER_SERVER: usize = 8;
+/// The longest single `sleep`. Longer waits belong to a tool that can say when it is done.
+pub const SLEEP: Duration = Duration::from_secs(30);
+/// Console output kept of one run, in bytes.
+pub const LOGS: usize = 256 * 1024;
+/// The value of a run as JSON, in bytes.
+pub const RESULT: usize = 10 * 1024 * 1024;
+
+/// The most heap that can be granted: the address space of a worker is fixed before its job is known.
+pub const MAX_HEAP: usize = 128 * 1024 * 1024;
+/// The most processor time that can be granted: the kernel ends a worker a little later, whoever forgot it.
+pub const MAX_CPU: Duration = Duration::from_secs(60);
+/// The most stack that can be granted: the process has 8 MiB, and the engine's own frames need room.
+pub const MAX_STACK: usize = 4 * 1024 * 1024;
+
+/// The limits of one run. [`Default`] has the numbers above.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of source.
+    pub source: usize,
+    /// Time on the wall.
+    pub wall: Duration,
+    /// Processor time of the guest.
+    pub cpu: Duration,
+    /// Bytes of heap.
+    pub heap: usize,
+    /// Bytes of stack.
+    pub stack: usize,
+    /// Tool calls.
+    pub calls: u32,
+    /// Calls under way at once.
+    pub in_flight: usize,
+    /// Calls under way at one server at once.
+    pub per_server: usize,
+    /// The longest single sleep.
+    pub sleep: Duration,
+    /// Bytes of console output kept.
+    pub logs: usize,
+    /// Bytes of the value as JSON.
+    pub result: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            source: SOURCE,
+            wall: WALL,
+            cpu: CPU,
+            heap: HEAP,
+            stack: STACK,
+            calls: CALLS,
+            in_flight: IN_FLIGHT,
+            per_server: PER_SERVER,
+            sleep: SLEEP,
+            logs: LOGS,
+            result: RESULT,
+        }
+    }
+}
+
+impl Limits {
+    /// The same limits, none above what a worker can be held to.
+    #[must_use]
+    pub fn bounded(mut self) -> Limits {
+        self.heap = self.heap.min(MAX_HEAP);
+        self.cpu = self.cpu.min(MAX_CPU);
+        self.stack = self.stack.min(MAX_STACK);
+        self.in_flight = self.in_flight.max(1);
+        self.per_server = self.per_server.max(1);
+        self
+    }
+}
