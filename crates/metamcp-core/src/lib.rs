@@ -6,6 +6,7 @@ pub mod breaker;
 pub mod chatter;
 pub mod config;
 pub mod cursor;
+pub mod declarations;
 pub mod discover;
 pub mod dispatch;
 pub mod eval;

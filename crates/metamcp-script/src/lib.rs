@@ -1,0 +1,66 @@
+//! A script as a model writes it, TypeScript or JavaScript, made into the body of an async function.
+//! Owns: what is blanked, what is lowered, what is refused, what the script's value is.      Never: checks types, runs anything, moves a line.
+//! In: source text.  Out: `Script`, or a `ScriptError` that points at the place.
+//! Tests: `tests/` of this crate, and beside the code.
+
+mod error;
+mod position;
+
+pub use error::ScriptError;
+pub use position::Position;
+
+/// Longest source, in bytes. A script that needs more is data in disguise.
+pub const MAX_SOURCE_BYTES: usize = 64 * 1024;
+
+/// Where the value of a script comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The script says `return` itself.
+    Return,
+    /// The last statement is an expression, and was made to return.
+    LastExpression,
+    /// A function nobody called was called: the whole script, or one named `main`.
+    CalledFunction,
+    /// Nothing: the value is `undefined`. Worth a word to whoever wrote the script.
+    Nothing,
+}
+
+/// A script that can run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// The body of an async function. It may end in a line comment, so a newline must follow it.
+    pub code: String,
+    /// Every free identifier, and every `X` of `servers.X` and `servers["X"]`, each once, in order of appearance.
+    pub names: Vec<String>,
+    /// Where its value comes from.
+    pub ending: Ending,
+    shifts: position::Shifts,
+}
+
+impl Script {
+    /// Where a place in `code` is in the source. Lines are always the same; columns differ only on a line
+    /// where something had to be inserted.
+    pub fn position(&self, in_code: Position) -> Position {
+        self.shifts.back(in_code)
+    }
+}
+
+/// Makes `source` runnable, or says where and why it cannot be.
+///
+/// # Errors
+/// The source is too long, nested too deeply, not TypeScript, or uses what a script cannot have.
+pub fn prepare(source: &str) -> Result<Script, ScriptError> {
+    if source.len() > MAX_SOURCE_BYTES {
+        return Err(ScriptError::at(
+            source,
+            0,
+            format!("the source has {} bytes; the limit is {MAX_SOURCE_BYTES}", source.len()),
+        ));
+    }
+    Ok(Script {
+        code: source.to_owned(),
+        names: Vec::new(),
+        ending: Ending::Nothing,
+        shifts: position::Shifts::default(),
+    })
+}

@@ -1,0 +1,67 @@
+//! Places in a text as people and engines name them, and the way back from code to source.
+
+/// A place in a text: both counted from one, the column in characters (code points).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Lines end with a line feed.
+    pub line: u32,
+    /// Characters from the start of the line.
+    pub column: u32,
+}
+
+impl Position {
+    /// The place of a byte offset; past the end is the end.
+    pub fn of(text: &str, offset: usize) -> Position {
+        let before = &text[..text.floor_char_boundary(offset.min(text.len()))];
+        let start = before.rfind('\n').map_or(0, |at| at + 1);
+        Position {
+            line: number(before.bytes().filter(|byte| *byte == b'\n').count() + 1),
+            column: number(before[start..].chars().count() + 1),
+        }
+    }
+}
+
+/// What was inserted where, so that a place in the code can be named in the source.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Shifts(Vec<Shift>);
+
+/// From `column` of the code on, characters stand `by` further right than in the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Shift {
+    line: u32,
+    /// Where the inserted text starts, in the code.
+    column: u32,
+    /// Its width, and how much of it replaces text of the source.
+    width: u32,
+    replaced: u32,
+}
+
+impl Shifts {
+    /// Notes that `width` characters of the code stand for `replaced` of the source. In order of place.
+    pub(crate) fn push(&mut self, at: Position, width: usize, replaced: usize) {
+        let (width, replaced) = (number(width), number(replaced));
+        if width > replaced {
+            self.0.push(Shift { line: at.line, column: at.column, width, replaced });
+        }
+    }
+
+    /// The place in the source of a place in the code.
+    pub(crate) fn back(&self, at: Position) -> Position {
+        let mut less = 0;
+        for shift in self.0.iter().filter(|shift| shift.line == at.line) {
+            if at.column < shift.column {
+                break;
+            }
+            let inside = at.column - shift.column;
+            // Inside an insertion every place is the place where it was made.
+            less += (shift.width - shift.replaced)
+                .min((inside + 1).saturating_sub(shift.replaced))
+                .min(inside);
+        }
+        Position { line: at.line, column: at.column - less }
+    }
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
