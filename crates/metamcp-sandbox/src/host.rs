@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::layer::Profile;
 pub use crate::limits::Limits;
 pub use crate::protocol::{Level, Op, ScriptError, Server};
 
@@ -21,19 +22,6 @@ pub struct Launch {
     pub program: PathBuf,
     /// The arguments that make it a worker.
     pub args: Vec<OsString>,
-}
-
-/// How strongly a script is confined. What a profile demands is had or refused, never lowered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
-    /// The locked-down worker.
-    Standard,
-    /// The same lockdown; for people who try things out, with limits they choose.
-    Dev,
-    /// The engine as WASM inside the locked-down worker.
-    Hardened,
-    /// A container of its own.
-    Docker,
 }
 
 /// Why no worker is to be had.
