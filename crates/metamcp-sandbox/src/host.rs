@@ -10,7 +10,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use crate::layer::Profile;
 pub use crate::limits::Limits;
+pub use crate::protocol::{Level, Op, ScriptError, Server};
 
 /// How to start a worker: a program that calls [`crate::worker::worker_main`] first thing in `main` when
 /// it sees these arguments.
@@ -20,19 +22,6 @@ pub struct Launch {
     pub program: PathBuf,
     /// The arguments that make it a worker.
     pub args: Vec<OsString>,
-}
-
-/// How strongly a script is confined. What a profile demands is had or refused, never lowered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
-    /// The locked-down worker.
-    Standard,
-    /// The same lockdown; for people who try things out, with limits they choose.
-    Dev,
-    /// The engine as WASM inside the locked-down worker.
-    Hardened,
-    /// A container of its own.
-    Docker,
 }
 
 /// Why no worker is to be had.
@@ -92,34 +81,6 @@ pub struct Job {
     pub limits: Limits,
 }
 
-/// A server as the script sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
-    /// Its name: `servers["name"]`, and what [`Host::answer`] gets.
-    pub name: String,
-    /// Globals by which the script may also reach it. One that is taken already (`console`) is left alone.
-    pub identifiers: Vec<String>,
-}
-
-/// What a script can ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// `{"server","tool","arguments"}` → the tool's whole result (`content`, `structuredContent`, `isError`).
-    Call,
-    /// `{"query","options"}` → whatever `tools.search` is to return.
-    Search,
-    /// `{"server","tool"}` → whatever `tools.describe` is to return. `tool` is null for `tools.describe("server.tool")`.
-    Describe,
-    /// `{"server"}`, null for all → whatever `tools.list` is to return.
-    List,
-    /// `{"server"}`, null for all → a JSON string with declarations.
-    Types,
-    /// `{"handle"}` → the value kept under it.
-    ResultsGet,
-    /// `{"value"}` → a JSON string: the handle.
-    ResultsPut,
-}
-
 /// Why a question of a script has no answer. The script sees it as a `ToolError`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {
@@ -140,19 +101,6 @@ pub trait Host: Send + Sync + 'static {
 
     /// What the script says about how far it is.
     fn progress(&self, _value: f64, _total: Option<f64>, _message: Option<&str>) {}
-}
-
-/// How a line was logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    /// `console.debug`
-    Debug,
-    /// `console.log`, `console.info`
-    Info,
-    /// `console.warn`
-    Warn,
-    /// `console.error`
-    Error,
 }
 
 /// How a run ended.
@@ -232,23 +180,6 @@ pub enum Ended {
     Failed,
     /// It was under way or in line when the run ended, and was dropped.
     Dropped,
-}
-
-/// What went wrong in the script.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ScriptError {
-    /// `TypeError`, `ToolError`, ...
-    pub name: String,
-    /// The message, bounded.
-    pub message: String,
-    /// Line in the code as given, from 1.
-    pub line: Option<u32>,
-    /// Column in that line, from 1.
-    pub column: Option<u32>,
-    /// Frames of the script, one a line, in positions of the code as given.
-    pub stack: String,
-    /// The `ToolError` as a JSON object, if it was one.
-    pub tool_error: Option<String>,
 }
 
 /// How a run ended and what it left. Lines and calls are there however it ended: they were streamed.

@@ -8,5 +8,12 @@
 //! shared between two scripts but the gateway's answers. `docs/design/0007-code-mode.md` has the reasons.
 
 pub mod host;
+pub mod layer;
 pub mod limits;
+#[cfg(target_os = "linux")]
+pub mod lockdown;
 pub mod protocol;
+#[cfg(target_os = "linux")]
+mod prelude;
+#[cfg(target_os = "linux")]
+pub mod worker;

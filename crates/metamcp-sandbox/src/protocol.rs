@@ -1,4 +1,510 @@
 //! What gateway and worker say to each other, as frames over one socket.
-//! Owns: the bytes of both directions and their bounds.      Never: reads, writes, trusts a length.
+//! Owns: the bytes of both directions and their bounds.      Never: reads, writes, trusts a length or a word.
 //! In: messages, or bytes from the other side.  Out: bytes, or messages.
-//! Tests: beside, and `fuzz/fuzz_targets/sandbox.rs`.
+//! Tests: `protocol/tests.rs`, and `fuzz/fuzz_targets/sandbox.rs`.
+//!
+//! A frame is four bytes of length (little endian, of what follows), one byte of kind, and the fields one
+//! after the other: numbers in little endian, texts as four bytes of length and UTF-8, optional fields as
+//! a byte 0 or 1 before them. Nothing may be left over. The engine may be under an attacker's control, so
+//! the gateway treats a frame it cannot read as the end of the worker.
+
+mod fields;
+#[cfg(test)]
+mod tests;
+
+use self::fields::{Reader, Writer};
+
+/// The longest frame. A result of the greatest size (10 MiB) fits, with room for what is around it.
+pub const MAX_FRAME: usize = 16 * 1024 * 1024;
+
+/// The most servers a job can name; configurations have tens.
+pub const MAX_SERVERS: usize = 4_096;
+
+/// The most entries of any other list; they are layers and identifiers, of which there are a handful.
+const MAX_ENTRIES: usize = 64;
+
+/// The bytes of length in front of a frame.
+const HEADER: usize = 4;
+
+/// Why bytes are no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Defect {
+    /// A length above [`MAX_FRAME`].
+    #[error("a frame of {length} bytes, {MAX_FRAME} at most")]
+    TooLong {
+        /// What it claims.
+        length: usize,
+    },
+    /// A field ends after its frame.
+    #[error("a frame cut short in {field}")]
+    Short {
+        /// Which one.
+        field: &'static str,
+    },
+    /// Something after the last field.
+    #[error("a frame with {bytes} bytes left over")]
+    Left {
+        /// How many.
+        bytes: usize,
+    },
+    /// A text that is not UTF-8.
+    #[error("a frame with a text that is not UTF-8 in {field}")]
+    Text {
+        /// Which one.
+        field: &'static str,
+    },
+    /// A number that stands for nothing.
+    #[error("a frame with the unknown {field} {value}")]
+    Unknown {
+        /// Which field.
+        field: &'static str,
+        /// What it holds.
+        value: u8,
+    },
+    /// A list that is too long.
+    #[error("a frame with {count} entries in {field}")]
+    TooMany {
+        /// Which field.
+        field: &'static str,
+        /// How many it claims.
+        count: usize,
+    },
+}
+
+/// What a script can ask for. The text after the arrow is what the answer is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// `{"server","tool","arguments"}` → the tool's whole result (`content`, `structuredContent`, `isError`).
+    Call,
+    /// `{"query","options"}` → whatever `tools.search` is to return.
+    Search,
+    /// `{"server","tool"}`, or `{"server": "server.tool", "tool": null}` → what `tools.describe` is to return.
+    Describe,
+    /// `{"server","options"}`, null for all → whatever `tools.list` is to return.
+    List,
+    /// `{"server"}`, null for all → a JSON string with declarations.
+    Types,
+    /// `{"handle","options"}` → the value kept under it.
+    ResultsGet,
+    /// `{"value"}` → a JSON string: the handle.
+    ResultsPut,
+}
+
+/// How a line was logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// `console.debug`
+    Debug,
+    /// `console.log`, `console.info`
+    Info,
+    /// `console.warn`
+    Warn,
+    /// `console.error`
+    Error,
+}
+
+/// A server as the script sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Its name: `servers["name"]`, and what the gateway is asked with.
+    pub name: String,
+    /// Globals by which the script may also reach it. One that is taken already (`console`) is left alone.
+    pub identifiers: Vec<String>,
+}
+
+/// What went wrong in the script.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScriptError {
+    /// `TypeError`, `ToolError`, ...
+    pub name: String,
+    /// The message, bounded.
+    pub message: String,
+    /// Line in the code as given, from 1.
+    pub line: Option<u32>,
+    /// Column in that line, from 1.
+    pub column: Option<u32>,
+    /// Frames of the script, one a line, in positions of the code as given.
+    pub stack: String,
+    /// The `ToolError` as a JSON object, if it was one.
+    pub tool_error: Option<String>,
+}
+
+/// A layer of the lockdown that is not to be had, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// Which one.
+    pub layer: String,
+    /// What the kernel said.
+    pub reason: String,
+}
+
+/// How the script ended, as its worker saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// With a value, as JSON.
+    Ok {
+        /// The JSON.
+        value: String,
+    },
+    /// With an error nobody caught.
+    Error(ScriptError),
+    /// It waits for a promise nobody can settle.
+    Deadlock,
+    /// The heap was used up.
+    MemoryLimit(ScriptError),
+    /// The processor time was used up.
+    CpuLimit,
+    /// The value as JSON is longer than allowed.
+    ResultLimit {
+        /// How long it is.
+        bytes: u64,
+    },
+}
+
+/// What a worker says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FromWorker {
+    /// Realm built, rights given up.
+    Ready {
+        /// The layers that are in force.
+        layers: Vec<String>,
+        /// Those that are not.
+        missing: Vec<Missing>,
+    },
+    /// A question of the script.
+    Request {
+        /// The worker's number for it.
+        id: u32,
+        /// What is asked.
+        op: Op,
+        /// One JSON object.
+        payload: String,
+    },
+    /// A line of the console.
+    Log {
+        /// How it was logged.
+        level: Level,
+        /// The line.
+        text: String,
+    },
+    /// Console output that was not sent, because there was too much.
+    LogsDropped {
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// How far the script says it is.
+    Progress {
+        /// How far.
+        value: f64,
+        /// Of how much.
+        total: Option<f64>,
+        /// In words.
+        message: Option<String>,
+    },
+    /// The end; nothing follows.
+    Done {
+        /// How.
+        end: End,
+        /// Processor time used, in microseconds.
+        cpu: u64,
+    },
+}
+
+/// The limits a worker holds itself to. The gateway holds it to all the others, and to these a second time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerLimits {
+    /// Processor time, in microseconds.
+    pub cpu: u64,
+    /// Heap, in bytes.
+    pub heap: u64,
+    /// Stack, in bytes.
+    pub stack: u64,
+    /// The longest sleep, in milliseconds.
+    pub sleep: u64,
+    /// Console output, in bytes.
+    pub logs: u64,
+    /// The value as JSON, in bytes.
+    pub result: u64,
+}
+
+/// What the gateway says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToWorker {
+    /// The one script of this worker.
+    Job {
+        /// JavaScript.
+        code: String,
+        /// What it may use.
+        limits: WorkerLimits,
+        /// The servers it knows.
+        servers: Vec<Server>,
+    },
+    /// The answer to a request.
+    Reply {
+        /// The worker's number for it.
+        id: u32,
+        /// The answer, or an object that says why there is none; JSON both.
+        answer: Result<String, String>,
+    },
+}
+
+impl FromWorker {
+    /// Appends the message as one frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::begin(out);
+        match self {
+            FromWorker::Ready { layers, missing } => {
+                w.byte(1);
+                w.count(layers.len());
+                layers.iter().for_each(|layer| w.text(layer));
+                w.count(missing.len());
+                for Missing { layer, reason } in missing {
+                    w.text(layer);
+                    w.text(reason);
+                }
+            }
+            FromWorker::Request { id, op, payload } => {
+                w.byte(2);
+                w.four(*id);
+                w.byte(op.number());
+                w.text(payload);
+            }
+            FromWorker::Log { level, text } => {
+                w.byte(3);
+                w.byte(level.number());
+                w.text(text);
+            }
+            FromWorker::LogsDropped { bytes } => {
+                w.byte(4);
+                w.eight(*bytes);
+            }
+            FromWorker::Progress { value, total, message } => {
+                w.byte(5);
+                w.eight(value.to_bits());
+                w.option(total.as_ref(), |w, total| w.eight(total.to_bits()));
+                w.option(message.as_ref(), |w, message| w.text(message));
+            }
+            FromWorker::Done { end, cpu } => {
+                w.byte(6);
+                match end {
+                    End::Ok { value } => {
+                        w.byte(1);
+                        w.text(value);
+                    }
+                    End::Error(error) => {
+                        w.byte(2);
+                        w.error(error);
+                    }
+                    End::Deadlock => w.byte(3),
+                    End::MemoryLimit(error) => {
+                        w.byte(4);
+                        w.error(error);
+                    }
+                    End::CpuLimit => w.byte(5),
+                    End::ResultLimit { bytes } => {
+                        w.byte(6);
+                        w.eight(*bytes);
+                    }
+                }
+                w.eight(*cpu);
+            }
+        }
+        w.end();
+    }
+
+    /// Reads what is inside a frame.
+    pub fn decode(frame: &[u8]) -> Result<FromWorker, Defect> {
+        let mut r = Reader::new(frame);
+        let message = match r.byte("kind")? {
+            1 => FromWorker::Ready {
+                layers: r.list("layers", MAX_ENTRIES, |r| r.text("layer"))?,
+                missing: r.list("missing", MAX_ENTRIES, |r| {
+                    Ok(Missing { layer: r.text("layer")?, reason: r.text("reason")? })
+                })?,
+            },
+            2 => FromWorker::Request {
+                id: r.four("id")?,
+                op: Op::of(r.byte("op")?)?,
+                payload: r.text("payload")?,
+            },
+            3 => FromWorker::Log { level: Level::of(r.byte("level")?)?, text: r.text("text")? },
+            4 => FromWorker::LogsDropped { bytes: r.eight("bytes")? },
+            5 => FromWorker::Progress {
+                value: f64::from_bits(r.eight("value")?),
+                total: r.option("total", |r| Ok(f64::from_bits(r.eight("total")?)))?,
+                message: r.option("message", |r| r.text("message"))?,
+            },
+            6 => FromWorker::Done {
+                end: match r.byte("end")? {
+                    1 => End::Ok { value: r.text("value")? },
+                    2 => End::Error(r.error()?),
+                    3 => End::Deadlock,
+                    4 => End::MemoryLimit(r.error()?),
+                    5 => End::CpuLimit,
+                    6 => End::ResultLimit { bytes: r.eight("bytes")? },
+                    value => return Err(Defect::Unknown { field: "end", value }),
+                },
+                cpu: r.eight("cpu")?,
+            },
+            value => return Err(Defect::Unknown { field: "kind", value }),
+        };
+        r.finished()?;
+        Ok(message)
+    }
+}
+
+impl ToWorker {
+    /// Appends the message as one frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::begin(out);
+        match self {
+            ToWorker::Job { code, limits, servers } => {
+                w.byte(1);
+                w.text(code);
+                let WorkerLimits { cpu, heap, stack, sleep, logs, result } = *limits;
+                [cpu, heap, stack, sleep, logs, result].into_iter().for_each(|n| w.eight(n));
+                w.count(servers.len());
+                for Server { name, identifiers } in servers {
+                    w.text(name);
+                    w.count(identifiers.len());
+                    identifiers.iter().for_each(|identifier| w.text(identifier));
+                }
+            }
+            ToWorker::Reply { id, answer } => {
+                w.byte(2);
+                w.four(*id);
+                w.byte(u8::from(answer.is_ok()));
+                match answer {
+                    Ok(json) | Err(json) => w.text(json),
+                }
+            }
+        }
+        w.end();
+    }
+
+    /// Reads what is inside a frame.
+    pub fn decode(frame: &[u8]) -> Result<ToWorker, Defect> {
+        let mut r = Reader::new(frame);
+        let message = match r.byte("kind")? {
+            1 => ToWorker::Job {
+                code: r.text("code")?,
+                limits: WorkerLimits {
+                    cpu: r.eight("cpu")?,
+                    heap: r.eight("heap")?,
+                    stack: r.eight("stack")?,
+                    sleep: r.eight("sleep")?,
+                    logs: r.eight("logs")?,
+                    result: r.eight("result")?,
+                },
+                servers: r.list("servers", MAX_SERVERS, |r| {
+                    Ok(Server {
+                        name: r.text("server")?,
+                        identifiers: r.list("identifiers", MAX_ENTRIES, |r| r.text("identifier"))?,
+                    })
+                })?,
+            },
+            2 => {
+                let id = r.four("id")?;
+                let answer = match r.byte("answer")? {
+                    0 => Err(r.text("error")?),
+                    1 => Ok(r.text("value")?),
+                    value => return Err(Defect::Unknown { field: "answer", value }),
+                };
+                ToWorker::Reply { id, answer }
+            }
+            value => return Err(Defect::Unknown { field: "kind", value }),
+        };
+        r.finished()?;
+        Ok(message)
+    }
+}
+
+impl Op {
+    /// Every operation.
+    pub const ALL: [Op; 7] = [
+        Op::Call,
+        Op::Search,
+        Op::Describe,
+        Op::List,
+        Op::Types,
+        Op::ResultsGet,
+        Op::ResultsPut,
+    ];
+
+    /// As the prelude calls it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Op::Call => "call",
+            Op::Search => "search",
+            Op::Describe => "describe",
+            Op::List => "list",
+            Op::Types => "types",
+            Op::ResultsGet => "results_get",
+            Op::ResultsPut => "results_put",
+        }
+    }
+
+    fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The operation of a number; the prelude uses the same numbers.
+    pub(crate) fn of(value: u8) -> Result<Op, Defect> {
+        Op::ALL.get(usize::from(value)).copied().ok_or(Defect::Unknown { field: "op", value })
+    }
+}
+
+impl Level {
+    const ALL: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+
+    fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The level of a number; the prelude uses the same numbers.
+    pub(crate) fn of(value: u8) -> Result<Level, Defect> {
+        Level::ALL.get(usize::from(value)).copied().ok_or(Defect::Unknown { field: "level", value })
+    }
+}
+
+/// Bytes as they come, cut into frames. Holds no more than arrived: a length alone reserves nothing.
+#[derive(Debug, Default)]
+pub struct Frames {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl Frames {
+    /// Takes in what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The inside of the next frame, if all of it is here.
+    ///
+    /// # Errors
+    /// A length that no frame has. Nothing after it can be read.
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, Defect> {
+        let rest = &self.buffer[self.start..];
+        let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*header) as usize;
+        if length > MAX_FRAME {
+            return Err(Defect::TooLong { length });
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let from = self.start + HEADER;
+        self.start = from + length;
+        Ok(Some(&self.buffer[from..from + length]))
+    }
+
+    /// Bytes that are here and not yet handed out.
+    pub fn waiting(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+}

@@ -1,0 +1,539 @@
+// What a script sees besides the language. Runs once in a fresh realm, before any guest code.
+// `native` is the worker's side (worker/natives.rs); it is reachable from here only.
+// What is returned is held by the worker and never by the realm: a script cannot settle its own calls.
+//
+// The process around this realm is the wall, not this file: a script that bends its own prototypes only
+// bends its own answers. The functions used for bookkeeping are taken early all the same, so that an
+// honest script that changes a prototype does not lose calls.
+(native, limits) => {
+"use strict";
+
+const { parse, stringify } = JSON;
+const { apply, ownKeys, getPrototypeOf, defineProperty, getOwnPropertyDescriptor } = Reflect;
+const { isArray, from: arrayFrom } = Array;
+const { create, freeze, fromEntries, prototype: objectPrototype } = Object;
+const { min, max, floor } = Math;
+const NativePromise = Promise, NativeProxy = Proxy, NativeMap = Map, NativeSet = Set;
+const NativeError = Error, NativeString = String, NativeDate = Date, NativeRegExp = RegExp;
+const isFiniteNumber = Number.isFinite;
+const global = globalThis;
+
+/** A function of a prototype as a plain one: `push(list, item)`. */
+const plain = method => (self, ...rest) => apply(method, self, rest);
+const join = plain(Array.prototype.join), push = plain(Array.prototype.push), map = plain(Array.prototype.map);
+const slice = plain(String.prototype.slice), trimStart = plain(String.prototype.trimStart);
+const wellFormed = plain(String.prototype.toWellFormed), split = plain(String.prototype.split);
+const then = plain(Promise.prototype.then), symbolText = plain(Symbol.prototype.toString);
+const isoDate = plain(Date.prototype.toISOString), expressionText = plain(RegExp.prototype.toString);
+const functionText = plain(Function.prototype.toString), isErrorObject = NativeError.isError ?? (value => value instanceof NativeError);
+
+/** A map whose methods cannot be taken from it by a changed prototype. */
+const ownMap = () => {
+  const made = new NativeMap();
+  for (const name of ["get", "set", "has", "delete"]) made[name] = NativeMap.prototype[name];
+  return made;
+};
+
+const define = (name, value) =>
+  defineProperty(global, name, { value, writable: true, enumerable: false, configurable: true });
+
+const cut = (text, most) =>
+  text.length <= most ? text : slice(text, 0, most) + `… (${text.length - most} more characters)`;
+
+// --- calls -------------------------------------------------------------------------------------------
+
+const CALL = 0, SEARCH = 1, DESCRIBE = 2, LIST = 3, TYPES = 4, RESULTS_GET = 5, RESULTS_PUT = 6;
+
+class ToolError extends NativeError {
+  constructor(fact) {
+    super(typeof fact === "string" ? fact : fact?.message);
+    if (fact !== null && typeof fact === "object") {
+      this.server = fact.server ?? null;
+      this.tool = fact.tool ?? null;
+      this.code = fact.code ?? null;
+      this.retryable = fact.retryable === true;
+      if (fact.details !== undefined) this.details = fact.details;
+    }
+  }
+}
+defineProperty(ToolError.prototype, "name", { value: "ToolError", writable: true, enumerable: false, configurable: true });
+
+/** An error that was found out when the answer came, shown where the question was asked. */
+const toolError = (fact, site) => {
+  const error = new ToolError(fact);
+  defineProperty(error, "stack", { value: site, writable: true, enumerable: false, configurable: true });
+  return error;
+};
+
+/** Questions without an answer: number → [resolve, reject, where it was asked, server, tool]. */
+const pending = ownMap();
+
+const ask = (op, question, server = null, tool = null, site = new NativeError().stack) => {
+  return new NativePromise((resolve, reject) => {
+    const text = wellFormed(stringify(question));
+    if (text.length > limits.payload) {
+      throw new RangeError(`the arguments are ${text.length} characters of JSON, ${limits.payload} at most`);
+    }
+    pending.set(native.request(op, text), [resolve, reject, site, server, tool]);
+  });
+};
+
+/** An answer, parsed; or what is known about there being none. */
+const settle = (id, ok, value) => {
+  const waiting = pending.get(id);
+  if (waiting === undefined) return;
+  pending.delete(id);
+  const { 0: resolve, 1: reject, 2: site, 3: server, 4: tool } = waiting;
+  if (ok) {
+    resolve(value);
+  } else {
+    reject(toolError({ server, tool, ...value }, site));
+  }
+};
+
+const textsOf = content => {
+  const texts = [];
+  for (let i = 0; i < content.length; i++) {
+    const part = content[i];
+    if (part === null || typeof part !== "object" || part.type !== "text" || typeof part.text !== "string") return undefined;
+    texts[i] = part.text;
+  }
+  return texts;
+};
+
+/** Text that is JSON as its value. A number whose text would not come back (`007`, 20 digits) stays text. */
+const valueOfText = text => {
+  const first = trimStart(slice(text, 0, 64))[0];
+  if (first === undefined || !(first === "{" || first === "[" || first === "\"" || first === "-" || (first >= "0" && first <= "9") || first === "t" || first === "f" || first === "n")) return text;
+  let value;
+  try {
+    value = parse(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return text;
+    throw error;
+  }
+  return typeof value === "number" && NativeString(value) !== text ? text : value;
+};
+
+/** What of a tool's result is of use to a script. */
+const useful = (result, server, tool, site) => {
+  if (result === null || typeof result !== "object") return result;
+  const texts = isArray(result.content) ? textsOf(result.content) : undefined;
+  if (result.isError === true) {
+    const message = texts !== undefined && texts.length > 0 ? join(texts, "\n") : "the tool reported an error and did not say which";
+    throw toolError({ server, tool, code: "tool_error", retryable: false, message }, site);
+  }
+  if (result.structuredContent !== undefined && result.structuredContent !== null) return result.structuredContent;
+  if (texts === undefined) return result;
+  if (texts.length === 0) return null;
+  return valueOfText(texts.length === 1 ? texts[0] : join(texts, "\n"));
+};
+
+const callTool = (server, tool, args) => {
+  if (typeof tool !== "string" || tool === "") {
+    return NativePromise.reject(new TypeError(`which tool of ${server}? call("tool", arguments)`));
+  }
+  if (args === undefined || args === null) args = {};
+  if (typeof args !== "object" || isArray(args)) {
+    const given = isArray(args) ? "an array" : `a ${typeof args}`;
+    return NativePromise.reject(new TypeError(`the arguments of ${server}.${tool} must be one object with named values, not ${given}`));
+  }
+  const site = new NativeError().stack;
+  const answer = ask(CALL, { server, tool, arguments: args }, server, tool, site);
+  const value = then(answer, result => useful(result, server, tool, site));
+  value.raw = () => answer;
+  return value;
+};
+
+// --- servers -----------------------------------------------------------------------------------------
+
+/** Names that the language itself asks an object for; a tool of such a name is reached by `call`. */
+const LANGUAGE = freeze({ __proto__: null, then: 1, toString: 1, valueOf: 1, toJSON: 1, constructor: 1, toLocaleString: 1, hasOwnProperty: 1 });
+
+const standIns = new WeakMap();
+const weakGet = plain(WeakMap.prototype.get), weakSet = plain(WeakMap.prototype.set);
+
+const standIn = server => {
+  const tools = create(null);
+  const made = new NativeProxy(freeze(create(null)), {
+    __proto__: null,
+    get(_, name) {
+      if (typeof name !== "string" || name in LANGUAGE || name === "__proto__") return undefined;
+      let tool = tools[name];
+      if (tool === undefined) {
+        tool = name === "call"
+          // `call("tool", arguments)`, unless a server really has a tool of that name.
+          ? (first, args) => typeof first === "string" ? callTool(server, first, args) : callTool(server, name, first)
+          : args => callTool(server, name, args);
+        tool.raw = name === "call"
+          ? (first, args) => (typeof first === "string" ? callTool(server, first, args) : callTool(server, name, first)).raw()
+          : args => callTool(server, name, args).raw();
+        tools[name] = freeze(tool);
+      }
+      return tool;
+    },
+    set(_, name) {
+      throw new TypeError(`${server} is a server; its tool ${NativeString(name)} cannot be replaced`);
+    },
+  });
+  weakSet(standIns, made, server);
+  return made;
+};
+
+const begin = (list, sleep, result) => {
+  limits.sleep = sleep;
+  limits.result = result;
+  const known = create(null), aliases = create(null), others = create(null);
+  for (let i = 0; i < list.length; i++) {
+    const { name, identifiers } = list[i];
+    const server = known[name] = standIn(name);
+    for (let j = 0; j < identifiers.length; j++) {
+      const identifier = identifiers[j];
+      aliases[identifier] ??= server;
+      if (!(identifier in global)) define(identifier, server);
+    }
+  }
+  freeze(known);
+  define("servers", new NativeProxy(known, {
+    __proto__: null,
+    get(_, name) {
+      if (typeof name !== "string") return undefined;
+      // Which name was meant is for the gateway to say, which knows more of them than we do.
+      return known[name] ?? aliases[name] ?? (name in LANGUAGE ? undefined : others[name] ??= standIn(name));
+    },
+  }));
+};
+
+define("ToolError", ToolError);
+define("tools", freeze({
+  search: (query, options) => ask(SEARCH, { query, options: options ?? null }),
+  describe: (server, tool) => ask(DESCRIBE, { server: nameOf(server), tool: tool ?? null }),
+  list: (server, options) => ask(LIST, { server: nameOf(server), options: options ?? null }),
+  types: server => ask(TYPES, { server: nameOf(server) }),
+}));
+define("results", freeze({
+  get: (handle, options) => ask(RESULTS_GET, { handle, options: options ?? null }),
+  put: value => ask(RESULTS_PUT, { value: value === undefined ? null : value }),
+}));
+
+/** A server may be named or given as it stands: `tools.list(github)`. */
+const nameOf = server => (server !== null && typeof server === "object" ? weakGet(standIns, server) : undefined) ?? server ?? null;
+
+// --- time --------------------------------------------------------------------------------------------
+
+const timers = ownMap();
+let timersSet = 0;
+
+const startTimer = (run, delay, args, again) => {
+  if (typeof run !== "function") throw new TypeError("the first argument of a timer must be a function");
+  if (timersSet >= limits.timers) throw new RangeError(`${limits.timers} timers are set, which is the most`);
+  delay = +delay;
+  delay = delay > 0 ? delay : 0;
+  const id = native.timer(delay);
+  timersSet += 1;
+  timers.set(id, { run, args, again: again ? max(delay, 1) : -1, current: id });
+  return id;
+};
+
+const stopTimer = id => {
+  const timer = timers.get(id);
+  if (timer === undefined) return;
+  timers.delete(id);
+  timersSet -= 1;
+  native.clear(timer.current);
+};
+
+const due = number => {
+  // An interval is set anew under a number of its own and known to the script by its first one.
+  const id = intervals.get(number) ?? number;
+  const timer = timers.get(id);
+  if (timer === undefined) return;
+  if (timer.again < 0) {
+    timers.delete(id);
+    timersSet -= 1;
+  } else {
+    intervals.delete(number);
+    timer.current = native.timer(timer.again);
+    intervals.set(timer.current, id);
+  }
+  try {
+    apply(timer.run, undefined, timer.args);
+  } catch (error) {
+    native.log(3, cut(`uncaught in a timer: ${show(error)}`, limits.line));
+  }
+};
+const intervals = ownMap();
+
+define("setTimeout", (run, delay, ...args) => startTimer(run, delay, args, false));
+define("setInterval", (run, delay, ...args) => startTimer(run, delay, args, true));
+define("clearTimeout", stopTimer);
+define("clearInterval", stopTimer);
+define("sleep", ms => new NativePromise(resolve => {
+  ms = +ms;
+  if (!(ms >= 0)) throw new RangeError("sleep takes milliseconds");
+  if (ms > limits.sleep) throw new RangeError(`sleep takes ${limits.sleep} ms at most, not ${ms}`);
+  startTimer(() => resolve(), ms, [], false);
+}));
+
+// --- many at once ------------------------------------------------------------------------------------
+
+const spread = async (items, each, limit, failed) => {
+  if (items !== null && typeof items === "object" && typeof items[Symbol.asyncIterator] === "function") {
+    const all = [];
+    for await (const item of items) push(all, item);
+    items = all;
+  }
+  const list = arrayFrom(items);
+  const run = typeof each === "function" ? each : task => typeof task === "function" ? task() : task;
+  if (typeof each === "number") limit = each;
+  limit = min(max(floor(+limit) || 1, 1), 64, max(list.length, 1));
+  const results = [];
+  let next = 0, stop = false;
+  const lane = async () => {
+    while (!stop && next < list.length) {
+      const index = next++;
+      try {
+        const value = await run(await list[index], index);
+        results[index] = failed ? { status: "fulfilled", value } : value;
+      } catch (reason) {
+        if (!failed) {
+          stop = true;
+          throw reason;
+        }
+        results[index] = { status: "rejected", reason };
+      }
+    }
+  };
+  const lanes = [];
+  for (let i = 0; i < limit; i++) lanes[i] = lane();
+  await new NativePromise((resolve, reject) => {
+    let left = lanes.length;
+    for (let i = 0; i < lanes.length; i++) then(lanes[i], () => { left -= 1; if (left === 0) resolve(); }, reject);
+  });
+  return results;
+};
+const parallel = (items, each, limit = 8) => spread(items, each, limit, false);
+parallel.settled = (items, each, limit = 8) => spread(items, each, limit, true);
+define("parallel", freeze(parallel));
+
+// --- words -------------------------------------------------------------------------------------------
+
+define("progress", (value, total, message) => {
+  if (typeof total === "string") {
+    message = total;
+    total = undefined;
+  }
+  value = +value;
+  if (!isFiniteNumber(value)) throw new TypeError("progress takes a number");
+  native.progress(value, isFiniteNumber(total) ? total : undefined, message === undefined ? undefined : wellFormed(cut(NativeString(message), limits.line)));
+});
+
+const DEPTH = 5, ENTRIES = 100;
+
+/** A value for a reader, bounded. Getters are not called. */
+const show = value => {
+  const seen = [];
+  let room = limits.line;
+  const spend = text => {
+    room -= text.length;
+    return text;
+  };
+  const inside = (value, depth) => {
+    if (room <= 0) return "…";
+    switch (typeof value) {
+      case "string": return spend(stringify(cut(value, max(room, 16))));
+      case "bigint": return spend(`${value}n`);
+      case "symbol": return spend(symbolText(value));
+      case "function": return spend(functionName(value));
+      case "object": break;
+      default: return spend(Object.is(value, -0) ? "-0" : NativeString(value));
+    }
+    if (value === null) return spend("null");
+    const server = weakGet(standIns, value);
+    if (server !== undefined) return spend(`[server ${server}]`);
+    for (let i = 0; i < seen.length; i++) if (seen[i] === value) return spend("[circular]");
+    if (isErrorObject(value)) return spend(errorText(value));
+    if (value instanceof NativeDate) return spend(safely(() => isoDate(value), "Invalid Date"));
+    if (value instanceof NativeRegExp) return spend(expressionText(value));
+    if (value instanceof NativePromise) return spend("[promise; await it]");
+    if (depth >= DEPTH) return spend(isArray(value) ? "[…]" : "{…}");
+    push(seen, value);
+    const parts = [];
+    let open = "{ ", close = " }", left = 0;
+    if (isArray(value)) {
+      open = "[ ", close = " ]";
+      const length = value.length;
+      for (let i = 0; i < length && i < ENTRIES && room > 0; i++) push(parts, member(value, i, depth));
+      left = length - parts.length;
+    } else if (value instanceof NativeMap) {
+      open = `Map(${value.size}) { `;
+      for (const entry of value) {
+        if (parts.length >= ENTRIES || room <= 0) break;
+        push(parts, `${inside(entry[0], depth + 1)} => ${inside(entry[1], depth + 1)}`);
+      }
+      left = value.size - parts.length;
+    } else if (value instanceof NativeSet) {
+      open = `Set(${value.size}) { `;
+      for (const entry of value) {
+        if (parts.length >= ENTRIES || room <= 0) break;
+        push(parts, inside(entry, depth + 1));
+      }
+      left = value.size - parts.length;
+    } else {
+      const name = className(value);
+      if (name !== "") open = `${name} { `;
+      const keys = ownKeys(value);
+      for (let i = 0; i < keys.length; i++) {
+        if (parts.length >= ENTRIES || room <= 0) {
+          left = keys.length - i;
+          break;
+        }
+        const key = keys[i], found = getOwnPropertyDescriptor(value, key);
+        if (found === undefined || !found.enumerable) continue;
+        push(parts, spend(`${keyText(key)}: `) + ("value" in found ? inside(found.value, depth + 1) : "[getter]"));
+      }
+    }
+    seen.length -= 1;
+    if (left > 0) push(parts, `… ${left} more`);
+    return parts.length === 0 ? open[0] === "{" || open[0] === "[" ? open[0] + close[1] : open + "}" : open + join(parts, ", ") + close;
+  };
+  const member = (list, index, depth) => {
+    const found = getOwnPropertyDescriptor(list, index);
+    return found === undefined ? "" : "value" in found ? inside(found.value, depth + 1) : "[getter]";
+  };
+  return safely(() => inside(value, 0), "[a value that cannot be shown]");
+};
+
+const safely = (run, otherwise) => {
+  try {
+    return run();
+  } catch {
+    return otherwise;
+  }
+};
+const keyText = key => typeof key === "symbol" ? `[${symbolText(key)}]` : /^[A-Za-z_$][\w$]*$/.test(key) ? key : stringify(key);
+const className = value => safely(() => {
+  const prototype = getPrototypeOf(value);
+  if (prototype === null || prototype === objectPrototype) return "";
+  const name = getOwnPropertyDescriptor(prototype, "constructor")?.value?.name;
+  return typeof name === "string" ? cut(name, 64) : "";
+}, "");
+const functionName = value => safely(() => {
+  const name = getOwnPropertyDescriptor(value, "name")?.value;
+  return typeof name === "string" && name !== "" ? `[function ${cut(name, 64)}]` : "[function]";
+}, "[function]");
+const errorText = error => {
+  const { 0: name, 1: message } = describe(error);
+  return message === "" ? name : `${name}: ${message}`;
+};
+
+const line = (level, values) => {
+  const words = [];
+  for (let i = 0; i < values.length && i < ENTRIES; i++) words[i] = typeof values[i] === "string" ? values[i] : show(values[i]);
+  native.log(level, wellFormed(cut(join(words, " "), limits.line)));
+};
+const console = {};
+for (const { 0: name, 1: level } of [["debug", 0], ["log", 1], ["info", 1], ["dir", 1], ["table", 1], ["group", 1], ["warn", 2], ["trace", 2], ["error", 3]]) {
+  defineProperty(console, name, { value: (...values) => line(level, values), writable: true, enumerable: true, configurable: true });
+}
+console.assert = (holds, ...values) => { if (!holds) line(3, ["assertion failed:", ...values]); };
+console.groupEnd = console.time = console.timeEnd = console.count = () => undefined;
+define("console", console);
+
+// --- the end -----------------------------------------------------------------------------------------
+
+const MESSAGE = 4096, STACK = 8192;
+
+/** What was thrown, as [name, message, stack, the ToolError as JSON or null]. */
+const describe = error => {
+  if (error === null || (typeof error !== "object" && typeof error !== "function")) {
+    return ["Thrown", wellFormed(cut(typeof error === "string" ? error : show(error), MESSAGE)), "", null];
+  }
+  const text = (name, most) => safely(() => {
+    const value = error[name];
+    return typeof value === "string" ? wellFormed(cut(value, most)) : "";
+  }, "");
+  if (!isErrorObject(error)) {
+    return [text("name", 128) || "Thrown", text("message", MESSAGE) || wellFormed(cut(show(error), MESSAGE)), "", null];
+  }
+  let tool = null;
+  if (error instanceof ToolError) {
+    tool = safely(() => stringify({
+      server: error.server, tool: error.tool, code: error.code, retryable: error.retryable === true,
+      message: text("message", MESSAGE), details: error.details,
+    }), null);
+    if (tool !== null && tool.length > limits.payload) tool = null;
+  }
+  return [text("name", 128) || "Error", text("message", MESSAGE), text("stack", STACK), tool];
+};
+
+/** What JSON has no word for, put in one that loses nothing. */
+const plainer = function (key, value) {
+  switch (typeof value) {
+    case "bigint": return NativeString(value);
+    case "symbol": return symbolText(value);
+    case "object": break;
+    case "function": return key === "" ? functionName(value) : undefined;
+    default: return value;
+  }
+  if (value === null || isArray(value)) return value;
+  if (value instanceof NativeMap) {
+    const entries = arrayFrom(value);
+    for (let i = 0; i < entries.length; i++) if (typeof entries[i][0] !== "string") return entries;
+    return fromEntries(entries);
+  }
+  if (value instanceof NativeSet) return arrayFrom(value);
+  if (value instanceof NativePromise) throw new TypeError(`a promise cannot be returned${key === "" ? "" : ` (in ${stringify(key)})`}; await it first`);
+  if (isErrorObject(value)) {
+    const { 0: name, 1: message } = describe(value);
+    return { name, message, ...value };
+  }
+  const server = weakGet(standIns, value);
+  return server === undefined ? value : `[server ${server}]`;
+};
+
+const encode = value => {
+  let text;
+  try {
+    text = stringify(value, plainer);
+  } catch (error) {
+    if (error instanceof TypeError && error.message === "circular reference") {
+      throw new TypeError("the value contains itself and has no JSON; return the parts that are needed");
+    }
+    throw error;
+  }
+  if (text === undefined) return "null";
+  // Too long already in characters: the length is all that is wanted of it.
+  return text.length > limits.result ? text.length : wellFormed(text);
+};
+
+// --- parts that are read when they are first used ----------------------------------------------------
+
+const later = (part, names) => {
+  for (const name of names) {
+    defineProperty(global, name, {
+      enumerable: false,
+      configurable: true,
+      get() {
+        const made = native.part(part)(native);
+        for (const name of names) define(name, made[name]);
+        return made[name];
+      },
+      set(value) {
+        define(name, value);
+      },
+    });
+  }
+};
+later("url", ["URL", "URLSearchParams"]);
+later("text", ["TextEncoder", "TextDecoder"]);
+later("clone", ["structuredClone"]);
+later("crypto", ["crypto"]);
+later("intl", ["Intl"]);
+defineProperty(Number.prototype, "toLocaleString", {
+  value: function toLocaleString(locale, options) { return new Intl.NumberFormat(locale, options).format(+this); },
+  writable: true, enumerable: false, configurable: true,
+});
+
+return [begin, settle, due, describe, encode];
+}

@@ -1,0 +1,75 @@
+//! Time in the worker: the processor's, which is limited, and timers.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Processor time of this process since a script began.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Processor {
+    began: u64,
+    limit: u64,
+}
+
+impl Processor {
+    pub(super) fn start(limit: u64) -> Processor {
+        Processor { began: now(), limit }
+    }
+
+    pub(super) fn used(self) -> u64 {
+        now().saturating_sub(self.began)
+    }
+
+    pub(super) fn is_over(self) -> bool {
+        self.used() > self.limit
+    }
+}
+
+/// Microseconds. A clock that cannot be read stands still; the gateway has one of its own.
+fn now() -> u64 {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+        .map_or(0, |time| u64::try_from(Duration::from(time).as_micros()).unwrap_or(u64::MAX))
+}
+
+/// A timer beyond this is one beyond the longest run there is.
+const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Timers that are set, the next one first.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    set: BTreeSet<(Instant, u32)>,
+    by_number: std::collections::BTreeMap<u32, Instant>,
+    last: u32,
+}
+
+impl Timers {
+    pub(super) fn start(&mut self, milliseconds: f64) -> u32 {
+        let delay = Duration::try_from_secs_f64(milliseconds.max(0.0) / 1000.0).unwrap_or(FAR);
+        let at = Instant::now() + delay.min(FAR);
+        // Numbers are never used twice; 4 billion of them take longer than any limit.
+        self.last = self.last.wrapping_add(1);
+        self.set.insert((at, self.last));
+        self.by_number.insert(self.last, at);
+        self.last
+    }
+
+    pub(super) fn stop(&mut self, number: u32) {
+        if let Some(at) = self.by_number.remove(&number) {
+            self.set.remove(&(at, number));
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.set.first().map(|&(at, _)| at)
+    }
+
+    pub(super) fn take_due(&mut self) -> Option<u32> {
+        let &(at, number) = self.set.first()?;
+        if at > Instant::now() {
+            return None;
+        }
+        self.stop(number);
+        Some(number)
+    }
+}

@@ -1,0 +1,117 @@
+//! The worker's end of the socket: what goes out is gathered, what comes in is waited for.
+
+use std::os::fd::AsFd;
+use std::time::Instant;
+use std::{io, time::Duration};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{MsgFlags, recv, send};
+
+use crate::lockdown::SOCKET;
+use crate::protocol::{Frames, FromWorker, ToWorker};
+
+/// Gathered bytes above which they are sent without waiting for more.
+const GATHER: usize = 64 * 1024;
+
+/// Bytes taken from the socket at once.
+const PIECE: usize = 64 * 1024;
+
+/// Why nothing more can be heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closed {
+    /// The gateway closed its end, or is dead.
+    Gone,
+    /// It said something that is no message.
+    Garbled,
+}
+
+/// Both directions.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    outbox: Vec<u8>,
+    inbox: Frames,
+}
+
+impl Link {
+    /// Gathers a message; a great heap of them leaves by itself.
+    pub(super) fn send(&mut self, message: &FromWorker) {
+        message.encode(&mut self.outbox);
+        if self.outbox.len() > GATHER {
+            // A closed socket is noticed by whoever waits for an answer next.
+            self.flush().ok();
+        }
+    }
+
+    /// Sends what is gathered. While the gateway does not read, what it writes is taken in, so that the
+    /// two never wait for each other.
+    pub(super) fn flush(&mut self) -> Result<(), Closed> {
+        let mut sent = 0;
+        while sent < self.outbox.len() {
+            match send(SOCKET, &self.outbox[sent..], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
+                Ok(count) => sent += count,
+                Err(Errno::EAGAIN) => {
+                    let ready = wait(PollFlags::POLLOUT | PollFlags::POLLIN, None);
+                    if ready.contains(PollFlags::POLLIN) {
+                        self.take_in(MsgFlags::MSG_DONTWAIT)?;
+                    }
+                }
+                Err(Errno::EINTR) => {}
+                Err(_) => return Err(Closed::Gone),
+            }
+        }
+        self.outbox.clear();
+        Ok(())
+    }
+
+    /// The next message, or none if `until` comes first.
+    pub(super) fn receive(&mut self, until: Option<Instant>) -> Result<Option<ToWorker>, Closed> {
+        self.flush()?;
+        loop {
+            if let Some(message) = self.at_hand()? {
+                return Ok(Some(message));
+            }
+            if let Some(until) = until {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() || wait(PollFlags::POLLIN, Some(left)).is_empty() {
+                    return Ok(None);
+                }
+            }
+            self.take_in(MsgFlags::empty())?;
+        }
+    }
+
+    /// A message that has arrived already.
+    pub(super) fn at_hand(&mut self) -> Result<Option<ToWorker>, Closed> {
+        match self.inbox.next_frame() {
+            Ok(Some(frame)) => ToWorker::decode(frame).map(Some).map_err(|_| Closed::Garbled),
+            Ok(None) => Ok(None),
+            Err(_) => Err(Closed::Garbled),
+        }
+    }
+
+    fn take_in(&mut self, flags: MsgFlags) -> Result<(), Closed> {
+        let mut piece = [0; PIECE];
+        match recv(SOCKET, &mut piece, flags) {
+            Ok(0) => Err(Closed::Gone),
+            Ok(count) => {
+                self.inbox.push(&piece[..count]);
+                Ok(())
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
+            Err(_) => Err(Closed::Gone),
+        }
+    }
+}
+
+/// Waits for the socket; what it is ready for, or nothing when the time is over.
+fn wait(events: PollFlags, timeout: Option<Duration>) -> PollFlags {
+    let stdin = io::stdin();
+    let mut polled = [PollFd::new(stdin.as_fd(), events)];
+    match ppoll(&mut polled, timeout.map(Into::into), None) {
+        Ok(0) => PollFlags::empty(),
+        Ok(_) => polled[0].revents().unwrap_or(events),
+        // Interrupted: the caller looks again.
+        Err(_) => events,
+    }
+}

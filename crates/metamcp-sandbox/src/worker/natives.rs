@@ -1,0 +1,122 @@
+//! The few functions the prelude has from us. None touches anything but the socket and this process.
+
+use std::rc::Rc;
+
+use rquickjs::context::EvalOptions;
+use rquickjs::{Ctx, Exception, Function, Object, Result, TypedArray};
+use sha2::{Digest, Sha256};
+
+use super::{State, position};
+use crate::prelude;
+use crate::protocol::{FromWorker, Level, Op};
+
+/// Words about progress in one run. A reader sees one in a while; more than this is a flood.
+const PROGRESS: u32 = 2_000;
+
+/// The object the prelude is given.
+pub(super) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>) -> Result<Object<'js>> {
+    let natives = Object::new(ctx.clone())?;
+    let add = |name: &str, function: Function<'js>| natives.set(name, function);
+
+    let own = Rc::clone(state);
+    add("request", Function::new(ctx.clone(), move |ctx: Ctx<'js>, op: u8, payload: String| {
+        own.request(&ctx, op, payload)
+    })?)?;
+    let own = Rc::clone(state);
+    add("log", Function::new(ctx.clone(), move |level: u8, text: String| own.log(level, text))?)?;
+    let own = Rc::clone(state);
+    add(
+        "progress",
+        Function::new(ctx.clone(), move |value: f64, total: Option<f64>, message: Option<String>| {
+            own.progress(value, total, message);
+        })?,
+    )?;
+    let own = Rc::clone(state);
+    add("timer", Function::new(ctx.clone(), move |delay: f64| own.timers.borrow_mut().start(delay))?)?;
+    let own = Rc::clone(state);
+    add("clear", Function::new(ctx.clone(), move |number: u32| own.timers.borrow_mut().stop(number))?)?;
+    add("part", Function::new(ctx.clone(), part)?)?;
+    add("random", Function::new(ctx.clone(), random)?)?;
+    add("sha256", Function::new(ctx.clone(), sha256)?)?;
+    add("encode", Function::new(ctx.clone(), |ctx: Ctx<'js>, text: String| TypedArray::<u8>::new_copy(ctx, text.as_bytes()))?)?;
+    add("decode", Function::new(ctx.clone(), decode)?)?;
+    Ok(natives)
+}
+
+impl State {
+    fn request(&self, ctx: &Ctx<'_>, op: u8, payload: String) -> Result<u32> {
+        let op = Op::of(op).map_err(|defect| Exception::throw_type(ctx, &defect.to_string()))?;
+        let id = self.next.get();
+        self.next.set(id.wrapping_add(1));
+        self.open.set(self.open.get().saturating_add(1));
+        let payload = position::without_lone_surrogates(payload);
+        self.link.borrow_mut().send(&FromWorker::Request { id, op, payload });
+        Ok(id)
+    }
+
+    fn log(&self, level: u8, text: String) {
+        let bytes = text.len() as u64;
+        if bytes > self.logs.get() {
+            // What does not fit is dropped, and so is all after it: a log with holes misleads.
+            self.logs.set(0);
+            self.dropped.set(self.dropped.get().saturating_add(bytes));
+            return;
+        }
+        self.logs.set(self.logs.get() - bytes);
+        let level = Level::of(level).unwrap_or(Level::Info);
+        let mut link = self.link.borrow_mut();
+        link.send(&FromWorker::Log { level, text });
+        // At once: the next thing the script does may be what it is killed for.
+        link.flush().ok();
+    }
+
+    fn progress(&self, value: f64, total: Option<f64>, message: Option<String>) {
+        if self.progress.get() < PROGRESS {
+            self.progress.set(self.progress.get() + 1);
+            let mut link = self.link.borrow_mut();
+            link.send(&FromWorker::Progress { value, total, message });
+            link.flush().ok();
+        }
+    }
+}
+
+/// A part of the prelude that was not read yet: a function that makes what the part is called after.
+fn part<'js>(ctx: Ctx<'js>, name: String) -> Result<Function<'js>> {
+    let source = prelude::part(&name).ok_or_else(|| Exception::throw_type(&ctx, "no such part"))?;
+    ctx.eval_with_options(source, own_code())
+}
+
+/// How our own JavaScript is read.
+pub(super) fn own_code() -> EvalOptions {
+    let mut options = EvalOptions::default();
+    options.filename = Some(prelude::FILE.to_owned());
+    options
+}
+
+fn random<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {
+    let mut bytes = vec![0; count.min(65_536)];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Exception::throw_message(&ctx, &format!("no random numbers: {error}")))?;
+    TypedArray::new_copy(ctx, bytes)
+}
+
+fn sha256<'js>(ctx: Ctx<'js>, hexadecimal: String) -> Result<TypedArray<'js, u8>> {
+    TypedArray::new_copy(ctx, Sha256::digest(bytes_of(&hexadecimal)))
+}
+
+/// Bytes as text; nothing if they are no UTF-8 and that matters.
+fn decode(hexadecimal: String, fatal: bool) -> Option<String> {
+    let bytes = bytes_of(&hexadecimal);
+    if fatal {
+        String::from_utf8(bytes).ok()
+    } else {
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// The bytes of hexadecimal digits. Bytes come as text because looking into an array of the engine is
+/// unsafe: a script could shrink it meanwhile.
+fn bytes_of(hexadecimal: &str) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
+    hexadecimal.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}

@@ -1,0 +1,261 @@
+//! The engine with our prelude in it, and the one script.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use rquickjs::context::EvalOptions;
+use rquickjs::promise::PromiseState;
+use rquickjs::{
+    Array, Context, Ctx, Error, Function, Object, Persistent, Promise, Runtime, Value,
+};
+
+use super::natives::{self, own_code};
+use super::{State, out_of_memory, position};
+use crate::prelude;
+use crate::protocol::{End, ScriptError, Server, WorkerLimits};
+
+/// Heap beyond the limit, for saying what went wrong when the limit struck.
+const RESERVE: usize = 4 * 1024 * 1024;
+
+/// The part of the heap that is free when it counts as full: an allocation that failed was seldom smaller.
+const NEARLY: usize = 1024 * 1024;
+
+/// Functions of the prelude, held here and not by the realm.
+struct Prelude {
+    begin: Persistent<Function<'static>>,
+    settle: Persistent<Function<'static>>,
+    due: Persistent<Function<'static>>,
+    describe: Persistent<Function<'static>>,
+    encode: Persistent<Function<'static>>,
+}
+
+/// Engine, prelude and script.
+pub(super) struct Realm {
+    runtime: Runtime,
+    context: Context,
+    prelude: Prelude,
+    promise: RefCell<Option<Persistent<Promise<'static>>>>,
+    heap: Cell<usize>,
+    result: Cell<usize>,
+    lines: Cell<u32>,
+}
+
+impl Realm {
+    /// Builds everything that does not depend on the script. Nothing if the engine cannot.
+    pub(super) fn build(state: &Rc<State>) -> Option<Realm> {
+        let runtime = Runtime::new().ok()?;
+        let own = Rc::clone(state);
+        runtime.set_interrupt_handler(Some(Box::new(move || stop_if_over(&own))));
+        let context = Context::full(&runtime).ok()?;
+        let prelude = context.with(|ctx| prelude(&ctx, state)).ok()?;
+        Some(Realm {
+            runtime,
+            context,
+            prelude,
+            promise: RefCell::new(None),
+            heap: Cell::new(usize::MAX),
+            result: Cell::new(0),
+            lines: Cell::new(1),
+        })
+    }
+
+    /// Starts the script. `Ok` is an end before the beginning; `Err` means that it runs.
+    pub(super) fn begin(
+        &self,
+        code: &str,
+        servers: &[Server],
+        limits: &WorkerLimits,
+    ) -> Result<End, ()> {
+        let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        self.heap.set(size(limits.heap));
+        self.result.set(size(limits.result));
+        self.lines.set(u32::try_from(code.lines().count()).unwrap_or(u32::MAX));
+        self.runtime.set_memory_limit(size(limits.heap));
+        self.runtime.set_max_stack_size(size(limits.stack));
+        let begun = self.guarded(|ctx| {
+            let list = Array::new(ctx.clone())?;
+            for (index, server) in servers.iter().enumerate() {
+                let entry = Object::new(ctx.clone())?;
+                entry.set("name", server.name.as_str())?;
+                entry.set("identifiers", server.identifiers.clone())?;
+                list.set(index, entry)?;
+            }
+            let begin = self.prelude.begin.clone().restore(ctx)?;
+            begin.call::<_, ()>((list, limits.sleep, limits.result))?;
+            let mut options = EvalOptions::default();
+            options.strict = false;
+            options.filename = Some(position::FILE.to_owned());
+            let main: Value = ctx.eval_with_options(position::wrapped(code), options)?;
+            let promise: Promise = main.get::<Function>()?.call(())?;
+            self.promise.replace(Some(Persistent::save(ctx, promise)));
+            Ok(())
+        });
+        match begun {
+            Ok(()) => Err(()),
+            Err(end) => Ok(end),
+        }
+    }
+
+    /// Runs the engine's queue until it is empty or the script ended.
+    pub(super) fn run_jobs(&self) {
+        loop {
+            match self.runtime.execute_pending_job() {
+                Ok(true) if self.state() == Some(PromiseState::Pending) => {}
+                Ok(_) => return,
+                // A job that threw where nobody listens: the engine keeps such an error, and it must
+                // not be taken for one of the next job.
+                Err(_) => self.context.with(|ctx| drop(ctx.catch())),
+            }
+        }
+    }
+
+    /// How the script ended, if it did.
+    pub(super) fn ended(&self) -> Option<End> {
+        if self.state()? == PromiseState::Pending {
+            return None;
+        }
+        let encoded = self.guarded(|ctx| {
+            let Some(promise) = self.promise.borrow().clone() else { return Ok(Err(0)) };
+            let value: Value = promise.restore(ctx)?.result().ok_or(Error::Exception)??;
+            let encode = self.prelude.encode.clone().restore(ctx)?;
+            let text: Value = encode.call((value,))?;
+            Ok(match text.as_string() {
+                Some(text) => Ok(text.to_string()?),
+                None => Err(text.as_number().unwrap_or_default() as u64),
+            })
+        });
+        Some(match encoded {
+            Ok(Ok(text)) if text.len() <= self.result.get() => {
+                End::Ok { value: position::without_lone_surrogates(text) }
+            }
+            Ok(Ok(text)) => End::ResultLimit { bytes: text.len() as u64 },
+            Ok(Err(bytes)) => End::ResultLimit { bytes },
+            Err(end) => end,
+        })
+    }
+
+    /// Hands an answer to the script.
+    pub(super) fn settle(&self, id: u32, answer: Result<String, String>) -> Result<(), End> {
+        self.guarded(|ctx| {
+            let settle = self.prelude.settle.clone().restore(ctx)?;
+            let (ok, text) = match answer {
+                Ok(text) => (true, text),
+                Err(text) => (false, text),
+            };
+            match ctx.json_parse(text) {
+                Ok(value) => settle.call((id, ok, value)),
+                Err(error) => {
+                    let thrown = ctx.catch();
+                    if is_out_of_memory(&thrown) {
+                        return Err(ctx.throw(thrown));
+                    }
+                    if !matches!(error, Error::Exception | Error::InvalidString(_)) {
+                        return Err(error);
+                    }
+                    let fact = Object::new(ctx.clone())?;
+                    fact.set("code", "invalid_result")?;
+                    fact.set("message", "the answer is not JSON")?;
+                    settle.call((id, false, fact))
+                }
+            }
+        })
+    }
+
+    /// Tells the prelude that a timer is due.
+    pub(super) fn due(&self, number: u32) -> Result<(), End> {
+        self.guarded(|ctx| self.prelude.due.clone().restore(ctx)?.call((number,)))
+    }
+
+    /// Whether the heap is used up, as far as can be seen from outside.
+    pub(super) fn is_full(&self) -> bool {
+        let used = usize::try_from(self.runtime.memory_usage().malloc_size).unwrap_or(0);
+        used.saturating_add(NEARLY) > self.heap.get()
+    }
+
+    fn state(&self) -> Option<PromiseState> {
+        let promise = self.promise.borrow().clone()?;
+        self.context.with(|ctx| promise.restore(&ctx).ok().map(|promise| promise.state()))
+    }
+
+    /// Runs something of ours in the realm. What is thrown there becomes an end.
+    fn guarded<T>(&self, run: impl FnOnce(&Ctx<'_>) -> rquickjs::Result<T>) -> Result<T, End> {
+        let thrown = match self.context.with(|ctx| match run(&ctx) {
+            Ok(value) => Ok(value),
+            Err(Error::Exception) => Err(Ok(Persistent::save(&ctx, ctx.catch()))),
+            Err(error) => Err(Err(error)),
+        }) {
+            Ok(value) => return Ok(value),
+            Err(thrown) => thrown,
+        };
+        let full = self.is_full();
+        // Between two uses of the realm, since inside one the limit is out of reach.
+        self.runtime.set_memory_limit(self.heap.get().saturating_add(RESERVE));
+        Err(match thrown {
+            Ok(thrown) => self.describe(thrown, full),
+            Err(Error::Allocation) => End::MemoryLimit(out_of_memory()),
+            Err(error) => End::Error(ScriptError {
+                name: "SyntaxError".into(),
+                message: error.to_string(),
+                ..ScriptError::default()
+            }),
+        })
+    }
+
+    fn describe(&self, thrown: Persistent<Value<'static>>, full: bool) -> End {
+        let described = self.context.with(|ctx| {
+            let thrown = thrown.restore(&ctx)?;
+            // An allocation that failed while the error itself was made leaves nothing to describe.
+            let memory = is_out_of_memory(&thrown) || (full && thrown.is_null());
+            let describe = self.prelude.describe.clone().restore(&ctx)?;
+            let (name, message, stack, tool): (String, String, String, Option<String>) = {
+                let parts: Array = describe.call((thrown,))?;
+                (parts.get(0)?, parts.get(1)?, parts.get(2)?, parts.get(3)?)
+            };
+            let tool = tool.map(position::without_lone_surrogates);
+            Ok::<_, Error>((memory, position::located(name, message, &stack, tool, self.lines.get())))
+        });
+        match described {
+            Ok((true, error)) => End::MemoryLimit(error),
+            Ok((false, error)) => End::Error(error),
+            // Not even the reserve was enough.
+            Err(_) => End::MemoryLimit(out_of_memory()),
+        }
+    }
+}
+
+/// Looked at by the engine every few thousand steps. A script out of time does not go on from here: an
+/// exception could be swallowed, as a promise's executor does, and then the loop around it turns on.
+#[expect(clippy::exit, reason = "the only way out of the engine that a script cannot close")]
+fn stop_if_over(state: &State) -> bool {
+    if state.is_out_of_time() {
+        state.end(End::CpuLimit);
+        std::process::exit(super::DONE);
+    }
+    false
+}
+
+fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Prelude> {
+    // The time zone is read from a file when a local date is first made; afterwards no file can be read.
+    ctx.eval::<Value, _>("new Date(0).getTimezoneOffset()")?;
+    let limits = Object::new(ctx.clone())?;
+    limits.set("payload", prelude::PAYLOAD)?;
+    limits.set("line", prelude::LINE)?;
+    limits.set("timers", prelude::TIMERS)?;
+    let core: Function = ctx.eval_with_options(prelude::CORE, own_code())?;
+    let parts: Array = core.call((natives::object(ctx, state)?, limits))?;
+    let save = |index| Ok::<_, Error>(Persistent::save(ctx, parts.get::<Function>(index)?));
+    Ok(Prelude {
+        begin: save(0)?,
+        settle: save(1)?,
+        due: save(2)?,
+        describe: save(3)?,
+        encode: save(4)?,
+    })
+}
+
+/// What the engine throws when it has no memory. A script can throw the same and gains nothing by it.
+fn is_out_of_memory(thrown: &Value<'_>) -> bool {
+    thrown.as_exception().is_some_and(|error| {
+        error.message().as_deref() == Some("out of memory")
+    })
+}

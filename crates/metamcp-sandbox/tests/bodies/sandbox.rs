@@ -1,0 +1,40 @@
+//! Any bytes from either side: read without a panic, and what is read is written back as it was.
+
+use metamcp_sandbox::protocol::{Defect, Frames, FromWorker, ToWorker};
+
+/// Checks one stream, whole and in pieces cut where its first byte says.
+pub(crate) fn check(data: &[u8]) {
+    let whole = frames(data, data.len().max(1));
+    let step = usize::from(data.first().copied().unwrap_or(1)).max(1);
+    assert_eq!(whole, frames(data, step), "pieces of {step}");
+    for frame in whole.0.iter().map(Vec::as_slice).chain([data]) {
+        if let Ok(message) = FromWorker::decode(frame) {
+            let mut out = Vec::new();
+            message.encode(&mut out);
+            assert_eq!(&out[4..], frame);
+        }
+        if let Ok(message) = ToWorker::decode(frame) {
+            let mut out = Vec::new();
+            message.encode(&mut out);
+            assert_eq!(&out[4..], frame);
+        }
+    }
+}
+
+/// The frames of a stream that arrives in pieces, and what ended it.
+fn frames(data: &[u8], step: usize) -> (Vec<Vec<u8>>, Option<Defect>) {
+    let mut frames = Frames::default();
+    let mut seen = Vec::new();
+    for piece in data.chunks(step) {
+        frames.push(piece);
+        loop {
+            match frames.next_frame() {
+                Ok(Some(frame)) => seen.push(frame.to_vec()),
+                Ok(None) => break,
+                Err(defect) => return (seen, Some(defect)),
+            }
+        }
+        assert!(frames.waiting() <= data.len());
+    }
+    (seen, None)
+}
