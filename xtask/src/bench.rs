@@ -108,6 +108,7 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     }
     if only.is_empty() {
         small_rows(&programs, &folder, rounds, &mut page)?;
+        code_rows(&programs, &folder, rounds, &mut page)?;
         std::fs::write(place.root.join("docs/benchmarks.md"), &page)?;
     }
     io::stdout().write_all(page.as_bytes())?;
@@ -243,6 +244,60 @@ fn small_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Stri
         found["p99_us"].as_f64().unwrap_or(f64::NAN)
     )?;
     writeln!(page, "| release binary | {:.1} MB |", size as f64 / 1e6)?;
+    Ok(())
+}
+
+/// Code mode, next to the same calls made one by one.
+fn code_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut String) -> Result<()> {
+    const ONE: &str = "return 1";
+    const HUNDRED: &str =
+        "for (let i = 0; i < 100; i++) await s0.echo({ text: 'x'.repeat(64) }); return 1";
+    const PARALLEL: &str = "await parallel([...Array(100).keys()], () => s0.echo({ text: 'x'.repeat(64) }), 16); return 1";
+    let config = servers(programs, folder, 1, &[])?;
+    let best = |options: &[&str], name: &str, highest: bool| -> Result<f64> {
+        let mut found = if highest { 0.0 } else { f64::INFINITY };
+        for _ in 0..rounds.max(3) {
+            let mut command = road(programs, folder, options);
+            command.arg(&programs.metamcp).arg("--config").arg(&config);
+            let number = numbers(&mut command)?[name].as_f64().unwrap_or(f64::NAN);
+            found = if highest { number.max(found) } else { number.min(found) };
+        }
+        Ok(found)
+    };
+    let script = |code: &'static str, calls: &'static str| {
+        ["--one-by-one", "--script", code, "--calls", calls]
+    };
+    drop(writeln!(io::stderr(), "bench: code mode"));
+    page.push_str("\n## Code mode\n\n| what | number |\n|---|---|\n");
+    let cold = best(&script(ONE, "1"), "first_us", false)?;
+    let (warm, tail) = (
+        best(&script(ONE, "1000"), "p50_us", false)?,
+        best(&script(ONE, "1000"), "p99_us", false)?,
+    );
+    let hundred = best(&script(HUNDRED, "50"), "p50_us", false)?;
+    let parallel = best(&script(PARALLEL, "50"), "p50_us", false)?;
+    let called = best(&["--gateway", "--calls", "2000"], "p50_us", false)? * 100.0;
+    let at_once =
+        best(&["--script", ONE, "--in-flight", "4", "--calls", "2000"], "calls_per_s", true)?;
+    writeln!(page, "| first script of a gateway, no worker waiting | {:.1} ms |", cold / 1000.0)?;
+    writeln!(
+        page,
+        "| a script without calls, one after the other, p50 / p99 | {warm:.0} us / {tail:.0} us |"
+    )?;
+    writeln!(page, "| scripts per second, four at once | {at_once:.0} |")?;
+    writeln!(
+        page,
+        "| 100 calls one after the other in a script, p50 | {:.1} ms, {:.0} us a call |",
+        hundred / 1000.0,
+        (hundred - warm) / 100.0
+    )?;
+    writeln!(page, "| 100 calls in a script, 16 at once, p50 | {:.1} ms |", parallel / 1000.0)?;
+    writeln!(
+        page,
+        "| the same 100 calls by `mcp_call`, one after the other | {:.1} ms ({:.2}x the script's) |",
+        called / 1000.0,
+        called / hundred
+    )?;
     Ok(())
 }
 

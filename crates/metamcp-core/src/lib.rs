@@ -10,6 +10,8 @@ pub mod declarations;
 pub mod discover;
 pub mod dispatch;
 pub mod eval;
+pub mod excerpt;
+pub mod execution;
 pub mod failure;
 pub mod habits;
 pub mod ladder;

@@ -11,12 +11,14 @@ use metamcp_core::dispatch::{Limits, ServerPolicy};
 use metamcp_core::ledger::{self, Keep};
 use metamcp_core::replay::Rule;
 use metamcp_core::settings::{Replay, Settings};
+use metamcp_sandbox::host::Launch;
 
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
 use crate::habits::{HabitFile, Memory};
 use crate::router::{Router, Timing};
+use crate::surface::execute::CodeMode;
 use crate::surface::{Options, Surface, semantic};
 use crate::upstream::launch::Launcher;
 
@@ -34,7 +36,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// Puts a gateway together. Must be called inside a runtime.
-    pub fn start(config: &Config, shim: ShimCommand) -> Gateway {
+    pub fn start(config: &Config, shim: ShimCommand, worker: Launch) -> Gateway {
         let settings = &config.settings;
         let cache = SchemaCache::new(&settings.home);
         let catalog = Arc::new(Catalog::new(Some(cache), settings.catalog_ttl));
@@ -68,8 +70,9 @@ impl Gateway {
             },
         };
         let habits = settings.learn.then(|| Memory::start(HabitFile::new(&settings.home)));
+        let code = CodeMode::new(&settings.code, worker);
         let (calls, known) = (Arc::clone(&router), Arc::clone(&catalog));
-        let surface = Arc::new(Surface::new(calls, known, habits.clone(), options));
+        let surface = Arc::new(Surface::new(calls, known, habits.clone(), options, code));
         Gateway { router, catalog, surface, habits }
     }
 }

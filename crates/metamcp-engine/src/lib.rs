@@ -8,6 +8,7 @@ pub mod gateway;
 pub mod habits;
 pub mod outbox;
 pub mod progress;
+pub mod results;
 pub mod router;
 pub mod serve;
 pub mod stream;

@@ -5,7 +5,10 @@
 
 pub mod call;
 pub mod discover;
+pub mod execute;
+mod kept;
 pub mod reply;
+mod script;
 pub mod semantic;
 
 use std::future::Future;
@@ -21,7 +24,9 @@ use metamcp_wire::object;
 
 use crate::catalog::Catalog;
 use crate::habits::Memory;
+use crate::results::Results;
 use crate::router::{Caller, Entry, Router};
+use execute::CodeMode;
 use reply::ErrorObject;
 
 /// What the surface needs to know.
@@ -47,6 +52,9 @@ pub struct Surface {
     pub(crate) habits: Option<Arc<Memory>>,
     pub(crate) options: Options,
     pub(crate) cursors: CursorKey,
+    pub(crate) code: CodeMode,
+    /// Values too long to show.
+    pub(crate) results: Results,
 }
 
 /// How a meta-tool call goes on.
@@ -56,7 +64,20 @@ pub enum Step {
     /// The router has it; the caller hears from there.
     Handed,
     /// It takes a while.
-    Later(Pin<Box<dyn Future<Output = Finished> + Send>>),
+    Later(Work),
+    /// It takes a while, and leaves something behind even if it is not allowed to end.
+    Running(Running),
+}
+
+/// An answer in the making.
+pub type Work = Pin<Box<dyn Future<Output = Finished> + Send>>;
+
+/// Work under way that others can see, such as a script.
+pub struct Running {
+    /// The work.
+    pub future: Work,
+    /// The answer, should it have to be given at once.
+    pub last_words: Box<dyn Fn() -> Finished + Send + Sync>,
 }
 
 /// The end of a meta-tool call.
@@ -86,7 +107,7 @@ impl Finished {
 }
 
 /// The tools there are, listed or not.
-const NAMES: [&str; 2] = ["mcp_discover", "mcp_call"];
+const NAMES: [&str; 3] = ["mcp_discover", "mcp_call", "mcp_execute"];
 
 impl Surface {
     /// A surface over a router and its catalog.
@@ -95,21 +116,23 @@ impl Surface {
         catalog: Arc<Catalog>,
         habits: Option<Arc<Memory>>,
         options: Options,
+        code: CodeMode,
     ) -> Surface {
         let mut key = [0; 32];
         // Without randomness cursors could be forged, which lets a client read a page it may read anyway.
         let _unseeded = getrandom::fill(&mut key);
-        Surface { router, catalog, habits, options, cursors: CursorKey::new(key) }
+        let (cursors, results) = (CursorKey::new(key), Results::default());
+        Surface { router, catalog, habits, options, cursors, code, results }
     }
 
     /// The `tools/list` result.
     pub async fn tools(&self) -> String {
-        metamcp_core::discover::compact_tools(self.catalog.digest().await)
+        metamcp_core::discover::compact_tools(self.catalog.digest().await, self.code.is_on())
     }
 
     /// The `instructions` of the gateway.
     pub async fn instructions(&self) -> String {
-        metamcp_core::discover::instructions(self.catalog.digest().await)
+        metamcp_core::discover::instructions(self.catalog.digest().await, self.code.is_on())
     }
 
     /// A `tools/call` of a client.
@@ -137,6 +160,7 @@ impl Surface {
         match &*name {
             "mcp_call" => self.mcp_call(arguments, meta, line, caller, tag),
             "mcp_discover" => self.mcp_discover(arguments, caller),
+            "mcp_execute" => self.mcp_execute(arguments, meta, caller),
             unknown => {
                 let near = nearest(unknown, NAMES, 2);
                 let hint = if near.is_empty() { NAMES.join(" and ") } else { near.join(" or ") };

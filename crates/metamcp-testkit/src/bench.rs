@@ -27,6 +27,10 @@ struct Load {
     startup: bool,
     /// Time of one `mcp_discover` over everything.
     discover: bool,
+    /// A script to run in place of calls.
+    script: Option<String>,
+    /// One after the other from the very first on, which nothing has warmed.
+    one_by_one: bool,
 }
 
 /// The program: `bench-client [options] -- COMMAND…`.
@@ -54,9 +58,15 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
         gateway: false,
         startup: false,
         discover: false,
+        script: None,
+        one_by_one: false,
     };
     let mut command = Vec::new();
     while let Some(argument) = arguments.next() {
+        if argument == "--script" {
+            load.script = Some(arguments.next().context("a script is missing")?);
+            continue;
+        }
         let mut number =
             || -> Result<usize> { Ok(arguments.next().context("a number is missing")?.parse()?) };
         match argument.as_str() {
@@ -68,6 +78,7 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
             "--gateway" => load.gateway = true,
             "--startup" => load.startup = true,
             "--discover" => load.discover = true,
+            "--one-by-one" => load.one_by_one = true,
             "--" => command.extend(arguments.by_ref()),
             other => bail!("unknown argument {other:?}"),
         }
@@ -82,7 +93,11 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
         return Ok(json!({ "startup_us": startup_us, "idle_rss_kib": resident }));
     }
     if load.discover {
-        return road.discover(load.calls);
+        let arguments = json!({"query": "files topic under heading"});
+        return road.one_by_one("mcp_discover", &arguments, load.calls);
+    }
+    if let Some(code) = load.script.as_ref().filter(|_| load.one_by_one) {
+        return road.one_by_one("mcp_execute", &json!({ "code": code }), load.calls);
     }
     if load.payload * load.in_flight > WRITTEN_AT_ONCE && !load.blob {
         road = road.on_a_thread();
@@ -193,17 +208,24 @@ impl Road {
         }
     }
 
-    fn discover(&mut self, calls: usize) -> Result<Value> {
+    fn one_by_one(&mut self, tool: &str, arguments: &Value, calls: usize) -> Result<Value> {
         let mut times = Vec::with_capacity(calls);
+        let params = json!({ "name": tool, "arguments": arguments });
         for id in 0..calls {
-            let params = json!({"name": "mcp_discover", "arguments": {"query": "files topic under heading"}});
             let request = line(
                 &json!({"jsonrpc": "2.0", "id": id + 1, "method": "tools/call", "params": params}),
             );
             let sent = Instant::now();
             self.input.write_all(&request)?;
-            self.lines(|_| true)?;
+            let mut refused = None;
+            self.lines(|line| {
+                refused = find(line, b"\"isError\":true").map(|_| line.to_vec());
+                true
+            })?;
             times.push(sent.elapsed().as_nanos() as u64);
+            if let Some(line) = refused {
+                bail!("{}", String::from_utf8_lossy(&line[..line.len().min(400)]));
+            }
         }
         let first = times[0];
         times.sort_unstable();
@@ -345,7 +367,9 @@ fn message(id: usize, tail: &[u8]) -> Vec<u8> {
 }
 
 fn tail(load: &Load, tool: &str, args: &Value, child: usize) -> Vec<u8> {
-    let params = if load.gateway {
+    let params = if let Some(code) = &load.script {
+        json!({ "name": "mcp_execute", "arguments": { "code": code } })
+    } else if load.gateway {
         json!({ "name": "mcp_call", "arguments": { "server": format!("s{child}"), "tool": tool, "args": args } })
     } else {
         json!({ "name": tool, "arguments": args })

@@ -39,8 +39,8 @@ of your servers:
 
     { \"mcpServers\": { \"metamcp\": { \"command\": \"metamcp\" } } }
 
-and your servers into ~/.metamcp/mcp.json, in the same format. The model then sees two tools, one to find tools and one to \
-call them, and your servers start when they are first needed.";
+and your servers into ~/.metamcp/mcp.json, in the same format. The model then sees three tools, one to find tools, one to \
+call them and one to run code over many, and your servers start when they are first needed.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -74,6 +74,21 @@ Examples:
   metamcp call files:list_allowed_directories
   echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args - --json")]
     Call(CallArgs),
+    /// Run a script over many tools
+    #[command(after_help = "\
+The script is TypeScript or JavaScript and runs in a sandbox without files and network; it reaches your servers only.
+Top-level await is fine; `return` or the last expression is printed on stdout, the console on stderr.
+
+  const issues = await github.listIssues({ owner: \"me\", repo: \"it\" });     any server by its name
+  await servers[\"my-server\"].call(\"some_tool\", { key: \"value\" });         whatever the name
+  await parallel(urls, url => fetcher.fetch({ url }), 8);                   eight at a time
+  await tools.search(\"create an invoice\"); await tools.types(\"github\");    what there is
+
+Examples:
+  metamcp run report.ts
+  echo 'return await time.getCurrentTime({ timezone: \"UTC\" })' | metamcp run -
+  metamcp run report.ts --timeout-ms 10000 --json")]
+    Run(RunArgs),
     /// Measure how well tools are found, on your own tools and questions
     #[command(after_help = "\
 Both files hold one JSON object a line. A tool: id, server, name, description, and if you like server_description and
@@ -149,6 +164,20 @@ pub(crate) struct CallArgs {
     #[arg(long = "args", value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     pub(crate) arguments: String,
     /// Print the whole result as JSON instead of its text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp run`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RunArgs {
+    /// The script; `-` reads it from stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// End it after this many milliseconds; never more than code.timeoutMs
+    #[arg(long, value_name = "MS")]
+    pub(crate) timeout_ms: Option<u64>,
+    /// Print status, value, console and calls as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

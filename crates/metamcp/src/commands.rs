@@ -11,4 +11,5 @@ pub(crate) mod eval;
 pub(crate) mod forget;
 mod gateway;
 pub(crate) mod list;
+pub(crate) mod run;
 pub(crate) mod serve;

@@ -22,6 +22,9 @@ use crate::exit::Exit;
 /// The first argument by which the gateway starts itself as the parent of a child server.
 pub(crate) const SHIM_ARGUMENT: &str = "__shim";
 
+/// The first argument by which the gateway starts itself as a worker for one script.
+const WORKER_ARGUMENT: &str = "__worker";
+
 /// The first argument that makes the binary one of the example servers.
 const EXAMPLE_ARGUMENT: &str = "__example";
 
@@ -30,6 +33,10 @@ fn main() -> ExitCode {
     let first = arguments.nth(1);
     if first.as_ref().is_some_and(|first| first == SHIM_ARGUMENT) {
         let code = metamcp_child::shim_main(arguments);
+        return ExitCode::from(u8::try_from(code).unwrap_or(1));
+    }
+    if first.as_ref().is_some_and(|first| first == WORKER_ARGUMENT) {
+        let code = metamcp_sandbox::worker::worker_main(arguments);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
     if first.as_ref().is_some_and(|first| first == EXAMPLE_ARGUMENT) {
@@ -44,6 +51,16 @@ fn main() -> ExitCode {
             return code.into();
         }
     })
+}
+
+/// How a worker is started: this binary, also after it was replaced on disk.
+pub(crate) fn worker() -> metamcp_sandbox::host::Launch {
+    let program = if cfg!(target_os = "linux") {
+        "/proc/self/exe".into()
+    } else {
+        std::env::current_exe().unwrap_or_default()
+    };
+    metamcp_sandbox::host::Launch { program, args: vec![WORKER_ARGUMENT.into()] }
 }
 
 fn example_server(arguments: impl Iterator<Item = std::ffi::OsString>) -> anyhow::Result<Exit> {
@@ -89,6 +106,9 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Call(args) => {
             with_servers(settings.given, |loaded| commands::call::run(loaded, &args, &mut out))
         }
+        Command::Run(args) => with_servers(settings.given, |loaded| {
+            commands::run::run(loaded, &args, &mut out, &mut diagnostics)
+        }),
         Command::Eval(args) => commands::eval::run(&args, &mut out),
         Command::Forget(args) => match load(settings.given)? {
             Ok(loaded) => commands::forget::run(&loaded, &args, &mut out),

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// Past this something hangs.
 const HUNG: Duration = Duration::from_secs(60);
 
-/// The budget of the four tools to come is 700; today's two must leave room for the others.
-const TODAY: usize = 420;
+/// The budget of four tools is 700; today's three must leave room for the other.
+const TODAY: usize = 600;
 
 #[test]
 fn the_list_of_tools_is_within_its_budget_and_byte_identical() {

@@ -338,8 +338,7 @@ struct Rounds {
 impl Rounds {
     fn after(&mut self, struck: BTreeSet<Pid>) -> Duration {
         let nobody_new = !struck.is_empty() && struck.is_subset(&self.struck);
-        self.pause =
-            if nobody_new { (self.pause * 2).min(LONGEST_KILL_ROUND) } else { KILL_ROUND };
+        self.pause = if nobody_new { (self.pause * 2).min(LONGEST_KILL_ROUND) } else { KILL_ROUND };
         self.struck = struck;
         self.pause
     }

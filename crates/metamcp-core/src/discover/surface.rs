@@ -3,13 +3,21 @@
 use serde_json::{Value, json};
 
 /// The `tools/list` result with the digest of the servers in it.
-pub fn compact_tools(digest: &str) -> String {
-    json!({ "tools": [discover_tool(digest), call_tool()] }).to_string()
+pub fn compact_tools(digest: &str, code: bool) -> String {
+    let mut tools = vec![discover_tool(digest), call_tool()];
+    if code {
+        tools.push(execute_tool());
+    }
+    json!({ "tools": tools }).to_string()
 }
 
 /// The `instructions` a client gets at the start.
-pub fn instructions(digest: &str) -> String {
-    let how = "Tools of the servers below are found with mcp_discover and run with mcp_call.";
+pub fn instructions(digest: &str, code: bool) -> String {
+    let how = if code {
+        "Tools of the servers below are found with mcp_discover and run with mcp_call, or many at once by code with mcp_execute."
+    } else {
+        "Tools of the servers below are found with mcp_discover and run with mcp_call."
+    };
     if digest.is_empty() { how.to_owned() } else { format!("{how}\n{digest}") }
 }
 
@@ -51,6 +59,27 @@ fn call_tool() -> Value {
                 "args": {"type": "object"}
             },
             "required": ["tool"]
+        },
+        "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
+    })
+}
+
+fn execute_tool() -> Value {
+    let description = "Run TypeScript over many tools at once; only what it returns or logs comes back. \
+        Top-level await; `return` or the last expression is the value. \
+        `await servers[\"name\"].call(\"tool\", {args})`, or `await name.toolName({args})`: gives the tool's data, throws ToolError. \
+        Also parallel(items, fn, 8), sleep(ms), tools.search(query), tools.types(server), console.log. No network, files or imports.";
+    json!({
+        "name": "mcp_execute",
+        "title": "Run code over tools",
+        "description": description,
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "string"},
+                "timeoutMs": {"type": "integer"}
+            },
+            "required": ["code"]
         },
         "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
     })

@@ -225,13 +225,13 @@ fn twenty() -> Vec<DigestLine<'static>> {
 
 #[test]
 fn the_surface_is_these_bytes() {
-    insta::assert_snapshot!(compact_tools(&digest(&twenty(), DIGEST_BUDGET)));
-    let parsed: Value = serde_json::from_str(&compact_tools("")).unwrap();
+    insta::assert_snapshot!(compact_tools(&digest(&twenty(), DIGEST_BUDGET), true));
+    let parsed: Value = serde_json::from_str(&compact_tools("", false)).unwrap();
     assert_eq!(parsed["tools"][0]["name"], "mcp_discover");
     assert_eq!(parsed["tools"][0]["annotations"]["readOnlyHint"], true);
     assert_eq!(parsed["tools"][1]["annotations"]["readOnlyHint"], false);
-    insta::assert_snapshot!(instructions("files: Local files"), @r"
-    Tools of the servers below are found with mcp_discover and run with mcp_call.
+    insta::assert_snapshot!(instructions("files: Local files", true), @r"
+    Tools of the servers below are found with mcp_discover and run with mcp_call, or many at once by code with mcp_execute.
     files: Local files
     ");
 }

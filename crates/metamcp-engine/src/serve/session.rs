@@ -45,11 +45,20 @@ pub struct Session {
 struct State {
     peer: Option<Peer>,
     /// Answers that take a while, by the id of their request, so that they can be called off.
-    slow: HashMap<Bytes, Vec<AbortHandle>>,
+    slow: HashMap<Bytes, Vec<Slow>>,
     questions: HashMap<u64, Question>,
     last_question: u64,
     stopping: bool,
 }
+
+/// An answer that takes a while.
+struct Slow {
+    task: AbortHandle,
+    /// What it leaves behind if it has to end before its time; nothing was run otherwise.
+    last_words: Option<LastWords>,
+}
+
+type LastWords = Box<dyn Fn() -> Finished + Send + Sync>;
 
 impl Session {
     /// A session that has heard nothing yet.
@@ -96,9 +105,12 @@ impl Session {
             std::mem::take(&mut state.slow)
         };
         for (id, tasks) in slow {
-            for task in tasks {
-                task.abort();
-                self.refuse(&id, -32000, "metamcp is shutting down; nothing was run");
+            for slow in tasks {
+                slow.task.abort();
+                match slow.last_words {
+                    Some(last_words) => self.finish(&id, last_words()),
+                    None => self.refuse(&id, -32000, "metamcp is shutting down; nothing was run"),
+                }
             }
         }
     }
@@ -150,6 +162,9 @@ impl Session {
                     Step::Handed => {}
                     Step::Now(finished) => self.finish(&id, finished),
                     Step::Later(future) => self.later(id, future),
+                    Step::Running(running) => {
+                        self.run(id, running.future, Some(running.last_words));
+                    }
                 }
             }
             "ping" => self.result(&id, b"{}"),
@@ -207,7 +222,7 @@ impl Session {
                 let picked = params.and_then(|params| object::pick(params, ["requestId"]).ok()?[0]);
                 if let Some(id) = picked {
                     let slow = self.lock().slow.remove(id);
-                    slow.into_iter().flatten().for_each(|task| task.abort());
+                    slow.into_iter().flatten().for_each(|slow| slow.task.abort());
                     self.surface.router.cancel(&self.caller(), id);
                 }
             }
@@ -237,6 +252,15 @@ impl Session {
 
     /// Runs what takes a while beside everything else; a cancelled one is not answered.
     fn later(&self, id: Bytes, future: impl Future<Output = Finished> + Send + 'static) {
+        self.run(id, future, None);
+    }
+
+    fn run(
+        &self,
+        id: Bytes,
+        future: impl Future<Output = Finished> + Send + 'static,
+        last_words: Option<LastWords>,
+    ) {
         let mut state = self.lock();
         if state.stopping || state.slow.len() >= SLOW_ANSWERS {
             let why = if state.stopping {
@@ -254,7 +278,7 @@ impl Session {
             let mut state = me.lock();
             if let Some(tasks) = state.slow.get_mut(&own) {
                 // Of several with one id it does not matter which handle goes: the rest still can be called off.
-                tasks.retain(|task| !task.is_finished());
+                tasks.retain(|slow| !slow.task.is_finished());
                 tasks.pop();
                 if tasks.is_empty() {
                     state.slow.remove(&own);
@@ -264,7 +288,8 @@ impl Session {
             }
         });
         // The runtime cannot have run it yet: this thread holds the lock it needs to finish.
-        state.slow.entry(id).or_default().push(running.abort_handle());
+        let task = running.abort_handle();
+        state.slow.entry(id).or_default().push(Slow { task, last_words });
     }
 
     fn finish(&self, id: &Bytes, finished: Finished) {

@@ -14,7 +14,7 @@ use metamcp_wire::object;
 use metamcp_wire::scan::{MAX_DEPTH, check};
 
 use super::reply::{Code, ErrorObject, from_verdict};
-use super::{Finished, Step, Surface};
+use super::{Finished, Step, Surface, kept};
 use crate::catalog::Known;
 use crate::router::{Caller, Entry, Request};
 
@@ -224,10 +224,15 @@ impl Surface {
                 None => return Err(Finished::error(&self.which_server(&tool))),
             },
         };
+        let arguments = decode_args(args, line)?;
         let Some(entry) = self.server(&server) else {
+            if server == kept::SERVER {
+                let arguments = arguments.as_deref().unwrap_or(b"{}");
+                let arguments = object::strict_value(arguments, MAX_DEPTH).unwrap_or_default();
+                return Err(self.kept(&tool, &arguments));
+            }
             return Err(Finished::error(&self.no_such_server(&server)));
         };
-        let arguments = decode_args(args, line)?;
         let meta = meta.filter(|meta| meta.starts_with(b"{"));
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
         Ok(Wish {

@@ -45,6 +45,10 @@ pub enum Code {
     OutcomeUnknown,
     /// The answer is larger than allowed.
     LimitExceeded,
+    /// The script is wrong.
+    CodeError,
+    /// It was called off.
+    Cancelled,
     /// The configuration forbids this tool.
     Denied,
     /// The gateway is going down.
@@ -55,7 +59,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, with what it means.
-    pub const ALL: [(Code, &'static str); 15] = [
+    pub const ALL: [(Code, &'static str); 17] = [
         (Code::ToolNotFound, "the server has no tool of that name; the nearest names are given"),
         (Code::ServerNotFound, "no server of that name is configured; the nearest names are given"),
         (
@@ -82,7 +86,15 @@ impl Code {
             Code::OutcomeUnknown,
             "the server broke after it was sent the call: it may have run, so verify before repeating it",
         ),
-        (Code::LimitExceeded, "the server's answer is larger than allowed"),
+        (
+            Code::LimitExceeded,
+            "the server's answer is larger than allowed, or a script used more than it may",
+        ),
+        (
+            Code::CodeError,
+            "the script cannot be read or ended with an error; `details` has the place, its output and the calls it made",
+        ),
+        (Code::Cancelled, "the caller called it off"),
         (Code::Denied, "the configuration forbids this tool"),
         (
             Code::ShuttingDown,
@@ -106,6 +118,8 @@ impl Code {
             Code::Timeout => "timeout",
             Code::OutcomeUnknown => "outcome_unknown",
             Code::LimitExceeded => "limit_exceeded",
+            Code::CodeError => "code_error",
+            Code::Cancelled => "cancelled",
             Code::Denied => "denied",
             Code::ShuttingDown => "shutting_down",
             Code::Internal => "internal",
@@ -337,7 +351,7 @@ pub fn from_verdict(
             format!("the server {server:?} is not configured any more"),
         )
         .hint(format!("{not_sent}. mcp_discover without arguments lists the servers.")),
-        Verdict::Cancelled => ErrorObject::new(Code::Internal, "the call was cancelled"),
+        Verdict::Cancelled => ErrorObject::new(Code::Cancelled, "the call was cancelled"),
     }
 }
 

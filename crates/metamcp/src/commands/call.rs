@@ -23,7 +23,8 @@ use crate::exit::Exit;
 pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let arguments = arguments(&args.arguments)?;
     let tool = args.tool.clone();
-    let finished = gateway::with(loaded, async |gateway| make(gateway, &tool, &arguments).await)?;
+    let params = json!({ "tool": tool, "args": arguments });
+    let finished = gateway::with(loaded, async |gateway| make(gateway, "mcp_call", &params).await)?;
     let result = gateway::result(finished)?;
     show(&result, args.json, out)
 }
@@ -44,17 +45,19 @@ fn arguments(given: &str) -> anyhow::Result<Value> {
     Ok(value)
 }
 
-async fn make(gateway: &Gateway, tool: &str, arguments: &Value) -> Finished {
+/// Calls one of the gateway's own tools, as a client would.
+pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Finished {
     let (answer, answered) = oneshot::channel();
     let caller: Arc<dyn Caller> = Arc::new(Once { answer: Mutex::new(Some(answer)) });
     gateway.router.attach(&caller);
-    let params = json!({ "name": "mcp_call", "arguments": { "tool": tool, "args": arguments } });
+    let params = json!({ "name": name, "arguments": arguments });
     let line = Bytes::from(params.to_string());
     let finished =
         match gateway.surface.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
             Step::Now(finished) => finished,
             Step::Handed => Finished::Handed,
             Step::Later(later) => later.await,
+            Step::Running(running) => running.future.await,
         };
     if !matches!(finished, Finished::Handed) {
         return finished;

@@ -27,7 +27,7 @@ pub(crate) fn run(loaded: &Loaded, diagnostics: &mut dyn Write) -> anyhow::Resul
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = stop_signals()?;
-        let gateway = Gateway::start(&loaded.config, shim);
+        let gateway = Gateway::start(&loaded.config, shim, crate::worker());
         let limit = settings.limits.line_bytes;
         serve::stdio::serve(&gateway, stream::input(), stream::output(), limit, stop).await;
         anyhow::Ok(())

@@ -19,6 +19,7 @@ mod logging;
 mod matrix;
 mod progress;
 mod questions;
+mod scripts;
 mod shutdown;
 mod slow;
 mod surroundings;

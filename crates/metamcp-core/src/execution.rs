@@ -1,0 +1,214 @@
+//! What a script left, as a model reads it: its value, its output, the calls it made.
+//! Owns: how much is shown and how.      Never: runs anything, decides what went wrong.
+//! In: JSON text of a value, lines, calls.  Out: text.
+//! Tests: below; `metamcp/tests/hazards/scripts.rs`.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::text;
+
+/// Longest source line shown with an error; a script may be one line of 64 KiB.
+const MAX_LINE: usize = 160;
+/// Tools named in the line about calls.
+const MAX_NAMED: usize = 8;
+
+/// How much of what a script left is shown.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// Bytes of output.
+    pub log_bytes: usize,
+    /// Characters of the value.
+    pub value_chars: usize,
+}
+
+/// The output of a script, as far as it is shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Logs {
+    /// Lines, the level in front where it is not the usual one.
+    pub lines: Vec<String>,
+}
+
+/// Output cut to a bound: beginning and end are kept, since the end says what happened last.
+pub fn logs<'a>(
+    lines: impl Iterator<Item = (&'a str, &'a str)>,
+    dropped: usize,
+    bound: usize,
+) -> Logs {
+    let mut all: Vec<String> = lines
+        .map(|(level, line)| {
+            let line = text::clean(line, bound.max(1));
+            if level.is_empty() { line.into_owned() } else { format!("{level}: {line}") }
+        })
+        .collect();
+    if dropped > 0 {
+        all.push(format!("[{dropped} bytes more were printed and not kept]"));
+    }
+    if all.iter().map(String::len).sum::<usize>() <= bound {
+        return Logs { lines: all };
+    }
+    let (mut head, mut used) = (0, 0);
+    while head < all.len() && used + all[head].len() <= bound / 2 {
+        used += all[head].len();
+        head += 1;
+    }
+    let mut tail = all.len();
+    while tail > head && used + all[tail - 1].len() <= bound {
+        tail -= 1;
+        used += all[tail].len();
+    }
+    let left_out = tail - head;
+    if left_out > 0 {
+        all.splice(head..tail, [format!("[{left_out} lines are not shown]")]);
+    }
+    Logs { lines: all }
+}
+
+/// A value as text: strings as they are, everything else as the JSON it is.
+pub fn value_text(json: &str) -> Cow<'_, str> {
+    if json.starts_with('"')
+        && let Ok(text) = serde_json::from_str::<String>(json)
+    {
+        return Cow::Owned(text);
+    }
+    Cow::Borrowed(json)
+}
+
+/// Beginning and end of a text too long to show, and where the rest is.
+pub fn cut(whole: &str, chars: usize, handle: &str) -> String {
+    let count = whole.chars().count();
+    if count <= chars {
+        return whole.to_owned();
+    }
+    let (head, tail) = (chars - chars / 4, chars / 4);
+    let at = |n: usize| whole.char_indices().nth(n).map_or(whole.len(), |(at, _)| at);
+    format!(
+        "{}\n[… {} of {count} characters are not shown. All of it: results.get(\"{handle}\") in a script, or mcp_call {{\"tool\": \"@results:read\", \"args\": {{\"id\": \"{handle}\", \"offset\": {head}}}}} …]\n{}",
+        &whole[..at(head)],
+        count - chars,
+        &whole[at(count - tail)..],
+    )
+}
+
+/// What follows the value or the error: output, and which calls were made.
+pub fn footer(logs: &Logs, calls: &[Value]) -> String {
+    let mut text = String::new();
+    if !logs.lines.is_empty() {
+        text.push_str("\n\nconsole:");
+        for line in &logs.lines {
+            text.push('\n');
+            text.push_str(line);
+        }
+    }
+    if calls.is_empty() {
+        return text;
+    }
+    let mut tools: Vec<(String, usize)> = Vec::new();
+    for call in calls {
+        let word = |name: &str| call[name].as_str().unwrap_or_default();
+        let id = format!("{}:{}", word("server"), word("tool"));
+        match tools.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, times)) => *times += 1,
+            None => tools.push((id, 1)),
+        }
+    }
+    let named: Vec<String> = tools
+        .iter()
+        .take(MAX_NAMED)
+        .map(|(id, times)| if *times > 1 { format!("{id} x{times}") } else { id.clone() })
+        .collect();
+    let more = tools.len().saturating_sub(MAX_NAMED);
+    let failed = calls.iter().filter(|call| call["ok"] == false && call["dropped"] != true).count();
+    let dropped = calls.iter().filter(|call| call["dropped"] == true).count();
+    let _infallible = write!(text, "\n\ncalls made: {}", named.join(", "));
+    if more > 0 {
+        let _infallible = write!(text, " and {more} other tools");
+    }
+    if failed > 0 {
+        let _infallible = write!(text, "; {failed} failed");
+    }
+    if dropped > 0 {
+        let _infallible =
+            write!(text, "; {dropped} not awaited and called off, which may have run");
+    }
+    text
+}
+
+/// A place in a script: the line and a mark below the column.
+pub fn caret(line: u32, column: u32, source: &str) -> String {
+    let column = column.max(1) as usize - 1;
+    // A window around the column where the line is long.
+    let skip = column.saturating_sub(MAX_LINE / 2);
+    let shown: String = source
+        .chars()
+        .skip(skip)
+        .take(MAX_LINE)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let number = line.to_string();
+    format!(
+        "{number} | {shown}\n{} | {}^",
+        " ".repeat(number.len()),
+        " ".repeat((column - skip).min(shown.chars().count()))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn output_keeps_its_beginning_and_its_end() {
+        let lines: Vec<String> = (0..100).map(|n| format!("line {n:02}")).collect();
+        let given = || lines.iter().map(|line| ("", line.as_str()));
+        assert_eq!(logs(given(), 0, 10_000).lines, lines);
+        let cut = logs(given(), 7, 100).lines;
+        assert_eq!(cut[0], "line 00");
+        assert!(cut.contains(&"[7 bytes more were printed and not kept]".to_owned()));
+        assert!(cut.iter().any(|line| line.ends_with("lines are not shown]")));
+        assert!(cut.iter().map(String::len).sum::<usize>() < 200);
+        assert_eq!(logs([("warn", "a\u{1b}[31mb")].into_iter(), 0, 100).lines.len(), 1);
+    }
+
+    #[test]
+    fn a_long_value_shows_both_ends_and_its_handle() {
+        let whole = "é".repeat(1000);
+        let shown = cut(&whole, 100, "r1");
+        assert!(shown.starts_with("é") && shown.ends_with("é"));
+        assert_eq!(shown.matches('é').count(), 100);
+        assert!(shown.contains("900 of 1000 characters"));
+        assert!(shown.contains("results.get(\"r1\")"));
+        assert_eq!(cut("short", 100, "r1"), "short");
+    }
+
+    #[test]
+    fn strings_are_shown_as_they_are() {
+        assert_eq!(value_text("\"a\\nb\""), "a\nb");
+        assert_eq!(value_text("{\"a\":1e400}"), "{\"a\":1e400}");
+    }
+
+    #[test]
+    fn calls_are_counted_by_tool() {
+        let call = |tool: &str, ok: bool| json!({"server": "s", "tool": tool, "ms": 1, "ok": ok});
+        let mut dropped = call("b", false);
+        dropped["dropped"] = true.into();
+        let calls = [call("a", true), call("a", false), dropped];
+        assert_eq!(
+            footer(&Logs::default(), &calls),
+            "\n\ncalls made: s:a x2, s:b; 1 failed; 1 not awaited and called off, which may have run"
+        );
+        assert_eq!(footer(&Logs { lines: vec!["hi".into()] }, &[]), "\n\nconsole:\nhi");
+    }
+
+    #[test]
+    fn the_caret_stands_below_its_column() {
+        assert_eq!(caret(3, 5, "let x = ;"), "3 | let x = ;\n  |     ^");
+        let long = "x".repeat(5000);
+        assert!(caret(1, 4000, &long).len() < 400);
+        assert_eq!(caret(1, 99, "ab"), "1 | \n  | ^");
+    }
+}

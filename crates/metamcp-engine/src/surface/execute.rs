@@ -1,0 +1,381 @@
+//! `mcp_execute`: a script of the model's, from its text to the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use metamcp_core::declarations::identifier;
+use metamcp_core::execution::{self, Shown};
+use metamcp_core::settings::{CodeProfile, CodeSettings};
+use metamcp_core::text;
+use metamcp_sandbox::host::{self, Job, Launch, Limits, Outcome, Profile, Server, Status, Workers};
+use metamcp_script::{Position, ScriptError};
+use metamcp_wire::object;
+use metamcp_wire::scan::MAX_DEPTH;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::reply::{Code, ErrorObject};
+use super::script::{Script, Transcript};
+use super::{Finished, Running, Step, Surface};
+use crate::router::{Caller, Entry};
+
+/// Workers that wait for a script: one runs while the next arrives.
+const READY: usize = 2;
+/// Longest message of a script's error that is repeated.
+const MAX_MESSAGE: usize = 4000;
+/// `dev` is for trying things out by hand: everything may take this much longer.
+const DEV_PATIENCE: u32 = 5;
+
+/// Code mode as it is configured.
+pub struct CodeMode {
+    settings: CodeSettings,
+    workers: Option<Workers>,
+    turns: Arc<Semaphore>,
+}
+
+impl CodeMode {
+    /// Code mode whose workers are started by `launch`; none is, before the first script.
+    pub fn new(settings: &CodeSettings, launch: Launch) -> CodeMode {
+        let profile = match settings.profile {
+            CodeProfile::Standard => Some(Profile::Standard),
+            CodeProfile::Hardened => Some(Profile::Hardened),
+            CodeProfile::Docker => Some(Profile::Docker),
+            CodeProfile::Dev => Some(Profile::Dev),
+            CodeProfile::Off => None,
+        };
+        CodeMode {
+            settings: settings.clone(),
+            workers: profile.map(|profile| Workers::new(launch, profile, READY)),
+            turns: Arc::new(Semaphore::new(settings.executions as usize)),
+        }
+    }
+
+    /// Whether there is any.
+    pub fn is_on(&self) -> bool {
+        self.workers.is_some()
+    }
+
+    fn limits(&self, asked: Option<Duration>) -> Limits {
+        let code = &self.settings;
+        let patience = if code.profile == CodeProfile::Dev { DEV_PATIENCE } else { 1 };
+        let wall = code.timeout * patience;
+        Limits {
+            source: code.source_bytes,
+            wall: asked.map_or(wall, |asked| asked.min(wall)),
+            cpu: code.cpu * patience,
+            heap: code.heap_bytes,
+            stack: code.stack_bytes,
+            calls: code.calls,
+            in_flight: code.in_flight as usize,
+            per_server: code.per_server as usize,
+            sleep: code.sleep,
+            logs: code.log_bytes,
+            result: code.result_bytes,
+        }
+    }
+
+    fn shown(&self) -> Shown {
+        Shown {
+            log_bytes: self.settings.shown_log_bytes,
+            value_chars: self.settings.shown_result_chars,
+        }
+    }
+}
+
+/// A decoded `mcp_execute`.
+struct Wish {
+    source: String,
+    timeout: Option<Duration>,
+}
+
+impl Surface {
+    pub(super) fn mcp_execute(
+        self: &Arc<Self>,
+        arguments: Option<&[u8]>,
+        meta: Option<&[u8]>,
+        caller: &Arc<dyn Caller>,
+    ) -> Step {
+        let wish = match decode(arguments) {
+            Ok(wish) => wish,
+            Err(finished) => return Step::Now(finished),
+        };
+        let token = meta
+            .filter(|meta| meta.starts_with(b"{"))
+            .and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0])
+            .map(Bytes::copy_from_slice);
+        let transcript = Arc::new(Transcript::default());
+        let (surface, caller, told) =
+            (Arc::clone(self), Arc::clone(caller), Arc::clone(&transcript));
+        let last_words = move || {
+            let refused = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
+                .hint("The script was ended. Calls it had made may have run: see `calls`.");
+            let (logs, calls) = transcript.so_far();
+            Finished::Result(failed(refused, &logs, &calls))
+        };
+        let future = async move { surface.execute(wish, token, &caller, told).await };
+        Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) })
+    }
+
+    async fn execute(
+        self: Arc<Self>,
+        wish: Wish,
+        token: Option<Bytes>,
+        caller: &Arc<dyn Caller>,
+        transcript: Arc<Transcript>,
+    ) -> Finished {
+        let Some(workers) = &self.code.workers else {
+            return Finished::error(
+                &ErrorObject::new(Code::Denied, "code mode is off here")
+                    .hint("Call the tools one by one with mcp_call; only the owner of the configuration can turn it on (code.profile)."),
+            );
+        };
+        let limits = self.code.limits(wish.timeout);
+        if wish.source.len() > limits.source {
+            let message = format!(
+                "the script has {} bytes, and one may have {}",
+                wish.source.len(),
+                limits.source
+            );
+            return Finished::error(
+                &ErrorObject::new(Code::LimitExceeded, message)
+                    .hint("Nothing was run. Fetch data through a tool instead of writing it into the script.")
+                    .detail("limit", "source"),
+            );
+        }
+        let script = match metamcp_script::prepare(&wish.source) {
+            Ok(script) => script,
+            Err(error) => return Finished::error(&unreadable(&error)),
+        };
+        let _turn = Arc::clone(&self.code.turns).acquire_owned().await;
+        let servers = self.router.servers();
+        let enabled: Vec<&Entry> =
+            servers.iter().filter(|entry| entry.config.is_enabled()).collect();
+        let job = Job { code: script.code.clone(), servers: named(&enabled), limits };
+        // Those the script speaks of start now, all at once, rather than each at its first call.
+        for entry in &enabled {
+            let at = job.servers.iter().find(|server| server.name == *entry.name);
+            let is_meant = |name: &String| {
+                *name == *entry.name || at.is_some_and(|server| server.identifiers.contains(name))
+            };
+            if script.names.iter().any(is_meant) {
+                // What speaks against it is said by the call that needs it.
+                drop(self.router.wake(entry.id));
+            }
+        }
+        let worker = match workers.take().await {
+            Ok(worker) => worker,
+            Err(refused) => {
+                return Finished::error(&no_worker(&refused, self.code.settings.profile));
+            }
+        };
+        let host = Arc::new(Script::new(&self, caller, token, transcript));
+        let mut outcome = host::run(worker, job, host, std::future::pending()).await;
+        if let Some(error) = &mut outcome.error
+            && let (Some(line), Some(column)) = (error.line, error.column)
+        {
+            let place = script.position(Position { line, column });
+            (error.line, error.column) = (Some(place.line), Some(place.column));
+        }
+        Finished::Result(self.answer(&wish.source, &outcome))
+    }
+
+    /// The outcome as a tool result.
+    fn answer(&self, source: &str, outcome: &Outcome) -> Vec<u8> {
+        let shown = self.code.shown();
+        let logs = execution::logs(
+            outcome.logs.iter().map(|line| (level(line.level), line.text.as_str())),
+            outcome.logs_dropped,
+            shown.log_bytes,
+        );
+        let calls: Vec<Value> = outcome.calls.iter().map(call_json).collect();
+        let Some(value) = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok) else {
+            return failed(script_error(source, outcome), &logs, &calls);
+        };
+        let text = execution::value_text(value);
+        let kept = (text.chars().count() > shown.value_chars)
+            .then(|| self.results.put(Bytes::from(value.clone().into_bytes())));
+        let mut said = match &kept {
+            Some(handle) => execution::cut(&text, shown.value_chars, handle),
+            None => text.into_owned(),
+        };
+        said.push_str(&execution::footer(&logs, &calls));
+        let mut structured = json!({ "status": "ok", "logs": logs.lines, "calls": calls });
+        if let Some(handle) = &kept {
+            structured["handle"] = handle.as_str().into();
+            structured["chars"] = value.chars().count().into();
+        }
+        let mut structured = structured.to_string();
+        if kept.is_none() {
+            // As the script gave it: numbers of any length, keys in their order.
+            structured.truncate(structured.len() - 1);
+            structured.push_str(",\"value\":");
+            structured.push_str(value);
+            structured.push('}');
+        }
+        let content = json!([{ "type": "text", "text": said }]);
+        format!("{{\"content\":{content},\"structuredContent\":{structured}}}").into_bytes()
+    }
+}
+
+/// How each server is known inside a script: by its name, and by an identifier where that is no other's.
+fn named(servers: &[&Entry]) -> Vec<Server> {
+    let identifiers: Vec<String> = servers.iter().map(|entry| identifier(&entry.name)).collect();
+    servers
+        .iter()
+        .zip(&identifiers)
+        .map(|(entry, own)| {
+            let is_shared = identifiers.iter().filter(|other| *other == own).count() > 1;
+            // Whose name it is letter for letter keeps it; nobody else may be mistaken for it.
+            let is_usable = !is_shared || **own == *entry.name;
+            let identifiers = is_usable.then(|| own.clone()).into_iter().collect();
+            Server { name: entry.name.to_string(), identifiers }
+        })
+        .collect()
+}
+
+fn decode(arguments: Option<&[u8]>) -> Result<Wish, Finished> {
+    let usage = "mcp_execute needs `code`: TypeScript or JavaScript, as a string";
+    let Some(raw) = arguments else { return Err(Finished::invalid(usage)) };
+    let value = object::strict_value(raw, MAX_DEPTH).map_err(|defect| {
+        Finished::invalid(format!("the arguments of mcp_execute cannot be used: {defect}"))
+    })?;
+    let Some(source) = value["code"].as_str() else { return Err(Finished::invalid(usage)) };
+    let timeout = match &value["timeoutMs"] {
+        Value::Null => None,
+        given => {
+            let millis = given.as_f64().filter(|millis| *millis >= 1.0).ok_or_else(|| {
+                Finished::invalid("`timeoutMs` of mcp_execute must be a number of milliseconds")
+            })?;
+            Some(Duration::from_millis(millis as u64))
+        }
+    };
+    Ok(Wish { source: unfenced(source).to_owned(), timeout })
+}
+
+/// Models like to send code as they would show it: inside a Markdown fence.
+fn unfenced(source: &str) -> &str {
+    let trimmed = source.trim();
+    let Some(inner) = trimmed.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) else {
+        return source;
+    };
+    inner.split_once('\n').map_or(source, |(_language, code)| code)
+}
+
+fn unreadable(error: &ScriptError) -> ErrorObject {
+    let mut object =
+        ErrorObject::new(Code::CodeError, format!("the script cannot be read: {error}"))
+            .detail("status", "error")
+            .detail("line", error.line)
+            .detail("column", error.column);
+    if let Some(hint) = &error.hint {
+        object = object.hint(hint.clone());
+    }
+    object
+}
+
+fn no_worker(refused: &host::Refused, profile: CodeProfile) -> ErrorObject {
+    ErrorObject::new(
+        Code::ExecutionFailed,
+        format!("the script was not run: {refused} (profile {})", profile.as_str()),
+    )
+    .hint("Nothing was run, and nothing weaker is used instead. Call the tools with mcp_call; the owner of the configuration can choose another code.profile.")
+}
+
+fn script_error(source: &str, outcome: &Outcome) -> ErrorObject {
+    let error = outcome.error.clone().unwrap_or_default();
+    let struck = outcome.limit.as_ref();
+    let limit =
+        struck.map_or(String::new(), |struck| format!(" ({} = {})", struck.name, struck.value));
+    let (code, what, hint) = match outcome.status {
+        Status::Ok | Status::Error => (
+            Code::CodeError,
+            text::clean(&format!("{}: {}", error.name, error.message), MAX_MESSAGE).into_owned(),
+            "Calls that are listed as made were made; mend the script and do not repeat them blindly.",
+        ),
+        Status::Timeout => (
+            Code::Timeout,
+            format!("the script ran out of time{limit}"),
+            "Do less in one script, or make calls at the same time with parallel().",
+        ),
+        Status::CpuLimit => (
+            Code::LimitExceeded,
+            format!("the script used up its processor time{limit}"),
+            "Look for a loop that does not end.",
+        ),
+        Status::MemoryLimit => (
+            Code::LimitExceeded,
+            format!("the script used up its memory{limit}"),
+            "Keep what you need of each result and let go of the rest.",
+        ),
+        Status::CallLimit => (
+            Code::LimitExceeded,
+            format!("the script made too many tool calls{limit}"),
+            "Use a tool that takes many items at once, or several scripts.",
+        ),
+        Status::Deadlock => (
+            Code::CodeError,
+            "the script waits for a promise that nobody can settle".to_owned(),
+            "Every `new Promise` must be resolved by something that happens: a call, a sleep, a timer.",
+        ),
+        Status::Cancelled => (
+            Code::Cancelled,
+            "the script was cancelled".to_owned(),
+            "Calls it had made may have run.",
+        ),
+    };
+    let mut message = what;
+    let mut object_position = None;
+    if let (Some(line), column) = (error.line, error.column.unwrap_or(1)) {
+        let shown = source.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default();
+        message.push_str(&format!(
+            " (line {line}, column {column})\n{}",
+            execution::caret(line, column, shown)
+        ));
+        object_position = Some((line, column));
+    }
+    let mut object =
+        ErrorObject::new(code, message).hint(hint).detail("status", outcome.status.word());
+    if let Some((line, column)) = object_position {
+        object = object.detail("line", line).detail("column", column);
+    }
+    if let Some(struck) = struck {
+        object = object.detail("limit", struck.name).detail("limit_value", struck.value.clone());
+    }
+    if let Some(tool_error) =
+        error.tool_error.and_then(|raw| serde_json::from_str::<Value>(&raw).ok())
+    {
+        object = object.detail("tool_error", tool_error);
+    }
+    if !error.stack.is_empty() {
+        object = object.detail("stack", text::clean(&error.stack, MAX_MESSAGE).into_owned());
+    }
+    object
+}
+
+/// A failure with what the script left behind.
+fn failed(object: ErrorObject, logs: &execution::Logs, calls: &[Value]) -> Vec<u8> {
+    let mut said = object.to_line();
+    said.push_str(&execution::footer(logs, calls));
+    let object = object.detail("logs", logs.lines.clone()).detail("calls", calls.to_vec());
+    json!({
+        "content": [{ "type": "text", "text": said }],
+        "structuredContent": object.to_json(),
+        "isError": true,
+    })
+    .to_string()
+    .into_bytes()
+}
+
+fn call_json(call: &host::CallMade) -> Value {
+    super::script::call_json(&call.server, &call.tool, call.took, call.ended)
+}
+
+pub(super) fn level(level: host::Level) -> &'static str {
+    match level {
+        host::Level::Debug => "debug",
+        host::Level::Info => "",
+        host::Level::Warn => "warn",
+        host::Level::Error => "error",
+    }
+}

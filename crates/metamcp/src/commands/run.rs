@@ -1,0 +1,99 @@
+//! `metamcp run`: a script over many tools, as `mcp_execute` runs it.
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use metamcp_core::text;
+use metamcp_engine::config::Loaded;
+use serde_json::{Value, json};
+
+use super::{call, gateway};
+use crate::args::RunArgs;
+use crate::exit::Exit;
+
+/// Runs one script. Its value goes to `out`, what it printed to `diagnostics`.
+pub(crate) fn run(
+    loaded: &Loaded,
+    args: &RunArgs,
+    out: &mut dyn Write,
+    diagnostics: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let code = read(&args.file)?;
+    let mut loaded = loaded.clone();
+    // Nothing is cut for a person or a program at a terminal: there is no later call to read the rest with.
+    let settings = &mut loaded.config.settings.code;
+    settings.shown_result_chars = usize::MAX;
+    settings.shown_log_bytes = usize::MAX;
+    let mut params = json!({ "code": code });
+    if let Some(limit) = args.timeout_ms {
+        params["timeoutMs"] = limit.into();
+    }
+    let finished =
+        gateway::with(&loaded, async |gateway| call::make(gateway, "mcp_execute", &params).await)?;
+    let result = gateway::result(finished)?;
+    let structured = &result["structuredContent"];
+    if args.json {
+        return show_json(structured, out);
+    }
+    if result["isError"] == true {
+        let said = result["content"][0]["text"].as_str().unwrap_or_default();
+        writeln!(diagnostics, "{}", text::clean(said, usize::MAX))?;
+        return Ok(exit(structured));
+    }
+    for line in structured["logs"].as_array().into_iter().flatten() {
+        writeln!(diagnostics, "{}", text::clean(line.as_str().unwrap_or_default(), usize::MAX))?;
+    }
+    match &structured["value"] {
+        Value::Null => {}
+        Value::String(said) => writeln!(out, "{}", text::clean(said, usize::MAX))?,
+        value => writeln!(out, "{value:#}")?,
+    }
+    Ok(Exit::Success)
+}
+
+/// One shape however it ended: status, value, logs, calls, and the error where there is one.
+fn show_json(structured: &Value, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if structured["status"] == "ok" {
+        writeln!(out, "{structured:#}")?;
+        return Ok(Exit::Success);
+    }
+    let mut error = structured.clone();
+    let details = error.get_mut("details").map(Value::take).unwrap_or_default();
+    let or = |value: &Value, other: Value| if value.is_null() { other } else { value.clone() };
+    let told = json!({
+        "status": or(&details["status"], "error".into()),
+        "value": null,
+        "logs": or(&details["logs"], json!([])),
+        "calls": or(&details["calls"], json!([])),
+        "error": {
+            "code": error["code"],
+            "message": error["message"],
+            "hint": error["hint"],
+            "line": details["line"],
+            "column": details["column"],
+            "limit": details["limit"],
+            "tool_error": details["tool_error"],
+        },
+    });
+    writeln!(out, "{told:#}")?;
+    Ok(exit(structured))
+}
+
+/// A script that failed is a tool that failed; one that was never run for want of a sandbox is not.
+fn exit(error: &Value) -> Exit {
+    match error["code"].as_str() {
+        Some("timeout" | "execution_failed" | "shutting_down") => Exit::Unavailable,
+        _ => Exit::ToolError,
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        let mut code = String::new();
+        std::io::stdin().read_to_string(&mut code).context("cannot read the script from stdin")?;
+        return Ok(code);
+    }
+    std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the script {}", file.display()))
+}
