@@ -321,8 +321,7 @@ impl Surface {
         let snapshot = self.catalog.snapshot();
         let Some(known) = snapshot.known(entry.id) else { return String::new() };
         let identifier = declarations::identifier(&entry.name);
-        let tools: Vec<Declared<'_>> =
-            known.tools.tools.iter().map(Declared::from).collect();
+        let tools: Vec<Declared<'_>> = known.tools.tools.iter().map(Declared::from).collect();
         declarations::for_server(&entry.name, &identifier, &tools, bound)
     }
 }

@@ -5,9 +5,7 @@ use std::rc::Rc;
 
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
-use rquickjs::{
-    Array, Context, Ctx, Error, Function, Object, Persistent, Promise, Runtime, Value,
-};
+use rquickjs::{Array, Context, Ctx, Error, Function, Object, Persistent, Promise, Runtime, Value};
 
 use super::natives::{self, own_code};
 use super::{State, out_of_memory, position};
@@ -212,7 +210,10 @@ impl Realm {
                 (parts.get(0)?, parts.get(1)?, parts.get(2)?, parts.get(3)?)
             };
             let tool = tool.map(position::without_lone_surrogates);
-            Ok::<_, Error>((memory, position::located(name, message, &stack, tool, self.lines.get())))
+            Ok::<_, Error>((
+                memory,
+                position::located(name, message, &stack, tool, self.lines.get()),
+            ))
         });
         match described {
             Ok((true, error)) => End::MemoryLimit(error),
@@ -255,7 +256,5 @@ fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Prelude> {
 
 /// What the engine throws when it has no memory. A script can throw the same and gains nothing by it.
 fn is_out_of_memory(thrown: &Value<'_>) -> bool {
-    thrown.as_exception().is_some_and(|error| {
-        error.message().as_deref() == Some("out of memory")
-    })
+    thrown.as_exception().is_some_and(|error| error.message().as_deref() == Some("out of memory"))
 }

@@ -14,5 +14,6 @@ mod inspector;
 mod installed;
 mod peer;
 mod plan;
+mod scripts;
 mod servers;
 mod world;

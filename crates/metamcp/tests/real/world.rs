@@ -110,7 +110,7 @@ impl World {
         found
     }
 
-    fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.path().join("mcp.json")
     }
 
