@@ -19,7 +19,7 @@ pub(crate) fn launch(args: &[&str]) -> Launch {
 }
 
 pub(crate) fn workers() -> Workers {
-    Workers::new(launch(&["worker"]), Profile::Standard, 1)
+    Workers::new(launch(&["worker"]), Profile::Standard, 0)
 }
 
 /// Limits that a test reaches soon.
