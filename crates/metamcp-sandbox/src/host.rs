@@ -2,14 +2,35 @@
 //! Owns: starting, checking, watching and ending workers.      Never: runs guest code, decides what a call may do.
 //! In: a [`Job`], and a [`Host`] that answers it.  Out: an [`Outcome`], whatever the script did.
 //! Tests: `tests/`, with real workers; `host/ledger.rs` for the counting.
+//!
+//! No right of a script rests on its worker's word. The worker ends itself at its limits because that
+//! keeps the script's position; whatever it does instead, the gateway counts calls, looks at the
+//! processor clock of the process and at the wall clock, and kills.
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+mod ledger;
+#[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
+mod spawn;
+#[cfg(target_os = "linux")]
+mod verdict;
+#[cfg(target_os = "linux")]
+mod workers;
 
 use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(not(target_os = "linux"))]
+pub use self::elsewhere::{Worker, Workers, run};
+#[cfg(target_os = "linux")]
+pub use self::run::run;
+#[cfg(target_os = "linux")]
+pub use self::workers::{Worker, Workers};
 pub use crate::layer::Profile;
 pub use crate::limits::Limits;
 pub use crate::protocol::{Level, Op, ScriptError, Server};
@@ -48,27 +69,6 @@ pub enum Refused {
         system: &'static str,
     },
 }
-
-/// Workers kept ready. The first one is started by the first [`Workers::take`], so that a gateway that
-/// never runs a script starts none.
-#[derive(Debug, Clone)]
-pub struct Workers {}
-
-impl Workers {
-    /// Workers started by `launch` and checked against `profile`, with `ready` of them waiting.
-    pub fn new(_launch: Launch, _profile: Profile, _ready: usize) -> Workers {
-        Workers {}
-    }
-
-    /// A worker that has proven every layer of the profile; for one run.
-    pub async fn take(&self) -> Result<Worker, Refused> {
-        Err(Refused::Platform { system: std::env::consts::OS })
-    }
-}
-
-/// A locked-down process waiting for its one script. Dropping it kills it.
-#[derive(Debug)]
-pub struct Worker {}
 
 /// One script to run.
 #[derive(Debug, Clone)]
@@ -203,15 +203,4 @@ pub struct Outcome {
     pub cpu: Duration,
     /// Time from job to end.
     pub wall: Duration,
-}
-
-/// Runs one script to its end. Never fails: what goes wrong is an outcome. When `cancel` completes, the
-/// run ends as cancelled. Dropping the future kills the worker and drops the calls under way.
-pub async fn run(
-    _worker: Worker,
-    _job: Job,
-    _host: Arc<dyn Host>,
-    _cancel: impl Future<Output = ()> + Send,
-) -> Outcome {
-    std::future::pending().await
 }

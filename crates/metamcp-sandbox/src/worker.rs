@@ -73,7 +73,9 @@ fn run(realm: &Realm, state: &State) -> End {
         if open == 0 && next.is_none() {
             return if realm.is_full() { End::MemoryLimit(out_of_memory()) } else { End::Deadlock };
         }
-        if let Some(number) = state.timers.borrow_mut().take_due() {
+        // On a line of its own: the timers are the prelude's to set while one of them runs.
+        let due = state.timers.borrow_mut().take_due();
+        if let Some(number) = due {
             if let Err(end) = realm.due(number) {
                 return end;
             }

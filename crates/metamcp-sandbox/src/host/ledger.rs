@@ -1,0 +1,324 @@
+//! Counting of one run: what may start, what waits, what strikes. Told the time, touches nothing.
+
+#![cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a worker has something to count"))]
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+use super::{CallMade, Ended, Limits};
+use crate::limits::{CPU_GRACE, QUESTIONS};
+
+/// The shortest time between two looks at a worker's processor clock.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What a request is, as far as counting goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A call of a tool.
+    Call {
+        /// At which server.
+        server: String,
+        /// Which one, as the script wrote it.
+        tool: String,
+    },
+    /// Anything else.
+    Question,
+}
+
+/// A limit the gateway found broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strike {
+    /// The wall clock.
+    Wall,
+    /// The processor clock, grace included.
+    Cpu,
+    /// More calls than allowed.
+    Calls,
+    /// More questions than allowed.
+    Questions,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admit {
+    /// It starts now.
+    Start,
+    /// It is in line; [`Ledger::finished`] names it when its turn comes.
+    Wait,
+    /// It was one too many: the run is over.
+    Strike(Strike),
+    /// Its number is in use: no worker of ours does that.
+    Repeated,
+}
+
+/// When to look again, or what was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watch {
+    /// Nothing can have happened before this long.
+    Again(Duration),
+    /// Over.
+    Strike(Strike),
+}
+
+#[derive(Debug)]
+struct Open {
+    kind: Kind,
+    asked: Duration,
+    started: bool,
+}
+
+/// The books of one run. Times are since its start.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    limits: Limits,
+    calls: u32,
+    questions: u32,
+    /// By the worker's number, so that what is dropped at the end is named in the order it was asked.
+    open: BTreeMap<u32, Open>,
+    waiting: VecDeque<u32>,
+    in_flight: usize,
+    at_server: HashMap<String, usize>,
+    made: Vec<CallMade>,
+}
+
+impl Ledger {
+    pub(super) fn new(limits: Limits) -> Ledger {
+        Ledger {
+            limits,
+            calls: 0,
+            questions: 0,
+            open: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            in_flight: 0,
+            at_server: HashMap::new(),
+            made: Vec::new(),
+        }
+    }
+
+    /// A request arrived.
+    pub(super) fn request(&mut self, id: u32, kind: Kind, now: Duration) -> Admit {
+        if self.open.contains_key(&id) {
+            return Admit::Repeated;
+        }
+        let (count, most, strike) = match kind {
+            Kind::Call { .. } => (&mut self.calls, self.limits.calls, Strike::Calls),
+            Kind::Question => (&mut self.questions, QUESTIONS, Strike::Questions),
+        };
+        if *count >= most {
+            return Admit::Strike(strike);
+        }
+        *count += 1;
+        let starts = self.has_room(&kind);
+        if starts {
+            self.occupy(&kind);
+        } else {
+            self.waiting.push_back(id);
+        }
+        self.open.insert(id, Open { kind, asked: now, started: starts });
+        if starts { Admit::Start } else { Admit::Wait }
+    }
+
+    /// One that was started has ended. Returns those whose turn it is now.
+    pub(super) fn finished(&mut self, id: u32, ok: bool, now: Duration) -> Vec<u32> {
+        let Some(open) = self.open.remove(&id) else { return Vec::new() };
+        self.in_flight -= 1;
+        if let Kind::Call { server, tool } = open.kind {
+            if let Some(count) = self.at_server.get_mut(&server) {
+                *count -= 1;
+            }
+            let ended = if ok { Ended::Ok } else { Ended::Failed };
+            self.made.push(CallMade { server, tool, took: now.saturating_sub(open.asked), ended });
+        }
+        self.turns()
+    }
+
+    /// Whether the clocks allow the run to go on. `cpu` is what the process used since its job came.
+    pub(super) fn watch(&self, now: Duration, cpu: Duration) -> Watch {
+        if now >= self.limits.wall {
+            return Watch::Strike(Strike::Wall);
+        }
+        let most = self.limits.cpu + CPU_GRACE;
+        if cpu >= most {
+            return Watch::Strike(Strike::Cpu);
+        }
+        // One thread uses no more processor time than passes on the wall.
+        Watch::Again((self.limits.wall - now).min((most - cpu).max(LOOK)))
+    }
+
+    /// The calls of the run, those still open counted as dropped.
+    pub(super) fn close(mut self, now: Duration) -> Vec<CallMade> {
+        for open in self.open.into_values() {
+            if let Kind::Call { server, tool } = open.kind {
+                let took = now.saturating_sub(open.asked);
+                self.made.push(CallMade { server, tool, took, ended: Ended::Dropped });
+            }
+        }
+        self.made
+    }
+
+    /// The first in line that has room, as often as there is one: a busy server holds up only its own.
+    fn turns(&mut self) -> Vec<u32> {
+        let mut next = Vec::new();
+        let mut index = 0;
+        while index < self.waiting.len() && self.in_flight < self.limits.in_flight {
+            let id = self.waiting[index];
+            let Some(kind) = self.open.get(&id).map(|open| open.kind.clone()) else {
+                self.waiting.remove(index);
+                continue;
+            };
+            if self.has_room(&kind) {
+                self.waiting.remove(index);
+                self.occupy(&kind);
+                if let Some(open) = self.open.get_mut(&id) {
+                    open.started = true;
+                }
+                next.push(id);
+            } else {
+                index += 1;
+            }
+        }
+        next
+    }
+
+    fn has_room(&self, kind: &Kind) -> bool {
+        self.in_flight < self.limits.in_flight
+            && match kind {
+                Kind::Question => true,
+                Kind::Call { server, .. } => {
+                    self.at_server.get(server).copied().unwrap_or(0) < self.limits.per_server
+                }
+            }
+    }
+
+    fn occupy(&mut self, kind: &Kind) {
+        self.in_flight += 1;
+        if let Kind::Call { server, .. } = kind {
+            *self.at_server.entry(server.clone()).or_default() += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Duration = Duration::from_millis(10);
+
+    fn limits() -> Limits {
+        Limits { calls: 20, in_flight: 4, per_server: 2, ..Limits::default() }
+    }
+
+    fn call(server: &str) -> Kind {
+        Kind::Call { server: server.into(), tool: "t".into() }
+    }
+
+    #[test]
+    fn more_than_fit_wait_and_come_in_order() {
+        let mut ledger = Ledger::new(limits());
+        let admitted: Vec<_> =
+            ["a", "a", "a", "b", "c", "c"].iter().zip(0..).map(|(s, id)| ledger.request(id, call(s), NOW)).collect();
+        use Admit::{Start, Wait};
+        assert_eq!(admitted, [Start, Start, Wait, Start, Start, Wait]);
+        // The third waits for its server, the last for room at all.
+        assert_eq!(ledger.finished(3, true, NOW), [5]);
+        assert_eq!(ledger.finished(0, false, NOW), [2]);
+        assert_eq!(ledger.finished(1, true, NOW), [0_u32; 0]);
+    }
+
+    #[test]
+    fn one_call_too_many_ends_the_run() {
+        let mut ledger = Ledger::new(limits());
+        for id in 0..20 {
+            ledger.request(id, call("a"), NOW);
+        }
+        assert_eq!(ledger.request(20, call("a"), NOW), Admit::Strike(Strike::Calls));
+        assert_eq!(ledger.request(21, Kind::Question, NOW), Admit::Start);
+    }
+
+    #[test]
+    fn questions_have_a_bound_of_their_own() {
+        let mut ledger = Ledger::new(limits());
+        for id in 0..QUESTIONS {
+            assert_ne!(ledger.request(id, Kind::Question, NOW), Admit::Strike(Strike::Questions));
+            ledger.finished(id, true, NOW);
+        }
+        let strike = ledger.request(QUESTIONS, Kind::Question, NOW);
+        assert_eq!(strike, Admit::Strike(Strike::Questions));
+    }
+
+    #[test]
+    fn a_number_in_use_is_refused() {
+        let mut ledger = Ledger::new(limits());
+        ledger.request(7, call("a"), NOW);
+        assert_eq!(ledger.request(7, Kind::Question, NOW), Admit::Repeated);
+        ledger.finished(7, true, NOW);
+        assert_eq!(ledger.request(7, Kind::Question, NOW), Admit::Start);
+    }
+
+    #[test]
+    fn clocks_strike_at_their_limit_and_not_before() {
+        let ledger = Ledger::new(Limits {
+            wall: Duration::from_secs(10),
+            cpu: Duration::from_secs(1),
+            ..limits()
+        });
+        let ms = Duration::from_millis;
+        assert_eq!(ledger.watch(ms(0), ms(0)), Watch::Again(ms(1_250)));
+        assert_eq!(ledger.watch(ms(9_999), ms(0)), Watch::Again(ms(1)));
+        assert_eq!(ledger.watch(ms(10_000), ms(0)), Watch::Strike(Strike::Wall));
+        assert_eq!(ledger.watch(ms(5_000), ms(1_249)), Watch::Again(LOOK));
+        assert_eq!(ledger.watch(ms(5_000), ms(1_250)), Watch::Strike(Strike::Cpu));
+    }
+
+    #[test]
+    fn what_is_open_at_the_end_is_named_as_dropped() {
+        let mut ledger = Ledger::new(limits());
+        ledger.request(0, call("a"), NOW);
+        ledger.request(1, Kind::Question, NOW);
+        ledger.request(2, call("b"), NOW);
+        ledger.finished(2, false, NOW * 3);
+        let made = ledger.close(NOW * 5);
+        let seen: Vec<_> = made.iter().map(|c| (c.server.as_str(), c.took, c.ended)).collect();
+        assert_eq!(seen, [("b", NOW * 2, Ended::Failed), ("a", NOW * 4, Ended::Dropped)]);
+    }
+
+    proptest! {
+        /// Whatever comes in whatever order: never more under way than allowed, nothing waits while
+        /// there is room for it, and every call is in the books exactly once.
+        #[test]
+        fn the_books_balance(steps in prop::collection::vec((any::<bool>(), 0_u8..5, any::<prop::sample::Index>()), 1..200)) {
+            let limits = limits();
+            let mut ledger = Ledger::new(limits.clone());
+            let (mut next, mut running, mut asked) = (0, Vec::new(), 0);
+            for (ask, server, pick) in steps {
+                if ask || running.is_empty() {
+                    let kind = if server == 4 { Kind::Question } else { call(&server.to_string()) };
+                    let is_call = kind != Kind::Question;
+                    match ledger.request(next, kind, NOW) {
+                        Admit::Start => running.push(next),
+                        Admit::Wait => {}
+                        Admit::Strike(strike) => {
+                            prop_assert_eq!(strike, Strike::Calls);
+                            prop_assert_eq!(asked, limits.calls);
+                            next += 1;
+                            continue;
+                        }
+                        Admit::Repeated => prop_assert!(false),
+                    }
+                    asked += u32::from(is_call);
+                    next += 1;
+                } else {
+                    let id = running.swap_remove(pick.index(running.len()));
+                    running.extend(ledger.finished(id, true, NOW));
+                }
+                prop_assert!(running.len() <= limits.in_flight);
+                prop_assert_eq!(running.len(), ledger.in_flight);
+                prop_assert!(ledger.at_server.values().all(|&count| count <= limits.per_server));
+                prop_assert!(ledger.waiting.iter().all(|id| !ledger.has_room(&ledger.open[id].kind)));
+            }
+            prop_assert_eq!(ledger.close(NOW).len(), asked as usize);
+        }
+    }
+}

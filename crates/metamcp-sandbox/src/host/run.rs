@@ -1,0 +1,368 @@
+//! One run from script to outcome: a single task that reads, answers, counts and watches.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use tokio::task::{self, JoinError, JoinSet};
+use tokio::time::{sleep_until, timeout};
+
+use super::ledger::{Admit, Kind, Ledger, Watch};
+use super::verdict::Verdict;
+use super::workers::{PIECE, Worker};
+use super::{CallError, Host, Job, Limits, LogLine, Op, Outcome};
+use crate::limits::CPU_GRACE;
+use crate::protocol::{FromWorker, MAX_FRAME, ToWorker, WorkerLimits};
+
+/// Bytes of questions in line above which no more are read; the worker then waits with the next.
+const MAX_WAITING: usize = 32 * 1024 * 1024;
+
+/// Bytes of answers not yet taken by the worker above which no further question is read.
+const MAX_ANSWERS: usize = 32 * 1024 * 1024;
+
+/// How long the dead are waited for, to be told why they died. The kernel needs a moment at most.
+const BURIAL: Duration = Duration::from_secs(1);
+
+/// Words about progress that are passed on in one run; a worker of ours sends no more.
+const MAX_PROGRESS: u32 = 2_000;
+
+/// Runs one script to its end. Never fails: what goes wrong is an outcome. When `cancel` completes, the
+/// run ends as cancelled. Dropping the future kills the worker and drops the calls under way.
+pub async fn run(
+    worker: Worker,
+    job: Job,
+    host: Arc<dyn Host>,
+    cancel: impl Future<Output = ()> + Send,
+) -> Outcome {
+    let limits = job.limits.clone().bounded();
+    let before = worker.processor_time().unwrap_or_default();
+    let mut run = Run {
+        began: Instant::now(),
+        before,
+        cpu: Duration::ZERO,
+        ledger: Ledger::new(limits.clone()),
+        limits,
+        host,
+        tasks: JoinSet::new(),
+        numbers: HashMap::new(),
+        held: HashMap::new(),
+        held_bytes: 0,
+        out: Vec::new(),
+        sent: 0,
+        deaf: false,
+        logs: Vec::new(),
+        logs_left: 0,
+        logs_dropped: 0,
+        progress: 0,
+    };
+    run.logs_left = run.limits.logs;
+    if job.code.len() > run.limits.source {
+        let verdict = Verdict::of_source(job.code.len(), &run.limits);
+        return run.outcome(verdict);
+    }
+    run.say(&ToWorker::Job {
+        code: job.code,
+        limits: worker_limits(&run.limits),
+        servers: job.servers,
+    });
+    let (worker, ended) = run.drive(worker, cancel).await;
+    let verdict = match ended {
+        Some(verdict) => {
+            drop(worker);
+            verdict
+        }
+        None => {
+            let status = match worker.end() {
+                Some(buried) => timeout(BURIAL, buried).await.ok().and_then(Result::ok),
+                None => None,
+            };
+            Verdict::of_death(status, &run.limits)
+        }
+    };
+    run.outcome(verdict)
+}
+
+/// What a worker is told of the limits.
+fn worker_limits(limits: &Limits) -> WorkerLimits {
+    WorkerLimits {
+        cpu: u64::try_from(limits.cpu.as_micros()).unwrap_or(u64::MAX),
+        heap: limits.heap as u64,
+        stack: limits.stack as u64,
+        sleep: u64::try_from(limits.sleep.as_millis()).unwrap_or(u64::MAX),
+        logs: limits.logs as u64,
+        result: limits.result as u64,
+    }
+}
+
+struct Run {
+    began: Instant,
+    /// Processor time of the worker before its job.
+    before: Duration,
+    cpu: Duration,
+    limits: Limits,
+    ledger: Ledger,
+    host: Arc<dyn Host>,
+    /// Answers under way. Dropping them cancels them.
+    tasks: JoinSet<(u32, Result<String, CallError>)>,
+    /// The worker's number of each, for one that panics and cannot tell.
+    numbers: HashMap<task::Id, u32>,
+    /// Questions in line.
+    held: HashMap<u32, (Op, String)>,
+    held_bytes: usize,
+    out: Vec<u8>,
+    sent: usize,
+    /// Whether the worker takes nothing any more.
+    deaf: bool,
+    logs: Vec<LogLine>,
+    logs_left: usize,
+    logs_dropped: usize,
+    progress: u32,
+}
+
+impl Run {
+    /// Turns until the run ended. Without a verdict the worker died without a word.
+    async fn drive(
+        &mut self,
+        mut worker: Worker,
+        cancel: impl Future<Output = ()> + Send,
+    ) -> (Worker, Option<Verdict>) {
+        let mut cancel = pin!(cancel);
+        let mut piece = vec![0; PIECE];
+        // Nothing is over before this; looked at again then.
+        let mut look = Instant::now() + (self.limits.cpu + CPU_GRACE).min(self.limits.wall);
+        loop {
+            if self.flush(&worker).is_err() {
+                // It closed its end. What it said before is still to be read.
+                self.deaf = true;
+                self.out.clear();
+                self.sent = 0;
+            }
+            let reads = self.held_bytes < MAX_WAITING && self.out.len() - self.sent < MAX_ANSWERS;
+            let socket = worker.socket();
+            tokio::select! {
+                readable = socket.readable(), if reads => {
+                    let heard = readable.and_then(|()| socket.try_read(&mut piece));
+                    match heard {
+                        Ok(0) => return (worker, None),
+                        Ok(count) => {
+                            worker.frames.push(&piece[..count]);
+                            if let Some(verdict) = self.frames(&mut worker) {
+                                return (worker, Some(verdict));
+                            }
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(_) => return (worker, None),
+                    }
+                }
+                _ = socket.writable(), if self.sent < self.out.len() => {}
+                Some(done) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => {
+                    self.answered(done);
+                    while let Some(done) = self.tasks.try_join_next_with_id() {
+                        self.answered(done);
+                    }
+                }
+                () = sleep_until(look.into()) => {
+                    match self.watch(&worker) {
+                        Watch::Again(pause) => look = Instant::now() + pause,
+                        Watch::Strike(strike) => {
+                            return (worker, Some(Verdict::of_strike(strike, &self.limits)));
+                        }
+                    }
+                }
+                () = &mut cancel => return (worker, Some(Verdict::cancelled())),
+            }
+        }
+    }
+
+    fn watch(&mut self, worker: &Worker) -> Watch {
+        if let Some(used) = worker.processor_time() {
+            self.cpu = used.saturating_sub(self.before);
+        }
+        self.ledger.watch(self.began.elapsed(), self.cpu)
+    }
+
+    /// Reads every frame that is here.
+    fn frames(&mut self, worker: &mut Worker) -> Option<Verdict> {
+        loop {
+            let message = match worker.frames.next_frame() {
+                Ok(Some(frame)) => FromWorker::decode(frame),
+                Ok(None) => return None,
+                Err(defect) => Err(defect),
+            };
+            match message {
+                Ok(message) => {
+                    if let Some(verdict) = self.heard(message) {
+                        return Some(verdict);
+                    }
+                }
+                Err(defect) => return Some(Verdict::of_defect(&defect)),
+            }
+        }
+    }
+
+    fn heard(&mut self, message: FromWorker) -> Option<Verdict> {
+        match message {
+            FromWorker::Request { id, op, payload } => return self.asked(id, op, payload),
+            FromWorker::Log { level, text } => {
+                if text.len() <= self.logs_left {
+                    self.logs_left -= text.len();
+                    self.host.log(level, &text);
+                    self.logs.push(LogLine { level, text });
+                } else {
+                    self.logs_left = 0;
+                    self.logs_dropped = self.logs_dropped.saturating_add(text.len());
+                }
+            }
+            FromWorker::LogsDropped { bytes } => {
+                let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                self.logs_dropped = self.logs_dropped.saturating_add(bytes);
+            }
+            FromWorker::Progress { value, total, message } => {
+                if self.progress < MAX_PROGRESS {
+                    self.progress += 1;
+                    self.host.progress(value, total, message.as_deref());
+                }
+            }
+            FromWorker::Done { end, cpu } => {
+                self.cpu = self.cpu.max(Duration::from_micros(cpu));
+                return Some(Verdict::of_end(end, &self.limits));
+            }
+            FromWorker::Ready { .. } => return Some(Verdict::of_disorder()),
+        }
+        None
+    }
+
+    fn asked(&mut self, id: u32, op: Op, payload: String) -> Option<Verdict> {
+        let kind = kind_of(op, &payload);
+        match self.ledger.request(id, kind, self.began.elapsed()) {
+            Admit::Start => self.start(id, op, payload),
+            Admit::Wait => {
+                self.held_bytes += payload.len();
+                self.held.insert(id, (op, payload));
+            }
+            Admit::Strike(strike) => return Some(Verdict::of_strike(strike, &self.limits)),
+            Admit::Repeated => return Some(Verdict::of_disorder()),
+        }
+        None
+    }
+
+    fn start(&mut self, id: u32, op: Op, payload: String) {
+        let answer = self.host.answer(op, payload);
+        let started = self.tasks.spawn(async move { (id, answer.await) });
+        self.numbers.insert(started.id(), id);
+    }
+
+    fn answered(&mut self, done: Result<(task::Id, (u32, Result<String, CallError>)), JoinError>) {
+        let (id, answer) = match done {
+            Ok((task, (id, answer))) => {
+                self.numbers.remove(&task);
+                (id, answer)
+            }
+            Err(error) => {
+                let Some(id) = self.numbers.remove(&error.id()) else { return };
+                let json = r#"{"code":"internal","message":"the gateway failed while answering"}"#;
+                (id, Err(CallError { json: json.to_owned() }))
+            }
+        };
+        let answer = bounded(answer);
+        let ok = answer.as_ref().is_ok_and(|result| !is_error_result(result));
+        self.say(&ToWorker::Reply { id, answer: answer.map_err(|error| error.json) });
+        for id in self.ledger.finished(id, ok, self.began.elapsed()) {
+            if let Some((op, payload)) = self.held.remove(&id) {
+                self.held_bytes -= payload.len();
+                self.start(id, op, payload);
+            }
+        }
+    }
+
+    fn say(&mut self, message: &ToWorker) {
+        if self.deaf {
+            return;
+        }
+        if self.sent == self.out.len() {
+            self.out.clear();
+            self.sent = 0;
+        }
+        message.encode(&mut self.out);
+    }
+
+    /// Writes what the socket takes.
+    fn flush(&mut self, worker: &Worker) -> io::Result<()> {
+        while self.sent < self.out.len() {
+            match worker.socket().try_write(&self.out[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(self, verdict: Verdict) -> Outcome {
+        let wall = self.began.elapsed();
+        let Verdict { status, value, error, limit } = verdict;
+        Outcome {
+            status,
+            value,
+            logs: self.logs,
+            logs_dropped: self.logs_dropped,
+            calls: self.ledger.close(wall),
+            error,
+            limit,
+            cpu: self.cpu,
+            wall,
+        }
+    }
+}
+
+/// The two names of a call. What cannot be read counts as a call at no server; the answer says what is wrong.
+#[derive(Deserialize)]
+struct Names {
+    server: String,
+    tool: String,
+}
+
+fn kind_of(op: Op, payload: &str) -> Kind {
+    if op != Op::Call {
+        return Kind::Question;
+    }
+    match serde_json::from_str(payload) {
+        Ok(Names { server, tool }) => Kind::Call { server, tool },
+        Err(_) => Kind::Call { server: String::new(), tool: String::new() },
+    }
+}
+
+/// An answer that fits a frame.
+fn bounded(answer: Result<String, CallError>) -> Result<String, CallError> {
+    /// What is around an answer in its frame.
+    const AROUND: usize = 64;
+    match answer {
+        Ok(text) if text.len() > MAX_FRAME - AROUND => Err(CallError {
+            json: format!(
+                r#"{{"code":"result_too_large","retryable":false,"message":"the result has {} bytes, {} at most; ask the tool for less"}}"#,
+                text.len(),
+                MAX_FRAME - AROUND,
+            ),
+        }),
+        Err(error) if error.json.len() > MAX_FRAME - AROUND => Err(CallError {
+            json: r#"{"code":"internal","message":"the call failed, and its error is too long to be shown"}"#.to_owned(),
+        }),
+        answer => answer,
+    }
+}
+
+/// Whether a result of a tool is an error by its own word.
+fn is_error_result(result: &str) -> bool {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Result {
+        #[serde(default)]
+        is_error: bool,
+    }
+    result.contains("\"isError\"")
+        && serde_json::from_str::<Result>(result).is_ok_and(|result| result.is_error)
+}

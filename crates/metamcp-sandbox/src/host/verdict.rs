@@ -1,0 +1,207 @@
+//! What an end is called, and which limit it names.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::ledger::Strike;
+use super::{Limits, ScriptError, Status, Struck};
+use crate::limits::QUESTIONS;
+use crate::protocol::{Defect, End};
+
+/// How a run ended: status, value, error, limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) status: Status,
+    pub(super) value: Option<String>,
+    pub(super) error: Option<ScriptError>,
+    pub(super) limit: Option<Struck>,
+}
+
+impl Verdict {
+    fn failed(status: Status, error: ScriptError) -> Verdict {
+        Verdict { status, value: None, error: Some(error), limit: None }
+    }
+
+    fn of_limit(status: Status, name: &'static str, value: String, error: ScriptError) -> Verdict {
+        Verdict { limit: Some(Struck { name, value }), ..Verdict::failed(status, error) }
+    }
+
+    /// The worker said how it ended.
+    pub(super) fn of_end(end: End, limits: &Limits) -> Verdict {
+        match end {
+            End::Ok { value } if value.len() <= limits.result => {
+                Verdict { status: Status::Ok, value: Some(value), error: None, limit: None }
+            }
+            End::Ok { value } => too_long(value.len() as u64, limits),
+            End::ResultLimit { bytes } => too_long(bytes, limits),
+            End::Error(error) => Verdict::failed(Status::Error, error),
+            End::Deadlock => Verdict::failed(
+                Status::Deadlock,
+                named(
+                    "Deadlock",
+                    "the script waits for a promise that nothing can settle: no call, timer or other work is left".to_owned(),
+                ),
+            ),
+            End::MemoryLimit(error) => memory(limits, error),
+            End::CpuLimit => cpu(limits),
+        }
+    }
+
+    /// The gateway found a limit broken.
+    pub(super) fn of_strike(strike: Strike, limits: &Limits) -> Verdict {
+        match strike {
+            Strike::Wall => {
+                let wall = seconds(limits.wall);
+                let error = named("Timeout", format!("the script was not done after {wall}"));
+                Verdict::of_limit(Status::Timeout, "wall", wall, error)
+            }
+            Strike::Cpu => cpu(limits),
+            Strike::Calls => {
+                let error = named("CallLimit", format!("the script made more than {} tool calls", limits.calls));
+                Verdict::of_limit(Status::CallLimit, "calls", limits.calls.to_string(), error)
+            }
+            Strike::Questions => {
+                let error = named("CallLimit", format!("the script asked the gateway more than {QUESTIONS} times"));
+                Verdict::of_limit(Status::CallLimit, "questions", QUESTIONS.to_string(), error)
+            }
+        }
+    }
+
+    /// The caller gave up.
+    pub(super) fn cancelled() -> Verdict {
+        Verdict::failed(Status::Cancelled, named("Cancelled", "the run was cancelled".to_owned()))
+    }
+
+    /// The source is longer than allowed; no worker has seen it.
+    pub(super) fn of_source(length: usize, limits: &Limits) -> Verdict {
+        let most = size(limits.source);
+        let error = named("SourceLimit", format!("the source has {length} bytes, {most} at most"));
+        Verdict::of_limit(Status::Error, "source", most, error)
+    }
+
+    /// The worker said something no worker of ours says.
+    pub(super) fn of_defect(defect: &Defect) -> Verdict {
+        Verdict::failed(
+            Status::Error,
+            named("SandboxError", format!("the sandbox worker broke its protocol ({defect}) and was killed")),
+        )
+    }
+
+    /// The worker used a number twice, or spoke out of turn.
+    pub(super) fn of_disorder() -> Verdict {
+        Verdict::failed(
+            Status::Error,
+            named("SandboxError", "the sandbox worker spoke out of turn and was killed".to_owned()),
+        )
+    }
+
+    /// The worker is gone without a word.
+    pub(super) fn of_death(status: Option<ExitStatus>, limits: &Limits) -> Verdict {
+        let signal = status
+            .and_then(|status| status.signal())
+            .and_then(|number| Signal::try_from(number).ok());
+        match signal {
+            Some(Signal::SIGXCPU) => cpu(limits),
+            // An allocation that fails outside of the engine's heap aborts; the kernel short of memory kills.
+            Some(signal @ (Signal::SIGABRT | Signal::SIGKILL)) => memory(
+                limits,
+                named("InternalError", format!("out of memory: the sandbox worker ended with {signal}")),
+            ),
+            Some(Signal::SIGSYS) => Verdict::failed(
+                Status::Error,
+                named(
+                    "SandboxError",
+                    "the script made the engine try something the sandbox forbids (SIGSYS); the worker was killed".to_owned(),
+                ),
+            ),
+            Some(signal) => Verdict::failed(
+                Status::Error,
+                named("SandboxError", format!("the script made the engine fail ({signal})")),
+            ),
+            None => {
+                let code = status.and_then(|status| status.code());
+                let how = code.map_or_else(|| "for an unknown reason".to_owned(), |code| format!("with code {code}"));
+                Verdict::failed(
+                    Status::Error,
+                    named("SandboxError", format!("the sandbox worker ended {how} before the script did")),
+                )
+            }
+        }
+    }
+}
+
+fn named(name: &str, message: String) -> ScriptError {
+    ScriptError { name: name.to_owned(), message, ..ScriptError::default() }
+}
+
+fn cpu(limits: &Limits) -> Verdict {
+    let most = seconds(limits.cpu);
+    let message = format!("the script used more than {most} of processor time (waiting for tools does not count)");
+    Verdict::of_limit(Status::CpuLimit, "cpu", most, named("CpuLimit", message))
+}
+
+fn memory(limits: &Limits, error: ScriptError) -> Verdict {
+    Verdict::of_limit(Status::MemoryLimit, "heap", size(limits.heap), error)
+}
+
+fn too_long(bytes: u64, limits: &Limits) -> Verdict {
+    let most = size(limits.result);
+    let message = format!("the value has {bytes} bytes as JSON, {most} at most; return less of it");
+    Verdict::of_limit(Status::Error, "result", most, named("ResultLimit", message))
+}
+
+fn seconds(time: Duration) -> String {
+    if time.subsec_millis() == 0 {
+        format!("{} s", time.as_secs())
+    } else {
+        format!("{} ms", time.as_millis())
+    }
+}
+
+fn size(bytes: usize) -> String {
+    const KIB: usize = 1024;
+    const MIB: usize = 1024 * KIB;
+    match bytes {
+        _ if bytes >= MIB && bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
+        _ if bytes >= KIB && bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_death_is_told_by_its_signal() {
+        let limits = Limits::default();
+        let of = |raw| Verdict::of_death(Some(ExitStatus::from_raw(raw)), &limits);
+        assert_eq!(of(Signal::SIGXCPU as i32).status, Status::CpuLimit);
+        assert_eq!(of(Signal::SIGABRT as i32).status, Status::MemoryLimit);
+        assert_eq!(of(Signal::SIGKILL as i32).status, Status::MemoryLimit);
+        for raw in [Signal::SIGSYS as i32, Signal::SIGSEGV as i32, 0, 70 << 8] {
+            let verdict = of(raw);
+            assert_eq!(verdict.status, Status::Error);
+            assert_eq!(verdict.error.unwrap().name, "SandboxError");
+        }
+    }
+
+    #[test]
+    fn limits_are_named_with_their_value() {
+        let limits = Limits::default();
+        let named = |strike| {
+            let limit = Verdict::of_strike(strike, &limits).limit.unwrap();
+            (limit.name, limit.value)
+        };
+        assert_eq!(named(Strike::Wall), ("wall", "120 s".to_owned()));
+        assert_eq!(named(Strike::Cpu), ("cpu", "5 s".to_owned()));
+        assert_eq!(named(Strike::Calls), ("calls", "250".to_owned()));
+        let verdict = Verdict::of_end(End::MemoryLimit(ScriptError::default()), &limits);
+        assert_eq!(verdict.limit.unwrap().value, "64 MiB");
+        let verdict = Verdict::of_end(End::Ok { value: "x".repeat(limits.result + 1) }, &limits);
+        assert_eq!((verdict.status, verdict.value), (Status::Error, None));
+    }
+}

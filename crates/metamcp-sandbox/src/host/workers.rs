@@ -1,0 +1,232 @@
+//! Workers kept ready, each checked before it is handed out.
+
+use std::collections::VecDeque;
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use std::{fs, io};
+
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+use tokio::net::UnixStream;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::spawn::{Spawner, Started};
+use super::{Launch, Profile, Refused};
+use crate::layer;
+use crate::protocol::{Frames, FromWorker, Missing};
+
+/// How long a worker may take to be ready. It takes milliseconds; a machine that is short of memory
+/// takes its time.
+const START: Duration = Duration::from_secs(10);
+
+/// Bytes taken from a socket at once.
+pub(super) const PIECE: usize = 64 * 1024;
+
+/// Workers kept ready. The first one is started by the first [`Workers::take`], so that a gateway that
+/// never runs a script starts none.
+#[derive(Debug, Clone)]
+pub struct Workers {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    launch: Launch,
+    profile: Profile,
+    ready: usize,
+    spawner: OnceLock<Spawner>,
+    pool: Mutex<Pool>,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    waiting: VecDeque<Worker>,
+    /// Workers on their way into the pool.
+    coming: usize,
+}
+
+impl Workers {
+    /// Workers started by `launch` and checked against `profile`, with `ready` of them waiting.
+    pub fn new(launch: Launch, profile: Profile, ready: usize) -> Workers {
+        let spawner = OnceLock::new();
+        let pool = Mutex::default();
+        Workers { shared: Arc::new(Shared { launch, profile, ready, spawner, pool }) }
+    }
+
+    /// A worker that has proven every layer of the profile; for one run.
+    ///
+    /// # Errors
+    /// A layer that is not to be had, or a worker that does not start. Neither heals by asking again.
+    pub async fn take(&self) -> Result<Worker, Refused> {
+        // One that died while it waited is passed over.
+        while let Some(worker) = self.shared.pool().waiting.pop_front() {
+            if worker.is_waiting() {
+                self.refill();
+                return Ok(worker);
+            }
+        }
+        let worker = self.shared.prepare().await?;
+        self.refill();
+        Ok(worker)
+    }
+
+    /// How many are waiting, for those who look.
+    pub fn waiting(&self) -> usize {
+        self.shared.pool().waiting.len()
+    }
+
+    /// Starts as many as are missing, in the background.
+    fn refill(&self) {
+        let missing = {
+            let mut pool = self.shared.pool();
+            let missing = self.shared.ready.saturating_sub(pool.waiting.len() + pool.coming);
+            pool.coming += missing;
+            missing
+        };
+        for _ in 0..missing {
+            let coming = Coming(Arc::clone(&self.shared));
+            tokio::spawn(async move {
+                // One that cannot be had now is refused to whoever asks next, with the reason.
+                if let Ok(worker) = coming.0.prepare().await {
+                    coming.0.pool().waiting.push_back(worker);
+                }
+            });
+        }
+    }
+}
+
+/// One worker on its way. Counted until it is there, or will not come.
+struct Coming(Arc<Shared>);
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.pool().coming -= 1;
+    }
+}
+
+impl Shared {
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn prepare(&self) -> Result<Worker, Refused> {
+        let refused = |error: io::Error| Refused::Start { reason: error.to_string() };
+        let spawner = match self.spawner.get() {
+            Some(spawner) => spawner.clone(),
+            None => {
+                let made = Spawner::new(self.launch.clone()).map_err(refused)?;
+                self.spawner.get_or_init(|| made).clone()
+            }
+        };
+        let Started { child, socket } = spawner.start().await.map_err(refused)?;
+        let mut worker = Worker { child: Some(child), spawner, socket: None, frames: Frames::default() };
+        worker.socket = Some(UnixStream::from_std(socket).map_err(refused)?);
+        let ready = match timeout(START, worker.hear()).await {
+            Ok(ready) => ready,
+            Err(_) => Err(format!("it said nothing for {} s", START.as_secs())),
+        };
+        match ready {
+            Ok(FromWorker::Ready { layers, missing }) => {
+                self.check(worker.id(), &layers, &missing)?;
+                Ok(worker)
+            }
+            Ok(other) => Err(Refused::Start { reason: format!("it began with {other:?}") }),
+            Err(reason) => Err(Refused::Start { reason }),
+        }
+    }
+
+    /// Whether everything the profile demands is in force, by the worker's word and by the kernel's.
+    fn check(&self, pid: u32, layers: &[String], missing: &[Missing]) -> Result<(), Refused> {
+        for demanded in self.profile.demands() {
+            if !layers.iter().any(|layer| layer == demanded) {
+                let reason = missing.iter().find(|missing| missing.layer == demanded).map_or_else(
+                    || format!("this build has none, and the profile {} demands it", self.profile.word()),
+                    |missing| missing.reason.clone(),
+                );
+                return Err(Refused::Layer { layer: demanded.to_owned(), reason });
+            }
+        }
+        // Where /proc is closed to us there is nothing to compare with; no code of a guest ran yet.
+        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return Ok(()) };
+        for (layer, line) in [(layer::NO_NEW_PRIVILEGES, "NoNewPrivs:\t1"), (layer::SECCOMP, "Seccomp:\t2")] {
+            if !status.lines().any(|found| found == line) {
+                let reason = format!("the kernel does not confirm it: no {line:?} in /proc/{pid}/status");
+                return Err(Refused::Layer { layer: layer.to_owned(), reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A locked-down process waiting for its one script. Dropping it kills it.
+#[derive(Debug)]
+pub struct Worker {
+    child: Option<Child>,
+    spawner: Spawner,
+    socket: Option<UnixStream>,
+    pub(super) frames: Frames,
+}
+
+impl Worker {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// The socket. It is there as long as the worker is.
+    pub(super) fn socket(&self) -> &UnixStream {
+        self.socket.as_ref().expect("set when the worker was made")
+    }
+
+    /// Processor time used by the process so far. Nothing once it cannot be told.
+    pub(super) fn processor_time(&self) -> Option<Duration> {
+        let pid = Pid::from_raw(i32::try_from(self.id()).ok()?);
+        let clock: ClockId = clock_getcpuclockid(pid).ok()?;
+        clock_gettime(clock).ok().map(Duration::from)
+    }
+
+    /// Kills it, and says how it had ended if it had before.
+    pub(super) fn end(mut self) -> Option<oneshot::Receiver<ExitStatus>> {
+        self.child.take().map(|child| self.spawner.bury(child))
+    }
+
+    /// The next message.
+    async fn hear(&mut self) -> Result<FromWorker, String> {
+        let mut piece = [0; 4096];
+        loop {
+            match self.frames.next_frame() {
+                Ok(Some(frame)) => {
+                    return FromWorker::decode(frame).map_err(|defect| defect.to_string());
+                }
+                Ok(None) => {}
+                Err(defect) => return Err(defect.to_string()),
+            }
+            let socket = self.socket.as_ref().expect("set when the worker was made");
+            socket.readable().await.map_err(|error| error.to_string())?;
+            match socket.try_read(&mut piece) {
+                Ok(0) => return Err("it ended before it was ready".to_owned()),
+                Ok(count) => self.frames.push(&piece[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// Whether it still waits: it has closed nothing and said nothing.
+    fn is_waiting(&self) -> bool {
+        matches!(
+            self.socket().try_read(&mut [0]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock
+        )
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            drop(self.spawner.bury(child));
+        }
+    }
+}

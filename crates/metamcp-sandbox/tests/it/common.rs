@@ -1,0 +1,151 @@
+//! A gateway in miniature: one tool server that answers at once, or as a test tells it.
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use metamcp_sandbox::host::{
+    Answer, CallError, Host, Job, Launch, Level, Limits, Op, Outcome, Profile, Server, Workers, run,
+};
+use serde_json::{Value, json};
+
+/// What no script may ever see: it is in the environment and in the memory of this process.
+pub(crate) const SECRET: &str = "canary-7c1f0e5b9d";
+
+pub(crate) fn launch(args: &[&str]) -> Launch {
+    Launch {
+        program: env!("CARGO_BIN_EXE_sandbox-worker").into(),
+        args: args.iter().map(Into::into).collect(),
+    }
+}
+
+pub(crate) fn workers() -> Workers {
+    Workers::new(launch(&["worker"]), Profile::Standard, 0)
+}
+
+/// Limits that a test reaches soon.
+pub(crate) fn small() -> Limits {
+    Limits {
+        wall: Duration::from_secs(20),
+        cpu: Duration::from_millis(400),
+        heap: 16 * 1024 * 1024,
+        calls: 30,
+        result: 256 * 1024,
+        logs: 32 * 1024,
+        ..Limits::default()
+    }
+}
+
+pub(crate) fn job(code: &str, limits: Limits) -> Job {
+    let server = |name: &str, identifiers: &[&str]| Server {
+        name: name.into(),
+        identifiers: identifiers.iter().map(ToString::to_string).collect(),
+    };
+    let servers = vec![
+        server("github", &["github"]),
+        server("my files", &["myFiles", "my_files"]),
+        server("console", &["console"]),
+    ];
+    Job { code: code.into(), servers, limits }
+}
+
+/// Answers everything from a small table; remembers what was asked and said.
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) asked: Mutex<Vec<(Op, String)>>,
+    pub(crate) said: Mutex<Vec<String>>,
+    pub(crate) steps: Mutex<Vec<(f64, Option<f64>, Option<String>)>>,
+    under_way: Arc<Mutex<(usize, usize)>>,
+}
+
+impl Table {
+    /// The most calls that were under way at once.
+    pub(crate) fn most(&self) -> usize {
+        self.under_way.lock().unwrap().1
+    }
+}
+
+impl Host for Table {
+    fn answer(&self, op: Op, payload: String) -> Answer {
+        self.asked.lock().unwrap().push((op, payload.clone()));
+        let under_way = Arc::clone(&self.under_way);
+        Box::pin(async move {
+            {
+                let mut count = under_way.lock().unwrap();
+                count.0 += 1;
+                count.1 = count.1.max(count.0);
+            }
+            let answer = answer(op, &payload).await;
+            under_way.lock().unwrap().0 -= 1;
+            answer
+        })
+    }
+
+    fn log(&self, level: Level, text: &str) {
+        self.said.lock().unwrap().push(format!("{level:?} {text}"));
+    }
+
+    fn progress(&self, value: f64, total: Option<f64>, message: Option<&str>) {
+        self.steps.lock().unwrap().push((value, total, message.map(str::to_owned)));
+    }
+}
+
+async fn answer(op: Op, payload: &str) -> Result<String, CallError> {
+    let payload: Value = serde_json::from_str(payload).unwrap_or(Value::Null);
+    let text = |text: &str| json!({"content": [{"type": "text", "text": text}]}).to_string();
+    if op != Op::Call {
+        return Ok(json!({"op": op.word(), "payload": payload}).to_string());
+    }
+    let arguments = &payload["arguments"];
+    match payload["tool"].as_str().unwrap_or_default() {
+        "echo" => Ok(json!({"content": [], "structuredContent": arguments}).to_string()),
+        "text" => Ok(text(arguments["text"].as_str().unwrap_or("hello"))),
+        "parts" => Ok(json!({"content": [{"type":"text","text":"one"},{"type":"text","text":"two"}]}).to_string()),
+        "image" => Ok(json!({"content": [{"type":"image","data":"AA==","mimeType":"image/png"}]}).to_string()),
+        "empty" => Ok(json!({"content": []}).to_string()),
+        "wrong" => Ok(json!({"content": [{"type":"text","text":"no such issue"}], "isError": true}).to_string()),
+        "nap" => {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok(text("rested"))
+        }
+        "never" => std::future::pending().await,
+        "garbage" => Ok("{not json".into()),
+        "big" => Ok(text(&"x".repeat(usize::try_from(arguments["size"].as_u64().unwrap_or(0)).unwrap()))),
+        "list" => {
+            let count = arguments["count"].as_u64().unwrap_or(100);
+            let rows: Vec<Value> = (0..count).map(|n| json!({"id": n, "name": format!("row {n}"), "open": n % 3 == 0})).collect();
+            Ok(text(&Value::from(rows).to_string()))
+        }
+        other => Err(CallError {
+            json: json!({"code": "unknown_tool", "retryable": false, "message": format!("no tool {other:?}; nearest: echo")}).to_string(),
+        }),
+    }
+}
+
+/// Workers of this test process, shared by its tests, each of which runs in a runtime of its own.
+pub(crate) async fn outcome_with(code: &str, limits: Limits, host: Arc<Table>) -> Outcome {
+    let worker = workers().take().await.unwrap();
+    run(worker, job(code, limits), host, std::future::pending()).await
+}
+
+pub(crate) async fn outcome(code: &str, limits: Limits) -> Outcome {
+    outcome_with(code, limits, Arc::default()).await
+}
+
+/// Runs a script in a runtime of its own.
+pub(crate) fn runs(code: &str) -> Outcome {
+    runtime().block_on(outcome(code, Limits::default()))
+}
+
+/// The value of a script, which must have one.
+pub(crate) fn value(code: &str) -> Value {
+    let outcome = runs(code);
+    let text = outcome.value.unwrap_or_else(|| panic!("{code}\n{:?}", outcome.error));
+    serde_json::from_str(&text).unwrap()
+}
+
+pub(crate) fn runtime() -> &'static tokio::runtime::Runtime {
+    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    })
+}
