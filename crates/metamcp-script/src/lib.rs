@@ -3,14 +3,24 @@
 //! In: source text.  Out: `Script`, or a `ScriptError` that points at the place.
 //! Tests: `tests/` of this crate, and beside the code.
 
+mod edits;
+mod ending;
 mod error;
+mod nesting;
+mod parse;
 mod position;
+mod scan;
+mod scope;
+mod walk;
 
 pub use error::ScriptError;
 pub use position::Position;
 
 /// Longest source, in bytes. A script that needs more is data in disguise.
 pub const MAX_SOURCE_BYTES: usize = 64 * 1024;
+
+/// Deepest nesting of brackets and operators. What people write stays below 50.
+pub const MAX_NESTING: usize = 1_000;
 
 /// Where the value of a script comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +67,5 @@ pub fn prepare(source: &str) -> Result<Script, ScriptError> {
             format!("the source has {} bytes; the limit is {MAX_SOURCE_BYTES}", source.len()),
         ));
     }
-    Ok(Script {
-        code: source.to_owned(),
-        names: Vec::new(),
-        ending: Ending::Nothing,
-        shifts: position::Shifts::default(),
-    })
+    parse::prepare(source)
 }

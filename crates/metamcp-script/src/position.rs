@@ -23,7 +23,11 @@ impl Position {
 
 /// What was inserted where, so that a place in the code can be named in the source.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Shifts(Vec<Shift>);
+pub(crate) struct Shifts {
+    shifts: Vec<Shift>,
+    /// Characters before the source on the first line.
+    pub(crate) lead: u32,
+}
 
 /// From `column` of the code on, characters stand `by` further right than in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,22 +45,27 @@ impl Shifts {
     pub(crate) fn push(&mut self, at: Position, width: usize, replaced: usize) {
         let (width, replaced) = (number(width), number(replaced));
         if width > replaced {
-            self.0.push(Shift { line: at.line, column: at.column, width, replaced });
+            self.shifts.push(Shift { line: at.line, column: at.column, width, replaced });
         }
     }
 
     /// The place in the source of a place in the code.
     pub(crate) fn back(&self, at: Position) -> Position {
         let mut less = 0;
-        for shift in self.0.iter().filter(|shift| shift.line == at.line) {
+        for shift in self.shifts.iter().filter(|shift| shift.line == at.line) {
             if at.column < shift.column {
                 break;
             }
             let inside = at.column - shift.column;
             // Inside an insertion every place is the place where it was made.
-            less += (shift.width - shift.replaced)
-                .min((inside + 1).saturating_sub(shift.replaced))
-                .min(inside);
+            less += if inside < shift.width {
+                inside.saturating_sub(shift.replaced)
+            } else {
+                shift.width - shift.replaced
+            };
+        }
+        if at.line == 1 {
+            less += self.lead.min(at.column - less - 1);
         }
         Position { line: at.line, column: at.column - less }
     }

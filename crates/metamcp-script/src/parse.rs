@@ -1,0 +1,235 @@
+//! From source to `Script`: the parse, the walk and the ending, on a stack that is deep enough.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use oxc_allocator::Allocator;
+use oxc_ast_visit::Visit;
+use oxc_parser::{ParseOptions, Parser, ParserReturn};
+use oxc_span::SourceType;
+
+use crate::error::ScriptError;
+use crate::scope::Use;
+use crate::walk::Walk;
+use crate::{MAX_NESTING, Script, ending, nesting};
+
+/// Stack that one token can cost the parser and the walk at most, with a margin; unoptimised code takes more.
+const STACK_PER_TOKEN: usize = if cfg!(debug_assertions) { 16 * 1024 } else { 4 * 1024 };
+
+/// Stack for everything else.
+const STACK_BASE: usize = 128 * 1024;
+
+/// What may be taken of the caller's own stack; short scripts then cost no thread.
+const OWN_STACK: usize = 512 * 1024;
+
+pub(crate) fn prepare(source: &str) -> Result<Script, ScriptError> {
+    if let Some(at) = nesting::too_deep(source, MAX_NESTING) {
+        return Err(ScriptError::at(
+            source,
+            at,
+            format!("nested more than {MAX_NESTING} levels deep"),
+        )
+        .hint("pull parts out into functions or variables"));
+    }
+    on_deep_stack(source)
+}
+
+fn on_deep_stack(source: &str) -> Result<Script, ScriptError> {
+    // Each level of nesting takes at least one token, so this many levels are the most there can be, also
+    // where the count above was misled.
+    let stack = STACK_BASE + nesting::tokens(source) * STACK_PER_TOKEN;
+    let guarded = || catch_unwind(AssertUnwindSafe(|| read(source))).ok();
+    let outcome = if stack <= OWN_STACK {
+        guarded()
+    } else {
+        thread::scope(|scope| {
+            let spawned = thread::Builder::new().stack_size(stack).spawn_scoped(scope, guarded);
+            spawned.ok().and_then(|running| running.join().ok().flatten())
+        })
+    };
+    outcome.unwrap_or_else(|| {
+        Err(ScriptError::at(source, 0, "the script cannot be read: the parser failed on it")
+            .hint("make it shorter or simpler"))
+    })
+}
+
+/// Whether a text is TypeScript at all.
+pub(crate) fn reads(text: &str) -> bool {
+    parsed(&Allocator::default(), text).errors.is_empty()
+}
+
+fn parsed<'a>(allocator: &'a Allocator, text: &'a str) -> ParserReturn<'a> {
+    // As a module, because that allows `await` everywhere.
+    let options = ParseOptions { allow_return_outside_function: true, ..ParseOptions::default() };
+    Parser::new(allocator, text, SourceType::ts().with_module(true)).with_options(options).parse()
+}
+
+fn read(source: &str) -> Result<Script, ScriptError> {
+    let allocator = Allocator::default();
+    let read = parsed(&allocator, source);
+    let Some(error) = read.errors.first() else { return walked(source, &read, 0) };
+    // An object or a function without a name, and nothing else: an expression to whoever wrote it.
+    let start = source.trim_start();
+    if ["{", "function", "async function"].iter().any(|word| start.starts_with(word)) {
+        let bracketed = format!("({}\n)", source.trim_end().trim_end_matches(';'));
+        let second = parsed(&allocator, allocator.alloc_str(&bracketed));
+        if second.errors.is_empty() {
+            return walked(&bracketed, &second, 1);
+        }
+    }
+    let labels = error.labels.iter().flatten();
+    let at = labels.map(|label| label.offset()).next().unwrap_or(0);
+    let message = decapitalised(&error.message);
+    let mut told = ScriptError::at(source, at, message);
+    told.hint = hint(source, at, &error.message).or(error.help.as_ref().map(ToString::to_string));
+    Err(told)
+}
+
+fn walked(source: &str, read: &ParserReturn<'_>, lead: u32) -> Result<Script, ScriptError> {
+    let mut walk = Walk::new(source);
+    walk.visit_program(&read.program);
+    let free = walk.scopes.finish();
+    let mut names = Vec::new();
+    for (at, one) in free {
+        match one {
+            Use::Require => walk.refuse_require(at),
+            Use::Name(name) | Use::Server(name) => {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+    }
+    if let Some((_, refusal)) = walk.refusal.take() {
+        return Err(refusal);
+    }
+    let ending = ending::finish(&mut walk, &read.program);
+    let (code, mut shifts) = walk.edits.apply(source);
+    shifts.lead = lead;
+    Ok(Script { code, names, ending, shifts })
+}
+
+fn decapitalised(message: &str) -> String {
+    let message = message.strip_suffix('.').unwrap_or(message);
+    let mut letters = message.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => "not valid TypeScript".to_owned(),
+    }
+}
+
+/// What to write instead, for mistakes that models make.
+fn hint(source: &str, at: usize, message: &str) -> Option<String> {
+    let (before, rest) = source.split_at(source.floor_char_boundary(at));
+    let hint = if message.contains("`await`") {
+        "make the function around it `async`"
+    } else if rest.starts_with(':') && message.contains("`;`") {
+        "an object that starts a statement needs brackets: `({ … })`, or `return { … }`"
+    } else if rest.starts_with('<') || before.ends_with('<') || message.contains("JSX") {
+        "JSX does not exist here; build text or objects instead"
+    } else {
+        return None;
+    };
+    Some(hint.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_deep_stack;
+    use crate::{MAX_SOURCE_BYTES, prepare};
+
+    /// Whatever recurses in the parser or the tree, as often as it fits.
+    const DEEP: &[(&str, &str, &str)] = &[
+        ("", "[", ""),
+        ("", "(", ""),
+        ("x=", "{a:", ""),
+        ("", "{", ""),
+        ("", "!", "x"),
+        ("", "a?b:", "c"),
+        ("", "a?", ""),
+        ("", "`${", ""),
+        ("", "x=>", "x"),
+        ("", "(x)=>", "x"),
+        ("", "async x=>", "x"),
+        ("", "x=", "1"),
+        ("", "2**", "2"),
+        ("", "a+", "a"),
+        ("a", ".b", ""),
+        ("a", "()", ""),
+        ("a", "[0]", ""),
+        ("a", "?.b", ""),
+        ("a", "``", ""),
+        ("a", "!", ""),
+        ("a", " as b", ""),
+        ("", "new ", "a"),
+        ("", "await ", "a"),
+        ("", "typeof ", "a"),
+        ("", "- ", "a"),
+        ("", "if(1)", "x"),
+        ("", "if(1);else ", "x"),
+        ("", "do ", "x"),
+        ("", "for(;;)", "x"),
+        ("", "while(1)", "x"),
+        ("", "a:", "x"),
+        ("", "a,", "x"),
+        ("", "<T>", "x"),
+        ("", "function f(){", ""),
+        ("", "class A{a=", ""),
+        ("", "class A extends ", "B"),
+        ("x=", "class extends ", "B"),
+        ("", "f(", ""),
+        ("", "[...", ""),
+        ("let x:", "[", ""),
+        ("let x:", "A<", ""),
+        ("let x:", "{a:", ""),
+        ("let x:", "(", ""),
+        ("let x:", "keyof ", "A"),
+        ("let x:", "()=>", "A"),
+        ("let x:", "A extends B?C:", "D"),
+        ("let x:A", "[]", ""),
+        ("let x:A", "|A", ""),
+        ("let ", "[", ""),
+        ("let ", "{a:", ""),
+        ("let x:`", "${`", ""),
+        ("", "try{", ""),
+        ("", "switch(1){case 1:", ""),
+        ("", "namespace A{", ""),
+        ("enum A{a=", "(", ""),
+        ("", "@", "a class A{}"),
+        ("", "a&&", "b"),
+        ("", "a??", "b"),
+        ("", "yield ", "b"),
+        ("", "a<", "b"),
+        ("", "a<b>(", "b"),
+        ("", "import(", ""),
+        ("", "/", ""),
+        ("", "x=/(", ""),
+    ];
+
+    fn sources() -> impl Iterator<Item = String> {
+        DEEP.iter().map(|(before, unit, after)| {
+            let times = (MAX_SOURCE_BYTES - before.len() - after.len()) / unit.len();
+            format!("{before}{}{after}", unit.repeat(times))
+        })
+    }
+
+    #[test]
+    fn the_deepest_source_does_not_overflow_the_stack() {
+        for source in sources() {
+            // Both verdicts are fine; coming back is the point.
+            drop(on_deep_stack(&source));
+        }
+    }
+
+    #[test]
+    fn deep_sources_are_refused_before_they_are_parsed() {
+        let parsed: Vec<String> = sources()
+            .filter(|source| match prepare(source) {
+                Ok(_) => true,
+                Err(error) => !error.message.contains("levels deep"),
+            })
+            .map(|source| source.chars().take(24).collect())
+            .collect();
+        insta::assert_debug_snapshot!(parsed, @"");
+    }
+}
