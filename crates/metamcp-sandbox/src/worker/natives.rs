@@ -35,11 +35,11 @@ pub(super) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>) -> Result<Object<'j
     add("timer", Function::new(ctx.clone(), move |delay: f64| own.timers.borrow_mut().start(delay))?)?;
     let own = Rc::clone(state);
     add("clear", Function::new(ctx.clone(), move |number: u32| own.timers.borrow_mut().stop(number))?)?;
-    add("part", Function::new(ctx.clone(), part)?)?;
+    add("part", Function::new(ctx.clone(), |ctx: Ctx<'js>, name: String| part(&ctx, &name))?)?;
     add("random", Function::new(ctx.clone(), random)?)?;
-    add("sha256", Function::new(ctx.clone(), sha256)?)?;
+    add("sha256", Function::new(ctx.clone(), |ctx: Ctx<'js>, bytes: String| sha256(ctx, &bytes))?)?;
     add("encode", Function::new(ctx.clone(), |ctx: Ctx<'js>, text: String| TypedArray::<u8>::new_copy(ctx, text.as_bytes()))?)?;
-    add("decode", Function::new(ctx.clone(), decode)?)?;
+    add("decode", Function::new(ctx.clone(), |bytes: String, fatal: bool| decode(&bytes, fatal))?)?;
     Ok(natives)
 }
 
@@ -81,8 +81,8 @@ impl State {
 }
 
 /// A part of the prelude that was not read yet: a function that makes what the part is called after.
-fn part<'js>(ctx: Ctx<'js>, name: String) -> Result<Function<'js>> {
-    let source = prelude::part(&name).ok_or_else(|| Exception::throw_type(&ctx, "no such part"))?;
+fn part<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Function<'js>> {
+    let source = prelude::part(name).ok_or_else(|| Exception::throw_type(ctx, "no such part"))?;
     ctx.eval_with_options(source, own_code())
 }
 
@@ -100,13 +100,13 @@ fn random<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {
     TypedArray::new_copy(ctx, bytes)
 }
 
-fn sha256<'js>(ctx: Ctx<'js>, hexadecimal: String) -> Result<TypedArray<'js, u8>> {
-    TypedArray::new_copy(ctx, Sha256::digest(bytes_of(&hexadecimal)))
+fn sha256<'js>(ctx: Ctx<'js>, hexadecimal: &str) -> Result<TypedArray<'js, u8>> {
+    TypedArray::new_copy(ctx, Sha256::digest(bytes_of(hexadecimal)))
 }
 
 /// Bytes as text; nothing if they are no UTF-8 and that matters.
-fn decode(hexadecimal: String, fatal: bool) -> Option<String> {
-    let bytes = bytes_of(&hexadecimal);
+fn decode(hexadecimal: &str, fatal: bool) -> Option<String> {
+    let bytes = bytes_of(hexadecimal);
     if fatal {
         String::from_utf8(bytes).ok()
     } else {
