@@ -71,7 +71,7 @@ fn run(realm: &Realm, state: &State) -> End {
         }
         let (open, next) = (state.open.get(), state.timers.borrow().next());
         if open == 0 && next.is_none() {
-            return if realm.is_full() { End::MemoryLimit(out_of_memory()) } else { End::Deadlock };
+            return if realm.ran_out() { End::MemoryLimit(out_of_memory()) } else { End::Deadlock };
         }
         // On a line of its own: the timers are the prelude's to set while one of them runs.
         let due = state.timers.borrow_mut().take_due();
@@ -155,7 +155,7 @@ impl State {
 
     /// Whether the processor time is used up. Never before the script began.
     fn is_out_of_time(&self) -> bool {
-        self.processor.get().is_some_and(|processor| processor.is_over())
+        self.processor.get().is_some_and(Processor::is_over)
     }
 
     /// Says how it ended. Nothing is said after it.
@@ -164,7 +164,7 @@ impl State {
         if self.dropped.get() > 0 {
             link.send(&FromWorker::LogsDropped { bytes: self.dropped.get() });
         }
-        let cpu = self.processor.get().map_or(0, |processor| processor.used());
+        let cpu = self.processor.get().map_or(0, Processor::used);
         link.send(&FromWorker::Done { end, cpu });
         // If nobody reads it, nobody is there to be told.
         link.flush().ok();

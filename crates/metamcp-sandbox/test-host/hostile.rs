@@ -1,1 +1,185 @@
-pub(crate) fn main(_word: &str, _arguments: impl Iterator<Item = std::ffi::OsString>) -> i32 { 1 }
+//! Programs that stand where the engine would: after the same lockdown, each tries one way out.
+//!
+//! What is tried comes as the first word. A way that fails is reported by the exit code 10; one that
+//! works by 99; a kill by the kernel speaks for itself. `lies` and the like speak the protocol badly.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command;
+
+use metamcp_sandbox::lockdown;
+use metamcp_sandbox::protocol::{End, FromWorker, Level, Op};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getppid};
+
+/// The way out is closed.
+const CLOSED: i32 = 10;
+/// The way out is open.
+const OPEN: i32 = 99;
+/// No such word.
+const UNKNOWN: i32 = 64;
+
+pub(crate) fn main(word: &str, arguments: impl Iterator<Item = OsString>) -> i32 {
+    let target = arguments.last().unwrap_or_default();
+    if let Some(code) = liar(word) {
+        return code;
+    }
+    let report = lockdown::apply();
+    if !report.missing.is_empty() {
+        return UNKNOWN;
+    }
+    let Some(worked) = attempt(word, &target) else { return UNKNOWN };
+    if worked { OPEN } else { CLOSED }
+}
+
+/// Tries one way out; whether it worked.
+fn attempt(word: &str, target: &OsString) -> Option<bool> {
+    Some(match word {
+        "nothing" => false,
+        "sleep" => {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            true
+        }
+        "open-read" => File::open("/etc/passwd").is_ok(),
+        "open-write" => File::create(target).is_ok(),
+        "open-proc" => fs::read("/proc/self/environ").is_ok(),
+        "open-parent" => fs::read(format!("/proc/{}/environ", getppid())).is_ok(),
+        "list" => fs::read_dir("/").is_ok(),
+        "stat" => fs::metadata("/etc/passwd").is_ok(),
+        "unlink" => fs::remove_file(target).is_ok(),
+        "mkdir" => fs::create_dir(target).is_ok(),
+        "link" => std::os::unix::fs::symlink("/etc/passwd", target).is_ok(),
+        "chdir" => std::env::set_current_dir("/tmp").is_ok(),
+        "socket-tcp" => TcpStream::connect("127.0.0.1:9").is_ok(),
+        "socket-listen" => TcpListener::bind("127.0.0.1:0").is_ok(),
+        "socket-udp" => UdpSocket::bind("127.0.0.1:0").is_ok(),
+        "socket-unix" => UnixStream::connect("/run/docker.sock").is_ok(),
+        "socket-unix-listen" => UnixListener::bind(target).is_ok(),
+        "socket-pair" => UnixStream::pair().is_ok(),
+        "send-elsewhere" => nix::sys::socket::send(1, b"x", nix::sys::socket::MsgFlags::empty()).is_ok(),
+        "exec" => Command::new("/bin/true").status().is_ok(),
+        "exec-self" => Command::new("/proc/self/exe").arg("nothing").status().is_ok(),
+        "thread" => std::thread::Builder::new().spawn(|| ()).is_ok(),
+        "kill-parent" => kill(getppid(), Signal::SIGTERM).is_ok(),
+        "kill-all" => kill(Pid::from_raw(-1), Signal::SIGTERM).is_ok(),
+        "kill-group" => kill(Pid::from_raw(0), None).is_ok(),
+        "ptrace-parent" => nix::sys::ptrace::attach(getppid()).is_ok(),
+        "dumpable" => nix::sys::prctl::set_dumpable(true).is_ok(),
+        "regain-nothing" => nix::sys::prctl::set_no_new_privs().is_ok(),
+        "raise-limits" => nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, 64, 64).is_ok(),
+        "dup" => io::stdin().as_fd().try_clone_to_owned().is_ok(),
+        "unshare" => nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER).is_ok(),
+        "setuid" => nix::unistd::setuid(nix::unistd::Uid::from_raw(1)).is_ok(),
+        "write-stdout" => nix::unistd::write(io::stdin(), b"x").is_ok(),
+        "read-stdin" => nix::unistd::read(io::stdin(), &mut [0; 1]).is_ok(),
+        _ => return None,
+    })
+}
+
+/// Those who speak the protocol without any lockdown, or against its rules.
+fn liar(word: &str) -> Option<i32> {
+    let ready = |layers: &[&str]| FromWorker::Ready {
+        layers: layers.iter().map(ToString::to_string).collect(),
+        missing: Vec::new(),
+    };
+    let all: Vec<&str> = metamcp_sandbox::layer::Profile::Standard.demands().collect();
+    match word {
+        // It claims every layer and has none.
+        "claims" => {
+            say(&ready(&all));
+            wait();
+        }
+        "says-too-little" => {
+            say(&ready(&all[1..]));
+            wait();
+        }
+        "says-nothing" => wait(),
+        "speaks-too-early" => {
+            say(&FromWorker::Done { end: End::Ok { value: "1".into() }, cpu: 0 });
+            wait();
+        }
+        "noise" => {
+            raw(b"\xff\xff\xff\xff garbage");
+            wait();
+        }
+        "dies" => {}
+        "ready-then-gone" => {
+            let report = lockdown::apply();
+            say(&FromWorker::Ready { layers: report.layers, missing: report.missing });
+        }
+        // The rest lock themselves down and misbehave with a job in hand.
+        "garbled" | "huge" | "twice" | "ready-again" | "deaf" | "flood" | "log-flood" | "not-json" | "closes" => {
+            let report = lockdown::apply();
+            say(&FromWorker::Ready { layers: report.layers, missing: report.missing });
+            hear();
+            misbehave(word);
+        }
+        _ => return None,
+    }
+    Some(0)
+}
+
+fn misbehave(word: &str) {
+    let request = |id, payload: &str| FromWorker::Request { id, op: Op::Call, payload: payload.into() };
+    match word {
+        "garbled" => raw(&[3, 0, 0, 0, 250, 1, 2]),
+        "huge" => raw(&u32::MAX.to_le_bytes()),
+        "twice" => {
+            say(&request(1, r#"{"server":"s","tool":"never","arguments":{}}"#));
+            say(&request(1, r#"{"server":"s","tool":"never","arguments":{}}"#));
+        }
+        "ready-again" => say(&FromWorker::Ready { layers: Vec::new(), missing: Vec::new() }),
+        // Says nothing and never reads: only the wall clock ends it.
+        "deaf" => wait(),
+        "flood" => {
+            for id in 0..u32::MAX {
+                say(&request(id, r#"{"server":"s","tool":"never","arguments":{}}"#));
+            }
+        }
+        "log-flood" => {
+            for _ in 0..2_000 {
+                say(&FromWorker::Log { level: Level::Info, text: "x".repeat(10_000) });
+            }
+            say(&FromWorker::Done { end: End::Ok { value: "\"y\"".into() }, cpu: 0 });
+        }
+        "not-json" => {
+            say(&request(1, "not json"));
+            hear();
+            say(&FromWorker::Done { end: End::Ok { value: "1".into() }, cpu: 0 });
+        }
+        _ => {}
+    }
+    if word != "closes" {
+        wait();
+    }
+}
+
+fn say(message: &FromWorker) {
+    let mut out = Vec::new();
+    message.encode(&mut out);
+    raw(&out);
+}
+
+/// By the one call that is on the list.
+fn raw(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match nix::sys::socket::send(0, bytes, nix::sys::socket::MsgFlags::MSG_NOSIGNAL) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn hear() {
+    nix::sys::socket::recv(0, &mut [0; 4096], nix::sys::socket::MsgFlags::empty()).ok();
+}
+
+/// Until the other side is gone, or for ever if it is not listened to.
+fn wait() {
+    while nix::poll::ppoll(&mut [], None, None).is_ok() {}
+}

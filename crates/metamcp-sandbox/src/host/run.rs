@@ -98,6 +98,9 @@ fn worker_limits(limits: &Limits) -> WorkerLimits {
     }
 }
 
+/// The worker's number of a question, and the answer.
+type Answered = (u32, Result<String, CallError>);
+
 struct Run {
     began: Instant,
     /// Processor time of the worker before its job.
@@ -107,7 +110,7 @@ struct Run {
     ledger: Ledger,
     host: Arc<dyn Host>,
     /// Answers under way. Dropping them cancels them.
-    tasks: JoinSet<(u32, Result<String, CallError>)>,
+    tasks: JoinSet<Answered>,
     /// The worker's number of each, for one that panics and cannot tell.
     numbers: HashMap<task::Id, u32>,
     /// Questions in line.
@@ -256,7 +259,7 @@ impl Run {
         self.numbers.insert(started.id(), id);
     }
 
-    fn answered(&mut self, done: Result<(task::Id, (u32, Result<String, CallError>)), JoinError>) {
+    fn answered(&mut self, done: Result<(task::Id, Answered), JoinError>) {
         let (id, answer) = match done {
             Ok((task, (id, answer))) => {
                 self.numbers.remove(&task);

@@ -60,8 +60,11 @@ impl Workers {
     /// # Errors
     /// A layer that is not to be had, or a worker that does not start. Neither heals by asking again.
     pub async fn take(&self) -> Result<Worker, Refused> {
-        // One that died while it waited is passed over.
-        while let Some(worker) = self.shared.pool().waiting.pop_front() {
+        loop {
+            // On a line of its own, so that the lock is free again before anything is done.
+            let next = self.shared.pool().waiting.pop_front();
+            let Some(worker) = next else { break };
+            // One that died while it waited is passed over.
             if worker.is_waiting() {
                 self.refill();
                 return Ok(worker);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
 /// Processor time of this process since a script began.
@@ -30,6 +31,17 @@ impl Processor {
 fn now() -> u64 {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .map_or(0, |time| u64::try_from(Duration::from(time).as_micros()).unwrap_or(u64::MAX))
+}
+
+/// A page of memory, on every machine we run on at least this large.
+const PAGE: usize = 4096;
+
+/// Bytes of memory this process has touched so far, each time it was touched anew. Pages are counted one
+/// by one because the lockdown turns large ones off.
+pub(super) fn touched() -> usize {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| {
+        usize::try_from(usage.minor_page_faults()).unwrap_or(0).saturating_mul(PAGE)
+    })
 }
 
 /// A timer beyond this is one beyond the longest run there is.

@@ -5,18 +5,17 @@ use std::rc::Rc;
 
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
-use rquickjs::{Array, Context, Ctx, Error, Function, Object, Persistent, Promise, Runtime, Value};
+use rquickjs::{
+    Array, Context, Ctx, Error, Function, Object, Persistent, Promise, Runtime, Value,
+};
 
 use super::natives::{self, own_code};
-use super::{State, out_of_memory, position};
+use super::{State, clock, out_of_memory, position};
 use crate::prelude;
 use crate::protocol::{End, ScriptError, Server, WorkerLimits};
 
 /// Heap beyond the limit, for saying what went wrong when the limit struck.
 const RESERVE: usize = 4 * 1024 * 1024;
-
-/// The part of the heap that is free when it counts as full: an allocation that failed was seldom smaller.
-const NEARLY: usize = 1024 * 1024;
 
 /// Functions of the prelude, held here and not by the realm.
 struct Prelude {
@@ -36,6 +35,9 @@ pub(super) struct Realm {
     heap: Cell<usize>,
     result: Cell<usize>,
     lines: Cell<u32>,
+    /// Memory touched before the script began.
+    touched: Cell<usize>,
+    starved: Cell<bool>,
 }
 
 impl Realm {
@@ -54,6 +56,8 @@ impl Realm {
             heap: Cell::new(usize::MAX),
             result: Cell::new(0),
             lines: Cell::new(1),
+            touched: Cell::new(0),
+            starved: Cell::new(false),
         })
     }
 
@@ -67,6 +71,7 @@ impl Realm {
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         self.heap.set(size(limits.heap));
         self.result.set(size(limits.result));
+        self.touched.set(clock::touched());
         self.lines.set(u32::try_from(code.lines().count()).unwrap_or(u32::MAX));
         self.runtime.set_memory_limit(size(limits.heap));
         self.runtime.set_max_stack_size(size(limits.stack));
@@ -100,9 +105,13 @@ impl Realm {
             match self.runtime.execute_pending_job() {
                 Ok(true) if self.state() == Some(PromiseState::Pending) => {}
                 Ok(_) => return,
-                // A job that threw where nobody listens: the engine keeps such an error, and it must
-                // not be taken for one of the next job.
-                Err(_) => self.context.with(|ctx| drop(ctx.catch())),
+                // A job that threw where nobody listens. The engine keeps such an error, and it must not
+                // be taken for one of the next job. A job does that when it has no memory left to tell
+                // the script's promises, and then they are never told.
+                Err(_) => {
+                    let thrown = self.context.with(|ctx| self.is_starved(&ctx.catch()));
+                    self.starved.set(self.starved.get() || thrown);
+                }
             }
         }
     }
@@ -144,7 +153,7 @@ impl Realm {
                 Ok(value) => settle.call((id, ok, value)),
                 Err(error) => {
                     let thrown = ctx.catch();
-                    if is_out_of_memory(&thrown) {
+                    if self.is_starved(&thrown) {
                         return Err(ctx.throw(thrown));
                     }
                     if !matches!(error, Error::Exception | Error::InvalidString(_)) {
@@ -164,10 +173,17 @@ impl Realm {
         self.guarded(|ctx| self.prelude.due.clone().restore(ctx)?.call((number,)))
     }
 
-    /// Whether the heap is used up, as far as can be seen from outside.
-    pub(super) fn is_full(&self) -> bool {
-        let used = usize::try_from(self.runtime.memory_usage().malloc_size).unwrap_or(0);
-        used.saturating_add(NEARLY) > self.heap.get()
+    /// Whether memory ran out where the script could not be told.
+    pub(super) fn ran_out(&self) -> bool {
+        self.starved.get()
+    }
+
+    /// Whether this is what the engine throws when it has no memory left: an error, or `null` if there was
+    /// not even enough for that. A script that throws the same gains nothing by it.
+    fn is_starved(&self, thrown: &Value<'_>) -> bool {
+        let message = thrown.as_exception().and_then(rquickjs::Exception::message);
+        message.is_some_and(|message| message.starts_with("out of memory"))
+            || (thrown.is_null() && clock::touched().saturating_sub(self.touched.get()) > self.heap.get() / 2)
     }
 
     fn state(&self) -> Option<PromiseState> {
@@ -185,11 +201,10 @@ impl Realm {
             Ok(value) => return Ok(value),
             Err(thrown) => thrown,
         };
-        let full = self.is_full();
         // Between two uses of the realm, since inside one the limit is out of reach.
         self.runtime.set_memory_limit(self.heap.get().saturating_add(RESERVE));
         Err(match thrown {
-            Ok(thrown) => self.describe(thrown, full),
+            Ok(thrown) => self.describe(thrown),
             Err(Error::Allocation) => End::MemoryLimit(out_of_memory()),
             Err(error) => End::Error(ScriptError {
                 name: "SyntaxError".into(),
@@ -199,21 +214,17 @@ impl Realm {
         })
     }
 
-    fn describe(&self, thrown: Persistent<Value<'static>>, full: bool) -> End {
+    fn describe(&self, thrown: Persistent<Value<'static>>) -> End {
         let described = self.context.with(|ctx| {
             let thrown = thrown.restore(&ctx)?;
-            // An allocation that failed while the error itself was made leaves nothing to describe.
-            let memory = is_out_of_memory(&thrown) || (full && thrown.is_null());
+            let memory = self.is_starved(&thrown);
             let describe = self.prelude.describe.clone().restore(&ctx)?;
             let (name, message, stack, tool): (String, String, String, Option<String>) = {
                 let parts: Array = describe.call((thrown,))?;
                 (parts.get(0)?, parts.get(1)?, parts.get(2)?, parts.get(3)?)
             };
             let tool = tool.map(position::without_lone_surrogates);
-            Ok::<_, Error>((
-                memory,
-                position::located(name, message, &stack, tool, self.lines.get()),
-            ))
+            Ok::<_, Error>((memory, position::located(name, message, &stack, tool, self.lines.get())))
         });
         match described {
             Ok((true, error)) => End::MemoryLimit(error),
@@ -252,9 +263,4 @@ fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Prelude> {
         describe: save(3)?,
         encode: save(4)?,
     })
-}
-
-/// What the engine throws when it has no memory. A script can throw the same and gains nothing by it.
-fn is_out_of_memory(thrown: &Value<'_>) -> bool {
-    thrown.as_exception().is_some_and(|error| error.message().as_deref() == Some("out of memory"))
 }

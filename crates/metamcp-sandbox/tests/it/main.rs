@@ -2,4 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+mod corpus;
+mod hostile;
 mod language;
+mod lives;

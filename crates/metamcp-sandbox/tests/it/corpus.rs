@@ -1,0 +1,119 @@
+//! Scripts with their expected verdict: attacks, none of which may reach the host, and honest ones.
+//!
+//! Files hold several, parted by a line `//---`. A script opens with `// expect: one|or another`, and may
+//! go on with `// value: JSON`. `@SECRET@` stands for a file with a secret in it, `@TARGET@` for one that
+//! must not come into being.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metamcp_sandbox::host::{Limits, Outcome, Profile, Workers, run};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::common::*;
+
+/// Runs at once; more would only make each wait for a processor.
+const AT_ONCE: usize = 3;
+
+struct Script {
+    name: String,
+    expected: Vec<String>,
+    value: Option<Value>,
+    code: String,
+}
+
+fn scripts(kind: &str) -> Vec<Script> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(kind);
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut found = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for (index, code) in text.split("//---\n").enumerate() {
+            let name = format!("{}#{}", file.file_stem().unwrap().to_string_lossy(), index + 1);
+            let mut lines = code.lines();
+            let expected = lines.next().and_then(|line| line.strip_prefix("// expect: "));
+            let expected = expected.unwrap_or_else(|| panic!("{name} expects nothing"));
+            let value = lines.next().and_then(|line| line.strip_prefix("// value: "));
+            found.push(Script {
+                expected: expected.split('|').map(str::to_owned).collect(),
+                value: value.map(|value| serde_json::from_str(value).unwrap()),
+                code: code.to_owned(),
+                name,
+            });
+        }
+    }
+    found
+}
+
+/// Runs all of them; each as its own task, with the wrong ones gathered.
+fn run_all(scripts: Vec<Script>, limits: &Limits, prepare: impl Fn(&str) -> String) -> Vec<(Script, Outcome, Duration)> {
+    let workers = Workers::new(launch(&["worker"]), Profile::Standard, 1);
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let tasks: Vec<_> = scripts
+        .into_iter()
+        .map(|script| {
+            let (workers, room, mut limits) = (workers.clone(), Arc::clone(&room), limits.clone());
+            if script.expected == ["timeout"] {
+                // Only the wall clock can end it, so there is no use in waiting for long.
+                limits.wall = Duration::from_millis(500);
+            }
+            let code = prepare(&script.code);
+            runtime().spawn(async move {
+                let _room = room.acquire_owned().await.unwrap();
+                let worker = workers.take().await.unwrap();
+                let began = Instant::now();
+                let host = Arc::new(Table::default());
+                let outcome = run(worker, job(&code, limits), host, std::future::pending()).await;
+                (script, outcome, began.elapsed())
+            })
+        })
+        .collect();
+    tasks.into_iter().map(|task| runtime().block_on(task).unwrap()).collect()
+}
+
+#[test]
+fn no_attack_reaches_the_host() {
+    let place = tempfile::tempdir().unwrap();
+    let secret = place.path().join("secret.txt");
+    let target = place.path().join("made");
+    fs::write(&secret, SECRET).unwrap();
+    let limits = Limits { wall: Duration::from_secs(60), cpu: Duration::from_millis(300), ..small() };
+    let attacks = scripts("attacks");
+    assert!(attacks.len() >= 150, "{} attacks", attacks.len());
+    let count = attacks.len();
+
+    let prepare = |code: &str| {
+        code.replace("@SECRET@", &secret.to_string_lossy()).replace("@TARGET@", &target.to_string_lossy())
+    };
+    let mut wrong = Vec::new();
+    for (script, outcome, took) in run_all(attacks, &limits, prepare) {
+        let status = outcome.status.word();
+        if !script.expected.iter().any(|expected| expected == status) {
+            wrong.push(format!("{}: {status}, not {:?}: {:?} {:?}", script.name, script.expected, outcome.error, outcome.value));
+        }
+        let seen = format!("{outcome:?}");
+        // The path of the file is in the script itself and may come back; what is in it may not.
+        assert!(!seen.contains(SECRET), "{} saw the secret: {seen}", script.name);
+        assert!(!target.exists(), "{} made a file", script.name);
+        // Not a measurement: the machine may be busy. It says that nothing hung.
+        assert!(took < Duration::from_secs(90), "{} took {took:?}", script.name);
+    }
+    assert!(wrong.is_empty(), "{} of {count} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn honest_scripts_get_their_value() {
+    let honest = scripts("honest");
+    assert!(honest.len() >= 50, "{} honest scripts", honest.len());
+    for (script, outcome, _) in run_all(honest, &Limits::default(), str::to_owned) {
+        assert!(script.expected.iter().any(|expected| expected == outcome.status.word()), "{}: {outcome:?}", script.name);
+        if let Some(value) = script.value {
+            let found: Value = serde_json::from_str(outcome.value.as_deref().unwrap_or_default()).unwrap();
+            assert_eq!(found, value, "{}", script.name);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! How workers live and end: what the kernel says of them, how many there are, who they die with.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metamcp_sandbox::host::{Limits, Profile, Status, Workers, run};
+
+use crate::common::*;
+
+/// Polls until it holds; fails after a time no healthy machine needs.
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < end, "{what} did not come true");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn is_there(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn the_kernel_confirms_what_a_worker_says() {
+    let worker = runtime().block_on(workers().take()).unwrap();
+    let at = |name: &str| format!("/proc/{}/{name}", worker.id());
+    let status = fs::read_to_string(at("status")).unwrap();
+    for line in ["NoNewPrivs:\t1", "Seccomp:\t2", "Threads:\t1"] {
+        assert!(status.lines().any(|found| found == line), "no {line:?} in\n{status}");
+    }
+    let limits = fs::read_to_string(at("limits")).unwrap();
+    let limit = |name: &str| {
+        let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+        line[name.len()..].split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(limit("Max open files"), ["1", "1"]);
+    assert_eq!(limit("Max core file size"), ["0", "0"]);
+    assert_eq!(limit("Max file size"), ["0", "0"]);
+    assert_eq!(limit("Max processes"), ["0", "0"]);
+    assert_eq!(limit("Max address space"), ["268435456", "268435456"]);
+    // Who may not look, because it is not dumpable, has seen what we wanted to know.
+    match fs::read_dir(at("fd")) {
+        Ok(entries) => {
+            let open: Vec<_> = entries.flatten().map(|entry| fs::read_link(entry.path()).unwrap()).collect();
+            assert_eq!(open.len(), 1, "{open:?}");
+            assert!(open[0].to_string_lossy().starts_with("socket:"), "{open:?}");
+        }
+        Err(error) => assert_eq!(error.kind(), ErrorKind::PermissionDenied),
+    }
+    match fs::read(at("environ")) {
+        Ok(bytes) => assert_eq!(bytes, b""),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::PermissionDenied),
+    }
+}
+
+#[test]
+fn no_worker_is_started_before_it_is_needed_and_then_they_wait() {
+    let workers = Workers::new(launch(&["worker"]), Profile::Standard, 2);
+    assert_eq!(workers.waiting(), 0);
+    let worker = runtime().block_on(workers.take()).unwrap();
+    eventually("two are waiting", || workers.waiting() == 2);
+    let first = worker.id();
+    let second = runtime().block_on(workers.take()).unwrap().id();
+    assert_ne!(first, second, "one process, one run");
+}
+
+#[test]
+fn a_worker_that_died_while_waiting_is_passed_over() {
+    // This one ends itself as soon as it has said that it is ready.
+    let workers = Workers::new(launch(&["ready-then-gone"]), Profile::Standard, 1);
+    let first = runtime().block_on(workers.take()).unwrap();
+    eventually("one is waiting", || workers.waiting() == 1);
+    let gone = first.id();
+    eventually("the first is a corpse", || {
+        fs::read_to_string(format!("/proc/{gone}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+    });
+    let outcome = runtime().block_on(run(first, job("return 7", Limits::default()), Arc::new(Table::default()), std::future::pending()));
+    assert_eq!(outcome.status, Status::Error);
+}
+
+#[test]
+fn nothing_is_left_of_a_worker_after_its_run() {
+    let workers = Workers::new(launch(&["worker"]), Profile::Standard, 0);
+    let mut ids = Vec::new();
+    for code in ["return 1", "for (;;) {}", "await new Promise(() => {})", "throw 1"] {
+        let worker = runtime().block_on(workers.take()).unwrap();
+        ids.push(worker.id());
+        let limits = Limits { cpu: Duration::from_millis(50), ..Limits::default() };
+        runtime().block_on(run(worker, job(code, limits), Arc::new(Table::default()), std::future::pending()));
+    }
+    let idle = runtime().block_on(workers.take()).unwrap();
+    ids.push(idle.id());
+    drop(idle);
+    eventually("they are gone", || !ids.iter().any(|&id| is_there(id)));
+}
+
+#[test]
+fn cancelling_and_dropping_end_a_spinning_worker() {
+    let workers = Workers::new(launch(&["worker"]), Profile::Standard, 0);
+    let worker = runtime().block_on(workers.take()).unwrap();
+    let id = worker.id();
+    let cancel = tokio::time::Instant::now() + Duration::from_millis(50);
+    let outcome = runtime().block_on(run(
+        worker,
+        job("console.log('begun'); github.never(); for (;;) {}", Limits::default()),
+        Arc::new(Table::default()),
+        async move { tokio::time::sleep_until(cancel).await },
+    ));
+    assert_eq!(outcome.status, Status::Cancelled);
+    assert_eq!(outcome.logs.len(), 1);
+    eventually("it is gone", || !is_there(id));
+
+    let worker = runtime().block_on(workers.take()).unwrap();
+    let id = worker.id();
+    let running = runtime().spawn(run(
+        worker,
+        job("for (;;) {}", Limits::default()),
+        Arc::new(Table::default()),
+        std::future::pending(),
+    ));
+    running.abort();
+    eventually("it is gone", || !is_there(id));
+}
+
+#[test]
+fn logs_and_calls_survive_a_kill() {
+    // A builtin that never looks at the clock: only the gateway's kill ends it.
+    let code = "console.log('first'); await github.echo({}); console.log('second'); [].includes.call({ length: 2 ** 53 - 1 }, 1); return 1";
+    let outcome = runtime().block_on(outcome(code, small()));
+    assert_eq!(outcome.status, Status::CpuLimit, "{outcome:?}");
+    let lines: Vec<_> = outcome.logs.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(lines, ["first", "second"]);
+    assert_eq!(outcome.calls.len(), 1);
+    assert_eq!(outcome.limit.unwrap().name, "cpu");
+}
+
+#[test]
+fn waiting_does_not_count_as_processor_time() {
+    let limits = Limits { cpu: Duration::from_millis(200), ..Limits::default() };
+    let outcome = runtime().block_on(outcome("await sleep(600); return (await github.echo({ a: 1 })).a", limits));
+    assert_eq!((outcome.status, outcome.value.as_deref()), (Status::Ok, Some("1")));
+}
+
+#[test]
+fn the_wall_clock_ends_what_waits_for_ever() {
+    let limits = Limits { wall: Duration::from_millis(300), ..Limits::default() };
+    let outcome = runtime().block_on(outcome("await github.never()", limits));
+    assert_eq!(outcome.status, Status::Timeout);
+    assert_eq!(outcome.limit.unwrap().value, "300 ms");
+}
+
+#[test]
+fn large_arguments_and_answers_pass_both_ways_at_once() {
+    let limits = Limits { heap: 128 << 20, ..Limits::default() };
+    let code = "const big = 'a'.repeat(3e6); const all = await Promise.all(Array.from({ length: 16 }, () => github.echo({ big }))); return all.map(r => r.big.length)";
+    let outcome = runtime().block_on(outcome(code, limits));
+    assert_eq!(outcome.status, Status::Ok, "{:?}", outcome.error);
+    assert!(outcome.value.unwrap().starts_with("[3000000,3000000"));
+}
+
+#[test]
+fn a_source_that_is_too_long_is_refused_before_it_runs() {
+    let outcome = runs(&format!("return 1 //{}", "x".repeat(70_000)));
+    assert_eq!(outcome.status, Status::Error);
+    assert_eq!(outcome.limit.unwrap().name, "source");
+}
