@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::reply::{Code, ErrorObject};
-use super::script::{Script, Transcript};
+use super::script::{Script, Transcript, call_json};
 use super::{Finished, Running, Step, Surface};
 use crate::router::{Caller, Entry};
 
@@ -188,7 +188,15 @@ impl Surface {
             outcome.logs_dropped,
             shown.log_bytes,
         );
-        let calls: Vec<Value> = outcome.calls.iter().map(call_json).collect();
+        let calls: Vec<Value> = outcome
+            .calls
+            .iter()
+            .map(|call| {
+                // By the name the server knows it by, however the script wrote it.
+                let tool = self.tool_meant(&call.server, &call.tool);
+                call_json(&call.server, &tool, call.took, call.ended)
+            })
+            .collect();
         let Some(value) = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok) else {
             return failed(script_error(source, outcome), &logs, &calls);
         };
@@ -365,10 +373,6 @@ fn failed(object: ErrorObject, logs: &execution::Logs, calls: &[Value]) -> Vec<u
     })
     .to_string()
     .into_bytes()
-}
-
-fn call_json(call: &host::CallMade) -> Value {
-    super::script::call_json(&call.server, &call.tool, call.took, call.ended)
 }
 
 pub(super) fn level(level: host::Level) -> &'static str {

@@ -306,7 +306,7 @@ fn kept(surface: &Surface, asked: &Value) -> Result<String, CallError> {
 
 impl Surface {
     /// The tool a script means by a name: as listed, or the one tool whose name reads so as an identifier.
-    fn tool_meant(&self, server: &str, written: &str) -> String {
+    pub(super) fn tool_meant(&self, server: &str, written: &str) -> String {
         let snapshot = self.catalog.snapshot();
         let known = self.server(server).and_then(|entry| snapshot.known(entry.id));
         let meant = known.and_then(|known| {

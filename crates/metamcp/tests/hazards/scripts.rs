@@ -268,11 +268,11 @@ fn progress_of_a_script_rises_under_the_clients_own_token() {
     assert_eq!(gateway.answer(id).value["result"]["structuredContent"]["value"], 1);
     let told = gateway.notifications("notifications/progress");
     let steps: Vec<f64> =
-        told.iter().map(|one| one["params"]["progress"].as_f64().unwrap()).collect();
+        told.iter().map(|one| one["progress"].as_f64().unwrap()).collect();
     assert!(told.len() >= 3, "{told:?}");
-    assert!(told.iter().all(|one| one["params"]["progressToken"] == "mine"), "{told:?}");
+    assert!(told.iter().all(|one| one["progressToken"] == "mine"), "{told:?}");
     assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
-    assert_eq!(told[0]["params"]["message"], "half");
+    assert_eq!(told[0]["message"], "half");
     gateway.end();
 }
 
