@@ -12,8 +12,8 @@ pub mod layer;
 pub mod limits;
 #[cfg(target_os = "linux")]
 pub mod lockdown;
-pub mod protocol;
 #[cfg(target_os = "linux")]
 mod prelude;
+pub mod protocol;
 #[cfg(target_os = "linux")]
 pub mod worker;

@@ -399,7 +399,8 @@ impl ToWorker {
                 servers: r.list("servers", MAX_SERVERS, |r| {
                     Ok(Server {
                         name: r.text("server")?,
-                        identifiers: r.list("identifiers", MAX_ENTRIES, |r| r.text("identifier"))?,
+                        identifiers: r
+                            .list("identifiers", MAX_ENTRIES, |r| r.text("identifier"))?,
                     })
                 })?,
             },
@@ -421,15 +422,8 @@ impl ToWorker {
 
 impl Op {
     /// Every operation.
-    pub const ALL: [Op; 7] = [
-        Op::Call,
-        Op::Search,
-        Op::Describe,
-        Op::List,
-        Op::Types,
-        Op::ResultsGet,
-        Op::ResultsPut,
-    ];
+    pub const ALL: [Op; 7] =
+        [Op::Call, Op::Search, Op::Describe, Op::List, Op::Types, Op::ResultsGet, Op::ResultsPut];
 
     /// As the prelude calls it.
     pub fn word(self) -> &'static str {

@@ -60,7 +60,9 @@ fn attempt(word: &str, target: &OsString) -> Option<bool> {
         "socket-unix" => UnixStream::connect("/run/docker.sock").is_ok(),
         "socket-unix-listen" => UnixListener::bind(target).is_ok(),
         "socket-pair" => UnixStream::pair().is_ok(),
-        "send-elsewhere" => nix::sys::socket::send(1, b"x", nix::sys::socket::MsgFlags::empty()).is_ok(),
+        "send-elsewhere" => {
+            nix::sys::socket::send(1, b"x", nix::sys::socket::MsgFlags::empty()).is_ok()
+        }
         "exec" => Command::new("/bin/true").status().is_ok(),
         "exec-self" => Command::new("/proc/self/exe").arg("nothing").status().is_ok(),
         "thread" => std::thread::Builder::new().spawn(|| ()).is_ok(),
@@ -70,7 +72,10 @@ fn attempt(word: &str, target: &OsString) -> Option<bool> {
         "ptrace-parent" => nix::sys::ptrace::attach(getppid()).is_ok(),
         "dumpable" => nix::sys::prctl::set_dumpable(true).is_ok(),
         "regain-nothing" => nix::sys::prctl::set_no_new_privs().is_ok(),
-        "raise-limits" => nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, 64, 64).is_ok(),
+        "raise-limits" => {
+            nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, 64, 64)
+                .is_ok()
+        }
         "dup" => io::stdin().as_fd().try_clone_to_owned().is_ok(),
         "unshare" => nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER).is_ok(),
         "setuid" => nix::unistd::setuid(nix::unistd::Uid::from_raw(1)).is_ok(),
@@ -112,7 +117,8 @@ fn liar(word: &str) -> Option<i32> {
             say(&FromWorker::Ready { layers: report.layers, missing: report.missing });
         }
         // The rest lock themselves down and misbehave with a job in hand.
-        "garbled" | "huge" | "twice" | "ready-again" | "deaf" | "flood" | "log-flood" | "not-json" | "closes" => {
+        "garbled" | "huge" | "twice" | "ready-again" | "deaf" | "flood" | "log-flood"
+        | "not-json" | "closes" => {
             let report = lockdown::apply();
             say(&FromWorker::Ready { layers: report.layers, missing: report.missing });
             hear();
@@ -124,7 +130,8 @@ fn liar(word: &str) -> Option<i32> {
 }
 
 fn misbehave(word: &str) {
-    let request = |id, payload: &str| FromWorker::Request { id, op: Op::Call, payload: payload.into() };
+    let request =
+        |id, payload: &str| FromWorker::Request { id, op: Op::Call, payload: payload.into() };
     match word {
         "garbled" => raw(&[3, 0, 0, 0, 250, 1, 2]),
         "huge" => raw(&u32::MAX.to_le_bytes()),

@@ -1,6 +1,9 @@
 //! Counting of one run: what may start, what waits, what strikes. Told the time, touches nothing.
 
-#![cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a worker has something to count"))]
+#![cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only a worker has something to count")
+)]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -217,8 +220,11 @@ mod tests {
     #[test]
     fn more_than_fit_wait_and_come_in_order() {
         let mut ledger = Ledger::new(limits());
-        let admitted: Vec<_> =
-            ["a", "a", "a", "b", "c", "c"].iter().zip(0..).map(|(s, id)| ledger.request(id, call(s), NOW)).collect();
+        let admitted: Vec<_> = ["a", "a", "a", "b", "c", "c"]
+            .iter()
+            .zip(0..)
+            .map(|(s, id)| ledger.request(id, call(s), NOW))
+            .collect();
         use Admit::{Start, Wait};
         assert_eq!(admitted, [Start, Start, Wait, Start, Start, Wait]);
         // The third waits for its server, the last for room at all.

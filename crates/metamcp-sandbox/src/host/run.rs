@@ -1,20 +1,21 @@
 //! One run from script to outcome: a single task that reads, answers, counts and watches.
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::{sleep_until, timeout};
 
 use super::ledger::{Admit, Kind, Ledger, Watch};
 use super::verdict::Verdict;
 use super::workers::{PIECE, Worker};
-use super::{CallError, Host, Job, Limits, LogLine, Op, Outcome};
+use super::{Answer, CallError, Host, Job, Limits, LogLine, Op, Outcome};
 use crate::limits::CPU_GRACE;
 use crate::protocol::{FromWorker, MAX_FRAME, ToWorker, WorkerLimits};
 
@@ -47,8 +48,7 @@ pub async fn run(
         ledger: Ledger::new(limits.clone()),
         limits,
         host,
-        tasks: JoinSet::new(),
-        numbers: HashMap::new(),
+        under_way: UnderWay::default(),
         held: HashMap::new(),
         held_bytes: 0,
         out: Vec::new(),
@@ -109,10 +109,7 @@ struct Run {
     limits: Limits,
     ledger: Ledger,
     host: Arc<dyn Host>,
-    /// Answers under way. Dropping them cancels them.
-    tasks: JoinSet<Answered>,
-    /// The worker's number of each, for one that panics and cannot tell.
-    numbers: HashMap<task::Id, u32>,
+    under_way: UnderWay,
     /// Questions in line.
     held: HashMap<u32, (Op, String)>,
     held_bytes: usize,
@@ -162,10 +159,9 @@ impl Run {
                     }
                 }
                 _ = socket.writable(), if self.sent < self.out.len() => {}
-                Some(done) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => {
-                    self.answered(done);
-                    while let Some(done) = self.tasks.try_join_next_with_id() {
-                        self.answered(done);
+                done = poll_fn(|context| self.under_way.poll(context)), if !self.under_way.list.is_empty() => {
+                    for (id, answer) in done {
+                        self.answered(id, answer);
                     }
                 }
                 () = sleep_until(look.into()) => {
@@ -255,22 +251,10 @@ impl Run {
 
     fn start(&mut self, id: u32, op: Op, payload: String) {
         let answer = self.host.answer(op, payload);
-        let started = self.tasks.spawn(async move { (id, answer.await) });
-        self.numbers.insert(started.id(), id);
+        self.under_way.list.push((id, answer));
     }
 
-    fn answered(&mut self, done: Result<(task::Id, Answered), JoinError>) {
-        let (id, answer) = match done {
-            Ok((task, (id, answer))) => {
-                self.numbers.remove(&task);
-                (id, answer)
-            }
-            Err(error) => {
-                let Some(id) = self.numbers.remove(&error.id()) else { return };
-                let json = r#"{"code":"internal","message":"the gateway failed while answering"}"#;
-                (id, Err(CallError { json: json.to_owned() }))
-            }
-        };
+    fn answered(&mut self, id: u32, answer: Result<String, CallError>) {
         let answer = bounded(answer);
         let ok = answer.as_ref().is_ok_and(|result| !is_error_result(result));
         self.say(&ToWorker::Reply { id, answer: answer.map_err(|error| error.json) });
@@ -319,6 +303,38 @@ impl Run {
             cpu: self.cpu,
             wall,
         }
+    }
+}
+
+/// Answers under way, all in the task of their run: a handful of them is looked at faster than a thread
+/// is woken. Dropping them cancels them.
+#[derive(Default)]
+struct UnderWay {
+    list: Vec<(u32, Answer)>,
+}
+
+impl UnderWay {
+    /// Those that are done; waits until there is one.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Vec<Answered>> {
+        let mut done = Vec::new();
+        self.list.retain_mut(|(id, answer)| {
+            // A panic of the gateway ends this call and nothing else.
+            let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
+            match polled {
+                Ok(Poll::Pending) => true,
+                Ok(Poll::Ready(answer)) => {
+                    done.push((*id, answer));
+                    false
+                }
+                Err(_) => {
+                    let json =
+                        r#"{"code":"internal","message":"the gateway failed while answering"}"#;
+                    done.push((*id, Err(CallError { json: json.to_owned() })));
+                    false
+                }
+            }
+        });
+        if done.is_empty() { Poll::Pending } else { Poll::Ready(done) }
     }
 }
 

@@ -60,11 +60,17 @@ impl Verdict {
             }
             Strike::Cpu => cpu(limits),
             Strike::Calls => {
-                let error = named("CallLimit", format!("the script made more than {} tool calls", limits.calls));
+                let error = named(
+                    "CallLimit",
+                    format!("the script made more than {} tool calls", limits.calls),
+                );
                 Verdict::of_limit(Status::CallLimit, "calls", limits.calls.to_string(), error)
             }
             Strike::Questions => {
-                let error = named("CallLimit", format!("the script asked the gateway more than {QUESTIONS} times"));
+                let error = named(
+                    "CallLimit",
+                    format!("the script asked the gateway more than {QUESTIONS} times"),
+                );
                 Verdict::of_limit(Status::CallLimit, "questions", QUESTIONS.to_string(), error)
             }
         }
@@ -86,7 +92,10 @@ impl Verdict {
     pub(super) fn of_defect(defect: &Defect) -> Verdict {
         Verdict::failed(
             Status::Error,
-            named("SandboxError", format!("the sandbox worker broke its protocol ({defect}) and was killed")),
+            named(
+                "SandboxError",
+                format!("the sandbox worker broke its protocol ({defect}) and was killed"),
+            ),
         )
     }
 
@@ -139,7 +148,9 @@ fn named(name: &str, message: String) -> ScriptError {
 
 fn cpu(limits: &Limits) -> Verdict {
     let most = seconds(limits.cpu);
-    let message = format!("the script used more than {most} of processor time (waiting for tools does not count)");
+    let message = format!(
+        "the script used more than {most} of processor time (waiting for tools does not count)"
+    );
     Verdict::of_limit(Status::CpuLimit, "cpu", most, named("CpuLimit", message))
 }
 

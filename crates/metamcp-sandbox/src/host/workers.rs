@@ -124,7 +124,8 @@ impl Shared {
             }
         };
         let Started { child, socket } = spawner.start().await.map_err(refused)?;
-        let mut worker = Worker { child: Some(child), spawner, socket: None, frames: Frames::default() };
+        let mut worker =
+            Worker { child: Some(child), spawner, socket: None, frames: Frames::default() };
         worker.socket = Some(UnixStream::from_std(socket).map_err(refused)?);
         let ready = match timeout(START, worker.hear()).await {
             Ok(ready) => ready,
@@ -145,7 +146,12 @@ impl Shared {
         for demanded in self.profile.demands() {
             if !layers.iter().any(|layer| layer == demanded) {
                 let reason = missing.iter().find(|missing| missing.layer == demanded).map_or_else(
-                    || format!("this build has none, and the profile {} demands it", self.profile.word()),
+                    || {
+                        format!(
+                            "this build has none, and the profile {} demands it",
+                            self.profile.word()
+                        )
+                    },
                     |missing| missing.reason.clone(),
                 );
                 return Err(Refused::Layer { layer: demanded.to_owned(), reason });
@@ -153,9 +159,12 @@ impl Shared {
         }
         // Where /proc is closed to us there is nothing to compare with; no code of a guest ran yet.
         let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return Ok(()) };
-        for (layer, line) in [(layer::NO_NEW_PRIVILEGES, "NoNewPrivs:\t1"), (layer::SECCOMP, "Seccomp:\t2")] {
+        for (layer, line) in
+            [(layer::NO_NEW_PRIVILEGES, "NoNewPrivs:\t1"), (layer::SECCOMP, "Seccomp:\t2")]
+        {
             if !status.lines().any(|found| found == line) {
-                let reason = format!("the kernel does not confirm it: no {line:?} in /proc/{pid}/status");
+                let reason =
+                    format!("the kernel does not confirm it: no {line:?} in /proc/{pid}/status");
                 return Err(Refused::Layer { layer: layer.to_owned(), reason });
             }
         }

@@ -46,7 +46,11 @@ fn files() -> Result<(), String> {
         match File::open(path) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
             Err(error) => return Err(format!("opening {path} gives {error}")),
-            Ok(_) => return Err(format!("{path} can be opened; landlock needs Linux 5.13, and to be enabled")),
+            Ok(_) => {
+                return Err(format!(
+                    "{path} can be opened; landlock needs Linux 5.13, and to be enabled"
+                ));
+            }
         }
     }
     Ok(())

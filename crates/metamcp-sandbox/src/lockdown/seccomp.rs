@@ -113,7 +113,7 @@ mod tests {
             4 => architecture,
             16..64 => {
                 let argument = call.arguments[(offset as usize - 16) / 8];
-                (if offset % 8 == 0 { argument } else { argument >> 32 }) as u32
+                (if offset.is_multiple_of(8) { argument } else { argument >> 32 }) as u32
             }
             _ => panic!("a load from {offset}"),
         };
@@ -143,16 +143,25 @@ mod tests {
     fn only_what_is_on_the_list_passes() {
         let program = program().unwrap();
         let bound = [
-            libc::SYS_recvfrom, libc::SYS_sendto, libc::SYS_mmap, libc::SYS_mprotect,
-            libc::SYS_getpid, libc::SYS_gettid, libc::SYS_tgkill,
+            libc::SYS_recvfrom,
+            libc::SYS_sendto,
+            libc::SYS_mmap,
+            libc::SYS_mprotect,
+            libc::SYS_getpid,
+            libc::SYS_gettid,
+            libc::SYS_tgkill,
         ];
         for number in 0..1_024 {
             // Arguments for which those with conditions are refused, but for the two about protection.
             let refused = call(number, &[7_777_777, 0, 0xffff, 0, 0, 0]);
-            let listed = FREE.contains(&number) || [libc::SYS_getpid, libc::SYS_gettid].contains(&number);
+            let listed =
+                FREE.contains(&number) || [libc::SYS_getpid, libc::SYS_gettid].contains(&number);
             assert_eq!(allows(&program, refused, OURS), listed, "call {number}");
             // The other table of numbers of the same processor is another door to the same calls.
-            assert!(!allows(&program, call(number | 0x4000_0000, &[]), OURS), "call {number} of x32");
+            assert!(
+                !allows(&program, call(number | 0x4000_0000, &[]), OURS),
+                "call {number} of x32"
+            );
             assert!(!allows(&program, call(number, &[]), 0x4000_0003), "call {number} of i386");
         }
         assert_eq!(FREE.len() + bound.len(), 23);
@@ -185,7 +194,11 @@ mod tests {
             (libc::SYS_tgkill, own + 1, false),
             (libc::SYS_tgkill, u64::from(u32::MAX), false),
         ] {
-            assert_eq!(allows(&program, call(number, &[argument]), OURS), passes, "{number} {argument}");
+            assert_eq!(
+                allows(&program, call(number, &[argument]), OURS),
+                passes,
+                "{number} {argument}"
+            );
         }
     }
 }

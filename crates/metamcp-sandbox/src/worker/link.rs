@@ -48,7 +48,11 @@ impl Link {
     pub(super) fn flush(&mut self) -> Result<(), Closed> {
         let mut sent = 0;
         while sent < self.outbox.len() {
-            match send(SOCKET, &self.outbox[sent..], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
+            match send(
+                SOCKET,
+                &self.outbox[sent..],
+                MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
+            ) {
                 Ok(count) => sent += count,
                 Err(Errno::EAGAIN) => {
                     let ready = wait(PollFlags::POLLOUT | PollFlags::POLLIN, None);

@@ -19,26 +19,43 @@ pub(super) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>) -> Result<Object<'j
     let add = |name: &str, function: Function<'js>| natives.set(name, function);
 
     let own = Rc::clone(state);
-    add("request", Function::new(ctx.clone(), move |ctx: Ctx<'js>, op: u8, payload: String| {
-        own.request(&ctx, op, payload)
-    })?)?;
+    add(
+        "request",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, op: u8, payload: String| {
+            own.request(&ctx, op, payload)
+        })?,
+    )?;
     let own = Rc::clone(state);
     add("log", Function::new(ctx.clone(), move |level: u8, text: String| own.log(level, text))?)?;
     let own = Rc::clone(state);
     add(
         "progress",
-        Function::new(ctx.clone(), move |value: f64, total: Option<f64>, message: Option<String>| {
-            own.progress(value, total, message);
-        })?,
+        Function::new(
+            ctx.clone(),
+            move |value: f64, total: Option<f64>, message: Option<String>| {
+                own.progress(value, total, message);
+            },
+        )?,
     )?;
     let own = Rc::clone(state);
-    add("timer", Function::new(ctx.clone(), move |delay: f64| own.timers.borrow_mut().start(delay))?)?;
+    add(
+        "timer",
+        Function::new(ctx.clone(), move |delay: f64| own.timers.borrow_mut().start(delay))?,
+    )?;
     let own = Rc::clone(state);
-    add("clear", Function::new(ctx.clone(), move |number: u32| own.timers.borrow_mut().stop(number))?)?;
+    add(
+        "clear",
+        Function::new(ctx.clone(), move |number: u32| own.timers.borrow_mut().stop(number))?,
+    )?;
     add("part", Function::new(ctx.clone(), |ctx: Ctx<'js>, name: String| part(&ctx, &name))?)?;
     add("random", Function::new(ctx.clone(), random)?)?;
     add("sha256", Function::new(ctx.clone(), |ctx: Ctx<'js>, bytes: String| sha256(ctx, &bytes))?)?;
-    add("encode", Function::new(ctx.clone(), |ctx: Ctx<'js>, text: String| TypedArray::<u8>::new_copy(ctx, text.as_bytes()))?)?;
+    add(
+        "encode",
+        Function::new(ctx.clone(), |ctx: Ctx<'js>, text: String| {
+            TypedArray::<u8>::new_copy(ctx, text.as_bytes())
+        })?,
+    )?;
     add("decode", Function::new(ctx.clone(), |bytes: String, fatal: bool| decode(&bytes, fatal))?)?;
     Ok(natives)
 }
@@ -118,5 +135,9 @@ fn decode(hexadecimal: &str, fatal: bool) -> Option<String> {
 /// unsafe: a script could shrink it meanwhile.
 fn bytes_of(hexadecimal: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
-    hexadecimal.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+    hexadecimal
+        .as_bytes()
+        .chunks_exact(2)
+        .map(|pair| digit(pair[0]) << 4 | digit(pair[1]))
+        .collect()
 }

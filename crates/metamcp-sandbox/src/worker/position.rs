@@ -95,7 +95,11 @@ mod tests {
     fn a_stack_that_says_nothing_gives_nothing() {
         for stack in ["", "at x", "script:", "script:x:1", "at f (script:99999999999:1)"] {
             let error = located("E".into(), String::new(), stack, None, 1);
-            assert_eq!((error.line, error.column, error.stack.as_str()), (None, None, ""), "{stack}");
+            assert_eq!(
+                (error.line, error.column, error.stack.as_str()),
+                (None, None, ""),
+                "{stack}"
+            );
         }
     }
 

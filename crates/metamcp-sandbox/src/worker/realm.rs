@@ -5,9 +5,7 @@ use std::rc::Rc;
 
 use rquickjs::context::EvalOptions;
 use rquickjs::promise::PromiseState;
-use rquickjs::{
-    Array, Context, Ctx, Error, Function, Object, Persistent, Promise, Runtime, Value,
-};
+use rquickjs::{Array, Context, Ctx, Error, Function, Object, Persistent, Promise, Runtime, Value};
 
 use super::natives::{self, own_code};
 use super::{State, clock, out_of_memory, position};
@@ -183,7 +181,8 @@ impl Realm {
     fn is_starved(&self, thrown: &Value<'_>) -> bool {
         let message = thrown.as_exception().and_then(rquickjs::Exception::message);
         message.is_some_and(|message| message.starts_with("out of memory"))
-            || (thrown.is_null() && clock::touched().saturating_sub(self.touched.get()) > self.heap.get() / 2)
+            || (thrown.is_null()
+                && clock::touched().saturating_sub(self.touched.get()) > self.heap.get() / 2)
     }
 
     fn state(&self) -> Option<PromiseState> {
@@ -224,7 +223,10 @@ impl Realm {
                 (parts.get(0)?, parts.get(1)?, parts.get(2)?, parts.get(3)?)
             };
             let tool = tool.map(position::without_lone_surrogates);
-            Ok::<_, Error>((memory, position::located(name, message, &stack, tool, self.lines.get())))
+            Ok::<_, Error>((
+                memory,
+                position::located(name, message, &stack, tool, self.lines.get()),
+            ))
         });
         match described {
             Ok((true, error)) => End::MemoryLimit(error),

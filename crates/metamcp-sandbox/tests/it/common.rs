@@ -48,44 +48,51 @@ pub(crate) fn job(code: &str, limits: Limits) -> Job {
     Job { code: code.into(), servers, limits }
 }
 
+/// A word about progress: how far, of how much, in words.
+pub(crate) type Step = (f64, Option<f64>, Option<String>);
+
 /// Answers everything from a small table; remembers what was asked and said.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) asked: Mutex<Vec<(Op, String)>>,
     pub(crate) said: Mutex<Vec<String>>,
-    pub(crate) steps: Mutex<Vec<(f64, Option<f64>, Option<String>)>>,
+    pub(crate) steps: Mutex<Vec<Step>>,
     under_way: Arc<Mutex<(usize, usize)>>,
 }
 
 impl Table {
     /// The most calls that were under way at once.
     pub(crate) fn most(&self) -> usize {
-        self.under_way.lock().unwrap().1
+        self.under_way.lock().expect("no test panics with it held").1
     }
 }
 
 impl Host for Table {
     fn answer(&self, op: Op, payload: String) -> Answer {
-        self.asked.lock().unwrap().push((op, payload.clone()));
+        self.asked.lock().expect("no test panics with it held").push((op, payload.clone()));
         let under_way = Arc::clone(&self.under_way);
         Box::pin(async move {
             {
-                let mut count = under_way.lock().unwrap();
+                let mut count = under_way.lock().expect("no test panics with it held");
                 count.0 += 1;
                 count.1 = count.1.max(count.0);
             }
             let answer = answer(op, &payload).await;
-            under_way.lock().unwrap().0 -= 1;
+            under_way.lock().expect("no test panics with it held").0 -= 1;
             answer
         })
     }
 
     fn log(&self, level: Level, text: &str) {
-        self.said.lock().unwrap().push(format!("{level:?} {text}"));
+        self.said.lock().expect("no test panics with it held").push(format!("{level:?} {text}"));
     }
 
     fn progress(&self, value: f64, total: Option<f64>, message: Option<&str>) {
-        self.steps.lock().unwrap().push((value, total, message.map(str::to_owned)));
+        self.steps.lock().expect("no test panics with it held").push((
+            value,
+            total,
+            message.map(str::to_owned),
+        ));
     }
 }
 
@@ -109,7 +116,7 @@ async fn answer(op: Op, payload: &str) -> Result<String, CallError> {
         }
         "never" => std::future::pending().await,
         "garbage" => Ok("{not json".into()),
-        "big" => Ok(text(&"x".repeat(usize::try_from(arguments["size"].as_u64().unwrap_or(0)).unwrap()))),
+        "big" => Ok(text(&"x".repeat(arguments["size"].as_u64().and_then(|size| usize::try_from(size).ok()).unwrap_or(0)))),
         "list" => {
             let count = arguments["count"].as_u64().unwrap_or(100);
             let rows: Vec<Value> = (0..count).map(|n| json!({"id": n, "name": format!("row {n}"), "open": n % 3 == 0})).collect();
@@ -123,7 +130,7 @@ async fn answer(op: Op, payload: &str) -> Result<String, CallError> {
 
 /// Workers of this test process, shared by its tests, each of which runs in a runtime of its own.
 pub(crate) async fn outcome_with(code: &str, limits: Limits, host: Arc<Table>) -> Outcome {
-    let worker = workers().take().await.unwrap();
+    let worker = workers().take().await.expect("a worker");
     run(worker, job(code, limits), host, std::future::pending()).await
 }
 
@@ -140,12 +147,16 @@ pub(crate) fn runs(code: &str) -> Outcome {
 pub(crate) fn value(code: &str) -> Value {
     let outcome = runs(code);
     let text = outcome.value.unwrap_or_else(|| panic!("{code}\n{:?}", outcome.error));
-    serde_json::from_str(&text).unwrap()
+    serde_json::from_str(&text).expect("a value is JSON")
 }
 
 pub(crate) fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime")
     })
 }

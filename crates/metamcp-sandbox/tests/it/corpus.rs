@@ -27,20 +27,23 @@ struct Script {
 
 fn scripts(kind: &str) -> Vec<Script> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(kind);
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder).expect("the corpus").flatten().map(|entry| entry.path()).collect();
     files.sort();
     let mut found = Vec::new();
     for file in files {
-        let text = fs::read_to_string(&file).unwrap();
+        let text = fs::read_to_string(&file).expect("a file of the corpus");
         for (index, code) in text.split("//---\n").enumerate() {
-            let name = format!("{}#{}", file.file_stem().unwrap().to_string_lossy(), index + 1);
+            let name =
+                format!("{}#{}", file.file_stem().unwrap_or_default().to_string_lossy(), index + 1);
             let mut lines = code.lines();
             let expected = lines.next().and_then(|line| line.strip_prefix("// expect: "));
             let expected = expected.unwrap_or_else(|| panic!("{name} expects nothing"));
             let value = lines.next().and_then(|line| line.strip_prefix("// value: "));
             found.push(Script {
                 expected: expected.split('|').map(str::to_owned).collect(),
-                value: value.map(|value| serde_json::from_str(value).unwrap()),
+                value: value
+                    .map(|value| serde_json::from_str(value).expect("an expected value is JSON")),
                 code: code.to_owned(),
                 name,
             });
@@ -50,7 +53,11 @@ fn scripts(kind: &str) -> Vec<Script> {
 }
 
 /// Runs all of them; each as its own task, with the wrong ones gathered.
-fn run_all(scripts: Vec<Script>, limits: &Limits, prepare: impl Fn(&str) -> String) -> Vec<(Script, Outcome, Duration)> {
+fn run_all(
+    scripts: Vec<Script>,
+    limits: &Limits,
+    prepare: impl Fn(&str) -> String,
+) -> Vec<(Script, Outcome, Duration)> {
     let workers = Workers::new(launch(&["worker"]), Profile::Standard, 1);
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let tasks: Vec<_> = scripts
@@ -63,8 +70,8 @@ fn run_all(scripts: Vec<Script>, limits: &Limits, prepare: impl Fn(&str) -> Stri
             }
             let code = prepare(&script.code);
             runtime().spawn(async move {
-                let _room = room.acquire_owned().await.unwrap();
-                let worker = workers.take().await.unwrap();
+                let _room = room.acquire_owned().await.expect("never closed");
+                let worker = workers.take().await.expect("a worker");
                 let began = Instant::now();
                 let host = Arc::new(Table::default());
                 let outcome = run(worker, job(&code, limits), host, std::future::pending()).await;
@@ -72,7 +79,7 @@ fn run_all(scripts: Vec<Script>, limits: &Limits, prepare: impl Fn(&str) -> Stri
             })
         })
         .collect();
-    tasks.into_iter().map(|task| runtime().block_on(task).unwrap()).collect()
+    tasks.into_iter().map(|task| runtime().block_on(task).expect("no run panics")).collect()
 }
 
 #[test]
@@ -81,19 +88,24 @@ fn no_attack_reaches_the_host() {
     let secret = place.path().join("secret.txt");
     let target = place.path().join("made");
     fs::write(&secret, SECRET).unwrap();
-    let limits = Limits { wall: Duration::from_secs(60), cpu: Duration::from_millis(300), ..small() };
+    let limits =
+        Limits { wall: Duration::from_secs(60), cpu: Duration::from_millis(300), ..small() };
     let attacks = scripts("attacks");
     assert!(attacks.len() >= 150, "{} attacks", attacks.len());
     let count = attacks.len();
 
     let prepare = |code: &str| {
-        code.replace("@SECRET@", &secret.to_string_lossy()).replace("@TARGET@", &target.to_string_lossy())
+        code.replace("@SECRET@", &secret.to_string_lossy())
+            .replace("@TARGET@", &target.to_string_lossy())
     };
     let mut wrong = Vec::new();
     for (script, outcome, took) in run_all(attacks, &limits, prepare) {
         let status = outcome.status.word();
         if !script.expected.iter().any(|expected| expected == status) {
-            wrong.push(format!("{}: {status}, not {:?}: {:?} {:?}", script.name, script.expected, outcome.error, outcome.value));
+            wrong.push(format!(
+                "{}: {status}, not {:?}: {:?} {:?}",
+                script.name, script.expected, outcome.error, outcome.value
+            ));
         }
         let seen = format!("{outcome:?}");
         // The path of the file is in the script itself and may come back; what is in it may not.
@@ -110,9 +122,14 @@ fn honest_scripts_get_their_value() {
     let honest = scripts("honest");
     assert!(honest.len() >= 50, "{} honest scripts", honest.len());
     for (script, outcome, _) in run_all(honest, &Limits::default(), str::to_owned) {
-        assert!(script.expected.iter().any(|expected| expected == outcome.status.word()), "{}: {outcome:?}", script.name);
+        assert!(
+            script.expected.iter().any(|expected| expected == outcome.status.word()),
+            "{}: {outcome:?}",
+            script.name
+        );
         if let Some(value) = script.value {
-            let found: Value = serde_json::from_str(outcome.value.as_deref().unwrap_or_default()).unwrap();
+            let found: Value =
+                serde_json::from_str(outcome.value.as_deref().unwrap_or_default()).unwrap();
             assert_eq!(found, value, "{}", script.name);
         }
     }

@@ -13,11 +13,40 @@ use crate::common::*;
 
 /// Every way out that can be tried without unsafe code. The rest is in the test of the filter itself.
 const WAYS: [&str; 34] = [
-    "open-read", "open-write", "open-proc", "open-parent", "list", "stat", "unlink", "mkdir", "link", "chdir",
-    "socket-tcp", "socket-listen", "socket-udp", "socket-unix", "socket-unix-listen", "socket-pair",
-    "send-elsewhere", "exec", "exec-self", "thread", "kill-parent", "kill-all", "kill-group",
-    "ptrace-parent", "dumpable", "regain-nothing", "raise-limits", "dup", "unshare", "setuid", "write-stdout",
-    "read-stdin", "sleep", "nothing",
+    "open-read",
+    "open-write",
+    "open-proc",
+    "open-parent",
+    "list",
+    "stat",
+    "unlink",
+    "mkdir",
+    "link",
+    "chdir",
+    "socket-tcp",
+    "socket-listen",
+    "socket-udp",
+    "socket-unix",
+    "socket-unix-listen",
+    "socket-pair",
+    "send-elsewhere",
+    "exec",
+    "exec-self",
+    "thread",
+    "kill-parent",
+    "kill-all",
+    "kill-group",
+    "ptrace-parent",
+    "dumpable",
+    "regain-nothing",
+    "raise-limits",
+    "dup",
+    "unshare",
+    "setuid",
+    "write-stdout",
+    "read-stdin",
+    "sleep",
+    "nothing",
 ];
 
 #[test]
@@ -48,7 +77,10 @@ fn every_way_out_fails_or_kills() {
 
 fn refusal(word: &str, profile: Profile) -> Refused {
     let workers = Workers::new(launch(&[word]), profile, 0);
-    runtime().block_on(workers.take()).err().unwrap_or_else(|| panic!("{word} was taken for a worker"))
+    runtime()
+        .block_on(workers.take())
+        .err()
+        .unwrap_or_else(|| panic!("{word} was taken for a worker"))
 }
 
 #[test]
@@ -72,7 +104,8 @@ fn a_worker_without_its_layers_gets_no_code() {
 fn a_program_that_cannot_be_started_is_refused() {
     let mut launch = launch(&[]);
     launch.program = "/nonexistent/program".into();
-    let refused = runtime().block_on(Workers::new(launch, Profile::Standard, 1).take()).err().unwrap();
+    let refused =
+        runtime().block_on(Workers::new(launch, Profile::Standard, 1).take()).err().unwrap();
     assert!(matches!(refused, Refused::Start { .. }), "{refused}");
 }
 
@@ -94,7 +127,8 @@ fn a_worker_that_breaks_the_protocol_ends_its_run_and_nothing_else() {
         let workers = Workers::new(launch(&[word]), Profile::Standard, 0);
         let outcome = runtime().block_on(async {
             let worker = workers.take().await.unwrap();
-            run(worker, job("return 1", limits), Arc::new(Table::default()), std::future::pending()).await
+            run(worker, job("return 1", limits), Arc::new(Table::default()), std::future::pending())
+                .await
         });
         assert_eq!(outcome.status, status, "{word}: {outcome:?}");
         let kept: usize = outcome.logs.iter().map(|line| line.text.len()).sum();

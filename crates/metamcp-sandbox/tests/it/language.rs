@@ -25,7 +25,10 @@ fn a_value_is_what_is_returned_as_json() {
         ("return function named() {}", json!("[function named]")),
         ("return Symbol('top')", json!("Symbol(top)")),
         ("return 12345678901234567890n", json!("12345678901234567890")),
-        ("return { a: 1n, d: new Date(0), u: undefined }", json!({"a": "1", "d": "1970-01-01T00:00:00.000Z"})),
+        (
+            "return { a: 1n, d: new Date(0), u: undefined }",
+            json!({"a": "1", "d": "1970-01-01T00:00:00.000Z"}),
+        ),
         ("return new Map([['a', new Map([[1, 2]])]])", json!({"a": [[1, 2]]})),
         ("return { s: new Set([1, 2]) }", json!({"s": [1, 2]})),
         ("return new TypeError('no')", json!({"name": "TypeError", "message": "no"})),
@@ -34,7 +37,10 @@ fn a_value_is_what_is_returned_as_json() {
         ("return github", json!("[server github]")),
         ("return { toJSON() { return 5 } }", json!(5)),
         ("x = 5; return x", json!(5)),
-        ("return typeof process + typeof require + typeof fetch + typeof module + typeof Deno", json!("undefinedundefinedundefinedundefinedundefined")),
+        (
+            "return typeof process + typeof require + typeof fetch + typeof module + typeof Deno",
+            json!("undefinedundefinedundefinedundefinedundefined"),
+        ),
         ("return 1 // a comment at the end", json!(1)),
     ]);
 }
@@ -83,7 +89,11 @@ fn what_is_thrown_need_not_be_an_error() {
         ("throw null", "Thrown", "null"),
         ("throw { a: 1 }", "Thrown", "{ a: 1 }"),
         ("throw { name: 'Mine', message: 'own' }", "Mine", "own"),
-        ("const e = new Error('x'); Object.defineProperty(e, 'stack', { get() { throw 1 } }); throw e", "Error", "x"),
+        (
+            "const e = new Error('x'); Object.defineProperty(e, 'stack', { get() { throw 1 } }); throw e",
+            "Error",
+            "x",
+        ),
         ("throw new Proxy({}, { get() { throw 1 } })", "Thrown", "{}"),
     ] {
         let error = runs(code).error.unwrap();
@@ -103,7 +113,10 @@ fn a_call_gives_the_useful_part_of_the_result() {
         ("return await github.text({ text: '{\"n\":1}' })", json!({"n": 1})),
         ("return await github.text({ text: '42' })", json!(42)),
         ("return await github.text({ text: '007' })", json!("007")),
-        ("return await github.text({ text: '12345678901234567890' })", json!("12345678901234567890")),
+        (
+            "return await github.text({ text: '12345678901234567890' })",
+            json!("12345678901234567890"),
+        ),
         ("return await github.text({ text: 'null and void' })", json!("null and void")),
         ("return await github.parts()", json!("one\ntwo")),
         ("return await github.empty()", json!(null)),
@@ -112,7 +125,10 @@ fn a_call_gives_the_useful_part_of_the_result() {
         ("return (await github.text().raw()).content[0].text", json!("hello")),
         ("return (await github.wrong().raw()).isError", json!(true)),
         ("return Object.keys(servers)", json!(["github", "my files", "console"])),
-        ("return typeof github.then + typeof github.toJSON + `${typeof servers.then}`", json!("undefinedundefinedundefined")),
+        (
+            "return typeof github.then + typeof github.toJSON + `${typeof servers.then}`",
+            json!("undefinedundefinedundefined"),
+        ),
         ("console.log('still the console'); return 1", json!(1)),
     ]);
 }
@@ -120,8 +136,19 @@ fn a_call_gives_the_useful_part_of_the_result() {
 #[test]
 fn failures_are_tool_errors_with_facts() {
     assert_eq!(
-        value("try { await github.createIssue({}) } catch (e) { return [e instanceof ToolError, e instanceof Error, e.name, e.server, e.tool, e.code, e.retryable, e.message] }"),
-        json!([true, true, "ToolError", "github", "createIssue", "unknown_tool", false, "no tool \"createIssue\"; nearest: echo"])
+        value(
+            "try { await github.createIssue({}) } catch (e) { return [e instanceof ToolError, e instanceof Error, e.name, e.server, e.tool, e.code, e.retryable, e.message] }"
+        ),
+        json!([
+            true,
+            true,
+            "ToolError",
+            "github",
+            "createIssue",
+            "unknown_tool",
+            false,
+            "no tool \"createIssue\"; nearest: echo"
+        ])
     );
     assert_eq!(
         value("try { await github.wrong() } catch (e) { return [e.code, e.message, e.tool] }"),
@@ -150,26 +177,48 @@ fn the_gateway_is_asked_with_names_and_arguments() {
     let asked = host.asked.lock().unwrap();
     assert_eq!(asked[0].0, Op::Call);
     let payload: Value = serde_json::from_str(&asked[0].1).unwrap();
-    assert_eq!(payload, json!({"server": "github", "tool": "createIssue", "arguments": {"t": "ü"}}));
+    assert_eq!(
+        payload,
+        json!({"server": "github", "tool": "createIssue", "arguments": {"t": "ü"}})
+    );
 }
 
 #[test]
 fn questions_reach_the_gateway_each_as_what_it_is() {
     table(&[
-        ("return await tools.search('an invoice', { limit: 5 })", json!({"op": "search", "payload": {"query": "an invoice", "options": {"limit": 5}}})),
-        ("return await tools.describe('github', 'x')", json!({"op": "describe", "payload": {"server": "github", "tool": "x"}})),
-        ("return await tools.describe(github, 'x')", json!({"op": "describe", "payload": {"server": "github", "tool": "x"}})),
-        ("return await tools.list()", json!({"op": "list", "payload": {"server": null, "options": null}})),
-        ("return await tools.types('github')", json!({"op": "types", "payload": {"server": "github"}})),
+        (
+            "return await tools.search('an invoice', { limit: 5 })",
+            json!({"op": "search", "payload": {"query": "an invoice", "options": {"limit": 5}}}),
+        ),
+        (
+            "return await tools.describe('github', 'x')",
+            json!({"op": "describe", "payload": {"server": "github", "tool": "x"}}),
+        ),
+        (
+            "return await tools.describe(github, 'x')",
+            json!({"op": "describe", "payload": {"server": "github", "tool": "x"}}),
+        ),
+        (
+            "return await tools.list()",
+            json!({"op": "list", "payload": {"server": null, "options": null}}),
+        ),
+        (
+            "return await tools.types('github')",
+            json!({"op": "types", "payload": {"server": "github"}}),
+        ),
         ("return await results.put([1])", json!({"op": "results_put", "payload": {"value": [1]}})),
-        ("return await results.get('h')", json!({"op": "results_get", "payload": {"handle": "h", "options": null}})),
+        (
+            "return await results.get('h')",
+            json!({"op": "results_get", "payload": {"handle": "h", "options": null}}),
+        ),
     ]);
 }
 
 #[test]
 fn many_at_once_keep_their_order_and_their_bound() {
     let host = Arc::new(Table::default());
-    let code = "return await parallel([3, 1, 2], async (n, i) => { await github.nap(); return [n, i] })";
+    let code =
+        "return await parallel([3, 1, 2], async (n, i) => { await github.nap(); return [n, i] })";
     let outcome = runtime().block_on(outcome_with(code, Limits::default(), host));
     assert_eq!(outcome.value.as_deref(), Some("[[3,0],[1,1],[2,2]]"));
 
@@ -189,11 +238,20 @@ fn many_at_once_keep_their_order_and_their_bound() {
 #[test]
 fn parallel_stops_at_a_failure_unless_told_to_settle() {
     table(&[
-        ("try { await parallel([1, 2, 3], n => n === 2 ? github.wrong() : n, 1) } catch (e) { return e.message }", json!("no such issue")),
-        ("return (await parallel.settled([1, 2], n => n === 2 ? github.wrong() : n)).map(r => r.status)", json!(["fulfilled", "rejected"])),
+        (
+            "try { await parallel([1, 2, 3], n => n === 2 ? github.wrong() : n, 1) } catch (e) { return e.message }",
+            json!("no such issue"),
+        ),
+        (
+            "return (await parallel.settled([1, 2], n => n === 2 ? github.wrong() : n)).map(r => r.status)",
+            json!(["fulfilled", "rejected"]),
+        ),
         ("return await parallel([() => 1, async () => 2])", json!([1, 2])),
         ("return await parallel(new Set([1, 2]), n => n * 2, 1)", json!([2, 4])),
-        ("return await parallel((async function* () { yield 1; yield 2 })(), n => n)", json!([1, 2])),
+        (
+            "return await parallel((async function* () { yield 1; yield 2 })(), n => n)",
+            json!([1, 2]),
+        ),
         ("return await parallel([], n => n)", json!([])),
     ]);
 }
@@ -202,18 +260,34 @@ fn parallel_stops_at_a_failure_unless_told_to_settle() {
 fn time_passes_and_timers_fire_in_order() {
     table(&[
         ("const t = Date.now(); await sleep(20); return Date.now() - t >= 19", json!(true)),
-        ("const seen = []; setTimeout(() => seen.push('b'), 20); setTimeout(v => seen.push(v), 1, 'a'); const id = setTimeout(() => seen.push('c'), 5); clearTimeout(id); await sleep(40); return seen", json!(["a", "b"])),
-        ("let n = 0; const id = setInterval(() => { n += 1; if (n === 3) clearInterval(id) }, 2); await sleep(60); return n", json!(3)),
+        (
+            "const seen = []; setTimeout(() => seen.push('b'), 20); setTimeout(v => seen.push(v), 1, 'a'); const id = setTimeout(() => seen.push('c'), 5); clearTimeout(id); await sleep(40); return seen",
+            json!(["a", "b"]),
+        ),
+        (
+            "let n = 0; const id = setInterval(() => { n += 1; if (n === 3) clearInterval(id) }, 2); await sleep(60); return n",
+            json!(3),
+        ),
         ("return await Promise.race([sleep(5).then(() => 'slow'), github.never()])", json!("slow")),
         ("try { await sleep(60000) } catch (e) { return e.name }", json!("RangeError")),
-        ("const seen = []; queueMicrotask(() => seen.push(1)); await null; return seen", json!([1])),
-        ("setTimeout(() => { throw new Error('in a timer') }, 1); await sleep(10); return 1", json!(1)),
+        (
+            "const seen = []; queueMicrotask(() => seen.push(1)); await null; return seen",
+            json!([1]),
+        ),
+        (
+            "setTimeout(() => { throw new Error('in a timer') }, 1); await sleep(10); return 1",
+            json!(1),
+        ),
     ]);
 }
 
 #[test]
 fn a_promise_nobody_can_settle_is_a_deadlock_at_once() {
-    for code in ["await new Promise(() => {})", "await { then() {} }", "const p = new Promise(() => {}); for await (const x of [p]) {}"] {
+    for code in [
+        "await new Promise(() => {})",
+        "await { then() {} }",
+        "const p = new Promise(() => {}); for await (const x of [p]) {}",
+    ] {
         let outcome = runs(code);
         assert_eq!(outcome.status, Status::Deadlock, "{code}");
     }
@@ -236,7 +310,10 @@ fn the_console_is_streamed_shown_and_bounded() {
             (Level::Info, "plain 1 { a: [ 1, { b: null } ], f: [function f], g: [getter] }"),
             (Level::Warn, "Map(1) { \"k\" => Set(1) { 1 } } [ undefined, -0, 5n ] [server github]"),
             (Level::Error, "{ name: \"loop\", self: [circular] } RangeError: bad"),
-            (Level::Debug, "1970-01-01T00:00:00.000Z /x/g Symbol(s) [function Foo] Bar { x: 1 } [promise; await it]"),
+            (
+                Level::Debug,
+                "1970-01-01T00:00:00.000Z /x/g Symbol(s) [function Foo] Bar { x: 1 } [promise; await it]"
+            ),
         ]
     );
     assert_eq!(host.said.lock().unwrap().len(), 4);
@@ -260,7 +337,9 @@ fn progress_reaches_the_gateway() {
 
 #[test]
 fn calls_are_in_the_books_also_those_nobody_waited_for() {
-    let outcome = runs("github.never(); await github.echo({}); try { await github.wrong() } catch {} return 1");
+    let outcome = runs(
+        "github.never(); await github.echo({}); try { await github.wrong() } catch {} return 1",
+    );
     let calls: Vec<_> = outcome.calls.iter().map(|c| (c.tool.as_str(), c.ended)).collect();
     assert_eq!(calls, [("echo", Ended::Ok), ("wrong", Ended::Failed), ("never", Ended::Dropped)]);
 }
@@ -268,12 +347,48 @@ fn calls_are_in_the_books_also_those_nobody_waited_for() {
 #[test]
 fn addresses_are_taken_apart_and_put_together() {
     table(&[
-        ("const u = new URL('HTTPS://us%40er:pw@Example.COM:443/a/./b/../c d?q=1&q=2#f'); return [u.href, u.origin, u.host, u.port, u.username, u.pathname, u.search, u.hash, u.searchParams.getAll('q')]", json!(["https://us%40er:pw@example.com/a/c%20d?q=1&q=2#f", "https://example.com", "example.com", "", "us%40er", "/a/c%20d", "?q=1&q=2", "#f", ["1", "2"]])),
-        ("return ['../x?y', '/z', '//other/p', '?q', '#h', 'mailto:a@b', ''].map(r => new URL(r, 'http://h:8080/a/b/c?d#e').href)", json!(["http://h:8080/a/x?y", "http://h:8080/z", "http://other/p", "http://h:8080/a/b/c?q", "http://h:8080/a/b/c?d#h", "mailto:a@b", "http://h:8080/a/b/c?d"])),
-        ("const u = new URL('http://h/p'); u.searchParams.append('a b', 'c&d'); u.pathname = '/é'; u.hash = 'x'; u.port = '81'; return String(u)", json!("http://h:81/%C3%A9?a+b=c%26d#x")),
-        ("return ['', 'nonsense', 'http://', 'http://a b/', 'http://x:99999/', 'http://256.1.1.1/'].map(u => URL.canParse(u))", json!([false, false, false, false, false, false])),
-        ("return [new URL('http://0x7f.1/').hostname, new URL('http://[::1]:80/').host]", json!(["127.0.0.1", "[::1]"])),
-        ("const p = new URLSearchParams({ a: '1', b: 'x y' }); p.set('a', '2'); p.delete('b'); p.append('c', '%'); return [p.toString(), [...p], p.has('a'), p.get('z')]", json!(["a=2&c=%25", [["a", "2"], ["c", "%"]], true, null])),
+        (
+            "const u = new URL('HTTPS://us%40er:pw@Example.COM:443/a/./b/../c d?q=1&q=2#f'); return [u.href, u.origin, u.host, u.port, u.username, u.pathname, u.search, u.hash, u.searchParams.getAll('q')]",
+            json!([
+                "https://us%40er:pw@example.com/a/c%20d?q=1&q=2#f",
+                "https://example.com",
+                "example.com",
+                "",
+                "us%40er",
+                "/a/c%20d",
+                "?q=1&q=2",
+                "#f",
+                ["1", "2"]
+            ]),
+        ),
+        (
+            "return ['../x?y', '/z', '//other/p', '?q', '#h', 'mailto:a@b', ''].map(r => new URL(r, 'http://h:8080/a/b/c?d#e').href)",
+            json!([
+                "http://h:8080/a/x?y",
+                "http://h:8080/z",
+                "http://other/p",
+                "http://h:8080/a/b/c?q",
+                "http://h:8080/a/b/c?d#h",
+                "mailto:a@b",
+                "http://h:8080/a/b/c?d"
+            ]),
+        ),
+        (
+            "const u = new URL('http://h/p'); u.searchParams.append('a b', 'c&d'); u.pathname = '/é'; u.hash = 'x'; u.port = '81'; return String(u)",
+            json!("http://h:81/%C3%A9?a+b=c%26d#x"),
+        ),
+        (
+            "return ['', 'nonsense', 'http://', 'http://a b/', 'http://x:99999/', 'http://256.1.1.1/'].map(u => URL.canParse(u))",
+            json!([false, false, false, false, false, false]),
+        ),
+        (
+            "return [new URL('http://0x7f.1/').hostname, new URL('http://[::1]:80/').host]",
+            json!(["127.0.0.1", "[::1]"]),
+        ),
+        (
+            "const p = new URLSearchParams({ a: '1', b: 'x y' }); p.set('a', '2'); p.delete('b'); p.append('c', '%'); return [p.toString(), [...p], p.has('a'), p.get('z')]",
+            json!(["a=2&c=%25", [["a", "2"], ["c", "%"]], true, null]),
+        ),
         ("return JSON.stringify({ u: new URL('http://h') })", json!("{\"u\":\"http://h/\"}")),
     ]);
 }
@@ -281,30 +396,75 @@ fn addresses_are_taken_apart_and_put_together() {
 #[test]
 fn small_parts_of_other_runtimes_are_there() {
     table(&[
-        ("return [...new TextEncoder().encode('é😀')]", json!([0xc3, 0xa9, 0xf0, 0x9f, 0x98, 0x80])),
-        ("return new TextDecoder().decode(new Uint8Array([0xef, 0xbb, 0xbf, 0x68, 0xff]))", json!("h\u{fffd}")),
-        ("try { new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array([255])) } catch (e) { return e.name }", json!("TypeError")),
-        ("const a = { d: new Date(0), m: new Map([[1, { x: 1 }]]), s: new Set([1]) }; a.self = a; const b = structuredClone(a); b.m.get(1).x = 2; return [b.self === b, a.m.get(1).x, b.d instanceof Date, b.s.has(1)]", json!([true, 1, true, true])),
+        (
+            "return [...new TextEncoder().encode('é😀')]",
+            json!([0xc3, 0xa9, 0xf0, 0x9f, 0x98, 0x80]),
+        ),
+        (
+            "return new TextDecoder().decode(new Uint8Array([0xef, 0xbb, 0xbf, 0x68, 0xff]))",
+            json!("h\u{fffd}"),
+        ),
+        (
+            "try { new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array([255])) } catch (e) { return e.name }",
+            json!("TypeError"),
+        ),
+        (
+            "const a = { d: new Date(0), m: new Map([[1, { x: 1 }]]), s: new Set([1]) }; a.self = a; const b = structuredClone(a); b.m.get(1).x = 2; return [b.self === b, a.m.get(1).x, b.d instanceof Date, b.s.has(1)]",
+            json!([true, 1, true, true]),
+        ),
         ("try { structuredClone(() => 1) } catch (e) { return e.name }", json!("DataCloneError")),
-        ("return /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(crypto.randomUUID()) && crypto.randomUUID() !== crypto.randomUUID()", json!(true)),
-        ("return await crypto.digest('SHA-256', 'abc')", json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")),
-        ("return new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode('abc')))[0]", json!(0xba)),
+        (
+            "return /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/.test(crypto.randomUUID()) && crypto.randomUUID() !== crypto.randomUUID()",
+            json!(true),
+        ),
+        (
+            "return await crypto.digest('SHA-256', 'abc')",
+            json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+        ),
+        (
+            "return new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode('abc')))[0]",
+            json!(0xba),
+        ),
         ("return crypto.getRandomValues(new Uint32Array(4)).length", json!(4)),
         ("return [btoa('hi'), atob('aGk=')]", json!(["aGk=", "hi"])),
-        ("return [(1234567.891).toLocaleString(), new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' }).format(-1234.5), (0.256).toLocaleString('en-US', { style: 'percent' }), new Intl.NumberFormat('en-US', { notation: 'compact' }).format(1234567)]", json!(["1,234,567.891", "-$1,234.50", "26%", "1.2M"])),
-        ("return [new Intl.DateTimeFormat('en-US', { timeZone: 'UTC' }).format(0), new Intl.DateTimeFormat('en-US', { timeZone: 'UTC', dateStyle: 'medium', timeStyle: 'short' }).format(0)]", json!(["1/1/1970", "Jan 1, 1970, 12:00 AM"])),
-        ("return typeof performance.now() + typeof new Date().getTimezoneOffset() + typeof new Date(2020, 5, 1).toString()", json!("numbernumberstring")),
+        (
+            "return [(1234567.891).toLocaleString(), new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD' }).format(-1234.5), (0.256).toLocaleString('en-US', { style: 'percent' }), new Intl.NumberFormat('en-US', { notation: 'compact' }).format(1234567)]",
+            json!(["1,234,567.891", "-$1,234.50", "26%", "1.2M"]),
+        ),
+        (
+            "return [new Intl.DateTimeFormat('en-US', { timeZone: 'UTC' }).format(0), new Intl.DateTimeFormat('en-US', { timeZone: 'UTC', dateStyle: 'medium', timeStyle: 'short' }).format(0)]",
+            json!(["1/1/1970", "Jan 1, 1970, 12:00 AM"]),
+        ),
+        (
+            "return typeof performance.now() + typeof new Date().getTimezoneOffset() + typeof new Date(2020, 5, 1).toString()",
+            json!("numbernumberstring"),
+        ),
     ]);
 }
 
 #[test]
 fn changed_prototypes_do_not_lose_calls() {
     table(&[
-        ("Map.prototype.get = Map.prototype.set = () => { throw 1 }; return await github.echo({ a: 1 })", json!({"a": 1})),
-        ("Array.prototype.push = Array.prototype.join = () => { throw 1 }; console.log([1], { a: 1 }); return await github.parts()", json!("one\ntwo")),
-        ("JSON.parse = JSON.stringify = () => { throw 1 }; return await github.echo({ a: 1 })", json!({"a": 1})),
+        (
+            "Map.prototype.get = Map.prototype.set = () => { throw 1 }; return await github.echo({ a: 1 })",
+            json!({"a": 1}),
+        ),
+        (
+            "Array.prototype.push = Array.prototype.join = () => { throw 1 }; console.log([1], { a: 1 }); return await github.parts()",
+            json!("one\ntwo"),
+        ),
+        (
+            "JSON.parse = JSON.stringify = () => { throw 1 }; return await github.echo({ a: 1 })",
+            json!({"a": 1}),
+        ),
         ("Promise.prototype.then = undefined; return await github.echo({ a: 1 })", json!({"a": 1})),
-        ("globalThis.Error = globalThis.Promise = globalThis.Map = undefined; return await github.echo({ a: 1 })", json!({"a": 1})),
-        ("try { github.echo = 1 } catch (e) { return e.name }  return (await github.echo({})) && 'kept'", json!("TypeError")),
+        (
+            "globalThis.Error = globalThis.Promise = globalThis.Map = undefined; return await github.echo({ a: 1 })",
+            json!({"a": 1}),
+        ),
+        (
+            "try { github.echo = 1 } catch (e) { return e.name }  return (await github.echo({})) && 'kept'",
+            json!("TypeError"),
+        ),
     ]);
 }

@@ -44,7 +44,8 @@ fn the_kernel_confirms_what_a_worker_says() {
     // Who may not look, because it is not dumpable, has seen what we wanted to know.
     match fs::read_dir(at("fd")) {
         Ok(entries) => {
-            let open: Vec<_> = entries.flatten().map(|entry| fs::read_link(entry.path()).unwrap()).collect();
+            let open: Vec<_> =
+                entries.flatten().map(|entry| fs::read_link(entry.path()).unwrap()).collect();
             assert_eq!(open.len(), 1, "{open:?}");
             assert!(open[0].to_string_lossy().starts_with("socket:"), "{open:?}");
         }
@@ -77,7 +78,12 @@ fn a_worker_that_died_while_waiting_is_passed_over() {
     eventually("the first is a corpse", || {
         fs::read_to_string(format!("/proc/{gone}/stat")).is_ok_and(|stat| stat.contains(") Z "))
     });
-    let outcome = runtime().block_on(run(first, job("return 7", Limits::default()), Arc::new(Table::default()), std::future::pending()));
+    let outcome = runtime().block_on(run(
+        first,
+        job("return 7", Limits::default()),
+        Arc::new(Table::default()),
+        std::future::pending(),
+    ));
     assert_eq!(outcome.status, Status::Error);
 }
 
@@ -89,7 +95,12 @@ fn nothing_is_left_of_a_worker_after_its_run() {
         let worker = runtime().block_on(workers.take()).unwrap();
         ids.push(worker.id());
         let limits = Limits { cpu: Duration::from_millis(50), ..Limits::default() };
-        runtime().block_on(run(worker, job(code, limits), Arc::new(Table::default()), std::future::pending()));
+        runtime().block_on(run(
+            worker,
+            job(code, limits),
+            Arc::new(Table::default()),
+            std::future::pending(),
+        ));
     }
     let idle = runtime().block_on(workers.take()).unwrap();
     ids.push(idle.id());
@@ -140,7 +151,8 @@ fn logs_and_calls_survive_a_kill() {
 #[test]
 fn waiting_does_not_count_as_processor_time() {
     let limits = Limits { cpu: Duration::from_millis(200), ..Limits::default() };
-    let outcome = runtime().block_on(outcome("await sleep(600); return (await github.echo({ a: 1 })).a", limits));
+    let outcome = runtime()
+        .block_on(outcome("await sleep(600); return (await github.echo({ a: 1 })).a", limits));
     assert_eq!((outcome.status, outcome.value.as_deref()), (Status::Ok, Some("1")));
 }
 

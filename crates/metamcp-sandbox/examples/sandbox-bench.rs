@@ -1,0 +1,128 @@
+//! How fast code mode is: warm and cold runs, a tool call, a hundred at once, runs in a second.
+//!
+//! `cargo run --release -p metamcp-sandbox --example sandbox-bench`. The example is its own worker.
+
+fn main() -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    return linux::main();
+    #[cfg(not(target_os = "linux"))]
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::io::{self, Write};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use metamcp_sandbox::host::{
+        Answer, Host, Job, Launch, Limits, Op, Outcome, Profile, Server, Worker, Workers, run,
+    };
+    use metamcp_sandbox::worker::worker_main;
+
+    const WORD: &str = "__worker";
+    const WARM: usize = 300;
+    const COLD: usize = 60;
+    const RUSH: usize = 800;
+
+    struct Nothing;
+
+    impl Host for Nothing {
+        fn answer(&self, _op: Op, _payload: String) -> Answer {
+            Box::pin(std::future::ready(Ok(
+                r#"{"content":[],"structuredContent":{"n":1}}"#.to_owned()
+            )))
+        }
+    }
+
+    pub(super) fn main() -> io::Result<()> {
+        let mut arguments = std::env::args_os().skip(1);
+        if arguments.next().is_some_and(|first| first == WORD) {
+            std::process::exit(worker_main(arguments));
+        }
+        // As a task, as in the gateway: what waits on the outside of a runtime is woken through a thread.
+        tokio::runtime::Runtime::new()?
+            .block_on(async { tokio::spawn(async { measure(&mut io::stdout()).await }).await? })
+    }
+
+    fn workers(ready: usize) -> Workers {
+        let launch = Launch { program: "/proc/self/exe".into(), args: vec![WORD.into()] };
+        Workers::new(launch, Profile::Standard, ready)
+    }
+
+    async fn once(worker: Worker, code: &str) -> Outcome {
+        let servers = vec![Server { name: "s".into(), identifiers: vec!["s".into()] }];
+        let limits = Limits { calls: 100_000, ..Limits::default() };
+        let job = Job { code: code.into(), servers, limits };
+        let outcome = run(worker, job, Arc::new(Nothing), std::future::pending()).await;
+        assert!(outcome.value.is_some(), "{outcome:?}");
+        outcome
+    }
+
+    async fn taken(workers: &Workers) -> io::Result<Worker> {
+        workers.take().await.map_err(io::Error::other)
+    }
+
+    async fn measure(out: &mut (impl Write + Send)) -> io::Result<()> {
+        let pool = workers(2);
+        drop(taken(&pool).await?);
+        let mut times = Vec::new();
+        for _ in 0..WARM {
+            while pool.waiting() < 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let began = Instant::now();
+            once(taken(&pool).await?, "return 1 + 1").await;
+            times.push(began.elapsed());
+        }
+        say(out, "warm run", &mut times)?;
+
+        let pool = workers(0);
+        let mut times = Vec::new();
+        for _ in 0..COLD {
+            let began = Instant::now();
+            once(taken(&pool).await?, "return 1 + 1").await;
+            times.push(began.elapsed());
+        }
+        say(out, "cold run", &mut times)?;
+
+        let mut times = Vec::new();
+        for _ in 0..10 {
+            let code = "for (let i = 0; i < 1000; i++) await s.echo({ i }); return 1";
+            times.push(once(taken(&pool).await?, code).await.wall / 1000);
+        }
+        say(out, "one call, in a row of 1000", &mut times)?;
+
+        let mut times = Vec::new();
+        for _ in 0..30 {
+            let code =
+                "await Promise.all(Array.from({ length: 100 }, (_, i) => s.echo({ i }))); return 1";
+            times.push(once(taken(&pool).await?, code).await.wall);
+        }
+        say(out, "100 calls at once", &mut times)?;
+
+        let pool = workers(4);
+        let began = Instant::now();
+        let mut lanes = Vec::new();
+        for _ in 0..4 {
+            let pool = pool.clone();
+            lanes.push(tokio::spawn(async move {
+                for _ in 0..RUSH / 4 {
+                    once(taken(&pool).await?, "return 1").await;
+                }
+                Ok::<_, io::Error>(())
+            }));
+        }
+        for lane in lanes {
+            lane.await??;
+        }
+        let rate = RUSH as f64 / began.elapsed().as_secs_f64();
+        writeln!(out, "runs in a second, 4 at once: {rate:.0}")
+    }
+
+    fn say(out: &mut impl Write, what: &str, times: &mut [Duration]) -> io::Result<()> {
+        times.sort_unstable();
+        let at = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
+        writeln!(out, "{what}: p50 {:?}, p99 {:?}", at(50), at(99))
+    }
+}
