@@ -120,10 +120,7 @@ impl<'a> Writer<'a> {
         depth: usize,
         limit: usize,
     ) -> Vec<String> {
-        let names =
-            schema.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let required: HashSet<&str> =
-            names.iter().take(limit.saturating_mul(4)).filter_map(Value::as_str).collect();
+        let required = required(schema, limit.saturating_mul(4));
         let is_required = |(name, _): &(&'a String, &'a Value)| required.contains(name.as_str());
         let first = properties.iter().filter(|member| is_required(member)).take(limit);
         let second = properties.iter().filter(|member| !is_required(member)).take(limit);
@@ -251,17 +248,31 @@ impl<'a> Writer<'a> {
         if types.is_empty() { "any".to_owned() } else { types.join("|") }
     }
 
-    /// Follows references within the schema; a chain of them ends.
     fn resolved(&self, schema: &'a Value) -> &'a Value {
-        let mut schema = schema;
-        for _ in 0..8 {
-            let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return schema };
-            let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-            let Some(target) = target else { return schema };
-            schema = target;
-        }
-        schema
+        resolved(self.root, schema)
     }
+}
+
+/// Follows references within the schema; a chain of them ends.
+pub(crate) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let mut schema = schema;
+    for _ in 0..8 {
+        let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return schema };
+        let Some(target) = target(root, reference) else { return schema };
+        schema = target;
+    }
+    schema
+}
+
+/// What a reference within the schema points at.
+pub(crate) fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer))
+}
+
+/// The names a schema requires, the first `limit` of them.
+pub(crate) fn required(schema: &Value, limit: usize) -> HashSet<&str> {
+    let names = schema.get("required").and_then(Value::as_array);
+    names.into_iter().flatten().take(limit).filter_map(Value::as_str).collect()
 }
 
 fn push_new(types: &mut Vec<String>, one: String) {

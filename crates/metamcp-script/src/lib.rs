@@ -19,8 +19,9 @@ pub use position::Position;
 /// Longest source, in bytes. A script that needs more is data in disguise.
 pub const MAX_SOURCE_BYTES: usize = 64 * 1024;
 
-/// Deepest nesting of brackets and operators. What people write stays below 50.
-pub const MAX_NESTING: usize = 1_000;
+/// Most brackets open at once, `<` and `?` among them. What people write stays below 30; the parser looks ahead in
+/// ways that take the cube of this, which is a tenth of a second here.
+pub const MAX_NESTING: usize = 200;
 
 /// Where the value of a script comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

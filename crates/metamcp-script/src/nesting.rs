@@ -1,158 +1,255 @@
-//! How deeply a source nests, judged before it is parsed: the parser recurses, and a stack has an end.
+//! How deeply a source nests, judged before it is parsed: the parser recurses, and looks ahead in ways that
+//! cost the square or the cube of the depth.
+//! Owns: the count of open brackets.      Never: judges whether the source is right.
+//! In: any text.  Out: the place where it is too deep, or cannot be judged.
+//! Tests: below, and in `parse`.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
 
-/// The place where brackets, or signs and words in a row, nest deeper than `limit`.
+use crate::edits::is_break;
+
+/// Why a source is not parsed, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// More open brackets than allowed.
+    Deep(usize),
+    /// A slash that may start a regular expression or divide, with different brackets either way.
+    Slash(usize),
+}
+
+/// The first place where more than `limit` brackets are open, `<` and `?` among them.
 ///
-/// It reads strings, comments and templates as JavaScript does, and guesses where a regular expression starts
-/// by what stands before it. A source that misleads it costs memory for the stack and nothing worse.
-pub(crate) fn too_deep(source: &str, limit: usize) -> Option<usize> {
-    let mut reader = Reader { chars: source.char_indices().peekable(), templates: Vec::new() };
-    // For each open bracket, how many operators stand in it since something last separated them.
-    let mut open = vec![0usize];
-    let mut total = 0usize;
-    let mut value_before = false;
-    let mut ended = false;
+/// It must never count less than there are, so it reads strings, comments, templates and regular expressions
+/// as the parser does. Only where a slash is could be told by parsing alone, and both readings differ in what
+/// they hide, the source is refused.
+pub(crate) fn judge(source: &str, limit: usize) -> Result<(), Defect> {
+    let mut reader = Reader { source, chars: source.char_indices().peekable() };
+    let mut levels = vec![Level::default()];
+    let (mut angles, mut held) = (0, 0);
+    let mut before = Before::Sign;
+    let mut newline = false;
+    if source.starts_with("#!") {
+        reader.line();
+    }
     while let Some((at, c)) = reader.chars.next() {
-        let mut is_value = false;
-        match c {
+        let level = levels.last_mut().expect("the bottom is never popped");
+        let word = std::mem::take(&mut level.word);
+        let now = match c {
             '(' | '[' | '{' => {
-                open.push(0);
-                total += 1;
+                let head = c == '(' && word == Some(Word::Head);
+                levels.push(Level { head, ..Level::default() });
+                Before::Sign
             }
             ')' | ']' | '}' => {
-                if c == '}' && reader.templates.last() == Some(&open.len()) {
-                    reader.templates.pop();
-                    if reader.template() {
-                        reader.templates.push(open.len());
-                        continue;
-                    }
+                let closed = if levels.len() > 1 { levels.pop() } else { None }.unwrap_or_default();
+                angles -= closed.angles;
+                held -= closed.held;
+                if c == '}' && closed.template {
+                    reader.template(&mut levels)
+                } else if c == '}' || closed.head {
+                    Before::Unknown
+                } else {
+                    Before::Value
                 }
-                if open.len() > 1 {
-                    total -= open.pop().unwrap_or_default() + 1;
-                }
-                is_value = c != '}';
             }
-            ';' | ',' => {
-                // What is separated does not nest in each other.
-                let level = open.last_mut().expect("the bottom is never popped");
-                total -= std::mem::take(level);
+            // A type in front of a value holds the value inside it, whatever closes.
+            '<' if before == Before::Sign => {
+                level.held += 1;
+                held += 1;
+                Before::Sign
+            }
+            '<' => {
+                level.angles += 1;
+                angles += 1;
+                Before::Sign
+            }
+            '?' if !reader.chars.peek().is_some_and(|(_, c)| ".?:,)=".contains(*c))
+                && !source[..at].ends_with('?') =>
+            {
+                level.held += 1;
+                held += 1;
+                Before::Sign
+            }
+            '>' => {
+                let arrow = source[..at].ends_with('=');
+                if !arrow && level.angles > 0 {
+                    level.angles -= 1;
+                    angles -= 1;
+                }
+                if arrow { Before::Sign } else { Before::Unknown }
+            }
+            ';' => {
+                angles -= std::mem::take(&mut level.angles);
+                held -= std::mem::take(&mut level.held);
+                Before::Sign
             }
             '"' | '\'' => {
                 reader.string(c);
-                is_value = true;
+                Before::Value
             }
-            '`' => {
-                is_value = true;
-                if reader.template() {
-                    open.push(0);
-                    total += 1;
-                    reader.templates.push(open.len());
-                    is_value = false;
-                }
-            }
-            '/' if reader.comment() => continue,
-            '/' if !value_before => {
-                reader.pattern();
-                is_value = true;
-            }
-            '\n' if ended => {
-                // Most likely the end of a statement, where nobody writes semicolons.
-                let level = open.last_mut().expect("the bottom is never popped");
-                total -= std::mem::take(level);
+            '`' => reader.template(&mut levels),
+            '/' if reader.comment(&mut newline) => {
+                level_word(&mut levels, word);
                 continue;
             }
-            c if c.is_whitespace() => continue,
-            c if c.is_alphanumeric() || matches!(c, '_' | '$' | '#' | '@') => {
-                let word = reader.word(source, at);
-                is_value = !OPERATORS.contains(&word);
-                total += usize::from(!is_value);
-                *open.last_mut().expect("the bottom is never popped") += usize::from(!is_value);
+            '/' => match (before, newline) {
+                (Before::Sign, _) => {
+                    reader.pattern();
+                    Before::Value
+                }
+                (Before::Value, false) => Before::Sign,
+                _ if reader.reads_the_same() => Before::Sign,
+                _ => return Err(Defect::Slash(at)),
+            },
+            c if is_break(c) => {
+                newline = true;
+                level_word(&mut levels, word);
+                continue;
             }
-            _ => {
-                total += 1;
-                *open.last_mut().expect("the bottom is never popped") += 1;
+            c if c.is_whitespace() || c == '\u{feff}' => {
+                level_word(&mut levels, word);
+                continue;
             }
-        }
-        value_before = is_value;
-        ended = is_value || c == '}';
-        if total > limit {
-            return Some(at);
+            c if is_word(c) => {
+                let member = source[..at].ends_with('.');
+                let word = Word::of(reader.word(at));
+                level.word = word.filter(|_| !member);
+                match word {
+                    Some(Word::Operator) if !member => Before::Sign,
+                    Some(Word::Maybe) if !member => Before::Unknown,
+                    _ => Before::Value,
+                }
+            }
+            '+' | '-' if source[..at].ends_with(c) => Before::Unknown,
+            '!' => Before::Unknown,
+            _ => Before::Sign,
+        };
+        before = now;
+        newline = false;
+        if levels.len() - 1 + angles + held > limit {
+            return Err(Defect::Deep(at));
         }
     }
-    None
+    Ok(())
 }
-
-/// Words that stand before what they apply to, and so may nest.
-const OPERATORS: [&str; 19] = [
-    "async",
-    "await",
-    "case",
-    "delete",
-    "do",
-    "else",
-    "extends",
-    "for",
-    "if",
-    "in",
-    "instanceof",
-    "keyof",
-    "new",
-    "of",
-    "return",
-    "typeof",
-    "void",
-    "while",
-    "yield",
-];
 
 /// At least as many as there are tokens: one for each sign and one for each word.
 pub(crate) fn tokens(source: &str) -> usize {
     let mut count = 0;
     let mut in_word = false;
     for byte in source.bytes() {
-        let is_word =
-            byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || !byte.is_ascii();
+        let is_word = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$');
         count += usize::from(!(byte.is_ascii_whitespace() || is_word && in_word));
         in_word = is_word;
     }
     count
 }
 
+#[derive(Default)]
+struct Level {
+    /// Opened by `${` of a template.
+    template: bool,
+    /// Opened by the bracket of `if (…)` and the like, after which a statement may start.
+    head: bool,
+    /// `<` not closed again.
+    angles: usize,
+    /// Conditions and types in front of values: until the statement ends, they may hold each other.
+    held: usize,
+    /// The word that stands last in it.
+    word: Option<Word>,
+}
+
+/// What stands before a slash decides what it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// A division follows.
+    Value,
+    /// A regular expression follows.
+    Sign,
+    /// Either may follow.
+    Unknown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// An expression follows.
+    Operator,
+    /// A bracket follows, and after it a statement.
+    Head,
+    /// A name in one place and an operator in another.
+    Maybe,
+}
+
+impl Word {
+    fn of(word: &str) -> Option<Word> {
+        Some(match word {
+            "return" | "typeof" | "instanceof" | "in" | "new" | "delete" | "void" | "throw"
+            | "case" | "do" | "else" | "extends" | "default" => Word::Operator,
+            "if" | "while" | "for" | "with" => Word::Head,
+            "of" | "yield" | "await" | "async" | "as" | "is" | "satisfies" | "keyof" => Word::Maybe,
+            _ => return None,
+        })
+    }
+}
+
+/// Blanks and comments do not come between a word and its bracket; nor does the `await` of `for await (`.
+fn level_word(levels: &mut [Level], word: Option<Word>) {
+    if let Some(level) = levels.last_mut() {
+        level.word = word;
+    }
+}
+
+fn is_word(c: char) -> bool {
+    // Whatever is not ASCII can only be part of a name, or an error that ends the parse.
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '\\') || !c.is_ascii()
+}
+
 struct Reader<'s> {
+    source: &'s str,
     chars: Peekable<CharIndices<'s>>,
-    /// The depth at which each open `${` closes.
-    templates: Vec<usize>,
 }
 
 impl<'s> Reader<'s> {
+    fn line(&mut self) {
+        while self.chars.next_if(|(_, c)| !is_break(*c)).is_some() {}
+    }
+
     fn string(&mut self, quote: char) {
         while let Some((_, c)) = self.chars.next() {
             match c {
-                '\\' => drop(self.chars.next()),
-                c if c == quote || c == '\n' => return,
+                '\\' => self.escaped(),
+                c if c == quote || matches!(c, '\n' | '\r') => return,
                 _ => {}
             }
         }
     }
 
-    /// True if the template goes on after a `${`.
-    fn template(&mut self) -> bool {
+    fn escaped(&mut self) {
+        if let Some((_, '\r')) = self.chars.next() {
+            self.chars.next_if(|(_, c)| *c == '\n');
+        }
+    }
+
+    /// Reads to the end of the template, or to a `${`, which opens a level.
+    fn template(&mut self, levels: &mut Vec<Level>) -> Before {
         while let Some((_, c)) = self.chars.next() {
             match c {
-                '\\' => drop(self.chars.next()),
-                '`' => return false,
-                '$' if self.chars.next_if(|(_, c)| *c == '{').is_some() => return true,
+                '\\' => self.escaped(),
+                '`' => return Before::Value,
+                '$' if self.chars.next_if(|(_, c)| *c == '{').is_some() => {
+                    levels.push(Level { template: true, ..Level::default() });
+                    return Before::Sign;
+                }
                 _ => {}
             }
         }
-        false
+        Before::Value
     }
 
-    fn comment(&mut self) -> bool {
+    fn comment(&mut self, newline: &mut bool) -> bool {
         if self.chars.next_if(|(_, c)| *c == '/').is_some() {
-            while self.chars.next_if(|(_, c)| *c != '\n').is_some() {}
+            self.line();
             true
         } else if self.chars.next_if(|(_, c)| *c == '*').is_some() {
             let mut star = false;
@@ -160,6 +257,7 @@ impl<'s> Reader<'s> {
                 if star && c == '/' {
                     break;
                 }
+                *newline |= is_break(c);
                 star = c == '*';
             }
             true
@@ -170,9 +268,9 @@ impl<'s> Reader<'s> {
 
     fn pattern(&mut self) {
         let mut in_class = false;
-        while let Some((_, c)) = self.chars.next_if(|(_, c)| *c != '\n') {
+        while let Some((_, c)) = self.chars.next_if(|(_, c)| !is_break(*c)) {
             match c {
-                '\\' => drop(self.chars.next_if(|(_, c)| *c != '\n')),
+                '\\' => drop(self.chars.next_if(|(_, c)| !is_break(*c))),
                 '[' => in_class = true,
                 ']' => in_class = false,
                 '/' if !in_class => return,
@@ -181,10 +279,80 @@ impl<'s> Reader<'s> {
         }
     }
 
-    fn word(&mut self, source: &'s str, from: usize) -> &'s str {
-        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
-        while self.chars.next_if(|(_, c)| is_word(*c)).is_some() {}
-        let to = self.chars.peek().map_or(source.len(), |(at, _)| *at);
-        &source[from..to]
+    /// Whether what follows a slash leaves the same behind as a division and as a regular expression: there is
+    /// no second slash on the line, or nothing between them opens, closes or quotes anything.
+    fn reads_the_same(&mut self) -> bool {
+        let from = self.chars.peek().map_or(self.source.len(), |(at, _)| *at);
+        let rest = &self.source[from..];
+        let line = &rest[..rest.find(is_break).unwrap_or(rest.len())];
+        let Some((between, _)) = line.split_once('/') else { return true };
+        !between.contains(['"', '\'', '`', '(', ')', '[', ']', '{', '}', '<', '>', '\\', ';'])
+    }
+
+    fn word(&mut self, from: usize) -> &'s str {
+        while self
+            .chars
+            .next_if(|(_, c)| is_word(*c) && !c.is_whitespace() && *c != '\u{feff}')
+            .is_some()
+        {}
+        let to = self.chars.peek().map_or(self.source.len(), |(at, _)| *at);
+        &self.source[from..to]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Defect, judge};
+
+    #[test]
+    fn brackets_in_texts_do_not_count() {
+        for source in [
+            "'((((((' + \"((((((\" + `((((((`",
+            "// ((((((\n/* (((((( */ x",
+            "x = /((((((/",
+            "return /[/((((((]/",
+            "if (x) y = a / 2",
+            "(a + b) / 2 / c",
+            "'\\'((((((('",
+            "x => /\"((((((/",
+            "`${a}((((((${b}((((((`",
+            "const m: Map<string, Array<number>> = new Map<string, Array<number>>()",
+        ] {
+            assert_eq!(judge(source, 4), Ok(()), "{source}");
+        }
+    }
+
+    #[test]
+    fn nothing_hides_a_bracket() {
+        for source in [
+            "((((((",
+            "`${((((((",
+            "a / b; ((((((",
+            "'\\\r\n'; ((((((",
+            "// x\r((((((",
+            "// x\u{2028}((((((",
+            "#!'`\"\n((((((",
+            "é / b / ((((((",
+            "x.return / `/`; ((((((",
+            "a<a<a<a<a<a",
+            "a\n<a\n<a\n<a\n<a\n<a",
+            "<T><T><T><T><T>x",
+            "a?(b):c=>a?(b):c=>a?(b):c=>a?(b):c=>a?(b):c=>x",
+            "a<b,a<b,a<b,a<b,a<b,a<b",
+        ] {
+            assert!(matches!(judge(source, 4), Err(Defect::Deep(_))), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_slash_that_could_hide_something_is_not_guessed_at() {
+        for source in [
+            "if (1) /`/; ((((((",
+            "{}\n/`/; ((((((",
+            "let x: string\n/`/; ((((((",
+            "a! /`/; ((((((",
+        ] {
+            assert!(matches!(judge(source, 4), Err(Defect::Slash(_))), "{source}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::text;
+
 /// Longest identifier made of a name.
 const MAX_IDENTIFIER_CHARS: usize = 64;
 
@@ -122,14 +124,27 @@ pub fn resolve_tool<'a>(
 
 /// A member's name: bare where it is an identifier, else quoted.
 pub(super) fn member(name: &str) -> Cow<'_, str> {
-    if is_identifier(name) {
-        Cow::Borrowed(name)
-    } else {
-        Cow::Owned(serde_json::Value::from(name).to_string())
-    }
+    if is_identifier(name) { Cow::Borrowed(name) } else { Cow::Owned(quoted(name)) }
 }
 
-fn is_identifier(name: &str) -> bool {
+/// A text as a literal in which nothing is unseen.
+pub(super) fn quoted(words: &str) -> String {
+    let mut quoted = String::new();
+    for c in serde_json::Value::from(words).to_string().chars() {
+        if c.is_control() || text::is_hidden(c) || matches!(c, '\u{2028}' | '\u{2029}') {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                quoted.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            quoted.push(c);
+        }
+    }
+    quoted
+}
+
+/// Whether a name can be written without quotes.
+pub(super) fn is_identifier(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$'))
