@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use metamcp_core::breaker::Phase;
 use metamcp_core::config::ServerState as Configured;
-use metamcp_core::discover::{self, Answer, FailedServer, Request, ServerLine, ServerState};
+use metamcp_core::discover::{
+    self, Answer, Detail, FailedServer, Request, ServerLine, ServerState,
+};
 use metamcp_core::lifecycle::State;
 use metamcp_core::search::{Features, Hit, Strategy};
 use metamcp_wire::object;
@@ -17,6 +19,8 @@ use super::{Finished, Step, Surface};
 use crate::catalog::Snapshot;
 use crate::router::{Caller, Entry};
 
+/// Longest page of declarations, in bytes: about as many tokens as a long file.
+const MAX_DECLARATIONS: usize = 32 * 1024;
 /// Longest reason shown behind a server's name.
 const MAX_REASON: usize = 160;
 
@@ -177,8 +181,21 @@ impl Surface {
             failed: if overview { &[] } else { &failed },
             note: note.as_deref(),
         };
+        // A whole server with its schemas is for writing code against it.
+        let whole = request.detail == Detail::Schema
+            && request.query.is_none()
+            && request.tool.is_none()
+            && request.offset == 0;
+        let text = match asked.as_slice() {
+            [entry] if whole && !overview && self.code.is_on() && !hits.is_empty() => {
+                let mut text = self.declarations(entry, MAX_DECLARATIONS);
+                text.push_str("// For mcp_execute; one tool's JSON Schema: mcp_discover {\"tool\": \"server:tool\", \"detail\": \"schema\"}.");
+                text
+            }
+            _ => discover::to_text(&request, &answer),
+        };
         Ok(Discovered {
-            text: discover::to_text(&request, &answer),
+            text,
             json: discover::to_json(&request, &answer),
             ids: request.query.iter().flat_map(|_| hits.iter().map(Hit::id)).collect(),
         })

@@ -70,6 +70,18 @@ fn a_script_calls_tools_by_every_name_they_have() {
 }
 
 #[test]
+fn a_server_in_full_is_declared_for_code() {
+    let gateway = Gateway::start(two_servers());
+    gateway.call("a", "echo", &json!({"text": "known now"}));
+    let id =
+        gateway.call_tool("mcp_discover", &json!({"server": "a", "detail": "schema"})).unwrap();
+    let text = gateway.answer(id).text().unwrap().to_owned();
+    assert!(text.contains("declare const a") && text.contains("effectIdempotent("), "{text}");
+    assert!(text.contains("key: string"), "{text}");
+    gateway.end();
+}
+
+#[test]
 fn the_answer_has_the_value_the_console_and_the_calls() {
     let gateway = Gateway::start(two_servers());
     let answer = execute(
@@ -267,8 +279,7 @@ fn progress_of_a_script_rises_under_the_clients_own_token() {
     let id = gateway.request("tools/call", &params).unwrap();
     assert_eq!(gateway.answer(id).value["result"]["structuredContent"]["value"], 1);
     let told = gateway.notifications("notifications/progress");
-    let steps: Vec<f64> =
-        told.iter().map(|one| one["progress"].as_f64().unwrap()).collect();
+    let steps: Vec<f64> = told.iter().map(|one| one["progress"].as_f64().unwrap()).collect();
     assert!(told.len() >= 3, "{told:?}");
     assert!(told.iter().all(|one| one["progressToken"] == "mine"), "{told:?}");
     assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
