@@ -109,6 +109,7 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     if only.is_empty() {
         small_rows(&programs, &folder, rounds, &mut page)?;
         code_rows(&programs, &folder, rounds, &mut page)?;
+        token_rows(place, &mut page)?;
         std::fs::write(place.root.join("docs/benchmarks.md"), &page)?;
     }
     io::stdout().write_all(page.as_bytes())?;
@@ -298,6 +299,25 @@ fn code_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Strin
         called / 1000.0,
         called / hundred
     )?;
+    Ok(())
+}
+
+/// Tokens of three tasks on real servers, counted by the test that does them both ways.
+fn token_rows(place: &Place, page: &mut String) -> Result<()> {
+    drop(writeln!(io::stderr(), "bench: tokens"));
+    run::loud(place.cargo().args(["xtask", "test", "--only", "real"]))?;
+    run::loud(place.cargo().args([
+        "test",
+        "-q",
+        "-p",
+        "metamcp",
+        "--test",
+        "real",
+        "scripts::data_heavy",
+    ]))?;
+    let rows = std::fs::read_to_string(place.target.join("tmp/code-tokens.md"))?;
+    page.push_str("\n| task, on the filesystem server from npm | tokens by `mcp_call` | by `mcp_execute` | saved |\n|---|---|---|---|\n");
+    page.push_str(&rows);
     Ok(())
 }
 
