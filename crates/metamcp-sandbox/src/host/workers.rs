@@ -21,6 +21,10 @@ use crate::protocol::{Frames, FromWorker, Missing};
 /// takes its time.
 const START: Duration = Duration::from_secs(10);
 
+/// How long the next worker is not started after one was taken while others wait. Starting it takes as
+/// much of a processor as many a script, and a short one is over by then.
+const BREATH: Duration = Duration::from_millis(3);
+
 /// Bytes taken from a socket at once.
 pub(super) const PIECE: usize = 64 * 1024;
 
@@ -82,15 +86,18 @@ impl Workers {
 
     /// Starts as many as are missing, in the background.
     fn refill(&self) {
-        let missing = {
+        let (missing, pause) = {
             let mut pool = self.shared.pool();
             let missing = self.shared.ready.saturating_sub(pool.waiting.len() + pool.coming);
             pool.coming += missing;
-            missing
+            (missing, if pool.waiting.is_empty() { Duration::ZERO } else { BREATH })
         };
         for _ in 0..missing {
             let coming = Coming(Arc::clone(&self.shared));
             tokio::spawn(async move {
+                if !pause.is_zero() {
+                    tokio::time::sleep(pause).await;
+                }
                 // One that cannot be had now is refused to whoever asks next, with the reason.
                 if let Ok(worker) = coming.0.prepare().await {
                     coming.0.pool().waiting.push_back(worker);
