@@ -70,3 +70,23 @@ pub fn prepare(source: &str) -> Result<Script, ScriptError> {
     }
     parse::prepare(source)
 }
+
+/// What fuzzing runs: whatever the source, there is an answer, and what is said to run has as many lines.
+#[doc(hidden)]
+pub fn fuzz_script(data: &[u8]) {
+    let Ok(source) = std::str::from_utf8(data) else { return };
+    match prepare(source) {
+        Ok(script) => {
+            let lines = |text: &str| text.split('\n').count();
+            // An object or a nameless function alone is put into brackets, the last on a line of its own.
+            assert!(
+                lines(&script.code) - lines(source.trim_end())
+                    <= lines(source) - lines(source.trim_end()) + 1
+            );
+            assert!(parse::reads(&script.code), "not JavaScript: {}", script.code);
+        }
+        Err(error) => {
+            assert!(error.line >= 1 && error.column >= 1 && !error.to_string().is_empty())
+        }
+    }
+}

@@ -54,7 +54,7 @@ pub(crate) fn judge(source: &str, limit: usize) -> Result<(), Defect> {
                 }
             }
             // A type in front of a value holds the value inside it, whatever closes.
-            '<' if before == Before::Sign => {
+            '<' if before != Before::Value => {
                 level.held += 1;
                 held += 1;
                 Before::Sign

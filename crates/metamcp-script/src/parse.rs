@@ -1,5 +1,6 @@
 //! From source to `Script`: the parse, the walk and the ending, on a stack that is deep enough.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -8,6 +9,7 @@ use oxc_ast_visit::Visit;
 use oxc_parser::{ParseOptions, Parser, ParserReturn};
 use oxc_span::SourceType;
 
+use crate::edits::is_break;
 use crate::error::ScriptError;
 use crate::nesting::Defect;
 use crate::scope::Use;
@@ -24,6 +26,7 @@ const STACK_BASE: usize = 128 * 1024;
 const OWN_STACK: usize = 512 * 1024;
 
 pub(crate) fn prepare(source: &str) -> Result<Script, ScriptError> {
+    let source = &*unfenced(source);
     match nesting::judge(source, MAX_NESTING) {
         Ok(()) => {}
         Err(Defect::Deep(at)) => {
@@ -58,6 +61,28 @@ fn on_deep_stack(source: &str) -> Result<Script, ScriptError> {
     })
 }
 
+/// The source without the fence of Markdown around it, which would read as templates; blanks take its place.
+fn unfenced(source: &str) -> Cow<'_, str> {
+    const FENCE: &str = "```";
+    let inside = source.trim();
+    let word = inside.strip_prefix(FENCE).and_then(|rest| rest.split('\n').next()).unwrap_or("-");
+    let fenced = word.trim().bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if !fenced || inside.len() < 2 * FENCE.len() || !inside.ends_with(FENCE) {
+        return Cow::Borrowed(source);
+    }
+    let start = source.len() - source.trim_start().len();
+    let opened = start + FENCE.len() + word.len();
+    let closed = source.trim_end().len() - FENCE.len();
+    if opened > closed {
+        return Cow::Borrowed(source);
+    }
+    let blank =
+        |text: &str| text.chars().map(|c| if is_break(c) { c } else { ' ' }).collect::<String>();
+    Cow::Owned(
+        [&blank(&source[..opened]), &source[opened..closed], &blank(&source[closed..])].concat(),
+    )
+}
+
 /// Whether a text is TypeScript at all.
 pub(crate) fn reads(text: &str) -> bool {
     parsed(&Allocator::default(), text).errors.is_empty()
@@ -86,7 +111,7 @@ fn read(source: &str) -> Result<Script, ScriptError> {
     let at = labels.map(|label| label.offset()).next().unwrap_or(0);
     let message = decapitalised(&error.message);
     let mut told = ScriptError::at(source, at, message);
-    told.hint = hint(source, at, &error.message).or(error.help.as_ref().map(ToString::to_string));
+    told.hint = hint(source, at, &error.message).or(error.help.as_deref().map(decapitalised));
     Err(told)
 }
 
@@ -128,7 +153,7 @@ fn hint(source: &str, at: usize, message: &str) -> Option<String> {
     let (before, rest) = source.split_at(source.floor_char_boundary(at));
     let hint = if message.contains("`await`") {
         "make the function around it `async`"
-    } else if rest.starts_with(':') && message.contains("`;`") {
+    } else if rest.starts_with(':') && message.contains("semicolon") {
         "an object that starts a statement needs brackets: `({ … })`, or `return { … }`"
     } else if rest.starts_with('<') || before.ends_with('<') || message.contains("JSX") {
         "JSX does not exist here; build text or objects instead"

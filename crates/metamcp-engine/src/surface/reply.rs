@@ -221,7 +221,8 @@ impl ErrorObject {
     pub fn to_line(&self) -> String {
         let mut line = format!("{}: {}", self.code.word(), self.message);
         if let Some(hint) = &self.hint {
-            line.push_str(". ");
+            // A message that shows a place in a script ends below it.
+            line.push_str(if self.message.contains('\n') { "\n" } else { ". " });
             line.push_str(hint);
         }
         line

@@ -121,6 +121,15 @@ fn script() -> Vec<Request> {
                 "title": "Launch", "text": "48 days from January 12 to the launch, a Sunday.", "tags": ["launch"] } }),
             &["Launch", "\"id\":4"],
         ),
+        right(
+            "Many tools at once, in code: only the answer comes back",
+            "mcp_execute",
+            json!({ "code": "const found = await files.searchFiles({ text: \"launch is\" });\n\
+                             const day = found.matches[0].excerpt.match(/\\d{4}-\\d{2}-\\d{2}/)[0];\n\
+                             const wait = await clock.daysBetween({ from: \"2026-01-12\", to: day });\n\
+                             return `${day}: ${wait.days} days`" }),
+            &["2026-03-01: 48 days"],
+        ),
         Request {
             title: "A mistake on purpose: the error says what was meant",
             tool: "mcp_call",
@@ -200,7 +209,12 @@ fn take(gateway: &mut Client, request: &Request) -> Step {
     let texts: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
     let text = texts.join("\n");
     let is_error = result["isError"] == true;
-    let problem = if is_error != request.mistaken {
+    // Where no sandbox is to be had, that is what the answer says, and nothing is wrong with it.
+    let unavailable = request.tool == "mcp_execute"
+        && result["structuredContent"]["code"] == "execution_failed";
+    let problem = if unavailable {
+        None
+    } else if is_error != request.mistaken {
         Some(if is_error {
             format!("an error came back: {text}")
         } else {
