@@ -99,6 +99,7 @@ fn group_schema(object: &str) -> Value {
         "timeouts" => "Time limits.",
         "limits" => "Limits of size and number.",
         "search" => "How tools are found.",
+        "code" => "Scripts written by a model: how they are kept apart, and what they may use.",
         _ => "Settings.",
     };
     json!({
