@@ -4,6 +4,7 @@
 //! Tests: `declarations/tests.rs`; `tests/declarations.rs` has what becomes of real servers compiled by tsc.
 
 mod name;
+pub mod observed;
 mod types;
 
 use std::collections::HashMap;

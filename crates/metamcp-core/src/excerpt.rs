@@ -165,30 +165,30 @@ mod tests {
 
     use super::*;
 
-    fn of(json: &Value, arguments: Value) -> String {
-        Part::decode(&arguments).unwrap().of(&json.to_string())
+    fn of(json: &Value, arguments: &Value) -> String {
+        Part::decode(arguments).unwrap().of(&json.to_string())
     }
 
     #[test]
     fn a_range_says_where_it_stands() {
         let text = Value::from("aébcd");
         assert_eq!(
-            of(&text, json!({"offset": 1, "length": 2})),
+            of(&text, &json!({"offset": 1, "length": 2})),
             "éb\n[characters 1 to 3 of 5; go on with offset 3]"
         );
-        assert_eq!(of(&text, json!({"offset": 9})), "\n[characters 5 to 5 of 5; this is the end]");
+        assert_eq!(of(&text, &json!({"offset": 9})), "\n[characters 5 to 5 of 5; this is the end]");
     }
 
     #[test]
     fn a_pointer_looks_into_text_that_is_json() {
         let value = json!({"items": [{"name": "a"}, {"name": "b"}]});
-        assert_eq!(of(&value, json!({"pointer": "/items/1/name"})), "b");
+        assert_eq!(of(&value, &json!({"pointer": "/items/1/name"})), "b");
         assert_eq!(
-            of(&Value::from(value.to_string()), json!({"pointer": "/items/0"})),
+            of(&Value::from(value.to_string()), &json!({"pointer": "/items/0"})),
             r#"{"name":"a"}"#
         );
         assert_eq!(
-            of(&value, json!({"pointer": "/items/7/name"})),
+            of(&value, &json!({"pointer": "/items/7/name"})),
             "[nothing at \"/items/7/name\"; \"/items\" holds an array of 2 items]"
         );
     }
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn lines_are_found_whatever_their_case() {
         let text = Value::from("one\nTwo words\nthree");
-        assert_eq!(of(&text, json!({"grep": "two"})), "2: Two words\n[1 lines match, 1 shown]");
+        assert_eq!(of(&text, &json!({"grep": "two"})), "2: Two words\n[1 lines match, 1 shown]");
         let long = Value::from(format!("{}needle{}", "x".repeat(9000), "y".repeat(9000)));
-        assert!(of(&long, json!({"grep": "NEEDLE"})).len() < 400);
+        assert!(of(&long, &json!({"grep": "NEEDLE"})).len() < 400);
     }
 
     #[test]

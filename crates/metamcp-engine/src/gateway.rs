@@ -18,6 +18,7 @@ use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
 use crate::habits::{HabitFile, Memory};
 use crate::router::{Router, Timing};
+use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
 use crate::surface::{Options, Surface, semantic};
 use crate::upstream::launch::Launcher;
@@ -71,8 +72,9 @@ impl Gateway {
         };
         let habits = settings.learn.then(|| Memory::start(HabitFile::new(&settings.home)));
         let code = CodeMode::new(&settings.code, worker);
+        let shapes = Shapes::new(&settings.home);
         let (calls, known) = (Arc::clone(&router), Arc::clone(&catalog));
-        let surface = Arc::new(Surface::new(calls, known, habits.clone(), options, code));
+        let surface = Arc::new(Surface::new(calls, known, habits.clone(), options, code, shapes));
         Gateway { router, catalog, surface, habits }
     }
 }

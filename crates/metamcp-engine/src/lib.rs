@@ -11,6 +11,7 @@ pub mod progress;
 pub mod results;
 pub mod router;
 pub mod serve;
+pub mod shapes;
 pub mod stream;
 pub mod surface;
 pub mod task;

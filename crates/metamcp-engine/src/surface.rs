@@ -26,6 +26,7 @@ use crate::catalog::Catalog;
 use crate::habits::Memory;
 use crate::results::Results;
 use crate::router::{Caller, Entry, Router};
+use crate::shapes::Shapes;
 use execute::CodeMode;
 use reply::ErrorObject;
 
@@ -55,6 +56,8 @@ pub struct Surface {
     pub(crate) code: CodeMode,
     /// Values too long to show.
     pub(crate) results: Results,
+    /// What results look like, for declarations.
+    pub(crate) shapes: Shapes,
 }
 
 /// How a meta-tool call goes on.
@@ -117,12 +120,13 @@ impl Surface {
         habits: Option<Arc<Memory>>,
         options: Options,
         code: CodeMode,
+        shapes: Shapes,
     ) -> Surface {
         let mut key = [0; 32];
         // Without randomness cursors could be forged, which lets a client read a page it may read anyway.
         let _unseeded = getrandom::fill(&mut key);
         let (cursors, results) = (CursorKey::new(key), Results::default());
-        Surface { router, catalog, habits, options, cursors, code, results }
+        Surface { router, catalog, habits, options, cursors, code, results, shapes }
     }
 
     /// The `tools/list` result.

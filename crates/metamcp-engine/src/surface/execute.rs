@@ -171,6 +171,7 @@ impl Surface {
         };
         let host = Arc::new(Script::new(&self, caller, token, transcript));
         let mut outcome = host::run(worker, job, host, std::future::pending()).await;
+        self.shapes.keep();
         if let Some(error) = &mut outcome.error
             && let (Some(line), Some(column)) = (error.line, error.column)
         {

@@ -145,7 +145,7 @@ async fn call(
     let line = format!(
         "{{\"server\":{},\"tool\":{},\"args\":{arguments}}}",
         Value::from(server),
-        Value::from(tool)
+        Value::from(tool.as_str())
     );
     let line = Bytes::from(line);
     let (tag, answered) = calls.expect();
@@ -166,7 +166,10 @@ async fn call(
         }
         Finished::Handed => match answered.await {
             Ok(Outcome::Result(result)) => match std::str::from_utf8(&write::one_line(&result)) {
-                Ok(result) => Ok(result.to_owned()),
+                Ok(result) => {
+                    surface.shapes.saw(server, &tool, result);
+                    Ok(result.to_owned())
+                }
                 Err(_) => Err(refused(&ErrorObject::new(
                     Code::ExecutionFailed,
                     format!("the result of {server}:{written} is no text"),
@@ -321,7 +324,15 @@ impl Surface {
         let snapshot = self.catalog.snapshot();
         let Some(known) = snapshot.known(entry.id) else { return String::new() };
         let identifier = declarations::identifier(&entry.name);
-        let tools: Vec<Declared<'_>> = known.tools.tools.iter().map(Declared::from).collect();
+        let shapes: Vec<Option<Value>> =
+            known.tools.tools.iter().map(|tool| self.shapes.of(&entry.name, &tool.name)).collect();
+        let tools: Vec<Declared<'_>> = known
+            .tools
+            .tools
+            .iter()
+            .zip(&shapes)
+            .map(|(tool, shape)| Declared { tool, observed: shape.as_ref() })
+            .collect();
         declarations::for_server(&entry.name, &identifier, &tools, bound)
     }
 }

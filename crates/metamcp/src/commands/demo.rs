@@ -210,8 +210,8 @@ fn take(gateway: &mut Client, request: &Request) -> Step {
     let text = texts.join("\n");
     let is_error = result["isError"] == true;
     // Where no sandbox is to be had, that is what the answer says, and nothing is wrong with it.
-    let unavailable = request.tool == "mcp_execute"
-        && result["structuredContent"]["code"] == "execution_failed";
+    let unavailable =
+        request.tool == "mcp_execute" && result["structuredContent"]["code"] == "execution_failed";
     let problem = if unavailable {
         None
     } else if is_error != request.mistaken {

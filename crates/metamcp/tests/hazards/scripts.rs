@@ -78,6 +78,12 @@ fn a_server_in_full_is_declared_for_code() {
     let text = gateway.answer(id).text().unwrap().to_owned();
     assert!(text.contains("declare const a") && text.contains("effectIdempotent("), "{text}");
     assert!(text.contains("key: string"), "{text}");
+    assert_eq!(
+        value(&gateway, r#"await a.echo({ text: '{"rows": [{"id": 1}]}' })"#)["rows"][0]["id"],
+        1
+    );
+    let types = value(&gateway, "await tools.types('a')");
+    assert!(types.as_str().unwrap().contains("rows: "), "a result seen before has a type: {types}");
     gateway.end();
 }
 
