@@ -15,6 +15,7 @@ mod realm;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
+use std::mem::ManuallyDrop;
 use std::rc::Rc;
 
 use self::clock::{Processor, Timers};
@@ -38,7 +39,9 @@ pub fn worker_main(_args: impl Iterator<Item = OsString>) -> i32 {
     // Nobody would see the words, and the system call to write them would kill us before the code is told.
     std::panic::set_hook(Box::new(|_| {}));
     let state = Rc::new(State::default());
-    let Some(realm) = Realm::build(&state) else { return BROKEN };
+    // Never taken down: the process ends, which frees it all at once. Doing it piece by piece takes time, and
+    // the engine aborts when something of a script is still held.
+    let Some(realm) = Realm::build(&state).map(ManuallyDrop::new) else { return BROKEN };
     let lockdown::Report { layers, missing } = lockdown::apply();
     let whole = missing.is_empty();
     let mut link = state.link.borrow_mut();

@@ -109,6 +109,23 @@ fn nothing_is_left_of_a_worker_after_its_run() {
 }
 
 #[test]
+fn a_worker_that_is_left_alone_ends_by_itself_and_in_order() {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::process::{Command, Stdio};
+
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sandbox-worker"))
+        .arg("worker")
+        .env_clear()
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .unwrap();
+    drop(ours);
+    assert_eq!(child.wait().unwrap().code(), Some(0), "no signal, no error");
+}
+
+#[test]
 fn cancelling_and_dropping_end_a_spinning_worker() {
     let workers = Workers::new(launch(&["worker"]), Profile::Standard, 0);
     let worker = runtime().block_on(workers.take()).unwrap();
