@@ -55,7 +55,9 @@ fn wrap(walk: &mut Walk<'_>, before: Option<usize>, from: usize, to: usize, call
     let gap = &walk.source[before.unwrap_or(0)..from];
     // A line break in a comment of the gap would do as well, but the words must not end up inside a comment.
     if gap.contains('\n') {
-        walk.edits.insert(before.unwrap_or(0), ";return (");
+        let before = before.unwrap_or(0);
+        let ended = before == 0 || walk.source[..before].ends_with(';');
+        walk.edits.insert(before, if ended { "return (" } else { ";return (" });
     } else {
         walk.edits.insert(from, "return (");
     }
