@@ -1,4 +1,7 @@
 //! What a script's value is: its own `return`, its last expression, or a function nobody called.
+//! Owns: which of them it is, and the words that make it so.      Never: changes what comes before the end.
+//! In: the walk and the program.  Out: `Ending`, and edits.
+//! Tests: the corpus in `tests/`.
 
 use oxc_ast::ast::*;
 use oxc_span::GetSpan;

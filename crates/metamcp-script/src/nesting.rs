@@ -1,7 +1,6 @@
-//! How deeply a source nests, judged before it is parsed: the parser recurses, and looks ahead in ways that
-//! cost the square or the cube of the depth.
+//! How deeply a source nests, judged before the parser recurses and looks ahead in ways that cost the cube of it.
 //! Owns: the count of open brackets.      Never: judges whether the source is right.
-//! In: any text.  Out: the place where it is too deep, or cannot be judged.
+//! In: any text.  Out: the depth, or the place where it is too deep or cannot be judged.
 //! Tests: below, and in `parse`.
 
 use std::iter::Peekable;
@@ -18,11 +17,12 @@ pub(crate) enum Defect {
     Slash(usize),
 }
 
-/// How many brackets are open at once at most, or the first place where more than `limit` are open, `<` and `?` among them.
+/// How many brackets are open at once at most, `<` and `?` among them, or the first place where more than
+/// `limit` are.
 ///
 /// It must never count less than there are, so it reads strings, comments, templates and regular expressions
-/// as the parser does. Only where a slash is could be told by parsing alone, and both readings differ in what
-/// they hide, the source is refused.
+/// as the parser does. Where only parsing could tell what a slash is, and both readings differ in what they
+/// hide, the source is refused.
 pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, Defect> {
     let mut reader = Reader { source, chars: source.char_indices().peekable() };
     let mut levels = vec![Level::default()];

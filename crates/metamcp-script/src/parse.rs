@@ -1,4 +1,7 @@
 //! From source to `Script`: the parse, the walk and the ending, on a stack that is deep enough.
+//! Owns: the order of steps, the stack, what the parser's errors are called.      Never: parses what was judged too deep.
+//! In: a source within its length.  Out: `Script` or `ScriptError`.
+//! Tests: below, and the corpus in `tests/`.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
