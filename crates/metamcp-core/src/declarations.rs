@@ -24,7 +24,7 @@ mod tests;
 pub const MAX_TOOL_BYTES: usize = 6 * 1024;
 
 /// Longest description of a tool, in characters.
-const MAX_DESCRIPTION_CHARS: usize = 240;
+const MAX_DESCRIPTION_CHARS: usize = 200;
 
 /// Bytes kept for the shell around the tools and the word about those left out.
 const SHELL_BYTES: usize = 256;

@@ -64,7 +64,7 @@ fn declarations_of_real_servers_compile() {
     }
     let output = Command::new("node")
         .arg(compiler)
-        .args(["--noEmit", "--strict", "--target", "es2022", "--lib", "es2022", "--types", ""])
+        .args(["--noEmit", "--strict", "--target", "es2022", "--lib", "es2022"])
         .args(&files)
         .output()
         .expect("node runs");
@@ -87,6 +87,24 @@ fn every_tool_can_be_called_by_what_its_declaration_calls_it() {
             );
         }
     }
+}
+
+/// What is recorded is what is pinned, and openly licensed.
+#[test]
+fn the_recordings_are_those_that_are_pinned() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemas");
+    let json = |path: PathBuf| serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap();
+    let pinned = json(folder.join("servers.json"));
+    let pinned = pinned.as_array().unwrap();
+    for server in pinned {
+        let record = json(folder.join(format!("{}.json", server["name"].as_str().unwrap())));
+        for field in ["name", "package", "version", "licence"] {
+            assert_eq!(record[field], server[field], "{server}");
+        }
+        let licence = server["licence"].as_str().unwrap();
+        assert!(["MIT", "Apache-2.0", "ISC"].contains(&licence), "{server}");
+    }
+    assert_eq!(recorded().len(), pinned.len(), "every recording is pinned");
 }
 
 /// What a model pays for knowing all recorded tools, in three forms.

@@ -1,4 +1,7 @@
 //! Changes to a source that move no line: blanks, single characters in them, and inserted text.
+//! Owns: how changes are gathered and made.      Never: knows why.
+//! In: byte ranges.  Out: the changed text and what was shifted.
+//! Tests: the corpus in `tests/`.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,7 @@
 //! What a script's value is: its own `return`, its last expression, or a function nobody called.
+//! Owns: which of them it is, and the words that make it so.      Never: changes what comes before the end.
+//! In: the walk and the program.  Out: `Ending`, and edits.
+//! Tests: the corpus in `tests/`.
 
 use oxc_ast::ast::*;
 use oxc_span::GetSpan;
@@ -55,7 +58,9 @@ fn wrap(walk: &mut Walk<'_>, before: Option<usize>, from: usize, to: usize, call
     let gap = &walk.source[before.unwrap_or(0)..from];
     // A line break in a comment of the gap would do as well, but the words must not end up inside a comment.
     if gap.contains('\n') {
-        walk.edits.insert(before.unwrap_or(0), ";return (");
+        let before = before.unwrap_or(0);
+        let ended = before == 0 || walk.source[..before].ends_with(';');
+        walk.edits.insert(before, if ended { "return (" } else { ";return (" });
     } else {
         walk.edits.insert(from, "return (");
     }

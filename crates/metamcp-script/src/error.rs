@@ -1,4 +1,7 @@
 //! Why a script cannot run, with the place, the line itself and what to write instead.
+//! Owns: how a defect is shown.      Never: finds one.
+//! In: a source, a byte offset and words.  Out: `ScriptError`.
+//! Tests: the refused snippets in `tests/`.
 
 use std::fmt;
 

@@ -1,4 +1,7 @@
 //! Places in a text as people and engines name them, and the way back from code to source.
+//! Owns: lines and columns.      Never: looks at what the text means.
+//! In: byte offsets, insertions.  Out: `Position`.
+//! Tests: the corpus in `tests/`.
 
 /// A place in a text: both counted from one, the column in characters (code points).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

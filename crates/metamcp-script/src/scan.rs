@@ -1,4 +1,7 @@
 //! Small looks at the source between two nodes of the tree, where only blanks, comments and signs can stand.
+//! Owns: skipping blanks and comments.      Never: reads strings or patterns.
+//! In: byte offsets.  Out: byte offsets.
+//! Tests: the corpus in `tests/`.
 
 use crate::edits::is_break;
 

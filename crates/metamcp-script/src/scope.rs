@@ -1,4 +1,7 @@
 //! Which names of a script are its own and which come from outside.
+//! Owns: scopes and hoisting.      Never: knows which servers there are.
+//! In: declarations and uses, as the walk meets them.  Out: the free uses.
+//! Tests: the corpus in `tests/`.
 
 use std::collections::HashSet;
 

@@ -26,7 +26,7 @@ const MAX_CHOICES: usize = 60;
 const MAX_WORD_CHARS: usize = 120;
 
 /// Longest comment behind a member, in characters.
-const MAX_COMMENT_CHARS: usize = 120;
+const MAX_COMMENT_CHARS: usize = 90;
 
 /// Members without comments stand on one line up to this width.
 const MAX_LINE: usize = 90;

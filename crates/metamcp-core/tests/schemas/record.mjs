@@ -16,7 +16,9 @@ for (const server of servers) {
   try {
     const tools = await record(server);
     const { name, package: from, version, licence } = server;
-    const lines = tools.map((tool) => JSON.stringify(tool)).join(",\n");
+    // Some servers name the folder they were started in.
+    const home = join(resolve(folder, name), "home");
+    const lines = tools.map((tool) => JSON.stringify(tool).replaceAll(home, "/home/user")).join(",\n");
     const head = JSON.stringify({ name, package: from, version, licence }).slice(0, -1);
     writeFileSync(join(here, `${name}.json`), `${head},"tools":[\n${lines}\n]}\n`);
     console.log(`${name}: ${tools.length} tools`);
