@@ -42,28 +42,31 @@ pub enum Profile {
 }
 
 /// What every profile demands.
-const LOCKDOWN: [&str; 10] = [
+const LOCKDOWN: [&str; 8] = [
     NO_NEW_PRIVILEGES,
     NOT_DUMPABLE,
     DESCRIPTORS,
     ENVIRONMENT,
     LANDLOCK_FILES,
-    LANDLOCK_NETWORK,
-    LANDLOCK_SCOPE,
     RESOURCE_LIMITS,
     SECCOMP,
     PARENT_DEATH,
 ];
 
+/// Denied a second time, by landlock, where the kernel knows how (network since Linux 6.7, scopes since 6.12). The
+/// list of system calls has none that could open a socket or signal another process, so `standard` does without
+/// this second time on the older kernels most people have; it is applied wherever it can be.
+const SECOND_TIME: [&str; 2] = [LANDLOCK_NETWORK, LANDLOCK_SCOPE];
+
 impl Profile {
     /// The layers without which no script is sent.
     pub fn demands(self) -> impl Iterator<Item = &'static str> {
-        let further = match self {
-            Profile::Standard | Profile::Dev => None,
-            Profile::Hardened => Some(WASM),
-            Profile::Docker => Some(CONTAINER),
+        let further: &[&str] = match self {
+            Profile::Standard | Profile::Dev => &[],
+            Profile::Hardened => &[SECOND_TIME[0], SECOND_TIME[1], WASM],
+            Profile::Docker => &[CONTAINER],
         };
-        LOCKDOWN.into_iter().chain(further)
+        LOCKDOWN.into_iter().chain(further.iter().copied())
     }
 
     /// As it is written in settings.
