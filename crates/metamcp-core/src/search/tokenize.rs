@@ -23,10 +23,13 @@ pub fn tokens(text: &str) -> Vec<String> {
 }
 
 pub(super) fn each_token(text: &str, mut emit: impl FnMut(&str)) {
+    each_written(text, |word| split_word(word, &mut emit));
+}
+
+/// The words as written, identifiers whole.
+pub(super) fn each_written(text: &str, each: impl FnMut(&str)) {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    for word in text.split(|c: char| !is_part(c)).filter(|word| !word.is_empty()) {
-        split_word(word, &mut emit);
-    }
+    text.split(|c: char| !is_part(c)).filter(|word| !word.is_empty()).for_each(each);
 }
 
 fn split_word(word: &str, emit: &mut impl FnMut(&str)) {
