@@ -253,9 +253,9 @@ impl ServerIndex {
             let named = read(Field::Name, &tool.name);
             read(Field::Description, text::start(&tool.description, MAX_RANKED_CHARS));
             read(Field::Server, server);
-            for parameter in &tool.parameters {
-                read(Field::Parameter, &parameter.name);
-                read(Field::ParameterDescription, &parameter.description);
+            for (name, description) in tool.parameters() {
+                read(Field::Parameter, name);
+                read(Field::ParameterDescription, description);
             }
             read(Field::Title, tool.title.as_deref().unwrap_or_default());
             read(Field::About, about);
