@@ -1,5 +1,5 @@
 //! Finding tools: an immutable index over all servers, cheap to rebuild when one of them changes.
-//! Owns: tokens, both scorers, the order of hits, the quota per server.      Never: asks a server, keeps a clock, renders.
+//! Owns: tokens, the rankers, the order of hits, the quota per server.      Never: asks a server, keeps a clock, renders.
 //! In: each server's tools; a query.  Out: `Hit`s, best first, the same for the same input.
 //! Tests: `search/tests.rs`.
 
@@ -13,17 +13,24 @@ mod meaning;
 mod stem;
 mod tokenize;
 mod typos;
+mod vocabulary;
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::habits::Prior;
+use crate::text;
 use crate::tool::{ServerTools, Tool};
 
-pub use blend::{BLENDED, blend};
+use bm25::Field;
+
+pub use blend::{BLENDED, Compared};
 pub use hybrid::{FEATURE_NAMES, FEATURES, Features, GROUNDS, Grounds, grounds, parts};
 pub use tokenize::tokens;
+pub use vocabulary::Vocabulary;
 
 #[cfg(test)]
 mod tests;
@@ -37,10 +44,53 @@ const QUOTA: usize = 5;
 /// Hits that are put in order for the first pages.
 const SORTED: usize = 256;
 
+/// What of a description is ranked: enough for an honest one, too little to stuff.
+const MAX_RANKED_CHARS: usize = 512;
+
+/// What of a server's own description is ranked.
+const MAX_SERVER_CHARS: usize = 160;
+
 /// Longest query that is looked at; the rest of a longer one is ignored.
 const MAX_QUERY_CHARS: usize = 2_000;
 
-/// How tools are scored.
+/// One way to score tools. Those that need nothing but the index have a name, see [`Strategy`]; [`Compared`] is made for
+/// one query, with vectors from elsewhere.
+pub trait Ranker {
+    /// Every tool that matches, each once, with a score above zero, in any order.
+    fn rank(&self, search: &Search<'_>) -> Vec<Ranked>;
+
+    /// A score with what habit adds to it; `boost` is between 0 and 1. Points that were agreed on stay as they are.
+    fn lifted(&self, score: f32, boost: f32) -> f32 {
+        let _agreed = boost;
+        score
+    }
+}
+
+/// What is searched for, and where.
+#[derive(Debug)]
+pub struct Search<'a> {
+    index: &'a Index,
+    query: &'a str,
+    /// Tools that may be found, counted through all servers.
+    among: Range<usize>,
+}
+
+/// A scored tool before the page is cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Ranked {
+    /// Counted through all servers.
+    tool: u32,
+    score: f32,
+    confidence: Option<f32>,
+}
+
+impl Ranked {
+    fn new(tool: usize, score: f32) -> Ranked {
+        Ranked { tool: u32::try_from(tool).unwrap_or(u32::MAX), score, confidence: None }
+    }
+}
+
+/// The rankers that have a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
     /// The whole query, case-insensitively: equal to the name 10, contained in the name 5, contained in
@@ -71,19 +121,24 @@ impl Strategy {
             Strategy::Hybrid => "hybrid",
         }
     }
+
+    /// What ranks under that name.
+    pub fn ranker(self) -> &'static dyn Ranker {
+        match self {
+            Strategy::Keyword => &keyword::Keyword,
+            Strategy::Lexical => &lexical::Lexical,
+            Strategy::Bm25 => &bm25::Bm25,
+            Strategy::Hybrid => &hybrid::Hybrid,
+        }
+    }
 }
 
 impl FromStr for Strategy {
     type Err = UnknownStrategy;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "keyword" => Ok(Strategy::Keyword),
-            "lexical" => Ok(Strategy::Lexical),
-            "bm25" => Ok(Strategy::Bm25),
-            "hybrid" => Ok(Strategy::Hybrid),
-            _ => Err(UnknownStrategy { name: name.to_owned() }),
-        }
+        let known = Strategy::ALL.into_iter().find(|strategy| strategy.name() == name);
+        known.ok_or_else(|| UnknownStrategy { name: name.to_owned() })
     }
 }
 
@@ -166,11 +221,52 @@ pub struct ServerIndex {
 impl ServerIndex {
     /// Indexes one server. `description` is what the configuration says about it.
     pub fn build(server: &str, description: Option<&str>, tools: &Arc<ServerTools>) -> Self {
+        Self::build_with(&mut Vocabulary::default(), server, description, tools)
+    }
+
+    /// The same for one of several servers, with what was learnt of words at those before.
+    pub fn build_with(
+        vocabulary: &mut Vocabulary,
+        server: &str,
+        description: Option<&str>,
+        tools: &Arc<ServerTools>,
+    ) -> Self {
+        let about = description.or(tools.server_title.as_deref()).unwrap_or_default();
+        let about = text::start(about, MAX_SERVER_CHARS);
+        vocabulary.next_server();
+        let mut counting = bm25::Counting::default();
+        let mut meanings = hybrid::Gathering::default();
+        let mut pieces = Vec::new();
+        for tool in &tools.tools {
+            counting.next_tool();
+            pieces.clear();
+            let mut read = |field: Field, text: &str| {
+                vocabulary.read(text, |words, meant| {
+                    counting.count(field, words);
+                    // A title repeats the name, and what the server is for is no part of what one tool means.
+                    if !matches!(field, Field::Title | Field::About) {
+                        pieces.extend_from_slice(meant);
+                    }
+                });
+                pieces.len()
+            };
+            let named = read(Field::Name, &tool.name);
+            read(Field::Description, text::start(&tool.description, MAX_RANKED_CHARS));
+            read(Field::Server, server);
+            for (name, description) in tool.parameters() {
+                read(Field::Parameter, name);
+                read(Field::ParameterDescription, description);
+            }
+            read(Field::Title, tool.title.as_deref().unwrap_or_default());
+            read(Field::About, about);
+            pieces.truncate(meaning::MAX_PIECES);
+            meanings.add(&pieces, named);
+        }
         Self {
             server: server.into(),
             tools: tools.clone(),
-            fields: bm25::Fields::build(server, description, tools),
-            meanings: hybrid::Meanings::build(server, tools),
+            fields: counting.finish(vocabulary),
+            meanings: meanings.finish(),
         }
     }
 
@@ -191,6 +287,8 @@ pub struct Index {
     /// By name, so that the answer does not depend on the order of arrival.
     servers: Vec<Arc<ServerIndex>>,
     overall: bm25::Overall,
+    /// Where each server's tools point.
+    directions: Vec<Arc<[meaning::Vector]>>,
 }
 
 impl Index {
@@ -198,7 +296,8 @@ impl Index {
     pub fn new(mut servers: Vec<Arc<ServerIndex>>) -> Self {
         servers.sort_by(|a, b| a.server.cmp(&b.server));
         let overall = bm25::Overall::over(&servers);
-        Self { servers, overall }
+        let directions = servers.iter().map(|part| Arc::clone(&part.meanings.directions)).collect();
+        Self { servers, overall, directions }
     }
 
     /// The parts, by server name.
@@ -208,13 +307,12 @@ impl Index {
 
     /// The part of one server.
     pub fn server(&self, name: &str) -> Option<&Arc<ServerIndex>> {
-        let at = self.servers.binary_search_by(|server| (*server.server).cmp(name)).ok()?;
-        self.servers.get(at)
+        self.servers.get(self.part(name)?)
     }
 
     /// Tools in all servers together.
     pub fn tool_count(&self) -> usize {
-        self.servers.iter().map(|server| server.tools.tools.len()).sum()
+        self.overall.tools()
     }
 
     /// The `limit` best hits, of one server only if asked.
@@ -250,27 +348,55 @@ impl Index {
         server: Option<&str>,
         prior: Option<&Prior>,
     ) -> Found {
-        let query = crate::text::cut(query.trim(), MAX_QUERY_CHARS);
-        let mut ranked = match strategy {
-            Strategy::Keyword => keyword::rank(&self.servers, &query, server),
-            Strategy::Lexical => lexical::rank(&self.servers, &query, server),
-            Strategy::Hybrid => hybrid::rank(&self.servers, &self.overall, &query, server),
-            Strategy::Bm25 => bm25::rank(&self.servers, &self.overall, &query, server),
-        };
+        self.page_by(strategy.ranker(), query, (offset, limit), server, prior)
+    }
+
+    /// The same by any ranker.
+    pub fn page_by(
+        &self,
+        ranker: &dyn Ranker,
+        query: &str,
+        (offset, limit): (usize, usize),
+        server: Option<&str>,
+        prior: Option<&Prior>,
+    ) -> Found {
+        let search = self.asked(query, server);
+        let mut ranked = ranker.rank(&search);
         let total = ranked.len();
         let sorted = self.sort_first(&mut ranked, SORTED.max(offset.saturating_add(limit)));
         if let Some(prior) = prior.filter(|prior| !prior.is_empty()) {
-            lift::lift(&self.servers, &mut ranked[..sorted], &query, strategy, prior);
+            lift::lift(&search, &mut ranked[..sorted], ranker, prior);
             ranked[..sorted].sort_unstable_by(|a, b| self.order(a, b));
         }
-        if server.is_none() && !spread(&mut ranked[..sorted]) && sorted < total {
+        if server.is_none() && !self.spread(&mut ranked[..sorted]) && sorted < total {
             // One server has nearly all of the best: who else matches stands further down.
             ranked.sort_unstable_by(|a, b| self.order(a, b));
-            spread(&mut ranked);
+            self.spread(&mut ranked);
         }
         let hits = ranked.iter().skip(offset).take(limit);
         let hits = hits.map(|one| self.hit(one));
         Found { hits: hits.collect(), total }
+    }
+
+    /// A query as it is looked at. Nothing is found in a server that is not there.
+    fn asked<'a>(&'a self, query: &'a str, server: Option<&str>) -> Search<'a> {
+        let among = match server.map(|server| self.part(server)) {
+            None => 0..self.overall.tools(),
+            Some(None) => 0..0,
+            Some(Some(part)) => self.overall.tools_of(part),
+        };
+        Search { index: self, query: text::start(query.trim(), MAX_QUERY_CHARS), among }
+    }
+
+    /// Which of the parts a server is.
+    fn part(&self, server: &str) -> Option<usize> {
+        self.servers.binary_search_by(|part| (*part.server).cmp(server)).ok()
+    }
+
+    /// A tool that was counted through all servers: its server, and which of that server's tools it is.
+    fn place(&self, tool: usize) -> (&ServerIndex, usize) {
+        let (server, tool) = self.overall.place(tool);
+        (&self.servers[server], tool)
     }
 
     /// Puts the best in order at the front, as many as asked for; says how many that are. To sort all that match
@@ -287,77 +413,69 @@ impl Index {
     /// What the close look of `hybrid` sees: its candidates, best by the first sorting first. For training and for
     /// explaining.
     pub fn candidates(&self, query: &str, server: Option<&str>) -> Vec<(Hit, Features)> {
-        let query = crate::text::cut(query.trim(), MAX_QUERY_CHARS);
-        let looked = hybrid::look(&self.servers, &self.overall, &query, server);
-        let hit = |one: &hybrid::Candidate| {
-            (self.hit(&Ranked::new(one.server, one.tool, 0.0)), one.features)
-        };
+        let looked = hybrid::look(&self.asked(query, server));
+        let hit = |one: &hybrid::Candidate| (self.hit(&Ranked::new(one.tool, 0.0)), one.features);
         looked.candidates.iter().map(hit).collect()
     }
 
     /// Which words of a query a tool has, each with how rare it is.
     pub fn words_of(&self, query: &str, server: &str, tool: &str) -> Vec<(String, f32)> {
-        let at = self.servers.binary_search_by(|part| (*part.server).cmp(server));
-        let Ok(server) = at else { return Vec::new() };
-        let tools = &self.servers[server].tools.tools;
+        let Some(part) = self.part(server) else { return Vec::new() };
+        let tools = &self.servers[part].tools.tools;
         let Some(tool) = tools.iter().position(|one| &*one.name == tool) else { return Vec::new() };
-        let words = bm25::words(&self.servers, &self.overall, query);
-        let own = words.into_iter().filter(|word| word.occurs(&self.servers, server, tool));
+        let tool = self.overall.tools_of(part).start + tool;
+        let words = self.overall.words(query);
+        let own = words.into_iter().filter(|word| self.overall.has(tool, word));
         own.map(|word| (word.text, word.rarity)).collect()
     }
 
-    /// The score that `keyword` gives one tool.
-    pub fn keyword_score(query: &str, tool: &Tool) -> f32 {
-        keyword::score(query, tool)
-    }
-
     fn hit(&self, one: &Ranked) -> Hit {
-        let part = &self.servers[one.server];
+        let (part, index) = self.place(one.tool as usize);
         Hit {
             server: part.server.clone(),
             score: one.score,
             confidence: one.confidence,
             tools: part.tools.clone(),
-            index: one.tool,
+            index,
         }
     }
 
-    fn order(&self, a: &Ranked, b: &Ranked) -> std::cmp::Ordering {
-        let name = |one: &Ranked| &self.servers[one.server].tools.tools[one.tool].name;
-        b.score.total_cmp(&a.score).then(a.server.cmp(&b.server)).then_with(|| name(a).cmp(name(b)))
+    /// Best first; equal ones by server and name.
+    fn order(&self, a: &Ranked, b: &Ranked) -> Ordering {
+        let by_name = || {
+            let ((one, first), (other, second)) =
+                (self.place(a.tool as usize), self.place(b.tool as usize));
+            if std::ptr::eq(one, other) {
+                one.tools.tools[first].name.cmp(&other.tools.tools[second].name)
+            } else {
+                a.tool.cmp(&b.tool)
+            }
+        };
+        b.score.total_cmp(&a.score).then_with(by_name)
     }
-}
 
-/// A scored tool before the page is cut.
-#[derive(Debug, Clone, Copy)]
-struct Ranked {
-    server: usize,
-    tool: usize,
-    score: f32,
-    confidence: Option<f32>,
-}
-
-impl Ranked {
-    fn new(server: usize, tool: usize, score: f32) -> Ranked {
-        Ranked { server, tool, score, confidence: None }
-    }
-}
-
-/// Moves what exceeds a server's share of the first hits behind them, as long as others match: a server
-/// that stuffs its descriptions with words must not fill the page. False if there were too few others to fill it.
-fn spread(ranked: &mut [Ranked]) -> bool {
-    let mut first: Vec<Ranked> = Vec::with_capacity(QUOTA_WINDOW);
-    let mut later = Vec::new();
-    for &one in ranked.iter() {
-        if first.len() == QUOTA_WINDOW {
-            break;
+    /// Moves what exceeds a server's share of the first hits behind them, as long as others match: a server
+    /// that stuffs its descriptions with words must not fill the page. False if there were too few others to fill it.
+    fn spread(&self, ranked: &mut [Ranked]) -> bool {
+        let mut first: Vec<Ranked> = Vec::with_capacity(QUOTA_WINDOW);
+        let mut servers: Vec<usize> = Vec::with_capacity(QUOTA_WINDOW);
+        let mut later = Vec::new();
+        for &one in ranked.iter() {
+            if first.len() == QUOTA_WINDOW {
+                break;
+            }
+            let (server, _) = self.overall.place(one.tool as usize);
+            if servers.iter().filter(|&&other| other == server).count() < QUOTA {
+                servers.push(server);
+                first.push(one);
+            } else {
+                later.push(one);
+            }
         }
-        let share = first.iter().filter(|other| other.server == one.server).count();
-        if share < QUOTA { first.push(one) } else { later.push(one) }
+        let filled = first.len() == QUOTA_WINDOW;
+        for (place, one) in ranked.iter_mut().zip(first.into_iter().chain(later)) {
+            *place = one;
+        }
+        filled
     }
-    let filled = first.len() == QUOTA_WINDOW;
-    for (place, one) in ranked.iter_mut().zip(first.into_iter().chain(later)) {
-        *place = one;
-    }
-    filled
 }

@@ -31,9 +31,9 @@ const MAX_LITERAL: usize = 32;
 /// Schema parts looked at for one signature: a hostile schema branches at every level.
 const MAX_PARTS: usize = 400;
 
-/// The tool's signature; made once when the tool was read.
+/// The tool's signature; made once when it is first asked for.
 pub fn signature(tool: &Tool) -> String {
-    tool.signature.to_string()
+    tool.signature().to_owned()
 }
 
 /// The signature of a tool called `name` that takes `schema`.

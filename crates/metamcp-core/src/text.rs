@@ -62,6 +62,14 @@ pub fn clean_line(text: &str, max_chars: usize) -> Cow<'_, str> {
     Cow::Owned(cut_owned(line, max_chars))
 }
 
+/// The first `max_chars` characters of `text`, without a mark where something is missing.
+pub fn start(text: &str, max_chars: usize) -> &str {
+    if text.len() <= max_chars {
+        return text;
+    }
+    text.char_indices().nth(max_chars).map_or(text, |(end, _)| &text[..end])
+}
+
 /// `text` cut to `max_chars` characters, the last being an ellipsis where something is missing.
 pub fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
     if text.len() <= max_chars {

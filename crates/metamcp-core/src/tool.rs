@@ -65,15 +65,6 @@ impl Hints {
     }
 }
 
-/// One top-level parameter, for ranking and for names close to a misspelt one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parameter {
-    /// As the schema spells it, cleaned.
-    pub name: Box<str>,
-    /// The start of its description, cleaned; empty without one.
-    pub description: Box<str>,
-}
-
 /// One tool of one server.
 #[derive(Debug)]
 pub struct Tool {
@@ -83,23 +74,49 @@ pub struct Tool {
     pub title: Option<Box<str>>,
     /// Cleaned and cut; empty without one.
     pub description: Box<str>,
-    /// `name(param: type, other?: type)`.
-    pub signature: Box<str>,
-    /// Top-level parameters in the order of the schema.
-    pub parameters: Box<[Parameter]>,
     /// What the server says about effects.
     pub hints: Hints,
-    /// Why the texts of this tool deserve distrust, if they do.
-    pub flag: Option<&'static str>,
     /// Covers name, title, description, both schemas and the annotations.
     pub fingerprint: Fingerprint,
+    /// Names and descriptions of the top-level parameters, cleaned, a line each. Thousands of tools have them, so they
+    /// are kept in one piece.
+    parameters: Box<str>,
     raw: Box<str>,
     input_schema: Option<Range<usize>>,
     output_schema: Option<Range<usize>>,
     checker: OnceLock<Checker>,
+    /// Made for the few tools that are ever shown.
+    shown: OnceLock<Box<Shown>>,
+}
+
+/// What a reader of the tool gets to see beside its texts.
+#[derive(Debug)]
+struct Shown {
+    signature: Box<str>,
+    flag: Option<&'static str>,
 }
 
 impl Tool {
+    /// `name(param: type, other?: type)`.
+    pub fn signature(&self) -> &str {
+        &self.shown().signature
+    }
+
+    /// Why the texts of this tool deserve distrust, if they do.
+    pub fn flag(&self) -> Option<&'static str> {
+        self.shown().flag
+    }
+
+    /// Name and start of the description of each top-level parameter, cleaned, in the order of the schema.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut lines = self.parameters.lines();
+        std::iter::from_fn(move || Some((lines.next()?, lines.next()?)))
+    }
+
+    fn shown(&self) -> &Shown {
+        self.shown.get_or_init(|| Box::new(definition::shown(&self.raw)))
+    }
+
     /// The whole definition as the server wrote it, but for schemas too large to keep.
     pub fn raw(&self) -> &str {
         &self.raw

@@ -1,9 +1,11 @@
 //! What is known of every server's tools, from the server or from disk, as one snapshot that is swapped whole.
 //! Owns: the snapshot, the index, the digest, the schema cache.      Never: starts a server, waits for one.
 //! In: lists as they are read.  Out: `Snapshot`s.
-//! Tests: below, `catalog/schema_cache.rs`, `metamcp/tests/`.
+//! Tests: `catalog/tests.rs`, `catalog/schema_cache/tests.rs`, `metamcp/tests/`.
 
 use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use metamcp_core::config::ServerConfig;
 use metamcp_core::discover::{self, DigestLine};
 use metamcp_core::ledger::ServerId;
 use metamcp_core::moment::Moment;
-use metamcp_core::search::{Index, ServerIndex};
+use metamcp_core::search::{Index, ServerIndex, Vocabulary};
 use metamcp_core::tool::{ServerTools, Tool};
 use metamcp_wire::handshake::Peer;
 
@@ -22,6 +24,15 @@ use crate::task;
 pub mod schema_cache;
 
 use schema_cache::SchemaCache;
+
+#[cfg(test)]
+mod tests;
+
+/// Threads that read and index a cache at most: it is done once, and others want to start too.
+const MAX_THREADS: usize = 4;
+
+/// Servers that are worth a thread of their own.
+const WORTH_A_THREAD: usize = 16;
 
 /// One server's tools as far as they are known.
 #[derive(Debug, Clone)]
@@ -47,7 +58,7 @@ pub struct Snapshot {
     /// Why a server's tools could not be listed the last time.
     failed: HashMap<ServerId, Arc<str>>,
     /// What searches run on.
-    pub index: Index,
+    pub index: Arc<Index>,
     /// Moves when the content of the catalog changes, and only then.
     pub generation: u64,
 }
@@ -171,17 +182,18 @@ impl Catalog {
         drop(self.digest.set(discover::digest(&lines, discover::DIGEST_BUDGET)));
         self.loaded.reach(Loaded::Titles as u64);
         let Some(cache) = &self.cache else { return };
-        let cached = configs.iter().filter_map(|(id, config)| {
+        let built = on_all_cores(&configs, |vocabulary, (id, config)| {
             let found = cache.read(&config.name, unix_millis()).ok()?.found()?;
-            Some((*id, Arc::new(found.tools)))
+            Some(Built::new(*id, config, Arc::new(found.tools), vocabulary))
         });
-        self.publish(cached.collect(), None);
+        self.publish(built, None);
         let known: Vec<&str> = configs.iter().map(|(_, config)| config.name.as_str()).collect();
         drop(cache.sweep(&known, unix_millis()));
     }
 
-    /// A server was asked for its tools: they are published, remembered, and written to disk if they changed.
-    pub fn listed(
+    /// A server was asked for its tools: they are published, remembered, and written to disk if they changed. All of
+    /// it elsewhere, because the thread that relays calls must not wait while a large catalog is put together.
+    pub async fn listed(
         self: &Arc<Self>,
         server: ServerId,
         read: Result<Arc<ServerTools>, String>,
@@ -190,10 +202,14 @@ impl Catalog {
     ) {
         let tools = match read {
             Ok(tools) => tools,
-            Err(why) => return self.fail(server, &why),
+            Err(why) => {
+                let catalog = Arc::clone(self);
+                return elsewhere(move || catalog.fail(server, &why)).await;
+            }
         };
+        let (catalog, listed) = (Arc::clone(self), Arc::clone(&tools));
+        elsewhere(move || catalog.replace(server, listed, now)).await;
         let name = self.lock().configs.get(&server).map(|config| config.name.clone());
-        self.publish(vec![(server, Arc::clone(&tools))], Some(now));
         if let (Some(name), Some(_)) = (name, &self.cache) {
             let era = peer.map(|peer| peer.era.revision().name());
             let catalog = Arc::clone(self);
@@ -214,38 +230,55 @@ impl Catalog {
         self.swap(Snapshot {
             known: before.known.clone(),
             failed,
-            index: Index::new(before.index.servers().to_vec()),
+            index: Arc::clone(&before.index),
             generation: before.generation,
         });
     }
 
+    /// Puts a list that a server gave into the snapshot; indexed before anything is locked, and only if it is new.
+    fn replace(&self, server: ServerId, tools: Arc<ServerTools>, now: Moment) {
+        let (config, part) = {
+            let writing = self.lock();
+            let Some(config) = writing.configs.get(&server).cloned() else { return };
+            (config, writing.parts.get(&server).cloned())
+        };
+        let tools = permitted(tools, &config);
+        let same = part.filter(|part| part.tools().fingerprint == tools.fingerprint);
+        let built = match same {
+            Some(part) => Built { server, tools, part },
+            None => Built::new(server, &config, tools, &mut Vocabulary::default()),
+        };
+        self.publish(vec![built], Some(now));
+    }
+
     /// Puts lists into the snapshot. Without a moment they come from disk and never replace what is live.
-    fn publish(&self, lists: Vec<(ServerId, Arc<ServerTools>)>, listed_at: Option<Moment>) {
+    fn publish(&self, lists: Vec<Built>, listed_at: Option<Moment>) {
         let mut writing = self.lock();
         let before = self.snapshot();
         let (mut known, mut failed) = (before.known.clone(), before.failed.clone());
         let mut generation = before.generation;
-        for (server, tools) in lists {
-            let Some(config) = writing.configs.get(&server).cloned() else { continue };
+        for Built { server, tools, part } in lists {
             let old = known.get(&server);
-            if listed_at.is_none() && old.is_some() {
+            if old.is_some_and(|old| listed_at < old.listed_at || listed_at.is_none()) {
                 continue;
             }
             failed.remove(&server);
-            let tools = permitted(tools, &config);
             if let Some(old) = old.filter(|old| old.tools.fingerprint == tools.fingerprint) {
                 let same = Known { listed_at, ..old.clone() };
                 known.insert(server, same);
                 continue;
             }
             generation += 1;
-            let part = ServerIndex::build(&config.name, config.description.as_deref(), &tools);
-            writing.parts.insert(server, Arc::new(part));
+            writing.parts.insert(server, part);
             let by_name =
                 tools.tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
             known.insert(server, Known { tools, by_name: Arc::new(by_name), listed_at });
         }
-        let index = Index::new(writing.parts.values().cloned().collect());
+        let index = if generation == before.generation {
+            Arc::clone(&before.index)
+        } else {
+            Arc::new(Index::new(writing.parts.values().cloned().collect()))
+        };
         self.swap(Snapshot { known, failed, index, generation });
     }
 
@@ -256,6 +289,58 @@ impl Catalog {
     fn lock(&self) -> std::sync::MutexGuard<'_, Writing> {
         self.writing.lock().expect("no panic while the catalog is locked")
     }
+}
+
+/// One server's list, ready to be published.
+struct Built {
+    server: ServerId,
+    tools: Arc<ServerTools>,
+    part: Arc<ServerIndex>,
+}
+
+impl Built {
+    fn new(
+        server: ServerId,
+        config: &ServerConfig,
+        tools: Arc<ServerTools>,
+        vocabulary: &mut Vocabulary,
+    ) -> Built {
+        let tools = permitted(tools, config);
+        let about = config.description.as_deref();
+        let part = Arc::new(ServerIndex::build_with(vocabulary, &config.name, about, &tools));
+        Built { server, tools, part }
+    }
+}
+
+/// Does something that takes long on a thread where nobody waits for it but the caller.
+async fn elsewhere(work: impl FnOnce() + Send + 'static) {
+    // A panic in there was reported by its thread, and leaves the snapshot as it was.
+    drop(tokio::task::spawn_blocking(work).await);
+}
+
+/// Makes something of each, on as many threads as it is worth; in any order.
+fn on_all_cores<T: Sync, R: Send>(
+    all: &[T],
+    make: impl Fn(&mut Vocabulary, &T) -> Option<R> + Sync,
+) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = cores.min(MAX_THREADS).min(all.len() / WORTH_A_THREAD).max(1);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut vocabulary = Vocabulary::default();
+        let mut made = Vec::new();
+        while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            made.extend(make(&mut vocabulary, one));
+        }
+        made
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut made = work();
+        // What a thread made before it panicked is missing, as if its files were.
+        made.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
+        made
+    })
 }
 
 /// What the configuration leaves of a list.

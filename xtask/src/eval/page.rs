@@ -81,10 +81,17 @@ mcpzero and mcp20k share questions and are left out together.
 Catalogs made up from word lists, 20 tools a server, worded about as real ones; 200 questions.
 Memory is what the process holds beyond the pages of its own binary after all questions, the questions and what reading left behind included; resident counts those pages too.
 
-{scale}";
+{scale}
+A start with {cold_tools} tools in the cache on disk has read and indexed them and answered a first search after {cold} ms: the middle of several starts, each a new process, on two cores.
+";
 
 /// The page.
-pub(super) fn whole(sets: &[Run], scale: &[Run], left_out: &str) -> Result<String> {
+pub(super) fn whole(
+    sets: &[Run],
+    scale: &[Run],
+    (cold_tools, cold): (usize, f64),
+    left_out: &str,
+) -> Result<String> {
     let mut about = String::new();
     for set in sets {
         let (tools, questions) = (set.number("tools"), set.number("questions"));
@@ -93,7 +100,9 @@ pub(super) fn whole(sets: &[Run], scale: &[Run], left_out: &str) -> Result<Strin
     }
     let left_out = left_out_table(left_out).context("the trainer's table cannot be read")?;
     let page = TEMPLATE.replace("{results}", &results(sets)).replace("{sets}", &about);
-    Ok(page.replace("{left_out}", &left_out).replace("{scale}", &self::scale(scale)))
+    let page = page.replace("{left_out}", &left_out).replace("{scale}", &self::scale(scale));
+    let page = page.replace("{cold_tools}", &cold_tools.to_string());
+    Ok(page.replace("{cold}", &format!("{cold:.0}")))
 }
 
 /// A row for each set and strategy, and the means.
@@ -212,7 +221,7 @@ mod tests {
 
     #[test]
     fn every_table_of_the_page_has_as_many_cells_in_each_line() {
-        let page = whole(&[run("a", 0.2)], &[run("bm25", 0.2)], SAID).unwrap();
+        let page = whole(&[run("a", 0.2)], &[run("bm25", 0.2)], (3_000, 41.6), SAID).unwrap();
         assert!(!page.contains("{results}") && !page.contains("NaN"), "{page}");
         assert!(page.contains("| a | trained on the others | 6.0 |"), "{page}");
         assert!(page.contains("| **mean** | before the close look | 1.0 |"), "{page}");
@@ -226,6 +235,6 @@ mod tests {
 
     #[test]
     fn a_trainer_that_says_nothing_is_an_error() {
-        assert!(whole(&[run("a", 0.2)], &[], "words\n").is_err());
+        assert!(whole(&[run("a", 0.2)], &[], (3_000, 41.6), "words\n").is_err());
     }
 }

@@ -100,12 +100,12 @@ fn hit_json(hit: &Hit, detail: Detail) -> Value {
         "tool": &*tool.name,
         "title": tool.title,
         "description": &*tool.description,
-        "signature": &*tool.signature,
+        "signature": tool.signature(),
         "readOnly": tool.hints.read_only,
         "destructive": tool.hints.destructive,
         "idempotent": tool.hints.idempotent,
         "openWorld": tool.hints.open_world,
-        "flagged": tool.flag,
+        "flagged": tool.flag(),
         "score": hit.score,
         "confidence": hit.confidence,
     });
@@ -141,7 +141,7 @@ fn hit_in_full(out: &mut String, hit: &Hit, detail: Detail) {
     if detail == Detail::Brief {
         return hit_on_a_line(out, hit, detail);
     }
-    push(out, &[&hit.server, ":", &tool.signature]);
+    push(out, &[&hit.server, ":", tool.signature()]);
     flag(out, tool);
     out.push('\n');
     let sentence = sentence(tool, FULL_SENTENCE);
@@ -171,7 +171,7 @@ fn hit_on_a_line(out: &mut String, hit: &Hit, detail: Detail) {
     match detail {
         Detail::Brief => out.push_str(&tool.name),
         Detail::Signature | Detail::Schema => {
-            out.push_str(&text::cut(&tool.signature, LINE_SIGNATURE));
+            out.push_str(&text::cut(tool.signature(), LINE_SIGNATURE));
         }
     }
     flag(out, tool);
@@ -189,7 +189,7 @@ fn tool_in_full(out: &mut String, hit: &Hit, detail: Detail) {
     if detail == Detail::Brief {
         return hit_on_a_line(out, hit, detail);
     }
-    push(out, &[&hit.server, ":", &tool.signature]);
+    push(out, &[&hit.server, ":", tool.signature()]);
     flag(out, tool);
     out.push('\n');
     for line in tool.description.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
@@ -286,7 +286,7 @@ fn footer(out: &mut String, request: &Request, answer: &Answer<'_>) {
 }
 
 fn flag(out: &mut String, tool: &Tool) {
-    if let Some(reason) = tool.flag {
+    if let Some(reason) = tool.flag() {
         push(out, &[" [flagged: ", reason, "]"]);
     }
 }

@@ -1,6 +1,8 @@
 //! Similarity that was asked elsewhere, joined with a score of our own.
 
-use super::Hit;
+use super::hybrid::Hybrid;
+use super::keyword;
+use super::{Hit, Index, Ranked, Ranker, Search, Strategy};
 
 /// Hits that are compared by vectors from elsewhere: each costs a vector, and what is further down is seldom right.
 pub const BLENDED: usize = 50;
@@ -8,21 +10,68 @@ pub const BLENDED: usize = 50;
 /// How much of the joined score is similarity; the rest is our own.
 const SIMILARITY: f32 = 0.6;
 
-/// Puts the first hits in the order of the joined score. `similarity` and `own` belong to the first ones, in their
-/// order; both count between 0 and 1.
-pub fn blend(hits: &mut [Hit], similarity: &[f32], own: &[f32]) {
-    let count = BLENDED.min(similarity.len()).min(own.len()).min(hits.len());
-    let lowest = hits[..count].iter().fold(f32::MAX, |least, hit| least.min(hit.score));
-    for ((hit, similarity), own) in hits[..count].iter_mut().zip(similarity).zip(own) {
-        let within = |score: f32| if score.is_finite() { score.clamp(0.0, 1.0) } else { 0.0 };
-        hit.score = SIMILARITY * within(*similarity) + (1.0 - SIMILARITY) * within(*own);
-        // What was known of the chance belonged to the other order.
-        hit.confidence = None;
+/// The order of `hybrid`, its first hits put in the order of a joined score.
+#[derive(Debug)]
+pub struct Compared {
+    beside: Strategy,
+    /// Tools counted through, in their order, each with how similar it is.
+    similar: Vec<(usize, f32)>,
+}
+
+impl Compared {
+    /// `hits` are of this index; `similarity` belongs to the first of them, in their order, and counts between 0
+    /// and 1, like the score of what stands `beside` it.
+    pub fn new(index: &Index, hits: &[Hit], similarity: &[f32], beside: Strategy) -> Compared {
+        let place = |hit: &Hit| {
+            let part = index.part(&hit.server)?;
+            Some(index.overall.tools_of(part).start + hit.index)
+        };
+        let pairs = hits.iter().zip(similarity).take(BLENDED);
+        let mut similar: Vec<(usize, f32)> =
+            pairs.filter_map(|(hit, &similarity)| Some((place(hit)?, similarity))).collect();
+        similar.sort_unstable_by_key(|(tool, _)| *tool);
+        Compared { beside, similar }
     }
-    hits[..count].sort_by(|a, b| b.score.total_cmp(&a.score));
-    // Those that were not compared stay behind those that were, in what they show as well.
-    let least = hits[..count].last().map_or(0.0, |hit| hit.score);
-    for hit in &mut hits[count..] {
-        hit.score = if lowest > 0.0 { least * (hit.score / lowest).min(1.0) } else { 0.0 };
+
+    fn similarity(&self, one: &Ranked) -> Option<f32> {
+        let at = self.similar.binary_search_by_key(&(one.tool as usize), |(tool, _)| *tool).ok()?;
+        Some(within(self.similar[at].1))
     }
+}
+
+impl Ranker for Compared {
+    fn rank(&self, search: &Search<'_>) -> Vec<Ranked> {
+        let mut ranked = Hybrid.rank(search);
+        let (mut lowest, mut least) = (1.0f32, 1.0f32);
+        let mut others = Vec::new();
+        for (at, one) in ranked.iter_mut().enumerate() {
+            let Some(similarity) = self.similarity(one) else {
+                others.push(at);
+                continue;
+            };
+            lowest = lowest.min(one.score);
+            let own = match self.beside {
+                Strategy::Keyword => {
+                    let (part, tool) = search.index.place(one.tool as usize);
+                    keyword::score(search.query, &part.tools.tools[tool])
+                }
+                _ => one.score,
+            };
+            let joined = SIMILARITY * similarity + (1.0 - SIMILARITY) * within(own);
+            // What was known of the chance belonged to the other order.
+            *one = Ranked { score: joined.max(f32::MIN_POSITIVE), confidence: None, ..*one };
+            least = least.min(one.score);
+        }
+        // Those that were not compared stay behind those that were, in what they show as well.
+        for at in others {
+            let one = &mut ranked[at];
+            one.score = (least * (one.score / lowest).min(1.0)).max(f32::MIN_POSITIVE);
+            one.confidence = None;
+        }
+        ranked
+    }
+}
+
+fn within(score: f32) -> f32 {
+    if score.is_finite() { score.clamp(0.0, 1.0) } else { 0.0 }
 }

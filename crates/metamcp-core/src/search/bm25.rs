@@ -1,20 +1,16 @@
-//! BM25 over weighted fields. Each server keeps its own postings; rarity and average lengths are taken
-//! over all of them at query time, so that a changed server never touches the others.
+//! BM25 over weighted fields. Each server keeps its own counts, packed; what a search runs on is put together from all
+//! of them: one dictionary, and for each word the tools that have it with what it adds to their scores.
 
-use std::collections::BTreeMap;
+mod packed;
+
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::tokenize::each_token;
-use super::{Ranked, ServerIndex, typos};
-use crate::text;
-use crate::tool::{ServerTools, Tool};
-
-/// What of a description is ranked: enough for an honest one, too little to stuff.
-const MAX_RANKED_CHARS: usize = 512;
-
-/// What of a server's own description is ranked.
-const MAX_SERVER_CHARS: usize = 160;
+use super::vocabulary::Vocabulary;
+use super::{Ranked, Ranker, Search, ServerIndex, typos};
+use packed::{Occurrence, Packed, Posting};
 
 /// Words of a query that are looked up.
 const MAX_QUERY_TOKENS: usize = 64;
@@ -30,116 +26,176 @@ const SATURATION: f32 = 1.2;
 
 /// Parts of a tool in which words are counted apart.
 const FIELDS: usize = 7;
-const NAME: usize = 0;
-const SERVER: usize = 3;
-const PARAMETERS: usize = 4;
 
-/// Weight of a word in each field, and how much a long field dilutes it: name, title, description,
-/// server name, parameter names, parameter descriptions, what the server is for.
+/// Such a part.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Field {
+    Name,
+    Title,
+    Description,
+    Server,
+    Parameter,
+    ParameterDescription,
+    About,
+}
+
+/// Weight of a word in each field, and how much a long field dilutes it, in the order of `Field`.
 const WEIGHTS: [f32; FIELDS] = [2.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.2];
 const DILUTION: [f32; FIELDS] = [0.4, 0.4, 0.6, 0.4, 0.5, 0.5, 0.5];
 
 /// One server's words.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
-    /// Each word and where its postings start. One more entry marks the end.
-    terms: Vec<Term>,
-    /// All words one after the other: as strings of their own they would take several times the room.
-    text: String,
-    /// The words that occur in a name, among which a misspelt one is looked for.
-    in_names: Vec<u32>,
-    postings: Vec<Posting>,
-    lengths: Vec<[u16; FIELDS]>,
+    words: Packed,
+    lengths: Box<[[u16; FIELDS]]>,
     totals: [u64; FIELDS],
 }
 
-/// Where a word and its postings start.
-#[derive(Debug, Clone, Copy)]
-struct Term {
-    text: u32,
-    postings: u32,
+/// The same while its tools are read.
+#[derive(Debug, Default)]
+pub(super) struct Counting {
+    occurrences: Vec<Occurrence>,
+    lengths: Vec<[u16; FIELDS]>,
 }
 
-/// How often one word occurs in each field of one tool.
-#[derive(Debug, Clone, Copy)]
-struct Posting {
-    tool: u32,
-    /// Four bits a field: a word that occurs more than fifteen times in one says nothing more.
-    counts: u32,
-}
-
-impl Posting {
-    fn count(self, field: usize) -> u32 {
-        self.counts >> (4 * field) & 15
+impl Counting {
+    /// What is counted from now on belongs to the next tool.
+    pub(super) fn next_tool(&mut self) {
+        self.lengths.push([0; FIELDS]);
     }
 
-    fn one_more(&mut self, field: usize) {
-        if self.count(field) < 15 {
-            self.counts += 1 << (4 * field);
+    /// Counts words of the current tool.
+    pub(super) fn count(&mut self, field: Field, words: &[u32]) {
+        let tool = position(self.lengths.len().saturating_sub(1));
+        let Some(lengths) = self.lengths.last_mut() else { return };
+        let length = &mut lengths[field as usize];
+        *length = length.saturating_add(u16::try_from(words.len()).unwrap_or(u16::MAX));
+        let occurrence = |&word: &u32| Occurrence::new(word, tool, field as u8);
+        self.occurrences.extend(words.iter().map(occurrence));
+    }
+
+    pub(super) fn finish(mut self, vocabulary: &Vocabulary) -> Fields {
+        let mut totals = [0; FIELDS];
+        for lengths in &self.lengths {
+            totals.iter_mut().zip(lengths).for_each(|(sum, &length)| *sum += u64::from(length));
         }
+        let name = Field::Name as u8;
+        let words = Packed::new(&mut self.occurrences, name, |word| vocabulary.word(word));
+        Fields { words, lengths: self.lengths.into(), totals }
     }
 }
 
 /// What an impact of one is in whole numbers; none is larger than `SATURATION + 1`.
 const IMPACT: f32 = 16_384.0;
 
-/// What is true of all servers together: how long fields are on average, and which server knows which word.
+/// All servers together.
 #[derive(Debug, Default)]
 pub(super) struct Overall {
     tools: usize,
-    lengths: [f32; FIELDS],
     /// Where each server's tools start when all are counted through.
     starts: Vec<usize>,
-    /// By digest of the word; a digest is only a shortcut, the word itself is compared.
-    words: Vec<Entry>,
-    /// For each server, what each of its postings adds to a score before rarity.
-    impacts: Vec<Box<[u16]>>,
-    /// The different words of names by first letter and length, among which a misspelt one is looked for.
-    names: Vec<NameWord>,
+    /// The words by text, each with where it is written and where its postings start. One more marks the end.
+    terms: Box<[Term]>,
+    /// All words one after the other.
+    text: Box<str>,
+    /// Tools that have a word, counted through, and what it adds to each before rarity.
+    holders: Box<[u32]>,
+    impacts: Box<[u16]>,
+    /// The words of names by first letter and length, among which a misspelt one is looked for.
+    names: Box<[u32]>,
 }
 
-/// A word that occurs in a name, and one of the places where it is written down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct NameWord {
-    first: u8,
-    length: u8,
-    digest: u32,
-    server: u32,
-    term: u32,
+/// Where a word and its postings start.
+#[derive(Debug, Clone, Copy, Default)]
+struct Term {
+    text: u32,
+    postings: u32,
 }
 
-/// One word of one server.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    digest: u32,
-    server: u32,
-    term: u32,
+/// A word met in the parts.
+struct Met<'a> {
+    text: &'a str,
+    tools: u32,
+    in_name: bool,
 }
 
 impl Overall {
     pub(super) fn over(servers: &[Arc<ServerIndex>]) -> Self {
-        let mut totals = [0u64; FIELDS];
         let mut overall = Self::default();
-        overall.words.reserve_exact(servers.iter().map(|part| part.fields.words()).sum());
-        for (server, part) in servers.iter().enumerate() {
-            let fields = &part.fields;
+        for part in servers {
             overall.starts.push(overall.tools);
-            overall.tools += fields.lengths.len();
-            totals.iter_mut().zip(fields.totals).for_each(|(sum, total)| *sum += total);
-            overall.words.extend((0..fields.words()).map(|term| Entry {
-                digest: digest(fields.word(term)),
-                server: position(server),
-                term: position(term),
-            }));
+            overall.tools += part.fields.lengths.len();
         }
-        // Counts are whole numbers until here, so that the order of the servers cannot change the averages.
-        overall.lengths = totals.map(|total| (total as f32 / overall.tools.max(1) as f32).max(1.0));
-        overall.words.sort_unstable_by_key(|entry| (entry.digest, entry.server));
-        overall.names = names(servers);
-        // They change with the averages, but doing them here keeps a query to one addition per posting.
-        overall.impacts =
-            servers.iter().map(|part| part.fields.impacts(&overall.lengths)).collect();
+        // Each word of each part in turn: which one it is.
+        let mut which =
+            Vec::with_capacity(servers.iter().map(|part| part.fields.words.len()).sum());
+        let mut met: Vec<Met<'_>> = Vec::new();
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        for word in servers.iter().flat_map(|part| part.fields.words.iter()) {
+            let number = *numbers.entry(word.text).or_insert_with(|| {
+                met.push(Met { text: word.text, tools: 0, in_name: false });
+                position(met.len() - 1)
+            });
+            let one = &mut met[number as usize];
+            one.tools += word.tools;
+            one.in_name |= word.in_name;
+            which.push(number);
+        }
+        drop(numbers);
+        let mut next = overall.set_terms(&met);
+        overall.set_postings(servers, &which, &mut next);
         overall
+    }
+
+    /// The dictionary; says for each word met where its postings go.
+    fn set_terms(&mut self, met: &[Met<'_>]) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..position(met.len())).collect();
+        order.sort_unstable_by_key(|&number| met[number as usize].text);
+        let mut next = vec![0; met.len()];
+        let (mut text, mut postings) = (String::new(), 0);
+        let mut terms = Vec::with_capacity(met.len() + 1);
+        let mut names = Vec::new();
+        for number in order {
+            let one = &met[number as usize];
+            if one.in_name {
+                names.push(position(terms.len()));
+            }
+            next[number as usize] = postings;
+            terms.push(Term { text: position(text.len()), postings });
+            text.push_str(one.text);
+            postings += one.tools;
+        }
+        terms.push(Term { text: position(text.len()), postings });
+        (self.terms, self.text) = (terms.into(), text.into());
+        names.sort_by_key(|&term| size(self.text_of(term as usize)));
+        self.names = names.into();
+        next
+    }
+
+    fn set_postings(&mut self, servers: &[Arc<ServerIndex>], which: &[u32], next: &mut [u32]) {
+        // Whole numbers until here, so that the order of the servers cannot change the averages.
+        let mut totals = [0u64; FIELDS];
+        for part in servers {
+            totals.iter_mut().zip(part.fields.totals).for_each(|(sum, total)| *sum += total);
+        }
+        let averages = totals.map(|total| (total as f32 / self.tools.max(1) as f32).max(1.0));
+        let count = self.terms.last().map_or(0, |end| end.postings as usize);
+        let (mut holders, mut impacts) = (vec![0; count], vec![0; count]);
+        let mut which = which.iter();
+        for (part, start) in servers.iter().zip(&self.starts) {
+            let weights: Vec<[f32; FIELDS]> =
+                part.fields.lengths.iter().map(|lengths| weights(lengths, &averages)).collect();
+            for (word, &number) in part.fields.words.iter().zip(&mut which) {
+                let place = &mut next[number as usize];
+                for posting in word.postings() {
+                    let tool = posting.tool as usize;
+                    holders[*place as usize] = position(start + tool);
+                    impacts[*place as usize] = impact(&posting, &weights[tool]);
+                    *place += 1;
+                }
+            }
+        }
+        (self.holders, self.impacts) = (holders.into(), impacts.into());
     }
 
     /// Tools in all servers together.
@@ -147,126 +203,97 @@ impl Overall {
         self.tools
     }
 
-    /// Where a server's tools start when all are counted through.
-    pub(super) fn start(&self, server: usize) -> usize {
-        self.starts[server]
+    /// A server's tools when all are counted through.
+    pub(super) fn tools_of(&self, server: usize) -> Range<usize> {
+        self.starts[server]..self.starts.get(server + 1).copied().unwrap_or(self.tools)
     }
 
-    fn word(&self, servers: &[Arc<ServerIndex>], text: String, sure: f32) -> Word {
-        let holders: Vec<(usize, Range<usize>)> = self.holders(servers, &text).collect();
+    /// The server of a tool that was counted through, and which of its tools it is.
+    pub(super) fn place(&self, tool: usize) -> (usize, usize) {
+        let server = self.starts.partition_point(|&start| start <= tool).saturating_sub(1);
+        (server, tool - self.starts[server])
+    }
+
+    /// The words of a query, each once, looked up.
+    pub(super) fn words(&self, query: &str) -> Vec<Word> {
+        let mut guesses = 0;
+        let look_up = |text: String| {
+            let term = self.term(&text);
+            if term.is_none() && guesses < MAX_GUESSES {
+                guesses += 1;
+                if let Some(near) = self.nearest_name(&text) {
+                    return self.word(self.text_of(near).to_owned(), Some(near), GUESSED);
+                }
+            }
+            self.word(text, term, 1.0)
+        };
+        query_words(query).into_iter().map(look_up).collect()
+    }
+
+    /// Adds up what each word says of each tool.
+    pub(super) fn scores(&self, words: &[Word]) -> Vec<f32> {
+        let mut scores: Vec<f32> = vec![0.0; self.tools];
+        for word in words {
+            let worth = word.rarity / IMPACT;
+            let holders = self.holders[word.postings.clone()].iter();
+            for (&tool, &impact) in holders.zip(&self.impacts[word.postings.clone()]) {
+                scores[tool as usize] += worth * f32::from(impact);
+            }
+        }
+        scores
+    }
+
+    /// Whether a tool, counted through, has a word in any field.
+    pub(super) fn has(&self, tool: usize, word: &Word) -> bool {
+        self.holders[word.postings.clone()].binary_search(&position(tool)).is_ok()
+    }
+
+    fn word(&self, text: String, term: Option<usize>, sure: f32) -> Word {
+        let place = |term: usize| self.terms[term].postings as usize;
+        let postings = term.map_or(0..0, |term| place(term)..place(term + 1));
         // Rarity is a property of the whole catalog, whichever server is asked about.
-        let holding = holders.iter().map(|(_, postings)| postings.len()).sum::<usize>() as f32;
+        let holding = postings.len() as f32;
         let rarity = sure * (1.0 + (self.tools as f32 - holding + 0.5) / (holding + 0.5)).ln();
-        Word { text, rarity, holders }
+        Word { text, rarity, postings }
+    }
+
+    fn term(&self, text: &str) -> Option<usize> {
+        let count = self.terms.len().saturating_sub(1);
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.text_of(middle) < text { low = middle + 1 } else { high = middle }
+        }
+        (low < count && self.text_of(low) == text).then_some(low)
+    }
+
+    fn text_of(&self, term: usize) -> &str {
+        &self.text[self.terms[term].text as usize..self.terms[term + 1].text as usize]
     }
 
     /// The word of a name that a misspelt one most likely meant.
-    fn nearest_name(&self, servers: &[Arc<ServerIndex>], word: &str) -> Option<String> {
+    fn nearest_name(&self, word: &str) -> Option<usize> {
         let allowed = typos::allowed(word)?;
         // The first letter is seldom wrong, and asking for it leaves little to compare.
-        let first = *word.as_bytes().first()?;
-        let shortest = (first, word.len().saturating_sub(allowed));
-        let longest = (first, word.len() + allowed);
-        let size = |name: &NameWord| (name.first, usize::from(name.length));
-        let start = self.names.partition_point(|name| size(name) < shortest);
-        let mut best: Option<(usize, &str)> = None;
-        for name in self.names[start..].iter().take_while(|name| size(name) <= longest) {
-            let near = servers[name.server as usize].fields.word(name.term as usize);
+        let (first, length) = size(word);
+        let shortest = (first, length.saturating_sub(allowed));
+        let longest = (first, length + allowed);
+        let text = |term: u32| self.text_of(term as usize);
+        let start = self.names.partition_point(|&term| size(text(term)) < shortest);
+        let mut best: Option<(usize, u32)> = None;
+        for &term in &self.names[start..] {
+            if size(text(term)) > longest {
+                break;
+            }
             let most = best.map_or(allowed, |(distance, _)| distance);
-            if let Some(distance) = typos::distance(word, near, most)
-                && best.is_none_or(|best| (distance, near) < best)
+            // Words are numbered by their text, so that of several equally near ones the first wins.
+            if let Some(distance) = typos::distance(word, text(term), most)
+                && best.is_none_or(|best| (distance, term) < best)
             {
-                best = Some((distance, near));
+                best = Some((distance, term));
             }
         }
-        best.map(|(_, near)| near.to_owned())
-    }
-
-    /// The servers that know a word, in their order, each with where its postings lie.
-    fn holders<'a>(
-        &'a self,
-        servers: &'a [Arc<ServerIndex>],
-        word: &'a str,
-    ) -> impl Iterator<Item = (usize, Range<usize>)> + Clone {
-        let digest = digest(word);
-        let start = self.words.partition_point(|entry| entry.digest < digest);
-        let same = self.words[start..].iter().take_while(move |entry| entry.digest == digest);
-        same.filter_map(move |entry| {
-            let fields = &servers[entry.server as usize].fields;
-            Some((entry.server as usize, fields.postings(entry.term as usize, word)?))
-        })
-    }
-}
-
-impl Fields {
-    pub(super) fn build(server: &str, description: Option<&str>, tools: &ServerTools) -> Self {
-        let about = description.or(tools.server_title.as_deref()).unwrap_or_default();
-        let about = text::cut(about, MAX_SERVER_CHARS);
-        let mut words: BTreeMap<Box<str>, Vec<Posting>> = BTreeMap::new();
-        let mut fields = Self::default();
-        for (index, tool) in tools.tools.iter().enumerate() {
-            let mut lengths = [0u16; FIELDS];
-            for (field, length) in lengths.iter_mut().enumerate() {
-                each_text(tool, (server, &about), field, |part| {
-                    each_token(part, |token| {
-                        *length = length.saturating_add(1);
-                        count(&mut words, token, index, field);
-                    });
-                });
-            }
-            fields
-                .totals
-                .iter_mut()
-                .zip(lengths)
-                .for_each(|(sum, length)| *sum += u64::from(length));
-            fields.lengths.push(lengths);
-        }
-        for (word, mut postings) in words {
-            if postings.iter().any(|posting| posting.count(NAME) > 0) {
-                fields.in_names.push(position(fields.terms.len()));
-            }
-            fields.end_term();
-            fields.text.push_str(&word);
-            fields.postings.append(&mut postings);
-        }
-        fields.end_term();
-        fields.terms.shrink_to_fit();
-        fields.text.shrink_to_fit();
-        fields.in_names.shrink_to_fit();
-        fields.lengths.shrink_to_fit();
-        fields.postings.shrink_to_fit();
-        fields
-    }
-
-    fn postings(&self, term: usize, word: &str) -> Option<Range<usize>> {
-        let (start, end) = (self.terms.get(term)?.postings, self.terms.get(term + 1)?.postings);
-        (self.word(term) == word).then_some(start as usize..end as usize)
-    }
-
-    /// How many words there are; the last entry only marks the end.
-    fn words(&self) -> usize {
-        self.terms.len().saturating_sub(1)
-    }
-
-    /// A word by its number.
-    fn word(&self, term: usize) -> &str {
-        let at =
-            |term: usize| self.terms.get(term).map_or(self.text.len(), |one| one.text as usize);
-        &self.text[at(term)..at(term + 1)]
-    }
-
-    /// The next word and its postings start here.
-    fn end_term(&mut self) {
-        let (text, postings) = (position(self.text.len()), position(self.postings.len()));
-        self.terms.push(Term { text, postings });
-    }
-
-    fn impacts(&self, averages: &[f32; FIELDS]) -> Box<[u16]> {
-        let impact = |posting: &Posting| {
-            let weight = weight(posting, &self.lengths[posting.tool as usize], averages);
-            (IMPACT * weight * (SATURATION + 1.0) / (weight + SATURATION)) as u16
-        };
-        self.postings.iter().map(impact).collect()
+        best.map(|(_, term)| term as usize)
     }
 }
 
@@ -277,103 +304,48 @@ pub(super) struct Word {
     pub(super) text: String,
     /// How much it tells: high where few tools have it.
     pub(super) rarity: f32,
-    /// Each server that knows it and its postings there.
-    holders: Vec<(usize, Range<usize>)>,
+    postings: Range<usize>,
 }
 
-impl Word {
-    /// Whether a tool has it, in any field.
-    pub(super) fn occurs(&self, servers: &[Arc<ServerIndex>], server: usize, tool: usize) -> bool {
-        let Ok(at) = self.holders.binary_search_by_key(&server, |(holder, _)| *holder) else {
-            return false;
-        };
-        let postings = &servers[server].fields.postings[self.holders[at].1.clone()];
-        postings.binary_search_by_key(&position(tool), |posting| posting.tool).is_ok()
+/// The most that habit adds to a score, as a share of it.
+const MOST_SHARE: f32 = 1.5;
+
+/// See [`Strategy::Bm25`](super::Strategy::Bm25).
+pub(super) struct Bm25;
+
+impl Ranker for Bm25 {
+    fn rank(&self, search: &Search<'_>) -> Vec<Ranked> {
+        let overall = &search.index.overall;
+        let scores = overall.scores(&overall.words(search.query));
+        let among = search.among.clone().zip(&scores[search.among.clone()]);
+        let matching = among.filter(|(_, score)| **score > 0.0);
+        matching.map(|(tool, &score)| Ranked::new(tool, score)).collect()
+    }
+
+    fn lifted(&self, score: f32, boost: f32) -> f32 {
+        score * (1.0 + MOST_SHARE * boost)
     }
 }
 
-/// The words of a query, each once, looked up.
-pub(super) fn words(servers: &[Arc<ServerIndex>], overall: &Overall, query: &str) -> Vec<Word> {
-    let mut found: Vec<Word> = Vec::new();
-    let mut guesses = 0;
-    for text in query_words(query) {
-        let mut word = overall.word(servers, text, 1.0);
-        if word.holders.is_empty() && guesses < MAX_GUESSES {
-            guesses += 1;
-            if let Some(near) = overall.nearest_name(servers, &word.text) {
-                word = overall.word(servers, near, GUESSED);
-            }
-        }
-        found.push(word);
+/// What one occurrence counts in each field of a tool.
+fn weights(lengths: &[u16; FIELDS], averages: &[f32; FIELDS]) -> [f32; FIELDS] {
+    let mut weights = WEIGHTS;
+    for (field, weight) in weights.iter_mut().enumerate() {
+        let relative = f32::from(lengths[field]) / averages[field];
+        *weight /= 1.0 - DILUTION[field] + DILUTION[field] * relative;
     }
-    found
+    weights
 }
 
-/// Adds up what each word says of each tool.
-pub(super) fn scores(servers: &[Arc<ServerIndex>], overall: &Overall, words: &[Word]) -> Vec<f32> {
-    let mut scores: Vec<f32> = vec![0.0; overall.tools];
-    for word in words {
-        let worth = word.rarity / IMPACT;
-        for (server, range) in &word.holders {
-            let scores = &mut scores[overall.starts[*server]..];
-            let postings = servers[*server].fields.postings[range.clone()].iter();
-            for (posting, impact) in postings.zip(&overall.impacts[*server][range.clone()]) {
-                scores[posting.tool as usize] += worth * f32::from(*impact);
-            }
-        }
-    }
-    scores
+fn impact(posting: &Posting, weights: &[f32; FIELDS]) -> u16 {
+    let counted = posting.counts.iter().zip(weights);
+    let weight: f32 = counted.map(|(&count, weight)| f32::from(count) * weight).sum();
+    (IMPACT * weight * (SATURATION + 1.0) / (weight + SATURATION)) as u16
 }
 
-pub(super) fn rank(
-    servers: &[Arc<ServerIndex>],
-    overall: &Overall,
-    query: &str,
-    only: Option<&str>,
-) -> Vec<Ranked> {
-    let scores = scores(servers, overall, &words(servers, overall, query));
-    let mut ranked = Vec::new();
-    for (server, part) in servers.iter().enumerate() {
-        if only.is_some_and(|only| only != &*part.server) {
-            continue;
-        }
-        let own = &scores[overall.starts[server]..][..part.fields.lengths.len()];
-        let matching = own.iter().enumerate().filter(|(_, score)| **score > 0.0);
-        ranked.extend(matching.map(|(tool, &score)| Ranked::new(server, tool, score)));
-    }
-    ranked
-}
-
-/// The different words of all names.
-fn names(servers: &[Arc<ServerIndex>]) -> Vec<NameWord> {
-    let mut names = Vec::new();
-    for (server, part) in servers.iter().enumerate() {
-        for &term in &part.fields.in_names {
-            let word = part.fields.word(term as usize).as_bytes();
-            let (Some(&first), Ok(length)) = (word.first(), u8::try_from(word.len())) else {
-                continue;
-            };
-            let digest = digest(part.fields.word(term as usize));
-            names.push(NameWord { first, length, digest, server: position(server), term });
-        }
-    }
-    names.sort_unstable();
-    names.dedup_by_key(|name| (name.first, name.length, name.digest));
-    names.shrink_to_fit();
-    names
-}
-
-fn weight(posting: &Posting, lengths: &[u16; FIELDS], averages: &[f32; FIELDS]) -> f32 {
-    let mut sum = 0.0;
-    for field in 0..FIELDS {
-        let count = posting.count(field);
-        if count > 0 {
-            let relative = f32::from(lengths[field]) / averages[field];
-            let norm = 1.0 - DILUTION[field] + DILUTION[field] * relative;
-            sum += WEIGHTS[field] * count as f32 / norm;
-        }
-    }
-    sum
+/// First letter and length.
+fn size(word: &str) -> (u8, usize) {
+    (word.as_bytes().first().copied().unwrap_or_default(), word.len())
 }
 
 /// The words of a query, each once.
@@ -385,37 +357,6 @@ fn query_words(query: &str) -> Vec<String> {
         }
     });
     words
-}
-
-fn each_text(tool: &Tool, (server, about): (&str, &str), field: usize, mut each: impl FnMut(&str)) {
-    match field {
-        NAME => each(&tool.name),
-        1 => each(tool.title.as_deref().unwrap_or_default()),
-        2 => each(&text::cut(&tool.description, MAX_RANKED_CHARS)),
-        SERVER => each(server),
-        PARAMETERS => tool.parameters.iter().for_each(|parameter| each(&parameter.name)),
-        5 => tool.parameters.iter().for_each(|parameter| each(&parameter.description)),
-        _ => each(about),
-    }
-}
-
-fn count(words: &mut BTreeMap<Box<str>, Vec<Posting>>, token: &str, tool: usize, field: usize) {
-    let tool = position(tool);
-    let postings = match words.get_mut(token) {
-        Some(postings) => postings,
-        None => words.entry(token.into()).or_default(),
-    };
-    if postings.last().is_none_or(|last| last.tool != tool) {
-        postings.push(Posting { tool, counts: 0 });
-    }
-    if let Some(last) = postings.last_mut() {
-        last.one_more(field);
-    }
-}
-
-/// FNV-1a: the same on every machine and in every run.
-fn digest(word: &str) -> u32 {
-    word.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Counts here are bounded by the caps on a server's tools.

@@ -10,20 +10,15 @@ mod weights;
 
 use std::sync::Arc;
 
-use super::bm25::{self, Overall, Word};
+use super::bm25::{Overall, Word};
 use super::meaning::{self, Piece, Vector};
-use super::{Ranked, ServerIndex};
-use crate::text;
-use crate::tool::ServerTools;
+use super::{Index, Ranked, Ranker, Search};
 
 pub use confidence::{GROUNDS, Grounds, grounds};
 pub use features::{FEATURE_NAMES, FEATURES, Features};
 
 /// Tools that get the close look.
 const CANDIDATES: usize = 50;
-
-/// What of a description goes into its meaning: as much as is ranked by words.
-const MAX_MEANT_CHARS: usize = 512;
 
 /// Different pieces of one tool that are compared one by one with those of a query.
 const MAX_COMPARED: usize = 64;
@@ -37,60 +32,53 @@ const NEAR: f32 = 0.25;
 /// How much of the first sorting is meaning; the rest is words.
 const MEANING_SHARE: f32 = 0.5;
 
-/// One server's tools as directions.
+/// What one server's tools mean.
 #[derive(Debug, Default)]
 pub(super) struct Meanings {
-    /// One vector after the other.
-    components: Vec<i8>,
-    steps: Vec<f32>,
+    /// Where each tool points. Shared with the index, which goes over those of all servers.
+    pub(super) directions: Arc<[Vector]>,
     /// The different pieces of each tool, those of its name first.
-    pieces: Vec<Piece>,
+    pieces: Box<[Piece]>,
     /// Where each tool's pieces start and how many are its name's; one more entry marks the end.
+    starts: Box<[(u32, u16)]>,
+}
+
+/// The same while tools are read.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    directions: Vec<Vector>,
+    pieces: Vec<Piece>,
     starts: Vec<(u32, u16)>,
 }
 
-impl Meanings {
-    pub(super) fn build(server: &str, tools: &ServerTools) -> Meanings {
-        let mut meanings = Meanings::default();
-        let mut all = Vec::new();
-        for tool in &tools.tools {
-            all.clear();
-            meaning::pieces(&tool.name, &mut all);
-            let named = all.len();
-            meaning::pieces(&text::cut(&tool.description, MAX_MEANT_CHARS), &mut all);
-            meaning::pieces(server, &mut all);
-            for parameter in &tool.parameters {
-                meaning::pieces(&parameter.name, &mut all);
-                meaning::pieces(&parameter.description, &mut all);
+impl Gathering {
+    /// Adds a tool by all its pieces, the first of which are its name's.
+    pub(super) fn add(&mut self, all: &[Piece], named: usize) {
+        self.directions.push(Vector::of(all));
+        let start = self.pieces.len();
+        let mut own = 0u16;
+        for (at, &piece) in all.iter().enumerate() {
+            let seen = &self.pieces[start..];
+            if seen.len() < MAX_COMPARED && !seen.contains(&piece) {
+                self.pieces.push(piece);
+                own += u16::from(at < named);
             }
-            let vector = Vector::of(&all);
-            meanings.components.extend_from_slice(&vector.components);
-            meanings.steps.push(vector.step);
-            let start = meanings.pieces.len();
-            let mut own = 0u16;
-            for (at, &piece) in all.iter().enumerate() {
-                let seen = &meanings.pieces[start..];
-                if seen.len() < MAX_COMPARED && !seen.contains(&piece) {
-                    meanings.pieces.push(piece);
-                    own += u16::from(at < named);
-                }
-            }
-            meanings.starts.push((u32::try_from(start).unwrap_or(u32::MAX), own));
         }
-        let end = u32::try_from(meanings.pieces.len()).unwrap_or(u32::MAX);
-        meanings.starts.push((end, 0));
-        meanings.components.shrink_to_fit();
-        meanings.steps.shrink_to_fit();
-        meanings.pieces.shrink_to_fit();
-        meanings
+        self.starts.push((u32::try_from(start).unwrap_or(u32::MAX), own));
     }
 
-    fn cosine(&self, tool: usize, query: &Vector) -> f32 {
-        let dims = query.components.len();
-        let own = &self.components[tool * dims..(tool + 1) * dims];
-        meaning::dot(own, &query.components) as f32 * self.steps[tool] * query.step
+    pub(super) fn finish(mut self) -> Meanings {
+        let end = u32::try_from(self.pieces.len()).unwrap_or(u32::MAX);
+        self.starts.push((end, 0));
+        Meanings {
+            directions: self.directions.into(),
+            pieces: self.pieces.into(),
+            starts: self.starts.into(),
+        }
     }
+}
 
+impl Meanings {
     /// The different pieces of a tool, and how many of them are its name's.
     fn pieces(&self, tool: usize) -> (&[Piece], usize) {
         let (start, named) = self.starts[tool];
@@ -108,7 +96,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(servers: &[Arc<ServerIndex>], overall: &Overall, query: &str) -> Asked {
+    fn new(overall: &Overall, query: &str) -> Asked {
         let mut all = Vec::new();
         meaning::pieces(query, &mut all);
         let mut pieces = all.clone();
@@ -118,7 +106,7 @@ impl Asked {
         let says = |piece: &Piece| meaning::TABLE.length(*piece);
         pieces.sort_by(|a, b| says(b).total_cmp(&says(a)).then(a.cmp(b)));
         pieces.truncate(MAX_ASKED);
-        Asked { words: bm25::words(servers, overall, query), vector: Vector::of(&all), pieces }
+        Asked { words: overall.words(query), vector: Vector::of(&all), pieces }
     }
 }
 
@@ -156,16 +144,14 @@ impl Spread {
 }
 
 impl Scores {
-    fn of(servers: &[Arc<ServerIndex>], overall: &Overall, asked: &Asked) -> Scores {
-        let lexical = bm25::scores(servers, overall, &asked.words);
+    fn of(index: &Index, asked: &Asked) -> Scores {
+        let overall = &index.overall;
+        let lexical = overall.scores(&asked.words);
         let mut cosine = Vec::with_capacity(overall.tools());
-        for part in servers {
-            let count = part.meanings.steps.len();
-            if asked.vector.is_zero() {
-                cosine.resize(cosine.len() + count, 0.0);
-            } else {
-                cosine.extend((0..count).map(|tool| part.meanings.cosine(tool, &asked.vector)));
-            }
+        let direction = meaning::wide(&asked.vector.components);
+        for vector in index.directions.iter().flat_map(|own| own.iter()) {
+            let product = meaning::dot(&vector.components, &direction) as f32;
+            cosine.push(product * vector.step * asked.vector.step);
         }
         let (lexical_spread, cosine_spread) = (Spread::of(&lexical), Spread::of(&cosine));
         Scores { lexical, cosine, lexical_spread, cosine_spread }
@@ -181,7 +167,7 @@ impl Scores {
 /// A tool that got the close look.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
-    pub(super) server: usize,
+    /// Counted through all servers.
     pub(super) tool: usize,
     pub(super) features: Features,
 }
@@ -195,68 +181,65 @@ pub(super) struct Looked {
 }
 
 /// Everything but the weights: what training and `--why` need too.
-pub(super) fn look(
-    servers: &[Arc<ServerIndex>],
-    overall: &Overall,
-    query: &str,
-    only: Option<&str>,
-) -> Looked {
-    let asked = Asked::new(servers, overall, query);
-    let scores = Scores::of(servers, overall, &asked);
-    let mut rest = Vec::new();
-    for (server, part) in servers.iter().enumerate() {
-        if only.is_some_and(|only| only != &*part.server) {
-            continue;
-        }
-        let start = overall.start(server);
-        for tool in 0..part.tools.tools.len() {
-            if scores.lexical[start + tool] > 0.0 || scores.cosine[start + tool] >= NEAR {
-                rest.push(Ranked::new(server, tool, scores.fused(start + tool)));
-            }
-        }
-    }
-    let order = |a: &Ranked, b: &Ranked| {
-        b.score.total_cmp(&a.score).then((a.server, a.tool).cmp(&(b.server, b.tool)))
-    };
+pub(super) fn look(search: &Search<'_>) -> Looked {
+    let asked = Asked::new(&search.index.overall, search.query);
+    let scores = Scores::of(search.index, &asked);
+    let among = search.among.clone();
+    let matching = among.filter(|&at| scores.lexical[at] > 0.0 || scores.cosine[at] >= NEAR);
+    let mut rest: Vec<Ranked> = matching.map(|at| Ranked::new(at, scores.fused(at))).collect();
+    let order = |a: &Ranked, b: &Ranked| b.score.total_cmp(&a.score).then(a.tool.cmp(&b.tool));
     if rest.len() > CANDIDATES {
         rest.select_nth_unstable_by(CANDIDATES - 1, order);
     }
     let mut best: Vec<Ranked> = rest.drain(..CANDIDATES.min(rest.len())).collect();
     best.sort_unstable_by(order);
-    let candidates = features::of(servers, overall, &asked, &scores, &best);
+    let candidates = features::of(search.index, &asked, &scores, &best);
     Looked { candidates, rest }
 }
 
-/// Tools with their scores: those looked at closely in (0, 1), the others below all of them.
-pub(super) fn rank(
-    servers: &[Arc<ServerIndex>],
-    overall: &Overall,
-    query: &str,
-    only: Option<&str>,
-) -> Vec<Ranked> {
-    let Looked { candidates, mut rest } = look(servers, overall, query, only);
-    let added: Vec<f32> = candidates.iter().map(|one| parts(&one.features).iter().sum()).collect();
-    let sure = confidence::of(&candidates, &added, overall.tools());
-    let mut ranked: Vec<Ranked> = candidates
-        .iter()
-        .zip(added)
-        .zip(sure)
-        .map(|((one, added), sure)| Ranked {
-            confidence: Some(sure),
-            ..Ranked::new(one.server, one.tool, squash(added))
-        })
-        .collect();
-    let last = ranked.iter().fold(1.0f32, |least, one| least.min(one.score));
-    let (low, high) = rest
-        .iter()
-        .fold((f32::MAX, f32::MIN), |(low, high), one| (low.min(one.score), high.max(one.score)));
-    for one in &mut rest {
-        // Kept above zero and below the worst of those looked at, in the order of the first sorting.
-        let place = if high > low { (one.score - low) / (high - low) } else { 1.0 };
-        one.score = last * (0.01 + 0.98 * place);
+/// The most that habit adds to the logarithm of the odds.
+const MOST_ODDS: f32 = 4.0;
+
+/// See [`Strategy::Hybrid`](super::Strategy::Hybrid).
+pub(super) struct Hybrid;
+
+impl Ranker for Hybrid {
+    /// Those looked at closely score in (0, 1), the others below all of them.
+    fn rank(&self, search: &Search<'_>) -> Vec<Ranked> {
+        let Looked { candidates, mut rest } = look(search);
+        let added: Vec<f32> =
+            candidates.iter().map(|one| parts(&one.features).iter().sum()).collect();
+        let sure = confidence::of(&candidates, &added, search.index.overall.tools());
+        let mut ranked: Vec<Ranked> = candidates
+            .iter()
+            .zip(added)
+            .zip(sure)
+            .map(|((one, added), sure)| Ranked {
+                confidence: Some(sure),
+                ..Ranked::new(one.tool, squash(added))
+            })
+            .collect();
+        let last = ranked.iter().fold(1.0f32, |least, one| least.min(one.score));
+        let (low, high) = rest.iter().fold((f32::MAX, f32::MIN), |(low, high), one| {
+            (low.min(one.score), high.max(one.score))
+        });
+        for one in &mut rest {
+            // Kept above zero and below the worst of those looked at, in the order of the first sorting.
+            let place = if high > low { (one.score - low) / (high - low) } else { 1.0 };
+            one.score = last * (0.01 + 0.98 * place);
+        }
+        ranked.append(&mut rest);
+        ranked
     }
-    ranked.append(&mut rest);
-    ranked
+
+    /// A score is a chance here, and habit changes its odds.
+    fn lifted(&self, score: f32, boost: f32) -> f32 {
+        if !(0.0..1.0).contains(&score) {
+            return score;
+        }
+        let raised = score * (MOST_ODDS * boost).exp();
+        raised / (raised + 1.0 - score)
+    }
 }
 
 /// What each number of the close look adds to a score.

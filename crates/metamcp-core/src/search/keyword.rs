@@ -1,22 +1,23 @@
 //! The origin's keyword score, kept exactly: points for the whole query in the name or the description.
 
-use std::sync::Arc;
-
-use super::{Ranked, ServerIndex};
+use super::{Ranked, Ranker, Search};
 use crate::tool::Tool;
 
 pub(super) const EXACT_NAME: f32 = 10.0;
 const IN_NAME: f32 = 5.0;
 const IN_DESCRIPTION: f32 = 2.0;
 
-pub(super) fn rank(servers: &[Arc<ServerIndex>], query: &str, only: Option<&str>) -> Vec<Ranked> {
-    let query = query.to_lowercase();
-    if query.is_empty() {
-        return Vec::new();
+/// See [`Strategy::Keyword`](super::Strategy::Keyword).
+pub(super) struct Keyword;
+
+impl Ranker for Keyword {
+    fn rank(&self, search: &Search<'_>) -> Vec<Ranked> {
+        let query = search.query.to_lowercase();
+        if query.is_empty() {
+            return Vec::new();
+        }
+        each(search, |name, description| (points(&query, name, description) / EXACT_NAME).min(1.0))
     }
-    each(servers, only, |name, description| {
-        (points(&query, name, description) / EXACT_NAME).min(1.0)
-    })
 }
 
 /// The score of one tool alone.
@@ -27,22 +28,14 @@ pub(super) fn score(query: &str, tool: &Tool) -> f32 {
 }
 
 /// Every tool with a score above zero; names and descriptions are handed out in lower case.
-pub(super) fn each(
-    servers: &[Arc<ServerIndex>],
-    only: Option<&str>,
-    score: impl Fn(&str, &str) -> f32,
-) -> Vec<Ranked> {
+pub(super) fn each(search: &Search<'_>, score: impl Fn(&str, &str) -> f32) -> Vec<Ranked> {
     let mut ranked = Vec::new();
-    for (server, part) in servers.iter().enumerate() {
-        if only.is_some_and(|only| only != &*part.server) {
-            continue;
-        }
-        for (tool, definition) in part.tools.tools.iter().enumerate() {
-            let name = definition.name.to_lowercase();
-            let score = score(&name, &definition.description.to_lowercase());
-            if score > 0.0 {
-                ranked.push(Ranked::new(server, tool, score));
-            }
+    let parts = search.index.servers.iter().flat_map(|part| &part.tools.tools);
+    for (tool, definition) in parts.enumerate().filter(|(tool, _)| search.among.contains(tool)) {
+        let name = definition.name.to_lowercase();
+        let score = score(&name, &definition.description.to_lowercase());
+        if score > 0.0 {
+            ranked.push(Ranked::new(tool, score));
         }
     }
     ranked

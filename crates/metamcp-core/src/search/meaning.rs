@@ -7,15 +7,24 @@ mod pieces;
 mod table;
 
 pub(super) use pieces::pieces;
-pub(super) use table::{Piece, TABLE};
+pub(super) use table::{Piece, TABLE, cosine};
 
 /// Pieces of one text that are looked at; more than any description that is ranked has.
 pub(super) const MAX_PIECES: usize = 256;
 
+/// Components of every vector; the table is read only if it has as many.
+pub(super) const DIMS: usize = 192;
+
+/// Components in eight bits each, as they stand in the table: the highest bit is the sign.
+pub(super) type Row = [u8; DIMS];
+
+/// The same spread to sixteen bits, ready to be multiplied.
+pub(super) type Wide = [i16; DIMS];
+
 /// A direction, in eight bits a component: enough, since tools are compared with each other and not measured.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Vector {
-    pub(super) components: Vec<i8>,
+    pub(super) components: Row,
     /// What one step of a component is worth.
     pub(super) step: f32,
 }
@@ -23,7 +32,7 @@ pub(super) struct Vector {
 impl Vector {
     /// The direction of a sum of pieces; all zero when there are none.
     pub(super) fn of(pieces: &[Piece]) -> Vector {
-        let mut sum = vec![0.0f32; TABLE.dims()];
+        let mut sum = [0.0f32; DIMS];
         for &piece in pieces.iter().take(MAX_PIECES) {
             TABLE.add(piece, &mut sum);
         }
@@ -31,38 +40,50 @@ impl Vector {
     }
 
     /// The direction of any numbers.
-    fn quantised(sum: &[f32]) -> Vector {
-        let length = sum.iter().map(|part| part * part).sum::<f32>().sqrt();
+    fn quantised(sum: &[f32; DIMS]) -> Vector {
         let largest = sum.iter().fold(0.0f32, |most, part| most.max(part.abs()));
-        if length <= f32::EPSILON {
-            return Vector { components: vec![0; sum.len()], step: 0.0 };
+        if largest <= f32::EPSILON {
+            return Vector { components: [0; DIMS], step: 0.0 };
         }
+        // To the nearest whole number: with halves added, what is cut off is a fraction of a positive one.
         let scale = 127.0 / largest;
+        let components = sum.map(|part| ((part * scale + 128.5) as i32 - 128) as u8);
         // Rounding changes the length a little, and a similarity above one would be one too many.
-        let components: Vec<i8> = sum.iter().map(|part| (part * scale).round() as i8).collect();
-        let squares: i32 = components.iter().map(|&part| i32::from(part) * i32::from(part)).sum();
+        let squares = dot(&components, &wide(&components));
         Vector { components, step: 1.0 / (squares.max(1) as f32).sqrt() }
-    }
-
-    /// Whether it points anywhere.
-    pub(super) fn is_zero(&self) -> bool {
-        self.step == 0.0
     }
 }
 
-/// Sum of products. Written so that the compiler multiplies many at once.
-pub(super) fn dot(left: &[i8], right: &[i8]) -> i32 {
-    let mut sum = 0i32;
-    let (left, left_rest) = left.as_chunks::<32>();
-    let (right, right_rest) = right.as_chunks::<32>();
-    for (a, b) in left.iter().zip(right) {
+/// Spreads components.
+pub(super) fn wide(row: &Row) -> Wide {
+    row.map(|part| i16::from(part as i8))
+}
+
+/// Sum of products. In pieces of thirty-two, which the compiler turns into multiplications of eight pairs at once, on
+/// the oldest processor there is too.
+pub(super) fn dot(left: &Row, right: &Wide) -> i32 {
+    let mut sum = 0;
+    for (a, b) in left.as_chunks::<32>().0.iter().zip(right.as_chunks::<32>().0) {
+        let mut part = 0i32;
+        for lane in 0..32 {
+            part += i32::from(a[lane] as i8) * i32::from(b[lane]);
+        }
+        sum += part;
+    }
+    sum
+}
+
+/// The same where both sides are used more than once.
+pub(super) fn wide_dot(left: &Wide, right: &Wide) -> i32 {
+    let mut sum = 0;
+    for (a, b) in left.as_chunks::<32>().0.iter().zip(right.as_chunks::<32>().0) {
         let mut part = 0i32;
         for lane in 0..32 {
             part += i32::from(a[lane]) * i32::from(b[lane]);
         }
         sum += part;
     }
-    sum + left_rest.iter().zip(right_rest).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum::<i32>()
+    sum
 }
 
 #[cfg(test)]

@@ -146,18 +146,22 @@ fn a_question_to_the_wrong_catalog_is_told_from_a_right_one() {
 
 #[test]
 fn similarity_from_elsewhere_is_joined() {
-    let mut hits = office().search("file", Strategy::Hybrid, 9, None);
-    let count = hits.len();
-    assert!(count >= 3);
-    let last = hits[1].id();
-    blend(&mut hits, &[0.1, 1.0], &[0.5, 0.5]);
-    assert_eq!(hits[0].id(), last);
-    assert!((hits[0].score - 0.8).abs() < 1e-6, "0.6 of the one and 0.4 of the other");
-    assert!(hits.windows(2).all(|pair| pair[0].score >= pair[1].score), "{hits:?}");
-    let mut hits = office().search("file", Strategy::Hybrid, 9, None);
-    blend(&mut hits, &[f32::NAN; 9], &[f32::INFINITY; 9]);
-    assert!(hits.iter().all(|hit| hit.score.is_finite()));
-    blend(&mut [], &[], &[]);
+    let index = office();
+    let hits = index.search("file", Strategy::Hybrid, 9, None);
+    assert!(hits.len() >= 3);
+    let page = |similarity: &[f32], beside| {
+        let compared = Compared::new(&index, &hits, similarity, beside);
+        index.page_by(&compared, "file", (0, 9), None, None).hits
+    };
+    let joined = page(&[0.1, 1.0], Strategy::Keyword);
+    assert_eq!(joined[0].id(), hits[1].id());
+    let keyword = keyword::score("file", hits[1].tool());
+    assert!((joined[0].score - 0.6 - 0.4 * keyword).abs() < 1e-6, "{joined:?}");
+    assert!(joined.windows(2).all(|pair| pair[0].score >= pair[1].score), "{joined:?}");
+    let joined = page(&[f32::NAN, f32::INFINITY], Strategy::Hybrid);
+    assert!(joined.iter().all(|hit| hit.score.is_finite()));
+    assert_eq!(joined.len(), hits.len());
+    assert_eq!(ids(&page(&[], Strategy::Hybrid)), ids(&hits));
 }
 
 #[test]
@@ -262,18 +266,37 @@ fn server_tools() -> impl AnyStrategy<Value = Vec<Value>> {
     prop::collection::vec(one, 0..8)
 }
 
-fn same(a: &Index, b: &Index, query: &str) -> Result<(), TestCaseError> {
+/// Every ranker, those with vectors from elsewhere included; what these say is made up.
+fn each_ranker(
+    index: &Index,
+    query: &str,
+    mut check: impl FnMut(&dyn Ranker) -> Checked,
+) -> Checked {
     for strategy in Strategy::ALL {
-        let (left, right) =
-            (a.page(query, strategy, 0, 100, None), b.page(query, strategy, 0, 100, None));
+        check(strategy.ranker())?;
+    }
+    let hits = index.search(query, Strategy::Hybrid, BLENDED, None);
+    let similarity: Vec<f32> = hits.iter().map(|hit| hit.id().len() as f32 % 7.0 / 7.0).collect();
+    for beside in [Strategy::Keyword, Strategy::Hybrid] {
+        check(&Compared::new(index, &hits, &similarity, beside))?;
+    }
+    Ok(())
+}
+
+type Checked = Result<(), TestCaseError>;
+
+fn same(a: &Index, b: &Index, query: &str) -> Checked {
+    each_ranker(a, query, |ranker| {
+        let page = |index: &Index| index.page_by(ranker, query, (0, 100), None, None);
+        let (left, right) = (page(a), page(b));
         prop_assert_eq!(left.total, right.total);
         prop_assert_eq!(ids(&left.hits), ids(&right.hits));
         for (one, other) in left.hits.iter().zip(&right.hits) {
             prop_assert_eq!(one.score.to_bits(), other.score.to_bits());
             prop_assert_eq!(one.confidence, other.confidence);
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 proptest! {
@@ -304,8 +327,9 @@ proptest! {
         let parts = lists.iter().enumerate().map(|(n, list)| part(&format!("server{n}"), list)).collect();
         let index = Index::new(parts);
         let query = query.join(" ");
-        for strategy in Strategy::ALL {
-            let all = index.page(&query, strategy, 0, 1_000, None);
+        each_ranker(&index, &query, |ranker| {
+            let page = |limit| index.page_by(ranker, &query, (0, limit), None, None);
+            let all = page(1_000);
             let mut unique = ids(&all.hits);
             unique.sort();
             unique.dedup();
@@ -313,9 +337,9 @@ proptest! {
             prop_assert!(all.hits.iter().all(|hit| hit.score.is_finite() && hit.score > 0.0));
             let chance = |hit: &Hit| hit.confidence.is_none_or(|sure| (0.0..=1.0).contains(&sure));
             prop_assert!(all.hits.iter().all(chance));
-            let few = index.search(&query, strategy, limit, None);
-            prop_assert_eq!(ids(&few), ids(&all.hits[..limit.min(all.hits.len())]));
-        }
+            prop_assert_eq!(ids(&page(limit).hits), ids(&all.hits[..limit.min(all.hits.len())]));
+            Ok(())
+        })?;
     }
 
     #[test]

@@ -23,9 +23,30 @@ pub fn tokens(text: &str) -> Vec<String> {
 }
 
 pub(super) fn each_token(text: &str, mut emit: impl FnMut(&str)) {
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    for word in text.split(|c: char| !is_part(c)).filter(|word| !word.is_empty()) {
-        split_word(word, &mut emit);
+    each_written(text, |word| split_word(word, &mut emit));
+}
+
+/// The words as written, identifiers whole.
+pub(super) fn each_written(text: &str, mut each: impl FnMut(&str)) {
+    if !text.is_ascii() {
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+        return text.split(|c: char| !is_part(c)).filter(|word| !word.is_empty()).for_each(each);
+    }
+    let is_part =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
+    let mut start = None;
+    for (at, byte) in text.bytes().enumerate() {
+        match (start, is_part(byte)) {
+            (None, true) => start = Some(at),
+            (Some(from), false) => {
+                each(&text[from..at]);
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some(from) = start {
+        each(&text[from..]);
     }
 }
 

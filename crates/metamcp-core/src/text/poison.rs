@@ -269,16 +269,23 @@ const SIGNS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The same by first byte, so that one pass over a text finds any of them.
-static BY_FIRST_BYTE: LazyLock<Vec<Vec<(&'static str, &'static str)>>> = LazyLock::new(|| {
-    let mut table = vec![Vec::new(); 128];
+/// The same by their first two bytes, so that one pass over a text finds any of them and compares few.
+static BY_START: LazyLock<Vec<Vec<(&'static str, &'static str)>>> = LazyLock::new(|| {
+    let mut table = vec![Vec::new(); 128 * 128];
     for (sign, phrases) in SIGNS {
         for phrase in *phrases {
-            table[usize::from(phrase.as_bytes()[0])].push((*phrase, *sign));
+            if let Some(place) = phrase.as_bytes().first_chunk().and_then(|pair| place(*pair)) {
+                table[place].push((*phrase, *sign));
+            }
         }
     }
     table
 });
+
+/// Where phrases that start so stand.
+fn place([first, second]: [u8; 2]) -> Option<usize> {
+    (first < 128 && second < 128).then_some(usize::from(first) * 128 + usize::from(second))
+}
 
 /// Why `text` looks like an attack on the model, if it does.
 pub fn looks_poisoned(text: &str) -> Option<&'static str> {
@@ -292,9 +299,10 @@ pub fn looks_poisoned(text: &str) -> Option<&'static str> {
     for (at, &byte) in bytes.iter().enumerate() {
         // A phrase starts where a word starts, or with something that is no letter.
         let starts = !byte.is_ascii_alphanumeric() || !before.is_ascii_alphanumeric();
-        if starts && let Some(phrases) = BY_FIRST_BYTE.get(usize::from(byte)) {
-            let found =
-                phrases.iter().find(|(phrase, _)| bytes[at..].starts_with(phrase.as_bytes()));
+        if starts && let Some(place) = bytes[at..].first_chunk().and_then(|pair| place(*pair)) {
+            let found = BY_START[place]
+                .iter()
+                .find(|(phrase, _)| bytes[at..].starts_with(phrase.as_bytes()));
             if let Some((_, sign)) = found {
                 return Some(sign);
             }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::page::{Skipped, object_from};
 use super::{
     Fingerprint, Hints, MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, MAX_PARAMETER_CHARS, MAX_PARAMETERS,
-    MAX_SCHEMA_BYTES, MAX_TITLE_CHARS, Parameter, Tool,
+    MAX_SCHEMA_BYTES, MAX_TITLE_CHARS, Shown, Tool,
 };
 use crate::{signature, text};
 
@@ -82,7 +82,6 @@ fn make_tool(raw: &str, fields: &RawTool<'_>) -> Result<Tool, Skipped> {
             .filter(|title| !title.is_empty())
             .map(Into::into),
         description: text::clean(raw_description, MAX_DESCRIPTION_CHARS).trim().into(),
-        signature: signature::of_schema(name, input.as_ref()).into(),
         parameters: parameters(input.as_ref()),
         hints: Hints {
             read_only: hint("readOnlyHint"),
@@ -90,7 +89,6 @@ fn make_tool(raw: &str, fields: &RawTool<'_>) -> Result<Tool, Skipped> {
             idempotent: hint("idempotentHint"),
             open_world: hint("openWorldHint"),
         },
-        flag: flag(name, shown_title, raw_description, input.as_ref()),
         fingerprint: Fingerprint::of_tool(&[
             Some(&Value::from(name)),
             title.as_ref(),
@@ -103,7 +101,27 @@ fn make_tool(raw: &str, fields: &RawTool<'_>) -> Result<Tool, Skipped> {
         output_schema: range_in(raw, fields.output_schema.filter(|_| output.is_some())),
         raw: raw.into(),
         checker: OnceLock::new(),
+        shown: OnceLock::new(),
     })
+}
+
+/// What is shown of a tool that was read from `raw` before.
+pub(super) fn shown(raw: &str) -> Shown {
+    let Ok(fields) = read_fields(raw) else {
+        return Shown { signature: Box::default(), flag: None };
+    };
+    let read = |field: Option<&RawValue>| {
+        let value = serde_json::from_str::<Value>(field?.get()).ok()?;
+        Some(value).filter(|value| !value.is_null())
+    };
+    let (title, description) = (read(fields.title), read(fields.description));
+    let (annotations, input) = (read(fields.annotations), read(fields.input_schema));
+    let title = title.as_ref().or_else(|| annotations.as_ref()?.get("title"));
+    let description = description.as_ref().and_then(Value::as_str).unwrap_or_default();
+    Shown {
+        signature: signature::of_schema(&fields.name, input.as_ref()).into(),
+        flag: flag(&fields.name, title.and_then(Value::as_str), description, input.as_ref()),
+    }
 }
 
 /// A large definition without what makes it large. What replaces a schema carries a digest of it,
@@ -165,19 +183,19 @@ fn name_defect(name: &str) -> Option<&'static str> {
     None
 }
 
-fn parameters(schema: Option<&Value>) -> Box<[Parameter]> {
+fn parameters(schema: Option<&Value>) -> Box<str> {
     let Some(properties) = schema.and_then(|schema| schema.get("properties")?.as_object()) else {
         return Box::default();
     };
-    let parameter = |(name, schema): (&String, &Value)| Parameter {
-        name: text::clean_line(name, MAX_NAME_CHARS).into(),
-        description: schema
-            .get("description")
-            .and_then(Value::as_str)
-            .map(|description| text::clean_line(description, MAX_PARAMETER_CHARS).into())
-            .unwrap_or_default(),
-    };
-    properties.iter().take(MAX_PARAMETERS).map(parameter).collect()
+    let mut lines = String::new();
+    for (name, schema) in properties.iter().take(MAX_PARAMETERS) {
+        let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        lines.push_str(&text::clean_line(name, MAX_NAME_CHARS));
+        lines.push('\n');
+        lines.push_str(&text::clean_line(description, MAX_PARAMETER_CHARS));
+        lines.push('\n');
+    }
+    lines.into()
 }
 
 /// The first thing about the tool's texts that deserves distrust.

@@ -230,7 +230,8 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
             Err(format!("did not list its tools within {}", text::duration(router.timing.list)))
         }
     };
-    router.catalog.listed(connection.server, read, connection.peer.get(), router.clock.now());
+    let now = router.clock.now();
+    router.catalog.listed(connection.server, read, connection.peer.get(), now).await;
     life.refresh.lock().expect("no panic while it is locked").rule.finished();
     // Those who waited for the list make their calls before the connection counts as idle: in a crowded pool it would
     // be closed under them, and each first call would cost two starts.

@@ -354,9 +354,9 @@ fn checked(wish: &Wish, tool: &Tool) -> Result<(), Box<ErrorObject>> {
             .map(|v| serde_json::json!({ "path": v.path, "expected": v.expected, "got": v.got }))
             .collect();
         Box::new(
-            refuse(arguments::render(&violations, &tool.signature))
+            refuse(arguments::render(&violations, tool.signature()))
                 .detail("violations", listed)
-                .detail("signature", &*tool.signature),
+                .detail("signature", tool.signature()),
         )
     })
 }

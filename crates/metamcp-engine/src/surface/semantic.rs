@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_core::habits::Prior;
-use metamcp_core::search::{BLENDED, Found, Hit, Index, Strategy, blend};
+use metamcp_core::search::{BLENDED, Compared, Found, Hit, Index, Strategy};
 use metamcp_core::settings::{EmbeddingSettings, SearchStrategy};
 use sha2::{Digest, Sha256};
 
@@ -16,9 +16,6 @@ use crate::vectors::{Document, Vectors};
 
 /// How long a search waits for vectors; what comes later serves the next search.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Hits that are kept for paging when the first of them are put in another order.
-const RANKED: usize = 1_000;
 
 /// How queries are answered.
 #[derive(Debug, Clone)]
@@ -53,10 +50,9 @@ impl Surface {
             Ranking::Instead(strategy, why) => (own(*strategy), Some(why.clone())),
             Ranking::Vectors { vectors, beside } => {
                 match compared(index, query, server, vectors, *beside).await {
-                    Ok(hits) => {
-                        let total = hits.len();
-                        let page = hits.into_iter().skip(offset).take(limit).collect();
-                        (Found { hits: page, total }, None)
+                    Ok(compared) => {
+                        let page = (offset, limit);
+                        (index.page_by(&compared, query, page, server, None), None)
                     }
                     Err(why) => {
                         let name = beside.name();
@@ -68,19 +64,19 @@ impl Surface {
     }
 }
 
-/// All hits, the first of them in the order of the joined score; or why not.
+/// The best of our own ranking with what the API thinks of them; or why not.
 async fn compared(
     index: &Index,
     query: &str,
     server: Option<&str>,
     vectors: &Arc<Vectors>,
     beside: Strategy,
-) -> Result<Vec<Hit>, String> {
+) -> Result<Compared, String> {
     if let Some(refusal) = vectors.refusal() {
         return Err(refusal.to_string());
     }
-    let mut hits = index.page(query, Strategy::Hybrid, 0, RANKED, server).hits;
-    let documents: Vec<Document> = hits.iter().take(BLENDED).map(document).collect();
+    let hits = index.search(query, Strategy::Hybrid, BLENDED, server);
+    let documents: Vec<Document> = hits.iter().map(document).collect();
     let source = Arc::clone(vectors);
     // A task of its own: what is not there in time is fetched all the same, for the next search.
     let fetching = task::spawn("embeddings", async move { source.documents(&documents).await });
@@ -95,13 +91,7 @@ async fn compared(
     }
     let product = |tool: &Arc<[f32]>| tool.iter().zip(asked.iter()).map(|(a, b)| a * b).sum();
     let similarity: Vec<f32> = tools.iter().map(product).collect();
-    let own = |hit: &Hit| match beside {
-        Strategy::Keyword => Index::keyword_score(query, hit.tool()),
-        _ => hit.score,
-    };
-    let own: Vec<f32> = hits.iter().take(BLENDED).map(own).collect();
-    blend(&mut hits, &similarity, &own);
-    Ok(hits)
+    Ok(Compared::new(index, &hits, &similarity, beside))
 }
 
 /// What is said to the API about a tool.

@@ -1,11 +1,9 @@
 //! The close look at a candidate: few numbers, each cheap. More of them were tried (cosines of single fields, clauses,
 //! shares of names, places): they fit the sets they were trained on, and lost on those left out.
 
-use std::sync::Arc;
-
-use super::super::meaning::{Piece, TABLE};
-use super::super::{Ranked, ServerIndex};
-use super::{Asked, Candidate, MAX_ASKED, Overall, Scores};
+use super::super::meaning::{Piece, TABLE, Wide, cosine};
+use super::super::{Index, Ranked};
+use super::{Asked, Candidate, MAX_ASKED, Scores};
 
 /// How many numbers there are.
 pub const FEATURES: usize = FEATURE_NAMES.len();
@@ -26,21 +24,15 @@ pub type Features = [f32; FEATURES];
 /// A word that almost no tool has stands out by more deviations in a larger catalog; beyond this it says nothing new.
 const MOST_DEVIATIONS: f32 = 20.0;
 
-pub(super) fn of(
-    servers: &[Arc<ServerIndex>],
-    overall: &Overall,
-    asked: &Asked,
-    scores: &Scores,
-    best: &[Ranked],
-) -> Vec<Candidate> {
+pub(super) fn of(index: &Index, asked: &Asked, scores: &Scores, best: &[Ranked]) -> Vec<Candidate> {
     let total: f32 = asked.words.iter().map(|word| word.rarity).sum::<f32>().max(1e-6);
     let mut near = Near::new(&asked.pieces);
     let look = |one: &Ranked| {
-        let part = &servers[one.server];
-        let at = overall.start(one.server) + one.tool;
-        let has = |word: &&super::Word| word.occurs(servers, one.server, one.tool);
+        let at = one.tool as usize;
+        let (part, tool) = index.place(at);
+        let has = |word: &&super::Word| index.overall.has(at, word);
         let covered: f32 = asked.words.iter().filter(has).map(|word| word.rarity).sum();
-        let (pieces, named) = part.meanings.pieces(one.tool);
+        let (pieces, named) = part.meanings.pieces(tool);
         let [query_pieces, name_pieces, text_pieces] = near.compare(pieces, named);
         let features = [
             scores.lexical_spread.standard(scores.lexical[at]).min(MOST_DEVIATIONS),
@@ -50,14 +42,14 @@ pub(super) fn of(
             text_pieces,
             covered / total,
         ];
-        Candidate { server: one.server, tool: one.tool, features }
+        Candidate { tool: at, features }
     };
     best.iter().map(look).collect()
 }
 
 /// How near the pieces of a query are to those of tools; candidates share many pieces, so each is compared once.
-struct Near<'a> {
-    asked: &'a [Piece],
+struct Near {
+    asked: Vec<(Wide, f32)>,
     /// What each piece of the query says, squared: the rare one that names the thing shall decide.
     weights: Vec<f32>,
     total: f32,
@@ -67,10 +59,11 @@ struct Near<'a> {
     nearness: Vec<f32>,
 }
 
-impl<'a> Near<'a> {
-    fn new(asked: &'a [Piece]) -> Near<'a> {
+impl Near {
+    fn new(asked: &[Piece]) -> Near {
         let weights: Vec<f32> = asked.iter().map(|&piece| TABLE.length(piece).powi(2)).collect();
         let total = weights.iter().sum::<f32>().max(1e-6);
+        let asked = asked.iter().map(|&piece| TABLE.direction(piece)).collect();
         Near { asked, weights, total, places: vec![0; TABLE.rows()], nearness: Vec::new() }
     }
 
@@ -98,7 +91,8 @@ impl<'a> Near<'a> {
         let width = self.asked.len();
         let place = &mut self.places[usize::from(piece)];
         if *place == 0 {
-            self.nearness.extend(self.asked.iter().map(|&own| TABLE.cosine(own, piece)));
+            let direction = TABLE.direction(piece);
+            self.nearness.extend(self.asked.iter().map(|own| cosine(own, &direction)));
             // Fifty candidates of sixty-four pieces each are far from filling it.
             *place = u32::try_from(self.nearness.len() / width.max(1)).unwrap_or(u32::MAX);
         }

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::{DIMS, Row, Wide, dot, wide, wide_dot};
+
 /// Made by `training/make_table.py`; see `training/README.md` for the format and where it comes from.
 static BYTES: &[u8] = include_bytes!("table.bin");
 
@@ -17,13 +19,12 @@ pub(in crate::search) type Piece = u16;
 
 /// Word pieces and their vectors.
 pub(in crate::search) struct Table {
-    dims: usize,
     rows: HashMap<&'static [u8], Piece>,
     /// Worth of one step of each row.
     steps: Vec<f32>,
     /// Length of each row: how much a piece says.
     lengths: Vec<f32>,
-    values: &'static [u8],
+    values: &'static [Row],
 }
 
 impl Table {
@@ -35,7 +36,8 @@ impl Table {
         let (offsets, rest) = rest.split_at_checked((count + 1) * 4)?;
         let (text, rest) = rest.split_at_checked(length)?;
         let (steps, values) = rest.split_at_checked(count * 4)?;
-        if values.len() != count * dims || count > usize::from(Piece::MAX) || dims % 32 != 0 {
+        let (values, rest) = values.as_chunks::<DIMS>();
+        if dims != DIMS || values.len() != count || !rest.is_empty() {
             return None;
         }
         let offset = |at: usize| number(offsets.get(at * 4..)?).map(|(value, _)| value);
@@ -46,25 +48,14 @@ impl Table {
         }
         let steps: Vec<f32> =
             steps.as_chunks::<4>().0.iter().map(|&step| f32::from_le_bytes(step)).collect();
-        let lengths = steps
-            .iter()
-            .zip(values.chunks(dims.max(1)))
-            .map(|(step, row)| {
-                let squares: i32 = row.iter().map(|&v| i32::from(v as i8).pow(2)).sum();
-                (squares as f32).sqrt() * step
-            })
-            .collect();
-        Some(Table { dims, rows, steps, lengths, values })
+        let length = |(step, row): (&f32, &Row)| (dot(row, &wide(row)) as f32).sqrt() * step;
+        let lengths = steps.iter().zip(values).map(length).collect();
+        Some(Table { rows, steps, lengths, values })
     }
 
     /// How many pieces there are.
     pub(in crate::search) fn rows(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// Components of a vector.
-    pub(in crate::search) fn dims(&self) -> usize {
-        self.dims
+        self.values.len()
     }
 
     /// The row of a piece, written as the table writes it: `##` before what continues a word.
@@ -78,34 +69,29 @@ impl Table {
     }
 
     /// Adds a row to a sum.
-    pub(in crate::search) fn add(&self, piece: Piece, sum: &mut [f32]) {
+    pub(in crate::search) fn add(&self, piece: Piece, sum: &mut [f32; DIMS]) {
         let step = self.steps[usize::from(piece)];
         for (part, &value) in sum.iter_mut().zip(self.row(piece)) {
             *part += f32::from(value as i8) * step;
         }
     }
 
-    /// Cosine of the angle between two rows.
-    pub(in crate::search) fn cosine(&self, left: Piece, right: Piece) -> f32 {
-        let lengths = self.length(left) * self.length(right);
-        if lengths <= f32::EPSILON {
-            return 0.0;
-        }
-        let mut sum = 0i32;
-        for (a, b) in
-            self.row(left).as_chunks::<32>().0.iter().zip(self.row(right).as_chunks::<32>().0)
-        {
-            for lane in 0..32 {
-                sum += i32::from(a[lane] as i8) * i32::from(b[lane] as i8);
-            }
-        }
-        sum as f32 * self.steps[usize::from(left)] * self.steps[usize::from(right)] / lengths
+    /// A row to be compared with others, and what one step of its products is worth.
+    pub(in crate::search) fn direction(&self, piece: Piece) -> (Wide, f32) {
+        let length = self.length(piece);
+        let step = self.steps[usize::from(piece)];
+        let step = if length <= f32::EPSILON { 0.0 } else { step / length };
+        (wide(self.row(piece)), step)
     }
 
-    fn row(&self, piece: Piece) -> &[u8] {
-        let start = usize::from(piece) * self.dims;
-        &self.values[start..start + self.dims]
+    fn row(&self, piece: Piece) -> &Row {
+        &self.values[usize::from(piece)]
     }
+}
+
+/// Cosine of the angle between two rows.
+pub(in crate::search) fn cosine(left: &(Wide, f32), right: &(Wide, f32)) -> f32 {
+    wide_dot(&left.0, &right.0) as f32 * (left.1 * right.1)
 }
 
 fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {

@@ -1,0 +1,69 @@
+//! How long a gateway needs until it can search what is cached: `cold_load write TOOLS.jsonl HOME` makes a cache of a
+//! catalog, `cold_load read HOME` reads it as a start does and prints tools and microseconds. Run by `cargo xtask eval`.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metamcp_core::config::ServerConfig;
+use metamcp_core::ledger::ServerId;
+use metamcp_core::search::Strategy;
+use metamcp_core::tool::Listing;
+use metamcp_engine::catalog::Catalog;
+use metamcp_engine::catalog::schema_cache::SchemaCache;
+use serde_json::{Value, json};
+
+/// The servers of the cache, a line each.
+const NAMES: &str = "servers.txt";
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["write", tools, home] => write(&std::fs::read_to_string(tools)?, Path::new(home)),
+        ["read", home] => read(Path::new(home)),
+        _ => Err("usage: cold_load write TOOLS.jsonl HOME | cold_load read HOME".into()),
+    }
+}
+
+fn write(text: &str, home: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let mut servers: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for line in text.lines() {
+        let tool: Value = serde_json::from_str(line)?;
+        let server = tool["server"].as_str().unwrap_or("tools").to_owned();
+        servers.entry(server).or_default().push(json!({
+            "name": tool["name"], "description": tool["description"], "inputSchema": tool["input_schema"],
+        }));
+    }
+    let cache = SchemaCache::new(home);
+    for (server, tools) in &servers {
+        let mut listing = Listing::new();
+        listing.page(json!({ "tools": tools }).to_string().as_bytes())?;
+        cache.write_if_changed(server, &listing.finish(None, None), None, 1)?;
+    }
+    let names: Vec<String> = servers.into_keys().collect();
+    Ok(std::fs::write(home.join(NAMES), names.join("\n"))?)
+}
+
+fn read(home: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let names = std::fs::read_to_string(home.join(NAMES))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let began = Instant::now();
+    let catalog = Catalog::new(Some(SchemaCache::new(home)), Duration::from_secs(3600));
+    for (number, name) in (0..).zip(names.lines()) {
+        catalog.add(ServerId(number), Arc::new(ServerConfig::stdio(name, "none", &[])));
+    }
+    let catalog = Arc::new(catalog);
+    runtime.block_on(async {
+        catalog.load();
+        catalog.loaded().await;
+    });
+    let index = &catalog.snapshot().index;
+    // The first search is part of it: what is made on first use is made here.
+    let found = index.page("list open issues", Strategy::Hybrid, 0, 5, None);
+    let micros = began.elapsed().as_micros();
+    writeln!(io::stdout(), "{} {micros} {}", index.tool_count(), found.hits.len())?;
+    Ok(())
+}
