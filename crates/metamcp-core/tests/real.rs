@@ -119,7 +119,7 @@ fn declarations_cost_less_than_schemas() {
         tools += listed.tools.len();
         schemas += count(&listed.to_json());
         declarations += count(&declared(&name, &listed, BOUND));
-        let lines: Vec<&str> = listed.tools.iter().map(|tool| &*tool.signature).collect();
+        let lines: Vec<&str> = listed.tools.iter().map(|tool| tool.signature()).collect();
         signatures += count(&lines.join("\n"));
     }
     let share = |part: usize| (part * 1_000).div_ceil(schemas);
