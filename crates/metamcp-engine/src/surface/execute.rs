@@ -22,6 +22,8 @@ use crate::router::{Caller, Entry};
 
 /// Workers that wait for a script: one runs while the next arrives.
 const READY: usize = 2;
+/// A script up to this length is read in some microseconds.
+const READ_HERE: usize = 2 * 1024;
 /// Longest message of a script's error that is repeated.
 const MAX_MESSAGE: usize = 4000;
 /// `dev` is for trying things out by hand: everything may take this much longer.
@@ -143,7 +145,7 @@ impl Surface {
                     .detail("limit", "source"),
             );
         }
-        let script = match metamcp_script::prepare(&wish.source) {
+        let script = match read(&wish.source).await {
             Ok(script) => script,
             Err(error) => return Finished::error(&unreadable(&error)),
         };
@@ -224,6 +226,19 @@ impl Surface {
         }
         let content = json!([{ "type": "text", "text": said }]);
         format!("{{\"content\":{content},\"structuredContent\":{structured}}}").into_bytes()
+    }
+}
+
+/// A long script is read beside the thread that relays calls, which a parser may hold up.
+async fn read(source: &str) -> Result<metamcp_script::Script, ScriptError> {
+    if source.len() <= READ_HERE {
+        return metamcp_script::prepare(source);
+    }
+    let owned = source.to_owned();
+    match tokio::task::spawn_blocking(move || metamcp_script::prepare(&owned)).await {
+        Ok(read) => read,
+        // It panicked or was called off; the same source read here says which.
+        Err(_) => metamcp_script::prepare(source),
     }
 }
 
