@@ -147,7 +147,7 @@ impl Surface {
         }
         let script = match read(&wish.source).await {
             Ok(script) => script,
-            Err(error) => return Finished::error(&unreadable(&error)),
+            Err(refused) => return Finished::error(&refused),
         };
         let _turn = Arc::clone(&self.code.turns).acquire_owned().await;
         let servers = self.router.servers();
@@ -230,15 +230,15 @@ impl Surface {
 }
 
 /// A long script is read beside the thread that relays calls, which a parser may hold up.
-async fn read(source: &str) -> Result<metamcp_script::Script, ScriptError> {
+async fn read(source: &str) -> Result<metamcp_script::Script, ErrorObject> {
     if source.len() <= READ_HERE {
-        return metamcp_script::prepare(source);
+        return metamcp_script::prepare(source).map_err(|error| unreadable(&error));
     }
     let owned = source.to_owned();
     match tokio::task::spawn_blocking(move || metamcp_script::prepare(&owned)).await {
-        Ok(read) => read,
-        // It panicked or was called off; the same source read here says which.
-        Err(_) => metamcp_script::prepare(source),
+        Ok(read) => read.map_err(|error| unreadable(&error)),
+        Err(_) => Err(ErrorObject::new(Code::Internal, "reading the script failed")
+            .hint("Nothing was run. This is a fault of metamcp; a shorter script may work.")),
     }
 }
 
