@@ -8,7 +8,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use super::Session;
+use super::lanes::Lanes;
 use crate::gateway::Gateway;
+use crate::outbox::Outbox;
 use crate::stream::{Turn, read_lines};
 use crate::task;
 
@@ -41,20 +43,22 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let session = Session::new(Arc::clone(&gateway.surface));
+    let outbox = Arc::new(Outbox::default());
+    let session =
+        Session::new(Arc::clone(&gateway.surface), Lanes::One(Arc::clone(&outbox)));
     gateway.router.attach(&session.caller());
-    let writing = Arc::clone(&session);
+    let writing = Arc::clone(&outbox);
     let mut writer =
-        task::spawn("client writer", async move { writing.outbox.write_to(output, None).await });
+        task::spawn("client writer", async move { writing.write_to(output, None).await });
     let ended = tokio::select! {
-        () = read(&session, input, line_limit) => Ended::ClientGone,
+        () = read(&session, &outbox, input, line_limit) => Ended::ClientGone,
         // A client that does not listen any more is gone, whatever it still writes.
         _ = &mut writer => Ended::ClientGone,
         Some(()) = stop.recv() => Ended::Asked,
     };
     session.stop();
     gateway.router.stop_now();
-    session.outbox.close();
+    outbox.close();
     let flushed = async {
         if !writer.is_finished() {
             drop(tokio::time::timeout(LAST_WORDS, &mut writer).await);
@@ -79,7 +83,12 @@ where
     ended
 }
 
-async fn read<R: AsyncRead + Unpin>(session: &Session, mut input: R, line_limit: usize) {
+async fn read<R: AsyncRead + Unpin>(
+    session: &Session,
+    outbox: &Outbox,
+    mut input: R,
+    line_limit: usize,
+) {
     let mut lines = Lines::new(line_limit);
     let mut turn = Turn::default();
     let mut ended = false;
@@ -89,10 +98,10 @@ async fn read<R: AsyncRead + Unpin>(session: &Session, mut input: R, line_limit:
             take(session, line);
             turn.heard().await;
         }
-        if session.outbox.backlog() > READ_BACKLOG && !ended {
+        if outbox.backlog() > READ_BACKLOG && !ended {
             // What it writes meanwhile waits, but that it is gone must show.
             tokio::select! {
-                () = session.outbox.drained(READ_BACKLOG / 2) => {}
+                () = outbox.drained(READ_BACKLOG / 2) => {}
                 () = end_of(&mut input, &mut lines) => ended = true,
             }
             while let Some(line) = lines.next_line() {
