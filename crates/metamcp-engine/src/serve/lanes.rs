@@ -144,6 +144,11 @@ impl Each {
         Each { manner, general: Stream::general(!manner.stateless), table: Mutex::default() }
     }
 
+    /// How its client is answered.
+    pub fn manner(&self) -> Manner {
+        self.manner
+    }
+
     /// The stream of what belongs to no request.
     pub fn general(&self) -> &Arc<Stream> {
         &self.general
@@ -209,7 +214,8 @@ impl Each {
     }
 
     fn lane(&self, tag: Option<&[u8]>) -> Arc<Stream> {
-        let own = tag.filter(|_| !self.manner.json).and_then(|tag| self.lock().open.get(tag).cloned());
+        let own =
+            tag.filter(|_| !self.manner.json).and_then(|tag| self.lock().open.get(tag).cloned());
         own.unwrap_or_else(|| Arc::clone(&self.general))
     }
 

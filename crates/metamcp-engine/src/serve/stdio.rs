@@ -7,8 +7,8 @@ use metamcp_wire::frame::{Line, Lines};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-use super::Session;
 use super::lanes::Lanes;
+use super::{Ended, Session, wind_up};
 use crate::gateway::Gateway;
 use crate::outbox::Outbox;
 use crate::stream::{Turn, read_lines};
@@ -20,15 +20,6 @@ const READ_BACKLOG: u64 = 16 * 1024 * 1024;
 const READ_AHEAD: usize = 1024 * 1024;
 /// How long the last answers may take to leave when the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-
-/// Why serving ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The client closed its end.
-    ClientGone,
-    /// A signal asked for it.
-    Asked,
-}
 
 /// Serves one client until it goes or `stop` says so; then answers what is open and ends every child. A third
 /// word of `stop` ends them without ceremony.
@@ -44,8 +35,7 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let outbox = Arc::new(Outbox::default());
-    let session =
-        Session::new(Arc::clone(&gateway.surface), Lanes::One(Arc::clone(&outbox)));
+    let session = Session::new(Arc::clone(&gateway.surface), Lanes::One(Arc::clone(&outbox)));
     gateway.router.attach(&session.caller());
     let writing = Arc::clone(&outbox);
     let mut writer =
@@ -64,22 +54,7 @@ where
             drop(tokio::time::timeout(LAST_WORDS, &mut writer).await);
         }
     };
-    let emptied = async {
-        tokio::select! {
-            () = gateway.router.emptied() => {}
-            // The second word finds the ladder already begun; the third has no patience left.
-            (Some(()), Some(())) = async { (stop.recv().await, stop.recv().await) } => {
-                gateway.router.kill_all();
-                gateway.router.emptied().await;
-            }
-        }
-    };
-    let kept = async {
-        if let Some(habits) = &gateway.habits {
-            habits.finish().await;
-        }
-    };
-    tokio::join!(flushed, emptied, kept);
+    tokio::join!(flushed, wind_up(gateway, &mut stop));
     ended
 }
 

@@ -286,8 +286,10 @@ enum Format {
 pub enum First {
     /// The answer, and nothing else will come.
     Answer(Event),
-    /// Something else, or nothing for a while.
-    Other,
+    /// Events that are not the answer alone.
+    Events,
+    /// Nothing, for a while.
+    Silence,
     /// Nothing, and nothing will come.
     Nothing,
 }
@@ -304,7 +306,7 @@ pub struct Reader {
 }
 
 /// What happens when a reader goes before its stream is over.
-pub type Leave = Box<dyn FnOnce() + Send>;
+pub type Leave = Box<dyn FnOnce() + Send + Sync>;
 
 impl Reader {
     /// Does this if the reader is dropped before the stream is over.
@@ -340,10 +342,11 @@ impl Reader {
     /// Waits for what the stream begins with, for so long. An answer alone is taken out of it.
     pub async fn first(&mut self, patience: Duration) -> First {
         let begun = poll_fn(|cx| self.poll_begun(cx));
-        match tokio::time::timeout(patience, begun).await {
-            Ok(first) => first,
-            Err(_) => First::Other,
+        let first = tokio::time::timeout(patience, begun).await.unwrap_or(First::Silence);
+        if matches!(first, First::Events | First::Silence) {
+            self.lock().streamed = true;
         }
+        first
     }
 
     /// Waits for the end and takes every event.
@@ -370,9 +373,9 @@ impl Reader {
             }
             1 if state.awaited == Some(0) => match state.advance(false) {
                 Some((_, event)) => Poll::Ready(First::Answer(event)),
-                None => Poll::Ready(First::Other),
+                None => Poll::Ready(First::Events),
             },
-            _ => Poll::Ready(First::Other),
+            _ => Poll::Ready(First::Events),
         }
     }
 

@@ -25,7 +25,7 @@ async fn events_carry_ids_and_can_be_read_again() {
     let stream = Stream::awaiting(1, true, None);
     let mut reader = stream.read(None);
     stream.push(event("one"));
-    assert!(matches!(reader.first(KEEP_ALIVE).await, First::Other));
+    assert!(matches!(reader.first(KEEP_ALIVE).await, First::Events));
     let number = stream.number();
     let text = frame(&mut reader).await.unwrap();
     assert_eq!(text, format!("id: {number}-1\nevent: message\ndata: one\n\n"));
