@@ -25,6 +25,8 @@ const sdks = {
     return {
       Client: need("@modelcontextprotocol/sdk/client/index.js").Client,
       Transport: need("@modelcontextprotocol/sdk/client/stdio.js").StdioClientTransport,
+      Http: need("@modelcontextprotocol/sdk/client/streamableHttp.js").StreamableHTTPClientTransport,
+      Sse: need("@modelcontextprotocol/sdk/client/sse.js").SSEClientTransport,
       options: {},
       answer: (client, method, answer) => client.setRequestHandler(requests[method], answer),
       call: (client, params, options) => client.callTool(params, undefined, options),
@@ -33,6 +35,8 @@ const sdks = {
   v2: () => ({
     Client: need("@modelcontextprotocol/client").Client,
     Transport: need("@modelcontextprotocol/client/stdio").StdioClientTransport,
+    Http: need("@modelcontextprotocol/client").StreamableHTTPClientTransport,
+    Sse: need("@modelcontextprotocol/client").SSEClientTransport,
     options: { versionNegotiation: { mode: plan.era ?? "legacy" } },
     answer: (client, method, answer) => client.setRequestHandler(method, answer),
     call: (client, params, options) => client.callTool(params, options),
@@ -75,8 +79,14 @@ for (const [method, answer] of Object.entries(answers)) {
   });
 }
 
-const { command, args, env, cwd } = plan.server;
-const transport = new Overheard({ command, args, env, cwd, stderr: "inherit" });
+const { command, args, env, cwd, url, over } = plan.server;
+const transport = url ? remote() : new Overheard({ command, args, env, cwd, stderr: "inherit" });
+
+/** A server that runs already. Its messages are overheard as the SDK hands them over. */
+function remote() {
+  const Remote = over === "sse" ? sdk.Sse : sdk.Http;
+  return new Remote(new URL(url));
+}
 
 async function perform(step) {
   if (step.do === "list") return client.listTools();
@@ -117,6 +127,13 @@ async function perform(step) {
 }
 
 await client.connect(transport);
+if (url) {
+  const take = transport.onmessage;
+  transport.onmessage = (message, ...rest) => {
+    lines.push(JSON.stringify(message));
+    return take(message, ...rest);
+  };
+}
 report.server = client.getServerVersion() ?? null;
 report.instructions = client.getInstructions() ?? null;
 report.capabilities = client.getServerCapabilities() ?? null;

@@ -12,7 +12,9 @@ import sys
 import time
 
 import anyio
+import mcp.client.sse as sse
 import mcp.client.stdio as stdio
+import mcp.client.streamable_http as streamable_http
 
 # Version 2 moved the protocol's types into a package of their own.
 VERSION_2 = importlib.util.find_spec("mcp_types") is not None
@@ -106,25 +108,35 @@ async def perform(session, step, told):
             raise ValueError(f"the plan has an unknown step: {other}")
 
 
-@contextlib.asynccontextmanager
-async def connected():
+def reached():
+    """The way to the server: one that is started, or one that runs already."""
     server = plan["server"]
+    if "url" in server:
+        if server["over"] == "sse":
+            return sse.sse_client(server["url"])
+        return streamable_http.streamable_http_client(server["url"])
     parameters = stdio.StdioServerParameters(
         command=server["command"], args=server["args"], env=server.get("env"), cwd=server.get("cwd")
     )
+    return stdio.stdio_client(parameters)
+
+
+@contextlib.asynccontextmanager
+async def connected():
     callbacks = {
         "sampling_callback": answering("sampling/createMessage", types.CreateMessageResult),
         "elicitation_callback": answering("elicitation/create", types.ElicitResult),
         "list_roots_callback": answering("roots/list", types.ListRootsResult),
     }
     if VERSION_2:
-        async with Client(stdio.stdio_client(parameters), mode=plan.get("era", "legacy"), **callbacks) as client:
+        async with Client(reached(), mode=plan.get("era", "legacy"), **callbacks) as client:
             report["server"] = plain(client.server_info)
             report["instructions"] = client.instructions
             report["capabilities"] = plain(client.server_capabilities)
             yield client
     else:
-        async with stdio.stdio_client(parameters) as (read, write):
+        # Over HTTP version 1 also says how to learn the session's id.
+        async with reached() as (read, write, *_):
             async with ClientSession(read, write, **callbacks) as session:
                 hello = await session.initialize()
                 report["server"] = plain(hello.serverInfo)

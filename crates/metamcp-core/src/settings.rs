@@ -17,7 +17,9 @@ pub use self::table::{SETTINGS, Setting, by_file_key, by_flag};
 pub(crate) use self::value::shown;
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
-pub use self::words::{CodeProfile, Containment, LogLevel, Replay, SearchStrategy, Word};
+pub use self::words::{
+    CodeProfile, Containment, LogLevel, Replay, SearchStrategy, Transport, Word,
+};
 
 /// The values of all global settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Settings {
     pub learn: bool,
     /// Limits of code mode.
     pub code: CodeSettings,
+    /// How clients reach the gateway.
+    pub serve: ServeSettings,
     /// How child processes are kept from outliving the gateway.
     pub containment: Containment,
     /// How much is logged.
@@ -149,6 +153,45 @@ pub struct CodeSettings {
     pub executions: u32,
 }
 
+/// How clients reach the gateway, and which may.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServeSettings {
+    /// Over what.
+    pub transport: Transport,
+    /// The address to listen on.
+    pub host: String,
+    /// The port; 0 lets the system choose.
+    pub port: u32,
+    /// Whether with TLS.
+    pub tls: bool,
+    /// The certificate chain, as PEM.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key, as PEM.
+    pub tls_key: Option<PathBuf>,
+    /// Whether each request stands alone.
+    pub stateless: bool,
+    /// Whether answers are always single documents.
+    pub json_response: bool,
+    /// How long a session may be idle.
+    pub session_timeout: Duration,
+    /// A file with bearer tokens, one a line.
+    pub token_file: Option<PathBuf>,
+    /// The variable that holds a bearer token.
+    pub token_env: String,
+    /// Where the keys of signed tokens are: a file or an address.
+    pub jwks: String,
+    /// Who must have issued them.
+    pub jwt_issuer: String,
+    /// Whom they must be for.
+    pub jwt_audience: String,
+    /// Names clients may reach us by, separated by commas.
+    pub allowed_hosts: String,
+    /// Web origins that may use us, separated by commas.
+    pub allowed_origins: String,
+    /// Whether anybody may come in from elsewhere.
+    pub allow_unauthenticated: bool,
+}
+
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -239,8 +282,11 @@ pub fn from_environment(lookup: &dyn Fn(&str) -> Option<String>) -> (Vec<Given>,
     let mut given = Vec::new();
     let mut errors = Vec::new();
     for setting in SETTINGS {
-        let Some(text) = lookup(setting.env).filter(|text| !text.is_empty()) else { continue };
-        let origin = Origin::Environment { name: setting.env };
+        let mut names = std::iter::once(setting.env).chain(setting.env_aliases().iter().copied());
+        let said =
+            names.find_map(|name| Some((name, lookup(name).filter(|text| !text.is_empty())?)));
+        let Some((name, text)) = said else { continue };
+        let origin = Origin::Environment { name };
         match setting.kind.from_text(&text) {
             Ok(value) => given.push(Given { setting, value, origin }),
             Err(error) => errors.push(error.at(origin)),
@@ -263,6 +309,7 @@ fn blank() -> Settings {
         embedding: EmbeddingSettings::default(),
         learn: false,
         code: CodeSettings::default(),
+        serve: ServeSettings::default(),
         containment: Containment::Auto,
         log_level: LogLevel::Warn,
     }

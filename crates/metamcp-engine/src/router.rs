@@ -77,16 +77,19 @@ pub enum Outcome {
 pub trait Caller: Send + Sync {
     /// The one answer to the call it tagged so.
     fn answer(&self, tag: &Bytes, outcome: Outcome);
-    /// Progress on a call, with the caller's own token already in the params.
-    fn progress(&self, params: &[u8]);
-    /// A log message of a server.
-    fn log(&self, params: &[u8]);
-    /// A server asks the client something; the answer goes to `Question::answer`. Given back if it cannot be asked.
-    fn ask(&self, question: Question) -> Result<(), Question>;
+    /// Progress on the call it tagged so, with the caller's own token already in the params.
+    fn progress(&self, tag: &Bytes, params: &[u8]);
+    /// A log message of a server, and the call during which it was written, where there is one.
+    fn log(&self, tag: Option<&Bytes>, params: &[u8]);
+    /// A server asks the client something, because of that call where there is one; the answer goes to
+    /// `Question::answer`. Given back if it cannot be asked.
+    fn ask(&self, tag: Option<&Bytes>, question: Question) -> Result<(), Question>;
     /// A server takes its question back.
     fn unask(&self, conn: ConnId, id: Option<&[u8]>);
     /// What the client can do, for servers that are started on its behalf.
     fn capabilities(&self) -> Value;
+    /// A number for the client behind it: callers that speak for one client give the same.
+    fn client(&self) -> usize;
     /// It searched and was shown tools with these ids.
     fn searched(&self, _query: &str, _ids: Vec<String>) {}
     /// The call it tagged so is about to go to this tool.
@@ -282,6 +285,20 @@ impl Router {
                 && Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
         });
         // Two calls with one id are legal for us; the client cannot tell which it means, so both go.
+        for call in matching {
+            state.dispatch.cancel(call, now, &mut effects);
+        }
+        self.carry_out(state, effects);
+    }
+
+    /// Calls off everything `caller` has open.
+    pub fn cancel_all(&self, caller: &Arc<dyn Caller>) {
+        let now = self.clock.now();
+        let mut effects = Effects::new();
+        let mut state = self.lock();
+        let matching = state.dispatch.find(|pending| {
+            Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
+        });
         for call in matching {
             state.dispatch.cancel(call, now, &mut effects);
         }

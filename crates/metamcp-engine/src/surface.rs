@@ -164,7 +164,7 @@ impl Surface {
         match &*name {
             "mcp_call" => self.mcp_call(arguments, meta, line, caller, tag),
             "mcp_discover" => self.mcp_discover(arguments, caller),
-            "mcp_execute" => self.mcp_execute(arguments, meta, caller),
+            "mcp_execute" => self.mcp_execute(arguments, meta, caller, tag),
             unknown => {
                 let near = nearest(unknown, NAMES, 2);
                 let hint = if near.is_empty() { NAMES.join(" and ") } else { near.join(" or ") };

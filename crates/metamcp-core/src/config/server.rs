@@ -164,8 +164,8 @@ fn read_lifecycle(
 }
 
 const MODES: &[Word] = &[
-    Word { word: "keep-alive", meaning: "Never stopped for being idle." },
-    Word { word: "ephemeral", meaning: "Stopped as soon as it is idle." },
+    Word { word: "keep-alive", also: &[], meaning: "Never stopped for being idle." },
+    Word { word: "ephemeral", also: &[], meaning: "Stopped as soon as it is idle." },
 ];
 
 fn read_mode(

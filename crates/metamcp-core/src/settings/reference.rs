@@ -42,12 +42,19 @@ pub fn settings_markdown() -> String {
             }
             Kind::Word(words) => {
                 for known in words {
-                    let _infallible = writeln!(page, "- `{}`: {}", known.word, known.meaning);
+                    let also: String =
+                        known.also.iter().map(|also| format!(" or `{also}`")).collect();
+                    let _infallible = writeln!(page, "- `{}`{also}: {}", known.word, known.meaning);
                 }
             }
             Kind::Switch => page.push_str("`true` or `false`.\n"),
             Kind::Path => page.push_str("A path.\n"),
             Kind::Text => page.push_str("A text.\n"),
+        }
+        if !setting.env_aliases().is_empty() {
+            let aliases: Vec<String> =
+                setting.env_aliases().iter().map(|alias| format!("`{alias}`")).collect();
+            let _infallible = writeln!(page, "As a variable also {}.", aliases.join(", "));
         }
         if !setting.aliases.is_empty() {
             let aliases: Vec<String> =

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::Settings;
 use super::value::{Kind, Value};
-use super::words::{CodeProfile, Containment, LogLevel, Replay, SearchStrategy};
+use super::words::{CodeProfile, Containment, LogLevel, Replay, SearchStrategy, Transport};
 
 /// One global setting.
 pub struct Setting {
@@ -40,6 +40,29 @@ impl Eq for Setting {}
 impl std::fmt::Debug for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Setting({})", self.flag)
+    }
+}
+
+/// Variables of metatools that mean the same as ours, for those who come from there.
+const METATOOLS: &[(&str, &[&str])] = &[
+    ("transport", &["METATOOLS_TRANSPORT", "METATOOLS_TRANSPORT_TYPE"]),
+    ("host", &["METATOOLS_HOST", "METATOOLS_TRANSPORT_STREAMABLE_HOST"]),
+    ("port", &["METATOOLS_PORT", "METATOOLS_TRANSPORT_STREAMABLE_PORT"]),
+    ("tls", &["METATOOLS_TLS", "METATOOLS_TRANSPORT_STREAMABLE_TLS_ENABLED"]),
+    ("tls-cert", &["METATOOLS_TLS_CERT", "METATOOLS_TRANSPORT_STREAMABLE_TLS_CERT"]),
+    ("tls-key", &["METATOOLS_TLS_KEY", "METATOOLS_TRANSPORT_STREAMABLE_TLS_KEY"]),
+    ("stateless", &["METATOOLS_STATELESS", "METATOOLS_TRANSPORT_STREAMABLE_STATELESS"]),
+    ("json-response", &["METATOOLS_JSON_RESPONSE", "METATOOLS_TRANSPORT_STREAMABLE_JSON_RESPONSE"]),
+    (
+        "session-timeout",
+        &["METATOOLS_SESSION_TIMEOUT", "METATOOLS_TRANSPORT_STREAMABLE_SESSION_TIMEOUT"],
+    ),
+];
+
+impl Setting {
+    /// Other variables that set it, asked after its own.
+    pub fn env_aliases(&self) -> &'static [&'static str] {
+        METATOOLS.iter().find(|(flag, _)| *flag == self.flag).map_or(&[], |(_, names)| names)
     }
 }
 
@@ -527,6 +550,196 @@ pub static SETTINGS: &[Setting] = &[
         help: "Most scripts running at once",
         doc: "Further ones wait their turn.",
         store: |settings, value| settings.code.executions = value.count(),
+    },
+    Setting {
+        key: Some("serve.transport"),
+        aliases: &[],
+        flag: "transport",
+        env: "METAMCP_TRANSPORT",
+        kind: Kind::Word(Transport::WORDS),
+        default: Some(Value::Word("stdio")),
+        help: "How clients reach the gateway",
+        doc: "",
+        store: |settings, value| {
+            settings.serve.transport =
+                Transport::from_word(&value.text()).unwrap_or(settings.serve.transport);
+        },
+    },
+    Setting {
+        key: Some("serve.host"),
+        aliases: &[],
+        flag: "host",
+        env: "METAMCP_HOST",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed("127.0.0.1"))),
+        help: "Address to listen on, over HTTP",
+        doc: "With an address that other machines can reach, clients have to show a token: see `token-file`, `token-env` and `jwks`.",
+        store: |settings, value| settings.serve.host = value.text().into_owned(),
+    },
+    Setting {
+        key: Some("serve.port"),
+        aliases: &[],
+        flag: "port",
+        env: "METAMCP_PORT",
+        kind: Kind::Count { min: 0, max: 65_535 },
+        default: Some(Value::Number(8080)),
+        help: "Port to listen on, over HTTP",
+        doc: "0 lets the system choose one; the line on stderr says which.",
+        store: |settings, value| settings.serve.port = value.count(),
+    },
+    Setting {
+        key: Some("serve.tls"),
+        aliases: &[],
+        flag: "tls",
+        env: "METAMCP_TLS",
+        kind: Kind::Switch,
+        default: Some(Value::Switch(false)),
+        help: "Listen with TLS",
+        doc: "Needs `tls-cert` and `tls-key`. The files are read again when they change.",
+        store: |settings, value| settings.serve.tls = value.is_on(),
+    },
+    Setting {
+        key: Some("serve.tlsCert"),
+        aliases: &[],
+        flag: "tls-cert",
+        env: "METAMCP_TLS_CERT",
+        kind: Kind::Path,
+        default: None,
+        help: "Certificate chain, as PEM",
+        doc: "",
+        store: |settings, value| settings.serve.tls_cert = Some(PathBuf::from(&*value.text())),
+    },
+    Setting {
+        key: Some("serve.tlsKey"),
+        aliases: &[],
+        flag: "tls-key",
+        env: "METAMCP_TLS_KEY",
+        kind: Kind::Path,
+        default: None,
+        help: "Key of the certificate, as PEM",
+        doc: "",
+        store: |settings, value| settings.serve.tls_key = Some(PathBuf::from(&*value.text())),
+    },
+    Setting {
+        key: Some("serve.stateless"),
+        aliases: &[],
+        flag: "stateless",
+        env: "METAMCP_STATELESS",
+        kind: Kind::Switch,
+        default: Some(Value::Switch(false)),
+        help: "No sessions: each HTTP request stands alone",
+        doc: "Servers cannot ask the client anything then, and a client that closes its request cancels it.",
+        store: |settings, value| settings.serve.stateless = value.is_on(),
+    },
+    Setting {
+        key: Some("serve.jsonResponse"),
+        aliases: &[],
+        flag: "json-response",
+        env: "METAMCP_JSON_RESPONSE",
+        kind: Kind::Switch,
+        default: Some(Value::Switch(false)),
+        help: "Always answer with one JSON document, never with a stream",
+        doc: "Progress and questions of servers then go to the stream a client opens with GET, if it has one open.",
+        store: |settings, value| settings.serve.json_response = value.is_on(),
+    },
+    Setting {
+        key: Some("serve.sessionTimeoutMs"),
+        aliases: &[],
+        flag: "session-timeout",
+        env: "METAMCP_SESSION_TIMEOUT",
+        kind: TIME,
+        default: Some(Value::Number(1_800_000)),
+        help: "How long an HTTP session may be idle",
+        doc: "A client that comes back later is told to start anew.",
+        store: |settings, value| settings.serve.session_timeout = value.millis(),
+    },
+    Setting {
+        key: Some("serve.tokenFile"),
+        aliases: &[],
+        flag: "token-file",
+        env: "METAMCP_TOKEN_FILE",
+        kind: Kind::Path,
+        default: None,
+        help: "Bearer tokens that let a client in, one a line",
+        doc: "Lines that are empty or start with `#` do not count. Each token is a client of its own: it cannot use the sessions of another.",
+        store: |settings, value| settings.serve.token_file = Some(PathBuf::from(&*value.text())),
+    },
+    Setting {
+        key: Some("serve.tokenEnv"),
+        aliases: &[],
+        flag: "token-env",
+        env: "METAMCP_TOKEN_ENV",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed(""))),
+        help: "Name of a variable that holds one more such token",
+        doc: "",
+        store: |settings, value| settings.serve.token_env = value.text().into_owned(),
+    },
+    Setting {
+        key: Some("serve.jwks"),
+        aliases: &[],
+        flag: "jwks",
+        env: "METAMCP_JWKS",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed(""))),
+        help: "Keys of signed tokens (JWKS) that let a client in: file or URL",
+        doc: "A token must be signed by one of these keys (RS256, ES256 or EdDSA), come from `jwt-issuer`, be meant for `jwt-audience`, and not be out of date.",
+        store: |settings, value| settings.serve.jwks = value.text().into_owned(),
+    },
+    Setting {
+        key: Some("serve.jwtIssuer"),
+        aliases: &[],
+        flag: "jwt-issuer",
+        env: "METAMCP_JWT_ISSUER",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed(""))),
+        help: "Who must have issued signed tokens",
+        doc: "Also named to clients without a token as the place to get one.",
+        store: |settings, value| settings.serve.jwt_issuer = value.text().into_owned(),
+    },
+    Setting {
+        key: Some("serve.jwtAudience"),
+        aliases: &[],
+        flag: "jwt-audience",
+        env: "METAMCP_JWT_AUDIENCE",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed(""))),
+        help: "Whom signed tokens must be for",
+        doc: "The address of this gateway as clients know it. Never passed on to servers.",
+        store: |settings, value| settings.serve.jwt_audience = value.text().into_owned(),
+    },
+    Setting {
+        key: Some("serve.allowedHosts"),
+        aliases: &[],
+        flag: "allowed-hosts",
+        env: "METAMCP_ALLOWED_HOSTS",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed(""))),
+        help: "More names clients may reach the gateway by",
+        doc: "Separated by commas. A request for any other name is refused, which keeps web pages from reaching the gateway under a name of their own. `localhost` is always among them, and so is any bare address when `host` is not a local one.",
+        store: |settings, value| settings.serve.allowed_hosts = value.text().into_owned(),
+    },
+    Setting {
+        key: Some("serve.allowedOrigins"),
+        aliases: &[],
+        flag: "allowed-origins",
+        env: "METAMCP_ALLOWED_ORIGINS",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed(""))),
+        help: "Web origins whose pages may use the gateway",
+        doc: "Such as `https://app.example.org`, separated by commas. Requests of other pages are refused; those of pages on this machine are answered, but browsers do not show them the answer.",
+        store: |settings, value| settings.serve.allowed_origins = value.text().into_owned(),
+    },
+    Setting {
+        key: None,
+        aliases: &[],
+        flag: "allow-unauthenticated",
+        env: "METAMCP_ALLOW_UNAUTHENTICATED",
+        kind: Kind::Switch,
+        default: Some(Value::Switch(false)),
+        help: "Let anybody in who can reach the port",
+        doc: "For a gateway that something else guards, such as the network of a container. A file cannot set it.",
+        store: |settings, value| settings.serve.allow_unauthenticated = value.is_on(),
     },
     Setting {
         key: Some("containment"),

@@ -164,7 +164,11 @@ impl Kind {
         let Self::Word(words) = self else {
             return Err(ValueError::new(format!("expected {}, found a word", self.describe())));
         };
-        if let Some(known) = words.iter().find(|known| known.word.eq_ignore_ascii_case(text)) {
+        let is_meant = |known: &&Word| {
+            let mut ways = std::iter::once(&known.word).chain(known.also);
+            ways.any(|way| way.eq_ignore_ascii_case(text))
+        };
+        if let Some(known) = words.iter().find(is_meant) {
             return Ok(Value::Word(known.word));
         }
         let guess = nearest(text, words.iter().map(|known| known.word), 1);

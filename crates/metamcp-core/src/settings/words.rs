@@ -5,13 +5,15 @@
 pub struct Word {
     /// As written in the file, in a flag or in a variable.
     pub word: &'static str,
+    /// Other ways of writing it.
+    pub also: &'static [&'static str],
     /// One line for help, docs and schema.
     pub meaning: &'static str,
 }
 
 /// An enum whose variants are written as words.
 macro_rules! words {
-    ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal: $meaning:literal,)+ }) => {
+    ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal $(or $also:literal)*: $meaning:literal,)+ }) => {
         $(#[$outer])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name {
@@ -20,7 +22,11 @@ macro_rules! words {
 
         impl $name {
             /// Every word with its meaning.
-            pub const WORDS: &'static [$crate::settings::Word] = &[$($crate::settings::Word { word: $word, meaning: $meaning },)+];
+            pub const WORDS: &'static [$crate::settings::Word] = &[$($crate::settings::Word {
+                word: $word,
+                also: &[$($also),*],
+                meaning: $meaning,
+            },)+];
 
             /// The variant written as `word`.
             pub fn from_word(word: &str) -> Option<Self> {
@@ -71,6 +77,17 @@ words! {
         Docker = "docker": "A container of the Docker engine on this machine.",
         Dev = "dev": "Like `standard` with engine traces in errors and longer limits.",
         Off = "off": "No code mode: `mcp_execute` is not listed and refused.",
+    }
+}
+
+words! {
+    /// How clients reach the gateway.
+    #[derive(Default)]
+    Transport {
+        #[default]
+        Stdio = "stdio": "One client, on stdin and stdout; it starts the gateway and ends it.",
+        Http = "http" or "streamable" or "streamable-http": "Streamable HTTP on `/mcp`, for any number of clients.",
+        Sse = "sse": "The same, and for clients of 2024 the older pair `/sse` and `/messages`.",
     }
 }
 

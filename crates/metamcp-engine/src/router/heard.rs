@@ -70,13 +70,13 @@ impl Listener for Router {
         if !conn.take_question() {
             return conn.refuse(&id, -32000, "too many questions are open; wait for their answers");
         }
-        let (call, caller) = self.on_whose_behalf(conn);
+        let (call, tag, caller) = self.on_whose_behalf(conn);
         let question = Question::new(conn, id, method, params, call, self.me.clone());
         let Some(caller) = caller else { return question.refuse("no client is connected") };
         if let Some(call) = call {
             self.lock().dispatch.paused(call);
         }
-        if let Err(question) = caller.ask(question) {
+        if let Err(question) = caller.ask(tag.as_ref(), question) {
             question.refuse("the client behind metamcp cannot answer this");
         }
     }
@@ -90,7 +90,7 @@ impl Router {
         let number = std::str::from_utf8(token).ok().and_then(|token| token.parse().ok());
         let Some((call, attempt)) = number.and_then(from_wire) else { return };
         let now = self.clock.now();
-        let (caller, token) = {
+        let (caller, tag, token) = {
             let mut state = self.lock();
             if !state.dispatch.is_on(call, conn.id) || state.dispatch.attempts(call) % 2 != attempt
             {
@@ -99,18 +99,18 @@ impl Router {
             state.dispatch.progressed(call, now);
             let Some(pending) = state.dispatch.payload(call) else { return };
             let Some(token) = pending.request.progress.clone() else { return };
-            (Arc::clone(&pending.caller), token)
+            (Arc::clone(&pending.caller), pending.tag.clone(), token)
         };
         if conn.may_chatter(now) {
-            caller.progress(&object::replace_member(params, "progressToken", &token));
+            caller.progress(&tag, &object::replace_member(params, "progressToken", &token));
         }
     }
 
     fn logged(&self, conn: &Arc<Connection>, params: Option<&[u8]>) {
         let Some(params) = params else { return };
         if conn.may_chatter(self.clock.now()) {
-            for caller in self.attached() {
-                caller.log(params);
+            for (caller, tag) in self.hears_logs(conn) {
+                caller.log(tag.as_ref(), params);
             }
         }
     }

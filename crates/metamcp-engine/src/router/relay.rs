@@ -88,15 +88,35 @@ impl Router {
     pub(super) fn on_whose_behalf(
         &self,
         conn: &Connection,
-    ) -> (Option<CallId>, Option<Arc<dyn Caller>>) {
+    ) -> (Option<CallId>, Option<Bytes>, Option<Arc<dyn Caller>>) {
         let state = self.lock();
         let call = state.dispatch.calls_on(conn.id).last().copied();
-        let caller = call
+        let who = call
             .and_then(|call| state.dispatch.payload(call))
-            .map(|pending| Arc::clone(&pending.caller));
+            .map(|pending| (pending.tag.clone(), Arc::clone(&pending.caller)));
         drop(state);
-        let caller = caller.or_else(|| self.attached().pop());
-        (call, caller)
+        match who {
+            Some((tag, caller)) => (call, Some(tag), Some(caller)),
+            None => (call, None, self.attached().pop()),
+        }
+    }
+
+    /// Who hears what a server logs: those with calls on its connection, each by its newest one, else every client.
+    pub(super) fn hears_logs(&self, conn: &Connection) -> Vec<(Arc<dyn Caller>, Option<Bytes>)> {
+        let mut callers: Vec<(Arc<dyn Caller>, Option<Bytes>)> = Vec::new();
+        let state = self.lock();
+        for call in state.dispatch.calls_on(conn.id).into_iter().rev() {
+            let Some(pending) = state.dispatch.payload(call) else { continue };
+            let client = pending.caller.client();
+            if !callers.iter().any(|(known, _)| known.client() == client) {
+                callers.push((Arc::clone(&pending.caller), Some(pending.tag.clone())));
+            }
+        }
+        drop(state);
+        if callers.is_empty() {
+            callers.extend(self.attached().into_iter().map(|caller| (caller, None)));
+        }
+        callers
     }
 
     /// The client wants logs of this level: servers that can are told, now and when they start.

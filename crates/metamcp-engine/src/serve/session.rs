@@ -1,9 +1,10 @@
 //! One client: its requests in, answers and notifications out, its id never mixed up with another's.
-//! Owns: the client's outbox, slow answers under way, questions put to it.      Never: touches a server.
-//! In: lines.  Out: lines, through one outbox, in order.
+//! Owns: slow answers under way, questions put to it.      Never: touches a server, knows how its client is reached.
+//! In: messages.  Out: messages, each on its lane, in order.
 //! Tests: `metamcp/tests/`.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
@@ -16,25 +17,27 @@ use metamcp_wire::{object, write};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
+use super::lanes::Lanes;
 use crate::habits::Recorder;
-use crate::outbox::Outbox;
 use crate::router::{CallErrorKind, Caller, Outcome, Question};
 use crate::surface::reply::ErrorObject;
 use crate::surface::{Finished, Step, Surface};
 use crate::task;
 use crate::upstream::Reply;
 
-/// Notifications are dropped rather than queued for a client that has this much to read already.
-const NOTIFY_BACKLOG: u64 = 8 * 1024 * 1024;
 /// Slow answers that may be under way for one client: first calls of a server wait here until its tools are known,
 /// so this has to hold as many of them as the router's own queue.
 const SLOW_ANSWERS: usize = metamcp_core::dispatch::SERVER_QUEUE;
 
+/// The last question put to any client. One count for all of them, so that a late answer can never be taken for one to
+/// a question of another session, or of the same one after it was at rest.
+static LAST_QUESTION: AtomicU64 = AtomicU64::new(0);
+
 /// See the module.
 pub struct Session {
     surface: Arc<Surface>,
-    /// What goes to the client.
-    pub outbox: Outbox,
+    /// The ways to the client.
+    pub lanes: Lanes,
     state: Mutex<State>,
     /// What it searched for and called, where habits are learnt.
     recorder: Option<Recorder>,
@@ -43,12 +46,20 @@ pub struct Session {
 
 #[derive(Default)]
 struct State {
-    peer: Option<Peer>,
+    peer: Option<Arc<Peer>>,
     /// Answers that take a while, by the id of their request, so that they can be called off.
     slow: HashMap<Bytes, Vec<Slow>>,
-    questions: HashMap<u64, Question>,
-    last_question: u64,
+    questions: HashMap<u64, Asked>,
+    /// The least severe log message it wants, where it said so.
+    level: Option<usize>,
     stopping: bool,
+}
+
+/// A question put to the client.
+struct Asked {
+    question: Question,
+    /// The call that caused it, whose lane it went on.
+    tag: Option<Bytes>,
 }
 
 /// An answer that takes a while.
@@ -62,15 +73,30 @@ type LastWords = Box<dyn Fn() -> Finished + Send + Sync>;
 
 impl Session {
     /// A session that has heard nothing yet.
-    pub fn new(surface: Arc<Surface>) -> Arc<Session> {
+    pub fn new(surface: Arc<Surface>, lanes: Lanes) -> Arc<Session> {
+        Session::with(surface, lanes, None)
+    }
+
+    /// A session that goes on after a rest: its client has introduced itself before.
+    pub fn resumed(surface: Arc<Surface>, lanes: Lanes, peer: Arc<Peer>) -> Arc<Session> {
+        Session::with(surface, lanes, Some(peer))
+    }
+
+    fn with(surface: Arc<Surface>, lanes: Lanes, peer: Option<Arc<Peer>>) -> Arc<Session> {
         let recorder = surface.habits.clone().map(Recorder::new);
+        let state = State { peer, ..State::default() };
         Arc::new_cyclic(|me| Session {
             surface,
             recorder,
-            outbox: Outbox::default(),
-            state: Mutex::default(),
+            lanes,
+            state: Mutex::new(state),
             me: me.clone(),
         })
+    }
+
+    /// Who the client is, once it has introduced itself.
+    pub fn peer(&self) -> Option<Arc<Peer>> {
+        self.lock().peer.clone()
     }
 
     /// The session as a caller.
@@ -86,6 +112,29 @@ impl Session {
         }
     }
 
+    /// One message of the client, already read from `line`.
+    pub fn take(&self, message: Envelope<'_>, line: &Bytes) {
+        match message {
+            Envelope::Request { id, method, params } => {
+                self.request(Bytes::copy_from_slice(id.raw()), &method, params, line);
+            }
+            Envelope::Notification { method, params } => self.notified(&method, params),
+            Envelope::Result { id, result } => {
+                self.answered(id.as_u64(), &Reply::Result(line.slice_ref(result)));
+            }
+            Envelope::Error { id, error } => {
+                self.answered(id.and_then(|id| id.as_u64()), &Reply::Error(line.slice_ref(error)));
+            }
+            Envelope::Batch(parts) => {
+                for part in parts {
+                    if let Err(defect) = self.message(line, part) {
+                        self.defective(part, defect);
+                    }
+                }
+            }
+        }
+    }
+
     /// A line of the client that was too long to keep; `request` if it had a method.
     pub fn oversize(&self, id: Option<&[u8]>, request: bool, length: u64) {
         if !request && self.answered_badly(id, &Reply::Oversize(length)) {
@@ -94,7 +143,26 @@ impl Session {
         let message = format!(
             "the message has {length} bytes, which is over the line limit; nothing was run"
         );
-        self.outbox.push(|out| write::error(out, id, -32600, &message, None));
+        self.lanes.answer(id, |out| write::error(out, id, -32600, &message, None));
+    }
+
+    /// The client is gone for good: everything under way is called off, and nobody is answered.
+    pub fn abandon(&self) {
+        let (slow, asked) = {
+            let mut state = self.lock();
+            state.stopping = true;
+            (std::mem::take(&mut state.slow), std::mem::take(&mut state.questions))
+        };
+        slow.into_values().flatten().for_each(|slow| slow.task.abort());
+        drop(asked);
+        self.surface.router.cancel_all(&self.caller());
+        self.lanes.close();
+    }
+
+    /// Whether nothing is under way in either direction.
+    pub fn is_quiet(&self) -> bool {
+        let state = self.lock();
+        state.slow.is_empty() && state.questions.is_empty() && self.lanes.is_quiet()
     }
 
     /// Answers everything that takes a while and is not with the router: nobody will come back to it.
@@ -116,25 +184,7 @@ impl Session {
     }
 
     fn message(&self, line: &Bytes, part: &[u8]) -> Result<(), Defect> {
-        match Envelope::parse(part)? {
-            Envelope::Request { id, method, params } => {
-                self.request(Bytes::copy_from_slice(id.raw()), &method, params, line);
-            }
-            Envelope::Notification { method, params } => self.notified(&method, params),
-            Envelope::Result { id, result } => {
-                self.answered(id.as_u64(), &Reply::Result(line.slice_ref(result)));
-            }
-            Envelope::Error { id, error } => {
-                self.answered(id.and_then(|id| id.as_u64()), &Reply::Error(line.slice_ref(error)));
-            }
-            Envelope::Batch(parts) => {
-                for part in parts {
-                    if let Err(defect) = self.message(line, part) {
-                        self.defective(part, defect);
-                    }
-                }
-            }
-        }
+        self.take(Envelope::parse(part)?, line);
         Ok(())
     }
 
@@ -151,7 +201,8 @@ impl Session {
             return;
         }
         let message = format!("{word}: {defect}");
-        self.outbox.push(|out| write::error(out, id.as_deref(), code, &message, None));
+        let id = id.as_deref();
+        self.lanes.answer(id, |out| write::error(out, id, code, &message, None));
     }
 
     fn request(&self, id: Bytes, method: &str, params: Option<&[u8]>, line: &Bytes) {
@@ -175,10 +226,9 @@ impl Session {
             "initialize" => self.initialize(id, params),
             "logging/setLevel" => {
                 let level = params.and_then(|params| object::pick(params, ["level"]).ok()?[0]);
-                match level.filter(|level| {
-                    object::text(level).is_some_and(|level| LEVELS.contains(&&*level))
-                }) {
-                    Some(level) => {
+                match level.and_then(|level| Some((level, severity(level)?))) {
+                    Some((level, severity)) => {
+                        self.lock().level = Some(severity);
                         self.surface.router.set_level(Bytes::copy_from_slice(level));
                         self.result(&id, b"{}");
                     }
@@ -199,7 +249,7 @@ impl Session {
             Err(refusal) => return self.refuse(&id, -32602, &refusal.to_string()),
         };
         let revision = peer.era.revision();
-        self.lock().peer = Some(peer);
+        self.lock().peer = Some(Arc::new(peer));
         let surface = Arc::clone(&self.surface);
         self.later(id, async move {
             let result = json!({
@@ -224,6 +274,7 @@ impl Session {
                     let slow = self.lock().slow.remove(id);
                     slow.into_iter().flatten().for_each(|slow| slow.task.abort());
                     self.surface.router.cancel(&self.caller(), id);
+                    self.lanes.end(id);
                 }
             }
             "notifications/roots/list_changed" => self.surface.router.roots_changed(),
@@ -234,8 +285,8 @@ impl Session {
     /// The client answers a question of a server's.
     fn answered(&self, number: Option<u64>, reply: &Reply) {
         let question = number.and_then(|number| self.lock().questions.remove(&number));
-        if let Some(question) = question {
-            question.answer(reply);
+        if let Some(asked) = question {
+            asked.question.answer(reply);
         }
     }
 
@@ -301,11 +352,11 @@ impl Session {
     }
 
     fn result(&self, id: &[u8], result: &[u8]) {
-        self.outbox.push(|out| write::result(out, id, result));
+        self.lanes.answer(Some(id), |out| write::result(out, id, result));
     }
 
     fn refuse(&self, id: &[u8], code: i64, message: &str) {
-        self.outbox.push(|out| write::error(out, Some(id), code, message, None));
+        self.lanes.answer(Some(id), |out| write::error(out, Some(id), code, message, None));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -317,6 +368,12 @@ impl Session {
 const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
+/// How severe a level is, as the client or a server wrote it.
+fn severity(level: &[u8]) -> Option<usize> {
+    let level = object::text(level)?;
+    LEVELS.iter().position(|known| *known == level)
+}
+
 impl Caller for Session {
     fn answer(&self, tag: &Bytes, outcome: Outcome) {
         if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.waits()) {
@@ -325,13 +382,18 @@ impl Caller for Session {
         match outcome {
             Outcome::Result(result) => {
                 if result.len() < 4096 {
-                    self.outbox.push(|out| write::result(out, tag, &result));
+                    self.lanes.answer(Some(tag), |out| write::result(out, tag, &result));
                 } else {
                     let body = match write::one_line(&result) {
                         std::borrow::Cow::Borrowed(_) => result.clone(),
                         std::borrow::Cow::Owned(mended) => Bytes::from(mended),
                     };
-                    self.outbox.push_parts(&write::result_head(tag), body, write::RESULT_TAIL);
+                    self.lanes.answer_parts(
+                        tag,
+                        &write::result_head(tag),
+                        body,
+                        write::RESULT_TAIL,
+                    );
                 }
             }
             Outcome::Failed(error) => {
@@ -339,19 +401,23 @@ impl Caller for Session {
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 self.result(tag, &ErrorObject::from_call(&error, config).to_result());
             }
-            Outcome::Cancelled => {}
+            Outcome::Cancelled => self.lanes.end(tag),
         }
     }
 
-    fn progress(&self, params: &[u8]) {
-        self.notify("notifications/progress", params);
+    fn progress(&self, tag: &Bytes, params: &[u8]) {
+        self.notify(Some(tag), "notifications/progress", params);
     }
 
-    fn log(&self, params: &[u8]) {
-        self.notify("notifications/message", params);
+    fn log(&self, tag: Option<&Bytes>, params: &[u8]) {
+        let wanted = self.lock().level;
+        let said = object::pick(params, ["level"]).ok().and_then(|[level]| severity(level?));
+        if wanted.zip(said).is_none_or(|(wanted, said)| said >= wanted) {
+            self.notify(tag, "notifications/message", params);
+        }
     }
 
-    fn ask(&self, question: Question) -> Result<(), Question> {
+    fn ask(&self, tag: Option<&Bytes>, question: Question) -> Result<(), Question> {
         let mut state = self.lock();
         let needed = match question.method.as_str() {
             "elicitation/create" => "elicitation",
@@ -361,11 +427,14 @@ impl Caller for Session {
         if !state.peer.as_ref().is_some_and(|peer| peer.can(needed)) {
             return Err(question);
         }
-        state.last_question += 1;
-        let number = state.last_question;
-        self.outbox
-            .push(|out| write::request(out, number, &question.method, question.params.as_deref()));
-        state.questions.insert(number, question);
+        if !self.lanes.can_ask(tag.map(|tag| &**tag)) {
+            return Err(question);
+        }
+        let number = LAST_QUESTION.fetch_add(1, Ordering::Relaxed) + 1;
+        self.lanes.tell(tag.map(|tag| &**tag), |out| {
+            write::request(out, number, &question.method, question.params.as_deref());
+        });
+        state.questions.insert(number, Asked { question, tag: tag.cloned() });
         Ok(())
     }
 
@@ -374,23 +443,28 @@ impl Caller for Session {
         let gone: Vec<u64> = state
             .questions
             .iter()
-            .filter(|(_, question)| question.is_from(conn, id))
+            .filter(|(_, asked)| asked.question.is_from(conn, id))
             .map(|(&number, _)| number)
             .collect();
-        let dropped: Vec<Question> =
-            gone.iter().filter_map(|number| state.questions.remove(number)).collect();
+        let dropped: Vec<(u64, Asked)> = gone
+            .iter()
+            .filter_map(|number| Some((*number, state.questions.remove(number)?)))
+            .collect();
         drop(state);
-        for number in gone {
+        for (number, asked) in &dropped {
             let params = format!(
                 "{{\"requestId\":{number},\"reason\":\"the server does not wait for it any more\"}}"
             );
-            self.notify("notifications/cancelled", params.as_bytes());
+            self.notify(asked.tag.as_ref(), "notifications/cancelled", params.as_bytes());
         }
-        drop(dropped);
     }
 
     fn capabilities(&self) -> Value {
         self.lock().peer.as_ref().map(|peer| peer.capabilities.clone()).unwrap_or_default()
+    }
+
+    fn client(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     fn searched(&self, query: &str, ids: Vec<String>) {
@@ -425,9 +499,10 @@ fn worked(outcome: &Outcome) -> Option<bool> {
 }
 
 impl Session {
-    fn notify(&self, method: &str, params: &[u8]) {
-        if self.outbox.backlog() < NOTIFY_BACKLOG {
-            self.outbox.push(|out| write::notification(out, method, Some(params)));
+    fn notify(&self, tag: Option<&Bytes>, method: &str, params: &[u8]) {
+        let tag = tag.map(|tag| &**tag);
+        if self.lanes.has_room(tag) {
+            self.lanes.tell(tag, |out| write::notification(out, method, Some(params)));
         }
     }
 }

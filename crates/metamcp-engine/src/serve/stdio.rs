@@ -7,8 +7,10 @@ use metamcp_wire::frame::{Line, Lines};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-use super::Session;
+use super::lanes::Lanes;
+use super::{Ended, Session, wind_up};
 use crate::gateway::Gateway;
+use crate::outbox::Outbox;
 use crate::stream::{Turn, read_lines};
 use crate::task;
 
@@ -18,15 +20,6 @@ const READ_BACKLOG: u64 = 16 * 1024 * 1024;
 const READ_AHEAD: usize = 1024 * 1024;
 /// How long the last answers may take to leave when the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-
-/// Why serving ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The client closed its end.
-    ClientGone,
-    /// A signal asked for it.
-    Asked,
-}
 
 /// Serves one client until it goes or `stop` says so; then answers what is open and ends every child. A third
 /// word of `stop` ends them without ceremony.
@@ -41,45 +34,36 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let session = Session::new(Arc::clone(&gateway.surface));
+    let outbox = Arc::new(Outbox::default());
+    let session = Session::new(Arc::clone(&gateway.surface), Lanes::One(Arc::clone(&outbox)));
     gateway.router.attach(&session.caller());
-    let writing = Arc::clone(&session);
+    let writing = Arc::clone(&outbox);
     let mut writer =
-        task::spawn("client writer", async move { writing.outbox.write_to(output, None).await });
+        task::spawn("client writer", async move { writing.write_to(output, None).await });
     let ended = tokio::select! {
-        () = read(&session, input, line_limit) => Ended::ClientGone,
+        () = read(&session, &outbox, input, line_limit) => Ended::ClientGone,
         // A client that does not listen any more is gone, whatever it still writes.
         _ = &mut writer => Ended::ClientGone,
         Some(()) = stop.recv() => Ended::Asked,
     };
     session.stop();
     gateway.router.stop_now();
-    session.outbox.close();
+    outbox.close();
     let flushed = async {
         if !writer.is_finished() {
             drop(tokio::time::timeout(LAST_WORDS, &mut writer).await);
         }
     };
-    let emptied = async {
-        tokio::select! {
-            () = gateway.router.emptied() => {}
-            // The second word finds the ladder already begun; the third has no patience left.
-            (Some(()), Some(())) = async { (stop.recv().await, stop.recv().await) } => {
-                gateway.router.kill_all();
-                gateway.router.emptied().await;
-            }
-        }
-    };
-    let kept = async {
-        if let Some(habits) = &gateway.habits {
-            habits.finish().await;
-        }
-    };
-    tokio::join!(flushed, emptied, kept);
+    tokio::join!(flushed, wind_up(gateway, &mut stop));
     ended
 }
 
-async fn read<R: AsyncRead + Unpin>(session: &Session, mut input: R, line_limit: usize) {
+async fn read<R: AsyncRead + Unpin>(
+    session: &Session,
+    outbox: &Outbox,
+    mut input: R,
+    line_limit: usize,
+) {
     let mut lines = Lines::new(line_limit);
     let mut turn = Turn::default();
     let mut ended = false;
@@ -89,10 +73,10 @@ async fn read<R: AsyncRead + Unpin>(session: &Session, mut input: R, line_limit:
             take(session, line);
             turn.heard().await;
         }
-        if session.outbox.backlog() > READ_BACKLOG && !ended {
+        if outbox.backlog() > READ_BACKLOG && !ended {
             // What it writes meanwhile waits, but that it is gone must show.
             tokio::select! {
-                () = session.outbox.drained(READ_BACKLOG / 2) => {}
+                () = outbox.drained(READ_BACKLOG / 2) => {}
                 () = end_of(&mut input, &mut lines) => ended = true,
             }
             while let Some(line) = lines.next_line() {

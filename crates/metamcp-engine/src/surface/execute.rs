@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::reply::{Code, ErrorObject};
-use super::script::{Script, Transcript, call_json};
+use super::script::{Client, Script, Transcript, call_json};
 use super::{Finished, Running, Step, Surface};
 use crate::router::{Caller, Entry};
 
@@ -97,6 +97,7 @@ impl Surface {
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
         caller: &Arc<dyn Caller>,
+        tag: &Bytes,
     ) -> Step {
         let wish = match decode(arguments) {
             Ok(wish) => wish,
@@ -107,23 +108,22 @@ impl Surface {
             .and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0])
             .map(Bytes::copy_from_slice);
         let transcript = Arc::new(Transcript::default());
-        let (surface, caller, told) =
-            (Arc::clone(self), Arc::clone(caller), Arc::clone(&transcript));
+        let (surface, told) = (Arc::clone(self), Arc::clone(&transcript));
+        let client = Client { caller: Arc::clone(caller), tag: tag.clone(), token };
         let last_words = move || {
             let refused = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
                 .hint("The script was ended. Calls it had made may have run: see `calls`.");
             let (logs, calls) = transcript.so_far();
             Finished::Result(failed(refused, &logs, &calls))
         };
-        let future = async move { surface.execute(wish, token, &caller, told).await };
+        let future = async move { surface.execute(wish, client, told).await };
         Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) })
     }
 
     async fn execute(
         self: Arc<Self>,
         wish: Wish,
-        token: Option<Bytes>,
-        caller: &Arc<dyn Caller>,
+        client: Client,
         transcript: Arc<Transcript>,
     ) -> Finished {
         let Some(workers) = &self.code.workers else {
@@ -171,7 +171,7 @@ impl Surface {
                 return Finished::error(&no_worker(&refused, self.code.settings.profile));
             }
         };
-        let host = Arc::new(Script::new(&self, caller, token, transcript));
+        let host = Arc::new(Script::new(&self, client, transcript));
         let mut outcome = host::run(worker, job, host, std::future::pending()).await;
         self.shapes.keep();
         if let Some(error) = &mut outcome.error

@@ -48,6 +48,15 @@ impl Transcript {
     }
 }
 
+/// Who runs a script, and by which request.
+pub(super) struct Client {
+    pub(super) caller: Arc<dyn Caller>,
+    /// The tag of the request.
+    pub(super) tag: Bytes,
+    /// Its own progress token, if it gave one.
+    pub(super) token: Option<Bytes>,
+}
+
 /// One running script, toward the gateway.
 pub(super) struct Script {
     surface: Arc<Surface>,
@@ -58,11 +67,10 @@ pub(super) struct Script {
 impl Script {
     pub(super) fn new(
         surface: &Arc<Surface>,
-        client: &Arc<dyn Caller>,
-        token: Option<Bytes>,
+        client: Client,
         transcript: Arc<Transcript>,
     ) -> Script {
-        let caller = Calls { client: Arc::clone(client), token, state: Mutex::default() };
+        let caller = Calls { client, state: Mutex::default() };
         Script { surface: Arc::clone(surface), caller: Arc::new(caller), transcript }
     }
 }
@@ -355,9 +363,7 @@ impl Drop for UnderWay {
 
 /// The calls of one script, toward the router; what servers ask meanwhile goes to the client.
 struct Calls {
-    client: Arc<dyn Caller>,
-    /// The client's own progress token, if it gave one.
-    token: Option<Bytes>,
+    client: Client,
     state: Mutex<CallState>,
 }
 
@@ -381,7 +387,7 @@ impl Calls {
 
     /// Progress to the client. The protocol wants it to rise, whatever a script or a tool says.
     fn tell(&self, stand: Option<(f64, Option<f64>)>, message: Option<&str>) {
-        let Some(token) = &self.token else { return };
+        let Some(token) = &self.client.token else { return };
         let mut state = self.lock();
         let least = state.progress + NUDGE;
         let (value, total) = stand.unwrap_or((least, state.total));
@@ -401,7 +407,7 @@ impl Calls {
         let mut params = params.into_bytes();
         params.extend_from_slice(token);
         params.push(b'}');
-        self.client.progress(&params);
+        self.client.caller.progress(&self.client.tag, &params);
     }
 
     fn lock(&self) -> MutexGuard<'_, CallState> {
@@ -418,25 +424,29 @@ impl Caller for Calls {
         }
     }
 
-    fn progress(&self, params: &[u8]) {
+    fn progress(&self, _tag: &Bytes, params: &[u8]) {
         let message = object::pick(params, ["message"]).ok().and_then(|[raw]| raw);
         self.tell(None, message.and_then(object::text).as_deref());
     }
 
-    fn log(&self, params: &[u8]) {
-        self.client.log(params);
+    fn log(&self, _tag: Option<&Bytes>, params: &[u8]) {
+        self.client.caller.log(Some(&self.client.tag), params);
     }
 
-    fn ask(&self, question: Question) -> Result<(), Question> {
-        self.client.ask(question)
+    fn ask(&self, _tag: Option<&Bytes>, question: Question) -> Result<(), Question> {
+        self.client.caller.ask(Some(&self.client.tag), question)
     }
 
     fn unask(&self, conn: ConnId, id: Option<&[u8]>) {
-        self.client.unask(conn, id);
+        self.client.caller.unask(conn, id);
     }
 
     fn capabilities(&self) -> Value {
-        self.client.capabilities()
+        self.client.caller.capabilities()
+    }
+
+    fn client(&self) -> usize {
+        self.client.caller.client()
     }
 }
 

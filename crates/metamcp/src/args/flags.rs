@@ -77,8 +77,15 @@ fn flag(setting: &'static Setting) -> Arg {
     if setting.default.is_some() {
         notes.push(format!("default: {}", setting.default_text()));
     }
-    Arg::new(setting.flag)
-        .long(setting.flag)
+    // What is off can be turned on by its name alone; `--flag=false` still says the opposite.
+    let bare = setting.default == Some(Value::Switch(false));
+    let arg = Arg::new(setting.flag);
+    let arg = if bare {
+        arg.num_args(0..=1).require_equals(true).default_missing_value("true")
+    } else {
+        arg
+    };
+    arg.long(setting.flag)
         .global(true)
         .help_heading("Settings")
         .hide_short_help(!OFTEN_NEEDED.contains(&setting.flag))
@@ -107,8 +114,8 @@ fn placeholder(setting: &Setting) -> &'static str {
         Kind::Bytes { .. } => "BYTES",
         Kind::Word(_) => "WORD",
         Kind::Switch => "BOOL",
-        Kind::Path if setting.flag == "config" => "FILE",
-        Kind::Path => "DIR",
+        Kind::Path if setting.flag == "home" => "DIR",
+        Kind::Path => "FILE",
         Kind::Text => "TEXT",
     }
 }
@@ -118,8 +125,9 @@ fn parser(setting: &'static Setting) -> ValueParser {
     let read = move |text: &str| kind.from_text(text).map_err(|error| error.message);
     match kind {
         Kind::Word(words) => {
-            let values =
-                words.iter().map(|known| PossibleValue::new(known.word).help(known.meaning));
+            let values = words.iter().map(|known| {
+                PossibleValue::new(known.word).aliases(known.also).help(known.meaning)
+            });
             PossibleValuesParser::new(values).try_map(move |word| kind.from_text(&word)).into()
         }
         _ => ValueParser::new(read),

@@ -140,13 +140,16 @@ impl Caller for Once {
             drop(answer.send(outcome));
         }
     }
-    fn progress(&self, _params: &[u8]) {}
-    fn log(&self, _params: &[u8]) {}
-    fn ask(&self, question: Question) -> Result<(), Question> {
+    fn progress(&self, _tag: &Bytes, _params: &[u8]) {}
+    fn log(&self, _tag: Option<&Bytes>, _params: &[u8]) {}
+    fn ask(&self, _tag: Option<&Bytes>, question: Question) -> Result<(), Question> {
         Err(question)
     }
     fn unask(&self, _conn: ConnId, _id: Option<&[u8]>) {}
     fn capabilities(&self) -> Value {
         Value::Null
+    }
+    fn client(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 }

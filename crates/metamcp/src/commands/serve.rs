@@ -1,13 +1,14 @@
-//! `metamcp serve`: the gateway on stdin and stdout.
+//! `metamcp serve`: the gateway on stdin and stdout, or over HTTP.
 
 use std::io::{IsTerminal, Write};
 
 use anyhow::Context;
 use metamcp_child::ShimCommand;
 use metamcp_core::config::Severity;
-use metamcp_core::settings::LogLevel;
+use metamcp_core::settings::{LogLevel, Transport};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
+use metamcp_engine::serve::http::Plan;
 use metamcp_engine::{serve, stream, task, telemetry};
 use tokio::sync::mpsc;
 
@@ -24,12 +25,31 @@ pub(crate) fn run(loaded: &Loaded, diagnostics: &mut dyn Write) -> anyhow::Resul
     telemetry::start(settings.log_level);
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
         .context("the path of this program is not known")?;
+    let plan = match settings.serve.transport {
+        Transport::Stdio => None,
+        Transport::Http | Transport::Sse => {
+            Some(Plan::of(settings, &|name| std::env::var(name).ok())?)
+        }
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = stop_signals()?;
+        // The port before everything else: without it there is nothing to start anything for.
+        let bound = match &plan {
+            Some(plan) => Some(plan.listen().await?),
+            None => None,
+        };
         let gateway = Gateway::start(&loaded.config, shim, crate::worker());
-        let limit = settings.limits.line_bytes;
-        serve::stdio::serve(&gateway, stream::input(), stream::output(), limit, stop).await;
+        match plan.zip(bound) {
+            Some((plan, (listener, address))) => {
+                writeln!(diagnostics, "metamcp: listening on {address}")?;
+                serve::http::serve(&gateway, listener, plan, stop).await;
+            }
+            None => {
+                let limit = settings.limits.line_bytes;
+                serve::stdio::serve(&gateway, stream::input(), stream::output(), limit, stop).await;
+            }
+        }
         anyhow::Ok(())
     })?;
     runtime.shutdown_background();
@@ -46,7 +66,8 @@ fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
     let shown: Vec<_> =
         loaded.remarks.iter().filter(|remark| is_shown(remark.severity)).cloned().collect();
     render::remarks(diagnostics, &shown)?;
-    if std::io::stdin().is_terminal() {
+    let is_stdio = loaded.config.settings.serve.transport == Transport::Stdio;
+    if is_stdio && std::io::stdin().is_terminal() {
         // Somebody typed the bare command: nothing would ever happen, and nothing would say why.
         writeln!(
             diagnostics,

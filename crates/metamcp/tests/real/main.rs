@@ -9,6 +9,7 @@
 
 mod abrupt;
 mod clients;
+mod http;
 mod identical;
 mod inspector;
 mod installed;

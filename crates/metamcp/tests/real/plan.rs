@@ -26,6 +26,15 @@ pub(crate) struct Plan {
     steps: Vec<Value>,
 }
 
+/// A server that runs already.
+pub(crate) struct Remote {
+    pub(crate) url: String,
+    /// `http` or `sse`.
+    pub(crate) over: &'static str,
+    /// Variables by which the client trusts its certificate.
+    pub(crate) trust: Vec<(String, String)>,
+}
+
 /// What the client says happened.
 pub(crate) struct Report(Value);
 
@@ -92,6 +101,12 @@ impl Plan {
         self
     }
 
+    /// Runs the plan against a server that runs already.
+    pub(crate) fn run_at(&self, world: &World, client: Client, server: &Remote) -> Report {
+        let place = json!({ "url": server.url, "over": server.over });
+        self.carry_out(world, client, &place, &server.trust)
+    }
+
     /// Runs the plan against a server and waits for the report.
     pub(crate) fn run(&self, world: &World, client: Client, server: &Start) -> Report {
         let environment: Map<String, Value> = world
@@ -100,23 +115,35 @@ impl Plan {
             .chain(server.env.iter().cloned())
             .map(|(name, value)| (name, json!(value)))
             .collect();
+        let place = json!({
+            "command": server.command,
+            "args": server.args,
+            "env": environment,
+            "cwd": text(world.path()),
+        });
+        self.carry_out(world, client, &place, &[])
+    }
+
+    fn carry_out(
+        &self,
+        world: &World,
+        client: Client,
+        server: &Value,
+        variables: &[(String, String)],
+    ) -> Report {
         let plan = json!({
             "installed": text(&world.installed.npm()),
             "sdk": client.sdk(),
             "era": self.era,
-            "server": {
-                "command": server.command,
-                "args": server.args,
-                "env": environment,
-                "cwd": text(world.path()),
-            },
+            "server": server,
             "answers": self.answers,
             "steps": self.steps,
         });
         let file = world.path().join("plan.json");
         fs::write(&file, plan.to_string()).unwrap();
         let (command, script) = client.script(world);
-        let start = Start { command, args: vec![text(&script), text(&file)], env: Vec::new() };
+        let start =
+            Start { command, args: vec![text(&script), text(&file)], env: variables.to_vec() };
         let output = world.command(&start).stdin(Stdio::null()).output().unwrap();
         Report(parsed(&format!("{client:?}"), &output))
     }

@@ -1,0 +1,238 @@
+//! Clients over HTTP: Streamable HTTP on `/mcp`, and the older pair `/sse` and `/messages`.
+//! Owns: the listener, who may come in, sessions by their ids.      Never: knows what a message says.
+//! In: connections.  Out: answers as one document or as a stream of events.
+//! Tests: beside each part, and `metamcp/tests/http`.
+
+pub mod access;
+pub mod door;
+pub mod guard;
+mod limits;
+pub mod plan;
+pub mod posted;
+pub mod reply;
+pub mod sessions;
+mod sse;
+pub mod stream;
+pub mod tls;
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use metamcp_core::settings::LogLevel;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::timeout;
+
+use super::{Ended, wind_up};
+use crate::gateway::Gateway;
+use crate::task;
+use crate::telemetry;
+use door::Door;
+pub use plan::{Plan, PlanError};
+use tls::Tls;
+
+/// Connections at once. A client holds one for listening and one or two for asking.
+const MAX_CONNECTIONS: usize = 2048;
+/// How long a request's head may take, and how long a connection may wait for the next request.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// All headers of a request together: tokens are long, but not that long. There may be a hundred, which is what the
+/// library keeps on the stack.
+const MAX_HEAD: usize = 64 * 1024;
+/// How long requests under way may take when the gateway is told to end.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How often it is looked whether they are done.
+const DRAIN_LOOK: Duration = Duration::from_millis(10);
+/// How long the last answers may take to leave.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long nobody is let in after the system could not give us another connection.
+const NO_SOCKETS: Duration = Duration::from_millis(100);
+/// How often sessions are looked at.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// What the connections are told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// No further requests.
+    Draining,
+    /// It is over.
+    Ended,
+}
+
+/// Serves clients until `stop` says so; then finishes what is under way, within bounds, and ends every child. A second
+/// word of `stop` does not wait for that, a third ends children without ceremony.
+pub async fn serve(
+    gateway: &Gateway,
+    listener: TcpListener,
+    plan: Plan,
+    mut stop: mpsc::Receiver<()>,
+) -> Ended {
+    let Plan { ways, tls, keys, .. } = plan;
+    let sweep = (ways.session_timeout / 4).clamp(Duration::from_millis(50), SWEEP);
+    let door = Door::new(Arc::clone(&gateway.surface), Arc::clone(&gateway.router), ways);
+    let (tell, phase) = watch::channel(Phase::Serving);
+    let most = most_connections();
+    let room = Arc::new(Semaphore::new(most));
+    let sweeping = task::spawn("session sweeper", sweeper(Arc::clone(&door), sweep));
+    let refreshing =
+        keys.map(|source| task::spawn("key refresher", source.refresh(Arc::clone(&door))));
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                accept(accepted, &door, tls.as_ref(), &room, &phase).await;
+            }
+            Some(()) = stop.recv() => break,
+        }
+    }
+    drop(listener);
+    door.close();
+    sweeping.abort();
+    if let Some(refreshing) = refreshing {
+        refreshing.abort();
+    }
+    // Nobody is listening for the other end any more when nobody is left.
+    let _nobody = tell.send(Phase::Draining);
+    tokio::select! {
+        () = drained(&door) => {}
+        () = tokio::time::sleep(DRAIN) => {}
+        Some(()) = stop.recv() => {}
+    }
+    for session in door.awake() {
+        session.stop();
+    }
+    gateway.router.stop_now();
+    for session in door.awake() {
+        session.lanes.close();
+    }
+    let gone = async {
+        let all = u32::try_from(most).unwrap_or(u32::MAX);
+        let _cut_short = timeout(LAST_WORDS, room.acquire_many(all)).await;
+        let _nobody = tell.send(Phase::Ended);
+    };
+    tokio::join!(gone, wind_up(gateway, &mut stop));
+    Ended::Asked
+}
+
+/// Waits until every request has its answer.
+async fn drained(door: &Door) {
+    while door.in_flight() > 0 {
+        tokio::time::sleep(DRAIN_LOOK).await;
+    }
+}
+
+async fn sweeper(door: Arc<Door>, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        door.sweep();
+    }
+}
+
+async fn accept(
+    accepted: io::Result<(TcpStream, std::net::SocketAddr)>,
+    door: &Arc<Door>,
+    tls: Option<&Arc<Tls>>,
+    room: &Arc<Semaphore>,
+    phase: &watch::Receiver<Phase>,
+) {
+    let socket = match accepted {
+        Ok((socket, _)) => socket,
+        Err(error) => {
+            telemetry::log(LogLevel::Warn, &format!("cannot take a connection: {error}"));
+            return tokio::time::sleep(NO_SOCKETS).await;
+        }
+    };
+    // Without it an answer in two pieces waits 40 ms for the other side to acknowledge the first.
+    let _slower = socket.set_nodelay(true);
+    let Ok(permit) = Arc::clone(room).try_acquire_owned() else {
+        task::spawn("too many", turn_away(socket, tls.is_some()));
+        return;
+    };
+    let (door, phase) = (Arc::clone(door), phase.clone());
+    match tls {
+        None => {
+            task::spawn("http", connection(socket, door, phase, permit));
+        }
+        Some(tls) => {
+            let acceptor = tls.acceptor();
+            task::spawn("https", async move {
+                let shaken = timeout(HANDSHAKE, acceptor.accept(socket)).await;
+                match shaken.map_err(tls::failed).and_then(|shaken| shaken) {
+                    Ok(stream) => connection(stream, door, phase, permit).await,
+                    Err(error) => telemetry::log(LogLevel::Debug, &error.to_string()),
+                }
+            });
+        }
+    }
+}
+
+/// Requests of one connection, one after the other.
+async fn connection<S>(
+    stream: S,
+    door: Arc<Door>,
+    mut phase: watch::Receiver<Phase>,
+    _permit: OwnedSemaphorePermit,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let door = Arc::clone(&door);
+        async move { Ok::<_, Infallible>(door.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_header_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    loop {
+        tokio::select! {
+            // Whoever broke it knows.
+            _ = connection.as_mut() => return,
+            changed = phase.changed() => match *phase.borrow_and_update() {
+                Phase::Serving if changed.is_ok() => {}
+                Phase::Draining if changed.is_ok() => connection.as_mut().graceful_shutdown(),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Tells a client that comes on top of all others.
+async fn turn_away(mut socket: TcpStream, is_tls: bool) {
+    const BODY: &str = "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":\"too many connections; nothing was run\"}}";
+    if is_tls {
+        return;
+    }
+    let response = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{BODY}",
+        BODY.len()
+    );
+    let told = async {
+        socket.write_all(response.as_bytes()).await?;
+        socket.shutdown().await
+    };
+    // A client that does not listen is not waited for.
+    drop(timeout(LAST_WORDS, told).await);
+}
+
+/// As many as we take, but never so many that none are left for the servers behind us.
+fn most_connections() -> usize {
+    #[cfg(unix)]
+    {
+        use nix::sys::resource::{Resource, getrlimit};
+        if let Ok((soft, _)) = getrlimit(Resource::RLIMIT_NOFILE) {
+            let half = usize::try_from(soft / 2).unwrap_or(usize::MAX);
+            return half.clamp(16, MAX_CONNECTIONS);
+        }
+    }
+    MAX_CONNECTIONS
+}

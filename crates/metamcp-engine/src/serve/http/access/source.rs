@@ -1,0 +1,181 @@
+//! Where keys of signed tokens come from: a file, or an address of the issuer's. Both are looked at again.
+
+use std::fs;
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::{Request, StatusCode, Uri};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use metamcp_core::settings::LogLevel;
+use tokio::time::{sleep, timeout};
+
+use super::keys::{KeyError, KeySet};
+use crate::serve::http::door::Door;
+use crate::telemetry;
+
+/// How often the file is looked at.
+const FILE_AGAIN: Duration = Duration::from_secs(5);
+/// How often the issuer is asked.
+const ISSUER_AGAIN: Duration = Duration::from_secs(600);
+/// How soon it may be asked again because of a key that is not known: anybody can show a token with one.
+const ISSUER_SOONEST: Duration = Duration::from_secs(30);
+/// How long the issuer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest set of keys.
+const MAX_BYTES: usize = 1024 * 1024;
+
+/// Why there are no keys.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// There is no file.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// Where it should be.
+        path: PathBuf,
+        /// What went wrong.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file holds something else.
+    #[error("{} cannot be used", path.display())]
+    Content {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: KeyError,
+    },
+    /// The address is none, or anybody on the way could change the keys.
+    #[error("{address:?} must be an address with https, or with http on this machine")]
+    Address {
+        /// As it was given.
+        address: String,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub enum KeySource {
+    /// A file, and when it last changed.
+    File(PathBuf, Option<SystemTime>),
+    /// An address.
+    Issuer(Uri),
+}
+
+impl KeySource {
+    /// Reads a file, or checks an address; what is there is asked for once we serve.
+    pub fn open(place: &str) -> Result<(KeySource, KeySet), SourceError> {
+        if place.contains("://") {
+            let address = || SourceError::Address { address: place.to_owned() };
+            let uri: Uri = place.parse().map_err(|_| address())?;
+            let is_here = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
+            return match uri.scheme_str() {
+                Some("https") => Ok((KeySource::Issuer(uri), KeySet::default())),
+                Some("http") if is_here => Ok((KeySource::Issuer(uri), KeySet::default())),
+                _ => Err(address()),
+            };
+        }
+        let path = PathBuf::from(place);
+        let changed = changed(&path);
+        let text =
+            fs::read(&path).map_err(|source| SourceError::File { path: path.clone(), source })?;
+        let keys = KeySet::parse(&text)
+            .map_err(|source| SourceError::Content { path: path.clone(), source })?;
+        Ok((KeySource::File(path, changed), keys))
+    }
+
+    /// Keeps the keys of a door up to date. What cannot be read does not replace what could.
+    pub async fn refresh(mut self, door: Arc<Door>) {
+        let Some(signed) = door.signed() else { return pending().await };
+        loop {
+            match self.fresh().await {
+                Ok(Some(keys)) => {
+                    *signed.keys.write().unwrap_or_else(std::sync::PoisonError::into_inner) = keys;
+                }
+                Ok(None) => {}
+                Err(why) => {
+                    let message = format!("keys of signed tokens could not be read again: {why}");
+                    telemetry::log(LogLevel::Warn, &message);
+                }
+            }
+            match &self {
+                KeySource::File(..) => sleep(FILE_AGAIN).await,
+                KeySource::Issuer(_) => {
+                    sleep(ISSUER_SOONEST).await;
+                    // Sooner than usual if somebody shows a token with a key we do not know.
+                    let _either =
+                        timeout(ISSUER_AGAIN - ISSUER_SOONEST, signed.unknown.notified()).await;
+                }
+            }
+        }
+    }
+
+    /// The keys, if they may have changed.
+    async fn fresh(&mut self) -> Result<Option<KeySet>, String> {
+        match self {
+            KeySource::File(path, seen) => {
+                let now = changed(path);
+                if now == *seen {
+                    return Ok(None);
+                }
+                let text = fs::read(&*path).map_err(|error| error.to_string())?;
+                let keys = KeySet::parse(&text).map_err(|error| error.to_string())?;
+                *seen = now;
+                Ok(Some(keys))
+            }
+            KeySource::Issuer(uri) => {
+                let text = timeout(PATIENCE, fetch(uri.clone()))
+                    .await
+                    .map_err(|_| "the issuer does not answer".to_owned())??;
+                KeySet::parse(&text).map(Some).map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+/// One document; no redirect is followed.
+async fn fetch(uri: Uri) -> Result<Bytes, String> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    let connector = HttpsConnectorBuilder::new()
+        .with_webpki_roots()
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
+    let mut request = Request::new(Empty::new());
+    *request.uri_mut() = uri;
+    let answer = client.request(request).await.map_err(|error| error.to_string())?;
+    if answer.status() != StatusCode::OK {
+        return Err(format!("the issuer answers {}", answer.status()));
+    }
+    let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
+    body.map(http_body_util::Collected::to_bytes).map_err(|error| error.to_string())
+}
+
+fn changed(path: &std::path::Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_over_ways_nobody_can_change_them_on() {
+        for good in ["https://issuer/keys", "http://127.0.0.1:1/keys", "http://localhost/keys"] {
+            assert!(matches!(KeySource::open(good), Ok((KeySource::Issuer(_), _))), "{good}");
+        }
+        for bad in ["http://issuer/keys", "ftp://issuer/keys", "https://", "://"] {
+            assert!(matches!(KeySource::open(bad), Err(SourceError::Address { .. })), "{bad}");
+        }
+        assert!(matches!(KeySource::open("/nowhere/keys.json"), Err(SourceError::File { .. })));
+    }
+}

@@ -1,0 +1,585 @@
+//! From a request to its response: who asks, in which session, and in what form the answer goes back.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+use metamcp_core::settings::LogLevel;
+use metamcp_wire::era::Revision;
+
+use super::access::{Access, Denied, Principal};
+use super::guard::{Head, METADATA, Refusal, Route, Rules};
+use super::limits::{InFlight, MAX_IN_FLIGHT, Room};
+use super::posted::{Posted, one_line};
+use super::reply::{self, Answer, INVALID, NO_SESSION, REFUSED, SESSION_ID};
+use super::sessions::{Awake, Found, SessionId, Sessions};
+use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
+use crate::clock;
+use crate::router::Router;
+use crate::serve::Session;
+use crate::serve::lanes::{Each, IdInUse, Lanes, Manner};
+use crate::surface::Surface;
+use crate::telemetry;
+
+/// How long a body may take to arrive: those who send it byte by byte hold a connection for no longer.
+const BODY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Sessions of one request between two looks for those that are over.
+const ALONE: usize = 64;
+
+/// `MCP-Protocol-Version`.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// `Last-Event-ID`.
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How requests are taken.
+pub struct Ways {
+    /// Who may come in.
+    pub rules: Rules,
+    /// With which token.
+    pub access: Access,
+    /// The longest body.
+    pub body_bytes: usize,
+    /// How long a session may be idle.
+    pub session_timeout: Duration,
+    /// `http` or `https`.
+    pub scheme: &'static str,
+}
+
+/// See the module.
+pub struct Door {
+    pub(super) surface: Arc<Surface>,
+    pub(super) router: Arc<Router>,
+    pub(super) ways: Ways,
+    pub(super) sessions: Mutex<Sessions<Arc<Session>>>,
+    /// Sessions of clients of 2024, each as long as its stream.
+    pub(super) listeners: Mutex<HashMap<SessionId, (Principal, Arc<Session>)>>,
+    /// Sessions of one request each.
+    alone: Mutex<Vec<Weak<Session>>>,
+    in_flight: Arc<InFlight>,
+    /// Bytes of bodies that are being read.
+    bodies: AtomicUsize,
+    closing: AtomicBool,
+    pub(super) me: Weak<Door>,
+}
+
+impl Awake for Arc<Session> {
+    fn is_quiet(&self) -> bool {
+        Session::is_quiet(self)
+    }
+}
+
+/// A response that is given instead of the one asked for.
+type Instead = Box<Response<Answer>>;
+
+impl Door {
+    /// A door to a gateway.
+    pub fn new(surface: Arc<Surface>, router: Arc<Router>, ways: Ways) -> Arc<Door> {
+        Arc::new_cyclic(|me| Door {
+            surface,
+            router,
+            sessions: Mutex::new(Sessions::new(ways.session_timeout)),
+            ways,
+            listeners: Mutex::default(),
+            alone: Mutex::default(),
+            in_flight: Arc::default(),
+            bodies: AtomicUsize::new(0),
+            closing: AtomicBool::new(false),
+            me: me.clone(),
+        })
+    }
+
+    /// Answers one request.
+    pub async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+        let (parts, body) = request.into_parts();
+        let accept = joined(&parts.headers, &ACCEPT);
+        let head = read_head(&parts, accept.as_deref());
+        let admitted = match self.ways.rules.admit(&head) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return refused(&refusal),
+        };
+        let mut response = match self.principal(&parts.headers, admitted.route, head.host) {
+            Ok(principal) => self.go(admitted.route, principal, &parts, body).await,
+            Err(denied) => *denied,
+        };
+        if let Some(origin) =
+            admitted.shown_to.and_then(|origin| HeaderValue::from_str(origin).ok())
+        {
+            reply::show_to(&mut response, &origin, admitted.route == Route::Preflight);
+        }
+        response
+    }
+
+    /// No new requests; answers to questions are still taken.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Requests that have no answer yet.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.total()
+    }
+
+    /// Signed tokens, where they are taken.
+    pub fn signed(&self) -> Option<&super::access::Signed> {
+        self.ways.access.signed()
+    }
+
+    /// Every session there is something of.
+    pub fn awake(&self) -> Vec<Arc<Session>> {
+        let listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut awake: Vec<_> =
+            listeners.values().map(|(_, session)| Arc::clone(session)).collect();
+        drop(listeners);
+        awake.extend(self.alone().iter().filter_map(Weak::upgrade));
+        awake.extend(self.sessions().awake().cloned());
+        awake
+    }
+
+    /// Forgets what nobody came back for.
+    pub fn sweep(&self) {
+        let mut sessions = self.sessions();
+        for session in sessions.awake() {
+            if let Lanes::Each(each) = &session.lanes {
+                each.sweep();
+            }
+        }
+        sessions.sweep(self.router.clock.now());
+    }
+
+    fn principal(
+        &self,
+        headers: &HeaderMap,
+        route: Route,
+        host: Option<&str>,
+    ) -> Result<Principal, Instead> {
+        if !route.is_guarded() {
+            return Ok(Principal::ANYBODY);
+        }
+        let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        self.ways.access.principal(shown, clock::unix_millis() / 1000).map_err(|denied| {
+            let mut response =
+                reply::refusal(StatusCode::UNAUTHORIZED, REFUSED, &denied.to_string());
+            let metadata = format!("{}{METADATA}", self.base(host));
+            reply::challenge(&mut response, &metadata, denied != Denied::Missing);
+            Box::new(response)
+        })
+    }
+
+    async fn go(
+        &self,
+        route: Route,
+        principal: Principal,
+        parts: &Parts,
+        body: Incoming,
+    ) -> Response<Answer> {
+        let done = match route {
+            Route::Post => self.post(principal, parts, body).await,
+            Route::Listen => self.listen(principal, &parts.headers),
+            Route::Delete => self.delete(principal, &parts.headers),
+            Route::Sse => self.sse(principal),
+            Route::Messages => self.messages(principal, parts, body).await,
+            Route::Preflight => Ok(reply::empty(StatusCode::NO_CONTENT)),
+            Route::Metadata => self.metadata(&parts.headers),
+            Route::Health => Ok(self.health()),
+        };
+        done.unwrap_or_else(|instead| *instead)
+    }
+
+    // -- Streamable HTTP --
+
+    async fn post(
+        &self,
+        principal: Principal,
+        parts: &Parts,
+        body: Incoming,
+    ) -> Result<Response<Answer>, Instead> {
+        let line = self.read(body).await?;
+        let posted = Posted::read(&line).map_err(|defect| bad_message(&defect.to_string()))?;
+        match era(&parts.headers)? {
+            Speaks::Initialize(said) => {
+                self.post_in_session(principal, parts, said, &line, posted).await
+            }
+        }
+    }
+
+    async fn post_in_session(
+        &self,
+        principal: Principal,
+        parts: &Parts,
+        said: Option<Revision>,
+        line: &Bytes,
+        posted: Posted<'_>,
+    ) -> Result<Response<Answer>, Instead> {
+        let initializes = posted.initializes();
+        if initializes && posted.batch {
+            return Err(bad_message("initialize cannot be one of several messages"));
+        }
+        let alone = self.ways.rules.stateless;
+        let session = if alone || initializes {
+            self.start(alone)
+        } else {
+            self.session(principal, &parts.headers)?
+        };
+        let agreed = session.peer().map(|peer| peer.era.revision());
+        let revision = agreed.or(said).unwrap_or(Revision::V2025_03_26);
+        if posted.batch && revision != Revision::V2025_03_26 {
+            return Err(bad_message("several messages at once are not part of this revision"));
+        }
+        let may_return = revision >= Revision::V2025_11_25 && !alone;
+        let batch = posted.batch;
+        let Some(reader) = self.hand_over(principal, &session, line, posted)? else {
+            return Ok(reply::empty(StatusCode::ACCEPTED));
+        };
+        let id = if initializes && !alone { self.keep(principal, &session)? } else { None };
+        let mut response = self.respond(reader, batch, may_return).await;
+        if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id.text()).ok()) {
+            response.headers_mut().insert(SESSION_ID, id);
+        }
+        Ok(response)
+    }
+
+    /// Gives the session what was posted; where that asks for answers, they can be read.
+    fn hand_over(
+        &self,
+        principal: Principal,
+        session: &Arc<Session>,
+        line: &Bytes,
+        posted: Posted<'_>,
+    ) -> Result<Option<Reader>, Instead> {
+        let requests = posted.requests();
+        let reader = match requests.is_empty() {
+            true => None,
+            false => Some(self.open(principal, session, &requests)?),
+        };
+        for message in posted.messages {
+            session.take(message, line);
+        }
+        Ok(reader)
+    }
+
+    /// The answer as a document if nothing comes before it, else as events.
+    async fn respond(&self, mut reader: Reader, batch: bool, may_return: bool) -> Response<Answer> {
+        if self.ways.rules.json {
+            return match reader.all().await.as_slice() {
+                [] => reply::empty(StatusCode::ACCEPTED),
+                [one] if !batch => reply::document(one.to_bytes()),
+                all => reply::list(all),
+            };
+        }
+        match reader.first(KEEP_ALIVE).await {
+            First::Answer(event) if batch => reply::list(&[event]),
+            First::Answer(event) => reply::document(event.to_bytes()),
+            First::Events => reply::events(reader),
+            First::Silence => {
+                if may_return {
+                    reader.prime();
+                }
+                reply::events(reader)
+            }
+            // It was called off, and what is called off is not answered.
+            First::Nothing => reply::empty(StatusCode::ACCEPTED),
+        }
+    }
+
+    fn listen(
+        &self,
+        principal: Principal,
+        headers: &HeaderMap,
+    ) -> Result<Response<Answer>, Instead> {
+        self.check_open()?;
+        era(headers)?;
+        let session = self.session(principal, headers)?;
+        let Lanes::Each(each) = &session.lanes else { return Err(no_session()) };
+        let last = headers.get(LAST_EVENT).and_then(|id| from_event_id(id.to_str().ok()?));
+        let found = last.and_then(|(number, position)| Some((each.numbered(number)?, position)));
+        Ok(reply::events(match found {
+            Some((stream, position)) => stream.read(Some(position)),
+            None => each.general().read(None),
+        }))
+    }
+
+    fn delete(
+        &self,
+        principal: Principal,
+        headers: &HeaderMap,
+    ) -> Result<Response<Answer>, Instead> {
+        let id = session_id(headers)?;
+        let Some(ended) = self.sessions().remove(id, principal) else { return Err(no_session()) };
+        if let Some(session) = ended {
+            session.abandon();
+        }
+        Ok(reply::empty(StatusCode::NO_CONTENT))
+    }
+
+    /// A session that nobody knows yet; `alone`, for one request and no longer.
+    fn start(&self, alone: bool) -> Arc<Session> {
+        let session = Session::new(Arc::clone(&self.surface), self.lanes(alone));
+        if !alone {
+            self.router.attach(&session.caller());
+            return session;
+        }
+        let mut all = self.alone();
+        // Looked through when it is full, so that each request costs a push and no more.
+        if all.len() == all.capacity() {
+            all.retain(|session| session.strong_count() > 0);
+            let room = all.len().max(ALONE);
+            all.reserve(room);
+        }
+        all.push(Arc::downgrade(&session));
+        drop(all);
+        session
+    }
+
+    /// Makes a session one that can be come back to, once its client has introduced itself.
+    fn keep(
+        &self,
+        principal: Principal,
+        session: &Arc<Session>,
+    ) -> Result<Option<SessionId>, Instead> {
+        let Some(peer) = session.peer() else { return Ok(None) };
+        let id = fresh_id()?;
+        let now = self.router.clock.now();
+        if self.sessions().insert(id, principal, &peer, Arc::clone(session), now) {
+            return Ok(Some(id));
+        }
+        session.abandon();
+        Err(busy(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions; try again later"))
+    }
+
+    /// The session a request names, awake.
+    fn session(&self, principal: Principal, headers: &HeaderMap) -> Result<Arc<Session>, Instead> {
+        let id = session_id(headers)?;
+        let mut sessions = self.sessions();
+        match sessions.find(id, principal, self.router.clock.now()) {
+            Some(Found::Awake(session)) => Ok(session),
+            Some(Found::Resting(peer)) => {
+                let surface = Arc::clone(&self.surface);
+                let session = Session::resumed(surface, self.lanes(false), Arc::new(peer));
+                sessions.wake(id, Arc::clone(&session));
+                drop(sessions);
+                self.router.attach(&session.caller());
+                Ok(session)
+            }
+            None => Err(no_session()),
+        }
+    }
+
+    /// Opens the lane of these requests and reads it.
+    fn open(
+        &self,
+        principal: Principal,
+        session: &Arc<Session>,
+        requests: &[Bytes],
+    ) -> Result<Reader, Instead> {
+        self.check_open()?;
+        let Lanes::Each(each) = &session.lanes else { return Err(no_session()) };
+        let ticket = self.in_flight.enter(principal, requests.len()).ok_or_else(|| {
+            let message = format!(
+                "more than {MAX_IN_FLIGHT} requests of this client are under way; nothing was run"
+            );
+            busy(StatusCode::TOO_MANY_REQUESTS, &message)
+        })?;
+        let stream = each.open(requests, Some(ticket)).map_err(|IdInUse(id)| {
+            let id = String::from_utf8_lossy(&id).into_owned();
+            bad_message(&format!("a request with the id {id} is under way in this session"))
+        })?;
+        let reader = stream.read(None);
+        if !each.manner().stateless {
+            return Ok(reader);
+        }
+        let session = Arc::clone(session);
+        Ok(reader.leaving(Box::new(move || session.abandon())))
+    }
+
+    // -- what all of them need --
+
+    /// The body, on one line.
+    pub(super) async fn read(&self, body: Incoming) -> Result<Bytes, Instead> {
+        let limit = self.ways.body_bytes;
+        let too_long = || {
+            let message = format!("the body is over the limit of {limit} bytes; nothing was run");
+            busy(StatusCode::PAYLOAD_TOO_LARGE, &message)
+        };
+        let length = body.size_hint().upper();
+        if length.is_some_and(|length| length > limit as u64) {
+            return Err(too_long());
+        }
+        let size = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(limit);
+        let _room = Room::take(&self.bodies, size).ok_or_else(|| {
+            let message = "too many large requests are being read; nothing was run";
+            busy(StatusCode::SERVICE_UNAVAILABLE, message)
+        })?;
+        match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, limit).collect()).await {
+            Ok(Ok(body)) => {
+                one_line(body.to_bytes()).map_err(|defect| bad_message(&defect.to_string()))
+            }
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
+            Ok(Err(_)) => Err(bad_message("the body could not be read to its end")),
+            Err(_) => {
+                let message = "the body took too long to arrive; nothing was run";
+                Err(busy(StatusCode::REQUEST_TIMEOUT, message))
+            }
+        }
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), Instead> {
+        if self.closing.load(Ordering::Acquire) {
+            let message = "metamcp is shutting down; nothing was run";
+            return Err(busy(StatusCode::SERVICE_UNAVAILABLE, message));
+        }
+        Ok(())
+    }
+
+    fn health(&self) -> Response<Answer> {
+        match self.check_open() {
+            Ok(()) => reply::document(Bytes::from_static(b"{\"status\":\"ok\"}")),
+            Err(_) => reply::empty(StatusCode::SERVICE_UNAVAILABLE),
+        }
+    }
+
+    /// Who gives out tokens for us.
+    fn metadata(&self, headers: &HeaderMap) -> Result<Response<Answer>, Instead> {
+        if self.ways.access.is_open() {
+            return Err(Box::new(refused(&Refusal::Path)));
+        }
+        let expected = self.ways.access.signed().map(|signed| &signed.expected);
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let resource = expected.map_or_else(
+            || format!("{}/mcp", self.base(host)),
+            |expected| expected.audience.clone(),
+        );
+        let issuers: Vec<&str> = expected.iter().map(|expected| expected.issuer.as_str()).collect();
+        let metadata = serde_json::json!({
+            "resource": resource,
+            "authorization_servers": issuers,
+            "bearer_methods_supported": ["header"],
+            "resource_name": "metamcp",
+        });
+        Ok(reply::document(Bytes::from(metadata.to_string())))
+    }
+
+    /// Our address as the client wrote it; the name was checked before.
+    fn base(&self, host: Option<&str>) -> String {
+        format!("{}://{}", self.ways.scheme, host.unwrap_or("localhost"))
+    }
+
+    fn lanes(&self, stateless: bool) -> Lanes {
+        Lanes::Each(Each::new(Manner { json: self.ways.rules.json, stateless }))
+    }
+
+    fn alone(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
+        self.alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions<Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The era of a request. The only place that decides it for HTTP: whatever a request needs of its era follows from here.
+enum Speaks {
+    /// Sessions that begin with `initialize`, in this revision where the request says so.
+    Initialize(Option<Revision>),
+}
+
+/// A client that does not say is of a revision from before the header was invented.
+fn era(headers: &HeaderMap) -> Result<Speaks, Instead> {
+    let Some(version) = headers.get(VERSION) else {
+        return Ok(Speaks::Initialize(None));
+    };
+    let known = version.to_str().ok().and_then(Revision::named);
+    known.map(|known| Speaks::Initialize(Some(known))).ok_or_else(|| {
+        let known = Revision::ALL.map(Revision::name).join(", ");
+        let message =
+            format!("the MCP-Protocol-Version is not one this gateway speaks; it speaks {known}");
+        Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, &message))
+    })
+}
+
+/// Headers that mean something else, or nothing, when they stand twice.
+const SINGLE: [HeaderName; 7] =
+    [HOST, ORIGIN, CONTENT_TYPE, AUTHORIZATION, SESSION_ID, VERSION, LAST_EVENT];
+
+fn read_head<'a>(parts: &'a Parts, accept: Option<&'a str>) -> Head<'a> {
+    let headers = &parts.headers;
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let doubtful = SINGLE.into_iter().find(|name| {
+        let mut all = headers.get_all(name).iter();
+        let first = all.next();
+        first.is_some_and(|value| value.to_str().is_err()) || all.next().is_some()
+    });
+    Head {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        authority: parts.uri.authority().map(hyper::http::uri::Authority::as_str),
+        host: text(&HOST),
+        origin: text(&ORIGIN),
+        content_type: text(&CONTENT_TYPE),
+        accept,
+        doubtful: doubtful
+            .and_then(|name| headers.keys().find(|key| *key == name))
+            .map(HeaderName::as_str),
+    }
+}
+
+/// All values of a header that is a list.
+fn joined<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<std::borrow::Cow<'a, str>> {
+    let mut all = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
+    let first = all.next()?;
+    let rest: Vec<&str> = all.collect();
+    if rest.is_empty() {
+        return Some(first.into());
+    }
+    Some([&[first], &rest[..]].concat().join(",").into())
+}
+
+fn session_id(headers: &HeaderMap) -> Result<SessionId, Instead> {
+    let Some(id) = headers.get(SESSION_ID) else {
+        let message = "the header Mcp-Session-Id is missing; a session begins with initialize, whose response names it";
+        return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, message)));
+    };
+    id.to_str().ok().and_then(SessionId::parse).ok_or_else(no_session)
+}
+
+/// An id nobody can guess.
+pub(super) fn fresh_id() -> Result<SessionId, Instead> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|_| {
+        busy(StatusCode::SERVICE_UNAVAILABLE, "no randomness for a session's id; try again later")
+    })?;
+    Ok(SessionId::new(random))
+}
+
+/// The same for a session that never was, is over, or is somebody else's.
+pub(super) fn no_session() -> Instead {
+    let message = "there is no such session; begin anew with initialize";
+    Box::new(reply::refusal(StatusCode::NOT_FOUND, NO_SESSION, message))
+}
+
+pub(super) fn bad_message(why: &str) -> Instead {
+    Box::new(reply::refusal(StatusCode::BAD_REQUEST, INVALID, &format!("invalid request: {why}")))
+}
+
+pub(super) fn busy(status: StatusCode, message: &str) -> Instead {
+    Box::new(reply::refusal(status, REFUSED, message))
+}
+
+fn refused(refusal: &Refusal) -> Response<Answer> {
+    telemetry::log(LogLevel::Debug, &format!("refused a request: {refusal}"));
+    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let mut response = reply::refusal(status, REFUSED, &refusal.to_string());
+    if let Refusal::Method { allowed } = refusal {
+        reply::allow(&mut response, allowed);
+    }
+    response
+}

@@ -1,0 +1,295 @@
+//! Which requests come in at all: decided by the head alone, before anything of the body is read. Pure.
+
+use std::net::IpAddr;
+
+/// The endpoint of Streamable HTTP.
+pub const MCP: &str = "/mcp";
+/// Where clients of 2024 listen.
+pub const SSE: &str = "/sse";
+/// Where they post.
+pub const MESSAGES: &str = "/messages";
+/// Where it is said who gives out tokens.
+pub const METADATA: &str = "/.well-known/oauth-protected-resource";
+
+/// What the operator allows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Whether only this machine can reach us.
+    pub local: bool,
+    /// Names besides `localhost`, in lower case, without ports.
+    pub hosts: Vec<String>,
+    /// Web origins that may use us, in lower case.
+    pub origins: Vec<String>,
+    /// Whether the transport of 2024 is served too.
+    pub legacy: bool,
+    /// Whether each request stands alone.
+    pub stateless: bool,
+    /// Whether answers are always single documents.
+    pub json: bool,
+}
+
+/// What is read of a request's head.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// `GET` and so on.
+    pub method: &'a str,
+    /// Without the query.
+    pub path: &'a str,
+    /// What the request line names, where it names a host.
+    pub authority: Option<&'a str>,
+    /// The `Host` header.
+    pub host: Option<&'a str>,
+    /// The `Origin` header: which page sent it, if one did.
+    pub origin: Option<&'a str>,
+    /// The `Content-Type` header.
+    pub content_type: Option<&'a str>,
+    /// The `Accept` headers, joined.
+    pub accept: Option<&'a str>,
+    /// A header that may stand only once and stands more often, or is no text.
+    pub doubtful: Option<&'a str>,
+}
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// A message to us.
+    Post,
+    /// The general lane of a session.
+    Listen,
+    /// The end of a session.
+    Delete,
+    /// The one stream of a client of 2024.
+    Sse,
+    /// A message of such a client.
+    Messages,
+    /// A browser asks whether a page may ask.
+    Preflight,
+    /// Who gives out tokens.
+    Metadata,
+    /// Whether we are up.
+    Health,
+}
+
+impl Route {
+    /// Whether only clients with a token get there, where tokens are asked for.
+    pub fn is_guarded(self) -> bool {
+        !matches!(self, Route::Preflight | Route::Metadata | Route::Health)
+    }
+}
+
+/// Why a request does not come in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A header cannot be trusted.
+    #[error("the header {name} is given more than once or is not plain text")]
+    Doubtful {
+        /// Its name.
+        name: String,
+    },
+    /// HTTP/1.1 wants one.
+    #[error("the request has no Host header")]
+    NoHost,
+    /// It was meant for somebody else.
+    #[error(
+        "the host {host:?} is not served here; if it is a name of this gateway, add it to --allowed-hosts"
+    )]
+    Host {
+        /// Whom it was meant for.
+        host: String,
+    },
+    /// A page sent it that may not.
+    #[error(
+        "pages of the origin {origin:?} may not use this gateway; to let them, add it to --allowed-origins"
+    )]
+    Origin {
+        /// The page's origin.
+        origin: String,
+    },
+    /// There is nothing.
+    #[error("there is nothing at this path; MCP is spoken at {MCP}")]
+    Path,
+    /// Not in this way.
+    #[error("the method is not allowed here; allowed: {allowed}")]
+    Method {
+        /// What is.
+        allowed: &'static str,
+    },
+    /// Not in this form.
+    #[error("the Content-Type must be application/json")]
+    ContentType,
+    /// The answer could not be read.
+    #[error("the client must accept {wanted}")]
+    Accept {
+        /// What it must accept.
+        wanted: &'static str,
+    },
+}
+
+impl Refusal {
+    /// The HTTP status it is answered with.
+    pub fn status(&self) -> u16 {
+        match self {
+            Refusal::Doubtful { .. } | Refusal::NoHost => 400,
+            Refusal::Host { .. } | Refusal::Origin { .. } => 403,
+            Refusal::Path => 404,
+            Refusal::Method { .. } => 405,
+            Refusal::Accept { .. } => 406,
+            Refusal::ContentType => 415,
+        }
+    }
+}
+
+/// A request that may come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admitted<'a> {
+    /// What it is for.
+    pub route: Route,
+    /// The origin whose page may see the answer.
+    pub shown_to: Option<&'a str>,
+}
+
+impl Rules {
+    /// Lets a request in, or says why not. Whether it carries the right token is another question.
+    pub fn admit<'a>(&self, head: &Head<'a>) -> Result<Admitted<'a>, Refusal> {
+        if let Some(name) = head.doubtful {
+            return Err(Refusal::Doubtful { name: name.to_owned() });
+        }
+        if head.method == "GET" && matches!(head.path, "/healthz" | "/readyz") {
+            return Ok(Admitted { route: Route::Health, shown_to: None });
+        }
+        let host = head.host.ok_or(Refusal::NoHost)?;
+        for host in [Some(host), head.authority].into_iter().flatten() {
+            if !self.is_ours(host) {
+                return Err(Refusal::Host { host: shown(host) });
+            }
+        }
+        let shown_to = match head.origin {
+            None => None,
+            Some(origin) if self.is_listed(origin) => Some(origin),
+            Some(origin) if self.local && is_loopback_origin(origin) => None,
+            Some(origin) => return Err(Refusal::Origin { origin: shown(origin) }),
+        };
+        let route = self.route(head, shown_to.is_some())?;
+        if matches!(route, Route::Post | Route::Messages) && !head.content_type.is_some_and(is_json)
+        {
+            return Err(Refusal::ContentType);
+        }
+        self.check_accept(route, head.accept)?;
+        Ok(Admitted { route, shown_to })
+    }
+
+    fn route(&self, head: &Head<'_>, from_a_page: bool) -> Result<Route, Refusal> {
+        let (routes, allowed): (&[(&str, Route)], _) = match head.path {
+            MCP if self.stateless => (&[("POST", Route::Post)], "POST"),
+            MCP => (
+                &[("POST", Route::Post), ("GET", Route::Listen), ("DELETE", Route::Delete)],
+                "POST, GET, DELETE",
+            ),
+            SSE if self.legacy => (&[("GET", Route::Sse)], "GET"),
+            MESSAGES if self.legacy => (&[("POST", Route::Messages)], "POST"),
+            path if is_metadata(path) => (&[("GET", Route::Metadata)], "GET"),
+            _ => return Err(Refusal::Path),
+        };
+        if head.method == "OPTIONS" && from_a_page {
+            return Ok(Route::Preflight);
+        }
+        let found = routes.iter().find(|(method, _)| *method == head.method);
+        found.map(|(_, route)| *route).ok_or(Refusal::Method { allowed })
+    }
+
+    fn check_accept(&self, route: Route, accept: Option<&str>) -> Result<(), Refusal> {
+        let accepts =
+            |kind: &str, subkind: &str| accept.is_none_or(|all| accepts(all, kind, subkind));
+        let (document, events) = (accepts("application", "json"), accepts("text", "event-stream"));
+        let (is_fine, wanted) = match route {
+            Route::Post if self.json => (document, "application/json"),
+            Route::Post => (document && events, "both application/json and text/event-stream"),
+            Route::Listen | Route::Sse => (events, "text/event-stream"),
+            _ => return Ok(()),
+        };
+        if is_fine { Ok(()) } else { Err(Refusal::Accept { wanted }) }
+    }
+
+    /// Whether a name is one of ours. A bare address cannot be pointed at us by somebody else's name server, so where
+    /// other machines may come in, any address will do.
+    fn is_ours(&self, host: &str) -> bool {
+        let Some(name) = without_port(host) else { return false };
+        let name = name.to_ascii_lowercase();
+        if is_loopback_name(&name) || self.hosts.contains(&name) {
+            return true;
+        }
+        !self.local && address(&name).is_some()
+    }
+
+    fn is_listed(&self, origin: &str) -> bool {
+        self.origins.iter().any(|listed| listed.eq_ignore_ascii_case(origin))
+    }
+}
+
+fn is_metadata(path: &str) -> bool {
+    path.strip_prefix(METADATA).is_some_and(|rest| matches!(rest, "" | MCP | SSE))
+}
+
+/// The host of `host[:port]`; `None` where that is not its form.
+fn without_port(host: &str) -> Option<&str> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => {
+            let end = rest.find(']')?;
+            (&host[..end + 2], &host[end + 2..])
+        }
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let digits = match port.strip_prefix(':') {
+        Some(digits) => digits,
+        None if port.is_empty() => "0",
+        None => return None,
+    };
+    let is_port =
+        !digits.is_empty() && digits.len() <= 5 && digits.bytes().all(|b| b.is_ascii_digit());
+    (is_port && !name.is_empty()).then_some(name)
+}
+
+fn address(name: &str) -> Option<IpAddr> {
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    bare.parse().ok()
+}
+
+fn is_loopback_name(name: &str) -> bool {
+    name == "localhost" || address(name).is_some_and(|address| address.is_loopback())
+}
+
+/// Whether an origin is a page of this machine; `null`, which sandboxed pages have, is not.
+fn is_loopback_origin(origin: &str) -> bool {
+    let origin = origin.to_ascii_lowercase();
+    let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    host.and_then(without_port).is_some_and(is_loopback_name)
+}
+
+fn is_json(content_type: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// Whether a list of accepted types holds one, and not with the weight of nothing.
+fn accepts(all: &str, kind: &str, subkind: &str) -> bool {
+    all.split(',').any(|one| {
+        let mut parts = one.split(';');
+        let name = parts.next().unwrap_or_default().trim();
+        let refused = parts.any(|part| {
+            let weight = part.trim().strip_prefix("q=").map(str::trim);
+            weight.is_some_and(|weight| weight.parse().is_ok_and(|weight: f32| weight <= 0.0))
+        });
+        let Some((first, second)) = name.split_once('/') else { return false };
+        let fits = |given: &str, wanted: &str| given == "*" || given.eq_ignore_ascii_case(wanted);
+        !refused && fits(first, kind) && fits(second, subkind)
+    })
+}
+
+/// A header as it may be repeated in an answer.
+fn shown(text: &str) -> String {
+    const LONGEST: usize = 100;
+    text.chars().filter(|c| !c.is_control()).take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests;

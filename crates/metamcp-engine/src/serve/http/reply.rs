@@ -1,0 +1,145 @@
+//! Responses: a document, a stream, or a refusal that says what happened and what to do.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use hyper::{Response, StatusCode};
+use metamcp_wire::write;
+
+use super::stream::{Event, Reader};
+
+/// The header that carries a session's id.
+pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// JSON-RPC's code for a message that is none.
+pub const INVALID: i64 = -32600;
+/// Our code for whatever HTTP already tells by its status.
+pub const REFUSED: i64 = -32000;
+/// Our code for a session that is not there.
+pub const NO_SESSION: i64 = -32001;
+
+/// The body of a response.
+pub enum Answer {
+    /// One document, or nothing.
+    Document(Option<Bytes>),
+    /// Events until the stream is over.
+    Events(Reader),
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Answer::Document(document) => {
+                Poll::Ready(document.take().map(|bytes| Ok(Frame::data(bytes))))
+            }
+            Answer::Events(reader) => Pin::new(reader).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Answer::Document(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Answer::Document(document) => {
+                SizeHint::with_exact(document.as_ref().map_or(0, Bytes::len) as u64)
+            }
+            Answer::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Nothing but a status.
+pub fn empty(status: StatusCode) -> Response<Answer> {
+    let mut response = Response::new(Answer::Document(None));
+    *response.status_mut() = status;
+    response
+}
+
+/// A JSON document.
+pub fn document(bytes: Bytes) -> Response<Answer> {
+    let mut response = Response::new(Answer::Document(Some(bytes)));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+/// The answers to a list of requests, as a list.
+pub fn list(events: &[Event]) -> Response<Answer> {
+    let mut whole = vec![b'['];
+    for (at, event) in events.iter().enumerate() {
+        if at > 0 {
+            whole.push(b',');
+        }
+        whole.extend_from_slice(event.to_bytes().trim_ascii_end());
+    }
+    whole.push(b']');
+    document(Bytes::from(whole))
+}
+
+/// A stream of events. Intermediaries are asked to leave it alone.
+pub fn events(reader: Reader) -> Response<Answer> {
+    let mut response = Response::new(Answer::Events(reader));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    let buffering = HeaderName::from_static("x-accel-buffering");
+    headers.insert(buffering, HeaderValue::from_static("no"));
+    response
+}
+
+/// A refusal: the status for HTTP, and a JSON-RPC error for whoever reads on.
+pub fn refusal(status: StatusCode, code: i64, message: &str) -> Response<Answer> {
+    let mut body = Vec::with_capacity(128 + message.len());
+    write::error(&mut body, None, code, message, None);
+    let mut response = document(Bytes::from(body));
+    *response.status_mut() = status;
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// Adds which methods a path has.
+pub fn allow(response: &mut Response<Answer>, allowed: &'static str) {
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+}
+
+/// Adds how a client gets in.
+pub fn challenge(response: &mut Response<Answer>, metadata: &str, is_wrong: bool) {
+    let error = if is_wrong { ", error=\"invalid_token\"" } else { "" };
+    let text = format!("Bearer resource_metadata=\"{metadata}\"{error}");
+    if let Ok(value) = HeaderValue::from_str(&text) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, value);
+    }
+}
+
+/// Lets a browser show the response to a page of that origin.
+pub fn show_to(response: &mut Response<Answer>, origin: &HeaderValue, is_preflight: bool) {
+    let headers = response.headers_mut();
+    let mut add = |name, value| headers.insert(HeaderName::from_static(name), value);
+    add("access-control-allow-origin", origin.clone());
+    add("vary", HeaderValue::from_static("Origin"));
+    let exposed = HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate");
+    add("access-control-expose-headers", exposed);
+    if is_preflight {
+        let methods = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
+        add("access-control-allow-methods", methods);
+        let sent = HeaderValue::from_static(
+            "Authorization, Content-Type, Accept, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, Mcp-Method, Mcp-Name",
+        );
+        add("access-control-allow-headers", sent);
+    }
+}

@@ -1,0 +1,100 @@
+//! The transport of 2024: one stream for everything to the client, and a place to post to.
+
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+
+use super::access::Principal;
+use super::door::{Door, bad_message, busy, fresh_id, no_session};
+use super::guard::MESSAGES;
+use super::posted::Posted;
+use super::reply::{self, Answer};
+use super::sessions::SessionId;
+use super::stream::Stream;
+use crate::serve::Session;
+use crate::serve::lanes::Lanes;
+
+/// A client with this much to read gets no further messages taken until it has caught up.
+const READ_BACKLOG: usize = 16 * 1024 * 1024;
+
+impl Door {
+    /// A session as long as its stream.
+    pub(super) fn sse(
+        &self,
+        principal: Principal,
+    ) -> Result<Response<Answer>, Box<Response<Answer>>> {
+        self.check_open()?;
+        let id = fresh_id()?;
+        let stream = Stream::general(false);
+        let session = Session::new(Arc::clone(&self.surface), Lanes::Shared(Arc::clone(&stream)));
+        self.router.attach(&session.caller());
+        self.listeners().insert(id, (principal, session));
+        let door = self.me.clone();
+        let reader = stream.read(None).plain(&format!("{MESSAGES}?sessionId={}", id.text()));
+        Ok(reply::events(reader.leaving(Box::new(move || {
+            let Some(door) = door.upgrade() else { return };
+            let left = door.listeners().remove(&id);
+            if let Some((_, session)) = left {
+                session.abandon();
+            }
+        }))))
+    }
+
+    /// One message of such a client; its answer takes the stream.
+    pub(super) async fn messages(
+        &self,
+        principal: Principal,
+        parts: &Parts,
+        body: Incoming,
+    ) -> Result<Response<Answer>, Box<Response<Answer>>> {
+        let id = parts.uri.query().and_then(session_of).ok_or_else(no_session)?;
+        let line = self.read(body).await?;
+        let owner = self.listeners().get(&id).cloned();
+        let Some((_, session)) = owner.filter(|(owner, _)| *owner == principal) else {
+            return Err(no_session());
+        };
+        if let Lanes::Shared(stream) = &session.lanes
+            && stream.backlog() > READ_BACKLOG
+        {
+            let message = "the client does not read its stream; nothing was run";
+            return Err(busy(StatusCode::TOO_MANY_REQUESTS, message));
+        }
+        let posted = Posted::read(&line).map_err(|defect| bad_message(&defect.to_string()))?;
+        for message in posted.messages {
+            session.take(message, &line);
+        }
+        Ok(reply::empty(StatusCode::ACCEPTED))
+    }
+
+    fn listeners(
+        &self,
+    ) -> std::sync::MutexGuard<'_, std::collections::HashMap<SessionId, (Principal, Arc<Session>)>>
+    {
+        self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The session a query names.
+fn session_of(query: &str) -> Option<SessionId> {
+    let mut named = query.split('&').filter_map(|pair| pair.strip_prefix("sessionId="));
+    let id = SessionId::parse(named.next()?)?;
+    named.next().is_none().then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_names_one_session() {
+        let id = SessionId::new([7; 16]);
+        let text = id.text();
+        assert_eq!(session_of(&format!("sessionId={text}")), Some(id));
+        assert_eq!(session_of(&format!("a=b&sessionId={text}&c")), Some(id));
+        assert_eq!(session_of(&format!("sessionId={text}&sessionId={text}")), None);
+        assert_eq!(session_of("sessionId="), None);
+        assert_eq!(session_of(""), None);
+    }
+}

@@ -1,0 +1,479 @@
+//! One stream of events to a client: written by the session, read by at most one response at a time, in part kept so
+//! that a client that lost its connection can go on where it was.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use hyper::body::{Body, Frame};
+use metamcp_wire::write;
+use tokio::time::{Instant, Sleep};
+
+/// Events that were sent and can be sent again.
+const RING_EVENTS: usize = 64;
+/// Their bytes. An event larger than all of it is not kept.
+const RING_BYTES: usize = 1024 * 1024;
+/// From this size on the middle of an event is sent as it is, without a copy.
+const COPY_BELOW: usize = 8 * 1024;
+/// Events are put together up to this size, so that a burst is a few writes rather than many.
+const GATHER: usize = 16 * 1024;
+/// After this silence a comment is sent: less than the minute after which intermediaries take a connection for dead.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Streams are numbered through the whole process, so that an event's id never means two of them.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// Something that counts while a stream is open, and stops counting when this is dropped.
+pub type Ticket = Box<dyn Send + Sync>;
+
+/// One message, ending in a line break.
+#[derive(Debug, Clone)]
+pub struct Event {
+    head: Bytes,
+    body: Bytes,
+    tail: &'static [u8],
+}
+
+impl Event {
+    /// A message in one piece.
+    pub fn whole(message: Bytes) -> Event {
+        Event { head: message, body: Bytes::new(), tail: b"" }
+    }
+
+    /// A message whose middle is large and shared.
+    pub fn parts(head: Bytes, body: Bytes, tail: &'static [u8]) -> Event {
+        Event { head, body, tail }
+    }
+
+    /// How long it is.
+    pub fn size(&self) -> usize {
+        self.head.len() + self.body.len() + self.tail.len()
+    }
+
+    /// All of it in one piece.
+    pub fn to_bytes(&self) -> Bytes {
+        if self.body.is_empty() && self.tail.is_empty() {
+            return self.head.clone();
+        }
+        let mut whole = BytesMut::with_capacity(self.size());
+        self.append(&mut whole);
+        whole.freeze()
+    }
+
+    fn append(&self, out: &mut BytesMut) {
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(&self.body);
+        out.extend_from_slice(self.tail);
+    }
+}
+
+/// See the module.
+pub struct Stream {
+    number: u64,
+    /// Whether events are kept after they were sent.
+    keeps: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<Event>,
+    /// The position of the oldest event kept; the first ever has 1.
+    first: u64,
+    /// The position the reader gets next.
+    next: u64,
+    /// Bytes that no reader got yet.
+    unsent: usize,
+    /// Bytes that were sent and are kept.
+    kept: usize,
+    /// Answers still to come; `None` for a stream without end.
+    awaited: Option<usize>,
+    closed: bool,
+    /// Counts readers; only the newest may read.
+    generation: u64,
+    read: bool,
+    /// Whether a reader got events one by one rather than a whole answer.
+    streamed: bool,
+    waker: Option<Waker>,
+    ticket: Option<Ticket>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({})", self.number)
+    }
+}
+
+impl Stream {
+    /// A stream that goes on until it is closed.
+    pub fn general(keeps: bool) -> Arc<Stream> {
+        Stream::new(None, keeps, None)
+    }
+
+    /// A stream that ends with the last of so many answers.
+    pub fn awaiting(answers: usize, keeps: bool, ticket: Option<Ticket>) -> Arc<Stream> {
+        Stream::new(Some(answers), keeps, ticket)
+    }
+
+    fn new(awaited: Option<usize>, keeps: bool, ticket: Option<Ticket>) -> Arc<Stream> {
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let state = State { awaited, ticket, first: 1, next: 1, ..State::default() };
+        Arc::new(Stream { number, keeps, state: Mutex::new(state) })
+    }
+
+    /// Its number, unique in the process.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Appends a message that is no answer.
+    pub fn push(&self, event: Event) {
+        let mut state = self.lock();
+        if !state.is_over() {
+            state.append(event);
+        }
+    }
+
+    /// Appends an answer; true if it was the last one awaited.
+    pub fn answer(&self, event: Event) -> bool {
+        let mut state = self.lock();
+        if state.is_over() {
+            return false;
+        }
+        state.awaited = state.awaited.map(|awaited| awaited - 1);
+        state.append(event);
+        state.settle()
+    }
+
+    /// One of the answers will not come.
+    pub fn miss(&self) {
+        let mut state = self.lock();
+        state.awaited = state.awaited.map(|awaited| awaited.saturating_sub(1));
+        state.settle();
+    }
+
+    /// Nothing more will come.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.settle();
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_over(&self) -> bool {
+        self.lock().is_over()
+    }
+
+    /// Bytes that nobody read yet.
+    pub fn backlog(&self) -> usize {
+        self.lock().unsent
+    }
+
+    /// Whether a response is reading it.
+    pub fn is_read(&self) -> bool {
+        self.lock().read
+    }
+
+    /// Whether somebody might come back for it: the client left before the end, or read it event by event.
+    pub fn is_worth_keeping(&self) -> bool {
+        let state = self.lock();
+        self.keeps && (!state.read || state.streamed)
+    }
+
+    /// Reads it from the event after that position, else from the first that nobody read. Whoever read it before is
+    /// sent away: that is the same client on a connection that broke.
+    pub fn read(self: &Arc<Self>, after: Option<u64>) -> Reader {
+        let mut state = self.lock();
+        state.generation += 1;
+        state.read = true;
+        state.wake();
+        if let Some(after) = after {
+            let next = after.saturating_add(1).clamp(state.first, state.end());
+            state.rewind(next);
+        }
+        let generation = state.generation;
+        drop(state);
+        Reader {
+            stream: Arc::clone(self),
+            generation,
+            format: Format::Numbered,
+            frames: VecDeque::new(),
+            quiet: None,
+            leave: None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        self.closed || self.awaited == Some(0)
+    }
+
+    /// The position the next event will have.
+    fn end(&self) -> u64 {
+        self.first + self.events.len() as u64
+    }
+
+    fn append(&mut self, event: Event) {
+        self.unsent += event.size();
+        self.events.push_back(event);
+        self.wake();
+    }
+
+    /// What follows when nothing more will come.
+    fn settle(&mut self) -> bool {
+        let over = self.is_over();
+        if over {
+            self.ticket = None;
+            self.wake();
+        }
+        over
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// The next event and its position.
+    fn advance(&mut self, keeps: bool) -> Option<(u64, Event)> {
+        let index = usize::try_from(self.next - self.first).ok()?;
+        let event = self.events.get(index)?.clone();
+        let position = self.next;
+        self.next += 1;
+        self.unsent -= event.size();
+        self.kept += event.size();
+        let (most_events, most_bytes) = if keeps { (RING_EVENTS, RING_BYTES) } else { (0, 0) };
+        while self.next - self.first > most_events as u64 || self.kept > most_bytes {
+            let Some(old) = self.events.pop_front() else { break };
+            self.kept -= old.size();
+            self.first += 1;
+        }
+        Some((position, event))
+    }
+
+    /// Goes back, or forward, to a position that is still there.
+    fn rewind(&mut self, next: u64) {
+        let split = usize::try_from(next - self.first).unwrap_or(usize::MAX);
+        let size = |events: &mut dyn Iterator<Item = &Event>| events.map(Event::size).sum();
+        self.kept = size(&mut self.events.iter().take(split));
+        self.unsent = size(&mut self.events.iter().skip(split));
+        self.next = next;
+    }
+}
+
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// With ids by which a client can go on.
+    Numbered,
+    /// Without.
+    Plain,
+}
+
+/// What a stream begins with.
+#[derive(Debug)]
+pub enum First {
+    /// The answer, and nothing else will come.
+    Answer(Event),
+    /// Events that are not the answer alone.
+    Events,
+    /// Nothing, for a while.
+    Silence,
+    /// Nothing, and nothing will come.
+    Nothing,
+}
+
+/// The reading end of a stream; as the body of a response it writes events.
+pub struct Reader {
+    stream: Arc<Stream>,
+    generation: u64,
+    format: Format,
+    frames: VecDeque<Bytes>,
+    /// Until when nothing may be said before a comment is due.
+    quiet: Option<Pin<Box<Sleep>>>,
+    leave: Option<Leave>,
+}
+
+/// What happens when a reader goes before its stream is over.
+pub type Leave = Box<dyn FnOnce() + Send + Sync>;
+
+impl Reader {
+    /// Does this if the reader is dropped before the stream is over.
+    #[must_use]
+    pub fn leaving(mut self, leave: Leave) -> Reader {
+        self.leave = Some(leave);
+        self
+    }
+
+    /// Starts with an event that carries nothing but an id, so that the client can come back before anything happened.
+    pub fn prime(&mut self) {
+        let position = self.lock().next - 1;
+        let mut out = BytesMut::new();
+        write_id(&mut out, self.stream.number, position);
+        out.put_slice(b"data: \n\n");
+        self.frames.push_back(out.freeze());
+    }
+
+    /// Writes events as the transport of 2024 did: first where to post, then messages without ids.
+    #[must_use]
+    pub fn plain(mut self, endpoint: &str) -> Reader {
+        self.format = Format::Plain;
+        self.frames.push_back(Bytes::from(format!("event: endpoint\ndata: {endpoint}\n\n")));
+        self
+    }
+
+    /// The next event, if it is there.
+    pub fn ready(&mut self) -> Option<Event> {
+        let keeps = self.stream.keeps;
+        self.lock().advance(keeps).map(|(_, event)| event)
+    }
+
+    /// Waits for what the stream begins with, for so long. An answer alone is taken out of it.
+    pub async fn first(&mut self, patience: Duration) -> First {
+        let begun = poll_fn(|cx| self.poll_begun(cx));
+        let first = tokio::time::timeout(patience, begun).await.unwrap_or(First::Silence);
+        if matches!(first, First::Events | First::Silence) {
+            self.lock().streamed = true;
+        }
+        first
+    }
+
+    /// Waits for the end and takes every event.
+    pub async fn all(&mut self) -> Vec<Event> {
+        poll_fn(|cx| {
+            let mut state = self.lock();
+            if state.is_over() {
+                return Poll::Ready(());
+            }
+            state.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+        std::iter::from_fn(|| self.ready()).collect()
+    }
+
+    fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<First> {
+        let mut state = self.lock();
+        match state.events.len() {
+            0 if state.is_over() => Poll::Ready(First::Nothing),
+            0 => {
+                state.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            1 if state.awaited == Some(0) => match state.advance(false) {
+                Some((_, event)) => Poll::Ready(First::Answer(event)),
+                None => Poll::Ready(First::Events),
+            },
+            _ => Poll::Ready(First::Events),
+        }
+    }
+
+    /// Turns events that are there into frames; says whether the stream is over for this reader.
+    fn gather(&mut self, cx: &mut Context<'_>) -> bool {
+        let (number, keeps, format) = (self.stream.number, self.stream.keeps, self.format);
+        let stream = Arc::clone(&self.stream);
+        let mut state = stream.lock();
+        if state.generation != self.generation {
+            return true;
+        }
+        state.streamed = true;
+        let mut out = BytesMut::new();
+        while out.len() < GATHER {
+            let Some((position, event)) = state.advance(keeps) else { break };
+            if format == Format::Numbered {
+                write_id(&mut out, number, position);
+            }
+            out.put_slice(b"event: message\ndata: ");
+            if event.body.len() < COPY_BELOW {
+                event.append(&mut out);
+            } else {
+                out.put_slice(&event.head);
+                self.frames.extend([out.split().freeze(), event.body]);
+                out.put_slice(event.tail);
+            }
+            out.put_slice(b"\n");
+        }
+        if !out.is_empty() {
+            self.frames.push_back(out.freeze());
+        }
+        if self.frames.is_empty() && !state.is_over() {
+            state.waker = Some(cx.waker().clone());
+        }
+        self.frames.is_empty() && state.is_over()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.stream.lock()
+    }
+}
+
+impl Body for Reader {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let me = self.get_mut();
+        if me.frames.is_empty() && me.gather(cx) {
+            me.leave = None;
+            return Poll::Ready(None);
+        }
+        if let Some(frame) = me.frames.pop_front() {
+            me.quiet = None;
+            return Poll::Ready(Some(Ok(Frame::data(frame))));
+        }
+        let quiet = me.quiet.get_or_insert_with(|| Box::pin(tokio::time::sleep(KEEP_ALIVE)));
+        if quiet.as_mut().poll(cx).is_ready() {
+            quiet.as_mut().reset(Instant::now() + KEEP_ALIVE);
+            // The timer has to know whom to wake the next time.
+            let _pending = quiet.as_mut().poll(cx);
+            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": keep-alive\n\n")))));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.lock();
+        if state.generation == self.generation {
+            state.read = false;
+            state.waker = None;
+        }
+        let over = state.is_over();
+        drop(state);
+        if let Some(leave) = self.leave.take().filter(|_| !over) {
+            leave();
+        }
+    }
+}
+
+/// The position and stream an event id stands for.
+pub fn from_event_id(id: &str) -> Option<(u64, u64)> {
+    let (stream, position) = id.split_once('-')?;
+    Some((stream.parse().ok()?, position.parse().ok()?))
+}
+
+fn write_id(out: &mut BytesMut, stream: u64, position: u64) {
+    out.put_slice(b"id: ");
+    write::number(out, stream);
+    out.put_u8(b'-');
+    write::number(out, position);
+    out.put_u8(b'\n');
+}
+
+#[cfg(test)]
+mod tests;

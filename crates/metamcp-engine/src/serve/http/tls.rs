@@ -1,0 +1,126 @@
+//! TLS with a certificate from files, read again when they change.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use metamcp_core::settings::LogLevel;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use tokio_rustls::rustls::{self, ServerConfig};
+
+use crate::telemetry;
+
+/// How often the files are looked at, at most.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file is not there or is something else.
+    #[error("cannot read {what} from {}", path.display())]
+    File {
+        /// What it should hold.
+        what: &'static str,
+        /// Where it should be.
+        path: PathBuf,
+        /// What went wrong.
+        #[source]
+        source: pem::Error,
+    },
+    /// It holds no certificate.
+    #[error("there is no certificate in {}", path.display())]
+    Empty {
+        /// Where one should be.
+        path: PathBuf,
+    },
+    /// The two do not make a server.
+    #[error("the certificate and the key cannot be used together")]
+    Pair {
+        /// What is wrong with them.
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// See the module.
+pub struct Tls {
+    cert: PathBuf,
+    key: PathBuf,
+    state: Mutex<State>,
+}
+
+struct State {
+    acceptor: TlsAcceptor,
+    made_from: [Option<SystemTime>; 2],
+    looked: Instant,
+}
+
+impl Tls {
+    /// Reads certificate and key.
+    pub fn load(cert: &Path, key: &Path) -> Result<Tls, TlsError> {
+        let made_from = [changed(cert), changed(key)];
+        let acceptor = acceptor(cert, key)?;
+        let state = State { acceptor, made_from, looked: Instant::now() };
+        Ok(Tls { cert: cert.to_owned(), key: key.to_owned(), state: Mutex::new(state) })
+    }
+
+    /// What accepts the next connection. Files that changed are read; if they cannot be used, the old ones are.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if state.looked.elapsed() >= LOOK_AGAIN {
+            state.looked = Instant::now();
+            let made_from = [changed(&self.cert), changed(&self.key)];
+            if made_from != state.made_from {
+                match acceptor(&self.cert, &self.key) {
+                    Ok(fresh) => {
+                        state.acceptor = fresh;
+                        state.made_from = made_from;
+                        telemetry::log(LogLevel::Info, "the TLS certificate was read again");
+                    }
+                    // They may be in the middle of being replaced, so they are looked at again.
+                    Err(error) => {
+                        let message =
+                            format!("the TLS certificate changed, but {error}; the old one stays");
+                        telemetry::log(LogLevel::Warn, &message);
+                    }
+                }
+            }
+        }
+        state.acceptor.clone()
+    }
+}
+
+fn changed(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+    let file = |what: &'static str, path: &Path| {
+        let path = path.to_owned();
+        move |source: pem::Error| TlsError::File { what, path, source }
+    };
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(cert)
+        .and_then(Iterator::collect)
+        .map_err(file("the certificate", cert))?;
+    if chain.is_empty() {
+        return Err(TlsError::Empty { path: cert.to_owned() });
+    }
+    let key = PrivateKeyDer::from_pem_file(key).map_err(file("the key", key))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+        .map_err(|source| TlsError::Pair { source })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// A handshake that did not happen, as an error of the connection.
+pub(super) fn failed(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("TLS: {error}"))
+}

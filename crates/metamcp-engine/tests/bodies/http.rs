@@ -1,0 +1,91 @@
+//! Any request: its head is judged without a panic and never let in for a foreign host or page, its body is read the
+//! same before and after it is put on one line, and texts that stand for something stand for one thing.
+
+use bytes::Bytes;
+use metamcp_engine::serve::http::access::{Access, Principal};
+use metamcp_engine::serve::http::guard::{Head, Rules};
+use metamcp_engine::serve::http::posted::{Posted, one_line};
+use metamcp_engine::serve::http::sessions::SessionId;
+use metamcp_engine::serve::http::stream::from_event_id;
+
+/// Checks one input: the parts of a head, separated by line breaks, then the body.
+pub(crate) fn check(data: &[u8]) {
+    let mut parts = data.splitn(9, |byte| *byte == b'\n');
+    let mut next = || std::str::from_utf8(parts.next().unwrap_or_default()).ok();
+    let head = Head {
+        method: next().unwrap_or("POST"),
+        path: next().unwrap_or("/mcp"),
+        authority: next().filter(|text| !text.is_empty()),
+        host: next(),
+        origin: next().filter(|text| !text.is_empty()),
+        content_type: next(),
+        accept: next(),
+        doubtful: None,
+    };
+    check_head(&head);
+    check_texts(next().unwrap_or_default());
+    check_body(data);
+    check_body(parts.next().unwrap_or_default());
+}
+
+fn check_head(head: &Head<'_>) {
+    for bits in 0..8_u8 {
+        let rules = Rules {
+            local: true,
+            hosts: vec!["ours.example.org".to_owned()],
+            origins: vec!["https://app.example.org".to_owned()],
+            legacy: bits & 1 > 0,
+            stateless: bits & 2 > 0,
+            json: bits & 4 > 0,
+        };
+        let Ok(admitted) = rules.admit(head) else { continue };
+        if !admitted.route.is_guarded() {
+            continue;
+        }
+        let host = head.host.expect("nobody comes in without a host").to_ascii_lowercase();
+        let is_ours = ["localhost", "127.", "[", "ours.example.org"].iter();
+        assert!(is_ours.clone().any(|ours| host.starts_with(ours)), "{host:?}");
+        assert!(!host.contains(['@', '/', ' ', ',']), "{host:?}");
+        if let Some(origin) = head.origin {
+            let ours = ["http://localhost", "https://localhost", "https://app.example.org"];
+            let is_address = |origin: &str| {
+                origin.split_once("://").is_some_and(|(_, host)| host.starts_with(['1', '[']))
+            };
+            let origin = origin.to_ascii_lowercase();
+            let is_ours = ours.iter().any(|ours| origin.starts_with(ours)) || is_address(&origin);
+            assert!(is_ours && origin != "null", "{origin:?}");
+        }
+    }
+}
+
+fn check_texts(text: &str) {
+    if let Some(id) = SessionId::parse(text) {
+        assert_eq!(id.text(), text);
+    }
+    if let Some((stream, position)) = from_event_id(text) {
+        assert_eq!(from_event_id(&format!("{stream}-{position}")), Some((stream, position)));
+    }
+    let access = Access::new(["a token".to_owned()], None);
+    let shown = access.principal(Some(text), 0);
+    assert!(shown.is_err() || text.trim_end().ends_with("a token"), "{text:?}");
+    assert_eq!(Access::new([], None).principal(Some(text), 0), Ok(Principal::ANYBODY));
+}
+
+fn check_body(body: &[u8]) {
+    let whole = Bytes::copy_from_slice(body);
+    let Ok(line) = one_line(whole) else {
+        assert!(Posted::read(body).is_err());
+        return;
+    };
+    assert!(!line.contains(&b'\n') && !line.contains(&b'\r'));
+    match (Posted::read(body), Posted::read(&line)) {
+        (Ok(before), Ok(after)) => {
+            assert_eq!(before.requests().len(), after.requests().len());
+            assert_eq!(before.initializes(), after.initializes());
+            assert_eq!(before.batch, after.batch);
+            assert!(after.requests().len() <= after.messages.len());
+        }
+        (Err(_), Err(_)) => {}
+        (before, after) => panic!("{before:?} became {after:?}"),
+    }
+}

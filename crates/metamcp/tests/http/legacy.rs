@@ -1,0 +1,42 @@
+//! The transport of 2024: one stream, and a place to post to.
+
+use metamcp_testkit::{What, eventually};
+use serde_json::{Value, json};
+
+use crate::served::{Served, call, initialize};
+use crate::wire::{PATIENCE, Request};
+
+#[test]
+fn a_client_of_2024_is_served_on_its_one_stream() {
+    let served = Served::start(&["--transport", "sse"]);
+    assert!(served.url.ends_with("/sse"), "{}", served.url);
+    let mut events = Request::get("/sse").send(served.address).events();
+    let endpoint = events.next().unwrap();
+    assert_eq!(endpoint.kind, "endpoint");
+    assert!(endpoint.data.starts_with("/messages?sessionId="), "{endpoint:?}");
+    let post = |body: &Value| {
+        let mut request = Request::post(body);
+        request.target.clone_from(&endpoint.data);
+        request.send(served.address).status
+    };
+    assert_eq!(post(&initialize("2024-11-05", &json!({}))), 202);
+    let hello = events.next().unwrap();
+    assert_eq!((hello.kind.as_str(), hello.id.as_str()), ("message", ""));
+    assert_eq!(hello.json()["result"]["protocolVersion"], "2024-11-05");
+    assert_eq!(post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})), 202);
+    assert_eq!(post(&call(2, "progress", &json!({"count": 3}))), 202);
+    let heard: Vec<_> = events.by_ref().take(4).map(|event| event.json()).collect();
+    assert!(heard[..3].iter().all(|message| message["method"] == "notifications/progress"));
+    assert_eq!(heard[3]["id"], 2);
+    assert_eq!(post(&json!("no message")), 400);
+    // Its stream is its session: without it, what it left behind is called off.
+    assert_eq!(post(&call(3, "slow", &json!({"ms": 600_000}))), 202);
+    let journal = served.workspace.journal("a");
+    assert!(eventually(PATIENCE, || journal.count(What::Execute).unwrap() == 2));
+    drop(events);
+    assert!(eventually(PATIENCE, || journal.count(What::Cancelled).unwrap() == 1));
+    assert_eq!(post(&call(4, "echo", &json!({"text": "x"}))), 404);
+    // The newer one is there too.
+    assert_eq!(served.session(&json!({})).text(1, "echo", &json!({"text": "new"})), "new");
+    served.end();
+}

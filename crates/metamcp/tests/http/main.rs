@@ -1,0 +1,16 @@
+//! The gateway over HTTP, spoken to byte by byte: what a client library would never send has to be sent somehow.
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of this is tests, which clippy cannot see outside test functions"
+)]
+
+mod combinations;
+mod crowd;
+mod ending;
+mod guarded;
+mod legacy;
+mod served;
+mod signed;
+mod streams;
+mod tls;
+mod wire;

@@ -1,0 +1,93 @@
+//! Signed tokens: those of our issuer for us let a client in, and no others.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use metamcp_testkit::{What, Workspace, chaos_server};
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use serde_json::{Value, json};
+
+use crate::served::{Served, initialize};
+use crate::wire::Request;
+
+fn encode(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits = chunk.iter().fold(0_u32, |all, byte| all << 8 | u32::from(*byte));
+        let group = bits << (8 * (3 - chunk.len()));
+        for at in 0..=chunk.len() {
+            text.push(char::from(DIGITS[(group >> (18 - 6 * at) & 63) as usize]));
+        }
+    }
+    text
+}
+
+fn key(seed: u8) -> Ed25519KeyPair {
+    Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
+}
+
+fn token(key: &Ed25519KeyPair, claims: &Value) -> String {
+    let header = encode(json!({"alg": "EdDSA", "typ": "JWT"}).to_string().as_bytes());
+    let signed = format!("{header}.{}", encode(claims.to_string().as_bytes()));
+    let signature = encode(key.sign(signed.as_bytes()).as_ref());
+    format!("{signed}.{signature}")
+}
+
+#[test]
+fn a_token_of_our_issuer_for_us_lets_a_client_in() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]));
+    let (ours, theirs) = (key(1), key(2));
+    let keys = workspace.file("keys.json");
+    let public = encode(ours.public_key().as_ref());
+    let set = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": public}]});
+    fs::write(&keys, set.to_string()).unwrap();
+    let flags = [
+        "--jwks",
+        &keys.to_string_lossy(),
+        "--jwt-issuer",
+        "https://issuer.example.org",
+        "--jwt-audience",
+        "https://us.example.org/mcp",
+    ];
+    let served = Served::start_in(workspace, &flags);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims = |subject: &str, audience: &str, end: u64| json!({"iss": "https://issuer.example.org", "aud": audience, "sub": subject, "exp": end});
+    let us = "https://us.example.org/mcp";
+    let enter = |token: &str| {
+        Request::post(&initialize("2025-11-25", &json!({})))
+            .with("Authorization", &format!("Bearer {token}"))
+            .send(served.address)
+    };
+    let ada = token(&ours, &claims("ada", us, now + 600));
+    let entered = enter(&ada);
+    assert_eq!(entered.status, 200);
+    let session = entered.header("mcp-session-id").unwrap().to_owned();
+    let ping = |token: &str| {
+        Request::post(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
+            .with("Authorization", &format!("Bearer {token}"))
+            .with("Mcp-Session-Id", &session)
+            .send(served.address)
+            .status
+    };
+    let renewed = token(&ours, &claims("ada", us, now + 1200));
+    assert_eq!(ping(&renewed), 200, "a new token of the same subject is the same client");
+    assert_eq!(ping(&token(&ours, &claims("eve", us, now + 600))), 404);
+    for (wrong, why) in [
+        (token(&theirs, &claims("ada", us, now + 600)), "keys signed it"),
+        (token(&ours, &claims("ada", "https://other.example.org", now + 600)), "another audience"),
+        (token(&ours, &claims("ada", us, now - 600)), "expired"),
+    ] {
+        let mut refused = enter(&wrong);
+        assert_eq!(refused.status, 401);
+        assert!(refused.text().contains(why), "{why}");
+    }
+    let mut metadata =
+        Request::new("GET", "/.well-known/oauth-protected-resource").send(served.address);
+    let metadata = metadata.json();
+    assert_eq!(metadata["resource"], us);
+    assert_eq!(metadata["authorization_servers"], json!(["https://issuer.example.org"]));
+    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 0);
+    served.end();
+}

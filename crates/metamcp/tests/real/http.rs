@@ -1,0 +1,186 @@
+//! The official SDKs and the Inspector as clients over HTTP: every client, every way of serving.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use serde_json::json;
+
+use crate::installed::{Start, text};
+use crate::plan::{Client, Plan, Remote, parsed};
+use crate::world::World;
+
+/// The ways of serving a client can meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Json,
+    Stateless,
+    Tls,
+    Sse,
+}
+
+const CLIENTS: [Client; 4] =
+    [Client::TypescriptV1, Client::TypescriptV2, Client::PythonV1, Client::PythonV2];
+
+/// A gateway that listens; dropped, it ends.
+struct Serving {
+    process: Child,
+    remote: Remote,
+}
+
+impl Serving {
+    fn start(world: &World, way: Way) -> Serving {
+        let mut flags = vec!["--port".to_owned(), "0".to_owned(), "--transport".to_owned()];
+        flags.push(if way == Way::Sse { "sse" } else { "streamable-http" }.to_owned());
+        let mut trust = Vec::new();
+        match way {
+            Way::Plain | Way::Sse => {}
+            Way::Json => flags.push("--json-response".to_owned()),
+            Way::Stateless => flags.push("--stateless".to_owned()),
+            Way::Tls => {
+                let (cert, key) = (world.path().join("cert.pem"), world.path().join("key.pem"));
+                let CertifiedKey { cert: made, signing_key } =
+                    generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+                fs::write(&cert, made.pem()).unwrap();
+                fs::write(&key, signing_key.serialize_pem()).unwrap();
+                flags.extend(["--tls".to_owned(), "--tls-cert".to_owned(), text(&cert)]);
+                flags.extend(["--tls-key".to_owned(), text(&key)]);
+                for name in ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"] {
+                    trust.push((name.to_owned(), text(&cert)));
+                }
+            }
+        }
+        let Start { command, mut args, env } = world.gateway();
+        args.extend(flags);
+        let mut process = world
+            .command(&Start { command, args, env })
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines =
+            BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let url = lines
+            .by_ref()
+            .find_map(|line| line.split_once("listening on ").map(|(_, url)| url.to_owned()))
+            .expect("it listens");
+        thread::spawn(move || lines.for_each(drop));
+        // A certificate is for a name.
+        let url = url.replace("127.0.0.1", "localhost");
+        let over = if way == Way::Sse { "sse" } else { "http" };
+        Serving { process, remote: Remote { url, over, trust } }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        kill(Pid::from_raw(i32::try_from(self.process.id()).unwrap()), Signal::SIGTERM).ok();
+        self.process.wait().ok();
+    }
+}
+
+fn through(tool: &str, args: &serde_json::Value) -> serde_json::Value {
+    json!({ "server": "everything", "tool": tool, "args": args })
+}
+
+/// Every client does the same over one way.
+fn all_clients(way: Way) {
+    let world = World::new();
+    let serving = Serving::start(&world, way);
+    // Without a session there is nowhere to ask the client, and nobody to be asked.
+    let can_be_asked = matches!(way, Way::Plain | Way::Tls | Way::Sse);
+    for client in CLIENTS {
+        let mut plan = Plan::new()
+            .list("list")
+            .call("echo", "mcp_call", &through("echo", &json!({ "message": "hi" })))
+            .call_with_progress(
+                "long",
+                "mcp_call",
+                &through("trigger-long-running-operation", &json!({ "duration": 0.4, "steps": 4 })),
+            );
+        if can_be_asked {
+            plan = plan
+                .answering(
+                    "sampling/createMessage",
+                    json!({ "model": "none", "role": "assistant", "content": { "type": "text", "text": "sampled" } }),
+                )
+                .call(
+                    "model",
+                    "mcp_call",
+                    &through("trigger-sampling-request", &json!({ "prompt": "say it", "maxTokens": 7 })),
+                );
+        }
+        let report = plan.run_at(&world, client, &serving.remote);
+        assert!(report.tools("list").contains(&"mcp_call".to_owned()), "{way:?} {client:?}");
+        assert_eq!(report.step("echo").text(), "Echo: hi", "{way:?} {client:?}");
+        assert!(report.step("long").text().contains("completed"), "{way:?} {client:?}");
+        if way != Way::Json {
+            // An SDK may drop what arrives together with the response; it never drops the first.
+            let progress = report.step("long").progress();
+            let expected = [1.0, 2.0, 3.0, 4.0];
+            assert!(!progress.is_empty() && expected.starts_with(&progress), "{progress:?}");
+        }
+        if can_be_asked {
+            assert!(report.step("model").text().contains("sampled"), "{way:?} {client:?}");
+        }
+    }
+    drop(serving);
+    world.nothing_is_left();
+}
+
+#[test]
+fn every_client_over_streamable_http() {
+    all_clients(Way::Plain);
+}
+
+#[test]
+fn every_client_where_answers_are_documents() {
+    all_clients(Way::Json);
+}
+
+#[test]
+fn every_client_without_sessions() {
+    all_clients(Way::Stateless);
+}
+
+#[test]
+fn every_client_over_tls() {
+    all_clients(Way::Tls);
+}
+
+#[test]
+fn every_client_over_the_transport_of_2024() {
+    all_clients(Way::Sse);
+}
+
+/// The Inspector's command line over both transports.
+fn inspected(way: Way) {
+    let world = World::new();
+    let serving = Serving::start(&world, way);
+    let arguments = through("echo", &json!({ "message": "hi" })).to_string();
+    let mut args = vec![text(&world.installed.inspector()), "--cli".to_owned()];
+    args.extend(["--method", "tools/call", "--tool-name", "mcp_call"].map(str::to_owned));
+    args.extend(["--tool-args-json".to_owned(), arguments]);
+    args.extend(["--format", "json", "--quiet", "--transport"].map(str::to_owned));
+    args.extend([serving.remote.over.to_owned(), serving.remote.url.clone()]);
+    let start = Start { command: world.installed.node(), args, env: Vec::new() };
+    let output = world.command(&start).stdin(Stdio::null()).output().unwrap();
+    let answer = parsed("Inspector", &output);
+    assert_eq!(answer["result"]["content"][0]["text"], "Echo: hi", "{answer}");
+}
+
+#[test]
+fn the_inspector_over_streamable_http() {
+    inspected(Way::Plain);
+}
+
+#[test]
+fn the_inspector_over_the_transport_of_2024() {
+    inspected(Way::Sse);
+}
