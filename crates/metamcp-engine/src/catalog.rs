@@ -211,7 +211,7 @@ impl Catalog {
         elsewhere(move || catalog.replace(server, listed, now)).await;
         let name = self.lock().configs.get(&server).map(|config| config.name.clone());
         if let (Some(name), Some(_)) = (name, &self.cache) {
-            let era = peer.map(|peer| peer.era.revision().name());
+            let era = peer.map(|peer| peer.era.name());
             let catalog = Arc::clone(self);
             // Its end is of no interest: a cache that cannot be written is only a slower start.
             drop(tokio::task::spawn_blocking(move || {

@@ -51,20 +51,41 @@ impl fmt::Display for Revision {
     }
 }
 
-/// How a connection is spoken to. The stateless era of 2026-07-28 becomes a second variant; whatever depends on
-/// the era matches on it, so the compiler will point at every such place.
+/// The revision without a handshake: each request says itself what it speaks.
+pub const STATELESS: &str = "2026-07-28";
+
+/// How a peer is spoken to: for the length of a connection, or request by request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     /// A handshake, then a session in the agreed revision.
     Initialize(Revision),
+    /// No handshake and no session; revision 2026-07-28.
+    Stateless,
 }
 
 impl Era {
-    /// The agreed revision.
-    pub fn revision(self) -> Revision {
+    /// The name of the revision spoken.
+    pub fn name(self) -> &'static str {
         match self {
-            Era::Initialize(revision) => revision,
+            Era::Initialize(revision) => revision.name(),
+            Era::Stateless => STATELESS,
         }
+    }
+
+    /// Whether every request carries what it needs, and results say of which type they are.
+    pub fn is_stateless(self) -> bool {
+        self == Era::Stateless
+    }
+
+    /// Everything we speak, newest first, as clients are told.
+    pub fn supported() -> impl Iterator<Item = &'static str> {
+        std::iter::once(STATELESS).chain(Revision::ALL.into_iter().rev().map(Revision::name))
+    }
+}
+
+impl fmt::Display for Era {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -79,5 +100,12 @@ mod tests {
         }
         assert!(Revision::ALL.is_sorted());
         assert_eq!(Revision::named("2026-07-28"), None);
+    }
+
+    #[test]
+    fn what_is_supported_is_named_newest_first() {
+        let names: Vec<&str> = Era::supported().collect();
+        assert_eq!(names[..2], ["2026-07-28", "2025-11-25"]);
+        assert!(names.is_sorted_by(|a, b| a > b));
     }
 }

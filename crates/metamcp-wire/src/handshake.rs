@@ -1,6 +1,6 @@
-//! The handshake of the `initialize` era, from both sides, without I/O.
+//! How a connection begins in either era, from both sides, without I/O: `initialize`, or `server/discover` as a probe.
 //! Owns: what is offered, what is accepted, who the other side says it is.      Never: waits, sends, retries.
-//! In: raw `initialize` params or results.  Out: the bytes to send, and a `Peer`.
+//! In: raw `initialize` params, results and errors.  Out: the bytes to send, a `Peer`, or a `Probed`.
 //! Tests: below.
 
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ pub enum Refusal {
 }
 
 fn known() -> String {
-    Revision::ALL.map(Revision::name).join(", ")
+    Era::supported().collect::<Vec<_>>().join(", ")
 }
 
 /// The `initialize` params we send to a server. `capabilities` are those of the client on whose behalf it is
@@ -109,6 +109,67 @@ pub fn refused(error: &[u8]) -> Refusal {
     }
 }
 
+/// What a server's answer to the probe `server/discover` says about it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Probed {
+    /// It is spoken to without a handshake.
+    Stateless(Box<Peer>),
+    /// It wants `initialize`.
+    Legacy,
+    /// It belongs to the stateless era and will not be spoken to.
+    Refused(Refusal),
+}
+
+/// Reads a server's result of `server/discover`. What does not look like one comes from a server that answers
+/// anything with anything, which older ones do.
+pub fn discovered(result: &[u8]) -> Probed {
+    let picked = pick(result, ["supportedVersions", "capabilities", "_meta"]);
+    let Ok([Some(versions), capabilities, meta]) = picked else { return Probed::Legacy };
+    if !versions.starts_with(b"[") {
+        return Probed::Legacy;
+    }
+    if let Some(other) = choose(versions) {
+        return other;
+    }
+    let info = meta.and_then(|meta| pick(meta, [crate::modern::meta::SERVER_INFO]).ok()?[0]);
+    let capabilities =
+        capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);
+    Probed::Stateless(Box::new(peer(Era::Stateless, capabilities, info)))
+}
+
+/// Reads a server's error answer to `server/discover`. Only an error of the stateless era says that it belongs there;
+/// which other error an older server answers with differs from one to the next.
+pub fn undiscovered(error: &[u8]) -> Probed {
+    let refusal = refused(error);
+    let Refusal::Error { code, .. } = &refusal else { return Probed::Legacy };
+    match *code {
+        crate::modern::UNSUPPORTED_VERSION => {
+            let data = pick(error, ["data"]).ok().and_then(|[data]| data);
+            let versions = data.and_then(|data| pick(data, ["supported"]).ok()?[0]);
+            match versions {
+                Some(versions) => choose(versions).unwrap_or(Probed::Refused(refusal)),
+                None => Probed::Refused(refusal),
+            }
+        }
+        crate::modern::MISSING_CAPABILITY | crate::modern::HEADER_MISMATCH => {
+            Probed::Refused(refusal)
+        }
+        _ => Probed::Legacy,
+    }
+}
+
+/// What follows from the list of versions that a server supports; nothing if ours is among them.
+fn choose(versions: &[u8]) -> Option<Probed> {
+    let names: Vec<_> = crate::object::elements(versions).filter_map(text).take(64).collect();
+    if names.iter().any(|name| name == crate::era::STATELESS) {
+        return None;
+    }
+    if names.iter().any(|name| Revision::named(name).is_some()) {
+        return Some(Probed::Legacy);
+    }
+    Some(Probed::Refused(Refusal::Version { offered: label(&names.join(", ")) }))
+}
+
 /// Reads a client's `initialize` params: who it is, in the revision that will be spoken with it.
 pub fn accept(params: &[u8]) -> Result<Peer, Refusal> {
     let malformed = |missing| Refusal::Malformed { missing };
@@ -146,7 +207,7 @@ mod tests {
     #[test]
     fn a_server_is_read_whatever_it_leaves_out() {
         let peer = opened(br#"{"protocolVersion":"2024-11-05","capabilities":null}"#).unwrap();
-        assert_eq!(peer.era.revision(), Revision::V2024_11_05);
+        assert_eq!(peer.era, Era::Initialize(Revision::V2024_11_05));
         assert!(!peer.can("tools"));
         let peer = opened(
             br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"n","title":"T","version":"1"}}"#,
@@ -168,7 +229,45 @@ mod tests {
     #[test]
     fn a_client_with_an_unknown_revision_gets_ours() {
         let peer = accept(br#"{"protocolVersion":"2099-01-01","capabilities":{}}"#).unwrap();
-        assert_eq!(peer.era.revision(), Revision::LATEST);
+        assert_eq!(peer.era, Era::Initialize(Revision::LATEST));
+    }
+
+    #[test]
+    fn a_probe_tells_the_eras_apart_whatever_the_error() {
+        let modern = discovered(
+            br#"{"supportedVersions":["2027-01-01","2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n","version":"2"}}}"#,
+        );
+        let Probed::Stateless(peer) = modern else { panic!("{modern:?}") };
+        assert_eq!((peer.era, peer.name.as_str()), (Era::Stateless, "n"));
+        assert!(peer.can("tools"));
+        for legacy in [
+            "{}",
+            "7",
+            "null",
+            r#"{"supportedVersions":7}"#,
+            r#"{"supportedVersions":["2025-06-18"]}"#,
+        ] {
+            assert_eq!(discovered(legacy.as_bytes()), Probed::Legacy, "{legacy}");
+        }
+        for legacy in [
+            r#"{"code":-32601,"message":"no"}"#,
+            r#"{"code":-32602,"message":"no"}"#,
+            r#"{"code":0}"#,
+            r#"{"code":-32022,"message":"no","data":{"supported":["1999-01-01","2025-11-25"]}}"#,
+        ] {
+            assert_eq!(undiscovered(legacy.as_bytes()), Probed::Legacy, "{legacy}");
+        }
+        for refused in [
+            r#"{"code":-32022,"message":"no","data":{"supported":["2030-01-01"]}}"#,
+            r#"{"code":-32022,"message":"no"}"#,
+            r#"{"code":-32021,"message":"no"}"#,
+        ] {
+            assert!(matches!(undiscovered(refused.as_bytes()), Probed::Refused(_)), "{refused}");
+        }
+        assert!(matches!(
+            discovered(br#"{"supportedVersions":["2030-01-01"]}"#),
+            Probed::Refused(_)
+        ));
     }
 
     #[test]

@@ -1,10 +1,14 @@
 //! The MCP wire as pure code: lines, envelopes, raw JSON, and what is written back.
 //! See ARCHITECTURE.md.
 
+pub mod base64;
+pub mod bridge;
 pub mod envelope;
 pub mod era;
 pub mod frame;
 pub mod handshake;
+pub mod modern;
 pub mod object;
 pub mod scan;
+pub mod seal;
 pub mod write;

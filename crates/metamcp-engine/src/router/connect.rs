@@ -134,10 +134,7 @@ fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: handshake::Pe
         LogLevel::Info,
         &format!(
             "server {:?} is ready: {} {} ({})",
-            connection.name,
-            peer.name,
-            peer.version,
-            peer.era.revision()
+            connection.name, peer.name, peer.version, peer.era
         ),
     );
     // Set once: a second answer to `initialize` has no request to belong to.

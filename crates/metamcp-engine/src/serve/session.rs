@@ -248,7 +248,7 @@ impl Session {
             Ok(peer) => peer,
             Err(refusal) => return self.refuse(&id, -32602, &refusal.to_string()),
         };
-        let revision = peer.era.revision();
+        let revision = peer.era;
         self.lock().peer = Some(Arc::new(peer));
         let surface = Arc::clone(&self.surface);
         self.later(id, async move {

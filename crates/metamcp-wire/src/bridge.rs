@@ -1,0 +1,21 @@
+//! The bridge between the eras, as two small machines: questions asked in one way, answered in the other.
+//! Owns: which question is open, who waits, when it is over.      Never: does I/O, reads a clock, knows servers or clients.
+//! In: (state, event, now).  Out: effects, in the order they are to be carried out.
+//! Tests: `bridge/tests.rs`: every short history, long random ones; `fuzz/fuzz_targets/bridge.rs`.
+//!
+//! | client \ server | with a handshake | stateless |
+//! |---|---|---|
+//! | with a handshake | questions are relayed, no machine needed | `rounds`: its questions go to the client, its call is made again with the answers |
+//! | stateless | `hold`: the call stays open, the client is answered `input_required` and comes again | the server's state is sealed and travels with the client, no machine needed |
+
+pub mod hold;
+pub mod rounds;
+
+pub use hold::Hold;
+pub use rounds::Rounds;
+
+/// Most times one call may come back for more answers: a person would have given up long before.
+pub const MAX_ROUNDS: u32 = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! `_meta` of a request: what the request says about itself, and what ours say to servers.
+
+use memchr::memmem;
+use serde_json::{Value, json};
+
+use super::Fault;
+use crate::era::STATELESS;
+use crate::object::{pick, set_member, text, without_member};
+
+/// The version of a request.
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// Who asks.
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// What the client can do.
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// From which level on the client wants logs of this request.
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// Who answers.
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// Which subscription a notification belongs to.
+pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The log levels of the protocol, least important first.
+pub const LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// What a request of the stateless era says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta<'a> {
+    /// All of `_meta`, an object.
+    pub raw: &'a [u8],
+    /// What the client can do, an object.
+    pub capabilities: &'a [u8],
+    /// Who it is, if it says so.
+    pub client: Option<&'a [u8]>,
+    /// The least important level of logs it wants, as a place in [`LEVELS`].
+    pub level: Option<usize>,
+    /// The token under which it wants to hear of progress.
+    pub progress: Option<&'a [u8]>,
+}
+
+/// Whether a request is one of the stateless era: it says so itself, whatever came before it on its connection.
+pub fn is_modern(params: Option<&[u8]>) -> bool {
+    // Most requests are told apart by one search; the few that hold the words somewhere are looked into.
+    params.is_some_and(|params| {
+        memmem::find(params, PROTOCOL_VERSION.as_bytes()).is_some()
+            && pick(params, ["_meta"])
+                .is_ok_and(|[meta]| meta.is_some_and(|meta| mentions(meta, PROTOCOL_VERSION)))
+    })
+}
+
+/// Reads `_meta` of a request that is known to be of the stateless era.
+pub fn require(params: Option<&[u8]>) -> Result<Meta<'_>, Fault> {
+    let missing = |what: &str| Fault::invalid(format!("the request has no {what} in its _meta"));
+    let unusable = |defect| Fault::invalid(format!("_meta cannot be used: {defect}"));
+    let params = params.ok_or_else(|| missing(PROTOCOL_VERSION))?;
+    let [raw] = pick(params, ["_meta"]).map_err(unusable)?;
+    let raw = raw.ok_or_else(|| missing(PROTOCOL_VERSION))?;
+    let [version, client, capabilities, level, progress] =
+        pick(raw, [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL, "progressToken"])
+            .map_err(unusable)?;
+    let version = version.ok_or_else(|| missing(PROTOCOL_VERSION))?;
+    let version = text(version)
+        .ok_or_else(|| Fault::invalid(format!("{PROTOCOL_VERSION} must be a string")))?;
+    if version != STATELESS {
+        return Err(Fault::unsupported(&version));
+    }
+    let capabilities = capabilities.ok_or_else(|| missing(CLIENT_CAPABILITIES))?;
+    if !capabilities.starts_with(b"{") {
+        return Err(Fault::invalid(format!("{CLIENT_CAPABILITIES} must be an object")));
+    }
+    if client.is_some_and(|client| !client.starts_with(b"{")) {
+        return Err(Fault::invalid(format!("{CLIENT_INFO} must be an object")));
+    }
+    let level = level.map(|level| {
+        text(level).and_then(|level| LEVELS.iter().position(|known| *known == level)).ok_or_else(
+            || Fault::invalid(format!("{LOG_LEVEL} must be one of {}", LEVELS.join(", "))),
+        )
+    });
+    Ok(Meta { raw, capabilities, client, level: level.transpose()?, progress })
+}
+
+/// `_meta` without what it says about the request it came with: those words are for us, not for whom we ask next.
+pub fn stripped(meta: &[u8]) -> Vec<u8> {
+    let mut rest = meta.to_vec();
+    for key in [PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL] {
+        if mentions(&rest, key) {
+            rest = without_member(&rest, key);
+        }
+    }
+    rest
+}
+
+/// `_meta` for a request of ours to a server of the stateless era: what was there, and who asks with which abilities.
+pub fn ours(meta: &[u8], capabilities: &[u8], level: Option<&[u8]>, our_version: &str) -> Vec<u8> {
+    let client = json!({ "name": "metamcp", "title": "metamcp gateway", "version": our_version });
+    let mut meta = set_member(meta, PROTOCOL_VERSION, json!(STATELESS).to_string().as_bytes());
+    meta = set_member(&meta, CLIENT_INFO, client.to_string().as_bytes());
+    meta = set_member(&meta, CLIENT_CAPABILITIES, capabilities);
+    match level {
+        Some(level) => set_member(&meta, LOG_LEVEL, level),
+        None => meta,
+    }
+}
+
+/// The capabilities of clients taken together: what at least one of them has.
+pub fn merged(mut known: Value, more: &Value) -> Value {
+    match (&mut known, more) {
+        (Value::Object(known), Value::Object(more)) => {
+            for (name, value) in more {
+                let before = known.remove(name).unwrap_or(Value::Null);
+                known.insert(name.clone(), merged(before, value));
+            }
+        }
+        (Value::Null, more) => return more.clone(),
+        _ => {}
+    }
+    known
+}
+
+fn mentions(object: &[u8], key: &str) -> bool {
+    crate::object::members(object).any(|(name, _)| name == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"name":"x","_meta":{"progressToken":"t","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"warning","own":1}}"#;
+
+    #[test]
+    fn a_request_says_which_era_it_belongs_to() {
+        assert!(is_modern(Some(GOOD.as_bytes())));
+        assert!(!is_modern(None));
+        for legacy in [
+            "{}",
+            r#"{"_meta":{}}"#,
+            r#"{"_meta":{"progressToken":1}}"#,
+            // The words alone do not make it one.
+            r#"{"arguments":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#,
+            r#"{"_meta":{"x":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
+        ] {
+            assert!(!is_modern(Some(legacy.as_bytes())), "{legacy}");
+        }
+    }
+
+    #[test]
+    fn what_it_says_is_read() {
+        let meta = require(Some(GOOD.as_bytes())).unwrap();
+        assert_eq!(meta.capabilities, br#"{"elicitation":{}}"#);
+        assert_eq!(meta.level, Some(3));
+        assert_eq!(meta.progress, Some(&br#""t""#[..]));
+        assert_eq!(stripped(meta.raw), br#"{"progressToken":"t","own":1}"#);
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        let meta = |inner: &str| format!(r#"{{"_meta":{{{inner}}}}}"#);
+        let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+        let able = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
+        for (params, code) in [
+            ("{}".to_owned(), -32602),
+            (meta(""), -32602),
+            (meta(version), -32602),
+            (meta(able), -32602),
+            (meta(&format!("{version},{version},{able}")), -32602),
+            (meta(&format!(r#"{version},"io.modelcontextprotocol/clientCapabilities":7"#)), -32602),
+            (
+                meta(&format!(r#"{version},{able},"io.modelcontextprotocol/logLevel":"loud""#)),
+                -32602,
+            ),
+            (meta(&format!(r#"{version},{able},"io.modelcontextprotocol/clientInfo":[]"#)), -32602),
+            (
+                meta(&format!(r#""io.modelcontextprotocol/protocolVersion":"2025-11-25",{able}"#)),
+                -32022,
+            ),
+            (meta(&format!(r#""io.modelcontextprotocol/protocolVersion":7,{able}"#)), -32602),
+        ] {
+            let fault = require(Some(params.as_bytes())).unwrap_err();
+            assert_eq!((fault.code, fault.status), (code, 400), "{params}");
+        }
+        assert!(require(None).is_err());
+    }
+
+    #[test]
+    fn ours_replaces_the_clients_words_and_keeps_the_rest() {
+        let ours = ours(
+            br#"{"traceparent":"00-1","io.modelcontextprotocol/protocolVersion":"1"}"#,
+            br#"{"roots":{}}"#,
+            Some(br#""info""#),
+            "9",
+        );
+        let ours: Value = serde_json::from_slice(&ours).unwrap();
+        assert_eq!(
+            ours,
+            json!({
+                "traceparent": "00-1",
+                PROTOCOL_VERSION: "2026-07-28",
+                CLIENT_INFO: {"name": "metamcp", "title": "metamcp gateway", "version": "9"},
+                CLIENT_CAPABILITIES: {"roots": {}},
+                LOG_LEVEL: "info",
+            })
+        );
+    }
+
+    #[test]
+    fn abilities_add_up() {
+        let both = merged(
+            json!({"elicitation": {"url": {}}}),
+            &json!({"roots": {}, "elicitation": {"form": {}}}),
+        );
+        assert_eq!(both, json!({"elicitation": {"url": {}, "form": {}}, "roots": {}}));
+        assert_eq!(merged(Value::Null, &json!({"roots": {}})), json!({"roots": {}}));
+    }
+}

@@ -1,0 +1,163 @@
+//! `resultType` and the hints for caches, set and taken away without touching another byte.
+
+use std::borrow::Cow;
+
+use serde_json::json;
+
+use super::meta::SERVER_INFO;
+use crate::era::Era;
+use crate::object::{pick, set_member, text, without_member};
+
+/// Our tools never depend on who asks, and change only with the program: an hour spares clients the question.
+pub const LIST_TTL_MS: u64 = 60 * 60 * 1000;
+
+/// What kind of result a server of the stateless era gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The end of the request.
+    Complete,
+    /// The server needs answers first.
+    InputRequired,
+    /// A type that nobody declared, which makes the result invalid.
+    Unknown(String),
+}
+
+/// The type of a result; without one it is complete.
+pub fn kind(result: &[u8]) -> Kind {
+    // Most are written by programs that put the type first or last.
+    if result.starts_with(b"{\"resultType\":\"complete\",") {
+        return Kind::Complete;
+    }
+    let Ok([found]) = pick(result, ["resultType"]) else {
+        return if result.starts_with(b"{") {
+            Kind::Unknown("two types".to_owned())
+        } else {
+            Kind::Complete
+        };
+    };
+    match found.map(|found| text(found).ok_or(found)) {
+        None => Kind::Complete,
+        Some(Ok(word)) if word == "complete" => Kind::Complete,
+        Some(Ok(word)) if word == "input_required" => Kind::InputRequired,
+        Some(Ok(word)) => Kind::Unknown(shown(&word)),
+        Some(Err(raw)) => Kind::Unknown(shown(&String::from_utf8_lossy(raw))),
+    }
+}
+
+fn shown(word: &str) -> String {
+    word.chars().filter(|c| !c.is_control()).take(60).collect()
+}
+
+/// A result for a client of the stateless era: complete, whatever an older server may mean by a member of that name.
+pub fn completed(result: &[u8]) -> Cow<'_, [u8]> {
+    match pick(result, ["resultType"]) {
+        Ok([Some(b"\"complete\"")]) => Cow::Borrowed(result),
+        Err(_) if !result.starts_with(b"{") => Cow::Borrowed(result),
+        _ => Cow::Owned(set_member(result, "resultType", b"\"complete\"")),
+    }
+}
+
+/// A result of a server of the stateless era for a client of the older one, which has no such member.
+pub fn untyped(result: &[u8]) -> Cow<'_, [u8]> {
+    match pick(result, ["resultType"]) {
+        Ok([None]) => Cow::Borrowed(result),
+        _ => Cow::Owned(without_member(result, "resultType")),
+    }
+}
+
+/// A list or discovery that anybody may keep for `ttl_ms`, if it is public, else only who asked.
+pub fn cacheable(result: &[u8], ttl_ms: u64, public: bool) -> Vec<u8> {
+    let scope: &[u8] = if public { b"\"public\"" } else { b"\"private\"" };
+    let hinted = set_member(result, "ttlMs", ttl_ms.to_string().as_bytes());
+    set_member(&set_member(&hinted, "cacheScope", scope), "resultType", b"\"complete\"")
+}
+
+/// How long a server lets us keep a list, in milliseconds, and whether it may be shared. Without a hint it is stale
+/// at once.
+pub fn cache_hints(result: &[u8]) -> (u64, bool) {
+    let [ttl, scope] = pick(result, ["ttlMs", "cacheScope"]).unwrap_or([None, None]);
+    let ttl = ttl.and_then(|ttl| std::str::from_utf8(ttl).ok()?.parse().ok());
+    (ttl.unwrap_or(0), scope == Some(b"\"public\""))
+}
+
+/// A result of our own, with our name on it.
+pub fn signed(result: &[u8], our_version: &str) -> Vec<u8> {
+    let info = json!({ "name": "metamcp", "title": "metamcp gateway", "version": our_version });
+    let meta = pick(result, ["_meta"]).ok().and_then(|[meta]| meta).unwrap_or(b"{}");
+    let meta = set_member(meta, SERVER_INFO, info.to_string().as_bytes());
+    set_member(result, "_meta", &meta)
+}
+
+/// The answer to `server/discover`.
+pub fn discovery(
+    capabilities: &serde_json::Value,
+    instructions: &str,
+    our_version: &str,
+) -> Vec<u8> {
+    let versions: Vec<&str> = Era::supported().collect();
+    let result = json!({
+        "supportedVersions": versions,
+        "capabilities": capabilities,
+        "instructions": instructions,
+    });
+    // Instructions name the servers that are configured here, so the answer is not everybody's.
+    signed(&cacheable(result.to_string().as_bytes(), LIST_TTL_MS, false), our_version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_type_is_spliced() {
+        let odd = br#"{ "z":1.50 ,"a":[ 12345678901234567890123 ], "content":[]}"#;
+        let typed = completed(odd);
+        assert_eq!(
+            &*typed,
+            br#"{ "z":1.50 ,"a":[ 12345678901234567890123 ], "content":[],"resultType":"complete"}"#
+        );
+        assert_eq!(&*untyped(&typed), odd);
+        assert!(matches!(completed(&typed), Cow::Borrowed(_)));
+        assert!(matches!(untyped(odd), Cow::Borrowed(_)));
+        assert_eq!(&*completed(b"{}"), br#"{"resultType":"complete"}"#);
+        // Nested ones belong to whoever wrote them.
+        assert!(matches!(untyped(br#"{"x":{"resultType":"complete"}}"#), Cow::Borrowed(_)));
+        // An older server cannot ask for input this way.
+        assert_eq!(
+            &*completed(br#"{"resultType":"input_required"}"#),
+            br#"{"resultType":"complete"}"#
+        );
+        assert_eq!(&*completed(b"7"), b"7");
+    }
+
+    #[test]
+    fn types_are_told_apart() {
+        assert_eq!(kind(b"{}"), Kind::Complete);
+        assert_eq!(kind(br#"{"resultType":"complete","content":[]}"#), Kind::Complete);
+        assert_eq!(kind(br#"{"a":1,"resultType":"input_required"}"#), Kind::InputRequired);
+        assert_eq!(kind(br#"{"resultType":"task"}"#), Kind::Unknown("task".into()));
+        assert_eq!(kind(br#"{"resultType":null}"#), Kind::Unknown("null".into()));
+        assert!(matches!(
+            kind(br#"{"resultType":"complete" ,"resultType":"x"}"#),
+            Kind::Unknown(_)
+        ));
+    }
+
+    #[test]
+    fn lists_and_discovery_carry_hints() {
+        assert_eq!(
+            cacheable(br#"{"tools":[]}"#, 5, true),
+            br#"{"tools":[],"ttlMs":5,"cacheScope":"public","resultType":"complete"}"#
+        );
+        assert_eq!(cache_hints(br#"{"ttlMs":5,"cacheScope":"public"}"#), (5, true));
+        assert_eq!(cache_hints(br#"{"ttlMs":-5}"#), (0, false));
+        let value: serde_json::Value =
+            serde_json::from_slice(&discovery(&json!({"tools": {}}), "Hi.", "3")).unwrap();
+        assert_eq!(value["supportedVersions"][0], "2026-07-28");
+        assert_eq!(value["_meta"][SERVER_INFO]["version"], "3");
+        assert_eq!(
+            (value["cacheScope"].as_str(), value["resultType"].as_str()),
+            (Some("private"), Some("complete"))
+        );
+    }
+}

@@ -1,0 +1,108 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn ticket(resume: Resume) -> Ticket {
+    Ticket { principal: b"ada".to_vec(), expires: 1000, request: [7; 32], resume }
+}
+
+fn relay() -> Ticket {
+    ticket(Resume::Relay { server: "git".into(), state: Some("s".into()) })
+}
+
+#[test]
+fn the_seal_is_hmac_sha256() {
+    // RFC 4231, case 2, whose key is shorter than ours: padding with zeros is what HMAC does to it.
+    let mut key = [0; 32];
+    key[..4].copy_from_slice(b"Jefe");
+    let mac = hmac(&key, b"what do ya want for nothing?");
+    let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+}
+
+#[test]
+fn who_when_and_what_must_be_right() {
+    let key = Key::new([1; 32]);
+    let sealed = key.seal(&relay());
+    assert_eq!(key.open(&sealed, b"ada", 999, &[7; 32]), Ok(relay().resume));
+    assert_eq!(key.open(&sealed, b"bob", 999, &[7; 32]), Err(Broken::Foreign));
+    assert_eq!(key.open(&sealed, b"ada", 1000, &[7; 32]), Err(Broken::Expired));
+    assert_eq!(key.open(&sealed, b"ada", 999, &[8; 32]), Err(Broken::Other));
+    assert_eq!(Key::new([2; 32]).open(&sealed, b"ada", 999, &[7; 32]), Err(Broken::Forged));
+    assert_eq!(key.open("", b"ada", 999, &[7; 32]), Err(Broken::Forged));
+    assert_eq!(key.open(&"A".repeat(MAX_SEALED + 1), b"ada", 999, &[7; 32]), Err(Broken::Forged));
+    assert_eq!(format!("{key:?}"), "Key(..)");
+}
+
+#[test]
+fn no_changed_letter_goes_unnoticed() {
+    let key = Key::new([1; 32]);
+    let sealed = key.seal(&ticket(Resume::Held { call: 3, round: 1 }));
+    for at in 0..sealed.len() {
+        for letter in ["A", "_", "=", " "] {
+            let mut forged = sealed.clone();
+            forged.replace_range(at..=at, letter);
+            if forged != sealed {
+                assert_eq!(key.open(&forged, b"ada", 0, &[7; 32]), Err(Broken::Forged));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_is_the_same_however_it_is_spelt() {
+    let one = digest("tools/call", Some(br#"{"name":"x","arguments":{"a":1,"b":["\u0041",{}]}}"#));
+    let same = [
+        r#"{"arguments":{"b":["A",{}] , "a":1},"name":"x"}"#,
+        r#"{"name":"x","arguments":{"a":1,"b":["A",{}]},"_meta":{"k":1},"requestState":"s","inputResponses":{}}"#,
+    ];
+    for other in same {
+        assert_eq!(one, digest("tools/call", Some(other.as_bytes())), "{other}");
+    }
+    let different = [
+        r#"{"name":"x","arguments":{"a":2,"b":["A",{}]}}"#,
+        r#"{"name":"x","arguments":{"a":"1","b":["A",{}]}}"#,
+        r#"{"name":"x","arguments":{"a":1,"b":["A",[]]}}"#,
+        r#"{"name":"x","arguments":{"a":1,"b":[{},"A"]}}"#,
+        r#"{"name":"y","arguments":{"a":1,"b":["A",{}]}}"#,
+        r#"{"name":"x"}"#,
+    ];
+    for other in different {
+        assert_ne!(one, digest("tools/call", Some(other.as_bytes())), "{other}");
+    }
+    assert_ne!(one, digest("prompts/get", Some(same[0].as_bytes())));
+}
+
+fn resumes() -> impl Strategy<Value = Resume> {
+    prop_oneof![
+        (any::<u64>(), any::<u32>()).prop_map(|(call, round)| Resume::Held { call, round }),
+        (".{0,40}", proptest::option::of(".{0,80}"))
+            .prop_map(|(server, state)| Resume::Relay { server, state }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_sealed_comes_back(
+        principal in proptest::collection::vec(any::<u8>(), 0..40),
+        expires in 1_u64..,
+        request in any::<[u8; 32]>(),
+        resume in resumes(),
+        key in any::<[u8; 32]>(),
+    ) {
+        let key = Key::new(key);
+        let ticket = Ticket { principal: principal.clone(), expires, request, resume };
+        let sealed = key.seal(&ticket);
+        prop_assert_eq!(key.open(&sealed, &principal, expires - 1, &request), Ok(ticket.resume));
+        prop_assert_eq!(key.open(&sealed, &principal, expires, &request), Err(Broken::Expired));
+    }
+
+    #[test]
+    fn noise_is_refused(noise in ".{0,300}", bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let key = Key::new([9; 32]);
+        prop_assert_eq!(key.open(&noise, b"", 0, &[0; 32]), Err(Broken::Forged));
+        prop_assert_eq!(key.open(&base64::encode_url(&bytes), b"", 0, &[0; 32]), Err(Broken::Forged));
+        // Whatever passes the seal must still not bring the reader down.
+        drop(decode(&bytes));
+    }
+}
