@@ -21,6 +21,7 @@ use crate::router::{Router, Timing};
 use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
 use crate::surface::{Options, Surface, semantic};
+use crate::upstream::eras::Eras;
 use crate::upstream::launch::Launcher;
 
 /// A running gateway. No server is started before something needs it.
@@ -41,7 +42,7 @@ impl Gateway {
         let settings = &config.settings;
         let cache = SchemaCache::new(&settings.home);
         let catalog = Arc::new(Catalog::new(Some(cache), settings.catalog_ttl));
-        let launcher = Launcher::new(shim, settings.containment);
+        let launcher = Launcher::new(shim, settings.containment, Eras::under(&settings.home));
         let timing = Timing {
             list: settings.timeouts.list,
             line_bytes: settings.limits.line_bytes,

@@ -5,8 +5,11 @@
 
 mod connect;
 mod error;
+mod handshake;
 mod heard;
+mod message;
 mod relay;
+mod rounds;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
@@ -25,7 +28,9 @@ use metamcp_core::replay::Delivery;
 use metamcp_core::secret::scrub;
 use metamcp_core::settings::LogLevel;
 use metamcp_core::slab::Key;
-use metamcp_wire::{object, write};
+use metamcp_wire::bridge::Rounds;
+use metamcp_wire::modern::meta;
+use metamcp_wire::object;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -38,6 +43,7 @@ use crate::upstream::Connection;
 use crate::upstream::launch::Launcher;
 
 pub use error::{CallError, CallErrorKind};
+pub use message::Input;
 pub use relay::{Level, Question};
 
 /// What may wait for a child that reads slowly. Beyond it further calls are refused rather than kept in memory.
@@ -60,6 +66,8 @@ pub struct Request {
     pub progress: Option<Bytes>,
     /// Whether running it twice is harmless.
     pub harmless: bool,
+    /// Answers to what the server asked when the call was made before.
+    pub input: Option<Arc<Input>>,
 }
 
 /// How a call ended.
@@ -90,6 +98,19 @@ pub trait Caller: Send + Sync {
     fn capabilities(&self) -> Value;
     /// A number for the client behind it: callers that speak for one client give the same.
     fn client(&self) -> usize;
+    /// Whether its client takes results with their type, as the stateless era has them.
+    fn is_stateless(&self) -> bool {
+        false
+    }
+    /// A server that keeps nothing answered the call it tagged so with questions. True if the client gets them as they
+    /// are, which ends the call; false if they are to be put to it one by one.
+    fn input_required(&self, _tag: &Bytes, _server: &Arc<str>, _result: &Bytes) -> bool {
+        false
+    }
+    /// Answers that go with its next call.
+    fn input(&self) -> Option<Arc<Input>> {
+        None
+    }
     /// It searched and was shown tools with these ids.
     fn searched(&self, _query: &str, _ids: Vec<String>) {}
     /// The call it tagged so is about to go to this tool.
@@ -103,6 +124,10 @@ pub(crate) struct Pending {
     key: u64,
     /// Where its message ends in the stream to the connection it was last put on.
     sent_end: u64,
+    /// Questions of its server that the client has not answered yet.
+    asked: u32,
+    /// Where it stands with a server that answers calls with questions.
+    rounds: Option<Box<Rounds>>,
 }
 
 /// One configured server as the router knows it.
@@ -160,6 +185,13 @@ pub(crate) struct State {
     next_key: u64,
 }
 
+#[derive(Default)]
+struct Declared {
+    /// The last one as it was written: most requests repeat it.
+    last: Vec<u8>,
+    all: Value,
+}
+
 /// What the router needs to know beyond servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
@@ -181,6 +213,10 @@ pub struct Router {
     servers: RwLock<Arc<Servers>>,
     callers: Mutex<Vec<Weak<dyn Caller>>>,
     pub(crate) level: Mutex<Option<Level>>,
+    /// What clients of the stateless era have declared so far, all of them together.
+    declared: Mutex<Declared>,
+    /// Calls whose clients are being asked before they are made again.
+    rounds: rounds::Table,
     rearm: Notify,
     /// Moves whenever a server became known, failed or changed its state.
     pub stir: Progress,
@@ -214,6 +250,8 @@ impl Router {
             servers: RwLock::default(),
             callers: Mutex::default(),
             level: Mutex::default(),
+            declared: Mutex::default(),
+            rounds: rounds::Table::default(),
             rearm: Notify::new(),
             stir: Progress::default(),
             process_key,
@@ -263,20 +301,54 @@ impl Router {
         {
             *arguments = Bytes::copy_from_slice(arguments);
         }
+        self.enter(Pending {
+            request,
+            caller,
+            tag,
+            key: 0,
+            sent_end: u64::MAX,
+            asked: 0,
+            rounds: None,
+        });
+    }
+
+    /// Hands a call to the dispatch, under a key of its own.
+    fn enter(&self, mut pending: Pending) {
         let now = self.clock.now();
-        let ask = Ask { timeout: None, harmless: request.harmless };
+        let ask = Ask { timeout: None, harmless: pending.request.harmless };
         let mut effects = Effects::new();
         let mut state = self.lock();
-        let key = state.next_key;
+        pending.key = state.next_key;
         state.next_key += 1;
-        let server = request.server;
-        let pending = Pending { request, caller, tag, key, sent_end: u64::MAX };
+        let server = pending.request.server;
         state.dispatch.call(server, ask, pending, now, &mut effects);
         self.carry_out(state, effects);
     }
 
+    /// A client of the stateless era says what it can do, an object. Servers that shake hands hear of it when they
+    /// start, since they are told once what later calls may need.
+    pub fn declare(&self, capabilities: &[u8]) {
+        let mut declared = self.declared.lock().expect("no panic while it is locked");
+        if declared.last != capabilities {
+            declared.last = capabilities.to_vec();
+            let more = serde_json::from_slice(capabilities).unwrap_or_default();
+            let more = metamcp_wire::handshake::relayed_capabilities(&more);
+            declared.all = meta::merged(std::mem::take(&mut declared.all), &more);
+        }
+    }
+
+    /// What the clients behind us can do.
+    fn able(&self) -> Value {
+        let declared = self.declared.lock().expect("no panic while it is locked").all.clone();
+        match self.attached().pop() {
+            Some(caller) => meta::merged(caller.capabilities(), &declared),
+            None => declared,
+        }
+    }
+
     /// Calls off what `caller` tagged so, if it is still open.
     pub fn cancel(&self, caller: &Arc<dyn Caller>, tag: &[u8]) {
+        self.cancel_rounds(caller, Some(tag));
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -293,6 +365,7 @@ impl Router {
 
     /// Calls off everything `caller` has open.
     pub fn cancel_all(&self, caller: &Arc<dyn Caller>) {
+        self.cancel_rounds(caller, None);
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -336,12 +409,14 @@ impl Router {
 
     /// No new calls; those not sent yet are answered.
     pub fn stop(&self) {
+        self.stop_rounds();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop(now, effects));
     }
 
     /// Answers every open call and shuts every connection.
     pub fn stop_now(&self) {
+        self.stop_rounds();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop_now(now, effects));
     }
@@ -357,7 +432,7 @@ impl Router {
 
     /// Calls that have no answer yet.
     pub fn open_calls(&self) -> usize {
-        self.lock().dispatch.open_calls()
+        self.lock().dispatch.open_calls() + self.rounds.count()
     }
 
     /// Waits until no process is left.
@@ -468,20 +543,39 @@ impl Router {
         }
         let number = wire_number(call, attempts);
         let (request, key) = (&pending.request, pending.key);
+        let told = connection.is_stateless().then(|| self.told(pending));
+        let stateless = told.as_ref().map(|(capabilities, level)| message::Stateless {
+            capabilities: capabilities.as_bytes(),
+            level: level.as_deref(),
+        });
         pending.sent_end = match &request.arguments {
             Some(arguments) if arguments.len() >= COPY_BELOW => {
                 let (mut head, mut tail) = (BytesMut::new(), BytesMut::new());
-                write_call_head(&mut head, number, request);
-                write_call_tail(&mut tail, number, request, (process_key, key));
+                message::head(&mut head, number, request);
+                message::tail(&mut tail, number, request, (process_key, key), stateless.as_ref());
                 connection.outbox.push_parts(&head, arguments.clone(), &tail)
             }
             arguments => connection.outbox.push(|out| {
-                write_call_head(out, number, request);
+                message::head(out, number, request);
                 out.put_slice(arguments.as_deref().unwrap_or(b"{}"));
-                write_call_tail(out, number, request, (process_key, key));
+                message::tail(out, number, request, (process_key, key), stateless.as_ref());
             }),
         };
         true
+    }
+
+    /// What a stateless server is told with a call: the abilities of the client behind it, and the level of logs it
+    /// wants. A caller's own lock is taken inside the router's here, and nowhere the other way round.
+    fn told(&self, pending: &Pending) -> (String, Option<Bytes>) {
+        let able = metamcp_wire::handshake::relayed_capabilities(&pending.caller.capabilities());
+        let own = pending.request.meta.as_deref();
+        let own = own.and_then(|raw| object::pick(raw, [meta::LOG_LEVEL]).ok()?[0]);
+        let level = match own {
+            Some(level) => Some(Bytes::copy_from_slice(level)),
+            None if pending.caller.is_stateless() => None,
+            None => self.level.lock().expect("no panic while the level is locked").clone(),
+        };
+        (able.to_string(), level)
     }
 
     /// Tells the child that nobody waits for this call any more.
@@ -585,57 +679,6 @@ fn wire_number(call: CallId, attempts: u32) -> u64 {
 /// The call and attempt that a number stands for.
 fn from_wire(number: u64) -> Option<(CallId, u32)> {
     Some((CallId(Key::from_number(number / 2)?), u32::from(number % 2 == 1)))
-}
-
-/// A `tools/call` up to its arguments.
-fn write_call_head(out: &mut BytesMut, number: u64, request: &Request) {
-    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    write::number(out, number);
-    out.put_slice(b",\"method\":\"tools/call\",\"params\":{\"name\":");
-    write::json_string(out, &request.tool);
-    out.put_slice(b",\"arguments\":");
-}
-
-/// What follows the arguments.
-fn write_call_tail(out: &mut BytesMut, number: u64, request: &Request, key: (u64, u64)) {
-    out.put_slice(b",\"_meta\":");
-    let own = call_key(key);
-    match (&request.meta, &request.progress) {
-        (None, _) => {
-            out.put_slice(b"{\"org.metamcp/callKey\":\"");
-            out.put_slice(&own);
-            out.put_slice(b"\"}");
-        }
-        (Some(meta), progress) => {
-            let mut quoted = Vec::with_capacity(own.len() + 2);
-            quoted.put_u8(b'"');
-            quoted.put_slice(&own);
-            quoted.put_u8(b'"');
-            let mut meta = object::set_member(meta, "org.metamcp/callKey", &quoted);
-            if progress.is_some() {
-                meta =
-                    object::replace_member(&meta, "progressToken", number.to_string().as_bytes());
-            }
-            out.put_slice(&meta);
-        }
-    }
-    out.put_slice(b"}}\n");
-}
-
-/// A key that stays the same when a call is replayed, in the form of a UUID, so that a willing server can tell.
-fn call_key((process, call): (u64, u64)) -> [u8; 36] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let value = (u128::from(process) << 64) | u128::from(call);
-    let mut text = [b'-'; 36];
-    let mut nibble = 0;
-    for (at, digit) in text.iter_mut().enumerate() {
-        if matches!(at, 8 | 13 | 18 | 23) {
-            continue;
-        }
-        *digit = DIGITS[((value >> (124 - 4 * nibble)) & 15) as usize];
-        nibble += 1;
-    }
-    text
 }
 
 /// Sleeps until the dispatch wants to be told the time.

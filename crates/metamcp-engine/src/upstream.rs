@@ -4,6 +4,7 @@
 //! Tests: `metamcp/tests/`, with real processes.
 
 pub mod connection;
+pub mod eras;
 pub mod launch;
 pub mod listing;
 

@@ -1,6 +1,6 @@
 //! The hostile child: an honest MCP server over stdio that misbehaves in the ways it is told to.
 //! Owns: the table of misbehaviours, the tools, the journal of what really ran.  Never: async, unsafe, unbounded.
-//! In: `--do ITEM[=N][,ITEM…]`, `--journal FILE` and when to misbehave.  Out: bytes no gateway should die of.
+//! In: `--do ITEM[=N][,ITEM…]`, `--journal FILE`, `--era` and when to misbehave.  Out: bytes no gateway should die of.
 //! Tests: `tests/it/{honest,misbehaviours}.rs`, and the verdict matrix of the gateway.
 
 mod acts;
@@ -12,6 +12,7 @@ mod options;
 mod output;
 mod server;
 mod stage;
+mod stateless;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -20,6 +20,8 @@ pub enum What {
     Start,
     /// `initialize` arrived; `detail` holds its params.
     Initialize,
+    /// `server/discover` arrived; `detail` holds its params.
+    Discover,
     /// `tools/list` arrived; `detail` holds the cursor.
     List,
     /// A tool ran; this is the line that must not appear twice for one call. `detail` holds the id of the request.

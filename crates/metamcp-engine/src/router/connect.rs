@@ -1,25 +1,25 @@
 //! The life of a connection: start, handshake, listing, reading, and the end of everything it started.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use metamcp_child::{ExitWatch, Parts};
 use metamcp_core::failure::{Fact, Failure};
 use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_core::lifecycle::State as Stand;
 use metamcp_core::refresh::Refresh;
-use metamcp_core::settings::LogLevel;
 use metamcp_core::text;
-use metamcp_wire::handshake;
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::{Entry, Router, Slot};
+use super::{Entry, Router, Slot, handshake};
 use crate::outbox::WriteEnd;
 use crate::stream;
 use crate::task;
-use crate::telemetry;
-use crate::upstream::{Connection, Reply, listing};
+use crate::upstream::eras::Way;
+use crate::upstream::{Connection, listing};
 
 /// How long a child may leave its input unread before it counts as stalled.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,8 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const EXIT_GRACE: Duration = Duration::from_millis(250);
 /// Between a child's exit and the end of its output, which a grandchild may hold open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(150);
-/// How often a starting server is looked at for signs of life.
-const LIFE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What goes along with a live connection.
 #[derive(Debug, Default)]
@@ -45,6 +43,12 @@ struct Refreshing {
 /// Starts a server's process and shakes hands.
 pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId) {
     let Some(entry) = router.entry(server) else { return };
+    let known = router.launcher.eras.known(&entry.config).await;
+    start(router, conn, entry, known).await;
+}
+
+/// Starts its process and speaks to it in the way that is known, or finds out.
+async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Way>) {
     let started = router.launcher.start(&entry.config).await;
     let parts = match started {
         Ok(parts) => parts,
@@ -58,7 +62,27 @@ pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId)
         return router.gone(conn);
     };
     task::spawn("connection", live(Arc::clone(&router), Arc::clone(&connection), parts));
-    shake_hands(&router, &entry, &connection, &handle).await;
+    handshake::shake_hands(&router, &entry, &connection, &handle, known).await;
+}
+
+/// Once more with a fresh process, if the connection is still wanted; what is left of the old one is gone.
+fn again(router: &Arc<Router>, conn: ConnId, server: ServerId) {
+    let wanted = {
+        let mut state = router.lock();
+        let held = state.dispatch.ledger().held(conn).map(|held| held.state);
+        let wanted = held == Some(Stand::Connecting);
+        if wanted {
+            state.slots.insert(conn, Slot::Starting { unwanted: false });
+        }
+        wanted
+    };
+    match router.entry(server).filter(|_| wanted) {
+        Some(entry) => {
+            let router = Arc::clone(router);
+            task::spawn("connect", start(router, conn, entry, Some(Way::Initialize)));
+        }
+        None => router.gone(conn),
+    }
 }
 
 /// Puts a started connection into its slot, unless it is not wanted any more.
@@ -87,67 +111,6 @@ fn start_failed(router: &Arc<Router>, conn: ConnId, failure: Failure) {
     router.lost(conn, failure);
 }
 
-async fn shake_hands(
-    router: &Arc<Router>,
-    entry: &Entry,
-    connection: &Arc<Connection>,
-    handle: &metamcp_child::Handle,
-) {
-    let client = router.attached().pop().map(|caller| caller.capabilities());
-    let capabilities = handshake::relayed_capabilities(&client.unwrap_or_default());
-    let params = handshake::opening(&capabilities, env!("CARGO_PKG_VERSION"));
-    let mut answer = connection.request("initialize", Some(&params));
-    let installs = router.launcher.installs(&entry.config);
-    let mut life = handle.life();
-    // No limit of its own: the dispatch ends a start that takes too long, which drops the sender.
-    let reply = loop {
-        tokio::select! {
-            reply = &mut answer => break reply,
-            () = tokio::time::sleep(LIFE_INTERVAL), if installs => {
-                let seen = handle.life();
-                if std::mem::replace(&mut life, seen) != seen {
-                    let now = router.clock.now();
-                    router.with(|dispatch, _| dispatch.life_sign(connection.id, now));
-                }
-            }
-        }
-    };
-    let refusal = match reply {
-        Ok(Reply::Result(result)) => match handshake::opened(&result) {
-            Ok(peer) => {
-                return ready(router, connection, peer);
-            }
-            Err(refusal) => refusal.to_string(),
-        },
-        Ok(Reply::Error(error)) => handshake::refused(&error).to_string(),
-        Ok(Reply::Malformed(defect)) => format!("its answer to initialize is malformed: {defect}"),
-        Ok(Reply::Oversize(bytes)) => format!("its answer to initialize has {bytes} bytes"),
-        // The connection ended first; whoever ended it said why.
-        Err(_) => return,
-    };
-    router.lost(connection.id, connection.failure(Fact::HandshakeRefused { reason: refusal }));
-}
-
-fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: handshake::Peer) {
-    let logs = peer.can("logging");
-    telemetry::log(
-        LogLevel::Info,
-        &format!(
-            "server {:?} is ready: {} {} ({})",
-            connection.name, peer.name, peer.version, peer.era
-        ),
-    );
-    // Set once: a second answer to `initialize` has no request to belong to.
-    drop(connection.peer.set(peer));
-    connection.notify("notifications/initialized", None);
-    let level = router.level.lock().expect("no panic while the level is locked").clone();
-    if let (true, Some(level)) = (logs, level) {
-        Router::tell_level(connection, &level);
-    }
-    let now = router.clock.now();
-    router.with(|dispatch, effects| dispatch.connected(connection.id, now, effects));
-}
-
 /// Reads and writes until the connection breaks, then sees to it that nothing is left.
 async fn live(router: Arc<Router>, connection: Arc<Connection>, parts: Parts) {
     let Parts { stdin, mut stdout, handle } = parts;
@@ -156,7 +119,10 @@ async fn live(router: Arc<Router>, connection: Arc<Connection>, parts: Parts) {
     let mut writer =
         task::spawn("writer", async move { writing.outbox.write_to(stdin, Some(PATIENCE)).await });
     let fact = talk(&router, &connection, &mut stdout, &mut writer, &mut watch).await;
-    router.lost(connection.id, connection.failure(fact));
+    let afresh = connection.afresh.load(Ordering::Relaxed);
+    if !afresh {
+        router.lost(connection.id, connection.failure(fact));
+    }
     connection.outbox.close();
     connection.forget_requests();
     // A child blocked on a full pipe could not exit.
@@ -169,6 +135,9 @@ async fn live(router: Arc<Router>, connection: Arc<Connection>, parts: Parts) {
     }
     watch.empty().await;
     writer.abort();
+    if afresh {
+        return again(&router, connection.id, connection.server);
+    }
     router.gone(connection.id);
 }
 

@@ -34,6 +34,8 @@ pub enum CallErrorKind {
     Rpc(Bytes),
     /// The server answered with something that is not a message.
     Malformed(Defect),
+    /// The server's answer is a message, but not one that can be used; in words that follow its name.
+    Unusable(String),
     /// The server's answer is longer than a line may be.
     Oversize {
         /// Its length.

@@ -1,14 +1,16 @@
 //! What servers say: answers to calls, notifications, questions. Runs in the reader's task, in order.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_core::dispatch::Effects;
+use metamcp_wire::modern::result::{self, Kind};
 use metamcp_wire::object;
 
 use super::error::{CallError, CallErrorKind};
 use super::relay::Question;
-use super::{Outcome, Router, connect, from_wire};
+use super::{Outcome, Pending, Router, connect, from_wire};
 use crate::upstream::{Connection, Listener, Reply};
 
 impl Listener for Router {
@@ -25,13 +27,25 @@ impl Listener for Router {
         let pending = state.dispatch.answered(call, conn.id, answered, now, &mut effects);
         self.carry_out(state, effects);
         let Some(pending) = pending else { return };
-        let failed = |kind| {
-            Outcome::Failed(CallError {
-                server: Arc::clone(&conn.name),
-                tool: Arc::clone(&pending.request.tool),
-                kind,
-            })
+        let reply = match reply {
+            Reply::Result(result) if conn.is_stateless() => match result::kind(&result) {
+                Kind::Complete if pending.caller.is_stateless() => Reply::Result(result),
+                Kind::Complete => Reply::Result(match result::untyped(&result) {
+                    Cow::Borrowed(_) => result,
+                    Cow::Owned(untyped) => Bytes::from(untyped),
+                }),
+                Kind::InputRequired => return self.required(conn, pending, &result),
+                Kind::Unknown(kind) => {
+                    let error = CallErrorKind::Unusable(format!(
+                        "answered with a result of the unknown type {kind:?}"
+                    ));
+                    let failed = Outcome::Failed(failure(conn, &pending, error));
+                    return pending.caller.answer(&pending.tag, failed);
+                }
+            },
+            reply => reply,
         };
+        let failed = |kind| Outcome::Failed(failure(conn, &pending, kind));
         let outcome = match reply {
             Reply::Result(result) => Outcome::Result(result),
             Reply::Error(error) => failed(CallErrorKind::Rpc(error)),
@@ -63,7 +77,8 @@ impl Listener for Router {
     fn asked(&self, conn: &Arc<Connection>, id: Bytes, method: &str, params: Option<&[u8]>) {
         let relayed =
             matches!(method, "elicitation/create" | "sampling/createMessage" | "roots/list");
-        if !relayed {
+        // A server without a handshake asks by answering, and has nobody to ask otherwise.
+        if !relayed || conn.is_stateless() {
             let message = format!("metamcp does not know the method {method:?}");
             return conn.refuse(&id, -32601, &message);
         }
@@ -80,6 +95,10 @@ impl Listener for Router {
             question.refuse("the client behind metamcp cannot answer this");
         }
     }
+}
+
+pub(super) fn failure(conn: &Connection, pending: &Pending, kind: CallErrorKind) -> CallError {
+    CallError { server: Arc::clone(&conn.name), tool: Arc::clone(&pending.request.tool), kind }
 }
 
 impl Router {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use metamcp_core::dispatch::CallId;
 use metamcp_core::ledger::ConnId;
 
-use super::{Caller, Router, Slot};
+use super::{Caller, Router, Slot, rounds};
 use crate::upstream::{Connection, Reply};
 
 /// A log level as the client wrote it, such as `"warning"` with its quotes.
@@ -16,15 +16,23 @@ pub type Level = Bytes;
 /// A request of a server that waits for the client.
 #[derive(Debug)]
 pub struct Question {
-    conn: Arc<Connection>,
-    id: Bytes,
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: String,
     /// Its params, raw.
     pub params: Option<Bytes>,
-    call: Option<CallId>,
-    router: Weak<Router>,
+    /// Of the connection, the server's own; of a round, ours.
+    id: Bytes,
+    whose: Whose,
     settled: AtomicBool,
+}
+
+/// Who asks.
+#[derive(Debug)]
+enum Whose {
+    /// A server, in the middle of a call.
+    Server { conn: Arc<Connection>, call: Option<CallId>, router: Weak<Router> },
+    /// A server that answered a call with questions; the call is made again with the answers.
+    Round { round: u64, key: String, router: Weak<Router> },
 }
 
 impl Question {
@@ -37,30 +45,69 @@ impl Question {
         router: Weak<Router>,
     ) -> Question {
         Question {
-            conn: Arc::clone(conn),
             id,
             method: method.to_owned(),
             params: params.map(Bytes::copy_from_slice),
-            call,
-            router,
+            whose: Whose::Server { conn: Arc::clone(conn), call, router },
             settled: AtomicBool::new(false),
         }
     }
 
-    /// Whether this is the question with that id of that connection; without an id, any of it.
+    pub(super) fn of_round(
+        round: u64,
+        asked: metamcp_wire::modern::input::Question,
+        router: Weak<Router>,
+    ) -> Question {
+        Question {
+            id: rounds::question_id(round, &asked.key),
+            method: asked.method,
+            params: asked.params.map(Bytes::from),
+            whose: Whose::Round { round, key: asked.key, router },
+            settled: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether this is the question with that id of that connection; without an id, any of it. One of a round outlives
+    /// the connection it came on, since its server keeps nothing.
     pub fn is_from(&self, conn: ConnId, id: Option<&[u8]>) -> bool {
-        self.conn.id == conn && id.is_none_or(|id| id == self.id)
+        match &self.whose {
+            Whose::Server { conn: own, .. } => own.id == conn && id.is_none_or(|id| id == self.id),
+            Whose::Round { .. } => id.is_some_and(|id| id == self.id),
+        }
+    }
+
+    /// Whether a call is known that made the server ask.
+    pub fn has_cause(&self) -> bool {
+        match &self.whose {
+            Whose::Server { call, .. } => call.is_some(),
+            Whose::Round { .. } => true,
+        }
     }
 
     /// Passes the client's answer on.
     pub fn answer(self, reply: &Reply) {
-        self.conn.answer(&self.id, reply);
+        match &self.whose {
+            Whose::Server { conn, .. } => conn.answer(&self.id, reply),
+            Whose::Round { round, key, router } => {
+                let result = match reply {
+                    Reply::Result(result) if result.starts_with(b"{") => Some(result.to_vec()),
+                    _ => None,
+                };
+                if let (false, Some(router)) =
+                    (self.settled.swap(true, Ordering::Relaxed), router.upgrade())
+                {
+                    router.round_answered(*round, key, result);
+                }
+            }
+        }
         self.settle();
     }
 
     /// Answers in the client's place.
     pub fn refuse(self, why: &str) {
-        self.conn.refuse(&self.id, -32601, why);
+        if let Whose::Server { conn, .. } = &self.whose {
+            conn.refuse(&self.id, -32601, why);
+        }
         self.settle();
     }
 
@@ -68,10 +115,24 @@ impl Question {
         if self.settled.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.conn.return_question();
-        if let (Some(router), Some(call)) = (self.router.upgrade(), self.call) {
-            let now = router.clock.now();
-            router.with(|dispatch, _| dispatch.resumed(call, now));
+        match &self.whose {
+            Whose::Server { conn, call, router } => {
+                conn.return_question();
+                if let (Some(router), Some(call)) = (router.upgrade(), *call) {
+                    let now = router.clock.now();
+                    router.with(|dispatch, _| {
+                        if let Some(pending) = dispatch.payload_mut(call) {
+                            pending.asked = pending.asked.saturating_sub(1);
+                        }
+                        dispatch.resumed(call, now);
+                    });
+                }
+            }
+            Whose::Round { round, key, router } => {
+                if let Some(router) = router.upgrade() {
+                    router.round_answered(*round, key, None);
+                }
+            }
         }
     }
 }
@@ -89,11 +150,17 @@ impl Router {
         &self,
         conn: &Connection,
     ) -> (Option<CallId>, Option<Bytes>, Option<Arc<dyn Caller>>) {
-        let state = self.lock();
-        let call = state.dispatch.calls_on(conn.id).last().copied();
-        let who = call
-            .and_then(|call| state.dispatch.payload(call))
-            .map(|pending| (pending.tag.clone(), Arc::clone(&pending.caller)));
+        let mut state = self.lock();
+        let calls = state.dispatch.calls_on(conn.id);
+        // Of several calls the newest that has not asked yet: each question finds another, if they all ask.
+        let asks_nothing = |call: &&CallId| {
+            state.dispatch.payload(**call).is_some_and(|pending| pending.asked == 0)
+        };
+        let call = calls.iter().rev().find(asks_nothing).or(calls.last()).copied();
+        let who = call.and_then(|call| state.dispatch.payload_mut(call)).map(|pending| {
+            pending.asked += 1;
+            (pending.tag.clone(), Arc::clone(&pending.caller))
+        });
         drop(state);
         match who {
             Some((tag, caller)) => (call, Some(tag), Some(caller)),
@@ -122,9 +189,10 @@ impl Router {
     /// The client wants logs of this level: servers that can are told, now and when they start.
     pub fn set_level(&self, level: Level) {
         let live = self.live();
-        for conn in
-            live.iter().filter(|conn| conn.peer.get().is_some_and(|peer| peer.can("logging")))
-        {
+        let hears = |conn: &&Arc<Connection>| {
+            !conn.is_stateless() && conn.peer.get().is_some_and(|peer| peer.can("logging"))
+        };
+        for conn in live.iter().filter(hears) {
             Self::tell_level(conn, &level);
         }
         *self.level.lock().expect("no panic while the level is locked") = Some(level);
@@ -140,7 +208,7 @@ impl Router {
 
     /// The client's roots changed.
     pub fn roots_changed(&self) {
-        for conn in self.live() {
+        for conn in self.live().iter().filter(|conn| !conn.is_stateless()) {
             conn.notify("notifications/roots/list_changed", None);
         }
     }

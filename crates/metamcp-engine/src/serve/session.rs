@@ -491,6 +491,7 @@ fn worked(outcome: &Outcome) -> Option<bool> {
         Outcome::Failed(error) => match error.kind {
             CallErrorKind::Verdict { .. } => None,
             CallErrorKind::Rpc(_)
+            | CallErrorKind::Unusable(_)
             | CallErrorKind::Malformed(_)
             | CallErrorKind::Oversize { .. } => Some(false),
         },

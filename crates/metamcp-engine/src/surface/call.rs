@@ -179,7 +179,9 @@ impl Surface {
     fn go(&self, wish: Wish, harmless: bool, caller: &Arc<dyn Caller>, tag: &Bytes) {
         let Wish { entry, tool, arguments, meta, progress } = wish;
         caller.calling(tag, &entry.name, &tool);
-        let request = Request { server: entry.id, tool, arguments, meta, progress, harmless };
+        let input = caller.input();
+        let request =
+            Request { server: entry.id, tool, arguments, meta, progress, harmless, input };
         self.router.call(request, Arc::clone(caller), tag.clone());
     }
 

@@ -251,6 +251,12 @@ impl ErrorObject {
             )
             .hint("The call may have run. This is a fault of that server; tell its author.")
             .detail("category", "other"),
+            CallErrorKind::Unusable(why) => ErrorObject::new(
+                Code::ExecutionFailed,
+                format!("the server {server:?} {why}"),
+            )
+            .hint("The call may have run in part. Call again, or use another tool.")
+            .detail("category", "other"),
             CallErrorKind::Oversize { bytes, limit } => ErrorObject::new(
                 Code::LimitExceeded,
                 format!("the answer of the server {server:?} has {bytes} bytes, and a message may have {limit}"),

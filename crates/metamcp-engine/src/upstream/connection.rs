@@ -4,7 +4,7 @@
 //! Tests: `connection/tests.rs`, `metamcp/tests/hazards/`.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use metamcp_wire::envelope::Envelope;
 use metamcp_wire::frame::{Line, Lines, skim};
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::scan::{Defect, Kind};
-use metamcp_wire::write;
+use metamcp_wire::{object, write};
 use tokio::io::AsyncRead;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -76,6 +76,10 @@ pub struct Connection {
     pub name: Arc<str>,
     /// Who answered the handshake.
     pub peer: OnceLock<Peer>,
+    /// What the gateway's own requests to a stateless server carry.
+    pub meta: OnceLock<Vec<u8>>,
+    /// Its process is given up for a fresh one, which shall not be asked first what it speaks.
+    pub afresh: AtomicBool,
     /// What goes to it.
     pub outbox: Outbox,
     stderr: StderrTail,
@@ -98,6 +102,8 @@ impl Connection {
             server,
             name,
             peer: OnceLock::new(),
+            meta: OnceLock::new(),
+            afresh: AtomicBool::new(false),
             outbox: Outbox::default(),
             stderr,
             requests: Mutex::default(),
@@ -118,6 +124,20 @@ impl Connection {
         };
         self.outbox.push(|out| write::request(out, number, method, params));
         receiver
+    }
+
+    /// Sends a request of the gateway's own, with what a stateless server wants to know with each. `params` is an
+    /// object.
+    pub fn ask(&self, method: &str, params: &[u8]) -> oneshot::Receiver<Reply> {
+        match self.meta.get() {
+            Some(meta) => self.request(method, Some(&object::set_member(params, "_meta", meta))),
+            None => self.request(method, Some(params).filter(|params| *params != b"{}")),
+        }
+    }
+
+    /// Whether each request to it has to carry everything it needs.
+    pub fn is_stateless(&self) -> bool {
+        self.peer.get().is_some_and(|peer| peer.era.is_stateless())
     }
 
     /// Sends a notification.

@@ -8,6 +8,8 @@ use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, 
 use metamcp_core::config::{self, ServerConfig, Transport};
 use metamcp_core::failure::Fact;
 
+use super::eras::Eras;
+
 /// Programs that may download before the server itself starts: they get more time while they show life.
 const INSTALLERS: [&str; 12] =
     ["npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman"];
@@ -19,17 +21,20 @@ pub struct Launcher {
     auto: OnceLock<Spawner>,
     namespace: OnceLock<Spawner>,
     plain: OnceLock<Spawner>,
+    /// What servers turned out to speak.
+    pub eras: Eras,
 }
 
 impl Launcher {
     /// A launcher that contains as told unless a server's configuration says otherwise.
-    pub fn new(shim: ShimCommand, containment: config::Containment) -> Launcher {
+    pub fn new(shim: ShimCommand, containment: config::Containment, eras: Eras) -> Launcher {
         Launcher {
             shim,
             containment,
             auto: OnceLock::new(),
             namespace: OnceLock::new(),
             plain: OnceLock::new(),
+            eras,
         }
     }
 

@@ -24,7 +24,7 @@ pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTool
     }
     let mut params = BytesMut::new();
     loop {
-        let asked = connection.request("tools/list", (!params.is_empty()).then_some(&params));
+        let asked = connection.ask("tools/list", if params.is_empty() { b"{}" } else { &params });
         let page = match asked.await {
             Ok(Reply::Result(page)) => page,
             Ok(Reply::Error(error)) => {

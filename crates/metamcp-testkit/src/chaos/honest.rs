@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::message::{Call, error_line, notification_line, result_line};
 use super::stage::Stage;
+use super::stateless;
 
 /// How long a tool waits for the client to answer its question; no test lets a person think.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(60);
@@ -159,6 +160,7 @@ fn perform_now(stage: &Stage, call: &Call) {
         }
         "elicit" => question(
             stage,
+            call,
             "elicitation",
             "elicitation/create",
             &json!({
@@ -168,11 +170,12 @@ fn perform_now(stage: &Stage, call: &Call) {
         ),
         "sample" => question(
             stage,
+            call,
             "sampling",
             "sampling/createMessage",
             &json!({"messages": [{"role": "user", "content": {"type": "text", "text": "Say something."}}], "maxTokens": 16}),
         ),
-        "roots" => question(stage, "roots", "roots/list", &json!({})),
+        "roots" => question(stage, call, "roots", "roots/list", &json!({})),
         "fail" => json!({
             "content": [{"type": "text", "text": "the tool failed on purpose"}],
             "structuredContent": {"reason": "on purpose"},
@@ -187,7 +190,10 @@ fn perform_now(stage: &Stage, call: &Call) {
         "exotic" => return stage.answer(call, &result_line(&call.id, EXOTIC)),
         "grow" => {
             stage.grown.fetch_add(1, Ordering::Relaxed);
-            stage.send(&notification_line("notifications/tools/list_changed", &json!({})));
+            stage.send(&notification_line(
+                "notifications/tools/list_changed",
+                &stage.list_changed(),
+            ));
             text("grown")
         }
         grown if is_grown(stage, grown) => text(grown),
@@ -196,6 +202,7 @@ fn perform_now(stage: &Stage, call: &Call) {
             return stage.answer(call, &error_line(&call.id, &error));
         }
     };
+    let result = if call.stateless { stateless::typed(result) } else { result };
     stage.answer(call, &result_line(&call.id, &result.to_string()));
 }
 
@@ -220,7 +227,10 @@ fn report_progress(stage: &Stage, call: &Call, step: u64, count: u64) {
     }
 }
 
-fn question(stage: &Stage, capability: &str, method: &str, params: &Value) -> Value {
+fn question(stage: &Stage, call: &Call, capability: &str, method: &str, params: &Value) -> Value {
+    if call.stateless {
+        return stateless::question(call, capability, method, params);
+    }
     let declared = stage.capabilities.get().is_some_and(|declared| !declared[capability].is_null());
     if !declared {
         return json!({

@@ -33,6 +33,12 @@ pub(super) struct Call {
     pub key: String,
     /// 1 for the first call of this process.
     pub number: u64,
+    /// Whether it is one of the stateless era.
+    pub stateless: bool,
+    /// Answers that came along.
+    pub input: Value,
+    /// The state that came back.
+    pub state: String,
 }
 
 impl Call {
@@ -47,6 +53,9 @@ impl Call {
             meta: params["_meta"].clone(),
             arguments,
             number,
+            stateless: false,
+            input: params["inputResponses"].clone(),
+            state: params["requestState"].as_str().unwrap_or_default().to_owned(),
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::misbehaviours::{MISBEHAVIOURS, Misbehaviour};
+use super::stateless::Era;
 
 /// Longest life of a child nobody stops: no test lasts longer, and a forgotten one must not stay for ever.
 const LIFETIME: Duration = Duration::from_secs(300);
@@ -32,6 +33,8 @@ pub(super) struct Options {
     /// The process that manages to create this file misbehaves; all later ones are honest.
     pub once: Option<PathBuf>,
     pub lifetime: Duration,
+    /// What it speaks.
+    pub era: Era,
 }
 
 /// How to be a process started by the child.
@@ -100,6 +103,7 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
         seed: 0,
         once: None,
         lifetime: LIFETIME,
+        era: Era::default(),
     };
     let mut descendant = None;
     while let Some(flag) = arguments.next() {
@@ -124,9 +128,12 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
             "--seed" => options.seed = number()?,
             "--once" => options.once = Some(PathBuf::from(&value)),
             "--lifetime-ms" => options.lifetime = Duration::from_millis(number()?),
+            "--era" => {
+                options.era = Era::named(text).with_context(|| format!("no era {text:?}"))?;
+            }
             "--descendant" => descendant = Some(text.to_owned()),
             _ => bail!(
-                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --list"
+                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --era --list"
             ),
         }
     }

@@ -15,6 +15,7 @@ use super::message::{Call, Incoming, Request, error_line, result_line};
 use super::misbehaviours::Act;
 use super::options::Options;
 use super::stage::{Stage, linger};
+use super::stateless;
 use crate::journal::{Record, What};
 
 pub(super) fn serve(options: Options) -> Result<()> {
@@ -73,6 +74,10 @@ fn take(stage: &Arc<Stage>, message: Incoming) -> ControlFlow<()> {
 }
 
 fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<()> {
+    if stateless::takes(stage, method, request) {
+        return ControlFlow::Continue(());
+    }
+    let is_stateless = stateless::is_stateless(stage, &request.params);
     match method {
         "initialize" => {
             stage.record(&Record {
@@ -103,14 +108,14 @@ fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<(
                     return ControlFlow::Continue(());
                 }
             }
-            stage.send(&result_line(
-                &request.id,
-                &json!({"tools": honest::tools(stage)}).to_string(),
-            ));
+            let tools = honest::tools(stage);
+            let list = if is_stateless { stateless::list(&tools) } else { json!({"tools": tools}) };
+            stage.send(&result_line(&request.id, &list.to_string()));
         }
         "tools/call" => {
             let number = stage.calls.fetch_add(1, Ordering::Relaxed) + 1;
-            return call(stage, Call::new(request, number));
+            let asked = Call::new(request, number);
+            return call(stage, Call { stateless: is_stateless, ..asked });
         }
         "logging/setLevel" => {
             stage.record(&Record { detail: request.params.clone(), ..Record::new(What::Level) });

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -32,6 +32,10 @@ pub(super) struct Stage {
     pub grown: AtomicU64,
     /// The capabilities the other side declared.
     pub capabilities: OnceLock<Value>,
+    /// Whether `server/discover` was heard.
+    pub probed: AtomicBool,
+    /// The subscription to changes of the list of tools.
+    subscription: Mutex<Option<Value>>,
     pen: Option<Pen>,
     begun: Mutex<HashSet<u8>>,
     chosen: OnceLock<bool>,
@@ -61,6 +65,8 @@ impl Stage {
             lists: AtomicU64::new(0),
             grown: AtomicU64::new(0),
             capabilities: OnceLock::new(),
+            probed: AtomicBool::new(false),
+            subscription: Mutex::default(),
             pen,
             begun: Mutex::default(),
             chosen: OnceLock::new(),
@@ -139,6 +145,18 @@ impl Stage {
             }
         }
         self.send(line);
+    }
+
+    pub(super) fn subscribe(&self, id: Value) {
+        *lock(&self.subscription) = Some(id);
+    }
+
+    /// The params of a notification that the list of tools changed.
+    pub(super) fn list_changed(&self) -> Value {
+        match &*lock(&self.subscription) {
+            Some(id) => json!({"_meta": {"io.modelcontextprotocol/subscriptionId": id}}),
+            None => json!({}),
+        }
     }
 
     /// Asks the other side something; the answer comes through the receiver.

@@ -1,11 +1,12 @@
 //! `_meta` of a request: what the request says about itself, and what ours say to servers.
 
 use memchr::memmem;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Fault;
 use crate::era::STATELESS;
-use crate::object::{pick, set_member, text, without_member};
+use crate::object::{members, pick, text, without_member};
+use crate::write::json_string;
 
 /// The version of a request.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -93,14 +94,26 @@ pub fn stripped(meta: &[u8]) -> Vec<u8> {
 
 /// `_meta` for a request of ours to a server of the stateless era: what was there, and who asks with which abilities.
 pub fn ours(meta: &[u8], capabilities: &[u8], level: Option<&[u8]>, our_version: &str) -> Vec<u8> {
-    let client = json!({ "name": "metamcp", "title": "metamcp gateway", "version": our_version });
-    let mut meta = set_member(meta, PROTOCOL_VERSION, json!(STATELESS).to_string().as_bytes());
-    meta = set_member(&meta, CLIENT_INFO, client.to_string().as_bytes());
-    meta = set_member(&meta, CLIENT_CAPABILITIES, capabilities);
-    match level {
-        Some(level) => set_member(&meta, LOG_LEVEL, level),
-        None => meta,
+    let mut out = stripped(meta);
+    let close = memchr::memrchr(b'}', &out).unwrap_or(0);
+    out.truncate(close);
+    if out.is_empty() {
+        out.push(b'{');
+    } else if members(&out).next().is_some() {
+        out.push(b',');
     }
+    out.extend_from_slice(br#""io.modelcontextprotocol/protocolVersion":""#);
+    out.extend_from_slice(STATELESS.as_bytes());
+    out.extend_from_slice(br#"","io.modelcontextprotocol/clientInfo":{"name":"metamcp","title":"metamcp gateway","version":"#);
+    json_string(&mut out, our_version);
+    out.extend_from_slice(br#"},"io.modelcontextprotocol/clientCapabilities":"#);
+    out.extend_from_slice(capabilities);
+    if let Some(level) = level {
+        out.extend_from_slice(br#","io.modelcontextprotocol/logLevel":"#);
+        out.extend_from_slice(level);
+    }
+    out.push(b'}');
+    out
 }
 
 /// The capabilities of clients taken together: what at least one of them has.
@@ -119,12 +132,13 @@ pub fn merged(mut known: Value, more: &Value) -> Value {
 }
 
 fn mentions(object: &[u8], key: &str) -> bool {
-    crate::object::members(object).any(|(name, _)| name == key)
+    members(object).any(|(name, _)| name == key)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     const GOOD: &str = r#"{"name":"x","_meta":{"progressToken":"t","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"warning","own":1}}"#;
 

@@ -1,0 +1,227 @@
+//! The first words with a server: which era it belongs to, who it is, what it can do.
+//!
+//! What is remembered of a server decides the first byte. Of one that was never met it is asked with `server/discover`,
+//! and one that does not know that word is greeted with `initialize` on the same process, which all known ones accept.
+//! Only one probe is ever under way, and an answer that comes late still counts.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use metamcp_core::failure::Fact;
+use metamcp_core::settings::LogLevel;
+use metamcp_wire::handshake::{self, Peer, Probed};
+use metamcp_wire::modern::meta;
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Entry, Router};
+use crate::telemetry;
+use crate::upstream::eras::Way;
+use crate::upstream::{Connection, Reply};
+
+/// How long a probe may go unanswered before `initialize` is sent behind it. Every server that was ever measured
+/// answers it as soon as it runs; one that is slow to start finds both, and answers both in order.
+const PROBE_PATIENCE: Duration = Duration::from_secs(3);
+/// How often a starting server is looked at for signs of life.
+const LIFE_INTERVAL: Duration = Duration::from_secs(1);
+
+type Waiting = Option<oneshot::Receiver<Reply>>;
+
+/// What is under way, and what was heard.
+#[derive(Default)]
+struct Opening {
+    probe: Waiting,
+    greeting: Waiting,
+    probed: bool,
+    greeted: bool,
+    /// Why `initialize` was refused.
+    refusal: Option<String>,
+}
+
+/// How an answer leaves matters.
+enum Step {
+    Go(Box<Peer>),
+    Wait,
+    Fail(String),
+}
+
+pub(super) async fn shake_hands(
+    router: &Arc<Router>,
+    entry: &Entry,
+    connection: &Arc<Connection>,
+    handle: &metamcp_child::Handle,
+    known: Option<Way>,
+) {
+    let able = handshake::relayed_capabilities(&router.able());
+    // Set once: the connection is new.
+    let own = meta::ours(b"{}", able.to_string().as_bytes(), None, env!("CARGO_PKG_VERSION"));
+    let mut opening = Opening::default();
+    match known {
+        Some(Way::Initialize) => opening.greet(connection, &able),
+        Some(Way::Stateless) | None => opening.probe(connection, &own),
+    }
+    let installs = router.launcher.installs(&entry.config);
+    let mut life = handle.life();
+    let patience = Instant::now() + PROBE_PATIENCE;
+    // No limit of its own: the dispatch ends a start that takes too long, which drops the senders.
+    let step = loop {
+        let unanswered = opening.probe.is_some() && !opening.greeted;
+        let step = tokio::select! {
+            reply = next(&mut opening.probe) => match reply {
+                Ok(reply) => opening.discovered(connection, &able, &reply),
+                Err(_) => return ended(router, entry, &opening, known).await,
+            },
+            reply = next(&mut opening.greeting) => match reply {
+                Ok(reply) => opening.greeted(connection, &own, &reply),
+                Err(_) => return ended(router, entry, &opening, known).await,
+            },
+            () = sleep_until(patience), if unanswered => {
+                opening.greet(connection, &able);
+                Step::Wait
+            }
+            () = tokio::time::sleep(LIFE_INTERVAL), if installs => {
+                let seen = handle.life();
+                if std::mem::replace(&mut life, seen) != seen {
+                    let now = router.clock.now();
+                    router.with(|dispatch, _| dispatch.life_sign(connection.id, now));
+                }
+                Step::Wait
+            }
+        };
+        if !matches!(step, Step::Wait) {
+            break step;
+        }
+    };
+    match step {
+        Step::Go(peer) => {
+            let way = if peer.era.is_stateless() { Way::Stateless } else { Way::Initialize };
+            router.launcher.eras.learn(&entry.config, way, false).await;
+            if peer.era.is_stateless() {
+                drop(connection.meta.set(own));
+            }
+            ready(router, connection, *peer);
+        }
+        Step::Fail(_) if opening.probed && known != Some(Way::Initialize) => {
+            // The question may have been its first and last: a fresh process hears nothing but `initialize`.
+            router.launcher.eras.learn(&entry.config, Way::Initialize, true).await;
+            connection.afresh.store(true, Ordering::Relaxed);
+            handle.kill_now();
+        }
+        Step::Fail(reason) => {
+            router.lost(connection.id, connection.failure(Fact::HandshakeRefused { reason }));
+        }
+        Step::Wait => {}
+    }
+}
+
+impl Opening {
+    fn probe(&mut self, connection: &Connection, own: &[u8]) {
+        let mut params = b"{\"_meta\":".to_vec();
+        params.extend_from_slice(own);
+        params.push(b'}');
+        self.probe = Some(connection.request("server/discover", Some(&params)));
+        self.probed = true;
+    }
+
+    fn greet(&mut self, connection: &Connection, able: &Value) {
+        let params = handshake::opening(able, env!("CARGO_PKG_VERSION"));
+        self.greeting = Some(connection.request("initialize", Some(&params)));
+        self.greeted = true;
+    }
+
+    /// The answer to the probe.
+    fn discovered(&mut self, connection: &Connection, able: &Value, reply: &Reply) -> Step {
+        self.probe = None;
+        let probed = match reply {
+            Reply::Result(result) => handshake::discovered(result),
+            Reply::Error(error) => handshake::undiscovered(error),
+            Reply::Malformed(_) | Reply::Oversize(_) => Probed::Legacy,
+        };
+        match probed {
+            Probed::Stateless(peer) => Step::Go(peer),
+            Probed::Legacy if !self.greeted => {
+                self.greet(connection, able);
+                Step::Wait
+            }
+            Probed::Legacy => self.stand(),
+            Probed::Refused(refusal) => {
+                let reason = format!("its answer to server/discover: {refusal}");
+                self.refusal.get_or_insert(reason);
+                self.stand()
+            }
+        }
+    }
+
+    /// The answer to `initialize`.
+    fn greeted(&mut self, connection: &Connection, own: &[u8], reply: &Reply) -> Step {
+        self.greeting = None;
+        let refusal = match reply {
+            Reply::Result(result) => match handshake::opened(result) {
+                Ok(peer) => return Step::Go(Box::new(peer)),
+                Err(refusal) => refusal.to_string(),
+            },
+            Reply::Error(error) => handshake::refused(error).to_string(),
+            Reply::Malformed(defect) => format!("its answer to initialize is malformed: {defect}"),
+            Reply::Oversize(bytes) => format!("its answer to initialize has {bytes} bytes"),
+        };
+        self.refusal = Some(refusal);
+        if !self.probed && matches!(reply, Reply::Error(_)) {
+            // What was remembered of it holds no longer.
+            self.probe(connection, own);
+        }
+        self.stand()
+    }
+
+    /// Whether anything is left to wait for.
+    fn stand(&mut self) -> Step {
+        if self.probe.is_some() || self.greeting.is_some() {
+            return Step::Wait;
+        }
+        Step::Fail(self.refusal.take().unwrap_or_else(|| "it refused every greeting".to_owned()))
+    }
+}
+
+async fn next(waiting: &mut Waiting) -> Result<Reply, oneshot::error::RecvError> {
+    match waiting {
+        Some(receiver) => receiver.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The connection ended first; whoever ended it said why. If the probe was all it heard, it is not asked again.
+async fn ended(router: &Arc<Router>, entry: &Entry, opening: &Opening, known: Option<Way>) {
+    if known.is_none() && opening.probed && !opening.greeted {
+        router.launcher.eras.learn(&entry.config, Way::Initialize, true).await;
+    }
+}
+
+fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
+    let (logs, stateless) = (peer.can("logging"), peer.era.is_stateless());
+    let tells = peer.capabilities.pointer("/tools/listChanged") == Some(&Value::Bool(true));
+    telemetry::log(
+        LogLevel::Info,
+        &format!(
+            "server {:?} is ready: {} {} ({})",
+            connection.name, peer.name, peer.version, peer.era
+        ),
+    );
+    // Set once: a second answer has no request to belong to.
+    drop(connection.peer.set(peer));
+    if stateless {
+        if tells {
+            // Its answer is the end of the subscription, which comes with the end of the process.
+            let wanted = br#"{"notifications":{"toolsListChanged":true}}"#;
+            drop(connection.ask("subscriptions/listen", wanted));
+        }
+    } else {
+        connection.notify("notifications/initialized", None);
+        let level = router.level.lock().expect("no panic while the level is locked").clone();
+        if let (true, Some(level)) = (logs, level) {
+            Router::tell_level(connection, &level);
+        }
+    }
+    let now = router.clock.now();
+    router.with(|dispatch, effects| dispatch.connected(connection.id, now, effects));
+}

@@ -1,0 +1,155 @@
+//! The child without a handshake: revision 2026-07-28, where each request says what it needs and questions are answers.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::message::{Call, Request, error_line, notification_line, result_line};
+use super::stage::Stage;
+use crate::journal::{Record, What};
+
+/// The revision.
+const VERSION: &str = "2026-07-28";
+/// Where a request says which revision it is in.
+const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+
+/// What the child speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Era {
+    /// Only with a handshake.
+    #[default]
+    Legacy,
+    /// Only without.
+    Modern,
+    /// Either, request by request.
+    Both,
+    /// Only with a handshake, and never again to who began with anything else.
+    Touchy,
+    /// Only with a handshake, and silent to who begins with anything else.
+    Silent,
+}
+
+impl Era {
+    pub(super) fn named(name: &str) -> Option<Era> {
+        match name {
+            "legacy" => Some(Era::Legacy),
+            "modern" => Some(Era::Modern),
+            "both" => Some(Era::Both),
+            "touchy" => Some(Era::Touchy),
+            "silent" => Some(Era::Silent),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a request is one of the stateless era, for a child that speaks it.
+pub(super) fn is_stateless(stage: &Stage, params: &Value) -> bool {
+    matches!(stage.options.era, Era::Modern | Era::Both)
+        && params["_meta"][PROTOCOL_VERSION] == VERSION
+}
+
+/// Takes a request that only matters here. True if that was all.
+pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request) -> bool {
+    let refuse = |code: i64, message: &str| {
+        stage.send(&error_line(&request.id, &json!({"code": code, "message": message})));
+        true
+    };
+    if method == "server/discover" {
+        stage.record(&Record { detail: request.params.clone(), ..Record::new(What::Discover) });
+        stage.probed.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+    match stage.options.era {
+        Era::Legacy => false,
+        Era::Silent => method == "server/discover",
+        Era::Touchy => {
+            let probed = stage.probed.load(std::sync::atomic::Ordering::Relaxed);
+            probed && refuse(-32600, "this process has heard an unknown word and is done")
+        }
+        Era::Modern if !is_stateless(stage, &request.params) => {
+            refuse(-32602, "this server speaks 2026-07-28 and needs _meta")
+        }
+        Era::Modern | Era::Both if is_stateless(stage, &request.params) => match method {
+            "server/discover" => {
+                stage.send(&result_line(&request.id, &discovery().to_string()));
+                true
+            }
+            "subscriptions/listen" => {
+                listen(stage, request);
+                true
+            }
+            "initialize" | "ping" | "logging/setLevel" => refuse(-32601, "no such method"),
+            _ => false,
+        },
+        Era::Modern | Era::Both => false,
+    }
+}
+
+fn discovery() -> Value {
+    json!({
+        "resultType": "complete",
+        "supportedVersions": [VERSION],
+        "capabilities": {"tools": {"listChanged": true}, "logging": {}},
+        "instructions": "Call echo to be answered.",
+        "ttlMs": 1000,
+        "cacheScope": "public",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {
+            "name": "chaos-child", "title": "Chaos child", "version": env!("CARGO_PKG_VERSION"),
+        }},
+    })
+}
+
+fn listen(stage: &Stage, request: &Request) {
+    let id: Value = serde_json::from_str(&request.id).unwrap_or_default();
+    let wanted = &request.params["notifications"];
+    let granted = json!({"toolsListChanged": wanted["toolsListChanged"] == true});
+    let params = json!({
+        "_meta": {"io.modelcontextprotocol/subscriptionId": id},
+        "notifications": granted,
+    });
+    stage.send(&notification_line("notifications/subscriptions/acknowledged", &params));
+    if granted["toolsListChanged"] == true {
+        stage.subscribe(id);
+    }
+}
+
+/// A list as this era has it.
+pub(super) fn list(tools: &[Value]) -> Value {
+    json!({"resultType": "complete", "tools": tools, "ttlMs": 60_000, "cacheScope": "public"})
+}
+
+/// A result as this era has it.
+pub(super) fn typed(mut result: Value) -> Value {
+    if let Some(result) = result.as_object_mut() {
+        result.entry("resultType").or_insert_with(|| "complete".into());
+    }
+    result
+}
+
+/// Asks by answering, or uses the answer that came along.
+pub(super) fn question(call: &Call, capability: &str, method: &str, params: &Value) -> Value {
+    let able = &call.meta["io.modelcontextprotocol/clientCapabilities"];
+    if able[capability].is_null() {
+        return json!({
+            "content": [{"type": "text", "text": format!("the client has no {capability}")}],
+            "isError": true,
+        });
+    }
+    let state = format!("state of {} \"{}\"", call.tool, call.key);
+    let key = format!("the {capability}");
+    let answer = &call.input[&key];
+    if answer.is_null() {
+        return json!({
+            "resultType": "input_required",
+            "inputRequests": {key: {"method": method, "params": params}},
+            "requestState": state,
+        });
+    }
+    if call.state != state {
+        return json!({
+            "content": [{"type": "text", "text": format!("wrong state {}", call.state)}],
+            "isError": true,
+        });
+    }
+    let answer = json!({"result": answer});
+    json!({"content": [{"type": "text", "text": answer.to_string()}], "structuredContent": answer})
+}
