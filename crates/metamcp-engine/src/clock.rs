@@ -25,6 +25,11 @@ impl Clock {
         Moment::after_start(self.start.elapsed())
     }
 
+    /// Milliseconds since the start, for what travels as a number.
+    pub fn now_ms(self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// When to wake for a moment. A moment that never comes is a year away, which a timer can hold.
     pub fn instant(self, moment: Moment) -> Instant {
         const YEAR: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);

@@ -6,6 +6,7 @@ pub mod config;
 pub mod files;
 pub mod gateway;
 pub mod habits;
+pub mod held;
 pub mod outbox;
 pub mod progress;
 pub mod results;

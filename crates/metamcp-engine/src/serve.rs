@@ -5,6 +5,7 @@
 
 pub mod http;
 pub mod lanes;
+pub mod modern;
 pub mod session;
 pub mod stdio;
 

@@ -21,9 +21,11 @@ use metamcp_core::cursor::CursorKey;
 use metamcp_core::nearest::nearest;
 use metamcp_core::replay::Rule;
 use metamcp_wire::object;
+use metamcp_wire::seal::Key;
 
 use crate::catalog::Catalog;
 use crate::habits::Memory;
+use crate::held::Held;
 use crate::results::Results;
 use crate::router::{Caller, Entry, Router};
 use crate::shapes::Shapes;
@@ -58,6 +60,8 @@ pub struct Surface {
     pub(crate) results: Results,
     /// What results look like, for declarations.
     pub(crate) shapes: Shapes,
+    /// Calls that wait for their client to come back.
+    pub(crate) held: Held,
 }
 
 /// How a meta-tool call goes on.
@@ -126,7 +130,11 @@ impl Surface {
         // Without randomness cursors could be forged, which lets a client read a page it may read anyway.
         let _unseeded = getrandom::fill(&mut key);
         let (cursors, results) = (CursorKey::new(key), Results::default());
-        Surface { router, catalog, habits, options, cursors, code, results, shapes }
+        let mut seal = [0; 32];
+        // A seal that can be guessed would let a client answer for another one, which must not be risked.
+        getrandom::fill(&mut seal).expect("the system has randomness");
+        let held = Held::new(Key::new(seal));
+        Surface { router, catalog, habits, options, cursors, code, results, shapes, held }
     }
 
     /// The `tools/list` result.

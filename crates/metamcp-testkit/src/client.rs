@@ -110,6 +110,27 @@ impl Client {
         ))
     }
 
+    /// Sends a request of the 2026-07-28 revision, which says itself what it speaks, and gives its id. `meta` is added
+    /// to what has to be there.
+    pub fn stateless(
+        &self,
+        method: &str,
+        params: &Value,
+        capabilities: &Value,
+        meta: &Value,
+    ) -> Result<u64> {
+        let mut params = params.clone();
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "testkit", "version": env!("CARGO_PKG_VERSION")},
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
+        });
+        for (key, value) in meta.as_object().into_iter().flatten() {
+            params["_meta"][key] = value.clone();
+        }
+        self.request(method, &params)
+    }
+
     /// Sends a notification.
     pub fn notify(&self, method: &str, params: &Value) -> Result<()> {
         self.send(&format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#))

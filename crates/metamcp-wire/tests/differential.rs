@@ -1,5 +1,7 @@
 //! The bodies of the fuzz targets on generated texts and on a small corpus, so that every test run exercises them.
 
+#[path = "bodies/bridge.rs"]
+mod bridge;
 #[path = "bodies/codec.rs"]
 mod codec;
 #[path = "bodies/envelope.rs"]
@@ -119,6 +121,8 @@ fn agrees_with_serde_json_on_the_corpus() {
         // The same with another alignment, and inside a longer text.
         let nested = [b"[\"0123456789\", ".as_slice(), text, b"]"].concat();
         envelope::check(&nested);
+        bridge::check(text);
+        bridge::check(&nested);
     }
 }
 
@@ -153,6 +157,12 @@ proptest! {
     #[test]
     fn agrees_with_serde_json_on_json(text in json()) {
         envelope::check(text.as_bytes());
+    }
+
+    #[test]
+    fn any_history_between_the_eras(events in vec(any::<u8>(), 0..200), text in json()) {
+        bridge::check(&events);
+        bridge::check(text.as_bytes());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 use super::lanes::Lanes;
+use super::modern::Desk;
 use crate::habits::Recorder;
 use crate::router::{CallErrorKind, Caller, Outcome, Question};
 use crate::surface::reply::ErrorObject;
@@ -41,6 +42,8 @@ pub struct Session {
     state: Mutex<State>,
     /// What it searched for and called, where habits are learnt.
     recorder: Option<Recorder>,
+    /// Requests that say themselves what they speak.
+    pub modern: Desk,
     me: Weak<Session>,
 }
 
@@ -86,6 +89,7 @@ impl Session {
         let recorder = surface.habits.clone().map(Recorder::new);
         let state = State { peer, ..State::default() };
         Arc::new_cyclic(|me| Session {
+            modern: Desk::new(Arc::clone(&surface)),
             surface,
             recorder,
             lanes,
@@ -155,6 +159,7 @@ impl Session {
         };
         slow.into_values().flatten().for_each(|slow| slow.task.abort());
         drop(asked);
+        self.modern.abandon();
         self.surface.router.cancel_all(&self.caller());
         self.lanes.close();
     }
@@ -162,11 +167,15 @@ impl Session {
     /// Whether nothing is under way in either direction.
     pub fn is_quiet(&self) -> bool {
         let state = self.lock();
-        state.slow.is_empty() && state.questions.is_empty() && self.lanes.is_quiet()
+        state.slow.is_empty()
+            && state.questions.is_empty()
+            && self.lanes.is_quiet()
+            && self.modern.is_quiet()
     }
 
     /// Answers everything that takes a while and is not with the router: nobody will come back to it.
     pub fn stop(&self) {
+        self.modern.stop(&self.lanes);
         let slow = {
             let mut state = self.lock();
             state.stopping = true;
@@ -206,6 +215,12 @@ impl Session {
     }
 
     fn request(&self, id: Bytes, method: &str, params: Option<&[u8]>, line: &Bytes) {
+        // The era of a request is decided here, and nowhere else.
+        if metamcp_wire::modern::meta::is_modern(params)
+            && let Some(me) = self.me.upgrade()
+        {
+            return self.modern.request(&me, id, method, params, line);
+        }
         match method {
             "tools/call" => {
                 let caller = self.caller();
@@ -271,6 +286,7 @@ impl Session {
             "notifications/cancelled" => {
                 let picked = params.and_then(|params| object::pick(params, ["requestId"]).ok()?[0]);
                 if let Some(id) = picked {
+                    self.modern.cancelled(id);
                     let slow = self.lock().slow.remove(id);
                     slow.into_iter().flatten().for_each(|slow| slow.task.abort());
                     self.surface.router.cancel(&self.caller(), id);
@@ -376,9 +392,7 @@ fn severity(level: &[u8]) -> Option<usize> {
 
 impl Caller for Session {
     fn answer(&self, tag: &Bytes, outcome: Outcome) {
-        if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.waits()) {
-            recorder.ended(tag, worked(&outcome));
-        }
+        self.note_end(tag, &outcome);
         match outcome {
             Outcome::Result(result) => {
                 if result.len() < 4096 {
@@ -500,6 +514,13 @@ fn worked(outcome: &Outcome) -> Option<bool> {
 }
 
 impl Session {
+    /// A call ended, for whoever learns from it.
+    pub(super) fn note_end(&self, tag: &Bytes, outcome: &Outcome) {
+        if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.waits()) {
+            recorder.ended(tag, worked(outcome));
+        }
+    }
+
     fn notify(&self, tag: Option<&Bytes>, method: &str, params: &[u8]) {
         let tag = tag.map(|tag| &**tag);
         if self.lanes.has_room(tag) {

@@ -46,6 +46,12 @@ impl Gateway {
         Self::greet(client, workspace, capabilities)
     }
 
+    /// Starts the gateway for a client that does not shake hands.
+    pub(crate) fn start_silently(workspace: Workspace) -> Gateway {
+        let client = Client::start(command(&workspace)).unwrap();
+        Gateway { client, workspace }
+    }
+
     fn greet(client: Client, workspace: Workspace, capabilities: &Value) -> Gateway {
         client.initialize(capabilities, HUNG).unwrap();
         Gateway { client, workspace }

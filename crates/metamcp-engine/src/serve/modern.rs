@@ -1,0 +1,309 @@
+//! Requests of the stateless era: each is served from what it says itself, whatever else its connection carries.
+//! Owns: which of them are open on a connection, and its subscriptions.      Never: keeps anything about the client.
+//! In: requests whose `_meta` says so.  Out: results with their type, on the lane of the request.
+//! Tests: `metamcp/tests/eras/`, with real processes.
+
+mod call;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use bytes::Bytes;
+use metamcp_wire::modern::listen::{self, Filter};
+use metamcp_wire::modern::meta::{self, Meta};
+use metamcp_wire::modern::{Fault, result};
+use metamcp_wire::seal::{self, Resume};
+use metamcp_wire::{object, write};
+use serde_json::json;
+
+use self::call::{Call, Retry, Waiting};
+use super::Session;
+use super::lanes::Lanes;
+use crate::router::Input;
+use crate::surface::{Finished, Surface};
+
+/// The methods of this era that are served here.
+const METHODS: [&str; 4] = ["server/discover", "tools/list", "tools/call", "subscriptions/listen"];
+/// Open requests of one connection; the router's own queue bounds what of them is work.
+const MOST_OPEN: usize = 8192;
+/// Open subscriptions of one connection.
+const MOST_SUBSCRIPTIONS: usize = 64;
+
+/// Whether a request can be served at all, before a lane is opened for it: HTTP answers with the fault's status.
+pub fn precheck<'a>(method: &str, params: Option<&'a [u8]>) -> Result<Meta<'a>, Fault> {
+    let read = meta::require(params)?;
+    if METHODS.contains(&method) { Ok(read) } else { Err(Fault::no_such_method(method)) }
+}
+
+/// See the module.
+pub struct Desk {
+    surface: Arc<Surface>,
+    /// Whose connection it is: nobody else may come back for what was begun here.
+    principal: OnceLock<Bytes>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    calls: HashMap<Bytes, Vec<Arc<Call>>>,
+    subscriptions: HashMap<Bytes, Filter>,
+    stopping: bool,
+}
+
+impl Desk {
+    /// A desk without requests.
+    pub fn new(surface: Arc<Surface>) -> Desk {
+        Desk { surface, principal: OnceLock::new(), open: Mutex::default() }
+    }
+
+    /// Says once who the client is, as far as that was proven.
+    pub fn belongs_to(&self, principal: Bytes) {
+        // The first word counts.
+        drop(self.principal.set(principal));
+    }
+
+    /// One request. `params` lies in `line`.
+    pub fn request(
+        &self,
+        session: &Arc<Session>,
+        id: Bytes,
+        method: &str,
+        params: Option<&[u8]>,
+        line: &Bytes,
+    ) {
+        let waiting = Waiting::new(session, id);
+        let read = match precheck(method, params) {
+            Ok(read) => read,
+            Err(fault) => return waiting.refuse(&fault),
+        };
+        self.surface.router.declare(read.capabilities);
+        let params = params.unwrap_or(b"{}");
+        let waiting = waiting.with(&read);
+        match method {
+            "server/discover" => {
+                let surface = Arc::clone(&self.surface);
+                self.begin(waiting, &read, params).later(async move {
+                    let able = json!({ "tools": { "listChanged": false }, "logging": {} });
+                    let said = surface.instructions().await;
+                    Finished::Result(result::discovery(&able, &said, env!("CARGO_PKG_VERSION")))
+                });
+            }
+            "tools/list" => {
+                let surface = Arc::clone(&self.surface);
+                self.begin(waiting, &read, params).later(async move {
+                    let tools = surface.tools().await.into_bytes();
+                    let tools = result::cacheable(&tools, result::LIST_TTL_MS, true);
+                    Finished::Result(result::signed(&tools, env!("CARGO_PKG_VERSION")))
+                });
+            }
+            "subscriptions/listen" => self.listen(session, waiting, params),
+            _ => self.call(waiting, &read, params, line),
+        }
+    }
+
+    /// The client calls a request off.
+    pub fn cancelled(&self, id: &[u8]) {
+        let calls = {
+            let mut open = self.lock();
+            open.subscriptions.remove(id);
+            open.calls.remove(id)
+        };
+        for call in calls.into_iter().flatten() {
+            call.cancelled(id);
+        }
+    }
+
+    /// The client is gone: everything open is called off.
+    pub fn abandon(&self) {
+        let calls = {
+            let mut open = self.lock();
+            open.stopping = true;
+            open.subscriptions.clear();
+            std::mem::take(&mut open.calls)
+        };
+        for (id, calls) in calls {
+            calls.iter().for_each(|call| call.cancelled(&id));
+        }
+    }
+
+    /// The gateway goes down: what is under way here is answered, and subscriptions end in good order.
+    pub fn stop(&self, lanes: &Lanes) {
+        let (calls, subscriptions) = {
+            let mut open = self.lock();
+            open.stopping = true;
+            let calls: Vec<Arc<Call>> = open.calls.values().flatten().cloned().collect();
+            (calls, std::mem::take(&mut open.subscriptions))
+        };
+        for id in subscriptions.keys() {
+            lanes.answer(Some(id), |out| write::result(out, id, &listen::ended(id)));
+        }
+        calls.iter().for_each(|call| call.stop());
+    }
+
+    /// Whether nothing is open.
+    pub fn is_quiet(&self) -> bool {
+        let open = self.lock();
+        open.calls.is_empty() && open.subscriptions.is_empty()
+    }
+
+    /// A notification for whoever has subscribed to it here.
+    pub fn notify(&self, lanes: &Lanes, method: &str, uri: Option<&str>, params: Option<&[u8]>) {
+        let covered: Vec<Bytes> = {
+            let open = self.lock();
+            let covers = |filter: &Filter| filter.covers(method, uri);
+            open.subscriptions
+                .iter()
+                .filter(|(_, filter)| covers(filter))
+                .map(|(id, _)| id.clone())
+                .collect()
+        };
+        for id in covered.iter().filter(|id| lanes.has_room(Some(id))) {
+            let params = listen::tagged(params, id);
+            lanes.tell(Some(id), |out| write::notification(out, method, Some(&params)));
+        }
+    }
+
+    /// A request that was answered needs no place here.
+    fn done(&self, id: &Bytes, call: &Call) {
+        let mut open = self.lock();
+        if let Some(calls) = open.calls.get_mut(id) {
+            calls.retain(|known| !std::ptr::eq(&raw const **known, call));
+            if calls.is_empty() {
+                open.calls.remove(id);
+            }
+        }
+    }
+
+    fn call(&self, waiting: Waiting, read: &Meta<'_>, params: &[u8], line: &Bytes) {
+        let picked = match object::pick(params, ["requestState", "inputResponses"]) {
+            Ok(picked) => picked,
+            Err(defect) => {
+                let why = format!("the params of tools/call cannot be used: {defect}");
+                return waiting.refuse(&Fault::invalid(why));
+            }
+        };
+        let input = match self.retried(&picked, params) {
+            Ok(None) => None,
+            Ok(Some(Retried::Relay(input))) => Some(Arc::new(input)),
+            Ok(Some(Retried::Held(call, retry))) => {
+                if let Err(fault) = self.enlist(&waiting.id, &call) {
+                    return waiting.refuse(&fault);
+                }
+                return call.retried(waiting, retry);
+            }
+            Err(fault) => return waiting.refuse(&fault),
+        };
+        let call = self.begin_with(waiting, read, params, input);
+        call.start(params, line);
+    }
+
+    /// What a retry leads back to, if it is one.
+    fn retried(
+        &self,
+        [state, responses]: &[Option<&[u8]>; 2],
+        params: &[u8],
+    ) -> Result<Option<Retried>, Fault> {
+        let Some(state) = state else { return Ok(None) };
+        let state =
+            object::text(state).ok_or_else(|| Fault::invalid("requestState must be a string"))?;
+        let principal = self.principal.get().cloned().unwrap_or_default();
+        let request = seal::digest("tools/call", Some(params));
+        let held = &self.surface.held;
+        let resume = held
+            .key
+            .open(&state, &principal, self.surface.router.clock.now_ms(), &request)
+            .map_err(|broken| Fault::invalid(broken.to_string()))?;
+        let unfit = |unfit: metamcp_wire::modern::input::Unfit| {
+            Fault::invalid(format!("inputResponses cannot be used: {unfit}"))
+        };
+        let raw = responses.unwrap_or(b"{}");
+        let responses = metamcp_wire::modern::input::responses(raw).map_err(unfit)?;
+        match resume {
+            Resume::Held { call, round } => {
+                let found = held.find(call).and_then(|call| call.downcast::<Call>().ok());
+                let call = found.ok_or_else(|| {
+                    Fault::invalid("nothing waits for this requestState any more; send the request again without it")
+                })?;
+                Ok(Some(Retried::Held(call, Retry { round, responses })))
+            }
+            Resume::Relay { state, .. } => {
+                let state = state.map(|state| {
+                    let mut quoted = Vec::with_capacity(state.len() + 2);
+                    write::json_string(&mut quoted, &state);
+                    Bytes::from(quoted)
+                });
+                let responses = Bytes::copy_from_slice(raw);
+                Ok(Some(Retried::Relay(Input { responses, state })))
+            }
+        }
+    }
+
+    fn begin(&self, waiting: Waiting, read: &Meta<'_>, params: &[u8]) -> Arc<Call> {
+        self.begin_with(waiting, read, params, None)
+    }
+
+    fn begin_with(
+        &self,
+        waiting: Waiting,
+        read: &Meta<'_>,
+        params: &[u8],
+        input: Option<Arc<Input>>,
+    ) -> Arc<Call> {
+        let principal = self.principal.get().cloned().unwrap_or_default();
+        let id = waiting.id.clone();
+        let call = Call::new(&self.surface, waiting, principal, read, params, input);
+        if let Err(fault) = self.enlist(&id, &call) {
+            call.refused(&fault);
+        }
+        call
+    }
+
+    fn enlist(&self, id: &Bytes, call: &Arc<Call>) -> Result<(), Fault> {
+        let mut open = self.lock();
+        let refused = |message: &str| {
+            Err(Fault { code: -32000, message: message.to_owned(), data: None, status: 503 })
+        };
+        if open.stopping {
+            return refused("metamcp is shutting down; nothing was run");
+        }
+        if open.calls.len() >= MOST_OPEN {
+            return refused("too many requests are under way; nothing was run");
+        }
+        open.calls.entry(id.clone()).or_default().push(Arc::clone(call));
+        Ok(())
+    }
+
+    fn listen(&self, session: &Session, waiting: Waiting, params: &[u8]) {
+        let wanted = match Filter::read(params) {
+            Ok(wanted) => wanted,
+            Err(fault) => return waiting.refuse(&fault),
+        };
+        // Our tools do not change while we run, and nothing else can change.
+        let granted = wanted.granted(&Filter::default());
+        let said = listen::acknowledgement(&waiting.id, &granted);
+        let mut open = self.lock();
+        if open.stopping || open.subscriptions.len() >= MOST_SUBSCRIPTIONS {
+            drop(open);
+            let message = "too many subscriptions are open".to_owned();
+            let fault = Fault { code: -32000, message, data: None, status: 503 };
+            return waiting.refuse(&fault);
+        }
+        // Under the lock, so that nothing of the subscription can leave in front of it.
+        session.lanes.tell(Some(&waiting.id), |out| {
+            write::notification(out, listen::ACKNOWLEDGED, Some(&said));
+        });
+        open.subscriptions.insert(waiting.id.clone(), granted);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// What a retry leads back to.
+enum Retried {
+    /// A call that is held open.
+    Held(Arc<Call>, Retry),
+    /// A server that keeps nothing.
+    Relay(Input),
+}

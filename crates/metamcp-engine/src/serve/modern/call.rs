@@ -1,0 +1,543 @@
+//! One request of the stateless era while it is under way, and between the requests that belong to it when a server asks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use metamcp_core::ledger::ConnId;
+use metamcp_wire::bridge::Hold;
+use metamcp_wire::bridge::hold::{Effect, Event};
+use metamcp_wire::modern::meta::{LEVELS, Meta};
+use metamcp_wire::modern::{Fault, MISSING_CAPABILITY, input, result};
+use metamcp_wire::seal::{self, Resume, Ticket};
+use metamcp_wire::{object, write};
+use serde_json::Value;
+use tokio::task::AbortHandle;
+
+use crate::router::{CallErrorKind, Caller, Input, Outcome, Question};
+use crate::serve::Session;
+use crate::surface::reply::{Code, ErrorObject};
+use crate::surface::{Finished, Step, Surface};
+use crate::task;
+use crate::upstream::Reply;
+
+/// How long a client may take to come back with answers, and how long a ticket is good.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// A result from this size on is sent as it lies in memory; below it a copy is cheaper.
+const LARGE: usize = 4096;
+
+/// Who waits for the answer.
+pub(super) struct Waiting {
+    pub(super) id: Bytes,
+    session: Weak<Session>,
+    progress: Option<Bytes>,
+    /// The least severe log it wants.
+    level: Option<usize>,
+}
+
+impl Waiting {
+    pub(super) fn new(session: &Arc<Session>, id: Bytes) -> Waiting {
+        Waiting { id, session: Arc::downgrade(session), progress: None, level: None }
+    }
+
+    pub(super) fn with(self, read: &Meta<'_>) -> Waiting {
+        Waiting { progress: read.progress.map(Bytes::copy_from_slice), level: read.level, ..self }
+    }
+
+    pub(super) fn refuse(&self, fault: &Fault) {
+        self.answer(None, Final::Fault(fault.clone()));
+    }
+
+    /// The one answer.
+    fn answer(&self, call: Option<&Call>, end: Final) {
+        let Some(session) = self.session.upgrade() else { return };
+        if let Some(call) = call {
+            session.modern.done(&self.id, call);
+        }
+        let (lanes, id) = (&session.lanes, &self.id);
+        match end {
+            Final::Result(result) if result.len() < LARGE => {
+                lanes.answer(Some(id), |out| write::result(out, id, &result));
+            }
+            Final::Result(result) => {
+                let body = match write::one_line(&result) {
+                    std::borrow::Cow::Borrowed(_) => result,
+                    std::borrow::Cow::Owned(mended) => Bytes::from(mended),
+                };
+                lanes.answer_parts(id, &write::result_head(id), body, write::RESULT_TAIL);
+            }
+            Final::Fault(fault) => lanes.answer(Some(id), |out| {
+                write::error(out, Some(id), fault.code, &fault.message, fault.data.as_deref());
+            }),
+            Final::Error(error) => {
+                lanes.answer(Some(id), |out| write::error_raw(out, Some(id), &error));
+            }
+            Final::Nothing => lanes.end(id),
+        }
+    }
+
+    fn tell(&self, method: &str, params: &[u8]) {
+        let Some(session) = self.session.upgrade() else { return };
+        if session.lanes.has_room(Some(&self.id)) {
+            session
+                .lanes
+                .tell(Some(&self.id), |out| write::notification(out, method, Some(params)));
+        }
+    }
+}
+
+/// How a request ends.
+enum Final {
+    Result(Bytes),
+    Fault(Fault),
+    /// A server's own error.
+    Error(Bytes),
+    /// Nobody wants to know.
+    Nothing,
+}
+
+/// What a client that comes back brings along.
+pub(super) struct Retry {
+    pub(super) round: u32,
+    pub(super) responses: input::Responses,
+}
+
+type LastWords = Box<dyn Fn() -> Finished + Send + Sync>;
+
+/// See the module.
+pub(super) struct Call {
+    surface: Arc<Surface>,
+    principal: Bytes,
+    /// The params, to know the request again.
+    request: Bytes,
+    able: Value,
+    /// What the router knows it by.
+    tag: Bytes,
+    input: Option<Arc<Input>>,
+    state: Mutex<State>,
+    me: Weak<Call>,
+}
+
+struct State {
+    hold: Hold,
+    waiting: Option<Waiting>,
+    /// Under which number it is held.
+    held: Option<u64>,
+    questions: BTreeMap<u64, Question>,
+    last_question: u64,
+    end: Option<Final>,
+    work: Option<AbortHandle>,
+    last_words: Option<LastWords>,
+    /// It was refused before it began.
+    refused: bool,
+}
+
+/// What is done after the lock is given back.
+enum After {
+    Feed(Question, Vec<u8>),
+    Refuse(Question),
+    Abandon,
+    Forget,
+}
+
+impl Call {
+    pub(super) fn new(
+        surface: &Arc<Surface>,
+        waiting: Waiting,
+        principal: Bytes,
+        read: &Meta<'_>,
+        params: &[u8],
+        input: Option<Arc<Input>>,
+    ) -> Arc<Call> {
+        let tag = waiting.id.clone();
+        let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        Arc::new_cyclic(|me| Call {
+            surface: Arc::clone(surface),
+            principal,
+            request: Bytes::copy_from_slice(params),
+            able: serde_json::from_slice(read.capabilities).unwrap_or_default(),
+            tag,
+            input,
+            state: Mutex::new(State {
+                hold: Hold::new(patience),
+                waiting: Some(waiting),
+                held: None,
+                questions: BTreeMap::new(),
+                last_question: 0,
+                end: None,
+                work: None,
+                last_words: None,
+                refused: false,
+            }),
+            me: me.clone(),
+        })
+    }
+
+    /// Makes the call of a meta-tool.
+    pub(super) fn start(self: &Arc<Self>, params: &[u8], line: &Bytes) {
+        if self.lock().refused {
+            return;
+        }
+        let caller: Arc<dyn Caller> = Arc::clone(self) as Arc<dyn Caller>;
+        match self.surface.call(Some(params), line, &caller, &self.tag) {
+            Step::Handed => {}
+            Step::Now(finished) => self.finish(finished),
+            Step::Later(future) => self.later(future),
+            Step::Running(running) => {
+                self.lock().last_words = Some(running.last_words);
+                self.later(running.future);
+            }
+        }
+    }
+
+    /// Runs what takes a while.
+    pub(super) fn later(self: &Arc<Self>, future: impl Future<Output = Finished> + Send + 'static) {
+        let mut state = self.lock();
+        if state.refused {
+            return;
+        }
+        let me = Arc::clone(self);
+        let running = task::spawn("answer", async move {
+            let finished = future.await;
+            me.lock().work = None;
+            me.finish(finished);
+        });
+        // It needs the lock to finish, which this thread holds.
+        state.work = Some(running.abort_handle());
+    }
+
+    pub(super) fn refused(&self, fault: &Fault) {
+        self.lock().refused = true;
+        self.ended(Final::Fault(fault.clone()));
+    }
+
+    /// The client came back for it.
+    pub(super) fn retried(&self, waiting: Waiting, retry: Retry) {
+        let mut state = self.lock();
+        let answers = retry.responses.iter().filter_map(|(key, _)| number_of(key)).collect();
+        let event = Event::Retried { round: retry.round, answers };
+        let effects = state.hold.take(event, self.now());
+        if effects.contains(&Effect::TurnAway) {
+            drop(state);
+            let fault = Fault::invalid(
+                "this requestState was used before; use the newest one, or send the request again without it",
+            );
+            return waiting.answer(Some(self), Final::Fault(fault));
+        }
+        state.waiting = Some(waiting);
+        self.carry_out(state, effects, retry.responses);
+    }
+
+    /// The client calls the request with this id off.
+    pub(super) fn cancelled(&self, id: &[u8]) {
+        let mut state = self.lock();
+        if state.waiting.as_ref().is_some_and(|waiting| waiting.id == id) {
+            state.waiting = None;
+            let effects = state.hold.take(Event::Cancelled, self.now());
+            self.carry_out(state, effects, Vec::new());
+        }
+    }
+
+    /// Answers it now if it is work of ours; what the router has is answered from there.
+    pub(super) fn stop(&self) {
+        let (work, last_words) = {
+            let mut state = self.lock();
+            (state.work.take(), state.last_words.take())
+        };
+        let Some(work) = work else { return };
+        work.abort();
+        match last_words {
+            Some(last_words) => self.finish(last_words()),
+            None => {
+                let message = "metamcp is shutting down; nothing was run".to_owned();
+                let fault = Fault { code: -32000, message, data: None, status: 503 };
+                self.ended(Final::Fault(fault));
+            }
+        }
+    }
+
+    fn finish(&self, finished: Finished) {
+        match finished {
+            Finished::Result(result) => self.ended(Final::Result(typed(Bytes::from(result)))),
+            Finished::Protocol { code, message } => {
+                self.ended(Final::Fault(Fault { code, message, data: None, status: 400 }));
+            }
+            Finished::Handed => {}
+        }
+    }
+
+    fn ended(&self, end: Final) {
+        let mut state = self.lock();
+        if state.end.is_some() {
+            return;
+        }
+        state.end = Some(end);
+        let effects = state.hold.take(Event::Done, self.now());
+        self.carry_out(state, effects, Vec::new());
+    }
+
+    fn carry_out(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        effects: Vec<Effect>,
+        mut responses: input::Responses,
+    ) {
+        let mut after = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Respond { round, questions } => self.respond(&mut state, round, &questions),
+                Effect::Deliver => {
+                    let end = state.end.take().unwrap_or(Final::Nothing);
+                    if let Some(waiting) = state.waiting.take() {
+                        waiting.answer(Some(self), end);
+                    }
+                }
+                Effect::GiveUp => {
+                    let refused = ErrorObject::new(
+                        Code::ExecutionFailed,
+                        "the server asks again and again without ever answering",
+                    );
+                    if let Some(waiting) = state.waiting.take() {
+                        let result = typed(Bytes::from(refused.to_result()));
+                        waiting.answer(Some(self), Final::Result(result));
+                    }
+                }
+                Effect::Feed(question) => {
+                    let key = key_of(question);
+                    let response = responses.iter().position(|(known, _)| *known == key);
+                    if let (Some(question), Some(at)) =
+                        (state.questions.remove(&question), response)
+                    {
+                        after.push(After::Feed(question, responses.swap_remove(at).1));
+                    }
+                }
+                Effect::Refuse(question) => {
+                    after.extend(state.questions.remove(&question).map(After::Refuse));
+                }
+                Effect::Abandon => {
+                    if let Some(work) = state.work.take() {
+                        work.abort();
+                    }
+                    after.push(After::Abandon);
+                }
+                Effect::Forget => after.push(After::Forget),
+                // Only a retry is turned away, and that is seen to where it comes in.
+                Effect::TurnAway => {}
+            }
+        }
+        let held = state.held;
+        drop(state);
+        for action in after {
+            match action {
+                After::Feed(question, response) => {
+                    question.answer(&Reply::Result(Bytes::from(response)));
+                }
+                After::Refuse(question) => question.refuse("the client did not answer"),
+                After::Abandon => {
+                    if let Some(me) = self.me.upgrade() {
+                        let caller: Arc<dyn Caller> = me;
+                        self.surface.router.cancel_all(&caller);
+                    }
+                }
+                After::Forget => {
+                    if let Some(held) = held {
+                        self.surface.held.forget(held);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers the waiting request with the open questions.
+    fn respond(&self, state: &mut State, round: u32, questions: &[u64]) {
+        let (Some(waiting), Some(call)) = (state.waiting.take(), state.held) else { return };
+        let sealed = self.seal(Resume::Held { call, round });
+        let keys: Vec<String> = questions.iter().copied().map(key_of).collect();
+        let asked = questions.iter().zip(&keys).filter_map(|(question, key)| {
+            let question = state.questions.get(question)?;
+            Some((key.as_str(), question.method.as_str(), question.params.as_deref()))
+        });
+        let asking = Bytes::from(input::asking(asked, &sealed));
+        waiting.answer(Some(self), Final::Result(asking));
+        let me = self.me.clone();
+        task::spawn("held", async move {
+            tokio::time::sleep(PATIENCE).await;
+            if let Some(me) = me.upgrade() {
+                let mut state = me.lock();
+                let effects = state.hold.take(Event::Tick, me.now());
+                me.carry_out(state, effects, Vec::new());
+            }
+        });
+    }
+
+    fn seal(&self, resume: Resume) -> String {
+        let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        self.surface.held.key.seal(&Ticket {
+            principal: self.principal.to_vec(),
+            expires: self.now().saturating_add(patience),
+            request: seal::digest("tools/call", Some(&self.request)),
+            resume,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.surface.router.clock.now_ms()
+    }
+
+    fn session(&self) -> Option<Arc<Session>> {
+        self.lock().waiting.as_ref()?.session.upgrade()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The key of a question in `inputRequests`.
+fn key_of(question: u64) -> String {
+    format!("question-{question}")
+}
+
+fn number_of(key: &str) -> Option<u64> {
+    key.strip_prefix("question-")?.parse().ok()
+}
+
+fn typed(raw: Bytes) -> Bytes {
+    match result::completed(&raw) {
+        std::borrow::Cow::Borrowed(_) => raw,
+        std::borrow::Cow::Owned(typed) => Bytes::from(typed),
+    }
+}
+
+impl Caller for Call {
+    fn answer(&self, tag: &Bytes, outcome: Outcome) {
+        if let Some(session) = self.session() {
+            session.note_end(tag, &outcome);
+        }
+        self.ended(match outcome {
+            Outcome::Result(result) => Final::Result(typed(result)),
+            Outcome::Failed(error) => match &error.kind {
+                // The client can do something about this one, so it gets it as the server wrote it.
+                CallErrorKind::Rpc(raw) if code_of(raw) == Some(MISSING_CAPABILITY) => {
+                    Final::Error(raw.clone())
+                }
+                _ => {
+                    let entry = self.surface.server(&error.server);
+                    let config = entry.as_ref().map(|entry| &*entry.config);
+                    let object = ErrorObject::from_call(&error, config);
+                    Final::Result(typed(Bytes::from(object.to_result())))
+                }
+            },
+            Outcome::Cancelled => Final::Nothing,
+        });
+    }
+
+    fn progress(&self, _tag: &Bytes, params: &[u8]) {
+        let state = self.lock();
+        if let Some(waiting) = &state.waiting
+            && let Some(token) = &waiting.progress
+        {
+            let params = object::replace_member(params, "progressToken", token);
+            waiting.tell("notifications/progress", &params);
+        }
+    }
+
+    fn log(&self, tag: Option<&Bytes>, params: &[u8]) {
+        let state = self.lock();
+        let Some(waiting) = state.waiting.as_ref().filter(|_| tag.is_some()) else { return };
+        let said = object::pick(params, ["level"]).ok().and_then(|[level]| object::text(level?));
+        let said = said.and_then(|said| LEVELS.iter().position(|known| *known == said));
+        if waiting.level.zip(said).is_some_and(|(wanted, said)| said >= wanted) {
+            waiting.tell("notifications/message", params);
+        }
+    }
+
+    fn ask(&self, _tag: Option<&Bytes>, question: Question) -> Result<(), Question> {
+        let permitted = input::permits(&self.able, &question.method, question.params.as_deref());
+        let Some(me) = self.me.upgrade().filter(|_| permitted && question.has_cause()) else {
+            return Err(question);
+        };
+        let mut state = self.lock();
+        if state.held.is_none() {
+            state.held = self.surface.held.hold(Arc::clone(&me) as _);
+        }
+        if state.held.is_none() {
+            return Err(question);
+        }
+        state.last_question += 1;
+        let number = state.last_question;
+        state.questions.insert(number, question);
+        let effects = state.hold.take(Event::Asked(number), self.now());
+        self.carry_out(state, effects, Vec::new());
+        // So that it hears when the server takes the question back.
+        let caller: Arc<dyn Caller> = me;
+        self.surface.router.attach(&caller);
+        Ok(())
+    }
+
+    fn unask(&self, conn: ConnId, id: Option<&[u8]>) {
+        let mut state = self.lock();
+        let gone: Vec<u64> = state
+            .questions
+            .iter()
+            .filter(|(_, question)| question.is_from(conn, id))
+            .map(|(&number, _)| number)
+            .collect();
+        let mut dropped = Vec::new();
+        for number in gone {
+            dropped.extend(state.questions.remove(&number));
+            // Taking back asks for nothing further.
+            drop(state.hold.take(Event::Withdrawn(number), self.now()));
+        }
+        drop(state);
+        drop(dropped);
+    }
+
+    fn capabilities(&self) -> Value {
+        self.able.clone()
+    }
+
+    fn client(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
+    fn input_required(&self, _tag: &Bytes, server: &Arc<str>, raw: &Bytes) -> bool {
+        let Ok(required) = input::required(raw) else { return false };
+        let may = |question: &input::Question| {
+            input::permits(&self.able, &question.method, question.params.as_deref())
+        };
+        if !required.questions.iter().all(may) {
+            return false;
+        }
+        let resume = Resume::Relay { server: server.to_string(), state: required.state };
+        let restated = input::restated(raw, &self.seal(resume));
+        self.ended(Final::Result(Bytes::from(restated)));
+        true
+    }
+
+    fn input(&self) -> Option<Arc<Input>> {
+        self.input.clone()
+    }
+
+    fn searched(&self, query: &str, ids: Vec<String>) {
+        if let Some(session) = self.session() {
+            session.searched(query, ids);
+        }
+    }
+
+    fn calling(&self, tag: &Bytes, server: &str, tool: &str) {
+        if let Some(session) = self.session() {
+            session.calling(tag, server, tool);
+        }
+    }
+}
+
+fn code_of(error: &[u8]) -> Option<i64> {
+    let [code] = object::pick(error, ["code"]).ok()?;
+    std::str::from_utf8(code?).ok()?.parse().ok()
+}
