@@ -44,6 +44,11 @@ impl Refresh {
         self.starts.back().map_or(now, |&last| last + gap)
     }
 
+    /// When the last reading began.
+    pub fn last_started(&self) -> Option<Moment> {
+        self.starts.back().copied()
+    }
+
     /// A reading begins.
     pub fn started(&mut self, now: Moment) {
         self.running = true;

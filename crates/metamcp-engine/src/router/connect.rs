@@ -28,6 +28,9 @@ const EXIT_GRACE: Duration = Duration::from_millis(250);
 /// Between a child's exit and the end of its output, which a grandchild may hold open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(150);
 
+/// A list is not read again before this, however short-lived the server says it is: it may be large.
+const LEAST_LIST_AGE: Duration = Duration::from_secs(60);
+
 /// What goes along with a live connection.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
@@ -211,6 +214,22 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
         schedule(&router, &connection, &life);
     }
     router.stir.step();
+}
+
+/// A server that tells nobody of changes is being used: if its list is older than it said a list may be, it is read
+/// again. Only use brings this about, since an age is no clock to poll by.
+pub(super) fn used(router: &Router, connection: &Arc<Connection>) {
+    let Some(&ttl) = connection.list_ttl.get() else { return };
+    let Some((_, life)) = current(router, connection.id) else { return };
+    let now = router.clock.now();
+    let stale = {
+        let refresh = life.refresh.lock().expect("no panic while it is locked");
+        let read = refresh.rule.last_started();
+        read.is_some_and(|read| now.since(read) >= Duration::from_millis(ttl).max(LEAST_LIST_AGE))
+    };
+    if stale {
+        list_changed(router, connection);
+    }
 }
 
 /// The server says that its tools changed.

@@ -199,7 +199,6 @@ async fn ended(router: &Arc<Router>, entry: &Entry, opening: &Opening, known: Op
 
 fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
     let (logs, stateless) = (peer.can("logging"), peer.era.is_stateless());
-    let tells = peer.capabilities.pointer("/tools/listChanged") == Some(&Value::Bool(true));
     telemetry::log(
         LogLevel::Info,
         &format!(
@@ -210,7 +209,7 @@ fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
     // Set once: a second answer has no request to belong to.
     drop(connection.peer.set(peer));
     if stateless {
-        if tells {
+        if connection.tells_of_changes() {
             // Its answer is the end of the subscription, which comes with the end of the process.
             let wanted = br#"{"notifications":{"toolsListChanged":true}}"#;
             drop(connection.ask("subscriptions/listen", wanted));

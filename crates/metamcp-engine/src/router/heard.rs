@@ -27,6 +27,9 @@ impl Listener for Router {
         let pending = state.dispatch.answered(call, conn.id, answered, now, &mut effects);
         self.carry_out(state, effects);
         let Some(pending) = pending else { return };
+        if conn.list_ttl.get().is_some() {
+            connect::used(self, conn);
+        }
         let reply = match reply {
             Reply::Result(result) if conn.is_stateless() => match result::kind(&result) {
                 Kind::Complete if pending.caller.is_stateless() => Reply::Result(result),

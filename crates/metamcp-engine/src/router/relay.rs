@@ -22,7 +22,7 @@ pub struct Question {
     pub params: Option<Bytes>,
     /// Of the connection, the server's own; of a round, ours.
     id: Bytes,
-    whose: Whose,
+    whose: Box<Whose>,
     settled: AtomicBool,
 }
 
@@ -48,7 +48,7 @@ impl Question {
             id,
             method: method.to_owned(),
             params: params.map(Bytes::copy_from_slice),
-            whose: Whose::Server { conn: Arc::clone(conn), call, router },
+            whose: Box::new(Whose::Server { conn: Arc::clone(conn), call, router }),
             settled: AtomicBool::new(false),
         }
     }
@@ -62,7 +62,7 @@ impl Question {
             id: rounds::question_id(round, &asked.key),
             method: asked.method,
             params: asked.params.map(Bytes::from),
-            whose: Whose::Round { round, key: asked.key, router },
+            whose: Box::new(Whose::Round { round, key: asked.key, router }),
             settled: AtomicBool::new(false),
         }
     }
@@ -70,7 +70,7 @@ impl Question {
     /// Whether this is the question with that id of that connection; without an id, any of it. One of a round outlives
     /// the connection it came on, since its server keeps nothing.
     pub fn is_from(&self, conn: ConnId, id: Option<&[u8]>) -> bool {
-        match &self.whose {
+        match &*self.whose {
             Whose::Server { conn: own, .. } => own.id == conn && id.is_none_or(|id| id == self.id),
             Whose::Round { .. } => id.is_some_and(|id| id == self.id),
         }
@@ -78,7 +78,7 @@ impl Question {
 
     /// Whether a call is known that made the server ask.
     pub fn has_cause(&self) -> bool {
-        match &self.whose {
+        match &*self.whose {
             Whose::Server { call, .. } => call.is_some(),
             Whose::Round { .. } => true,
         }
@@ -86,7 +86,7 @@ impl Question {
 
     /// Passes the client's answer on.
     pub fn answer(self, reply: &Reply) {
-        match &self.whose {
+        match &*self.whose {
             Whose::Server { conn, .. } => conn.answer(&self.id, reply),
             Whose::Round { round, key, router } => {
                 let result = match reply {
@@ -105,7 +105,7 @@ impl Question {
 
     /// Answers in the client's place.
     pub fn refuse(self, why: &str) {
-        if let Whose::Server { conn, .. } = &self.whose {
+        if let Whose::Server { conn, .. } = &*self.whose {
             conn.refuse(&self.id, -32601, why);
         }
         self.settle();
@@ -115,7 +115,7 @@ impl Question {
         if self.settled.swap(true, Ordering::Relaxed) {
             return;
         }
-        match &self.whose {
+        match &*self.whose {
             Whose::Server { conn, call, router } => {
                 conn.return_question();
                 if let (Some(router), Some(call)) = (router.upgrade(), *call) {

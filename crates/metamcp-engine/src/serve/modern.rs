@@ -96,7 +96,7 @@ impl Desk {
                     Finished::Result(result::signed(&tools, env!("CARGO_PKG_VERSION")))
                 });
             }
-            "subscriptions/listen" => self.listen(session, waiting, params),
+            "subscriptions/listen" => self.listen(session, &waiting, params),
             _ => self.call(waiting, &read, params, line),
         }
     }
@@ -273,7 +273,7 @@ impl Desk {
         Ok(())
     }
 
-    fn listen(&self, session: &Session, waiting: Waiting, params: &[u8]) {
+    fn listen(&self, session: &Session, waiting: &Waiting, params: &[u8]) {
         let wanted = match Filter::read(params) {
             Ok(wanted) => wanted,
             Err(fault) => return waiting.refuse(&fault),

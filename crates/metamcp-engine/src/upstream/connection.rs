@@ -78,6 +78,8 @@ pub struct Connection {
     pub peer: OnceLock<Peer>,
     /// What the gateway's own requests to a stateless server carry.
     pub meta: OnceLock<Vec<u8>>,
+    /// How long its list of tools may be kept, in milliseconds, where it says so and will not tell of changes itself.
+    pub list_ttl: OnceLock<u64>,
     /// Its process is given up for a fresh one, which shall not be asked first what it speaks.
     pub afresh: AtomicBool,
     /// What goes to it.
@@ -103,6 +105,7 @@ impl Connection {
             name,
             peer: OnceLock::new(),
             meta: OnceLock::new(),
+            list_ttl: OnceLock::new(),
             afresh: AtomicBool::new(false),
             outbox: Outbox::default(),
             stderr,
@@ -138,6 +141,13 @@ impl Connection {
     /// Whether each request to it has to carry everything it needs.
     pub fn is_stateless(&self) -> bool {
         self.peer.get().is_some_and(|peer| peer.era.is_stateless())
+    }
+
+    /// Whether it said that it tells when its tools change.
+    pub fn tells_of_changes(&self) -> bool {
+        let told =
+            |peer: &Peer| peer.capabilities.pointer("/tools/listChanged") == Some(&true.into());
+        self.peer.get().is_some_and(told)
     }
 
     /// Sends a notification.

@@ -41,6 +41,11 @@ pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTool
             }
             Err(_) => return Err("ended while its tools were listed".to_owned()),
         };
+        if connection.is_stateless() && !connection.tells_of_changes() {
+            // Of several pages the first speaks for all: they come from one reading.
+            let (ttl, _) = metamcp_wire::modern::result::cache_hints(&page);
+            connection.list_ttl.get_or_init(|| ttl);
+        }
         let next;
         (listing, next) = take_in(listing, page).await?;
         match next.map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {

@@ -378,7 +378,8 @@ fn a_subscription_is_acknowledged_first_and_ends_in_good_order() {
 #[test]
 fn a_script_is_held_while_its_client_answers() {
     let gateway = Gateway::start_silently(both_kinds());
-    let code = "const a = await mcp.old.elicit({}); const b = await mcp.new.elicit({}); return [a, b].map(x => JSON.stringify(x).includes('Ada'));";
+    let code = r#"const a = await servers.old.call("elicit", {}); const b = await servers["new"].call("elicit", {});
+        return [a, b].map(x => JSON.stringify(x).includes("Ada"));"#;
     let params = json!({"name": "mcp_execute", "arguments": {"code": code}});
     let (answer, rounds) = converse(&gateway, &params, &|_| reply_to("elicitation/create"));
     assert_eq!(rounds, 2, "{}", answer.value);
