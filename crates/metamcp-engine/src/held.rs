@@ -1,7 +1,7 @@
 //! Calls that are held open while their client gathers answers, and the seal on the tickets that lead back to them.
 //! Owns: the key, the table, its bound.      Never: knows what a held call is, writes it anywhere.
 //! In: a call to hold.  Out: a number for its ticket; the call again, for that number.
-//! Tests: below, `metamcp/tests/eras/`.
+//! Tests: below, `metamcp/tests/hazards/eras.rs`.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Requests of the stateless era: each is served from what it says itself, whatever else its connection carries.
 //! Owns: which of them are open on a connection, and its subscriptions.      Never: keeps anything about the client.
 //! In: requests whose `_meta` says so.  Out: results with their type, on the lane of the request.
-//! Tests: `metamcp/tests/eras/`, with real processes.
+//! Tests: `metamcp/tests/hazards/eras.rs`, with real processes.
 
 mod call;
 
