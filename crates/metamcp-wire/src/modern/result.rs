@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::meta::SERVER_INFO;
 use crate::era::Era;
-use crate::object::{pick, set_member, text, without_member};
+use crate::object::{members, pick, replace_member, set_member, text, without_member};
 
 /// Our tools never depend on who asks, and change only with the program: an hour spares clients the question.
 pub const LIST_TTL_MS: u64 = 60 * 60 * 1000;
@@ -57,12 +57,26 @@ pub fn completed(result: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// A result of a server of the stateless era for a client of the older one, which has no such member.
+/// A result of a server of the stateless era for a client of the older one: without its type, and without the name the
+/// server puts on each of its results there, just as the server itself would answer that client.
 pub fn untyped(result: &[u8]) -> Cow<'_, [u8]> {
-    match pick(result, ["resultType"]) {
-        Ok([None]) => Cow::Borrowed(result),
-        _ => Cow::Owned(without_member(result, "resultType")),
+    let Ok([kind, meta]) = pick(result, ["resultType", "_meta"]) else {
+        return Cow::Owned(without_member(result, "resultType"));
+    };
+    let mut plain = Cow::Borrowed(result);
+    if kind.is_some() {
+        plain = Cow::Owned(without_member(&plain, "resultType"));
     }
+    if let Some(meta) = meta.filter(|meta| members(meta).any(|(name, _)| name == SERVER_INFO)) {
+        let rest = without_member(meta, SERVER_INFO);
+        let empty = members(&rest).next().is_none();
+        plain = Cow::Owned(if empty {
+            without_member(&plain, "_meta")
+        } else {
+            replace_member(&plain, "_meta", &rest)
+        });
+    }
+    plain
 }
 
 /// A list or discovery that anybody may keep for `ttl_ms`, if it is public, else only who asked.
@@ -120,6 +134,11 @@ mod tests {
         assert!(matches!(completed(&typed), Cow::Borrowed(_)));
         assert!(matches!(untyped(odd), Cow::Borrowed(_)));
         assert_eq!(&*completed(b"{}"), br#"{"resultType":"complete"}"#);
+        // The name goes too, and what else is there stays.
+        let named = br#"{"a":1,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x"}},"resultType":"complete"}"#;
+        assert_eq!(&*untyped(named), br#"{"a":1}"#);
+        let named = br#"{"_meta":{"k": 1,"io.modelcontextprotocol/serverInfo":{}},"a":1}"#;
+        assert_eq!(&*untyped(named), br#"{"_meta":{"k": 1},"a":1}"#);
         // Nested ones belong to whoever wrote them.
         assert!(matches!(untyped(br#"{"x":{"resultType":"complete"}}"#), Cow::Borrowed(_)));
         // An older server cannot ask for input this way.

@@ -58,7 +58,7 @@ fn find_and_call(client: Client) {
         .call("nothing", "mcp_call", &through("everything", "ehco", &json!({})));
     let report = plan.run(&world, client, &world.gateway());
 
-    assert_eq!(sorted(report.tools("list")), ["mcp_call", "mcp_discover"]);
+    assert_eq!(sorted(report.tools("list")), ["mcp_call", "mcp_discover", "mcp_execute"]);
     assert!(report.instructions().contains("everything"), "{}", report.instructions());
     assert!(report.step("find").text().contains("everything:echo"));
     assert!(report.step("pages").text().contains("playwright:browser_click"));
@@ -156,15 +156,44 @@ fn python_v2_is_asked_back_and_sees_progress() {
     asks_back_and_progress(Client::PythonV2);
 }
 
-/// The newest SDKs first ask with a method of the next era; they must find their way to `initialize`.
+/// The newest SDKs first ask which era we are of, and then need no handshake, whatever the servers behind us need.
 fn asks_the_era(client: Client) {
     let world = World::new();
-    let report = Plan::new()
-        .asking_the_era()
+    let hour =
+        json!({ "source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo" });
+    let report = asked_back(Plan::new().asking_the_era())
         .list("list")
         .call("echo", "mcp_call", &through("everything", "echo", &json!({ "message": "hi" })))
+        .call("hour", "mcp_call", &through("time", "convert_time", &hour))
+        .call("form", "mcp_call", &through("everything", "trigger-elicitation-request", &json!({})))
+        .call(
+            "model",
+            "mcp_call",
+            &through(
+                "everything",
+                "trigger-sampling-request",
+                &json!({ "prompt": "say it", "maxTokens": 7 }),
+            ),
+        )
+        .call_with_progress(
+            "long",
+            "mcp_call",
+            &through(
+                "everything",
+                "trigger-long-running-operation",
+                &json!({ "duration": 0.4, "steps": 4 }),
+            ),
+        )
         .run(&world, client, &world.gateway());
-    assert_eq!(sorted(report.tools("list")), ["mcp_call", "mcp_discover"]);
+    let raw = report.step("hour").raw();
+    assert!(raw.contains(r#""resultType":"complete""#), "{raw}");
+    assert!(report.step("hour").text().contains("21:00"));
+    for (step, told) in [("form", "Ada"), ("model", "sampled")] {
+        let value = report.step(step).value().to_string();
+        assert!(value.contains(told), "{value}");
+    }
+    assert_eq!(report.step("long").progress_before_response(), [1, 2, 3, 4]);
+    assert_eq!(sorted(report.tools("list")), ["mcp_call", "mcp_discover", "mcp_execute"]);
     assert_eq!(report.step("echo").text(), "Echo: hi");
     world.nothing_is_left();
 }
