@@ -1,5 +1,7 @@
-//! BM25 over weighted fields. Each server keeps its own counts, packed; what a search runs on is put together from all
-//! of them: one dictionary, and for each word the tools that have it with what it adds to their scores.
+//! BM25 over weighted fields.
+//! Owns: one dictionary over all servers, and for each word the tools that have it with what it adds to their scores.      Never: looks at a schema, changes an index that is searched.
+//! In: the counts of each server, packed, and a query's words.  Out: scores.
+//! Tests: `search/tests.rs`.
 
 mod packed;
 

@@ -1,4 +1,7 @@
-//! Who a client is: by the bearer token it shows. Tokens are compared as digests, in the same time whatever they are.
+//! Who a client is: by the bearer token it shows.
+//! Owns: static tokens, signed tokens and the keys they are checked with.      Never: compares a token byte by byte (digests are), passes one on.
+//! In: the `Authorization` header.  Out: a `Principal`, or why not.
+//! Tests: below `access/`; `metamcp/tests/http`.
 
 mod jwt;
 mod keys;
