@@ -1,5 +1,7 @@
-//! BM25 over weighted fields. Each server keeps its own counts, packed; what a search runs on is put together from all
-//! of them: one dictionary, and for each word the tools that have it with what it adds to their scores.
+//! BM25 over weighted fields: each server's counts, packed, and one dictionary of all of them that a search runs on.
+//! Owns: the fields and their weights, postings, rarity, forgiven slips.      Never: knows meaning, keeps a query.
+//! In: words by number, per field and tool; a query.  Out: a score for every tool, and which words it has.
+//! Tests: `search/tests.rs`, `bm25/packed.rs`.
 
 mod packed;
 
