@@ -72,6 +72,14 @@ impl Era {
         }
     }
 
+    /// The revision that a handshake agreed on, where there was one.
+    pub fn revision(self) -> Option<Revision> {
+        match self {
+            Era::Initialize(revision) => Some(revision),
+            Era::Stateless => None,
+        }
+    }
+
     /// Whether every request carries what it needs, and results say of which type they are.
     pub fn is_stateless(self) -> bool {
         self == Era::Stateless

@@ -12,6 +12,7 @@ pub mod posted;
 pub mod reply;
 pub mod sessions;
 mod sse;
+mod stateless;
 pub mod stream;
 pub mod tls;
 
@@ -95,6 +96,9 @@ pub async fn serve(
     }
     drop(listener);
     door.close();
+    for session in door.awake() {
+        session.modern.end_subscriptions(&session.lanes);
+    }
     sweeping.abort();
     if let Some(refreshing) = refreshing {
         refreshing.abort();

@@ -128,16 +128,21 @@ impl Desk {
 
     /// The gateway goes down: what is under way here is answered, and subscriptions end in good order.
     pub fn stop(&self, lanes: &Lanes) {
-        let (calls, subscriptions) = {
+        let calls: Vec<Arc<Call>> = {
             let mut open = self.lock();
             open.stopping = true;
-            let calls: Vec<Arc<Call>> = open.calls.values().flatten().cloned().collect();
-            (calls, std::mem::take(&mut open.subscriptions))
+            open.calls.values().flatten().cloned().collect()
         };
+        self.end_subscriptions(lanes);
+        calls.iter().for_each(|call| call.stop());
+    }
+
+    /// Ends subscriptions in good order, while other requests may still be answered.
+    pub fn end_subscriptions(&self, lanes: &Lanes) {
+        let subscriptions = std::mem::take(&mut self.lock().subscriptions);
         for id in subscriptions.keys() {
             lanes.answer(Some(id), |out| write::result(out, id, &listen::ended(id)));
         }
-        calls.iter().for_each(|call| call.stop());
     }
 
     /// Whether nothing is open.

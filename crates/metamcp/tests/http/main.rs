@@ -11,6 +11,7 @@ mod guarded;
 mod legacy;
 mod served;
 mod signed;
+mod stateless;
 mod streams;
 mod tls;
 mod wire;

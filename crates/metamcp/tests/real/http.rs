@@ -159,6 +159,34 @@ fn every_client_over_the_transport_of_2024() {
     all_clients(Way::Sse);
 }
 
+/// The newest clients speak the newest revision, asked back included, however the gateway serves older ones.
+#[test]
+fn the_newest_clients_need_no_session() {
+    for way in [Way::Plain, Way::Json, Way::Stateless, Way::Tls] {
+        let world = World::new();
+        let serving = Serving::start(&world, way);
+        for client in [Client::TypescriptV2, Client::PythonV2] {
+            let report = Plan::new()
+                .asking_the_era()
+                .answering(
+                    "elicitation/create",
+                    json!({ "action": "accept", "content": { "name": "Ada", "check": true } }),
+                )
+                .list("list")
+                .call("echo", "mcp_call", &through("echo", &json!({ "message": "hi" })))
+                .call("form", "mcp_call", &through("trigger-elicitation-request", &json!({})))
+                .run_at(&world, client, &serving.remote);
+            assert!(report.tools("list").contains(&"mcp_call".to_owned()), "{way:?} {client:?}");
+            assert_eq!(report.step("echo").text(), "Echo: hi", "{way:?} {client:?}");
+            assert_eq!(report.step("echo").value()["resultType"], "complete", "{way:?} {client:?}");
+            let form = report.step("form").value().to_string();
+            assert!(form.contains("Ada"), "{way:?} {client:?}: {form}");
+        }
+        drop(serving);
+        world.nothing_is_left();
+    }
+}
+
 /// The Inspector's command line over both transports.
 fn inspected(way: Way) {
     let world = World::new();

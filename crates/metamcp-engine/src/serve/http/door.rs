@@ -14,7 +14,7 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use metamcp_core::settings::LogLevel;
-use metamcp_wire::era::Revision;
+use metamcp_wire::era::{Era, Revision, STATELESS};
 
 use super::access::{Access, Denied, Principal};
 use super::guard::{Head, METADATA, Refusal, Route, Rules};
@@ -22,6 +22,7 @@ use super::limits::{InFlight, MAX_IN_FLIGHT, Room};
 use super::posted::{Posted, one_line};
 use super::reply::{self, Answer, INVALID, NO_SESSION, REFUSED, SESSION_ID};
 use super::sessions::{Awake, Found, SessionId, Sessions};
+use super::stateless::{is_stateless, not_here};
 use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
 use crate::clock;
 use crate::router::Router;
@@ -37,7 +38,7 @@ const BODY_PATIENCE: Duration = Duration::from_secs(30);
 const ALONE: usize = 64;
 
 /// `MCP-Protocol-Version`.
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// `Last-Event-ID`.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -79,7 +80,7 @@ impl Awake for Arc<Session> {
 }
 
 /// A response that is given instead of the one asked for.
-type Instead = Box<Response<Answer>>;
+pub(super) type Instead = Box<Response<Answer>>;
 
 impl Door {
     /// A door to a gateway.
@@ -205,10 +206,14 @@ impl Door {
     ) -> Result<Response<Answer>, Instead> {
         let line = self.read(body).await?;
         let posted = Posted::read(&line).map_err(|defect| bad_message(&defect.to_string()))?;
+        if is_stateless(&parts.headers, &posted) {
+            return self.post_stateless(principal, parts, &line, posted).await;
+        }
         match era(&parts.headers)? {
             Speaks::Initialize(said) => {
                 self.post_in_session(principal, parts, said, &line, posted).await
             }
+            Speaks::Stateless => Err(not_here()),
         }
     }
 
@@ -230,7 +235,7 @@ impl Door {
         } else {
             self.session(principal, &parts.headers)?
         };
-        let agreed = session.peer().map(|peer| peer.era.revision());
+        let agreed = session.peer().and_then(|peer| peer.era.revision());
         let revision = agreed.or(said).unwrap_or(Revision::V2025_03_26);
         if posted.batch && revision != Revision::V2025_03_26 {
             return Err(bad_message("several messages at once are not part of this revision"));
@@ -268,7 +273,12 @@ impl Door {
     }
 
     /// The answer as a document if nothing comes before it, else as events.
-    async fn respond(&self, mut reader: Reader, batch: bool, may_return: bool) -> Response<Answer> {
+    pub(super) async fn respond(
+        &self,
+        mut reader: Reader,
+        batch: bool,
+        may_return: bool,
+    ) -> Response<Answer> {
         if self.ways.rules.json {
             return match reader.all().await.as_slice() {
                 [] => reply::empty(StatusCode::ACCEPTED),
@@ -297,7 +307,9 @@ impl Door {
         headers: &HeaderMap,
     ) -> Result<Response<Answer>, Instead> {
         self.check_open()?;
-        era(headers)?;
+        if let Speaks::Stateless = era(headers)? {
+            return Err(not_here());
+        }
         let session = self.session(principal, headers)?;
         let Lanes::Each(each) = &session.lanes else { return Err(no_session()) };
         let last = headers.get(LAST_EVENT).and_then(|id| from_event_id(id.to_str().ok()?));
@@ -313,6 +325,9 @@ impl Door {
         principal: Principal,
         headers: &HeaderMap,
     ) -> Result<Response<Answer>, Instead> {
+        if let Ok(Speaks::Stateless) = era(headers) {
+            return Err(not_here());
+        }
         let id = session_id(headers)?;
         let Some(ended) = self.sessions().remove(id, principal) else { return Err(no_session()) };
         if let Some(session) = ended {
@@ -323,11 +338,17 @@ impl Door {
 
     /// A session that nobody knows yet; `alone`, for one request and no longer.
     fn start(&self, alone: bool) -> Arc<Session> {
-        let session = Session::new(Arc::clone(&self.surface), self.lanes(alone));
-        if !alone {
-            self.router.attach(&session.caller());
-            return session;
+        if alone {
+            return self.start_alone(self.lanes(true));
         }
+        let session = Session::new(Arc::clone(&self.surface), self.lanes(false));
+        self.router.attach(&session.caller());
+        session
+    }
+
+    /// A session of one request.
+    pub(super) fn start_alone(&self, lanes: Lanes) -> Arc<Session> {
+        let session = Session::new(Arc::clone(&self.surface), lanes);
         let mut all = self.alone();
         // Looked through when it is full, so that each request costs a push and no more.
         if all.len() == all.capacity() {
@@ -375,7 +396,7 @@ impl Door {
     }
 
     /// Opens the lane of these requests and reads it.
-    fn open(
+    pub(super) fn open(
         &self,
         principal: Principal,
         session: &Arc<Session>,
@@ -490,6 +511,8 @@ impl Door {
 enum Speaks {
     /// Sessions that begin with `initialize`, in this revision where the request says so.
     Initialize(Option<Revision>),
+    /// Each request for itself.
+    Stateless,
 }
 
 /// A client that does not say is of a revision from before the header was invented.
@@ -497,9 +520,12 @@ fn era(headers: &HeaderMap) -> Result<Speaks, Instead> {
     let Some(version) = headers.get(VERSION) else {
         return Ok(Speaks::Initialize(None));
     };
+    if version == STATELESS {
+        return Ok(Speaks::Stateless);
+    }
     let known = version.to_str().ok().and_then(Revision::named);
     known.map(|known| Speaks::Initialize(Some(known))).ok_or_else(|| {
-        let known = Revision::ALL.map(Revision::name).join(", ");
+        let known = Era::supported().collect::<Vec<_>>().join(", ");
         let message =
             format!("the MCP-Protocol-Version is not one this gateway speaks; it speaks {known}");
         Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, &message))

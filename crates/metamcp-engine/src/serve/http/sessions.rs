@@ -82,7 +82,10 @@ struct Card {
 impl Card {
     fn of(peer: &Peer) -> Card {
         let capabilities = relayed_capabilities(&peer.capabilities).to_string();
-        Card { revision: peer.era.revision(), capabilities: capabilities.into() }
+        Card {
+            revision: peer.era.revision().unwrap_or(Revision::LATEST),
+            capabilities: capabilities.into(),
+        }
     }
 
     fn peer(&self) -> Peer {

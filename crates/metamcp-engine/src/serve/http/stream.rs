@@ -391,7 +391,8 @@ impl Reader {
         let mut out = BytesMut::new();
         while out.len() < GATHER {
             let Some((position, event)) = state.advance(keeps) else { break };
-            if format == Format::Numbered {
+            // An id promises that one can come back.
+            if format == Format::Numbered && keeps {
                 write_id(&mut out, number, position);
             }
             out.put_slice(b"event: message\ndata: ");

@@ -97,7 +97,7 @@ fn quiet_sessions_rest_and_wake_as_they_were() {
         panic!("the oldest rests")
     };
     assert!(found.can("elicitation") && !found.can("roots"));
-    assert_eq!(found.era.revision(), Revision::V2025_06_18);
+    assert_eq!(found.era.revision(), Some(Revision::V2025_06_18));
     assert_eq!(sessions.find(id(1), ME, at(2)), Some(Found::Awake(busy)), "no rest while busy");
     let again = quiet();
     sessions.wake(id(0), again.clone());

@@ -1,0 +1,173 @@
+//! Requests of the stateless era over HTTP: each is a session of its own, checked against its headers first.
+
+use bytes::Bytes;
+use hyper::header::HeaderMap;
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+use metamcp_wire::envelope::Envelope;
+use metamcp_wire::era::STATELESS;
+use metamcp_wire::modern::{Fault, headers, meta};
+use metamcp_wire::{object, write};
+
+use super::access::Principal;
+use super::door::{Door, Instead, VERSION, bad_message};
+use super::posted::Posted;
+use super::reply::{self, Answer, REFUSED};
+use crate::serve::lanes::{Each, Lanes, Manner};
+use crate::serve::modern;
+
+/// A longer answer is no error of the protocol's own.
+const MAX_ERROR: usize = 16 * 1024;
+
+/// Whether what was posted belongs to the stateless era: its headers say so, or it says so itself.
+pub(super) fn is_stateless(headers: &HeaderMap, posted: &Posted<'_>) -> bool {
+    headers.get(VERSION).is_some_and(|version| version == STATELESS)
+        || matches!(
+            &posted.messages[..],
+            [Envelope::Request { params, .. }] if !posted.batch && meta::is_modern(*params)
+        )
+}
+
+/// There is nothing to listen to and nothing to end without a session.
+pub(super) fn not_here() -> Instead {
+    let message = "revision 2026-07-28 has no sessions: send requests with POST, and listen with subscriptions/listen";
+    let mut response = reply::refusal(StatusCode::METHOD_NOT_ALLOWED, REFUSED, message);
+    reply::allow(&mut response, "POST");
+    Box::new(response)
+}
+
+impl Door {
+    pub(super) async fn post_stateless(
+        &self,
+        principal: Principal,
+        parts: &Parts,
+        line: &Bytes,
+        mut posted: Posted<'_>,
+    ) -> Result<Response<Answer>, Instead> {
+        if posted.batch {
+            return Err(bad_message("several messages at once are not part of this revision"));
+        }
+        let Some(message) = posted.messages.pop() else {
+            return Err(bad_message("there is no message"));
+        };
+        let (id, method, params) = match &message {
+            Envelope::Request { id, method, params } => {
+                (Bytes::copy_from_slice(id.raw()), method.as_ref(), *params)
+            }
+            // None of them means anything here, and none is an error.
+            Envelope::Notification { .. } => return Ok(reply::empty(StatusCode::ACCEPTED)),
+            _ => return Err(bad_message("a client of this revision sends no answers")),
+        };
+        check(&parts.headers, method, params).map_err(|fault| refused(&id, &fault))?;
+        // A subscription is a stream even for who wants documents.
+        let listens = method == "subscriptions/listen";
+        let json = self.ways.rules.json && !listens;
+        let session = self.start_alone(Lanes::Each(Each::new(Manner { json, stateless: true })));
+        session.modern.belongs_to(Bytes::copy_from_slice(&principal.0.to_be_bytes()));
+        let reader = self.open(principal, &session, &[id])?;
+        session.take(message, line);
+        drop(session);
+        if listens {
+            return Ok(reply::events(reader));
+        }
+        let mut response = self.respond(reader, false, false).await;
+        if let Answer::Document(Some(document)) = response.body()
+            && let Some(status) = status_of(document)
+        {
+            *response.status_mut() = status;
+        }
+        Ok(response)
+    }
+}
+
+/// The headers against the body, and the body against what is served here.
+fn check(all: &HeaderMap, method: &str, params: Option<&[u8]>) -> Result<(), Fault> {
+    let one = |name: &str| {
+        let mut values = all.get_all(name).iter();
+        let first = values.next()?;
+        // Nothing in a body equals two values.
+        Some(if values.next().is_some() { &b"\0"[..] } else { first.as_bytes() })
+    };
+    let said = params.and_then(|params| object::pick(params, ["_meta"]).ok()?[0]);
+    let said = said.and_then(|meta| object::pick(meta, [meta::PROTOCOL_VERSION]).ok()?[0]);
+    if let Some(said) = said.and_then(object::text) {
+        // Which of two versions is meant is asked before whether it is spoken.
+        headers::check(one, method, params, &said)?;
+    }
+    modern::precheck(method, params).map(drop)
+}
+
+fn refused(id: &[u8], fault: &Fault) -> Instead {
+    let mut body = Vec::with_capacity(256);
+    write::error(&mut body, Some(id), fault.code, &fault.message, fault.data.as_deref());
+    let mut response = reply::document(Bytes::from(body));
+    *response.status_mut() = StatusCode::from_u16(fault.status).unwrap_or(StatusCode::BAD_REQUEST);
+    Box::new(response)
+}
+
+/// The status that goes with an error of the protocol's own, which a server behind us may give as well.
+fn status_of(document: &[u8]) -> Option<StatusCode> {
+    // Results are not looked into: they may be long, and theirs is the usual status.
+    if !document.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":") || document.len() > MAX_ERROR {
+        return None;
+    }
+    let Ok(Envelope::Error { error, .. }) = Envelope::parse(document) else { return None };
+    let [code] = object::pick(error, ["code"]).ok()?;
+    let code: i64 = std::str::from_utf8(code?).ok()?.parse().ok()?;
+    (-32022..=-32020).contains(&code).then_some(StatusCode::BAD_REQUEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::header::HeaderValue;
+
+    const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+    fn verdict(headers: &[(&'static str, &'static str)], method: &str, params: &str) -> (i64, u16) {
+        let mut all = HeaderMap::new();
+        for (name, value) in headers {
+            all.append(*name, HeaderValue::from_static(value));
+        }
+        match check(&all, method, Some(params.as_bytes())) {
+            Ok(()) => (0, 200),
+            Err(fault) => (fault.code, fault.status),
+        }
+    }
+
+    #[test]
+    fn headers_and_body_must_agree_before_anything_runs() {
+        let version = ("mcp-protocol-version", "2026-07-28");
+        let list = ("mcp-method", "tools/list");
+        let body = format!("{{{META}}}");
+        assert_eq!(verdict(&[version, list], "tools/list", &body), (0, 200));
+        assert_eq!(verdict(&[version], "tools/list", &body), (-32020, 400));
+        assert_eq!(verdict(&[list], "tools/list", &body), (-32020, 400));
+        assert_eq!(verdict(&[version, list, list], "tools/list", &body), (-32020, 400));
+        assert_eq!(verdict(&[version, list], "tools/list", "{}"), (-32602, 400));
+        let old = ("mcp-protocol-version", "2025-11-25");
+        assert_eq!(verdict(&[old, list], "tools/list", &body), (-32020, 400));
+        let unknown = body.replace("2026-07-28", "1900-01-01");
+        let same = ("mcp-protocol-version", "1900-01-01");
+        assert_eq!(verdict(&[same, list], "tools/list", &unknown), (-32022, 400));
+        assert_eq!(verdict(&[version, ("mcp-method", "ping")], "ping", &body), (-32601, 404));
+        let call = format!(r#"{{"name":"mcp_call",{META}}}"#);
+        let method = ("mcp-method", "tools/call");
+        assert_eq!(verdict(&[version, method], "tools/call", &call), (-32020, 400));
+        let name = ("mcp-name", "mcp_call");
+        assert_eq!(verdict(&[version, method, name], "tools/call", &call), (0, 200));
+    }
+
+    #[test]
+    fn errors_of_the_protocol_have_their_status() {
+        let error = |code: i64| {
+            format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"m"}}}}"#)
+        };
+        assert_eq!(status_of(error(-32021).as_bytes()), Some(StatusCode::BAD_REQUEST));
+        assert_eq!(status_of(error(-32602).as_bytes()), None);
+        assert_eq!(
+            status_of(br#"{"jsonrpc":"2.0","id":1,"result":{"error":{"code":-32021}}}"#),
+            None
+        );
+    }
+}
