@@ -178,7 +178,7 @@ fn the_newest_clients_need_no_session() {
                 .run_at(&world, client, &serving.remote);
             assert!(report.tools("list").contains(&"mcp_call".to_owned()), "{way:?} {client:?}");
             assert_eq!(report.step("echo").text(), "Echo: hi", "{way:?} {client:?}");
-            assert_eq!(report.step("echo").value()["resultType"], "complete", "{way:?} {client:?}");
+            // Where there is no session, only this revision has a way to ask.
             let form = report.step("form").value().to_string();
             assert!(form.contains("Ada"), "{way:?} {client:?}: {form}");
         }
