@@ -7,6 +7,7 @@ pub mod access;
 pub mod door;
 pub mod guard;
 mod limits;
+mod patient;
 pub mod plan;
 pub mod posted;
 pub mod reply;
@@ -36,6 +37,7 @@ use crate::gateway::Gateway;
 use crate::task;
 use crate::telemetry;
 use door::Door;
+use patient::Patient;
 pub use plan::{Plan, PlanError};
 use tls::Tls;
 
@@ -43,6 +45,8 @@ use tls::Tls;
 const MAX_CONNECTIONS: usize = 2048;
 /// How long a request's head may take, and how long a connection may wait for the next request.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may leave an answer unread before its connection is given up.
+const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// All headers of a request together: tokens are long, but not that long. There may be a hundred, which is what the
@@ -195,7 +199,7 @@ async fn connection<S>(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .max_header_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream, WRITE_PATIENCE)), service);
     let mut connection = pin!(connection);
     loop {
         tokio::select! {
