@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use metamcp_core::declarations::{self, Declared, identifier};
-use metamcp_core::tool::{Listing, ServerTools};
+use metamcp_core::tool::{Listing, ServerTools, Tool};
 use serde_json::Value;
 
 /// What a server's declarations may take here; the largest needs about 100 KiB.
@@ -121,7 +121,7 @@ fn declarations_cost_less_than_schemas() {
         tools += listed.tools.len();
         schemas += count(&listed.to_json());
         declarations += count(&declared(&name, &listed, BOUND));
-        let lines: Vec<&str> = listed.tools.iter().map(|tool| tool.signature()).collect();
+        let lines: Vec<&str> = listed.tools.iter().map(Tool::signature).collect();
         signatures += count(&lines.join("\n"));
     }
     let share = |part: usize| (part * 1_000).div_ceil(schemas);
