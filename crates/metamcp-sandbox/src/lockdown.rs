@@ -9,8 +9,7 @@
 //! `/proc/PID/status`.
 //!
 //! Files and network are behind two doors each. Landlock denies them by right, seccomp by having no
-//! system call for them. A kernel without one of the landlock layers is refused all the same: what
-//! stands behind a single door falls with a single mistake.
+//! system call for them. Which doors a profile demands is in `layer`; all that the kernel has are shut.
 
 mod files;
 mod rights;
