@@ -56,8 +56,9 @@ pub struct Report {
     pub missing: Vec<Missing>,
 }
 
-/// Gives up every right. Never fails: what is not to be had is in the report.
-pub fn apply() -> Report {
+/// Gives up every right. Never fails: what is not to be had is in the report. `reserved` is address space that an
+/// engine holds and never uses, on top of what anything may map.
+pub fn apply(reserved: u64) -> Report {
     let mut report = Report::default();
     // The directory the gateway was started in is not kept busy by a process that cannot use it.
     unistd::chdir("/").ok();
@@ -70,7 +71,7 @@ pub fn apply() -> Report {
     report.note(layer::NOT_DUMPABLE, not_dumpable());
     report.note(layer::NO_NEW_PRIVILEGES, no_new_privileges());
     rights::give_up(&mut report);
-    report.note(layer::RESOURCE_LIMITS, resource_limits());
+    report.note(layer::RESOURCE_LIMITS, resource_limits(reserved));
     report.note(layer::SECCOMP, seccomp::install());
     report
 }
@@ -131,8 +132,9 @@ fn no_new_privileges() -> Result<(), String> {
     }
 }
 
-fn resource_limits() -> Result<(), String> {
+fn resource_limits(reserved: u64) -> Result<(), String> {
     for (name, resource, most) in RESOURCES {
+        let most = if resource == Resource::RLIMIT_AS { most + reserved } else { most };
         // A hard limit below ours was set by somebody who may: it stays.
         let (_, hard) = getrlimit(resource).map_err(|error| format!("{name}: {error}"))?;
         let most = most.min(hard);

@@ -10,7 +10,7 @@
 mod clock;
 mod link;
 mod natives;
-mod position;
+pub mod position;
 mod realm;
 
 use std::cell::{Cell, RefCell};
@@ -22,7 +22,7 @@ use self::clock::{Processor, Timers};
 use self::link::{Closed, Link};
 use self::realm::Realm;
 use crate::lockdown;
-use crate::protocol::{End, FromWorker, ScriptError, ToWorker, WorkerLimits};
+use crate::protocol::{End, FromWorker, Op, ScriptError, Server, ToWorker, WorkerLimits};
 
 /// The exit code of a worker that did its work, or was told that none will come.
 const DONE: i32 = 0;
@@ -31,19 +31,63 @@ const BROKEN: i32 = 70;
 /// The exit code of a worker that heard what it cannot understand.
 const REFUSED: i32 = 77;
 
-/// Runs the worker and returns the exit code of the process.
+/// What the worker's loop needs of an engine: one realm, one script.
+pub trait Engine {
+    /// Starts the script.
+    ///
+    /// # Errors
+    /// An end before the beginning.
+    fn begin(&mut self, code: &str, servers: &[Server], limits: &WorkerLimits) -> Result<(), End>;
+    /// Runs what can run, until nothing is left to do or the script ended.
+    ///
+    /// # Errors
+    /// The end, if a limit struck.
+    fn run(&mut self) -> Result<(), End>;
+    /// How the script ended, if it did.
+    fn ended(&mut self) -> Option<End>;
+    /// Hands an answer to the script: a value or why there is none, JSON both.
+    ///
+    /// # Errors
+    /// The end, if a limit struck.
+    fn settle(&mut self, id: u32, answer: Result<String, String>) -> Result<(), End>;
+    /// Tells the script that a timer is due.
+    ///
+    /// # Errors
+    /// The end, if a limit struck.
+    fn due(&mut self, number: u32) -> Result<(), End>;
+    /// Whether memory ran out where the script could not be told.
+    fn ran_out(&mut self) -> bool;
+}
+
+/// What an engine adds to the lockdown, and needs of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Walls {
+    /// Layers it is itself.
+    pub layers: &'static [&'static str],
+    /// Address space it reserves and never uses.
+    pub reserved: u64,
+}
+
+/// Runs the worker with the native engine and returns the exit code of the process.
 ///
 /// The caller does this first thing in `main`, before any runtime or thread exists. `args` is what
 /// follows the hidden word on the command line; there is nothing yet.
 pub fn worker_main(_args: impl Iterator<Item = OsString>) -> i32 {
+    serve(Walls::default(), |outside| Realm::build(&outside.0))
+}
+
+/// Runs the worker with an engine of the caller's, built before every right is given up.
+pub fn serve<E: Engine>(walls: Walls, build: impl FnOnce(Outside) -> Option<E>) -> i32 {
     // Nobody would see the words, and the system call to write them would kill us before the code is told.
     std::panic::set_hook(Box::new(|_| {}));
     let state = Rc::new(State::default());
     // Never taken down: the process ends, which frees it all at once. Doing it piece by piece takes time, and
     // the engine aborts when something of a script is still held.
-    let Some(realm) = Realm::build(&state).map(ManuallyDrop::new) else { return BROKEN };
+    let engine = build(Outside(Rc::clone(&state))).map(ManuallyDrop::new);
+    let Some(mut engine) = engine else { return BROKEN };
     // Whether that is enough is the gateway's to decide; without its word no code arrives.
-    let lockdown::Report { layers, missing } = lockdown::apply();
+    let lockdown::Report { mut layers, missing } = lockdown::apply(walls.reserved);
+    layers.extend(walls.layers.iter().map(|&layer| layer.to_owned()));
     let mut link = state.link.borrow_mut();
     link.send(&FromWorker::Ready { layers, missing });
     if link.flush().is_err() {
@@ -57,69 +101,102 @@ pub fn worker_main(_args: impl Iterator<Item = OsString>) -> i32 {
         Ok(_) | Err(Closed::Garbled) => return REFUSED,
     };
     state.begin(limits);
-    let end = realm.begin(&code, &servers, &limits).unwrap_or_else(|()| run(&realm, &state));
+    let end = match engine.begin(&code, &servers, &limits) {
+        Ok(()) => run(&mut *engine, &state).unwrap_or_else(|end| end),
+        Err(end) => end,
+    };
     state.end(end);
     DONE
 }
 
-/// Turns the loop until the script ended.
-fn run(realm: &Realm, state: &State) -> End {
+/// Turns the loop until the script ended. An end by a limit comes as an error, any other as a value.
+fn run(engine: &mut impl Engine, state: &State) -> Result<End, End> {
     loop {
-        realm.run_jobs();
-        if let Some(end) = realm.ended() {
-            return end;
+        engine.run()?;
+        if let Some(end) = engine.ended() {
+            return Ok(end);
         }
         let (open, next) = (state.open.get(), state.timers.borrow().next());
         if open == 0 && next.is_none() {
-            return if realm.ran_out() { End::MemoryLimit(out_of_memory()) } else { End::Deadlock };
+            let ran_out = engine.ran_out();
+            return Ok(if ran_out { End::MemoryLimit(out_of_memory()) } else { End::Deadlock });
         }
         // On a line of its own: the timers are the prelude's to set while one of them runs.
         let due = state.timers.borrow_mut().take_due();
         if let Some(number) = due {
-            if let Err(end) = realm.due(number) {
-                return end;
-            }
+            engine.due(number)?;
             continue;
         }
         let heard = state.link.borrow_mut().receive(next);
         match heard {
             Ok(Some(ToWorker::Reply { id, answer })) => {
-                if let Err(end) = deliver(realm, state, id, answer) {
-                    return end;
-                }
+                deliver(engine, state, id, answer)?;
                 // All that is here already, before the engine runs: one turn for many answers.
                 loop {
                     let more = state.link.borrow_mut().at_hand();
                     match more {
                         Ok(Some(ToWorker::Reply { id, answer })) => {
-                            if let Err(end) = deliver(realm, state, id, answer) {
-                                return end;
-                            }
+                            deliver(engine, state, id, answer)?;
                         }
                         Ok(None) => break,
-                        Ok(Some(ToWorker::Job { .. })) | Err(_) => return gone(),
+                        Ok(Some(ToWorker::Job { .. })) | Err(_) => return Ok(gone()),
                     }
                 }
             }
             Ok(None) => {}
-            Ok(Some(ToWorker::Job { .. })) | Err(_) => return gone(),
+            Ok(Some(ToWorker::Job { .. })) | Err(_) => return Ok(gone()),
         }
     }
 }
 
 fn deliver(
-    realm: &Realm,
+    engine: &mut impl Engine,
     state: &State,
     id: u32,
     answer: Result<String, String>,
 ) -> Result<(), End> {
     state.open.set(state.open.get().saturating_sub(1));
-    realm.settle(id, answer)
+    engine.settle(id, answer)
 }
 
 /// The gateway is gone, or speaks nonsense: whatever this says, nobody will read it.
 fn gone() -> End {
     End::Deadlock
+}
+
+/// The world outside a script, as far as an engine may reach it: the socket, timers and clocks of the worker.
+pub struct Outside(Rc<State>);
+
+impl Outside {
+    /// Puts a question; the number its answer will come under, or nothing if there is no such operation.
+    pub fn request(&self, op: u8, payload: String) -> Option<u32> {
+        Some(self.0.ask(Op::of(op).ok()?, payload))
+    }
+
+    /// A line of the console.
+    pub fn log(&self, level: u8, text: String) {
+        self.0.log(level, text);
+    }
+
+    /// How far the script says it is.
+    pub fn progress(&self, value: f64, total: Option<f64>, message: Option<String>) {
+        self.0.progress(value, total, message);
+    }
+
+    /// Sets a timer; its number.
+    pub fn timer(&self, milliseconds: f64) -> u32 {
+        self.0.timers.borrow_mut().start(milliseconds)
+    }
+
+    /// Stops a timer.
+    pub fn clear(&self, number: u32) {
+        self.0.timers.borrow_mut().stop(number);
+    }
+
+    /// Whether the script has used up its processor time. Never before it began.
+    pub fn is_out_of_time(&self) -> bool {
+        self.0.is_out_of_time()
+    }
 }
 
 /// What is known of an end that came before the engine could say anything.

@@ -63,15 +63,19 @@ pub(super) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>) -> Result<Object<'j
 impl State {
     fn request(&self, ctx: &Ctx<'_>, op: u8, payload: String) -> Result<u32> {
         let op = Op::of(op).map_err(|defect| Exception::throw_type(ctx, &defect.to_string()))?;
+        Ok(self.ask(op, payload))
+    }
+
+    pub(super) fn ask(&self, op: Op, payload: String) -> u32 {
         let id = self.next.get();
         self.next.set(id.wrapping_add(1));
         self.open.set(self.open.get().saturating_add(1));
         let payload = position::without_lone_surrogates(payload);
         self.link.borrow_mut().send(&FromWorker::Request { id, op, payload });
-        Ok(id)
+        id
     }
 
-    fn log(&self, level: u8, text: String) {
+    pub(super) fn log(&self, level: u8, text: String) {
         let bytes = text.len() as u64;
         if bytes > self.logs.get() {
             // What does not fit is dropped, and so is all after it: a log with holes misleads.
@@ -87,7 +91,7 @@ impl State {
         link.flush().ok();
     }
 
-    fn progress(&self, value: f64, total: Option<f64>, message: Option<String>) {
+    pub(super) fn progress(&self, value: f64, total: Option<f64>, message: Option<String>) {
         if self.progress.get() < PROGRESS {
             self.progress.set(self.progress.get() + 1);
             let mut link = self.link.borrow_mut();

@@ -3,18 +3,18 @@
 use crate::protocol::ScriptError;
 
 /// The file name of the script in a stack.
-pub(super) const FILE: &str = "script";
+pub const FILE: &str = "script";
 
 /// Lines of ours before the first of the script.
 const BEFORE: u32 = 1;
 
 /// The script as the body of an async function. On a line of its own, the wrapper moves lines but not columns.
-pub(super) fn wrapped(code: &str) -> String {
+pub fn wrapped(code: &str) -> String {
     format!("(async () => {{\n{code}\n}})")
 }
 
 /// The parts of an error, with positions of the code as given. Frames that are not the script's are left out.
-pub(super) fn located(
+pub fn located(
     name: String,
     message: String,
     stack: &str,
@@ -52,7 +52,7 @@ pub(super) fn located(
 
 /// JSON in which no half of a surrogate pair is left. The engine writes such a half as an escape, which
 /// many readers refuse; whole pairs it writes as they are.
-pub(super) fn without_lone_surrogates(json: String) -> String {
+pub fn without_lone_surrogates(json: String) -> String {
     if !json.contains("\\ud") {
         return json;
     }

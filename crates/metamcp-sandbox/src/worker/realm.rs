@@ -8,7 +8,7 @@ use rquickjs::promise::PromiseState;
 use rquickjs::{Array, Context, Ctx, Error, Function, Object, Persistent, Promise, Runtime, Value};
 
 use super::natives::{self, own_code};
-use super::{State, clock, out_of_memory, position};
+use super::{Engine, State, clock, out_of_memory, position};
 use crate::prelude;
 use crate::protocol::{End, ScriptError, Server, WorkerLimits};
 
@@ -59,13 +59,26 @@ impl Realm {
         })
     }
 
-    /// Starts the script. `Ok` is an end before the beginning; `Err` means that it runs.
-    pub(super) fn begin(
-        &self,
-        code: &str,
-        servers: &[Server],
-        limits: &WorkerLimits,
-    ) -> Result<End, ()> {
+    /// Runs the engine's queue until it is empty or the script ended.
+    fn run_jobs(&self) {
+        loop {
+            match self.runtime.execute_pending_job() {
+                Ok(true) if self.state() == Some(PromiseState::Pending) => {}
+                Ok(_) => return,
+                // A job that threw where nobody listens. The engine keeps such an error, and it must not
+                // be taken for one of the next job. A job does that when it has no memory left to tell
+                // the script's promises, and then they are never told.
+                Err(_) => {
+                    let thrown = self.context.with(|ctx| self.is_starved(&ctx.catch()));
+                    self.starved.set(self.starved.get() || thrown);
+                }
+            }
+        }
+    }
+}
+
+impl Engine for Realm {
+    fn begin(&mut self, code: &str, servers: &[Server], limits: &WorkerLimits) -> Result<(), End> {
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         self.heap.set(size(limits.heap));
         self.result.set(size(limits.result));
@@ -73,7 +86,7 @@ impl Realm {
         self.lines.set(u32::try_from(code.lines().count()).unwrap_or(u32::MAX));
         self.runtime.set_memory_limit(size(limits.heap));
         self.runtime.set_max_stack_size(size(limits.stack));
-        let begun = self.guarded(|ctx| {
+        self.guarded(|ctx| {
             let list = Array::new(ctx.clone())?;
             for (index, server) in servers.iter().enumerate() {
                 let entry = Object::new(ctx.clone())?;
@@ -90,32 +103,15 @@ impl Realm {
             let promise: Promise = main.get::<Function>()?.call(())?;
             self.promise.replace(Some(Persistent::save(ctx, promise)));
             Ok(())
-        });
-        match begun {
-            Ok(()) => Err(()),
-            Err(end) => Ok(end),
-        }
+        })
     }
 
-    /// Runs the engine's queue until it is empty or the script ended.
-    pub(super) fn run_jobs(&self) {
-        loop {
-            match self.runtime.execute_pending_job() {
-                Ok(true) if self.state() == Some(PromiseState::Pending) => {}
-                Ok(_) => return,
-                // A job that threw where nobody listens. The engine keeps such an error, and it must not
-                // be taken for one of the next job. A job does that when it has no memory left to tell
-                // the script's promises, and then they are never told.
-                Err(_) => {
-                    let thrown = self.context.with(|ctx| self.is_starved(&ctx.catch()));
-                    self.starved.set(self.starved.get() || thrown);
-                }
-            }
-        }
+    fn run(&mut self) -> Result<(), End> {
+        self.run_jobs();
+        Ok(())
     }
 
-    /// How the script ended, if it did.
-    pub(super) fn ended(&self) -> Option<End> {
+    fn ended(&mut self) -> Option<End> {
         if self.state()? == PromiseState::Pending {
             return None;
         }
@@ -139,8 +135,7 @@ impl Realm {
         })
     }
 
-    /// Hands an answer to the script.
-    pub(super) fn settle(&self, id: u32, answer: Result<String, String>) -> Result<(), End> {
+    fn settle(&mut self, id: u32, answer: Result<String, String>) -> Result<(), End> {
         self.guarded(|ctx| {
             let settle = self.prelude.settle.clone().restore(ctx)?;
             let (ok, text) = match answer {
@@ -166,16 +161,16 @@ impl Realm {
         })
     }
 
-    /// Tells the prelude that a timer is due.
-    pub(super) fn due(&self, number: u32) -> Result<(), End> {
+    fn due(&mut self, number: u32) -> Result<(), End> {
         self.guarded(|ctx| self.prelude.due.clone().restore(ctx)?.call((number,)))
     }
 
-    /// Whether memory ran out where the script could not be told.
-    pub(super) fn ran_out(&self) -> bool {
+    fn ran_out(&mut self) -> bool {
         self.starved.get()
     }
+}
 
+impl Realm {
     /// Whether this is what the engine throws when it has no memory left: an error, or `null` if there was
     /// not even enough for that. A script that throws the same gains nothing by it.
     fn is_starved(&self, thrown: &Value<'_>) -> bool {
