@@ -127,6 +127,8 @@ static JSValue limits, natives;
 /* What the prelude returned, held here and not by the realm. */
 static JSValue prelude_begin, prelude_settle, prelude_due, prelude_describe, prelude_encode;
 static JSValue script = JS_UNDEFINED;
+/* Whether a job ended for want of memory; it may have been one that had to tell the script's promises. */
+static int starved = 0;
 static uint64_t dice = 0x9e3779b97f4a7c15u;
 
 static JSValue own_code(const struct source *source)
@@ -417,7 +419,7 @@ static int is_out_of_memory(JSValueConst thrown)
     JSValue message = JS_GetPropertyStr(context, thrown, "message");
     const char *text = JS_IsString(message) ? JS_ToCString(context, message) : NULL;
     if (text) {
-        is = !strcmp(text, "out of memory");
+        is = !strncmp(text, "out of memory", 13);
         JS_FreeCString(context, text);
     }
     JS_FreeValue(context, message);
@@ -465,9 +467,10 @@ EXPORT("alloc") void *alloc(size_t length)
     return malloc(length + 1);
 }
 
-EXPORT("heap_used") size_t used(void)
+/* Whether memory ran out where the script could not be told. */
+EXPORT("ran_out") int ran_out(void)
 {
-    return heap_used;
+    return starved;
 }
 
 /* Parses a text from outside, and frees it. */
@@ -537,8 +540,11 @@ EXPORT("run") void run(void)
         if (state == 0)
             return;
         /* A job that threw where nobody listens; its error must not be taken for one of the next job. */
-        if (state < 0)
-            JS_FreeValue(of, JS_GetException(of));
+        if (state < 0) {
+            JSValue thrown = JS_GetException(of);
+            starved |= is_out_of_memory(thrown);
+            JS_FreeValue(of, thrown);
+        }
         if (JS_PromiseState(context, script) != JS_PROMISE_PENDING)
             return;
     }

@@ -9,6 +9,7 @@
 
 mod host;
 mod load;
+mod tick;
 
 use std::time::Duration;
 
@@ -106,7 +107,7 @@ pub struct Realm<N: Natives + 'static> {
 
 struct Exports {
     alloc: TypedFunc<u32, u32>,
-    heap_used: TypedFunc<(), u32>,
+    ran_out: TypedFunc<(), i32>,
     begin: TypedFunc<(u32, u32, u32, u32, u32, u32, u32), i32>,
     run: TypedFunc<(), ()>,
     ended: TypedFunc<(), i32>,
@@ -116,9 +117,6 @@ struct Exports {
 
 /// How often the clock of the processor is looked at while a script runs.
 pub const TICK: Duration = Duration::from_millis(5);
-
-/// The free part of the heap when it counts as full: an allocation that failed was seldom smaller.
-const NEARLY: usize = 1024 * 1024;
 
 /// Memory of the module beyond the heap: the engine's data and stack, an answer on its way in, what the
 /// allocator loses.
@@ -209,10 +207,10 @@ impl<N: Natives + 'static> Realm<N> {
         self.state(state).map_or(Ok(()), Err)
     }
 
-    /// Whether the heap is used up, as far as can be seen from outside.
-    pub fn is_full(&mut self) -> bool {
-        let used = self.exports.heap_used.clone();
-        self.enter(&used, ()).is_ok_and(|used| (used as usize).saturating_add(NEARLY) > self.heap)
+    /// Whether memory ran out where the script could not be told: then it may wait for ever.
+    pub fn ran_out(&mut self) -> bool {
+        let ran_out = self.exports.ran_out.clone();
+        self.enter(&ran_out, ()).is_ok_and(|state| state != 0)
     }
 
     /// Copies a text into the module's memory. Whoever it is handed to there frees it.
@@ -260,7 +258,7 @@ impl<N: Natives + 'static> Realm<N> {
         }
     }
 
-    /// As [`Realm::is_full`], without entering a module that failed.
+    /// Whether the module has grown as far as the heap would fill it.
     fn is_near_full(&self) -> bool {
         self.store.data().memory().data_size(&self.store) >= self.heap
     }
@@ -288,7 +286,7 @@ impl Exports {
     ) -> wasmtime::Result<Exports> {
         Ok(Exports {
             alloc: instance.get_typed_func(&mut *store, "alloc")?,
-            heap_used: instance.get_typed_func(&mut *store, "heap_used")?,
+            ran_out: instance.get_typed_func(&mut *store, "ran_out")?,
             begin: instance.get_typed_func(&mut *store, "begin")?,
             run: instance.get_typed_func(&mut *store, "run")?,
             ended: instance.get_typed_func(&mut *store, "ended")?,

@@ -10,14 +10,14 @@ use wasmtime::Config;
 /// The most memory a module can have: the largest heap that is granted (128 MiB), a fifth more for what
 /// the allocator loses, an answer of the greatest length on its way in, and the engine itself.
 /// Reserved as one piece, because growing in place needs no second piece to copy into.
-pub const MEMORY: usize = 184 * 1024 * 1024;
+pub(crate) const MEMORY: usize = 184 * 1024 * 1024;
 
 /// Machine stack for compiled code. The engine's own limit is on its shadow stack and strikes long before,
 /// with an error the script can read; this one is for what recurses without looking.
-pub const STACK: usize = 4 * 1024 * 1024;
+pub(crate) const STACK: usize = 4 * 1024 * 1024;
 
 /// The settings.
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     let mut config = Config::new();
     // Bounds are checked by code, not by faults: no signal handler, no reservation of gigabytes that a
     // limit on address space would refuse.
@@ -38,7 +38,6 @@ pub fn config() -> Config {
     // What the C compiler does not use is not there to be attacked.
     config.wasm_simd(false);
     config.wasm_relaxed_simd(false);
-    config.wasm_reference_types(false);
     config.wasm_tail_call(false);
     config.wasm_multi_memory(false);
     config.wasm_memory64(false);

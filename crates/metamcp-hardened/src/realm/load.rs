@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use wasmtime::{Engine, Error, Instance, Module, Result, Store, Trap, UpdateDeadline};
 
-use super::Natives;
 use super::host::{self, Inside};
+use super::{Natives, tick};
 use crate::tuning;
 
 /// The compiled module as `cargo xtask hardened` made it; `build.rs` compared its checksum.
@@ -40,7 +40,9 @@ fn module() -> Result<&'static Module> {
         return Ok(module);
     }
     let module = load(&Engine::new(&tuning::config())?)?;
-    Ok(LOADED.get_or_init(|| module))
+    let module = LOADED.get_or_init(|| module);
+    tick::start(module.engine())?;
+    Ok(module)
 }
 
 #[expect(
