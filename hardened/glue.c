@@ -419,7 +419,8 @@ static int is_out_of_memory(JSValueConst thrown)
     JSValue message = JS_GetPropertyStr(context, thrown, "message");
     const char *text = JS_IsString(message) ? JS_ToCString(context, message) : NULL;
     if (text) {
-        is = !strncmp(text, "out of memory", 13);
+        /* The second is the engine's message when there is no memory for the one it wanted. */
+        is = !strncmp(text, "out of memory", 13) || (heap_refused && !strcmp(text, "Invalid error message"));
         JS_FreeCString(context, text);
     }
     JS_FreeValue(context, message);

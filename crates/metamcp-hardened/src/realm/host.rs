@@ -64,8 +64,9 @@ impl<N> ResourceLimiter for Inside<N> {
         Ok(desired <= self.most)
     }
 
-    fn table_growing(&mut self, _: usize, _: usize, _: Option<usize>) -> Result<bool> {
-        Ok(false)
+    fn table_growing(&mut self, current: usize, _: usize, _: Option<usize>) -> Result<bool> {
+        // It is made once, with the functions that are called through it.
+        Ok(current == 0)
     }
 }
 

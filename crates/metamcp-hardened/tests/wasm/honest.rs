@@ -20,7 +20,7 @@ fn values_come_back_as_json() {
         ("return await Promise.all([1, Promise.resolve(2)])", "[1,2]"),
         ("return new Map([['a', 1]])", r#"{"a":1}"#),
         ("return 12n ** 20n", r#""3833759992447475122176""#),
-        ("let n = 0; for (let i = 0; i < 1e5; i++) n += i % 7; return n", "299997"),
+        ("let n = 0; for (let i = 0; i < 1e5; i++) n += i % 7; return n", "299995"),
         ("return [3, 1, 2].sort((a, b) => b - a)", "[3,2,1]"),
         ("return 'aXbX'.replace(/x/gi, s => s + s)", r#""aXXbXX""#),
         ("return JSON.parse('{\"a\":[1,2,{\"b\":3}]}').a[2].b", "3"),
