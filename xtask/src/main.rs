@@ -4,6 +4,7 @@ mod bench;
 mod codegen;
 mod deny;
 mod eval;
+mod hardened;
 mod place;
 mod real;
 mod run;
@@ -57,6 +58,12 @@ const CHORES: &[Chore] = &[
         options: "[--quick] [--only ROW]...",
         about: "direct, byte-copy relay and metamcp in one run; writes docs/benchmarks.md",
         run: bench::run,
+    },
+    Chore {
+        name: "hardened",
+        options: "[--twice]",
+        about: "the engine as WASM, for builds with the feature `hardened`; with --twice compares two builds",
+        run: hardened::run,
     },
     Chore {
         name: "train",

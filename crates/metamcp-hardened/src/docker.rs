@@ -1,0 +1,286 @@
+//! A worker in a container of its own: what the Docker CLI is told, and whether an engine answers it.
+//! Owns: the argument lists and the search for an engine.      Never: pulls an image, starts a container itself.
+//! In: the worker's program, an image, limits.  Out: arguments for `docker`, or a [`Refused`] that says what was tried.
+//! Tests: beside, as snapshots.
+//!
+//! The frames that otherwise cross a socket go over standard input and output of `docker run`. The
+//! container has no network, no writable file, no capability and no second process; what the worker gives
+//! up inside of it, it gives up as everywhere.
+//!
+//! Ending the `docker` process does not end the container, so whoever starts one also calls
+//! [`kill_arguments`] when it is done with it, whatever happened.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The image a worker runs in when none is set. It has what the binary needs, a C library, and little else.
+pub const IMAGE: &str = "debian:stable-slim";
+
+/// How long an engine may take to say its version. One that is there answers within a fraction of a second;
+/// a socket on which nobody answers would hold up the first script for ever.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where the program is in the container.
+const PROGRAM: &str = "/metamcp";
+
+/// `nobody`, in every image.
+const USER: &str = "65534:65534";
+
+/// What is kept of what the engine says when it refuses.
+const WORDS: usize = 512;
+
+/// How often is looked whether the engine has answered.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a container may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of memory, with no swap beyond them.
+    pub memory: u64,
+    /// Processor time of one process in seconds, held by the kernel.
+    pub cpu_seconds: u64,
+    /// Processes and threads. `docker` starts one; the worker never starts another.
+    pub processes: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        // The worker's address space is bounded at 256 MiB; the rest is for what starts it. The longest
+        // script is granted a minute.
+        Bounds { memory: 320 * 1024 * 1024, cpu_seconds: 65, processes: 4 }
+    }
+}
+
+/// One container to start.
+#[derive(Debug, Clone, Copy)]
+pub struct Container<'a> {
+    /// Its name, which nothing else may have; see [`is_name`].
+    pub name: &'a str,
+    /// The image.
+    pub image: &'a str,
+    /// The worker's program outside, an absolute path.
+    pub program: &'a Path,
+    /// The arguments that make it a worker.
+    pub args: &'a [&'a str],
+    /// What it may use.
+    pub bounds: Bounds,
+}
+
+/// Why there is no container.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The program could not be started.
+    #[error(
+        "no container engine: {program} cannot be started ({reason}); install Docker, or choose another profile"
+    )]
+    NoProgram {
+        /// What was tried.
+        program: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The program runs, and no engine answers it.
+    #[error(
+        "no container engine: `{tried}` says {said:?}; start the engine, or choose another profile"
+    )]
+    NoEngine {
+        /// What was tried.
+        tried: String,
+        /// What it said.
+        said: String,
+    },
+    /// The engine did not answer in time.
+    #[error(
+        "no container engine: `{tried}` did not answer within {patience:?}; look whether the engine is stuck, or choose another profile"
+    )]
+    Silent {
+        /// What was tried.
+        tried: String,
+        /// How long.
+        patience: Duration,
+    },
+    /// The engine runs containers of another system.
+    #[error(
+        "the container engine {version} runs {system} containers, the worker needs linux; choose another profile"
+    )]
+    System {
+        /// Its version.
+        version: String,
+        /// What it runs.
+        system: String,
+    },
+    /// A name, an image or a path that the engine would read as something else.
+    #[error("{what} {value:?} cannot be used for a container")]
+    Word {
+        /// What it was to be.
+        what: &'static str,
+        /// What it is.
+        value: String,
+    },
+}
+
+/// An engine that answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Engine {
+    /// Its version, as it says.
+    pub version: String,
+}
+
+/// Asks for the engine's version. The format leaves out the client's, which is there without an engine.
+const ASK: [&str; 3] = ["version", "--format", "{{.Server.Os}} {{.Server.Version}}"];
+
+/// Looks for an engine behind `program`, which is `docker` or takes the same arguments.
+///
+/// # Errors
+/// If nothing answers, in words that say what was tried.
+pub fn find(program: &Path, patience: Duration) -> Result<Engine, Refused> {
+    let tried = format!("{} {}", program.display(), ASK.join(" "));
+    let child = Command::new(program)
+        .args(ASK)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            let program = program.display().to_string();
+            return Err(Refused::NoProgram { program, reason: error.to_string() });
+        }
+    };
+    let began = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if began.elapsed() < patience => thread::sleep(LOOK),
+            Ok(None) | Err(_) => {
+                // It may have ended by itself just now; either way nothing of it is left.
+                child.kill().ok();
+                child.wait().ok();
+                return Err(Refused::Silent { tried, patience });
+            }
+        }
+    };
+    let said = words(child.stdout.take());
+    if !status.success() || said.is_empty() {
+        let said = Some(words(child.stderr.take())).filter(|said| !said.is_empty());
+        let said = said.unwrap_or_else(|| status.to_string());
+        return Err(Refused::NoEngine { tried, said });
+    }
+    match said.split_once(' ') {
+        Some(("linux", version)) => Ok(Engine { version: version.to_owned() }),
+        Some((system, version)) => {
+            Err(Refused::System { version: version.to_owned(), system: system.to_owned() })
+        }
+        None => Err(Refused::NoEngine { tried, said }),
+    }
+}
+
+/// The arguments that start a worker and connect its standard input and output to ours.
+///
+/// # Errors
+/// If a word of `container` would be read as something else than it is.
+pub fn run_arguments(container: &Container<'_>) -> Result<Vec<String>, Refused> {
+    let Container { name, image, program, args, bounds } = *container;
+    let refused = |what, value: &str| Refused::Word { what, value: value.to_owned() };
+    if !is_name(name) {
+        return Err(refused("the name", name));
+    }
+    if !is_image(image) {
+        return Err(refused("the image", image));
+    }
+    let Some(source) = program.to_str().filter(|_| program.is_absolute()) else {
+        return Err(refused("the program", &program.display().to_string()));
+    };
+    let memory = format!("{}b", bounds.memory);
+    let mut list: Vec<String> = [
+        "run",
+        "--rm",
+        "--interactive",
+        // An image is something a person chooses to have; a script does not make us download one.
+        "--pull=never",
+        "--network=none",
+        "--ipc=none",
+        "--cgroupns=private",
+        "--read-only",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--log-driver=none",
+        "--workdir=/",
+        "--cpus=1",
+        "--ulimit=core=0:0",
+        "--ulimit=fsize=0:0",
+        "--ulimit=nofile=16:16",
+        "--label=metamcp=worker",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    list.push(format!("--user={USER}"));
+    list.push(format!("--hostname={name}"));
+    list.push(format!("--name={name}"));
+    list.push(format!("--pids-limit={}", bounds.processes));
+    list.push(format!("--memory={memory}"));
+    // As much as memory alone: no swap.
+    list.push(format!("--memory-swap={memory}"));
+    list.push(format!("--ulimit=cpu={0}:{0}", bounds.cpu_seconds));
+    list.push(format!("--mount=type=bind,{},target={PROGRAM},readonly", field("source", source)));
+    // The engine sets variables of its own; `env -i` starts the worker without any, as it demands.
+    list.push("--entrypoint=/usr/bin/env".to_owned());
+    list.push(image.to_owned());
+    list.push("-i".to_owned());
+    list.push(PROGRAM.to_owned());
+    list.extend(args.iter().map(|&word| word.to_owned()));
+    Ok(list)
+}
+
+/// The arguments that end a container, if it is still there.
+pub fn kill_arguments(name: &str) -> [String; 4] {
+    ["rm".into(), "--force".into(), "--volumes".into(), name.into()]
+}
+
+/// The arguments that tell whether an image is here; the command fails if it is not.
+pub fn image_arguments(image: &str) -> [String; 5] {
+    ["image".into(), "inspect".into(), "--format".into(), "{{.Id}}".into(), image.into()]
+}
+
+/// Whether the engine takes this as a name: letters, digits, `_`, `.`, `-`, beginning with one of the first two.
+/// It is also the host name, which is 63 bytes at most.
+pub fn is_name(name: &str) -> bool {
+    name.len() <= 63
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.chars().all(|one| one.is_ascii_alphanumeric() || "_.-".contains(one))
+}
+
+/// Whether this can be a reference to an image. What it names is for the engine to say; it must only not
+/// be taken for an option.
+fn is_image(image: &str) -> bool {
+    image.len() <= 512
+        && image.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && image.chars().all(|one| one.is_ascii_alphanumeric() || "_.-/:@".contains(one))
+}
+
+/// A field of `--mount`, which is read as a line of comma-separated values.
+fn field(key: &str, value: &str) -> String {
+    if value.contains([',', '"', '\n', '\r']) {
+        format!("\"{key}={}\"", value.replace('"', "\"\""))
+    } else {
+        format!("{key}={value}")
+    }
+}
+
+/// What a process said, bounded, on one line.
+fn words(from: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        // What was read before an error is all that can be shown of it.
+        from.take(WORDS as u64).read_to_end(&mut bytes).ok();
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace(char::is_control, "")
+}
+
+#[cfg(test)]
+mod tests;

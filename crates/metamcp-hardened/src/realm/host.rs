@@ -1,0 +1,179 @@
+//! The functions the module imports, and what it may point at.
+
+use std::ops::Range;
+
+use wasmtime::{AsContext, Caller, Error, Linker, Memory, ResourceLimiter, Result};
+
+use super::Natives;
+use crate::tuning;
+
+/// The worker's side of one module.
+pub(super) struct Inside<N> {
+    pub(super) natives: N,
+    memory: Option<Memory>,
+    said: Said,
+    most: usize,
+}
+
+/// How a script ended, in the pieces in which the module says it.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    pub(super) value: String,
+    pub(super) name: String,
+    pub(super) message: String,
+    pub(super) stack: String,
+    pub(super) tool: Option<String>,
+}
+
+impl<N> Inside<N> {
+    pub(super) fn new(natives: N) -> Inside<N> {
+        Inside { natives, memory: None, said: Said::default(), most: tuning::MEMORY }
+    }
+
+    pub(super) fn remember(&mut self, memory: Memory) {
+        self.memory = Some(memory);
+    }
+
+    pub(super) fn memory(&self) -> Memory {
+        self.memory.expect("the memory is remembered when the module is loaded")
+    }
+
+    /// Bounds the module's memory, all of it.
+    pub(super) fn allow(&mut self, most: usize) {
+        self.most = most.min(tuning::MEMORY);
+    }
+
+    pub(super) fn take_said(&mut self) -> Said {
+        std::mem::take(&mut self.said)
+    }
+
+    /// Where in the memory a text stands, if all of it is inside.
+    pub(super) fn room(
+        &self,
+        store: impl AsContext,
+        address: u32,
+        length: u32,
+    ) -> Option<Range<usize>> {
+        let end = (address as usize).checked_add(length as usize)?;
+        (end <= self.memory().data_size(store)).then_some(address as usize..end)
+    }
+}
+
+impl<N> ResourceLimiter for Inside<N> {
+    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> Result<bool> {
+        Ok(desired <= self.most)
+    }
+
+    fn table_growing(&mut self, current: usize, _: usize, _: Option<usize>) -> Result<bool> {
+        // It is made once, with the functions that are called through it.
+        Ok(current == 0)
+    }
+}
+
+/// Everything the module can reach.
+pub(super) fn linker<N: Natives + 'static>(engine: &wasmtime::Engine) -> Result<Linker<Inside<N>>> {
+    let mut linker = Linker::new(engine);
+    linker.func_wrap(
+        "host",
+        "request",
+        |mut caller: Caller<'_, Inside<N>>, op: u32, text: u32, length: u32| -> Result<i32> {
+            let payload = string(&caller, text, length)?;
+            let number = u8::try_from(op)
+                .ok()
+                .and_then(|op| caller.data_mut().natives.request(op, payload))
+                .and_then(|number| i32::try_from(number).ok());
+            Ok(number.unwrap_or(-1))
+        },
+    )?;
+    linker.func_wrap(
+        "host",
+        "log",
+        |mut caller: Caller<'_, Inside<N>>, level: u32, text: u32, length: u32| -> Result<()> {
+            let text = string(&caller, text, length)?;
+            caller.data_mut().natives.log(u8::try_from(level).unwrap_or(u8::MAX), text);
+            Ok(())
+        },
+    )?;
+    linker.func_wrap(
+        "host",
+        "progress",
+        |mut caller: Caller<'_, Inside<N>>,
+         value: f64,
+         total: f64,
+         text: u32,
+         length: u32|
+         -> Result<()> {
+            let total = (!total.is_nan()).then_some(total);
+            let message = if text == 0 { None } else { Some(string(&caller, text, length)?) };
+            caller.data_mut().natives.progress(value, total, message);
+            Ok(())
+        },
+    )?;
+    linker.func_wrap(
+        "host",
+        "timer",
+        |mut caller: Caller<'_, Inside<N>>, milliseconds: f64| -> u32 {
+            caller.data_mut().natives.timer(milliseconds)
+        },
+    )?;
+    linker.func_wrap("host", "clear", |mut caller: Caller<'_, Inside<N>>, number: u32| {
+        caller.data_mut().natives.clear(number);
+    })?;
+    linker.func_wrap(
+        "host",
+        "random",
+        |mut caller: Caller<'_, Inside<N>>, out: u32, length: u32| -> Result<()> {
+            let range = range(&caller, out, length)?;
+            let memory = caller.data().memory();
+            let (bytes, inside) = memory.data_and_store_mut(&mut caller);
+            inside.natives.random(&mut bytes[range]);
+            Ok(())
+        },
+    )?;
+    linker.func_wrap(
+        "host",
+        "sha256",
+        |mut caller: Caller<'_, Inside<N>>, from: u32, length: u32, out: u32| -> Result<()> {
+            let (from, out) = (range(&caller, from, length)?, range(&caller, out, 32)?);
+            let memory = caller.data().memory();
+            let (bytes, inside) = memory.data_and_store_mut(&mut caller);
+            let sum = inside.natives.sha256(&bytes[from]);
+            bytes[out].copy_from_slice(&sum);
+            Ok(())
+        },
+    )?;
+    linker.func_wrap("host", "now", |mut caller: Caller<'_, Inside<N>>| -> f64 {
+        caller.data_mut().natives.now()
+    })?;
+    linker.func_wrap(
+        "host",
+        "say",
+        |mut caller: Caller<'_, Inside<N>>, what: u32, text: u32, length: u32| -> Result<()> {
+            let text = string(&caller, text, length)?;
+            let said = &mut caller.data_mut().said;
+            match what {
+                0 => said.value = text,
+                1 => said.name = text,
+                2 => said.message = text,
+                3 => said.stack = text,
+                _ => said.tool = Some(text),
+            }
+            Ok(())
+        },
+    )?;
+    Ok(linker)
+}
+
+fn range<N>(caller: &Caller<'_, Inside<N>>, address: u32, length: u32) -> Result<Range<usize>> {
+    match caller.data().room(caller, address, length) {
+        Some(range) => Ok(range),
+        None => Err(Error::msg(format!("{length} bytes at {address} are not inside the memory"))),
+    }
+}
+
+/// A text of the script. What is not UTF-8 in it (halves of surrogate pairs) is replaced.
+fn string<N>(caller: &Caller<'_, Inside<N>>, address: u32, length: u32) -> Result<String> {
+    let range = range(caller, address, length)?;
+    let bytes = &caller.data().memory().data(caller)[range];
+    Ok(String::from_utf8_lossy(bytes).into_owned())
+}

@@ -1,0 +1,56 @@
+//! The module that is built in, made ready to be called.
+
+use std::sync::OnceLock;
+
+use wasmtime::{Engine, Error, Instance, Module, Result, Store, Trap, UpdateDeadline};
+
+use super::host::{self, Inside};
+use super::{Natives, tick};
+use crate::tuning;
+
+/// The compiled module as `cargo xtask hardened` made it; `build.rs` compared its checksum.
+static MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/engine.cwasm"));
+
+/// A fresh instance with all of its memory, and nothing of anybody's script in it.
+pub(super) fn instance<N: Natives + 'static>(natives: N) -> Result<(Store<Inside<N>>, Instance)> {
+    let module = module()?;
+    let mut store = Store::new(module.engine(), Inside::new(natives));
+    store.limiter(|inside| inside);
+    store.epoch_deadline_callback(|mut store| {
+        if store.data_mut().natives.is_out_of_time() {
+            Err(Trap::Interrupt.into())
+        } else {
+            Ok(UpdateDeadline::Continue(1))
+        }
+    });
+    store.set_epoch_deadline(1);
+    let linker = host::linker(module.engine())?;
+    let instance = linker.instantiate(&mut store, module)?;
+    let memory = instance
+        .get_memory(&mut store, "memory")
+        .ok_or_else(|| Error::msg("the module exports no memory"))?;
+    store.data_mut().remember(memory);
+    Ok((store, instance))
+}
+
+/// Loaded once in a process. A worker runs one script; tests run many.
+fn module() -> Result<&'static Module> {
+    static LOADED: OnceLock<Module> = OnceLock::new();
+    if let Some(module) = LOADED.get() {
+        return Ok(module);
+    }
+    let module = load(&Engine::new(&tuning::config())?)?;
+    let module = LOADED.get_or_init(|| module);
+    tick::start(module.engine())?;
+    Ok(module)
+}
+
+#[expect(
+    unsafe_code,
+    reason = "compiled code cannot be checked when it is loaded, only be known to be ours"
+)]
+fn load(engine: &Engine) -> Result<Module> {
+    // SAFETY: the bytes are what wasmtime's own compiler wrote. They are part of this binary, and were
+    // compared with the checksum written beside them when it was built.
+    unsafe { Module::deserialize(engine, MODULE) }
+}
