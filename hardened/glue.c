@@ -436,6 +436,8 @@ static int threw(void)
     if (heap_limit < SIZE_MAX - RESERVE)
         heap_limit += RESERVE;
     int memory = is_out_of_memory(thrown);
+    if (memory && JS_IsNull(thrown))
+        return MEMORY;
     JSValueConst given[1] = { thrown };
     JSValue parts = JS_Call(context, prelude_describe, JS_UNDEFINED, 1, given);
     JS_FreeValue(context, thrown);

@@ -10,3 +10,5 @@ pub mod docker;
 pub mod realm;
 #[cfg(feature = "wasm")]
 mod tuning;
+#[cfg(all(feature = "wasm", target_os = "linux"))]
+pub mod worker;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use wasmtime::{Instance, Store, Trap, TypedFunc, WasmParams, WasmResults};
 
 use self::host::{Inside, Said};
+use crate::tuning;
 
 /// What the script asks of the worker around it. The functions are called while the script runs.
 pub trait Natives {
@@ -115,6 +116,14 @@ struct Exports {
     due: TypedFunc<u32, i32>,
 }
 
+/// Address space that a realm reserves and never uses; a limit on address space has to leave room for it.
+/// What a realm can use is bounded by [`MEMORY`], and from outside by a limit on data (`RLIMIT_DATA`).
+pub const RESERVED: u64 = tuning::RESERVED + 2 * tuning::GUARD;
+
+/// The most memory a module can have: the largest heap that is granted (128 MiB), a fifth more for what the
+/// allocator loses, an answer of the greatest length on its way in, and the engine itself.
+pub const MEMORY: usize = 184 * 1024 * 1024;
+
 /// How often the clock of the processor is looked at while a script runs.
 pub const TICK: Duration = Duration::from_millis(5);
 
@@ -132,7 +141,14 @@ impl<N: Natives + 'static> Realm<N> {
             .map_err(|error| Unavailable { reason: format!("{error:#}") })?;
         let exports = Exports::of(&mut store, &instance)
             .map_err(|error| Unavailable { reason: format!("{error:#}") })?;
-        Ok(Realm { store, exports, heap: usize::MAX })
+        let mut realm = Realm { store, exports, heap: usize::MAX };
+        // The first call makes what the runtime keeps for a thread, which is best done while all is allowed.
+        match realm.ran_out() {
+            false => Ok(realm),
+            true => {
+                Err(Unavailable { reason: "the module is out of memory from the start".into() })
+            }
+        }
     }
 
     /// The worker's side, as it was given to [`Realm::build`].

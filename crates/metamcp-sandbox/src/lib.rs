@@ -13,7 +13,7 @@ pub mod limits;
 #[cfg(target_os = "linux")]
 pub mod lockdown;
 #[cfg(target_os = "linux")]
-mod prelude;
+pub mod prelude;
 pub mod protocol;
 #[cfg(target_os = "linux")]
 pub mod worker;

@@ -10,13 +10,13 @@ pub(crate) const CORE: &str = include_str!("prelude/core.js");
 pub(crate) const FILE: &str = "metamcp:prelude";
 
 /// Characters of JSON in one question. As UTF-8 they fit a frame whatever they are.
-pub(crate) const PAYLOAD: usize = 4 * 1024 * 1024;
+pub const PAYLOAD: usize = 4 * 1024 * 1024;
 
 /// Characters of one console line; what is shown of all of them together is no more.
-pub(crate) const LINE: usize = 8 * 1024;
+pub const LINE: usize = 8 * 1024;
 
 /// Timers set at once. A script that sets more than this is counting them wrong.
-pub(crate) const TIMERS: usize = 1_000;
+pub const TIMERS: usize = 1_000;
 
 /// The parts that are read when a script first uses one, so that a worker is ready sooner.
 pub(crate) fn part(name: &str) -> Option<&'static str> {

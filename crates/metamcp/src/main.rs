@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use metamcp_core::settings::Given;
+use metamcp_core::settings::{CodeProfile, Given};
 use metamcp_engine::config::{self, LoadError, Loaded, Request};
 
 use crate::args::{Args, Command, ConfigCommand};
@@ -24,6 +24,10 @@ pub(crate) const SHIM_ARGUMENT: &str = "__shim";
 
 /// The first argument by which the gateway starts itself as a worker for one script.
 const WORKER_ARGUMENT: &str = "__worker";
+
+/// The same with the engine as WASM.
+#[cfg(feature = "hardened")]
+const HARDENED_ARGUMENT: &str = "__hardened_worker";
 
 /// The first argument that makes the binary one of the example servers.
 const EXAMPLE_ARGUMENT: &str = "__example";
@@ -37,6 +41,11 @@ fn main() -> ExitCode {
     }
     if first.as_ref().is_some_and(|first| first == WORKER_ARGUMENT) {
         let code = metamcp_sandbox::worker::worker_main(arguments);
+        return ExitCode::from(u8::try_from(code).unwrap_or(1));
+    }
+    #[cfg(feature = "hardened")]
+    if first.as_ref().is_some_and(|first| first == HARDENED_ARGUMENT) {
+        let code = metamcp_hardened::worker::worker_main();
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
     if first.as_ref().is_some_and(|first| first == EXAMPLE_ARGUMENT) {
@@ -54,13 +63,19 @@ fn main() -> ExitCode {
 }
 
 /// How a worker is started: this binary, also after it was replaced on disk.
-pub(crate) fn worker() -> metamcp_sandbox::host::Launch {
+pub(crate) fn worker(profile: CodeProfile) -> metamcp_sandbox::host::Launch {
     let program = if cfg!(target_os = "linux") {
         "/proc/self/exe".into()
     } else {
         std::env::current_exe().unwrap_or_default()
     };
-    metamcp_sandbox::host::Launch { program, args: vec![WORKER_ARGUMENT.into()] }
+    let word = match profile {
+        #[cfg(feature = "hardened")]
+        CodeProfile::Hardened => HARDENED_ARGUMENT,
+        // Where the engine as WASM was not built in, the worker that starts has no such layer, and is refused.
+        _ => WORKER_ARGUMENT,
+    };
+    metamcp_sandbox::host::Launch { program, args: vec![word.into()] }
 }
 
 fn example_server(arguments: impl Iterator<Item = std::ffi::OsString>) -> anyhow::Result<Exit> {

@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use wasmtime::{AsContext, Caller, Error, Linker, Memory, ResourceLimiter, Result};
 
-use super::Natives;
-use crate::tuning;
+use super::{MEMORY, Natives};
 
 /// The worker's side of one module.
 pub(super) struct Inside<N> {
@@ -27,7 +26,7 @@ pub(super) struct Said {
 
 impl<N> Inside<N> {
     pub(super) fn new(natives: N) -> Inside<N> {
-        Inside { natives, memory: None, said: Said::default(), most: tuning::MEMORY }
+        Inside { natives, memory: None, said: Said::default(), most: MEMORY }
     }
 
     pub(super) fn remember(&mut self, memory: Memory) {
@@ -40,7 +39,7 @@ impl<N> Inside<N> {
 
     /// Bounds the module's memory, all of it.
     pub(super) fn allow(&mut self, most: usize) {
-        self.most = most.min(tuning::MEMORY);
+        self.most = most.min(MEMORY);
     }
 
     pub(super) fn take_said(&mut self) -> Said {

@@ -14,7 +14,10 @@ static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 /// Begins to count. The timer lives as long as the process.
 #[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "what a signal calls must be known to be safe in any place, which it is")]
+#[expect(
+    unsafe_code,
+    reason = "what a signal calls must be known to be safe in any place, which it is"
+)]
 pub(super) fn start(engine: &Engine) -> wasmtime::Result<()> {
     use nix::sys::signal::{
         SaFlags, SigAction, SigEvent, SigHandler, SigSet, SigevNotify, Signal, sigaction,

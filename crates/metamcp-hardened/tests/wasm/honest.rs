@@ -24,10 +24,16 @@ fn values_come_back_as_json() {
         ("return [3, 1, 2].sort((a, b) => b - a)", "[3,2,1]"),
         ("return 'aXbX'.replace(/x/gi, s => s + s)", r#""aXXbXX""#),
         ("return JSON.parse('{\"a\":[1,2,{\"b\":3}]}').a[2].b", "3"),
-        ("const g = async function* () { yield 1; yield 2 }; let s = 0; for await (const x of g()) s += x; return s", "3"),
+        (
+            "const g = async function* () { yield 1; yield 2 }; let s = 0; for await (const x of g()) s += x; return s",
+            "3",
+        ),
         ("class A { #x = 4; get x() { return this.#x } } return new A().x", "4"),
         ("return Math.floor(-1.5) + Math.trunc(2.7) + Math.round(2.5)", "3"),
-        ("return [0.1 + 0.2, 1e21, 5e-324, 123456789.123]", "[0.30000000000000004,1e+21,5e-324,123456789.123]"),
+        (
+            "return [0.1 + 0.2, 1e21, 5e-324, 123456789.123]",
+            "[0.30000000000000004,1e+21,5e-324,123456789.123]",
+        ),
     ] {
         assert_eq!(value(code), expected, "{code}");
     }
@@ -40,11 +46,23 @@ fn the_prelude_is_the_one_of_the_worker() {
         ("return await new Promise(done => setTimeout(done, 10, 'late'))", r#""late""#),
         ("return new URL('https://a.b/c?d=1#e').searchParams.get('d')", r#""1""#),
         ("return new TextDecoder().decode(new TextEncoder().encode('ü😀'))", r#""ü😀""#),
-        ("return new TextDecoder().decode(new Uint8Array([97, 0xff, 0xe2, 0x82, 98, 0xf0, 0x9f, 0x98]))", "\"a\u{fffd}\u{fffd}b\u{fffd}\""),
-        ("try { new TextDecoder('utf-8', {fatal: true}).decode(new Uint8Array([0xed, 0xa0, 0x80])) } catch (e) { return e.name }", r#""TypeError""#),
-        ("return structuredClone({a: [1, new Date(0)]})", r#"{"a":[1,"1970-01-01T00:00:00.000Z"]}"#),
+        (
+            "return new TextDecoder().decode(new Uint8Array([97, 0xff, 0xe2, 0x82, 98, 0xf0, 0x9f, 0x98]))",
+            "\"a\u{fffd}\u{fffd}b\u{fffd}\"",
+        ),
+        (
+            "try { new TextDecoder('utf-8', {fatal: true}).decode(new Uint8Array([0xed, 0xa0, 0x80])) } catch (e) { return e.name }",
+            r#""TypeError""#,
+        ),
+        (
+            "return structuredClone({a: [1, new Date(0)]})",
+            r#"{"a":[1,"1970-01-01T00:00:00.000Z"]}"#,
+        ),
         ("return crypto.randomUUID()", r#""5a5a5a5a-5a5a-4a5a-9a5a-5a5a5a5a5a5a""#),
-        ("return await crypto.digest('SHA-256', 'abc')", r#""ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad""#),
+        (
+            "return await crypto.digest('SHA-256', 'abc')",
+            r#""ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad""#,
+        ),
         ("return new Date(2024, 0, 2, 3).toISOString()", r#""2024-01-02T03:00:00.000Z""#),
         ("return Date.now()", "1700000000000"),
         ("return await parallel([1, 2, 3], async x => x * 2, 2)", "[2,4,6]"),
@@ -102,5 +120,8 @@ fn a_value_beyond_the_limit_is_not_handed_over() {
 #[test]
 fn two_runs_share_nothing() {
     value("globalThis.left = 1; Object.prototype.left = 2; Array.prototype.map = null; return 1");
-    assert_eq!(value("return [typeof left, typeof ({}).left, [1].map(x => x + 1)]"), r#"["undefined","undefined",[2]]"#);
+    assert_eq!(
+        value("return [typeof left, typeof ({}).left, [1].map(x => x + 1)]"),
+        r#"["undefined","undefined",[2]]"#
+    );
 }

@@ -1,0 +1,138 @@
+//! The sandbox's worker with the engine as WASM in it: the same lockdown and protocol, one wall more.
+//! Owns: the translation between the two.      Never: reaches anything a script could not.
+//! In: what the worker's loop asks of an engine.  Out: what the module does.
+//! Tests: `metamcp/tests/hardened.rs`, in builds that have the feature.
+
+use metamcp_sandbox::layer;
+use metamcp_sandbox::prelude::{LINE, PAYLOAD, TIMERS};
+use metamcp_sandbox::protocol::{End, ScriptError, Server, WorkerLimits};
+use metamcp_sandbox::worker::{Engine, Outside, Walls, position, serve};
+use nix::time::{ClockId, clock_gettime};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::realm::{Ended, Job, Natives, RESERVED, Realm, Thrown};
+
+/// Runs the worker and returns the exit code of the process; see `metamcp_sandbox::worker::worker_main`.
+pub fn worker_main() -> i32 {
+    let walls = Walls { layers: &[layer::WASM], reserved: RESERVED };
+    serve(walls, |outside| {
+        let realm = Realm::build(Reach(outside)).ok()?;
+        Some(Inside { realm, lines: 1 })
+    })
+}
+
+/// The module as the loop's engine.
+struct Inside {
+    realm: Realm<Reach>,
+    /// Lines of the script.
+    lines: u32,
+}
+
+impl Engine for Inside {
+    fn begin(&mut self, code: &str, servers: &[Server], limits: &WorkerLimits) -> Result<(), End> {
+        self.lines = u32::try_from(code.lines().count()).unwrap_or(u32::MAX);
+        let servers: Vec<_> = servers
+            .iter()
+            .map(|server| json!({ "name": server.name, "identifiers": server.identifiers }))
+            .collect();
+        let setup = json!({
+            "servers": servers,
+            "sleep": limits.sleep,
+            "result": limits.result,
+            "limits": { "payload": PAYLOAD, "line": LINE, "timers": TIMERS },
+        });
+        let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        let job = Job {
+            source: &position::wrapped(code),
+            file: position::FILE,
+            setup: &setup.to_string(),
+            heap: size(limits.heap),
+            stack: size(limits.stack),
+        };
+        self.realm.begin(job).map_err(|ended| end(ended, self.lines))
+    }
+
+    fn run(&mut self) -> Result<(), End> {
+        self.realm.run().map_err(|ended| end(ended, self.lines))
+    }
+
+    fn ended(&mut self) -> Option<End> {
+        self.realm.ended().map(|ended| end(ended, self.lines))
+    }
+
+    fn settle(&mut self, id: u32, answer: Result<String, String>) -> Result<(), End> {
+        let answer = answer.as_deref().map_err(String::as_str);
+        self.realm.settle(id, answer).map_err(|ended| end(ended, self.lines))
+    }
+
+    fn due(&mut self, number: u32) -> Result<(), End> {
+        self.realm.due(number).map_err(|ended| end(ended, self.lines))
+    }
+
+    fn ran_out(&mut self) -> bool {
+        self.realm.ran_out()
+    }
+}
+
+fn end(ended: Ended, lines: u32) -> End {
+    let located = |thrown: Thrown| {
+        let tool = thrown.tool_error.map(position::without_lone_surrogates);
+        position::located(thrown.name, thrown.message, &thrown.stack, tool, lines)
+    };
+    match ended {
+        Ended::Value(value) => End::Ok { value: position::without_lone_surrogates(value) },
+        Ended::Threw(thrown) => End::Error(located(thrown)),
+        Ended::Memory(thrown) => End::MemoryLimit(located(thrown)),
+        Ended::Cpu => End::CpuLimit,
+        Ended::ResultTooLong { bytes } => End::ResultLimit { bytes },
+        Ended::Broken { reason } => End::Error(ScriptError {
+            name: "InternalError".into(),
+            message: format!("the engine stopped: {reason}"),
+            ..ScriptError::default()
+        }),
+    }
+}
+
+/// What the module may reach.
+struct Reach(Outside);
+
+impl Natives for Reach {
+    fn request(&mut self, op: u8, payload: String) -> Option<u32> {
+        self.0.request(op, payload)
+    }
+
+    fn log(&mut self, level: u8, text: String) {
+        self.0.log(level, text);
+    }
+
+    fn progress(&mut self, value: f64, total: Option<f64>, message: Option<String>) {
+        self.0.progress(value, total, message);
+    }
+
+    fn timer(&mut self, milliseconds: f64) -> u32 {
+        self.0.timer(milliseconds)
+    }
+
+    fn clear(&mut self, number: u32) {
+        self.0.clear(number);
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        // A kernel without random numbers gives zeros to a script, which has nothing to keep secret from itself.
+        let _zeros = getrandom::fill(out);
+    }
+
+    fn sha256(&mut self, bytes: &[u8]) -> [u8; 32] {
+        Sha256::digest(bytes).into()
+    }
+
+    fn now(&mut self) -> f64 {
+        clock_gettime(ClockId::CLOCK_REALTIME)
+            .map_or(0.0, |time| time.tv_sec() as f64 * 1e6 + time.tv_nsec() as f64 / 1e3)
+    }
+
+    fn is_out_of_time(&mut self) -> bool {
+        self.0.is_out_of_time()
+    }
+}
