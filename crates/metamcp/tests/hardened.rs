@@ -1,0 +1,64 @@
+//! The profile `hardened`, in builds that have it: the same scripts, the same limits, one wall more.
+#![expect(
+    clippy::unwrap_used,
+    reason = "the whole binary is a test, which clippy cannot see outside test functions"
+)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use metamcp_testkit::{Client, Workspace, chaos_server};
+use serde_json::{Value, json};
+
+/// Past this something hangs.
+const HUNG: Duration = Duration::from_secs(120);
+
+fn run(client: &Client, code: &str) -> Value {
+    let id = client.call_tool("mcp_execute", &json!({ "code": code })).unwrap();
+    client.wait(id, HUNG).unwrap().value["result"]["structuredContent"].clone()
+}
+
+#[test]
+fn scripts_run_and_end_as_they_do_in_the_native_engine() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]));
+    workspace.setting("code", json!({"profile": "hardened", "cpuMs": 500, "maxCalls": 5}));
+    let command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
+    let client = Client::start(command).unwrap();
+    client.initialize(&json!({}), HUNG).unwrap();
+    let honest = [
+        ("return [1, 'two', { three: 3.5 }]", json!([1, "two", {"three": 3.5}])),
+        ("return (await a.echo({ text: 'hi' }))", json!("hi")),
+        ("await parallel([1, 2, 3], n => a.echo({ text: `${n}` }), 2)", json!([1, 2, 3])),
+        ("try { await a.fail({}) } catch (e) { return e.code }", json!("tool_error")),
+        (
+            "await sleep(5); return new URL('https://a.example/b?c=1').searchParams.get('c')",
+            json!("1"),
+        ),
+    ];
+    for (code, expected) in honest {
+        let told = run(&client, code);
+        assert_eq!(
+            (&told["status"], &told["value"]),
+            (&json!("ok"), &expected),
+            "{code}\n{told:#}"
+        );
+    }
+    let attacks = [
+        ("for (;;) {}", "cpu_limit"),
+        ("while (1) new Promise(() => { for (;;) {} })", "cpu_limit"),
+        ("'x'.repeat(1e6).match(/(x+x+)+y/)", "cpu_limit"),
+        ("[...Array(1e5).keys()].sort(() => { for (;;) {} })", "cpu_limit"),
+        ("const all = []; for (;;) all.push(new Array(1e6).fill(7))", "memory_limit"),
+        ("for (let i = 0; i < 9; i++) await a.echo({ text: 'x' })", "call_limit"),
+        ("await new Promise(() => {})", "deadlock"),
+        ("null.x", "error"),
+    ];
+    for (code, status) in attacks {
+        let told = run(&client, &format!("console.log('kept');\n{code}"));
+        assert_eq!(told["details"]["status"], status, "{code}\n{told:#}");
+        assert_eq!(told["details"]["logs"], json!(["kept"]), "{code}");
+    }
+    let thrown = run(&client, "const x = 1;\nx.y.z();");
+    assert_eq!(thrown["details"]["line"], 2, "{thrown:#}");
+}
