@@ -45,7 +45,6 @@ fn variable(name: &str) -> Result<String, String> {
     env::var(name).map_err(|error| format!("{name}: {error}"))
 }
 
-#[expect(clippy::print_stdout, reason = "this is how a build script speaks to cargo")]
 fn say(line: &str) {
     println!("cargo::{line}");
 }
