@@ -258,12 +258,14 @@ fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>
     task::spawn("refresh", async move {
         tokio::time::sleep_until(router.clock.instant(due)).await;
         let now = router.clock.now();
-        {
+        let early = {
             let mut refresh = life.refresh.lock().expect("no panic while it is locked");
             refresh.scheduled = false;
-            if refresh.rule.due(now) > now {
-                return;
-            }
+            refresh.rule.due(now) > now
+        };
+        if early {
+            // A timer may ring a little before its time, and a server that has shouted enough says nothing more.
+            return schedule(&router, &connection, &life);
         }
         let still =
             current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
