@@ -106,10 +106,13 @@ pub struct Realm<N: Natives + 'static> {
     heap: usize,
 }
 
+/// Setup and source, each with its length, the file name, and the limits on heap and stack.
+type Begin = (u32, u32, u32, u32, u32, u32, u32);
+
 struct Exports {
     alloc: TypedFunc<u32, u32>,
     ran_out: TypedFunc<(), i32>,
-    begin: TypedFunc<(u32, u32, u32, u32, u32, u32, u32), i32>,
+    begin: TypedFunc<Begin, i32>,
     run: TypedFunc<(), ()>,
     ended: TypedFunc<(), i32>,
     settle: TypedFunc<(u32, u32, u32, u32), i32>,

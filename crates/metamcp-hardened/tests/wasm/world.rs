@@ -95,7 +95,7 @@ fn looped(code: &str, bounds: Bounds) -> Run {
     let mut realm = Realm::build(World::default()).unwrap();
     realm.natives().deadline = processor_milliseconds() + bounds.cpu_milliseconds;
     let setup = format!(
-        r#"{{"servers":[{{"name":"git hub","identifiers":["gitHub","git_hub"]}}],"sleep":30000,"result":{},"limits":{{"payload":4194304,"line":8192,"timers":1000}}}}"#,
+        r#"{{"servers":[{{"name":"git hub","identifiers":["gitHub","git_hub"]}},{{"name":"github","identifiers":["github"]}}],"sleep":30000,"result":{},"limits":{{"payload":4194304,"line":8192,"timers":1000}}}}"#,
         bounds.result
     );
     let source = format!("(async () => {{\n{code}\n}})");
