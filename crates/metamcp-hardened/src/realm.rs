@@ -180,7 +180,8 @@ impl<N: Natives + 'static> Realm<N> {
             source_length,
             file,
             saturated(job.heap),
-            saturated(job.stack),
+            // With pointers and values of half the size, the same depth takes half as much.
+            saturated(job.stack / 2),
         );
         let state = self.enter(&begin, given)?;
         self.state(state).map_or(Ok(()), Err)
