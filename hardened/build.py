@@ -29,7 +29,7 @@ ENGINE_VERSION = "0.14.0"
 ENGINE_SHA256 = "cee271d0eeba64f0915b846cb7ae02e16faf3dfdffdca91731101d9d30fe3423"
 
 ZIG = "ziglang==0.15.2"
-# One sum a platform that we build on; the module is the same from each.
+# One sum a platform. Only the first was tried; that the others give the same module is to be seen.
 ZIG_SHA256 = [
     "806316453d1ede7174ed3fefb8e5348154629089c3bb5fe812dfd0e172fac130",  # Linux x86_64
     "edc0aa60ec964a4cf462d40f68d7de242ddf37fd9a80f2afaee6397059463230",  # Linux aarch64

@@ -45,6 +45,7 @@ fn variable(name: &str) -> Result<String, String> {
     env::var(name).map_err(|error| format!("{name}: {error}"))
 }
 
+/// How a build script speaks to cargo.
 fn say(line: &str) {
     println!("cargo::{line}");
 }

@@ -106,10 +106,13 @@ pub struct Realm<N: Natives + 'static> {
     heap: usize,
 }
 
+/// Setup and source, each with its length, the file name, and the limits on heap and stack.
+type Begin = (u32, u32, u32, u32, u32, u32, u32);
+
 struct Exports {
     alloc: TypedFunc<u32, u32>,
     ran_out: TypedFunc<(), i32>,
-    begin: TypedFunc<(u32, u32, u32, u32, u32, u32, u32), i32>,
+    begin: TypedFunc<Begin, i32>,
     run: TypedFunc<(), ()>,
     ended: TypedFunc<(), i32>,
     settle: TypedFunc<(u32, u32, u32, u32), i32>,
@@ -177,7 +180,8 @@ impl<N: Natives + 'static> Realm<N> {
             source_length,
             file,
             saturated(job.heap),
-            saturated(job.stack),
+            // With pointers and values of half the size, the same depth takes half as much.
+            saturated(job.stack / 2),
         );
         let state = self.enter(&begin, given)?;
         self.state(state).map_or(Ok(()), Err)

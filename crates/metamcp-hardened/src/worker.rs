@@ -18,7 +18,7 @@ pub fn worker_main() -> i32 {
     let walls = Walls { layers: &[layer::WASM], reserved: RESERVED };
     serve(walls, |outside| {
         let realm = Realm::build(Reach(outside)).ok()?;
-        Some(Inside { realm, lines: 1 })
+        Some(Inside { realm, lines: 1, result: usize::MAX })
     })
 }
 
@@ -27,6 +27,8 @@ struct Inside {
     realm: Realm<Reach>,
     /// Lines of the script.
     lines: u32,
+    /// Bytes of the value as JSON. The prelude counts characters, which may be more bytes than that.
+    result: usize,
 }
 
 impl Engine for Inside {
@@ -43,6 +45,7 @@ impl Engine for Inside {
             "limits": { "payload": PAYLOAD, "line": LINE, "timers": TIMERS },
         });
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        self.result = size(limits.result);
         let job = Job {
             source: &position::wrapped(code),
             file: position::FILE,
@@ -58,7 +61,12 @@ impl Engine for Inside {
     }
 
     fn ended(&mut self) -> Option<End> {
-        self.realm.ended().map(|ended| end(ended, self.lines))
+        self.realm.ended().map(|ended| match ended {
+            Ended::Value(value) if value.len() > self.result => {
+                End::ResultLimit { bytes: value.len() as u64 }
+            }
+            ended => end(ended, self.lines),
+        })
     }
 
     fn settle(&mut self, id: u32, answer: Result<String, String>) -> Result<(), End> {

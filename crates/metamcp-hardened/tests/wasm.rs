@@ -1,8 +1,11 @@
 //! The engine as WASM, with scripts that mean well and scripts that do not.
 #![cfg(feature = "wasm")]
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 #[path = "wasm/attacks.rs"]
 mod attacks;
+#[path = "wasm/corpus.rs"]
+mod corpus;
 #[path = "wasm/honest.rs"]
 mod honest;
 #[path = "wasm/world.rs"]

@@ -22,7 +22,9 @@ fn main() -> Result<()> {
     let wasm = snapshot::of(&wasm)?;
     fs::write(snapshot, &wasm).with_context(|| snapshot.clone())?;
     for target in targets {
-        let Some((triple, out)) = target.split_once('=') else { bail!("{target} is not TRIPLE=OUT") };
+        let Some((triple, out)) = target.split_once('=') else {
+            bail!("{target} is not TRIPLE=OUT")
+        };
         compile(&wasm, triple, Path::new(out)).with_context(|| target.clone())?;
     }
     Ok(())

@@ -83,7 +83,7 @@ impl Natives for World {
 }
 
 /// Runs a script to its end. A call of a tool is answered with its own arguments as the content, one of
-/// the tool `fail` with an error.
+/// the tool `fail` or the server `evil` with an error.
 pub(crate) fn run(code: &str, bounds: Bounds) -> Run {
     let code = code.to_owned();
     // The stack of a test's thread is smaller than what compiled code may use of it.
@@ -95,7 +95,7 @@ fn looped(code: &str, bounds: Bounds) -> Run {
     let mut realm = Realm::build(World::default()).unwrap();
     realm.natives().deadline = processor_milliseconds() + bounds.cpu_milliseconds;
     let setup = format!(
-        r#"{{"servers":[{{"name":"git hub","identifiers":["gitHub","git_hub"]}}],"sleep":30000,"result":{},"limits":{{"payload":4194304,"line":8192,"timers":1000}}}}"#,
+        r#"{{"servers":[{{"name":"git hub","identifiers":["gitHub","git_hub"]}},{{"name":"github","identifiers":["github"]}}],"sleep":30000,"result":{},"limits":{{"payload":4194304,"line":8192,"timers":1000}}}}"#,
         bounds.result
     );
     let source = format!("(async () => {{\n{code}\n}})");
@@ -123,7 +123,7 @@ fn turned(realm: &mut Realm<World>, job: Job<'_>) -> Option<Ended> {
         }
         let turn = if let Some(number) = realm.natives().waiting.pop_front() {
             let (_, payload) = realm.natives().questions[number as usize].clone();
-            if payload.contains("\"fail\"") {
+            if payload.contains("\"fail\"") || payload.contains("\"evil\"") {
                 realm.settle(number, Err(r#"{"message":"no","code":"broken","retryable":true}"#))
             } else if payload.contains("\"garbage\"") {
                 realm.settle(number, Ok("{"))
