@@ -38,8 +38,10 @@ const CPU_SECONDS: u64 = crate::limits::MAX_CPU.as_secs() + 5;
 
 /// Kernel-held limits: what, and how much. One descriptor is the socket itself, so that nothing can be
 /// opened. `RLIMIT_NPROC` does not bind root, the seccomp list does.
-const RESOURCES: [(&str, Resource, u64); 6] = [
+const RESOURCES: [(&str, Resource, u64); 7] = [
     ("address space", Resource::RLIMIT_AS, ADDRESS_SPACE),
+    // What can be written to, apart from address space that an engine only reserves.
+    ("data", Resource::RLIMIT_DATA, ADDRESS_SPACE),
     ("core size", Resource::RLIMIT_CORE, 0),
     ("file size", Resource::RLIMIT_FSIZE, 0),
     ("descriptors", Resource::RLIMIT_NOFILE, 1),

@@ -115,7 +115,8 @@ fn wait(events: PollFlags, timeout: Option<Duration>) -> PollFlags {
     match ppoll(&mut polled, timeout.map(Into::into), None) {
         Ok(0) => PollFlags::empty(),
         Ok(_) => polled[0].revents().unwrap_or(events),
-        // Interrupted: the caller looks again.
-        Err(_) => events,
+        // Interrupted, as by the clock of an engine: nothing is ready as far as is known, and the caller looks again.
+        // Called ready, a socket without a word in it would be read until one comes, past any timer.
+        Err(_) => PollFlags::empty(),
     }
 }
