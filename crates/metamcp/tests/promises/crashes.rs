@@ -141,9 +141,12 @@ fn a_server_used_often_but_kept_briefly_is_no_crash_loop() {
         let key = format!("call-{n}");
         let outcome = call(&client, "brief", "effect", &json!({"key": key}));
         assert_eq!(outcome, Outcome::Fine, "call {n}");
+        // A call that comes at once may still find it alive, which is as good but shows nothing.
+        assert!(
+            eventually(PATIENCE, || workspace.processes().len() == 1),
+            "only the gateway is left"
+        );
     }
-    let starts = || workspace.journal("brief").count(What::Start).unwrap();
-    assert!(starts() > 5, "it was not closed in between, so this shows nothing");
-    assert!(eventually(PATIENCE, || workspace.processes().len() == 1), "only the gateway is left");
+    assert_eq!(workspace.journal("brief").count(What::Start).unwrap(), 12);
     stop(client, &workspace);
 }
