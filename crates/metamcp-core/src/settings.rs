@@ -18,7 +18,7 @@ pub(crate) use self::value::shown;
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
 pub use self::words::{
-    CodeProfile, Containment, LogLevel, Replay, SearchStrategy, Transport, Word,
+    CodeProfile, Containment, LogLevel, Replay, SearchStrategy, Transport, Vocabulary, Word,
 };
 
 /// The values of all global settings.
@@ -38,6 +38,8 @@ pub struct Settings {
     pub catalog_ttl: Duration,
     /// Whether a call may be sent twice at all.
     pub replay: Replay,
+    /// Which tools a client is shown.
+    pub surface: Vocabulary,
     /// How tools are ranked.
     pub search: SearchStrategy,
     /// Where vectors come from, for the strategy that wants them from elsewhere.
@@ -262,7 +264,7 @@ pub fn resolve(sources: impl IntoIterator<Item = Given>) -> Resolved {
     let heard: Vec<Given> = sources.into_iter().collect();
     let mut settings = blank();
     let mut values = Vec::with_capacity(SETTINGS.len());
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let given = heard.iter().rev().find(|given| given.setting.flag == setting.flag).cloned();
         let default = || {
             let value = setting.default.clone()?;
@@ -281,7 +283,7 @@ pub fn resolve(sources: impl IntoIterator<Item = Given>) -> Resolved {
 pub fn from_environment(lookup: &dyn Fn(&str) -> Option<String>) -> (Vec<Given>, Vec<ValueError>) {
     let mut given = Vec::new();
     let mut errors = Vec::new();
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let mut names = std::iter::once(setting.env).chain(setting.env_aliases().iter().copied());
         let said =
             names.find_map(|name| Some((name, lookup(name).filter(|text| !text.is_empty())?)));
@@ -305,6 +307,7 @@ fn blank() -> Settings {
         limits: LimitSettings::default(),
         catalog_ttl: Duration::ZERO,
         replay: Replay::Annotated,
+        surface: Vocabulary::Compact,
         search: SearchStrategy::Hybrid,
         embedding: EmbeddingSettings::default(),
         learn: false,

@@ -20,7 +20,7 @@ use crate::habits::{HabitFile, Memory};
 use crate::router::{Router, Timing};
 use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
-use crate::surface::{Options, Surface, semantic};
+use crate::surface::{Options, Surface, View, semantic};
 use crate::upstream::eras::Eras;
 use crate::upstream::launch::Launcher;
 
@@ -31,7 +31,7 @@ pub struct Gateway {
     /// What is known of tools.
     pub catalog: Arc<Catalog>,
     /// What clients see.
-    pub surface: Arc<Surface>,
+    pub view: View,
     /// What was learnt from use, where that is wanted.
     pub habits: Option<Arc<Memory>>,
 }
@@ -76,7 +76,8 @@ impl Gateway {
         let shapes = Shapes::new(&settings.home);
         let (calls, known) = (Arc::clone(&router), Arc::clone(&catalog));
         let surface = Arc::new(Surface::new(calls, known, habits.clone(), options, code, shapes));
-        Gateway { router, catalog, surface, habits }
+        let view = View { surface, vocabulary: settings.surface };
+        Gateway { router, catalog, view, habits }
     }
 }
 

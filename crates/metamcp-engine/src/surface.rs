@@ -20,6 +20,7 @@ use bytes::Bytes;
 use metamcp_core::cursor::CursorKey;
 use metamcp_core::nearest::nearest;
 use metamcp_core::replay::Rule;
+use metamcp_core::settings::Vocabulary;
 use metamcp_wire::object;
 use metamcp_wire::seal::Key;
 
@@ -62,6 +63,15 @@ pub struct Surface {
     pub(crate) shapes: Shapes,
     /// Calls that wait for their client to come back.
     pub(crate) held: Held,
+}
+
+/// The gateway as a client sees it: one core, and the vocabulary spoken over it.
+#[derive(Clone)]
+pub struct View {
+    /// The core, the same for all.
+    pub surface: Arc<Surface>,
+    /// Which tools are shown.
+    pub vocabulary: Vocabulary,
 }
 
 /// How a meta-tool call goes on.
@@ -116,6 +126,31 @@ impl Finished {
 /// The tools there are, listed or not.
 const NAMES: [&str; 3] = ["mcp_discover", "mcp_call", "mcp_execute"];
 
+impl View {
+    /// The `tools/list` result.
+    pub async fn tools(&self) -> String {
+        let surface = &self.surface;
+        metamcp_core::discover::compact_tools(surface.catalog.digest().await, surface.code.is_on())
+    }
+
+    /// The `instructions` of the gateway.
+    pub async fn instructions(&self) -> String {
+        let surface = &self.surface;
+        metamcp_core::discover::instructions(surface.catalog.digest().await, surface.code.is_on())
+    }
+
+    /// A `tools/call` of a client.
+    pub fn call(
+        &self,
+        params: Option<&[u8]>,
+        line: &Bytes,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Step {
+        self.surface.call(params, line, caller, tag)
+    }
+}
+
 impl Surface {
     /// A surface over a router and its catalog.
     pub fn new(
@@ -137,18 +172,7 @@ impl Surface {
         Surface { router, catalog, habits, options, cursors, code, results, shapes, held }
     }
 
-    /// The `tools/list` result.
-    pub async fn tools(&self) -> String {
-        metamcp_core::discover::compact_tools(self.catalog.digest().await, self.code.is_on())
-    }
-
-    /// The `instructions` of the gateway.
-    pub async fn instructions(&self) -> String {
-        metamcp_core::discover::instructions(self.catalog.digest().await, self.code.is_on())
-    }
-
-    /// A `tools/call` of a client.
-    pub fn call(
+    fn call(
         self: &Arc<Self>,
         params: Option<&[u8]>,
         line: &Bytes,

@@ -28,7 +28,7 @@ pub fn json_schema() -> Value {
             json!({ "description": description, "$ref": "#/$defs/servers" }),
         );
     }
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let Some(key) = setting.key else { continue };
         match key.split_once('.') {
             None => {

@@ -8,7 +8,7 @@ use super::{Kind, SETTINGS};
 pub fn settings_markdown() -> String {
     let mut page = INTRODUCTION.to_owned();
     page.push_str("\n| flag | variable | file key | default |\n|---|---|---|---|\n");
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let key = setting.key.map_or("–".to_owned(), |key| format!("`{key}`"));
         let default = setting
             .default
@@ -18,7 +18,7 @@ pub fn settings_markdown() -> String {
         let _infallible =
             writeln!(page, "| [`--{anchor}`](#{anchor}) | `{}` | {key} | {default} |", setting.env);
     }
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let _infallible = write!(page, "\n## {}\n\n{}.\n", setting.flag, setting.help);
         if !setting.doc.is_empty() {
             let _infallible = writeln!(page, "{}", sentences(setting.doc));

@@ -93,7 +93,7 @@ fn variables_are_read_and_faults_name_the_variable() {
 #[test]
 fn the_table_is_consistent() {
     let mut seen = std::collections::HashSet::new();
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let variable = format!("METAMCP_{}", setting.flag.to_uppercase().replace('-', "_"));
         assert_eq!(setting.env, variable, "flag and variable have the same name");
         assert!(
@@ -128,7 +128,7 @@ fn the_table_is_consistent() {
 /// A setting that is stored nowhere, or in another's place, would leave a value unchanged here.
 #[test]
 fn every_setting_reaches_its_own_field() {
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let value = match setting.kind {
             Kind::Count { max, .. } | Kind::Millis { max, .. } | Kind::Bytes { max, .. } => {
                 Value::Number(max - 1)

@@ -81,6 +81,18 @@ words! {
 }
 
 words! {
+    /// Which tools a client is shown. A call may use every name, shown or not.
+    #[derive(Default)]
+    Vocabulary {
+        #[default]
+        Compact = "compact": "Few small tools that stand for those of all servers: `mcp_discover`, `mcp_call`, `mcp_execute`.",
+        Full = "full": "The vocabulary of metatools: `search_tools`, `describe_tool`, `run_tool`, `run_chain` and the rest.",
+        Both = "both": "Both of these.",
+        Direct = "direct": "The tools, resources and prompts of the servers as they are, for clients that search themselves.",
+    }
+}
+
+words! {
     /// How clients reach the gateway.
     #[derive(Default)]
     Transport {

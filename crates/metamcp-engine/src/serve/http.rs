@@ -83,7 +83,7 @@ pub async fn serve(
 ) -> Ended {
     let Plan { ways, tls, keys, .. } = plan;
     let sweep = (ways.session_timeout / 4).clamp(Duration::from_millis(50), SWEEP);
-    let door = Door::new(Arc::clone(&gateway.surface), Arc::clone(&gateway.router), ways);
+    let door = Door::new(gateway.view.clone(), Arc::clone(&gateway.router), ways);
     let (tell, phase) = watch::channel(Phase::Serving);
     let most = most_connections();
     let room = Arc::new(Semaphore::new(most));

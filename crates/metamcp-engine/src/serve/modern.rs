@@ -20,7 +20,7 @@ use self::call::{Call, Retry, Waiting};
 use super::Session;
 use super::lanes::Lanes;
 use crate::router::Input;
-use crate::surface::{Finished, Surface};
+use crate::surface::{Finished, View};
 
 /// The methods of this era that are served here.
 const METHODS: [&str; 4] = ["server/discover", "tools/list", "tools/call", "subscriptions/listen"];
@@ -37,7 +37,7 @@ pub fn precheck<'a>(method: &str, params: Option<&'a [u8]>) -> Result<Meta<'a>, 
 
 /// See the module.
 pub struct Desk {
-    surface: Arc<Surface>,
+    view: View,
     /// Whose connection it is: nobody else may come back for what was begun here.
     principal: OnceLock<Bytes>,
     open: Mutex<Open>,
@@ -52,8 +52,8 @@ struct Open {
 
 impl Desk {
     /// A desk without requests.
-    pub fn new(surface: Arc<Surface>) -> Desk {
-        Desk { surface, principal: OnceLock::new(), open: Mutex::default() }
+    pub fn new(view: View) -> Desk {
+        Desk { view, principal: OnceLock::new(), open: Mutex::default() }
     }
 
     /// Says once who the client is, as far as that was proven.
@@ -76,22 +76,22 @@ impl Desk {
             Ok(read) => read,
             Err(fault) => return waiting.refuse(&fault),
         };
-        self.surface.router.declare(read.capabilities);
+        self.view.surface.router.declare(read.capabilities);
         let params = params.unwrap_or(b"{}");
         let waiting = waiting.with(&read);
         match method {
             "server/discover" => {
-                let surface = Arc::clone(&self.surface);
+                let view = self.view.clone();
                 self.begin(waiting, &read, params).later(async move {
                     let able = json!({ "tools": { "listChanged": false }, "logging": {} });
-                    let said = surface.instructions().await;
+                    let said = view.instructions().await;
                     Finished::Result(result::discovery(&able, &said, env!("CARGO_PKG_VERSION")))
                 });
             }
             "tools/list" => {
-                let surface = Arc::clone(&self.surface);
+                let view = self.view.clone();
                 self.begin(waiting, &read, params).later(async move {
-                    let tools = surface.tools().await.into_bytes();
+                    let tools = view.tools().await.into_bytes();
                     let tools = result::cacheable(&tools, result::LIST_TTL_MS, true);
                     Finished::Result(result::signed(&tools, env!("CARGO_PKG_VERSION")))
                 });
@@ -213,10 +213,10 @@ impl Desk {
             object::text(state).ok_or_else(|| Fault::invalid("requestState must be a string"))?;
         let principal = self.principal.get().cloned().unwrap_or_default();
         let request = seal::digest("tools/call", Some(params));
-        let held = &self.surface.held;
+        let held = &self.view.surface.held;
         let resume = held
             .key
-            .open(&state, &principal, self.surface.router.clock.now_ms(), &request)
+            .open(&state, &principal, self.view.surface.router.clock.now_ms(), &request)
             .map_err(|broken| Fault::invalid(broken.to_string()))?;
         let unfit = |unfit: metamcp_wire::modern::input::Unfit| {
             Fault::invalid(format!("inputResponses cannot be used: {unfit}"))
@@ -256,7 +256,7 @@ impl Desk {
     ) -> Arc<Call> {
         let principal = self.principal.get().cloned().unwrap_or_default();
         let id = waiting.id.clone();
-        let call = Call::new(&self.surface, waiting, principal, read, params, input);
+        let call = Call::new(&self.view, waiting, principal, read, params, input);
         if let Err(fault) = self.enlist(&id, &call) {
             call.refused(&fault);
         }

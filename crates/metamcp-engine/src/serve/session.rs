@@ -22,7 +22,7 @@ use super::modern::Desk;
 use crate::habits::Recorder;
 use crate::router::{CallErrorKind, Caller, Outcome, Question};
 use crate::surface::reply::ErrorObject;
-use crate::surface::{Finished, Step, Surface};
+use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
 
@@ -36,7 +36,7 @@ static LAST_QUESTION: AtomicU64 = AtomicU64::new(0);
 
 /// See the module.
 pub struct Session {
-    surface: Arc<Surface>,
+    view: View,
     /// The ways to the client.
     pub lanes: Lanes,
     state: Mutex<State>,
@@ -76,21 +76,21 @@ type LastWords = Box<dyn Fn() -> Finished + Send + Sync>;
 
 impl Session {
     /// A session that has heard nothing yet.
-    pub fn new(surface: Arc<Surface>, lanes: Lanes) -> Arc<Session> {
-        Session::with(surface, lanes, None)
+    pub fn new(view: View, lanes: Lanes) -> Arc<Session> {
+        Session::with(view, lanes, None)
     }
 
     /// A session that goes on after a rest: its client has introduced itself before.
-    pub fn resumed(surface: Arc<Surface>, lanes: Lanes, peer: Arc<Peer>) -> Arc<Session> {
-        Session::with(surface, lanes, Some(peer))
+    pub fn resumed(view: View, lanes: Lanes, peer: Arc<Peer>) -> Arc<Session> {
+        Session::with(view, lanes, Some(peer))
     }
 
-    fn with(surface: Arc<Surface>, lanes: Lanes, peer: Option<Arc<Peer>>) -> Arc<Session> {
-        let recorder = surface.habits.clone().map(Recorder::new);
+    fn with(view: View, lanes: Lanes, peer: Option<Arc<Peer>>) -> Arc<Session> {
+        let recorder = view.surface.habits.clone().map(Recorder::new);
         let state = State { peer, ..State::default() };
         Arc::new_cyclic(|me| Session {
-            modern: Desk::new(Arc::clone(&surface)),
-            surface,
+            modern: Desk::new(view.clone()),
+            view,
             recorder,
             lanes,
             state: Mutex::new(state),
@@ -160,7 +160,7 @@ impl Session {
         slow.into_values().flatten().for_each(|slow| slow.task.abort());
         drop(asked);
         self.modern.abandon();
-        self.surface.router.cancel_all(&self.caller());
+        self.view.surface.router.cancel_all(&self.caller());
         self.lanes.close();
     }
 
@@ -224,7 +224,7 @@ impl Session {
         match method {
             "tools/call" => {
                 let caller = self.caller();
-                match self.surface.call(params, line, &caller, &id) {
+                match self.view.call(params, line, &caller, &id) {
                     Step::Handed => {}
                     Step::Now(finished) => self.finish(&id, finished),
                     Step::Later(future) => self.later(id, future),
@@ -235,8 +235,8 @@ impl Session {
             }
             "ping" => self.result(&id, b"{}"),
             "tools/list" => {
-                let surface = Arc::clone(&self.surface);
-                self.later(id, async move { Finished::Result(surface.tools().await.into_bytes()) });
+                let view = self.view.clone();
+                self.later(id, async move { Finished::Result(view.tools().await.into_bytes()) });
             }
             "initialize" => self.initialize(id, params),
             "logging/setLevel" => {
@@ -244,7 +244,7 @@ impl Session {
                 match level.and_then(|level| Some((level, severity(level)?))) {
                     Some((level, severity)) => {
                         self.lock().level = Some(severity);
-                        self.surface.router.set_level(Bytes::copy_from_slice(level));
+                        self.view.surface.router.set_level(Bytes::copy_from_slice(level));
                         self.result(&id, b"{}");
                     }
                     None => self.refuse(
@@ -265,7 +265,7 @@ impl Session {
         };
         let revision = peer.era;
         self.lock().peer = Some(Arc::new(peer));
-        let surface = Arc::clone(&self.surface);
+        let view = self.view.clone();
         self.later(id, async move {
             let result = json!({
                 "protocolVersion": revision.name(),
@@ -275,7 +275,7 @@ impl Session {
                     "title": "metamcp gateway",
                     "version": env!("CARGO_PKG_VERSION"),
                 },
-                "instructions": surface.instructions().await,
+                "instructions": view.instructions().await,
             });
             Finished::Result(result.to_string().into_bytes())
         });
@@ -289,11 +289,11 @@ impl Session {
                     self.modern.cancelled(id);
                     let slow = self.lock().slow.remove(id);
                     slow.into_iter().flatten().for_each(|slow| slow.task.abort());
-                    self.surface.router.cancel(&self.caller(), id);
+                    self.view.surface.router.cancel(&self.caller(), id);
                     self.lanes.end(id);
                 }
             }
-            "notifications/roots/list_changed" => self.surface.router.roots_changed(),
+            "notifications/roots/list_changed" => self.view.surface.router.roots_changed(),
             _ => {}
         }
     }
@@ -411,7 +411,7 @@ impl Caller for Session {
                 }
             }
             Outcome::Failed(error) => {
-                let entry = self.surface.server(&error.server);
+                let entry = self.view.surface.server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 self.result(tag, &ErrorObject::from_call(&error, config).to_result());
             }
@@ -483,13 +483,13 @@ impl Caller for Session {
 
     fn searched(&self, query: &str, ids: Vec<String>) {
         if let Some(recorder) = &self.recorder {
-            recorder.searched(query, ids, self.surface.router.clock.now());
+            recorder.searched(query, ids, self.view.surface.router.clock.now());
         }
     }
 
     fn calling(&self, tag: &Bytes, server: &str, tool: &str) {
         if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.expects()) {
-            recorder.calling(tag, server, tool, self.surface.router.clock.now());
+            recorder.calling(tag, server, tool, self.view.surface.router.clock.now());
         }
     }
 }

@@ -35,7 +35,7 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let outbox = Arc::new(Outbox::default());
-    let session = Session::new(Arc::clone(&gateway.surface), Lanes::One(Arc::clone(&outbox)));
+    let session = Session::new(gateway.view.clone(), Lanes::One(Arc::clone(&outbox)));
     gateway.router.attach(&session.caller());
     let writing = Arc::clone(&outbox);
     let mut writer =

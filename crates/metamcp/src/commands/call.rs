@@ -52,13 +52,12 @@ pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Fi
     gateway.router.attach(&caller);
     let params = json!({ "name": name, "arguments": arguments });
     let line = Bytes::from(params.to_string());
-    let finished =
-        match gateway.surface.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
-            Step::Now(finished) => finished,
-            Step::Handed => Finished::Handed,
-            Step::Later(later) => later.await,
-            Step::Running(running) => running.future.await,
-        };
+    let finished = match gateway.view.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
+        Step::Now(finished) => finished,
+        Step::Handed => Finished::Handed,
+        Step::Later(later) => later.await,
+        Step::Running(running) => running.future.await,
+    };
     if !matches!(finished, Finished::Handed) {
         return finished;
     }

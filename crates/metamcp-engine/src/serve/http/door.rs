@@ -28,7 +28,7 @@ use crate::clock;
 use crate::router::Router;
 use crate::serve::Session;
 use crate::serve::lanes::{Each, IdInUse, Lanes, Manner};
-use crate::surface::Surface;
+use crate::surface::View;
 use crate::telemetry;
 
 /// How long a body may take to arrive: those who send it byte by byte hold a connection for no longer.
@@ -58,7 +58,7 @@ pub struct Ways {
 
 /// See the module.
 pub struct Door {
-    pub(super) surface: Arc<Surface>,
+    pub(super) view: View,
     pub(super) router: Arc<Router>,
     pub(super) ways: Ways,
     pub(super) sessions: Mutex<Sessions<Arc<Session>>>,
@@ -84,9 +84,9 @@ pub(super) type Instead = Box<Response<Answer>>;
 
 impl Door {
     /// A door to a gateway.
-    pub fn new(surface: Arc<Surface>, router: Arc<Router>, ways: Ways) -> Arc<Door> {
+    pub fn new(view: View, router: Arc<Router>, ways: Ways) -> Arc<Door> {
         Arc::new_cyclic(|me| Door {
-            surface,
+            view,
             router,
             sessions: Mutex::new(Sessions::new(ways.session_timeout)),
             ways,
@@ -341,14 +341,14 @@ impl Door {
         if alone {
             return self.start_alone(self.lanes(true));
         }
-        let session = Session::new(Arc::clone(&self.surface), self.lanes(false));
+        let session = Session::new(self.view.clone(), self.lanes(false));
         self.router.attach(&session.caller());
         session
     }
 
     /// A session of one request.
     pub(super) fn start_alone(&self, lanes: Lanes) -> Arc<Session> {
-        let session = Session::new(Arc::clone(&self.surface), lanes);
+        let session = Session::new(self.view.clone(), lanes);
         let mut all = self.alone();
         // Looked through when it is full, so that each request costs a push and no more.
         if all.len() == all.capacity() {
@@ -384,8 +384,8 @@ impl Door {
         match sessions.find(id, principal, self.router.clock.now()) {
             Some(Found::Awake(session)) => Ok(session),
             Some(Found::Resting(peer)) => {
-                let surface = Arc::clone(&self.surface);
-                let session = Session::resumed(surface, self.lanes(false), Arc::new(peer));
+                let view = self.view.clone();
+                let session = Session::resumed(view, self.lanes(false), Arc::new(peer));
                 sessions.wake(id, Arc::clone(&session));
                 drop(sessions);
                 self.router.attach(&session.caller());

@@ -28,7 +28,7 @@ impl Door {
         self.check_open()?;
         let id = fresh_id()?;
         let stream = Stream::general(false);
-        let session = Session::new(Arc::clone(&self.surface), Lanes::Shared(Arc::clone(&stream)));
+        let session = Session::new(self.view.clone(), Lanes::Shared(Arc::clone(&stream)));
         self.router.attach(&session.caller());
         self.listeners().insert(id, (principal, session));
         let door = self.me.clone();

@@ -18,7 +18,7 @@ use tokio::task::AbortHandle;
 use crate::router::{CallErrorKind, Caller, Input, Outcome, Question};
 use crate::serve::Session;
 use crate::surface::reply::{Code, ErrorObject};
-use crate::surface::{Finished, Step, Surface};
+use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
 
@@ -107,7 +107,7 @@ type LastWords = Box<dyn Fn() -> Finished + Send + Sync>;
 
 /// See the module.
 pub(super) struct Call {
-    surface: Arc<Surface>,
+    view: View,
     principal: Bytes,
     /// The params, to know the request again.
     request: Bytes,
@@ -143,7 +143,7 @@ enum After {
 
 impl Call {
     pub(super) fn new(
-        surface: &Arc<Surface>,
+        view: &View,
         waiting: Waiting,
         principal: Bytes,
         read: &Meta<'_>,
@@ -153,7 +153,7 @@ impl Call {
         let tag = waiting.id.clone();
         let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
         Arc::new_cyclic(|me| Call {
-            surface: Arc::clone(surface),
+            view: view.clone(),
             principal,
             request: Bytes::copy_from_slice(params),
             able: serde_json::from_slice(read.capabilities).unwrap_or_default(),
@@ -180,7 +180,7 @@ impl Call {
             return;
         }
         let caller: Arc<dyn Caller> = Arc::clone(self) as Arc<dyn Caller>;
-        match self.surface.call(Some(params), line, &caller, &self.tag) {
+        match self.view.call(Some(params), line, &caller, &self.tag) {
             Step::Handed => {}
             Step::Now(finished) => self.finish(finished),
             Step::Later(future) => self.later(future),
@@ -337,12 +337,12 @@ impl Call {
                 After::Abandon => {
                     if let Some(me) = self.me.upgrade() {
                         let caller: Arc<dyn Caller> = me;
-                        self.surface.router.cancel_all(&caller);
+                        self.view.surface.router.cancel_all(&caller);
                     }
                 }
                 After::Forget => {
                     if let Some(held) = held {
-                        self.surface.held.forget(held);
+                        self.view.surface.held.forget(held);
                     }
                 }
             }
@@ -373,7 +373,7 @@ impl Call {
 
     fn seal(&self, resume: Resume) -> String {
         let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
-        self.surface.held.key.seal(&Ticket {
+        self.view.surface.held.key.seal(&Ticket {
             principal: self.principal.to_vec(),
             expires: self.now().saturating_add(patience),
             request: seal::digest("tools/call", Some(&self.request)),
@@ -382,7 +382,7 @@ impl Call {
     }
 
     fn now(&self) -> u64 {
-        self.surface.router.clock.now_ms()
+        self.view.surface.router.clock.now_ms()
     }
 
     fn session(&self) -> Option<Arc<Session>> {
@@ -423,7 +423,7 @@ impl Caller for Call {
                     Final::Error(raw.clone())
                 }
                 _ => {
-                    let entry = self.surface.server(&error.server);
+                    let entry = self.view.surface.server(&error.server);
                     let config = entry.as_ref().map(|entry| &*entry.config);
                     let object = ErrorObject::from_call(&error, config);
                     Final::Result(typed(Bytes::from(object.to_result())))
@@ -460,7 +460,7 @@ impl Caller for Call {
         };
         let mut state = self.lock();
         if state.held.is_none() {
-            state.held = self.surface.held.hold(Arc::clone(&me) as _);
+            state.held = self.view.surface.held.hold(Arc::clone(&me) as _);
         }
         if state.held.is_none() {
             return Err(question);
@@ -472,7 +472,7 @@ impl Caller for Call {
         self.carry_out(state, effects, Vec::new());
         // So that it hears when the server takes the question back.
         let caller: Arc<dyn Caller> = me;
-        self.surface.router.attach(&caller);
+        self.view.surface.router.attach(&caller);
         Ok(())
     }
 
