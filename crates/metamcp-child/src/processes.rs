@@ -36,19 +36,19 @@ fn parse_stat(line: &str) -> Option<Stat> {
     })
 }
 
-/// The children of a process, over all its threads.
+/// The children of a process.
 pub(crate) fn children(pid: i32) -> Vec<i32> {
+    if has_children_list() { listed(pid) } else { of(&family(), pid) }
+}
+
+/// The children of a process as the kernel lists them, over all its threads.
+fn listed(pid: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return found };
     for thread in threads.flatten() {
-        match fs::read_to_string(thread.path().join("children")) {
-            Ok(list) => {
-                found.extend(list.split_ascii_whitespace().filter_map(|p| p.parse::<i32>().ok()));
-            }
-            // Kernels built without the list: look at every process instead.
-            Err(_) if !has_children_list() => return children_by_scan(pid),
-            Err(_) => {}
-        }
+        // One that is gone meanwhile has none.
+        let list = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
     found
 }
@@ -57,8 +57,13 @@ fn has_children_list() -> bool {
     fs::exists("/proc/thread-self/children").unwrap_or(false)
 }
 
-fn children_by_scan(parent: i32) -> Vec<i32> {
-    all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == parent)).collect()
+/// Every process with its parent, for kernels built without the list.
+fn family() -> Vec<(i32, i32)> {
+    all().into_iter().filter_map(|pid| Some((stat(pid)?.parent, pid))).collect()
+}
+
+fn of(family: &[(i32, i32)], parent: i32) -> Vec<i32> {
+    family.iter().filter(|(of, _)| *of == parent).map(|&(_, pid)| pid).collect()
 }
 
 /// Every process there is.
@@ -69,6 +74,15 @@ fn all() -> Vec<i32> {
 
 /// Everything below a process, parents before their children.
 pub(crate) fn descendants(root: i32) -> Vec<i32> {
+    if has_children_list() {
+        return below(root, listed);
+    }
+    // Every process is looked at, but once for the whole tree.
+    let family = family();
+    below(root, |parent| of(&family, parent))
+}
+
+fn below(root: i32, children: impl Fn(i32) -> Vec<i32>) -> Vec<i32> {
     let mut found = children(root);
     let mut next = 0;
     while let Some(&pid) = found.get(next) {
@@ -101,7 +115,7 @@ pub(crate) fn innermost_pid(pid: i32) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Stat, children, descendants, innermost_pid, parse_stat, stat};
+    use super::{Stat, below, children, descendants, family, innermost_pid, of, parse_stat, stat};
     use std::process::{Command, Stdio};
 
     #[test]
@@ -110,6 +124,14 @@ mod tests {
         let expected = Stat { state: 'R', parent: 7, session: 9, ticks: 100, started: 555 };
         assert_eq!(parse_stat(line), Some(expected));
         assert_eq!(parse_stat("12 (a"), None);
+    }
+
+    #[test]
+    fn all_generations_are_found_once_and_a_circle_ends() {
+        // Processes are handed on while the tree is read, so what was read can contradict itself.
+        let family = [(1, 2), (2, 3), (3, 4), (4, 2), (1, 3), (9, 10)];
+        assert_eq!(below(1, |parent| of(&family, parent)), [2, 3, 4]);
+        assert_eq!(below(7, |parent| of(&family, parent)), [0; 0]);
     }
 
     #[test]
@@ -122,6 +144,7 @@ mod tests {
             .unwrap();
         let (me, pid) = (std::process::id() as i32, child.id() as i32);
         assert!(children(me).contains(&pid));
+        assert!(of(&family(), me).contains(&pid));
         assert!(descendants(me).contains(&pid));
         assert_eq!(stat(pid).unwrap().parent, me);
         assert_eq!(innermost_pid(pid), Some(pid));

@@ -301,27 +301,37 @@ impl Keeper {
 
     fn kill_until_empty(&mut self, child_ends: &ChildEnds) -> i32 {
         if !self.ended && self.ground == Ground::Plain {
-            // The leader's own group needs no look at the tree, and dies while the tree is read.
+            // The leader's own group needs no look at the tree, and most servers are no more than that.
             killpg(self.leader_pid(), Signal::SIGKILL).ok();
+            if self.is_empty_within(KILL_ROUND, child_ends) {
+                return CLEAN;
+            }
         }
         let mut rounds = Rounds::default();
         loop {
             let struck = self.ground.kill_all((!self.ended).then(|| self.leader_pid()));
-            let next = Instant::now() + rounds.after(struck);
-            loop {
-                child_ends.clear();
-                if self.reap_is_empty() {
-                    return CLEAN;
-                }
-                let left = next.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                let mut watched: Vec<PollFd<'_>> = child_ends.poll_fd().into_iter().collect();
-                // Rounded up: a wait of no time at all would make the pause a spin.
-                let left = left.max(KILL_ROUND / 2);
-                poll(&mut watched, PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)).ok();
+            if self.is_empty_within(rounds.after(struck), child_ends) {
+                return CLEAN;
             }
+        }
+    }
+
+    /// Reaps whoever ends within `pause`; true as soon as nobody is left.
+    fn is_empty_within(&mut self, pause: Duration, child_ends: &ChildEnds) -> bool {
+        let next = Instant::now() + pause;
+        loop {
+            child_ends.clear();
+            if self.reap_is_empty() {
+                return true;
+            }
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let mut watched: Vec<PollFd<'_>> = child_ends.poll_fd().into_iter().collect();
+            // Rounded up: a wait of no time at all would make the pause a spin.
+            let left = left.max(KILL_ROUND / 2);
+            poll(&mut watched, PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)).ok();
         }
     }
 }
