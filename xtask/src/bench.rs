@@ -3,6 +3,8 @@
 //! In: release builds of the binary and the testkit's programs.  Out: a table on stdout and in docs/.
 //! Tests: below; the measuring itself is in `metamcp-testkit/src/bench.rs`.
 
+mod http;
+
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -106,10 +108,14 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
         let roads = measure(&programs, &folder, row, rounds)?;
         page.push_str(&line(row, &roads));
     }
+    if only == ["http"] {
+        http::rows(place, &programs, &folder, rounds, &mut page)?;
+    }
     if only.is_empty() {
         small_rows(&programs, &folder, rounds, &mut page)?;
         code_rows(&programs, &folder, rounds, &mut page)?;
         token_rows(place, &mut page)?;
+        http::rows(place, &programs, &folder, rounds, &mut page)?;
         std::fs::write(place.root.join("docs/benchmarks.md"), &page)?;
     }
     io::stdout().write_all(page.as_bytes())?;

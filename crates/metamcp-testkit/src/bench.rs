@@ -3,6 +3,8 @@
 //! In: arguments.  Out: one JSON object on stdout.
 //! Tests: `cargo xtask bench` itself; a short run of it is part of the tests.
 
+mod http;
+
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -61,10 +63,14 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
         script: None,
         one_by_one: false,
     };
-    let mut command = Vec::new();
+    let (mut command, mut http) = (Vec::new(), None);
     while let Some(argument) = arguments.next() {
         if argument == "--script" {
             load.script = Some(arguments.next().context("a script is missing")?);
+            continue;
+        }
+        if argument == "--http" {
+            http = Some(arguments.next().context("a path is missing")?);
             continue;
         }
         let mut number =
@@ -84,12 +90,15 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
         }
     }
     ensure!(!command.is_empty(), "no command after --");
+    if let Some(path) = http {
+        return http::run(&load, &command, &path);
+    }
     let started = Instant::now();
     let mut road = Road::start(&command)?;
     road.handshake()?;
     let startup_us = started.elapsed().as_micros();
     if load.startup {
-        let resident = road.resident_kib();
+        let resident = resident_kib(road.child.id());
         return Ok(json!({ "startup_us": startup_us, "idle_rss_kib": resident }));
     }
     if load.discover {
@@ -259,7 +268,7 @@ impl Road {
                 true
             })?;
         }
-        let processor = self.processor_ns();
+        let processor = processor_ns(self.child.id());
         let began = Instant::now();
         let mut sent_at = vec![Instant::now(); load.calls];
         let mut times = Vec::with_capacity(load.calls);
@@ -293,7 +302,7 @@ impl Road {
             self.input.write_all(&batch)?;
         }
         let wall = began.elapsed();
-        let spent = self.processor_ns() - processor;
+        let spent = processor_ns(self.child.id()) - processor;
         times.sort_unstable();
         Ok(json!({
             "calls": load.calls,
@@ -301,7 +310,7 @@ impl Road {
             "p99_us": percentile(&times, 99),
             "calls_per_s": load.calls as f64 / wall.as_secs_f64(),
             "cpu_us_per_call": spent as f64 / 1000.0 / load.calls as f64,
-            "rss_kib": self.resident_kib(),
+            "rss_kib": resident_kib(self.child.id()),
         }))
     }
 
@@ -328,24 +337,6 @@ impl Road {
                 return Ok(());
             }
         }
-    }
-
-    /// Time on a processor of the measured process, all its threads, in nanoseconds.
-    fn processor_ns(&self) -> u64 {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let Ok(threads) = std::fs::read_dir(Path::new(&tasks)) else { return 0 };
-        threads
-            .flatten()
-            .filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok())
-            .filter_map(|stat| stat.split_whitespace().next()?.parse::<u64>().ok())
-            .sum()
-    }
-
-    fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
-            .unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
     }
 }
 
@@ -404,6 +395,23 @@ fn id_of(line: &[u8]) -> usize {
         .iter()
         .take_while(|byte| byte.is_ascii_digit())
         .fold(0, |sum, byte| sum * 10 + usize::from(byte - b'0'))
+}
+
+/// Time on a processor of a process, all its threads, in nanoseconds.
+fn processor_ns(process: u32) -> u64 {
+    let tasks = format!("/proc/{process}/task");
+    let Ok(threads) = std::fs::read_dir(Path::new(&tasks)) else { return 0 };
+    threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok())
+        .filter_map(|stat| stat.split_whitespace().next()?.parse::<u64>().ok())
+        .sum()
+}
+
+fn resident_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 fn percentile(sorted: &[u64], percent: usize) -> f64 {

@@ -1,0 +1,231 @@
+//! The same measuring over HTTP: so many connections, each with a session and one request under way.
+
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use serde_json::{Value, json};
+
+use super::{Load, find, percentile, processor_ns, resident_kib, tail};
+
+/// How long a server may take to listen, and an answer to come. Only a broken server takes that long.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Requests before the clock starts, on each connection.
+const WARM_UP: usize = 20;
+
+/// Starts the server with a free port in place of `{port}`, and measures it.
+pub(super) fn run(load: &Load, command: &[String], path: &str) -> Result<Value> {
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let port = address.port().to_string();
+    let server = Server::start(command, &port)?;
+    let mut connections: Vec<Connection> =
+        (0..load.in_flight).map(|_| Connection::open(address, path)).collect::<Result<_>>()?;
+    for connection in &mut connections {
+        connection.handshake()?;
+    }
+    let body = tail(load, "echo", &json!({ "text": "x".repeat(load.payload) }), 0);
+    let body = [b"{\"jsonrpc\":\"2.0\",\"id\":1,".as_slice(), body.trim_ascii_end()].concat();
+    for connection in &mut connections {
+        connection.request = connection.post(&body);
+    }
+    turn(&mut connections, WARM_UP * load.in_flight)?;
+    let processor = processor_ns(server.0.id());
+    let began = Instant::now();
+    let mut times = turn(&mut connections, load.calls)?;
+    let wall = began.elapsed();
+    let spent = processor_ns(server.0.id()) - processor;
+    times.sort_unstable();
+    Ok(json!({
+        "calls": times.len(),
+        "p50_us": percentile(&times, 50),
+        "p99_us": percentile(&times, 99),
+        "calls_per_s": times.len() as f64 / wall.as_secs_f64(),
+        "cpu_us_per_call": spent as f64 / 1000.0 / times.len() as f64,
+        "rss_kib": resident_kib(server.0.id()),
+    }))
+}
+
+/// Sends and reads on all connections until so many answers are here; their times in nanoseconds.
+fn turn(connections: &mut [Connection], calls: usize) -> Result<Vec<u64>> {
+    let mut times = Vec::with_capacity(calls);
+    let mut sent = 0;
+    for connection in connections.iter_mut().take(calls) {
+        connection.send()?;
+        sent += 1;
+    }
+    while times.len() < calls {
+        let ready: Vec<usize> = {
+            let mut waiting: Vec<PollFd<'_>> = connections
+                .iter()
+                .map(|one| PollFd::new(one.stream.as_fd(), PollFlags::POLLIN))
+                .collect();
+            let patience = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX);
+            ensure!(poll(&mut waiting, patience)? > 0, "no answer came");
+            let is_ready = |one: &PollFd<'_>| one.any().unwrap_or(true);
+            waiting.iter().enumerate().filter(|(_, one)| is_ready(one)).map(|(at, _)| at).collect()
+        };
+        for at in ready {
+            let connection = &mut connections[at];
+            if let Some(answer) = connection.read()? {
+                ensure!(answer.status == 200, "the server answered {}", answer.status);
+                let wrong = find(&answer.body, b"\"isError\":true")
+                    .or_else(|| find(&answer.body, b"\"error\":"));
+                if wrong.is_some() {
+                    bail!("{}", String::from_utf8_lossy(&answer.body));
+                }
+                times.push(connection.sent.elapsed().as_nanos() as u64);
+                if sent < calls {
+                    connection.send()?;
+                    sent += 1;
+                }
+            }
+        }
+    }
+    Ok(times)
+}
+
+/// The measured server; ended when dropped.
+struct Server(Child);
+
+impl Server {
+    fn start(command: &[String], port: &str) -> Result<Server> {
+        let child = Command::new(&command[0])
+            .args(command[1..].iter().map(|argument| argument.replace("{port}", port)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", command[0]))?;
+        Ok(Server(child))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already gone is what is wanted.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    address: SocketAddr,
+    path: String,
+    session: Option<String>,
+    request: Vec<u8>,
+    sent: Instant,
+    buffer: Vec<u8>,
+}
+
+struct Answer {
+    status: u16,
+    headers: HashMap<String, String>,
+    body: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects, as soon as somebody listens there.
+    fn open(address: SocketAddr, path: &str) -> Result<Connection> {
+        let began = Instant::now();
+        let stream = loop {
+            match TcpStream::connect(address) {
+                Ok(stream) => break stream,
+                Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let (path, sent) = (path.to_owned(), Instant::now());
+        let (request, buffer) = (Vec::new(), Vec::new());
+        Ok(Connection { stream, address, path, session: None, request, sent, buffer })
+    }
+
+    fn handshake(&mut self) -> Result<()> {
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
+        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        self.request = self.post(hello.to_string().as_bytes());
+        let answer = self.exchange()?;
+        ensure!(answer.status == 200, "initialize was answered with {}", answer.status);
+        self.session = answer.headers.get("mcp-session-id").cloned();
+        let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        self.request = self.post(done.to_string().as_bytes());
+        let answer = self.exchange()?;
+        ensure!(answer.status < 300, "initialized was answered with {}", answer.status);
+        Ok(())
+    }
+
+    fn post(&self, body: &[u8]) -> Vec<u8> {
+        let session = self.session.as_ref().map_or_else(String::new, |id| {
+            format!("Mcp-Session-Id: {id}\r\nMCP-Protocol-Version: 2025-06-18\r\n")
+        });
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{session}Content-Length: {}\r\n\r\n",
+            self.path,
+            self.address,
+            body.len(),
+        );
+        [head.as_bytes(), body].concat()
+    }
+
+    fn send(&mut self) -> Result<()> {
+        self.sent = Instant::now();
+        // A small request always fits an empty socket, even one that does not wait.
+        Ok((&self.stream).write_all(&self.request)?)
+    }
+
+    fn exchange(&mut self) -> Result<Answer> {
+        self.send()?;
+        loop {
+            let mut waiting = [PollFd::new(self.stream.as_fd(), PollFlags::POLLIN)];
+            let patience = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX);
+            ensure!(poll(&mut waiting, patience)? > 0, "no answer came");
+            if let Some(answer) = self.read()? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// What is there, and the answer if that completes it.
+    fn read(&mut self) -> Result<Option<Answer>> {
+        let mut piece = [0; 64 * 1024];
+        match self.stream.read(&mut piece) {
+            Ok(0) => bail!("the server closed the connection"),
+            Ok(count) => self.buffer.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let Some(head) = find(&self.buffer, b"\r\n\r\n") else { return Ok(None) };
+        let text = std::str::from_utf8(&self.buffer[..head])?;
+        let mut lines = text.split("\r\n");
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("no status")?;
+        let status = status.parse()?;
+        let headers: HashMap<String, String> = lines
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let start = head + 4;
+        let end = if let Some(length) = headers.get("content-length") {
+            start + length.parse::<usize>()?
+        } else if headers.contains_key("transfer-encoding") {
+            match find(&self.buffer[start..], b"0\r\n\r\n") {
+                Some(at) => start + at + 5,
+                None => return Ok(None),
+            }
+        } else {
+            start
+        };
+        if self.buffer.len() < end {
+            return Ok(None);
+        }
+        let body = self.buffer[start..end].to_vec();
+        self.buffer.drain(..end);
+        Ok(Some(Answer { status, headers, body }))
+    }
+}

@@ -1,0 +1,91 @@
+//! Rows over HTTP: metamcp's door and the server of the official Rust SDK, under the same load in one run.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::{Programs, numbers, servers};
+use crate::place::Place;
+use crate::run;
+
+/// Connections at once, and requests of a row.
+const ROWS: [(usize, usize); 3] = [(1, 10_000), (8, 40_000), (64, 100_000)];
+
+/// Appends the section.
+pub(super) fn rows(
+    place: &Place,
+    programs: &Programs,
+    folder: &Path,
+    rounds: usize,
+    page: &mut String,
+) -> Result<()> {
+    let sdk = rust_sdk(place)?;
+    let config = servers(programs, folder, 1, &[])?;
+    page.push_str(concat!(
+        "\n## Over HTTP\n\n",
+        "`tools/call` of 64 B on connections that stay open, each with a session of its own and one request under way. ",
+        "metamcp passes each on to a server behind it, by `mcp_call`; the server made with the official Rust SDK answers itself.\n\n",
+        "| connections | metamcp p50 | p99 | requests/s | CPU | Rust SDK p50 | p99 | requests/s | CPU | metamcp / SDK requests/s |\n",
+        "|---|---|---|---|---|---|---|---|---|---|\n",
+    ));
+    for (connections, calls) in ROWS {
+        // Progress is for people; a closed stderr is no reason to stop measuring.
+        drop(writeln!(io::stderr(), "bench: HTTP, {connections} connections"));
+        let load = |command: &mut Command| {
+            command
+                .current_dir(folder)
+                .env("METAMCP_HOME", folder.join("home"))
+                .args(["--http", "/mcp", "--payload", "64"])
+                .args(["--in-flight", &connections.to_string(), "--calls", &calls.to_string()]);
+        };
+        let mut best = [Value::Null, Value::Null];
+        for _ in 0..rounds {
+            for (road, best) in best.iter_mut().enumerate() {
+                let mut command = Command::new(&programs.client);
+                load(&mut command);
+                if road == 0 {
+                    command.args(["--gateway", "--"]).arg(&programs.metamcp);
+                    command.arg("--config").arg(&config);
+                    command.args(["--transport", "http", "--port", "{port}"]);
+                } else {
+                    command.arg("--").arg(&sdk).arg("{port}");
+                }
+                let found = numbers(&mut command)?;
+                let speed = |value: &Value| value["calls_per_s"].as_f64().unwrap_or(0.0);
+                if speed(&found) > speed(best) {
+                    *best = found;
+                }
+            }
+        }
+        let of = |road: usize, name: &str| best[road][name].as_f64().unwrap_or(f64::NAN);
+        let columns = |road: usize| {
+            format!(
+                "{:.0} | {:.0} | {:.0} | {:.1}",
+                of(road, "p50_us"),
+                of(road, "p99_us"),
+                of(road, "calls_per_s"),
+                of(road, "cpu_us_per_call")
+            )
+        };
+        let ratio = of(0, "calls_per_s") / of(1, "calls_per_s");
+        writeln!(page, "| {connections} | {} | {} | **{ratio:.2}** |", columns(0), columns(1))?;
+    }
+    Ok(())
+}
+
+/// The SDK's server, built on its own.
+fn rust_sdk(place: &Place) -> Result<PathBuf> {
+    let target = place.target.join("rust-sdk");
+    run::loud(
+        place
+            .cargo()
+            .args(["build", "--release", "--manifest-path", "bench/rust-sdk/Cargo.toml"])
+            .arg("--target-dir")
+            .arg(&target),
+    )?;
+    Ok(target.join("release/rust-sdk-echo"))
+}
