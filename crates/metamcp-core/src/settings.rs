@@ -125,6 +125,8 @@ pub struct LimitSettings {
 pub struct CodeSettings {
     /// How it is kept apart from the gateway.
     pub profile: CodeProfile,
+    /// The image of a container, for the profile that uses one.
+    pub image: String,
     /// Wall clock, from the start of the script to its answer.
     pub timeout: Duration,
     /// Processor time.

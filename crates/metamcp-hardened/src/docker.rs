@@ -1,5 +1,5 @@
 //! A worker in a container of its own: what the Docker CLI is told, and whether an engine answers it.
-//! Owns: the argument lists and the search for an engine.      Never: pulls an image, starts a container itself.
+//! Owns: the argument lists, the search for an engine, and one container from start to end ([`relay`]).      Never: pulls an image.
 //! In: the worker's program, an image, limits.  Out: arguments for `docker`, or a [`Refused`] that says what was tried.
 //! Tests: beside, as snapshots.
 //!
@@ -7,8 +7,11 @@
 //! container has no network, no writable file, no capability and no second process; what the worker gives
 //! up inside of it, it gives up as everywhere.
 //!
-//! Ending the `docker` process does not end the container, so whoever starts one also calls
-//! [`kill_arguments`] when it is done with it, whatever happened.
+//! Ending the `docker` process does not end the container, so a second process waits for the end of the
+//! first, however that came, and then removes the container ([`relay::sweeper_main`]).
+
+#[cfg(target_os = "linux")]
+pub mod relay;
 
 use std::io::Read;
 use std::path::Path;

@@ -15,7 +15,7 @@ use crate::realm::{Ended, Job, Natives, RESERVED, Realm, Thrown};
 
 /// Runs the worker and returns the exit code of the process; see `metamcp_sandbox::worker::worker_main`.
 pub fn worker_main() -> i32 {
-    let walls = Walls { layers: &[layer::WASM], reserved: RESERVED };
+    let walls = Walls { layers: &[layer::WASM], reserved: RESERVED, ..Walls::default() };
     serve(walls, |outside| {
         let realm = Realm::build(Reach(outside)).ok()?;
         Some(Inside { realm, lines: 1, result: usize::MAX })

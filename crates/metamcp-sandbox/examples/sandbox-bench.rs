@@ -46,7 +46,8 @@ mod linux {
     }
 
     fn workers(ready: usize) -> Workers {
-        let launch = Launch { program: "/proc/self/exe".into(), args: vec![WORD.into()] };
+        let launch =
+            Launch { program: "/proc/self/exe".into(), args: vec![WORD.into()], env: Vec::new() };
         Workers::new(launch, Profile::Standard, ready)
     }
 

@@ -43,6 +43,8 @@ pub struct Launch {
     pub program: PathBuf,
     /// The arguments that make it a worker.
     pub args: Vec<OsString>,
+    /// Its environment. A worker demands an empty one; what goes between us and a worker may need some of ours.
+    pub env: Vec<(OsString, OsString)>,
 }
 
 /// Why no worker is to be had.

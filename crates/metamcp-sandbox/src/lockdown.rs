@@ -26,8 +26,26 @@ use nix::unistd;
 use crate::layer;
 use crate::protocol::Missing;
 
-/// The descriptor of the socket to the gateway.
+/// The descriptor of the socket to the gateway, or of the pipe that comes from it.
 pub const SOCKET: RawFd = 0;
+/// The descriptor of the pipe to the gateway, where there is one.
+pub const OUTWARD: RawFd = 1;
+
+/// What a worker speaks to the gateway over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ends {
+    /// One socket.
+    #[default]
+    Socket,
+    /// Standard input and output, which is all that crosses the wall of a container.
+    Pipes,
+}
+
+impl Ends {
+    fn keeps(self, descriptor: RawFd) -> bool {
+        descriptor == SOCKET || (self == Ends::Pipes && descriptor == OUTWARD)
+    }
+}
 
 /// All the memory a worker can map: the binary, the stack, the largest heap, and frames on their way.
 const ADDRESS_SPACE: u64 = 256 * 1024 * 1024;
@@ -60,21 +78,21 @@ pub struct Report {
 
 /// Gives up every right. Never fails: what is not to be had is in the report. `reserved` is address space that an
 /// engine holds and never uses, on top of what anything may map.
-pub fn apply(reserved: u64) -> Report {
+pub fn apply(reserved: u64, ends: Ends) -> Report {
     let mut report = Report::default();
     // The directory the gateway was started in is not kept busy by a process that cannot use it.
     unistd::chdir("/").ok();
     // Small pages: an idle worker is smaller, and what a script touches can be counted.
     prctl::set_thp_disable(true).ok();
     report.note(layer::ENVIRONMENT, environment());
-    report.note(layer::DESCRIPTORS, descriptors());
+    report.note(layer::DESCRIPTORS, descriptors(ends));
     report.note(layer::PARENT_DEATH, parent_death());
     // From here on /proc/self belongs to root, so what reads it is done.
     report.note(layer::NOT_DUMPABLE, not_dumpable());
     report.note(layer::NO_NEW_PRIVILEGES, no_new_privileges());
     rights::give_up(&mut report);
     report.note(layer::RESOURCE_LIMITS, resource_limits(reserved));
-    report.note(layer::SECCOMP, seccomp::install());
+    report.note(layer::SECCOMP, seccomp::install(ends));
     report
 }
 
@@ -99,14 +117,14 @@ fn environment() -> Result<(), String> {
     }
 }
 
-/// Closes whatever we were started with, but for the socket.
-fn descriptors() -> Result<(), String> {
-    for descriptor in files::open_descriptors()?.into_iter().filter(|&open| open != SOCKET) {
+/// Closes whatever we were started with, but for the way to the gateway.
+fn descriptors(ends: Ends) -> Result<(), String> {
+    for descriptor in files::open_descriptors()?.into_iter().filter(|&open| !ends.keeps(open)) {
         // The listing's own descriptor is in the list and closed already; that error means nothing.
         unistd::close(descriptor).ok();
     }
     // The listing sees itself once more, under a number that is free afterwards.
-    let left = files::open_descriptors()?.into_iter().filter(|&open| open != SOCKET).count();
+    let left = files::open_descriptors()?.into_iter().filter(|&open| !ends.keeps(open)).count();
     if left > 1 { Err(format!("{left} descriptors are still open")) } else { Ok(()) }
 }
 

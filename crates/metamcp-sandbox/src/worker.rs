@@ -1,6 +1,6 @@
 //! The worker: our own binary started again, with one script to run and no rights to run it with.
 //! Owns: the order of things in that process, and its loop.      Never: starts a thread, opens anything, runs a second script.
-//! In: one job on the socket it finds as descriptor 0.  Out: what the script asks and says, and how it ended.
+//! In: one job on the socket it finds as descriptor 0, or on a pipe.  Out: what the script asks and says, and how it ended.
 //! Tests: `tests/`.
 //!
 //! Realm and prelude are built first, then every right is given up, then the gateway is told so, and only
@@ -21,7 +21,8 @@ use std::rc::Rc;
 use self::clock::{Processor, Timers};
 use self::link::{Closed, Link};
 use self::realm::Realm;
-use crate::lockdown;
+use crate::layer;
+use crate::lockdown::{self, Ends};
 use crate::protocol::{End, FromWorker, Op, ScriptError, Server, ToWorker, WorkerLimits};
 
 /// The exit code of a worker that did its work, or was told that none will come.
@@ -66,14 +67,28 @@ pub struct Walls {
     pub layers: &'static [&'static str],
     /// Address space it reserves and never uses.
     pub reserved: u64,
+    /// What it speaks to the gateway over.
+    pub ends: Ends,
 }
+
+/// The argument of a worker in a container.
+pub const IN_CONTAINER: &str = "container";
+/// The first process of a container, which a worker is only where it has a world of its own.
+const FIRST_PROCESS: i32 = 1;
 
 /// Runs the worker with the native engine and returns the exit code of the process.
 ///
 /// The caller does this first thing in `main`, before any runtime or thread exists. `args` is what
-/// follows the hidden word on the command line; there is nothing yet.
-pub fn worker_main(_args: impl Iterator<Item = OsString>) -> i32 {
-    serve(Walls::default(), |outside| Realm::build(&outside.0))
+/// follows the hidden word on the command line: nothing, or [`IN_CONTAINER`].
+pub fn worker_main(mut args: impl Iterator<Item = OsString>) -> i32 {
+    let walls = if args.next().is_some_and(|word| word == IN_CONTAINER) {
+        let is_alone = nix::unistd::getpid().as_raw() == FIRST_PROCESS;
+        let layers: &[&str] = if is_alone { &[layer::CONTAINER] } else { &[] };
+        Walls { layers, ends: Ends::Pipes, ..Walls::default() }
+    } else {
+        Walls::default()
+    };
+    serve(walls, |outside| Realm::build(&outside.0))
 }
 
 /// Runs the worker with an engine of the caller's, built before every right is given up.
@@ -81,12 +96,13 @@ pub fn serve<E: Engine>(walls: Walls, build: impl FnOnce(Outside) -> Option<E>) 
     // Nobody would see the words, and the system call to write them would kill us before the code is told.
     std::panic::set_hook(Box::new(|_| {}));
     let state = Rc::new(State::default());
+    state.link.borrow_mut().ends = walls.ends;
     // Never taken down: the process ends, which frees it all at once. Doing it piece by piece takes time, and
     // the engine aborts when something of a script is still held.
     let engine = build(Outside(Rc::clone(&state))).map(ManuallyDrop::new);
     let Some(mut engine) = engine else { return BROKEN };
     // Whether that is enough is the gateway's to decide; without its word no code arrives.
-    let lockdown::Report { mut layers, missing } = lockdown::apply(walls.reserved);
+    let lockdown::Report { mut layers, missing } = lockdown::apply(walls.reserved, walls.ends);
     layers.extend(walls.layers.iter().map(|&layer| layer.to_owned()));
     let mut link = state.link.borrow_mut();
     link.send(&FromWorker::Ready { layers, missing });

@@ -13,8 +13,10 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use metamcp_core::settings::{CodeProfile, Given};
+use metamcp_core::settings::{CodeProfile, CodeSettings, Given};
 use metamcp_engine::config::{self, LoadError, Loaded, Request};
+#[cfg(target_os = "linux")]
+use metamcp_hardened::docker::relay;
 
 use crate::args::{Args, Command, ConfigCommand};
 use crate::exit::Exit;
@@ -25,9 +27,19 @@ pub(crate) const SHIM_ARGUMENT: &str = "__shim";
 /// The first argument by which the gateway starts itself as a worker for one script.
 const WORKER_ARGUMENT: &str = "__worker";
 
+/// The same for a worker in a container, and for whoever removes that.
+#[cfg(target_os = "linux")]
+const CONTAINER_ARGUMENT: &str = "__container_worker";
+#[cfg(target_os = "linux")]
+const SWEEPER_ARGUMENT: &str = "__container_sweeper";
+
 /// The same with the engine as WASM.
 #[cfg(feature = "hardened")]
 const HARDENED_ARGUMENT: &str = "__hardened_worker";
+
+/// What is asked for containers, looked for like any command.
+#[cfg(target_os = "linux")]
+const CONTAINER_ENGINE: &str = "docker";
 
 /// The first argument that makes the binary one of the example servers.
 const EXAMPLE_ARGUMENT: &str = "__example";
@@ -42,6 +54,15 @@ fn main() -> ExitCode {
     if first.as_ref().is_some_and(|first| first == WORKER_ARGUMENT) {
         let code = metamcp_sandbox::worker::worker_main(arguments);
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
+    }
+    #[cfg(target_os = "linux")]
+    if first.as_ref().is_some_and(|first| first == CONTAINER_ARGUMENT) {
+        let own = relay::Words { worker: WORKER_ARGUMENT, sweeper: SWEEPER_ARGUMENT };
+        return ExitCode::from(u8::try_from(relay::relay_main(arguments, own)).unwrap_or(1));
+    }
+    #[cfg(target_os = "linux")]
+    if first.as_ref().is_some_and(|first| first == SWEEPER_ARGUMENT) {
+        return ExitCode::from(u8::try_from(relay::sweeper_main(arguments)).unwrap_or(1));
     }
     #[cfg(feature = "hardened")]
     if first.as_ref().is_some_and(|first| first == HARDENED_ARGUMENT) {
@@ -63,19 +84,26 @@ fn main() -> ExitCode {
 }
 
 /// How a worker is started: this binary, also after it was replaced on disk.
-pub(crate) fn worker(profile: CodeProfile) -> metamcp_sandbox::host::Launch {
+pub(crate) fn worker(code: &CodeSettings) -> metamcp_sandbox::host::Launch {
     let program = if cfg!(target_os = "linux") {
         "/proc/self/exe".into()
     } else {
         std::env::current_exe().unwrap_or_default()
     };
-    let word = match profile {
+    let word = match code.profile {
+        #[cfg(target_os = "linux")]
+        CodeProfile::Docker => {
+            let args = [CONTAINER_ARGUMENT, CONTAINER_ENGINE, &code.image].map(Into::into).to_vec();
+            let own = |name: &&str| Some(((*name).into(), std::env::var_os(name)?));
+            let env = relay::VARIABLES.iter().filter_map(own).collect();
+            return metamcp_sandbox::host::Launch { program, args, env };
+        }
         #[cfg(feature = "hardened")]
         CodeProfile::Hardened => HARDENED_ARGUMENT,
         // Where the engine as WASM was not built in, the worker that starts has no such layer, and is refused.
         _ => WORKER_ARGUMENT,
     };
-    metamcp_sandbox::host::Launch { program, args: vec![word.into()] }
+    metamcp_sandbox::host::Launch { program, args: vec![word.into()], env: Vec::new() }
 }
 
 fn example_server(arguments: impl Iterator<Item = std::ffi::OsString>) -> anyhow::Result<Exit> {

@@ -1,4 +1,7 @@
 //! The table of all global settings. Flags, variables, file keys, help, docs and schema are made from it.
+//! Owns: names, kinds, defaults and words of every setting, one file a subject.      Never: reads a value from anywhere.
+//! In: nothing.  Out: [`SETTINGS`].
+//! Tests: `settings/tests.rs`.
 
 mod code;
 mod pool;

@@ -82,6 +82,7 @@ fn start_one(launch: &Launch) -> io::Result<Started> {
         .arg0(NAME)
         .args(&launch.args)
         .env_clear()
+        .envs(launch.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -15,6 +15,7 @@ pub(crate) fn launch(args: &[&str]) -> Launch {
     Launch {
         program: env!("CARGO_BIN_EXE_sandbox-worker").into(),
         args: args.iter().map(Into::into).collect(),
+        env: Vec::new(),
     }
 }
 

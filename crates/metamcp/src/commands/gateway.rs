@@ -15,11 +15,8 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
         .context("the path of this program is not known")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
-        let gateway = Gateway::start(
-            &loaded.config,
-            shim,
-            crate::worker(loaded.config.settings.code.profile),
-        );
+        let gateway =
+            Gateway::start(&loaded.config, shim, crate::worker(&loaded.config.settings.code));
         let done = work(&gateway).await;
         gateway.router.stop_now();
         gateway.router.emptied().await;

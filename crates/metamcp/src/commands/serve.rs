@@ -39,11 +39,8 @@ pub(crate) fn run(loaded: &Loaded, diagnostics: &mut dyn Write) -> anyhow::Resul
             Some(plan) => Some(plan.listen().await?),
             None => None,
         };
-        let gateway = Gateway::start(
-            &loaded.config,
-            shim,
-            crate::worker(loaded.config.settings.code.profile),
-        );
+        let gateway =
+            Gateway::start(&loaded.config, shim, crate::worker(&loaded.config.settings.code));
         match plan.zip(bound) {
             Some((plan, (listener, address))) => {
                 writeln!(diagnostics, "metamcp: listening on {address}")?;

@@ -352,6 +352,82 @@ fn what_a_profile_demands_is_had_or_refused() {
     }
 }
 
+/// A program in place of `docker` that has a namespace for a container, and notes what it was told.
+fn container_engine(workspace: &Workspace) -> std::path::PathBuf {
+    let folder = workspace.project().join("bin");
+    std::fs::create_dir(&folder).unwrap();
+    let script = format!(
+        r#"#!/bin/sh
+echo "$@" >> {project}/told
+case "$1" in
+version) echo linux 28.2.2 ;;
+run)
+    for word; do case "$word" in --name=*) echo $$ > {project}/${{word#--name=}} ;; esac; done
+    exec unshare --map-root-user --pid --fork --kill-child --mount-proc env -i {program} __worker container ;;
+rm) kill -9 $(cat {project}/$4) ;;
+esac
+"#,
+        project = workspace.project().display(),
+        program = env!("CARGO_BIN_EXE_metamcp"),
+    );
+    let path = folder.join("docker");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    folder
+}
+
+#[test]
+fn a_container_is_started_spoken_with_and_removed() {
+    let mut workspace = two_servers();
+    workspace.setting("code", json!({ "profile": "docker", "image": "local/image:1" }));
+    let folder = container_engine(&workspace);
+    let mut command = command(&workspace);
+    command.env("PATH", format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
+    let client = metamcp_testkit::Client::start(command).unwrap();
+    client.initialize(&json!({}), HUNG).unwrap();
+    let gateway = Gateway { client, workspace };
+    assert_eq!(value(&gateway, "return (await a.echo({ text: 'inside' }))"), json!("inside"));
+    // What never ends by itself ends with the gateway's patience, and its container with it.
+    let id = gateway
+        .call_tool("mcp_execute", &json!({ "code": "for (;;) {}", "timeoutMs": 300 }))
+        .unwrap();
+    assert_eq!(gateway.answer(id).value["result"]["isError"], true);
+    let workspace = gateway.end();
+    let log = workspace.project().join("told");
+    let lines = |word: &str| {
+        let told = std::fs::read_to_string(&log).unwrap();
+        told.lines().filter(|line| line.starts_with(word)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let started = lines("run ");
+    assert!(started.len() >= 2, "{started:?}");
+    assert!(
+        started
+            .iter()
+            .all(|line| line.contains("--network=none") && line.contains("local/image:1"))
+    );
+    assert_eq!(lines("image inspect")[0], "image inspect --format {{.Id}} local/image:1");
+    let name = |line: &String| line.split("--name=").nth(1)?.split(' ').next().map(str::to_owned);
+    for name in started.iter().filter_map(name) {
+        let removed = format!("rm --force --volumes {name}");
+        assert!(eventually(HUNG, || lines("rm ").contains(&removed)), "{removed} is missing");
+    }
+}
+
+#[test]
+fn without_an_engine_the_container_is_refused_with_what_was_tried() {
+    let mut workspace = two_servers();
+    workspace.setting("code", json!({ "profile": "docker" }));
+    let mut command = command(&workspace);
+    command.env("PATH", "/nonexistent");
+    let client = metamcp_testkit::Client::start(command).unwrap();
+    client.initialize(&json!({}), HUNG).unwrap();
+    let gateway = Gateway { client, workspace };
+    let told = error(&gateway, "return 1");
+    let message = told["message"].as_str().unwrap();
+    assert!(message.contains("no container engine: docker cannot be started"), "{message}");
+    gateway.end();
+}
+
 #[test]
 fn the_command_prints_the_value_and_its_exit_says_how_it_went() {
     let workspace = two_servers();

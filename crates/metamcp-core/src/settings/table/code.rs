@@ -1,5 +1,7 @@
 //! Settings of code mode.
 
+use std::borrow::Cow;
+
 use super::{Setting, TIME};
 use crate::settings::value::{Kind, Value};
 use crate::settings::words::CodeProfile;
@@ -18,6 +20,18 @@ pub(super) const SETTINGS: &[Setting] = &[
             settings.code.profile =
                 CodeProfile::from_word(&value.text()).unwrap_or(settings.code.profile);
         },
+    },
+    Setting {
+        key: Some("code.image"),
+        aliases: &[],
+        flag: "code-image",
+        env: "METAMCP_CODE_IMAGE",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed("debian:stable-slim"))),
+        help: "The image in which the profile `docker` runs a script",
+        doc: "It needs a C library and `env`, and is never downloaded by metamcp. \
+              The binary itself is shown to the container, so the library must not be older than the one it was built with.",
+        store: |settings, value| settings.code.image = value.text().into_owned(),
     },
     Setting {
         key: Some("code.timeoutMs"),
