@@ -21,6 +21,8 @@ pub const TIMERS: usize = 1_000;
 /// The parts that are read when a script first uses one, so that a worker is ready sooner.
 pub(crate) fn part(name: &str) -> Option<&'static str> {
     Some(match name {
+        "words" => include_str!("prelude/words.js"),
+        "lanes" => include_str!("prelude/lanes.js"),
         "url" => include_str!("prelude/url.js"),
         "text" => include_str!("prelude/text.js"),
         "clone" => include_str!("prelude/clone.js"),

@@ -22,10 +22,10 @@ const global = globalThis;
 const plain = method => (self, ...rest) => apply(method, self, rest);
 const join = plain(Array.prototype.join), push = plain(Array.prototype.push), map = plain(Array.prototype.map);
 const slice = plain(String.prototype.slice), trimStart = plain(String.prototype.trimStart);
-const wellFormed = plain(String.prototype.toWellFormed), split = plain(String.prototype.split);
+const wellFormed = plain(String.prototype.toWellFormed);
 const then = plain(Promise.prototype.then), symbolText = plain(Symbol.prototype.toString);
 const isoDate = plain(Date.prototype.toISOString), expressionText = plain(RegExp.prototype.toString);
-const functionText = plain(Function.prototype.toString), isErrorObject = NativeError.isError ?? (value => value instanceof NativeError);
+const isErrorObject = NativeError.isError ?? (value => value instanceof NativeError);
 
 /** A map whose methods cannot be taken from it by a changed prototype. */
 const ownMap = () => {
@@ -277,43 +277,13 @@ define("sleep", ms => new NativePromise(resolve => {
 
 // --- many at once ------------------------------------------------------------------------------------
 
-const spread = async (items, each, limit, failed) => {
-  if (items !== null && typeof items === "object" && typeof items[Symbol.asyncIterator] === "function") {
-    const all = [];
-    for await (const item of items) push(all, item);
-    items = all;
-  }
-  const list = arrayFrom(items);
-  const run = typeof each === "function" ? each : task => typeof task === "function" ? task() : task;
-  if (typeof each === "number") limit = each;
-  limit = min(max(floor(+limit) || 1, 1), 64, max(list.length, 1));
-  const results = [];
-  let next = 0, stop = false;
-  const lane = async () => {
-    while (!stop && next < list.length) {
-      const index = next++;
-      try {
-        const value = await run(await list[index], index);
-        results[index] = failed ? { status: "fulfilled", value } : value;
-      } catch (reason) {
-        if (!failed) {
-          stop = true;
-          throw reason;
-        }
-        results[index] = { status: "rejected", reason };
-      }
-    }
-  };
-  const lanes = [];
-  for (let i = 0; i < limit; i++) lanes[i] = lane();
-  await new NativePromise((resolve, reject) => {
-    let left = lanes.length;
-    for (let i = 0; i < lanes.length; i++) then(lanes[i], () => { left -= 1; if (left === 0) resolve(); }, reject);
-  });
-  return results;
+let spread;
+const lanes = (...given) => {
+  spread ??= native.part("lanes")({ NativePromise, arrayFrom, push, then, min, max, floor, asyncIterator: Symbol.asyncIterator });
+  return spread(...given);
 };
-const parallel = (items, each, limit = 8) => spread(items, each, limit, false);
-parallel.settled = (items, each, limit = 8) => spread(items, each, limit, true);
+const parallel = (items, each, limit = 8) => lanes(items, each, limit, false);
+parallel.settled = (items, each, limit = 8) => lanes(items, each, limit, true);
 define("parallel", freeze(parallel));
 
 // --- words -------------------------------------------------------------------------------------------
@@ -328,105 +298,18 @@ define("progress", (value, total, message) => {
   native.progress(value, isFiniteNumber(total) ? total : undefined, message === undefined ? undefined : wellFormed(cut(NativeString(message), limits.line)));
 });
 
-const DEPTH = 5, ENTRIES = 100;
+// How values read, and what was thrown, is a part of its own: most scripts print nothing but text.
+let words;
+const wordsNow = () => words ??= native.part("words")({
+  stringify, ownKeys, getPrototypeOf, getOwnPropertyDescriptor, isArray, objectPrototype, max,
+  NativePromise, NativeMap, NativeSet, NativeString, NativeDate, NativeRegExp,
+  join, push, wellFormed, symbolText, isoDate, expressionText, isErrorObject, is: Object.is,
+  cut, limits, ToolError, serverOf: value => weakGet(standIns, value),
+});
+const show = value => wordsNow().show(value);
+const describe = error => wordsNow().describe(error);
 
-/** A value for a reader, bounded. Getters are not called. */
-const show = value => {
-  const seen = [];
-  let room = limits.line;
-  const spend = text => {
-    room -= text.length;
-    return text;
-  };
-  const inside = (value, depth) => {
-    if (room <= 0) return "…";
-    switch (typeof value) {
-      case "string": return spend(stringify(cut(value, max(room, 16))));
-      case "bigint": return spend(`${value}n`);
-      case "symbol": return spend(symbolText(value));
-      case "function": return spend(functionName(value));
-      case "object": break;
-      default: return spend(Object.is(value, -0) ? "-0" : NativeString(value));
-    }
-    if (value === null) return spend("null");
-    const server = weakGet(standIns, value);
-    if (server !== undefined) return spend(`[server ${server}]`);
-    for (let i = 0; i < seen.length; i++) if (seen[i] === value) return spend("[circular]");
-    if (isErrorObject(value)) return spend(errorText(value));
-    if (value instanceof NativeDate) return spend(safely(() => isoDate(value), "Invalid Date"));
-    if (value instanceof NativeRegExp) return spend(expressionText(value));
-    if (value instanceof NativePromise) return spend("[promise; await it]");
-    if (depth >= DEPTH) return spend(isArray(value) ? "[…]" : "{…}");
-    push(seen, value);
-    const parts = [];
-    let open = "{ ", close = " }", left = 0;
-    if (isArray(value)) {
-      open = "[ ", close = " ]";
-      const length = value.length;
-      for (let i = 0; i < length && i < ENTRIES && room > 0; i++) push(parts, member(value, i, depth));
-      left = length - parts.length;
-    } else if (value instanceof NativeMap) {
-      open = `Map(${value.size}) { `;
-      for (const entry of value) {
-        if (parts.length >= ENTRIES || room <= 0) break;
-        push(parts, `${inside(entry[0], depth + 1)} => ${inside(entry[1], depth + 1)}`);
-      }
-      left = value.size - parts.length;
-    } else if (value instanceof NativeSet) {
-      open = `Set(${value.size}) { `;
-      for (const entry of value) {
-        if (parts.length >= ENTRIES || room <= 0) break;
-        push(parts, inside(entry, depth + 1));
-      }
-      left = value.size - parts.length;
-    } else {
-      const name = className(value);
-      if (name !== "") open = `${name} { `;
-      const keys = ownKeys(value);
-      for (let i = 0; i < keys.length; i++) {
-        if (parts.length >= ENTRIES || room <= 0) {
-          left = keys.length - i;
-          break;
-        }
-        const key = keys[i], found = getOwnPropertyDescriptor(value, key);
-        if (found === undefined || !found.enumerable) continue;
-        push(parts, spend(`${keyText(key)}: `) + ("value" in found ? inside(found.value, depth + 1) : "[getter]"));
-      }
-    }
-    seen.length -= 1;
-    if (left > 0) push(parts, `… ${left} more`);
-    return parts.length === 0 ? open[0] === "{" || open[0] === "[" ? open[0] + close[1] : open + "}" : open + join(parts, ", ") + close;
-  };
-  const member = (list, index, depth) => {
-    const found = getOwnPropertyDescriptor(list, index);
-    return found === undefined ? "" : "value" in found ? inside(found.value, depth + 1) : "[getter]";
-  };
-  return safely(() => inside(value, 0), "[a value that cannot be shown]");
-};
-
-const safely = (run, otherwise) => {
-  try {
-    return run();
-  } catch {
-    return otherwise;
-  }
-};
-const keyText = key => typeof key === "symbol" ? `[${symbolText(key)}]` : /^[A-Za-z_$][\w$]*$/.test(key) ? key : stringify(key);
-const className = value => safely(() => {
-  const prototype = getPrototypeOf(value);
-  if (prototype === null || prototype === objectPrototype) return "";
-  const name = getOwnPropertyDescriptor(prototype, "constructor")?.value?.name;
-  return typeof name === "string" ? cut(name, 64) : "";
-}, "");
-const functionName = value => safely(() => {
-  const name = getOwnPropertyDescriptor(value, "name")?.value;
-  return typeof name === "string" && name !== "" ? `[function ${cut(name, 64)}]` : "[function]";
-}, "[function]");
-const errorText = error => {
-  const { 0: name, 1: message } = describe(error);
-  return message === "" ? name : `${name}: ${message}`;
-};
-
+const ENTRIES = 100;
 const line = (level, values) => {
   const words = [];
   for (let i = 0; i < values.length && i < ENTRIES; i++) words[i] = typeof values[i] === "string" ? values[i] : show(values[i]);
@@ -442,38 +325,13 @@ define("console", console);
 
 // --- the end -----------------------------------------------------------------------------------------
 
-const MESSAGE = 4096, STACK = 8192;
-
-/** What was thrown, as [name, message, stack, the ToolError as JSON or null]. */
-const describe = error => {
-  if (error === null || (typeof error !== "object" && typeof error !== "function")) {
-    return ["Thrown", wellFormed(cut(typeof error === "string" ? error : show(error), MESSAGE)), "", null];
-  }
-  const text = (name, most) => safely(() => {
-    const value = error[name];
-    return typeof value === "string" ? wellFormed(cut(value, most)) : "";
-  }, "");
-  if (!isErrorObject(error)) {
-    return [text("name", 128) || "Thrown", text("message", MESSAGE) || wellFormed(cut(show(error), MESSAGE)), "", null];
-  }
-  let tool = null;
-  if (error instanceof ToolError) {
-    tool = safely(() => stringify({
-      server: error.server, tool: error.tool, code: error.code, retryable: error.retryable === true,
-      message: text("message", MESSAGE), details: error.details,
-    }), null);
-    if (tool !== null && tool.length > limits.payload) tool = null;
-  }
-  return [text("name", 128) || "Error", text("message", MESSAGE), text("stack", STACK), tool];
-};
-
 /** What JSON has no word for, put in one that loses nothing. */
 const plainer = function (key, value) {
   switch (typeof value) {
     case "bigint": return NativeString(value);
     case "symbol": return symbolText(value);
     case "object": break;
-    case "function": return key === "" ? functionName(value) : undefined;
+    case "function": return key === "" ? show(value) : undefined;
     default: return value;
   }
   if (value === null || isArray(value)) return value;

@@ -1,0 +1,43 @@
+// Many at once, a few at a time. `own` is what the core took before any guest code ran.
+own => {
+"use strict";
+
+const { NativePromise, arrayFrom, push, then, min, max, floor, asyncIterator } = own;
+
+const spread = async (items, each, limit, failed) => {
+  if (items !== null && typeof items === "object" && typeof items[asyncIterator] === "function") {
+    const all = [];
+    for await (const item of items) push(all, item);
+    items = all;
+  }
+  const list = arrayFrom(items);
+  const run = typeof each === "function" ? each : task => typeof task === "function" ? task() : task;
+  if (typeof each === "number") limit = each;
+  limit = min(max(floor(+limit) || 1, 1), 64, max(list.length, 1));
+  const results = [];
+  let next = 0, stop = false;
+  const lane = async () => {
+    while (!stop && next < list.length) {
+      const index = next++;
+      try {
+        const value = await run(await list[index], index);
+        results[index] = failed ? { status: "fulfilled", value } : value;
+      } catch (reason) {
+        if (!failed) {
+          stop = true;
+          throw reason;
+        }
+        results[index] = { status: "rejected", reason };
+      }
+    }
+  };
+  const lanes = [];
+  for (let i = 0; i < limit; i++) lanes[i] = lane();
+  await new NativePromise((resolve, reject) => {
+    let left = lanes.length;
+    for (let i = 0; i < lanes.length; i++) then(lanes[i], () => { left -= 1; if (left === 0) resolve(); }, reject);
+  });
+  return results;
+};
+return spread;
+}
