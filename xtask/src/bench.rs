@@ -114,6 +114,7 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     if only.is_empty() {
         small_rows(&programs, &folder, rounds, &mut page)?;
         code_rows(&programs, &folder, rounds, &mut page)?;
+        sandbox_rows(place, &mut page)?;
         token_rows(place, &mut page)?;
         http::rows(place, &programs, &folder, rounds, &mut page)?;
         std::fs::write(place.root.join("docs/benchmarks.md"), &page)?;
@@ -305,6 +306,16 @@ fn code_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Strin
         called / 1000.0,
         called / hundred
     )?;
+    Ok(())
+}
+
+/// Code mode alone, next to what the machine needs to start and to wake a process.
+fn sandbox_rows(place: &Place, page: &mut String) -> Result<()> {
+    drop(writeln!(io::stderr(), "bench: the sandbox"));
+    let example = ["run", "--release", "-q", "-p", "metamcp-sandbox", "--example", "sandbox-bench"];
+    let rows = run::quiet(place.cargo().args(example))?;
+    page.push_str("\nThe sandbox alone, and what this machine needs to start or to wake a process:\n\n| what | number |\n|---|---|\n");
+    page.push_str(&rows);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! One tool, `echo`, served over Streamable HTTP by the official Rust SDK: what its own example server does.
 //! Argument: the port. Sessions as by default.
 
+use axum::serve::ListenerExt;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -42,6 +43,9 @@ async fn main() -> anyhow::Result<()> {
         StreamableHttpServerConfig::default(),
     );
     let router = axum::Router::new().nest_service("/mcp", service);
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
+    // Without this each answer would wait 40 ms for the client's acknowledgement, which is no fault of the SDK's.
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?.tap_io(|stream| {
+        stream.set_nodelay(true).ok();
+    });
     Ok(axum::serve(listener, router).await?)
 }

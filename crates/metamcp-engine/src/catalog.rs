@@ -16,6 +16,7 @@ use metamcp_core::moment::Moment;
 use metamcp_core::search::{Index, ServerIndex, Vocabulary};
 use metamcp_core::tool::{ServerTools, Tool};
 use metamcp_wire::handshake::Peer;
+use tokio::task::JoinHandle;
 
 use crate::clock::unix_millis;
 use crate::progress::Progress;
@@ -30,6 +31,9 @@ mod tests;
 
 /// Threads that read and index a cache at most: it is done once, and others want to start too.
 const MAX_THREADS: usize = 4;
+
+/// How long the end of the gateway waits for lists on their way to the disk.
+const LAST_WRITES: Duration = Duration::from_millis(500);
 
 /// Servers that are worth a thread of their own.
 const WORTH_A_THREAD: usize = 16;
@@ -81,6 +85,8 @@ pub struct Catalog {
     snapshot: RwLock<Arc<Snapshot>>,
     writing: Mutex<Writing>,
     cache: Option<SchemaCache>,
+    /// Lists on their way to the disk.
+    writes: Mutex<Vec<JoinHandle<()>>>,
     loaded: Progress,
     digest: OnceLock<String>,
     ttl: Duration,
@@ -106,6 +112,7 @@ impl Catalog {
             snapshot: RwLock::default(),
             writing: Mutex::default(),
             cache,
+            writes: Mutex::default(),
             loaded: Progress::default(),
             digest: OnceLock::new(),
             ttl,
@@ -213,13 +220,32 @@ impl Catalog {
         if let (Some(name), Some(_)) = (name, &self.cache) {
             let era = peer.map(|peer| peer.era.name());
             let catalog = Arc::clone(self);
-            // Its end is of no interest: a cache that cannot be written is only a slower start.
-            drop(tokio::task::spawn_blocking(move || {
+            // How it went is of no interest: a cache that cannot be written is only a slower start.
+            let write = tokio::task::spawn_blocking(move || {
                 if let Some(cache) = &catalog.cache {
                     drop(cache.write_if_changed(&name, &tools, era, unix_millis()));
                 }
-            }));
+            });
+            let mut writes = self.writes();
+            writes.retain(|write| !write.is_finished());
+            writes.push(write);
         }
+    }
+
+    /// Waits until what was listed is on disk; a disk that hangs holds nobody up for long.
+    pub async fn written(&self) {
+        let writes = std::mem::take(&mut *self.writes());
+        let all = async {
+            for write in writes {
+                // One that panicked was reported by its thread.
+                drop(write.await);
+            }
+        };
+        drop(tokio::time::timeout(LAST_WRITES, all).await);
+    }
+
+    fn writes(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.writes.lock().expect("no panic while the writes are locked")
     }
 
     fn fail(&self, server: ServerId, why: &str) {

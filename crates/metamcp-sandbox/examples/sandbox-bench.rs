@@ -1,6 +1,8 @@
-//! How fast code mode is: warm and cold runs, a tool call, a hundred at once, runs in a second.
+//! How fast code mode is: warm and cold runs, a tool call, a hundred at once, runs in a second; how soon attacks end.
 //!
-//! `cargo run --release -p metamcp-sandbox --example sandbox-bench`. The example is its own worker.
+//! `cargo run --release -p metamcp-sandbox --example sandbox-bench` prints rows of a table, as `cargo xtask bench`
+//! puts them into its page. The example is its own worker. What a machine needs to start a process and to wake one is
+//! measured beside it, since both are most of these numbers.
 
 fn main() -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
@@ -11,7 +13,10 @@ fn main() -> std::io::Result<()> {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::io::{self, Write};
+    use std::fs;
+    use std::io::{self, Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::process::{Command, Stdio};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
@@ -76,7 +81,7 @@ mod linux {
             once(taken(&pool).await?, "return 1 + 1").await;
             times.push(began.elapsed());
         }
-        say(out, "warm run", &mut times)?;
+        say(out, "a script without calls, a worker waits", &mut times)?;
 
         let pool = workers(0);
         let mut times = Vec::new();
@@ -85,14 +90,23 @@ mod linux {
             once(taken(&pool).await?, "return 1 + 1").await;
             times.push(began.elapsed());
         }
-        say(out, "cold run", &mut times)?;
+        say(out, "the same, no worker waits", &mut times)?;
+
+        let mut times = Vec::new();
+        for _ in 0..COLD {
+            let began = Instant::now();
+            nothing(1)?;
+            times.push(began.elapsed());
+        }
+        say(out, "a process that does nothing (`true`)", &mut times)?;
+        say(out, "one byte to another thread and back, over a socket", &mut wake_ups()?)?;
 
         let mut times = Vec::new();
         for _ in 0..10 {
             let code = "for (let i = 0; i < 1000; i++) await s.echo({ i }); return 1";
             times.push(once(taken(&pool).await?, code).await.wall / 1000);
         }
-        say(out, "one call, in a row of 1000", &mut times)?;
+        say(out, "one call of a script, in a row of 1000", &mut times)?;
 
         let mut times = Vec::new();
         for _ in 0..30 {
@@ -100,7 +114,7 @@ mod linux {
                 "await Promise.all(Array.from({ length: 100 }, (_, i) => s.echo({ i }))); return 1";
             times.push(once(taken(&pool).await?, code).await.wall);
         }
-        say(out, "100 calls at once", &mut times)?;
+        say(out, "100 calls of a script at once", &mut times)?;
 
         let pool = workers(4);
         let began = Instant::now();
@@ -118,12 +132,79 @@ mod linux {
             lane.await??;
         }
         let rate = RUSH as f64 / began.elapsed().as_secs_f64();
-        writeln!(out, "runs in a second, 4 at once: {rate:.0}")
+        writeln!(
+            out,
+            "| scripts in a second, four at once, each in a process of its own | {rate:.0} |"
+        )?;
+        let began = Instant::now();
+        let lanes: Vec<_> =
+            (0..4).map(|_| tokio::task::spawn_blocking(|| nothing(RUSH / 4))).collect();
+        for lane in lanes {
+            lane.await??;
+        }
+        let rate = RUSH as f64 / began.elapsed().as_secs_f64();
+        writeln!(
+            out,
+            "| processes in a second that do nothing (`true`), four at once | {rate:.0} |"
+        )?;
+        attacks(out).await
+    }
+
+    fn wake_ups() -> io::Result<Vec<Duration>> {
+        let (mut ours, mut theirs) = UnixStream::pair()?;
+        let echo = std::thread::spawn(move || {
+            let mut byte = [0];
+            while theirs.read_exact(&mut byte).is_ok() && theirs.write_all(&byte).is_ok() {}
+        });
+        let mut times = Vec::new();
+        for _ in 0..1000 {
+            let began = Instant::now();
+            ours.write_all(&[1])?;
+            ours.read_exact(&mut [0])?;
+            times.push(began.elapsed());
+        }
+        drop(ours);
+        echo.join().ok();
+        Ok(times)
+    }
+
+    fn nothing(times: usize) -> io::Result<()> {
+        for _ in 0..times {
+            Command::new("true").env_clear().stdin(Stdio::null()).status()?;
+        }
+        Ok(())
+    }
+
+    /// Every attack of the corpus, one after the other: how long after its limits the last one was over.
+    async fn attacks(out: &mut (impl Write + Send)) -> io::Result<()> {
+        const WALL: Duration = Duration::from_millis(500);
+        let pool = workers(1);
+        let (mut count, mut overruns) = (0, Vec::new());
+        for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/attacks"))? {
+            for code in fs::read_to_string(file?.path())?.split("//---\n") {
+                let worker = taken(&pool).await?;
+                let limits = Limits { wall: WALL, cpu: WALL, ..Limits::default() };
+                let job = Job { code: code.into(), servers: Vec::new(), limits };
+                let began = Instant::now();
+                run(worker, job, Arc::new(Nothing), std::future::pending()).await;
+                count += 1;
+                overruns.extend(began.elapsed().checked_sub(WALL));
+            }
+        }
+        overruns.sort_unstable();
+        let worst = overruns.last().copied().unwrap_or_default();
+        writeln!(
+            out,
+            "| of {count} attacks with 500 ms each, ended by a limit | {}, the last {:.0} ms after it |",
+            overruns.len(),
+            worst.as_secs_f64() * 1000.0
+        )
     }
 
     fn say(out: &mut impl Write, what: &str, times: &mut [Duration]) -> io::Result<()> {
         times.sort_unstable();
         let at = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
-        writeln!(out, "{what}: p50 {:?}, p99 {:?}", at(50), at(99))
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        writeln!(out, "| {what}, p50 / p99 | {:.0} us / {:.0} us |", micros(at(50)), micros(at(99)))
     }
 }

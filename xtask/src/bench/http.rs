@@ -13,7 +13,7 @@ use crate::place::Place;
 use crate::run;
 
 /// Connections at once, and requests of a row.
-const ROWS: [(usize, usize); 3] = [(1, 10_000), (8, 40_000), (64, 100_000)];
+const ROWS: [(usize, usize); 3] = [(1, 10_000), (8, 20_000), (64, 50_000)];
 
 /// Appends the section.
 pub(super) fn rows(

@@ -33,6 +33,7 @@ pub(super) struct Link {
     pub(super) ends: Ends,
     outbox: Vec<u8>,
     inbox: Frames,
+    piece: Vec<u8>,
 }
 
 impl Link {
@@ -106,15 +107,16 @@ impl Link {
     }
 
     fn take_in(&mut self, flags: MsgFlags) -> Result<(), Closed> {
-        let mut piece = [0; PIECE];
+        // Kept from one time to the next: clearing so much for each answer took longer than reading it.
+        self.piece.resize(PIECE, 0);
         let taken = match self.ends {
-            Ends::Socket => recv(SOCKET, &mut piece, flags),
-            Ends::Pipes => read(io::stdin(), &mut piece),
+            Ends::Socket => recv(SOCKET, &mut self.piece, flags),
+            Ends::Pipes => read(io::stdin(), &mut self.piece),
         };
         match taken {
             Ok(0) => Err(Closed::Gone),
             Ok(count) => {
-                self.inbox.push(&piece[..count]);
+                self.inbox.push(&self.piece[..count]);
                 Ok(())
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),

@@ -20,6 +20,7 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
         let done = work(&gateway).await;
         gateway.router.stop_now();
         gateway.router.emptied().await;
+        gateway.catalog.written().await;
         done
     });
     runtime.shutdown_background();

@@ -51,6 +51,7 @@ pub(crate) fn run(loaded: &Loaded, diagnostics: &mut dyn Write) -> anyhow::Resul
                 serve::stdio::serve(&gateway, stream::input(), stream::output(), limit, stop).await;
             }
         }
+        gateway.catalog.written().await;
         anyhow::Ok(())
     })?;
     runtime.shutdown_background();
