@@ -11,4 +11,5 @@ pub mod modern;
 pub mod object;
 pub mod scan;
 pub mod seal;
+pub mod sse;
 pub mod write;

@@ -6,6 +6,8 @@ mod bridge;
 mod codec;
 #[path = "bodies/envelope.rs"]
 mod envelope;
+#[path = "bodies/sse.rs"]
+mod sse;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -219,6 +221,31 @@ proptest! {
         data.extend(sizes);
         data.extend(lines.join("\n").into_bytes());
         codec::check(&data);
+    }
+
+    #[test]
+    fn any_slicing_of_a_stream_gives_the_same_events(
+        limit in any::<u8>(),
+        sizes in vec(any::<u8>(), 0..8),
+        mark in any::<bool>(),
+        lines in vec(prop_oneof![
+            4 => "data: ?[ -~]{0,60}",
+            2 => Just(String::new()),
+            1 => message().prop_map(|text| format!("data: {text}")),
+            1 => "(event|id|retry|data|:|x)(: ?[a-z0-9]{0,10})?",
+            1 => "[ -~é]{0,20}",
+            1 => (2000..2100_usize).prop_map(|length| format!("id: {}", "i".repeat(length))),
+        ], 0..16),
+        ends in vec(prop::sample::select(vec!["\n", "\r\n", "\r", "\n\n"]), 16),
+    ) {
+        let mut data = vec![limit, sizes.len() as u8];
+        data.extend(sizes);
+        data.extend(if mark { "\u{feff}" } else { "" }.as_bytes());
+        for (line, end) in lines.iter().zip(&ends) {
+            data.extend(line.as_bytes());
+            data.extend(end.as_bytes());
+        }
+        sse::check(&data);
     }
 }
 
