@@ -162,6 +162,8 @@ pub enum Transport {
         headers: Vec<(String, Secret)>,
         /// Which of the two HTTP transports it speaks.
         kind: HttpKind,
+        /// What few servers need.
+        options: Box<HttpOptions>,
     },
 }
 
@@ -182,10 +184,74 @@ impl Transport {
 /// The two HTTP transports of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpKind {
+    /// The file does not say: the current one is tried, then the older one.
+    Either,
     /// Streamable HTTP, the current one.
     Streamable,
     /// HTTP with server-sent events, the older one.
     Sse,
+}
+
+/// What few remote servers need.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HttpOptions {
+    /// Files for TLS.
+    pub tls: TlsFiles,
+    /// How we log in where it wants that.
+    pub login: Login,
+}
+
+/// Files for TLS beside what every system knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct TlsFiles {
+    /// Certificates of authorities that are trusted too.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, for servers that want to see one.
+    pub cert: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+}
+
+/// How we log in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Login {
+    /// Whether at all.
+    pub wanted: bool,
+    /// As whom, where the server's owner gave us a name.
+    pub client_id: Option<String>,
+    /// The secret that belongs to it.
+    pub client_secret: Option<Secret>,
+    /// Rights that are asked for beyond those the server names.
+    pub scopes: Vec<String>,
+    /// Who agrees to it.
+    pub grant: Grant,
+    /// A document on the web that describes this gateway.
+    pub metadata_url: Option<String>,
+    /// The port to come back to, where it has to be a fixed one.
+    pub callback_port: Option<u16>,
+}
+
+impl Default for Login {
+    fn default() -> Self {
+        Login {
+            wanted: true,
+            client_id: None,
+            client_secret: None,
+            scopes: Vec::new(),
+            grant: Grant::Person,
+            metadata_url: None,
+            callback_port: None,
+        }
+    }
+}
+
+/// Who agrees to a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grant {
+    /// A person, in a browser.
+    Person,
+    /// Nobody: the client's own secret is enough.
+    Machine,
 }
 
 /// Whether a server may be used.

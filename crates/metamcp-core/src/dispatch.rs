@@ -276,6 +276,9 @@ impl<T> Dispatch<T> {
         else {
             return refuse(payload, Verdict::Removed, effects);
         };
+        if let Some(verdict) = entry.left_alone(now) {
+            return refuse(payload, verdict, effects);
+        }
         let permit = match entry.breaker.admit(now) {
             Ok(permit) => permit,
             Err(refused) => {
@@ -354,6 +357,43 @@ impl<T> Dispatch<T> {
         }
         self.finish_on(conn, now, effects);
         Some(call.payload)
+    }
+
+    /// A call broke off while its connection goes on: over HTTP each fares on its own.
+    pub fn broke_off(
+        &mut self,
+        id: CallId,
+        conn: ConnId,
+        failure: Failure,
+        delivery: Delivery,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) {
+        if !self.is_on(id, conn) {
+            return;
+        }
+        let Some(call) = self.calls.get_mut(id.0) else { return };
+        let failure = Arc::new(failure);
+        let entry = &mut self.servers[call.server.0 as usize];
+        if entry.conn == Some(conn) {
+            entry.failed_with(&failure, now);
+        }
+        let may = replay::may_replay(delivery, call.harmless, call.attempts)
+            && call.agreed.is_none_or(|end| now < end)
+            && !self.stopping
+            && !entry.removed
+            && (delivery == Delivery::NotSent || self.budget.take(now));
+        if may {
+            // It keeps its place on the connection, and the time that was agreed for it.
+            call.attempts += 1;
+            if delivery == Delivery::Sent {
+                call.maybe_ran = Some(failure);
+            }
+            return effects.push(Effect::Send { conn, call: id });
+        }
+        let outcome = outcome_of(&failure);
+        self.answer(id, Verdict::of_one_that_broke(failure, delivery), outcome, now, effects);
+        self.finish_on(conn, now, effects);
     }
 
     /// The server made progress on a call: it gets its timeout again, up to a cap.
@@ -520,7 +560,7 @@ impl<T> Dispatch<T> {
 
 /// What a failure tells the breaker.
 fn outcome_of(failure: &Failure) -> Outcome {
-    if failure.fact.category().counts() { Outcome::Failure } else { Outcome::Neutral }
+    if failure.fact.counts() { Outcome::Failure } else { Outcome::Neutral }
 }
 
 fn server_id(index: usize) -> ServerId {

@@ -34,12 +34,10 @@ impl Category {
             Category::Other => "other",
         }
     }
-
-    /// Credentials are never the server's health; everything else is.
-    pub fn counts(self) -> bool {
-        self != Category::Auth
-    }
 }
+
+/// The longest a server may ask to be left alone: beyond it, asking again once is no harm.
+const LONGEST_WISH: Duration = Duration::from_secs(300);
 
 /// One typed fact about a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,9 +93,38 @@ pub enum Fact {
         /// The status code.
         status: u16,
     },
+    /// It wants fewer requests.
+    Limited {
+        /// How long it asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// It wants to know who we are before it does anything.
+    LoginNeeded {
+        /// Why what we have does not do, as a fragment.
+        reason: String,
+        /// Where a person can log in, if that is known already.
+        address: Option<String>,
+    },
     /// The network or name service refused.
     Unreachable {
         /// What the system said.
+        reason: String,
+    },
+    /// What it shows to prove who it is, or how it encrypts, is not accepted.
+    Insecure {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The connection or stream ended before the answer came.
+    StreamDropped,
+    /// It answered a request with something that is not the protocol.
+    NotMcp {
+        /// What came instead, as a fragment.
+        instead: String,
+    },
+    /// It told us to go where we do not go.
+    Astray {
+        /// Where to, and why not, as a fragment.
         reason: String,
     },
     /// This build cannot speak to it.
@@ -111,9 +138,15 @@ impl Fact {
     /// The category of a fact.
     pub fn category(&self) -> Category {
         match self {
-            Fact::HttpStatus { status: 401 | 403 } => Category::Auth,
-            Fact::HttpStatus { .. } => Category::Http,
-            Fact::SpawnFailed { .. } | Fact::Unreachable { .. } => Category::Offline,
+            Fact::HttpStatus { status: 401 | 403 } | Fact::LoginNeeded { .. } => Category::Auth,
+            Fact::HttpStatus { .. }
+            | Fact::Limited { .. }
+            | Fact::StreamDropped
+            | Fact::NotMcp { .. }
+            | Fact::Astray { .. } => Category::Http,
+            Fact::SpawnFailed { .. } | Fact::Unreachable { .. } | Fact::Insecure { .. } => {
+                Category::Offline
+            }
             Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed => Category::StdioExit,
             Fact::StartTimedOut { .. }
             | Fact::HandshakeRefused { .. }
@@ -125,12 +158,32 @@ impl Fact {
         }
     }
 
+    /// Whether it speaks against the server's health. Credentials and requests it does not want are ours to mend, and
+    /// one that asks for a pause is alive.
+    pub fn counts(&self) -> bool {
+        match self {
+            Fact::HttpStatus { status } => *status >= 500,
+            Fact::Limited { .. } => false,
+            _ => self.category() != Category::Auth,
+        }
+    }
+
+    /// How long nothing is to be sent to the server because of it.
+    pub fn pause(&self) -> Option<Duration> {
+        match self {
+            Fact::Limited { retry_after } => retry_after.map(|pause| pause.min(LONGEST_WISH)),
+            _ => None,
+        }
+    }
+
     /// Whether a fresh process might do better at once. A command that does not exist will not.
     pub fn may_pass(&self) -> bool {
         match self {
-            Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed | Fact::Garbage { .. } => {
-                true
-            }
+            Fact::Exited { .. }
+            | Fact::OutputClosed
+            | Fact::InputClosed
+            | Fact::Garbage { .. }
+            | Fact::StreamDropped => true,
             Fact::SpawnFailed { .. }
             | Fact::StartTimedOut { .. }
             | Fact::HandshakeRefused { .. }
@@ -138,7 +191,12 @@ impl Fact {
             | Fact::Stalled { .. }
             | Fact::Oversize { .. }
             | Fact::HttpStatus { .. }
+            | Fact::Limited { .. }
+            | Fact::LoginNeeded { .. }
             | Fact::Unreachable { .. }
+            | Fact::Insecure { .. }
+            | Fact::NotMcp { .. }
+            | Fact::Astray { .. }
             | Fact::Unsupported { .. } => false,
         }
     }
@@ -164,7 +222,18 @@ impl fmt::Display for Fact {
                 write!(f, "wrote one message of {bytes} bytes, which is over the line limit")
             }
             Fact::HttpStatus { status } => write!(f, "answered HTTP {status}"),
+            Fact::Limited { retry_after: Some(pause) } => {
+                write!(f, "wants no further requests for {} (HTTP 429)", duration(*pause))
+            }
+            Fact::Limited { retry_after: None } => f.write_str("wants fewer requests (HTTP 429)"),
+            Fact::LoginNeeded { reason, .. } => write!(f, "needs a login: {reason}"),
             Fact::Unreachable { reason } => write!(f, "cannot be reached: {reason}"),
+            Fact::Insecure { reason } => write!(f, "cannot be trusted: {reason}"),
+            Fact::StreamDropped => f.write_str("closed the connection before it answered"),
+            Fact::NotMcp { instead } => {
+                write!(f, "answered with {instead} instead of the protocol")
+            }
+            Fact::Astray { reason } => write!(f, "sends us elsewhere: {reason}"),
             Fact::Unsupported { reason } => f.write_str(reason),
         }
     }
@@ -201,12 +270,27 @@ mod tests {
         check(Fact::Exited { code: Some(1), signal: None }, Category::StdioExit);
         check(Fact::OutputClosed, Category::StdioExit);
         check(Fact::CallTimedOut { after: Duration::from_secs(60) }, Category::Other);
-        assert!(!Category::Auth.counts());
-        assert!(
-            [Category::Offline, Category::Http, Category::StdioExit, Category::Other]
-                .iter()
-                .all(|c| c.counts())
-        );
+        let login = || Fact::LoginNeeded { reason: "no token".into(), address: None };
+        check(login(), Category::Auth);
+        check(Fact::Insecure { reason: "expired".into() }, Category::Offline);
+        check(Fact::StreamDropped, Category::Http);
+        check(Fact::Limited { retry_after: None }, Category::Http);
+        let counts = [500, 502, 503].map(|status| Fact::HttpStatus { status });
+        assert!(counts.iter().all(Fact::counts));
+        let neutral = [400, 401, 403, 404, 413].map(|status| Fact::HttpStatus { status });
+        assert!(!neutral.iter().any(Fact::counts));
+        assert!(!login().counts() && !Fact::Limited { retry_after: None }.counts());
+        assert!(Fact::StreamDropped.counts() && Fact::OutputClosed.counts());
+        assert!(Fact::Unreachable { reason: "refused".into() }.counts());
+    }
+
+    #[test]
+    fn a_pause_is_as_long_as_was_asked_but_not_for_ever() {
+        let asked = |seconds| Fact::Limited { retry_after: Some(Duration::from_secs(seconds)) };
+        assert_eq!(asked(3).pause(), Some(Duration::from_secs(3)));
+        assert_eq!(asked(1_000_000).pause(), Some(LONGEST_WISH));
+        assert_eq!(Fact::Limited { retry_after: None }.pause(), None);
+        assert_eq!(Fact::HttpStatus { status: 503 }.pause(), None);
     }
 
     #[test]

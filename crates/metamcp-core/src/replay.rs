@@ -13,6 +13,8 @@ pub enum Delivery {
     /// Fewer bytes than all but the newline were taken: the server cannot have seen a whole message. (All but
     /// the newline counts as sent, since many servers parse the tail at end of file.)
     NotSent,
+    /// The server has seen it and said that it did not run it.
+    Refused,
     /// The server may have seen it.
     Sent,
 }
@@ -40,7 +42,12 @@ pub fn is_harmless(rule: Rule, read_only: bool, idempotent: bool) -> bool {
 
 /// Whether a broken call is sent once more. `attempts` counts how often it was sent or tried so far.
 pub fn may_replay(delivery: Delivery, harmless: bool, attempts: u32) -> bool {
-    attempts <= 1 && (delivery == Delivery::NotSent || harmless)
+    match delivery {
+        Delivery::NotSent => attempts <= 1,
+        Delivery::Sent => attempts <= 1 && harmless,
+        // It would hear the same again.
+        Delivery::Refused => false,
+    }
 }
 
 /// Replays may add at most a fifth to the load of a window, or this many where there is little load.
@@ -94,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_policy_as_a_table() {
-        use Delivery::{NotSent, Sent};
+        use Delivery::{NotSent, Refused, Sent};
         for (delivery, harmless, attempts, expected) in [
             (NotSent, false, 1, true),
             (NotSent, false, 2, false),
@@ -102,6 +109,7 @@ mod tests {
             (Sent, false, 1, false),
             (Sent, true, 1, true),
             (Sent, true, 2, false),
+            (Refused, true, 1, false),
         ] {
             assert_eq!(
                 may_replay(delivery, harmless, attempts),

@@ -35,7 +35,7 @@ const fn key(name: &'static str, aliases: &'static [&'static str]) -> Key {
 pub(super) static SERVER_KEYS: &[ServerKey] = &[
     ServerKey {
         key: key("type", &["transportType", "transport"]),
-        help: "How the server is reached. May be left out: `command` means `stdio`, `url` means `http`.",
+        help: "How the server is reached. May be left out: `command` means `stdio`; with `url` it is found out.",
         schema: || {
             let words: Vec<&str> = TRANSPORTS
                 .iter()
@@ -73,6 +73,45 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
         key: key("headers", &["httpHeaders"]),
         help: "Headers sent with every request to a remote server.",
         schema: || json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+    },
+    ServerKey {
+        key: key("bearerToken", &["bearer_token"]),
+        help: "A token for a remote server, as in `${TOKEN}`. The same as the header `Authorization: Bearer …`.",
+        schema: text,
+    },
+    ServerKey {
+        key: key("oauth", &["auth"]),
+        help: "How to log in to a remote server that wants it, where finding out by itself does not do: `clientId`, `clientSecret`, `scopes`, `grant` (`authorization_code` or `client_credentials`), `clientMetadataUrl`, `callbackPort`. `false`: never log in.",
+        schema: || {
+            json!({ "anyOf": [
+                { "const": false },
+                { "const": "oauth" },
+                {
+                    "type": "object",
+                    "properties": {
+                        "enabled": flag(true),
+                        "clientId": text(),
+                        "clientSecret": text(),
+                        "scopes": { "anyOf": [text(), { "type": "array", "items": { "type": "string" } }] },
+                        "grant": { "enum": ["authorization_code", "client_credentials"] },
+                        "clientMetadataUrl": { "type": "string", "pattern": "^https://" },
+                        "callbackPort": number(1, 65_535),
+                    },
+                    "additionalProperties": false,
+                },
+            ] })
+        },
+    },
+    ServerKey {
+        key: key("tls", &[]),
+        help: "Files for TLS to a remote server: `ca` (authorities to trust beside the usual ones), `cert` and `key` (a certificate of ours). PEM; `~/` is your home.",
+        schema: || {
+            json!({
+                "type": "object",
+                "properties": { "ca": text(), "cert": text(), "key": text() },
+                "additionalProperties": false,
+            })
+        },
     },
     ServerKey {
         key: key("timeoutMs", &["timeout"]),
@@ -207,16 +246,6 @@ pub(super) static FOREIGN_SERVER_KEYS: &[Foreign] = &[
     Foreign {
         name: "env_vars",
         reason: "is not read: name the variables in `env`, as in \"TOKEN\": \"${TOKEN}\"",
-        matters: true,
-    },
-    Foreign {
-        name: "oauth",
-        reason: "is not supported yet: put a token into `headers`",
-        matters: true,
-    },
-    Foreign {
-        name: "auth",
-        reason: "is not supported yet: put a token into `headers`",
         matters: true,
     },
 ];

@@ -3,6 +3,7 @@
 //! In: one value of `mcpServers`, a way to look up variables.  Out: a `ServerConfig`, or problems in the report.
 //! Tests: `config/tests.rs`.
 
+mod remote;
 mod transport;
 
 use std::time::Duration;

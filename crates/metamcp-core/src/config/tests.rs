@@ -101,7 +101,7 @@ fn a_file_as_clients_write_it() {
         stdio(&loaded.config.servers[2]),
         ("uvx", vec!["mcp-server-time", "--utc"], vec![], None)
     );
-    let Transport::Http { url, headers, kind } = &loaded.config.servers[1].transport else {
+    let Transport::Http { url, headers, kind, .. } = &loaded.config.servers[1].transport else {
         panic!()
     };
     assert_eq!((url.as_str(), *kind), ("https://mcp.example.com/mcp", HttpKind::Streamable));
@@ -173,7 +173,7 @@ fn transports_by_any_name() {
         }
     }
     let plain = server(r#"{ "url": "https://example.com" }"#);
-    assert!(matches!(plain.transport, Transport::Http { kind: HttpKind::Streamable, .. }));
+    assert!(matches!(plain.transport, Transport::Http { kind: HttpKind::Either, .. }));
     let same = server(
         r#"{ "url": "https://a.example", "serverUrl": "https://a.example", "type": "http", "transport": "http" }"#,
     );

@@ -84,6 +84,9 @@ impl<T> Dispatch<T> {
         if entry.conn.is_some() {
             return Ok(());
         }
+        if let Some(verdict) = entry.left_alone(now) {
+            return Err(verdict);
+        }
         let permit = entry.breaker.admit(now).map_err(|refused| Verdict::CircuitOpen {
             retry_after: refused.retry_after,
             failure: entry.last_failure.clone(),
@@ -167,11 +170,7 @@ impl<T> Dispatch<T> {
                 again.push(call);
                 continue;
             }
-            let failure = Arc::clone(&failure);
-            let verdict = match delivered {
-                Delivery::NotSent => Verdict::Unavailable { failure, retry_after: None },
-                Delivery::Sent => Verdict::OutcomeUnknown { failure },
-            };
+            let verdict = Verdict::of_one_that_broke(Arc::clone(&failure), delivered);
             if self.answer(call, verdict, charge, now, effects) {
                 charge = Outcome::Neutral;
             }
@@ -317,9 +316,11 @@ impl<T> Dispatch<T> {
         if entry.conn != Some(conn) {
             return;
         }
-        entry.last_failure = Some(Arc::clone(&failure));
+        entry.failed_with(&failure, now);
         entry.start_deadline = Moment::NEVER;
-        let fresh_start = entry.crashed(now);
+        // One that only wants a login or a pause is well: it may be tried as often as somebody asks.
+        let well = !failure.fact.counts();
+        let fresh_start = !well && entry.crashed(now);
         let retry = failure.fact.may_pass() && fresh_start && !entry.retried_start;
         if retry && !self.stopping {
             // Stays attached: `gone` starts it once more, also where it was only to list its tools, because a call
@@ -332,11 +333,15 @@ impl<T> Dispatch<T> {
         entry.retried_start = false;
         entry.owed = false;
         entry.wanted = false;
-        entry.limiter.start_failed(now, jitter);
+        if well {
+            entry.limiter.retired();
+        } else {
+            entry.limiter.start_failed(now, jitter);
+        }
         entry.conn = None;
         let retry_after = match entry.limiter.check(now) {
             Err(Held::Pausing { until } | Held::CrashLoop { until }) => Some(until.since(now)),
-            Ok(()) => None,
+            Ok(()) => failure.fact.pause(),
         };
         let outcome = outcome_of(&failure);
         let for_nobody = self.servers[server.0 as usize].queue.is_empty();

@@ -68,6 +68,8 @@ pub(super) struct Server {
     pub(super) list_due: bool,
     pub(super) last_failure: Option<Arc<Failure>>,
     pub(super) removed: bool,
+    /// It asked to be left alone until then.
+    quiet_until: Moment,
     restarts: u32,
     last_crash: Moment,
 }
@@ -90,6 +92,7 @@ impl Server {
             list_due: false,
             last_failure: None,
             removed: false,
+            quiet_until: Moment::START,
             restarts: 0,
             last_crash: Moment::START,
         }
@@ -123,6 +126,23 @@ impl Server {
         self.last_crash = now;
         self.restarts += 1;
         self.policy.vital || self.restarts <= 1
+    }
+
+    /// What went wrong, and the pause it may have asked for.
+    pub(super) fn failed_with(&mut self, failure: &Arc<Failure>, now: Moment) {
+        self.last_failure = Some(Arc::clone(failure));
+        if let Some(pause) = failure.fact.pause() {
+            self.quiet_until = now + pause;
+        }
+    }
+
+    /// The verdict for a call that comes while it wants to be left alone.
+    pub(super) fn left_alone(&self, now: Moment) -> Option<Verdict> {
+        let failure = self.last_failure.as_ref().filter(|_| now < self.quiet_until)?;
+        Some(Verdict::Unavailable {
+            failure: Arc::clone(failure),
+            retry_after: Some(self.quiet_until.since(now)),
+        })
     }
 
     /// What its last crash tells the breaker, if nobody has told it yet.

@@ -6,6 +6,7 @@ mod breaking;
 mod crashing;
 mod pooling;
 mod reloading;
+mod remote;
 mod restarting;
 mod starting;
 mod stopping;

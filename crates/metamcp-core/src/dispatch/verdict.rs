@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::ledger::ServerId;
+use crate::replay::Delivery;
 
 /// How a call ended without an answer of its server.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +20,13 @@ pub enum Verdict {
     /// The server could not be started or reached. The call was not sent.
     Unavailable {
         /// Why.
+        failure: Arc<Failure>,
+        /// When it may be tried again.
+        retry_after: Option<Duration>,
+    },
+    /// The server answered that it does not take the call: it did not run.
+    Refused {
+        /// What it said.
         failure: Arc<Failure>,
         /// When it may be tried again.
         retry_after: Option<Duration>,
@@ -63,12 +71,23 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// For a call that broke off for good.
+    pub(super) fn of_one_that_broke(failure: Arc<Failure>, delivery: Delivery) -> Verdict {
+        let retry_after = failure.fact.pause();
+        match delivery {
+            Delivery::NotSent => Verdict::Unavailable { failure, retry_after },
+            Delivery::Refused => Verdict::Refused { failure, retry_after },
+            Delivery::Sent => Verdict::OutcomeUnknown { failure },
+        }
+    }
+
     /// The same for a call of which an earlier sending broke off and may have been executed: it must not be told
     /// that it was not sent.
     pub(super) fn of_one_that_may_have_run(self, broke: &Arc<Failure>) -> Verdict {
         match self {
             Verdict::CircuitOpen { .. }
             | Verdict::Unavailable { .. }
+            | Verdict::Refused { .. }
             | Verdict::CrashLoop { .. }
             | Verdict::PoolExhausted { .. }
             | Verdict::Overloaded

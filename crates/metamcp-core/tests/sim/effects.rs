@@ -306,7 +306,9 @@ impl World {
                 ensure!(step == Step::Arrive(number), "the breaker refused a call let in before");
                 true
             }
-            Verdict::Unavailable { .. } | Verdict::CrashLoop { .. } => true,
+            Verdict::Unavailable { .. } | Verdict::CrashLoop { .. } | Verdict::Refused { .. } => {
+                true
+            }
             Verdict::PoolExhausted { holders, .. } => {
                 ensure!(self.now >= caller.arrived + limits.pool_wait, "it waited too little");
                 ensure!(holders.len() == self.alive.len(), "the holders are {holders:?}");
@@ -355,6 +357,7 @@ impl World {
         let again = caller.sends > 0;
         let end = match verdict {
             Verdict::Unavailable { .. }
+            | Verdict::Refused { .. }
             | Verdict::OutcomeUnknown { .. }
             | Verdict::CrashLoop { .. } => End::Failed,
             Verdict::TimedOut { .. } if caller.on.is_some() => End::TimedOut,
@@ -371,6 +374,7 @@ impl World {
         self.sights.add(match verdict {
             Verdict::CircuitOpen { .. } => "circuit open",
             Verdict::Unavailable { .. } => "unavailable",
+            Verdict::Refused { .. } => "refused",
             Verdict::CrashLoop { .. } => "crash loop",
             Verdict::PoolExhausted { .. } => "pool exhausted",
             Verdict::Overloaded => "overloaded",

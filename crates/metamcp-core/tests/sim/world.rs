@@ -436,7 +436,7 @@ impl World {
         let (server, conn) = (life.server, life.conn);
         let (stage, calls) = (life.stage, life.calls);
         let busy = life.calls + life.listings > 0;
-        let counts = fact.category().counts();
+        let counts = fact.counts();
         self.may_pass = fact.may_pass();
         life.stage = Stage::Lost;
         life.calls = 0;
@@ -451,7 +451,10 @@ impl World {
             if stage == Stage::Starting {
                 self.start_failed.push((server, counts));
             }
-            if stage == Stage::Starting || busy {
+            if stage == Stage::Starting && !counts {
+                // It is well and only wants something first: such a start is none.
+                self.servers[server].starts.pop();
+            } else if stage == Stage::Starting || busy {
                 self.servers[server].crashed(self.now);
             }
         }

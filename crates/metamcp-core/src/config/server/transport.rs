@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use jsonc_parser::ast::Value;
 use jsonc_parser::common::Range;
 
+use super::remote::read_options;
 use crate::config::expand::expand;
 use crate::config::keys::TRANSPORTS;
 use crate::config::read::{Field, Fields, Node, properties};
@@ -25,7 +26,7 @@ pub(super) struct Values<'r, 'a, 'l> {
 
 impl Values<'_, '_, '_> {
     /// A string with its variables replaced.
-    fn text(&mut self, node: &Node<'_, '_>) -> Option<String> {
+    pub(super) fn text(&mut self, node: &Node<'_, '_>) -> Option<String> {
         let written = node.string(self.report)?;
         self.expanded(written, node, true)
     }
@@ -82,7 +83,29 @@ impl Values<'_, '_, '_> {
         Some(expanded.text)
     }
 
-    fn texts(&mut self, node: &Node<'_, '_>) -> Option<Vec<String>> {
+    /// The same for a value that is a secret as a whole, whatever its variables are called.
+    pub(super) fn secret(&mut self, node: &Node<'_, '_>, name: &str) -> Option<String> {
+        let written = node.string(self.report)?;
+        let secret = self.expanded(written, node, false)?;
+        self.secrets.push(Secret::new(name, secret.clone()));
+        Some(secret)
+    }
+
+    /// A path, from the user's home where it says so.
+    pub(super) fn path(&mut self, node: &Node<'_, '_>) -> Option<PathBuf> {
+        let text = self.text(node)?;
+        if text.is_empty() {
+            self.report.problem(node.range(), &node.path, "is empty");
+            return None;
+        }
+        let from_home = if text == "~" { Some("") } else { text.strip_prefix("~/") };
+        match from_home.and_then(|rest| Some((rest, (self.lookup)("HOME")?))) {
+            Some((rest, home)) => Some(PathBuf::from(home).join(rest)),
+            None => Some(PathBuf::from(text)),
+        }
+    }
+
+    pub(super) fn texts(&mut self, node: &Node<'_, '_>) -> Option<Vec<String>> {
         let strings = node.strings(self.report)?;
         strings.into_iter().map(|(written, node)| self.expanded(written, &node, true)).collect()
     }
@@ -140,8 +163,12 @@ pub(super) fn read_transport(
             None
         }
         (None | Some("stdio"), Some(command), unused) => {
-            let headers = fields.take("headers");
-            ignored(values.report, unused.into_iter().chain(headers), "a local process");
+            let others = ["headers", "tls", "oauth", "bearerToken"].map(|key| fields.take(key));
+            ignored(
+                values.report,
+                unused.into_iter().chain(others.into_iter().flatten()),
+                "a local process",
+            );
             read_stdio(values, &command, fields)
         }
         (None | Some("http" | "sse"), unused, Some(url)) => {
@@ -151,7 +178,11 @@ pub(super) fn read_transport(
                 unused.into_iter().chain(others.into_iter().flatten()),
                 "a remote server",
             );
-            let kind = if stated == Some("sse") { HttpKind::Sse } else { HttpKind::Streamable };
+            let kind = match stated {
+                Some("sse") => HttpKind::Sse,
+                Some(_) => HttpKind::Streamable,
+                None => HttpKind::Either,
+            };
             read_http(values, &url, kind, fields)
         }
         (None, None, None) => {
@@ -242,7 +273,7 @@ fn read_stdio(
         None => Vec::new(),
     };
     let cwd = match fields.take("cwd") {
-        Some(field) => Some(read_cwd(values, &field.node)?),
+        Some(field) => Some(values.path(&field.node)?),
         None => None,
     };
     Some(Transport::Stdio { command, args, env, cwd })
@@ -269,19 +300,6 @@ fn env_fault(name: &str, value: &str) -> Option<&'static str> {
     }
 }
 
-fn read_cwd(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<PathBuf> {
-    let text = values.text(node)?;
-    if text.is_empty() {
-        values.report.problem(node.range(), &node.path, "is empty");
-        return None;
-    }
-    let from_home = if text == "~" { Some("") } else { text.strip_prefix("~/") };
-    match from_home.and_then(|rest| Some((rest, (values.lookup)("HOME")?))) {
-        Some((rest, home)) => Some(PathBuf::from(home).join(rest)),
-        None => Some(PathBuf::from(text)),
-    }
-}
-
 fn read_http(
     values: &mut Values<'_, '_, '_>,
     field: &Field<'_, '_>,
@@ -296,15 +314,16 @@ fn read_http(
         values.report.problem(node.range(), &node.path, fault);
         return None;
     }
-    let headers = match fields.take("headers") {
+    let mut headers = match fields.take("headers") {
         Some(field) => read_headers(values, &field.node)?,
         None => Vec::new(),
     };
+    let options = read_options(values, fields, &mut headers)?;
     if is_complete && !headers.is_empty() && is_open_to_listeners(&url) {
         let message = "headers go to this server unencrypted".to_owned();
         values.report.warn(node.range(), &node.path, message, "use https://".to_owned());
     }
-    Some(Transport::Http { url, headers, kind })
+    Some(Transport::Http { url, headers, kind, options: Box::new(options) })
 }
 
 fn read_headers(

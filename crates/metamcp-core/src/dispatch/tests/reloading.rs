@@ -193,6 +193,7 @@ fn a_removed_server_is_not_started_again_for_a_call_that_broke_off() {
             match delivery {
                 Delivery::NotSent => matches!(verdicts[..], [Verdict::Unavailable { .. }]),
                 Delivery::Sent => matches!(verdicts[..], [Verdict::OutcomeUnknown { .. }]),
+                Delivery::Refused => matches!(verdicts[..], [Verdict::Refused { .. }]),
             },
             "{verdicts:?}"
         );
