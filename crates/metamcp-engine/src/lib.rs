@@ -19,3 +19,4 @@ pub mod task;
 pub mod telemetry;
 pub mod upstream;
 pub mod vectors;
+pub mod web;

@@ -148,6 +148,27 @@ impl Outbox {
         }
     }
 
+    /// Takes what waits, once there is something, for a reader that sends whole messages its own way. False once it is
+    /// closed and empty. The only reader, in place of the writer.
+    pub async fn next(&self, batch: &mut VecDeque<Bytes>) -> bool {
+        loop {
+            self.take(batch);
+            if !batch.is_empty() {
+                return true;
+            }
+            if self.closed.load(Ordering::Acquire) && self.backlog() == 0 {
+                return false;
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    /// So many bytes of what was taken are on their way.
+    pub fn took(&self, bytes: usize) {
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.emptied.notify_waiters();
+    }
+
     fn end(&self, end: WriteEnd) -> WriteEnd {
         self.closed.store(true, Ordering::Release);
         self.emptied.notify_waiters();

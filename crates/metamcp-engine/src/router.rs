@@ -39,8 +39,8 @@ use crate::clock::Clock;
 use crate::progress::Progress;
 use crate::task;
 use crate::telemetry;
-use crate::upstream::Connection;
 use crate::upstream::launch::Launcher;
+use crate::upstream::{Connection, Link};
 
 pub use error::{CallError, CallErrorKind};
 pub use message::Input;
@@ -174,7 +174,7 @@ pub(crate) enum Slot {
     /// Its process is being started.
     Starting { unwanted: bool },
     /// It runs.
-    Live { conn: Arc<Connection>, handle: metamcp_child::Handle, life: Arc<connect::Life> },
+    Live { conn: Arc<Connection>, link: Link, life: Arc<connect::Life> },
 }
 
 pub(crate) struct State {
@@ -424,8 +424,8 @@ impl Router {
     /// Kills what is left, without further ceremony.
     pub fn kill_all(&self) {
         for slot in self.lock().slots.values() {
-            if let Slot::Live { handle, .. } = slot {
-                handle.kill_now();
+            if let Slot::Live { link, .. } = slot {
+                link.kill_now();
             }
         }
     }
@@ -592,17 +592,15 @@ impl Router {
         let mut state = self.lock();
         match state.slots.get_mut(&conn) {
             Some(Slot::Starting { unwanted }) => *unwanted = true,
-            Some(Slot::Live { conn, handle, .. }) => {
+            Some(Slot::Live { conn, link, .. }) => {
                 conn.outbox.close();
                 conn.forget_requests();
-                let handle = handle.clone();
+                let link = link.clone();
                 drop(state);
                 match shut {
-                    Shut::Now => handle.kill_now(),
+                    Shut::Now => link.kill_now(),
                     Shut::Gently => {
-                        task::spawn("ladder", async move {
-                            handle.stop(metamcp_child::Ladder::polite()).await;
-                        });
+                        task::spawn("ladder", async move { link.stop().await });
                     }
                 }
             }

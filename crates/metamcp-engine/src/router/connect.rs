@@ -4,12 +4,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use metamcp_child::{ExitWatch, Parts};
+use metamcp_child::{ExitWatch, Parts, StderrTail};
+use metamcp_core::config::{HttpKind, Transport};
 use metamcp_core::failure::{Fact, Failure};
 use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_core::lifecycle::State as Stand;
 use metamcp_core::refresh::Refresh;
 use metamcp_core::text;
+use metamcp_wire::modern::headers;
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -19,7 +21,8 @@ use crate::outbox::WriteEnd;
 use crate::stream;
 use crate::task;
 use crate::upstream::eras::Way;
-use crate::upstream::{Connection, listing};
+use crate::upstream::remote::Mirrors;
+use crate::upstream::{Connection, Link, Listener, Remote, listing};
 
 /// How long a child may leave its input unread before it counts as stalled.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,6 +55,12 @@ pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId)
 
 /// Starts its process and speaks to it in the way that is known, or finds out.
 async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Way>) {
+    if let Transport::Http { kind, .. } = &entry.config.transport {
+        // One that is said to speak the older transport is not asked about the newest.
+        let known = if *kind == HttpKind::Sse { Some(Way::Sse) } else { known };
+        let known = known.filter(|way| *kind != HttpKind::Streamable || *way != Way::Sse);
+        return start_remote(router, conn, entry, known).await;
+    }
     let started = router.launcher.start(&entry.config).await;
     let parts = match started {
         Ok(parts) => parts,
@@ -59,13 +68,64 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Wa
     };
     stream::widen(&parts.stdout);
     let handle = parts.handle.clone();
-    let Some(connection) = install(&router, conn, &entry, &handle) else {
+    let link = Link::Child(handle.clone());
+    let Some(connection) = install(&router, conn, &entry, &link, handle.stderr()) else {
         handle.kill_now();
         handle.watch().empty().await;
         return router.gone(conn);
     };
     task::spawn("connection", live(Arc::clone(&router), Arc::clone(&connection), parts));
-    handshake::shake_hands(&router, &entry, &connection, &handle, known).await;
+    handshake::shake_hands(&router, &entry, &connection, &link, known).await;
+}
+
+/// The same for a server elsewhere, which runs already.
+async fn start_remote(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Way>) {
+    let mirrors = mirrors(&router, entry.id);
+    let made = router.launcher.remote(&entry.config, router.timing.line_bytes, mirrors);
+    let remote = match made {
+        Ok(remote) => Arc::new(remote),
+        Err(fact) => return start_failed(&router, conn, Failure::new(fact)),
+    };
+    let link = Link::Remote(Arc::clone(&remote));
+    let Some(connection) = install(&router, conn, &entry, &link, StderrTail::default()) else {
+        return router.gone(conn);
+    };
+    let older = known == Some(Way::Sse);
+    let living = live_remote(Arc::clone(&router), Arc::clone(&connection), remote, older);
+    task::spawn("connection", living);
+    handshake::shake_hands(&router, &entry, &connection, &link, known).await;
+}
+
+/// Speaks with a remote server until it is lost or stopped, then sees to it that nothing is left.
+async fn live_remote(
+    router: Arc<Router>,
+    connection: Arc<Connection>,
+    remote: Arc<Remote>,
+    older: bool,
+) {
+    let listener: Arc<dyn Listener> = Arc::clone(&router) as Arc<dyn Listener>;
+    if let Some(fact) = remote.serve(&connection, &listener, older).await {
+        router.lost(connection.id, connection.failure(fact));
+    }
+    connection.outbox.close();
+    connection.forget_requests();
+    remote.end().await;
+    router.gone(connection.id);
+}
+
+/// What the tools of a server want in headers, as far as its list is known.
+fn mirrors(router: &Arc<Router>, server: ServerId) -> Mirrors {
+    let catalog = Arc::clone(&router.catalog);
+    Box::new(move |tool| {
+        let snapshot = catalog.snapshot();
+        let schema = snapshot
+            .known(server)
+            .and_then(|known| known.tool(tool))
+            .and_then(|tool| tool.input_schema())
+            .filter(|schema| memchr::memmem::find(schema.as_bytes(), b"x-mcp-header").is_some());
+        let schema = schema.and_then(|schema| serde_json::from_str(schema).ok());
+        schema.and_then(|schema| headers::mirrors(&schema).ok()).unwrap_or_default()
+    })
 }
 
 /// Once more with a fresh process, if the connection is still wanted; what is left of the old one is gone.
@@ -93,14 +153,14 @@ fn install(
     router: &Router,
     conn: ConnId,
     entry: &Entry,
-    handle: &metamcp_child::Handle,
+    link: &Link,
+    stderr: StderrTail,
 ) -> Option<Arc<Connection>> {
     let mut state = router.lock();
     let Some(Slot::Starting { unwanted: false }) = state.slots.get(&conn) else { return None };
-    let connection =
-        Arc::new(Connection::new(conn, entry.id, Arc::clone(&entry.name), handle.stderr()));
+    let connection = Arc::new(Connection::new(conn, entry.id, Arc::clone(&entry.name), stderr));
     let slot =
-        Slot::Live { conn: Arc::clone(&connection), handle: handle.clone(), life: Arc::default() };
+        Slot::Live { conn: Arc::clone(&connection), link: link.clone(), life: Arc::default() };
     state.slots.insert(conn, slot);
     Some(connection)
 }

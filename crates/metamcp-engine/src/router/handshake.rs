@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{Entry, Router};
 use crate::telemetry;
 use crate::upstream::eras::Way;
-use crate::upstream::{Connection, Reply};
+use crate::upstream::{Connection, Link, Reply};
 
 /// How long a probe may go unanswered before `initialize` is sent behind it. Every server that was ever measured
 /// answers it as soon as it runs; one that is slow to start finds both, and answers both in order.
@@ -45,13 +45,15 @@ enum Step {
     Go(Box<Peer>),
     Wait,
     Fail(String),
+    /// It cannot be spoken to at all, for now.
+    Lost(Fact),
 }
 
 pub(super) async fn shake_hands(
     router: &Arc<Router>,
     entry: &Entry,
     connection: &Arc<Connection>,
-    handle: &metamcp_child::Handle,
+    link: &Link,
     known: Option<Way>,
 ) {
     let able = handshake::relayed_capabilities(&router.able());
@@ -59,11 +61,11 @@ pub(super) async fn shake_hands(
     let own = meta::ours(b"{}", able.to_string().as_bytes(), None, env!("CARGO_PKG_VERSION"));
     let mut opening = Opening::default();
     match known {
-        Some(Way::Initialize) => opening.greet(connection, &able),
+        Some(Way::Initialize | Way::Sse) => opening.greet(connection, &able),
         Some(Way::Stateless) | None => opening.probe(connection, &own),
     }
     let installs = router.launcher.installs(&entry.config);
-    let mut life = handle.life();
+    let mut life = link.life();
     let patience = Instant::now() + PROBE_PATIENCE;
     // No limit of its own: the dispatch ends a start that takes too long, which drops the senders.
     let step = loop {
@@ -82,7 +84,7 @@ pub(super) async fn shake_hands(
                 Step::Wait
             }
             () = tokio::time::sleep(LIFE_INTERVAL), if installs => {
-                let seen = handle.life();
+                let seen = link.life();
                 if std::mem::replace(&mut life, seen) != seen {
                     let now = router.clock.now();
                     router.with(|dispatch, _| dispatch.life_sign(connection.id, now));
@@ -96,18 +98,27 @@ pub(super) async fn shake_hands(
     };
     match step {
         Step::Go(peer) => {
-            let way = if peer.era.is_stateless() { Way::Stateless } else { Way::Initialize };
+            let way = match link {
+                Link::Remote(remote) if remote.is_sse() => Way::Sse,
+                _ if peer.era.is_stateless() => Way::Stateless,
+                _ => Way::Initialize,
+            };
             router.launcher.eras.learn(&entry.config, way, false).await;
             if peer.era.is_stateless() {
                 drop(connection.meta.set(own));
             }
             ready(router, connection, *peer);
         }
-        Step::Fail(_) if opening.probed && known != Some(Way::Initialize) => {
+        Step::Lost(fact) => router.lost(connection.id, connection.failure(fact)),
+        Step::Fail(_)
+            if opening.probed
+                && known != Some(Way::Initialize)
+                && matches!(link, Link::Child(_)) =>
+        {
             // The question may have been its first and last: a fresh process hears nothing but `initialize`.
             router.launcher.eras.learn(&entry.config, Way::Initialize, true).await;
             connection.afresh.store(true, Ordering::Relaxed);
-            handle.kill_now();
+            link.kill_now();
         }
         Step::Fail(reason) => {
             router.lost(connection.id, connection.failure(Fact::HandshakeRefused { reason }));
@@ -138,6 +149,11 @@ impl Opening {
             Reply::Result(result) => handshake::discovered(result),
             Reply::Error(error) => handshake::undiscovered(error),
             Reply::Malformed(_) | Reply::Oversize(_) => Probed::Legacy,
+            Reply::Broke { fact, .. } if speaks_for_itself(fact) => {
+                return Step::Lost(fact.clone());
+            }
+            // A server of the other era answers what it does not know with any status or none at all.
+            Reply::Broke { .. } => Probed::Legacy,
         };
         match probed {
             Probed::Stateless(peer) => Step::Go(peer),
@@ -165,6 +181,7 @@ impl Opening {
             Reply::Error(error) => handshake::refused(error).to_string(),
             Reply::Malformed(defect) => format!("its answer to initialize is malformed: {defect}"),
             Reply::Oversize(bytes) => format!("its answer to initialize has {bytes} bytes"),
+            Reply::Broke { fact, .. } => return Step::Lost(fact.clone()),
         };
         self.refusal = Some(refusal);
         if !self.probed && matches!(reply, Reply::Error(_)) {
@@ -181,6 +198,19 @@ impl Opening {
         }
         Step::Fail(self.refusal.take().unwrap_or_else(|| "it refused every greeting".to_owned()))
     }
+}
+
+/// Whether a fact would be the same whatever the question was.
+fn speaks_for_itself(fact: &Fact) -> bool {
+    matches!(
+        fact,
+        Fact::LoginNeeded { .. }
+            | Fact::Limited { .. }
+            | Fact::Unreachable { .. }
+            | Fact::Insecure { .. }
+            | Fact::Astray { .. }
+            | Fact::HttpStatus { status: 401 | 403 }
+    )
 }
 
 async fn next(waiting: &mut Waiting) -> Result<Reply, oneshot::error::RecvError> {

@@ -23,6 +23,11 @@ impl Listener for Router {
         if state.dispatch.attempts(call) % 2 != attempt {
             return;
         }
+        if let Reply::Broke { fact, delivery } = reply {
+            let failure = conn.failure(fact);
+            state.dispatch.broke_off(call, conn.id, failure, delivery, now, &mut effects);
+            return self.carry_out(state, effects);
+        }
         let answered = !matches!(reply, Reply::Result(_));
         let pending = state.dispatch.answered(call, conn.id, answered, now, &mut effects);
         self.carry_out(state, effects);
@@ -56,6 +61,8 @@ impl Listener for Router {
             Reply::Oversize(bytes) => {
                 failed(CallErrorKind::Oversize { bytes, limit: self.timing.line_bytes })
             }
+            // Left for the dispatch above.
+            Reply::Broke { fact, .. } => failed(CallErrorKind::Unusable(fact.to_string())),
         };
         pending.caller.answer(&pending.tag, outcome);
     }
@@ -77,7 +84,14 @@ impl Listener for Router {
         }
     }
 
-    fn asked(&self, conn: &Arc<Connection>, id: Bytes, method: &str, params: Option<&[u8]>) {
+    fn asked(
+        &self,
+        conn: &Arc<Connection>,
+        id: Bytes,
+        method: &str,
+        params: Option<&[u8]>,
+        cause: Option<u64>,
+    ) {
         let relayed =
             matches!(method, "elicitation/create" | "sampling/createMessage" | "roots/list");
         // A server without a handshake asks by answering, and has nobody to ask otherwise.
@@ -88,7 +102,7 @@ impl Listener for Router {
         if !conn.take_question() {
             return conn.refuse(&id, -32000, "too many questions are open; wait for their answers");
         }
-        let (call, tag, caller) = self.on_whose_behalf(conn);
+        let (call, tag, caller) = self.on_whose_behalf(conn, cause);
         let question = Question::new(conn, id, method, params, call, self.me.clone());
         let Some(caller) = caller else { return question.refuse("no client is connected") };
         if let Some(call) = call {

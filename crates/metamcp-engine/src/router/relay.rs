@@ -144,11 +144,12 @@ impl Drop for Question {
 }
 
 impl Router {
-    /// The call that made a server ask, as far as can be told, and who made it: the newest on its connection, or
-    /// the newest client where the server asks out of its own.
+    /// The call that made a server ask, as far as can be told, and who made it: the one on whose stream it asks, else
+    /// the newest on its connection, or the newest client where the server asks out of its own.
     pub(super) fn on_whose_behalf(
         &self,
         conn: &Connection,
+        cause: Option<u64>,
     ) -> (Option<CallId>, Option<Bytes>, Option<Arc<dyn Caller>>) {
         let mut state = self.lock();
         let calls = state.dispatch.calls_on(conn.id);
@@ -156,7 +157,10 @@ impl Router {
         let asks_nothing = |call: &&CallId| {
             state.dispatch.payload(**call).is_some_and(|pending| pending.asked == 0)
         };
-        let call = calls.iter().rev().find(asks_nothing).or(calls.last()).copied();
+        let caused = cause.and_then(super::from_wire).map(|(call, _)| call);
+        let caused = caused.filter(|call| calls.contains(call));
+        let guessed = || calls.iter().rev().find(asks_nothing).or(calls.last()).copied();
+        let call = caused.or_else(guessed);
         let who = call.and_then(|call| state.dispatch.payload_mut(call)).map(|pending| {
             pending.asked += 1;
             (pending.tag.clone(), Arc::clone(&pending.caller))

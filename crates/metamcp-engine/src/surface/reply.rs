@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use metamcp_core::config::ServerConfig;
 use metamcp_core::dispatch::Verdict;
-use metamcp_core::failure::Failure;
+use metamcp_core::failure::{Category, Fact, Failure};
 use metamcp_core::secret::scrub;
 use metamcp_core::text;
 use metamcp_wire::object;
@@ -289,6 +289,23 @@ pub fn from_verdict(
                 .hint(format!("{not_sent}. Try again after that, or use another tool."))
                 .retryable(Some(*retry_after))
         }
+        Verdict::Unavailable { failure, .. } | Verdict::Refused { failure, .. }
+            if failure.fact.category() == Category::Auth =>
+        {
+            login_needed(server, failure, config)
+        }
+        Verdict::Refused { failure, retry_after } => {
+            let limited = matches!(failure.fact, Fact::Limited { .. });
+            let (code, hint) = if limited {
+                (Code::ServerUnavailable, "It did not run the call. Try again after that.")
+            } else {
+                (Code::ExecutionFailed, "It did not run the call, and would refuse it again.")
+            };
+            let object =
+                ErrorObject::new(code, format!("the server {server:?} {}", told(failure, config)));
+            let object = with_failure(object, Some(failure), config).hint(hint).detail("sent", false);
+            if limited { object.retryable(*retry_after) } else { object }
+        }
         Verdict::Unavailable { failure, retry_after } => {
             let object = ErrorObject::new(
                 Code::ServerUnavailable,
@@ -362,6 +379,27 @@ pub fn from_verdict(
     }
 }
 
+/// A server that wants to know who we are: nobody can go on but the person behind the client.
+fn login_needed(server: &str, failure: &Failure, config: Option<&ServerConfig>) -> ErrorObject {
+    let object = ErrorObject::new(
+        Code::AuthRequired,
+        format!("the server {server:?} {}", told(failure, config)),
+    );
+    let object = with_failure(object, Some(failure), config).detail("sent", false);
+    let command = format!("metamcp auth login {server}");
+    let object = object.detail("login", command.clone());
+    match &failure.fact {
+        Fact::LoginNeeded { address: Some(address), .. } => object
+            .hint(format!(
+                "The call did not run. Open {address} in a browser on this machine, or run `{command}`, then call again."
+            ))
+            .detail("url", address.clone()),
+        _ => object.hint(format!(
+            "The call did not run. Run `{command}`, or put a token into its `headers`, then call again."
+        )),
+    }
+}
+
 /// A server's JSON-RPC error: its own words, as data.
 fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
     let [code, message, data] = object::pick(raw, ["code", "message", "data"]).unwrap_or([None; 3]);
@@ -427,7 +465,6 @@ fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
 }
 
 fn advice(failure: &Failure) -> &'static str {
-    use metamcp_core::failure::Fact;
     match &failure.fact {
         Fact::SpawnFailed { .. } => "Check the command of this server in the configuration.",
         Fact::StartTimedOut { .. } => {
@@ -439,7 +476,12 @@ fn advice(failure: &Failure) -> &'static str {
         Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed => {
             "Look at its last words, and run its command by hand to see more."
         }
-        Fact::Unsupported { .. } => "Use a server that runs locally for now.",
+        Fact::Unreachable { .. } => "Check that it runs, and its `url` in the configuration.",
+        Fact::Insecure { .. } => "Check its `url`, and its `tls` in the configuration.",
+        Fact::NotMcp { .. } | Fact::HttpStatus { .. } | Fact::Astray { .. } => {
+            "Check its `url` in the configuration: this may be no MCP server."
+        }
+        Fact::Unsupported { .. } => "Check its entry in the configuration.",
         _ => "Try again later, or use another tool.",
     }
 }

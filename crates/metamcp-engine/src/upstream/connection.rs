@@ -14,6 +14,7 @@ use metamcp_core::chatter::Chatter;
 use metamcp_core::failure::{Fact, Failure};
 use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_core::moment::Moment;
+use metamcp_core::replay::Delivery;
 use metamcp_core::slab::Key;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::frame::{Line, Lines, skim};
@@ -53,6 +54,13 @@ pub enum Reply {
     Malformed(Defect),
     /// Its answer was longer than a line may be.
     Oversize(u64),
+    /// There is no answer, although the connection goes on.
+    Broke {
+        /// Why.
+        fact: Fact,
+        /// How far the request got.
+        delivery: Delivery,
+    },
 }
 
 /// Who hears what a server says.
@@ -61,8 +69,16 @@ pub trait Listener: Send + Sync {
     fn answered(&self, conn: &Arc<Connection>, number: u64, reply: Reply);
     /// A notification.
     fn notified(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>);
-    /// A request of the server's own, to be answered with `Connection::answer`.
-    fn asked(&self, conn: &Arc<Connection>, id: Bytes, method: &str, params: Option<&[u8]>);
+    /// A request of the server's own, to be answered with `Connection::answer`; `cause` is the request of ours on whose
+    /// stream it came, where there is such a thing.
+    fn asked(
+        &self,
+        conn: &Arc<Connection>,
+        id: Bytes,
+        method: &str,
+        params: Option<&[u8]>,
+        cause: Option<u64>,
+    );
 }
 
 /// See the module.
@@ -160,7 +176,7 @@ impl Connection {
         self.outbox.push(|out: &mut BytesMut| match reply {
             Reply::Result(result) => write::result(out, id, result),
             Reply::Error(error) => write::error_raw(out, Some(id), error),
-            Reply::Malformed(_) | Reply::Oversize(_) => {
+            Reply::Malformed(_) | Reply::Oversize(_) | Reply::Broke { .. } => {
                 write::error(out, Some(id), -32603, "the client's answer could not be read", None);
             }
         });
@@ -189,6 +205,11 @@ impl Connection {
         let back = |open: u32| open.checked_sub(1);
         // A second return of the same place changes nothing.
         let _unchanged = self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
+    }
+
+    /// Keeps something that is no message, to be shown when the server fails.
+    pub(super) fn overheard(&self, words: &[u8]) {
+        self.stderr.push_line(words);
     }
 
     /// A failure with the last words of the process.
@@ -258,8 +279,8 @@ impl Connection {
                 };
             }
         };
-        match self.message(&line, &line, listener) {
-            Ok(()) => {
+        match self.message(&line, &line, None, listener) {
+            Ok(_) => {
                 garbage.sense();
                 None
             }
@@ -267,20 +288,32 @@ impl Connection {
         }
     }
 
-    fn message(
+    /// One message, alone on its line or in its document. With `asked`, it came in response to that request: no other
+    /// can be answered by it. Says whether that one was.
+    pub(super) fn message(
         self: &Arc<Self>,
         line: &Bytes,
         part: &[u8],
+        asked: Option<u64>,
         listener: &dyn Listener,
-    ) -> Result<(), Defect> {
+    ) -> Result<bool, Defect> {
+        let mut answered = false;
+        let fits = |number: &u64| asked.is_none_or(|asked| asked == *number);
         match Envelope::parse(part)? {
             Envelope::Result { id, result } => {
-                if let Some(number) = id.as_u64() {
+                if let Some(number) = id.as_u64().filter(fits) {
+                    answered = asked.is_some();
                     self.deliver(number, Reply::Result(line.slice_ref(result)), listener);
                 }
             }
             Envelope::Error { id, error } => {
-                if let Some(number) = id.and_then(|id| id.as_u64()) {
+                // An error without an id can only mean the request in whose response it stands.
+                let number = match id {
+                    Some(id) => id.as_u64().filter(fits),
+                    None => asked,
+                };
+                if let Some(number) = number {
+                    answered = asked.is_some();
                     self.deliver(number, Reply::Error(line.slice_ref(error)), listener);
                 }
             }
@@ -292,24 +325,28 @@ impl Connection {
                         self.outbox.push(|out| write::result(out, id.raw(), b"{}"));
                     }
                 } else {
-                    listener.asked(self, Bytes::copy_from_slice(id.raw()), &method, params);
+                    let id = Bytes::copy_from_slice(id.raw());
+                    listener.asked(self, id, &method, params, asked);
                 }
             }
             Envelope::Batch(parts) => {
                 for part in parts {
                     // One bad part must not cost the answers behind it.
-                    if let Err(defect) = self.message(line, part, listener)
-                        && !self.bad_answer(part, defect, listener)
-                    {
-                        self.stderr.push_line(part);
+                    match self.message(line, part, asked, listener) {
+                        Ok(here) => answered |= here,
+                        Err(defect) => {
+                            if !self.bad_answer(part, defect, listener) {
+                                self.stderr.push_line(part);
+                            }
+                        }
                     }
                 }
             }
         }
-        Ok(())
+        Ok(answered)
     }
 
-    fn deliver(self: &Arc<Self>, number: u64, reply: Reply, listener: &dyn Listener) {
+    pub(super) fn deliver(self: &Arc<Self>, number: u64, reply: Reply, listener: &dyn Listener) {
         if number >= FIRST_CALL {
             return listener.answered(self, number, reply);
         }
@@ -342,7 +379,12 @@ impl Connection {
     }
 
     /// Fails what this was meant to answer, if that can be told.
-    fn bad_answer(self: &Arc<Self>, part: &[u8], defect: Defect, listener: &dyn Listener) -> bool {
+    pub(super) fn bad_answer(
+        self: &Arc<Self>,
+        part: &[u8],
+        defect: Defect,
+        listener: &dyn Listener,
+    ) -> bool {
         let meant = !matches!(defect.kind, Kind::VersionMissing | Kind::NotMessage);
         let skimmed = skim(part);
         if meant
@@ -358,22 +400,22 @@ impl Connection {
 }
 
 /// Counts lines that are not the protocol, since the last one that was.
-struct Garbage {
+pub(super) struct Garbage {
     lines: u64,
     since: Instant,
 }
 
 impl Garbage {
-    fn new() -> Garbage {
+    pub(super) fn new() -> Garbage {
         Garbage { lines: 0, since: Instant::now() }
     }
 
-    fn sense(&mut self) {
+    pub(super) fn sense(&mut self) {
         self.lines = 0;
     }
 
     /// `Some` when there was nothing else for too long.
-    fn one_more(&mut self) -> Option<u64> {
+    pub(super) fn one_more(&mut self) -> Option<u64> {
         if self.lines == 0 || self.since.elapsed() > GARBAGE_WINDOW {
             self.since = Instant::now();
             self.lines = 0;

@@ -28,6 +28,8 @@ pub enum Way {
     Initialize,
     /// Request by request.
     Stateless,
+    /// With a handshake, over one stream of events and a place to post to.
+    Sse,
 }
 
 impl Way {
@@ -35,11 +37,12 @@ impl Way {
         match self {
             Way::Initialize => "initialize",
             Way::Stateless => "stateless",
+            Way::Sse => "sse",
         }
     }
 
     fn named(word: &str) -> Option<Way> {
-        [Way::Initialize, Way::Stateless].into_iter().find(|way| way.word() == word)
+        [Way::Initialize, Way::Stateless, Way::Sse].into_iter().find(|way| way.word() == word)
     }
 }
 
@@ -65,13 +68,13 @@ impl Eras {
     /// What a server with this configuration was last time.
     pub async fn known(&self, config: &ServerConfig) -> Option<Way> {
         self.load().await;
-        self.inner.lock().get(&fingerprint(config)?).copied()
+        self.inner.lock().get(&fingerprint(config)).copied()
     }
 
     /// What it is, for the next time. A guess is kept for this process only: it says what to try first.
     pub async fn learn(&self, config: &ServerConfig, way: Way, guess: bool) {
         self.load().await;
-        let Some(print) = fingerprint(config) else { return };
+        let print = fingerprint(config);
         let changed = {
             let mut known = self.inner.lock();
             if known.len() >= MAX_SERVERS && !known.contains_key(&print) {
@@ -129,23 +132,30 @@ impl Inner {
 }
 
 /// What makes a server the one it is: its command, not its name. Values of the environment are left out, since they
-/// may be secrets and hardly ever choose a protocol.
-fn fingerprint(config: &ServerConfig) -> Option<String> {
-    let Transport::Stdio { command, args, env, cwd } = &config.transport else { return None };
+/// may be secrets and hardly ever choose a protocol; so are headers. Of a remote server its address counts.
+fn fingerprint(config: &ServerConfig) -> String {
     let mut hash = Sha256::new();
     let mut part = |text: &str| {
         hash.update((text.len() as u64).to_be_bytes());
         hash.update(text.as_bytes());
     };
-    part(command);
-    args.iter().for_each(|arg| part(arg));
-    part("env");
-    env.iter().for_each(|(name, _)| part(name));
-    part("cwd");
-    if let Some(cwd) = cwd {
-        part(&cwd.to_string_lossy());
+    match &config.transport {
+        Transport::Stdio { command, args, env, cwd } => {
+            part(command);
+            args.iter().for_each(|arg| part(arg));
+            part("env");
+            env.iter().for_each(|(name, _)| part(name));
+            part("cwd");
+            if let Some(cwd) = cwd {
+                part(&cwd.to_string_lossy());
+            }
+        }
+        Transport::Http { url, .. } => {
+            part("url");
+            part(url);
+        }
     }
-    Some(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

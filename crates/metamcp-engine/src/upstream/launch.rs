@@ -1,14 +1,28 @@
-//! From a server's configuration to a running, contained process.
+//! From a server's configuration to a running, contained process, or to the way to where it runs.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::str::FromStr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
-use metamcp_core::config::{self, ServerConfig, Transport};
+use metamcp_core::config::{self, ServerConfig, TlsFiles, Transport};
 use metamcp_core::failure::Fact;
+use metamcp_core::web::Address;
 
+use super::Remote;
 use super::eras::Eras;
+use super::remote::{Credentials, Mirrors, Site};
+use crate::web::{Plan, Tunnel, Web};
+
+/// A remote host that does not take a connection in this time is not there.
+const REACHED: Duration = Duration::from_secs(10);
+/// Connections kept to each remote host that does not multiplex: as many as calls usually run at once.
+const KEPT: usize = 16;
 
 /// Programs that may download before the server itself starts: they get more time while they show life.
 const INSTALLERS: [&str; 12] =
@@ -23,6 +37,7 @@ pub struct Launcher {
     plain: OnceLock<Spawner>,
     /// What servers turned out to speak.
     pub eras: Eras,
+    ways: Mutex<HashMap<TlsFiles, Web>>,
 }
 
 impl Launcher {
@@ -35,6 +50,7 @@ impl Launcher {
             namespace: OnceLock::new(),
             plain: OnceLock::new(),
             eras,
+            ways: Mutex::default(),
         }
     }
 
@@ -62,6 +78,59 @@ impl Launcher {
         Ok(child.into_parts())
     }
 
+    /// A remote server, to be spoken to over connections that all servers with the same files for TLS share.
+    pub fn remote(
+        &self,
+        config: &ServerConfig,
+        line_bytes: usize,
+        mirrors: Mirrors,
+    ) -> Result<Remote, Fact> {
+        let Transport::Http { url, headers, kind, options } = &config.transport else {
+            return Err(Fact::Unsupported { reason: "is no remote server".to_owned() });
+        };
+        let address = Address::parse(url)
+            .map_err(|error| Fact::Unreachable { reason: format!("its address {error}") })?;
+        let plan = Plan {
+            http2: true,
+            tls: options.tls.clone(),
+            tunnel: Tunnel::from_surroundings(),
+            ..Plan::plain(REACHED, KEPT)
+        };
+        let web = {
+            let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+            match ways.get(&options.tls) {
+                Some(web) => web.clone(),
+                None => {
+                    let web = Web::new(plan.clone())
+                        .map_err(|error| Fact::Insecure { reason: chain(&error) })?;
+                    ways.insert(options.tls.clone(), web.clone());
+                    web
+                }
+            }
+        };
+        let mut fixed = HeaderMap::new();
+        for (name, value) in headers {
+            let pair = (HeaderName::from_str(name), HeaderValue::from_str(value.expose()));
+            let (Ok(name), Ok(mut value)) = pair else {
+                let reason = format!("its header {name:?} cannot be sent");
+                return Err(Fact::Unsupported { reason });
+            };
+            value.set_sensitive(true);
+            fixed.insert(name, value);
+        }
+        let credentials = Credentials { configured: fixed.contains_key(AUTHORIZATION) };
+        Ok(Remote::new(Site {
+            address,
+            headers: fixed,
+            kind: *kind,
+            web,
+            plan,
+            line_bytes,
+            credentials,
+            mirrors,
+        }))
+    }
+
     fn spawner(&self, containment: config::Containment) -> Result<&Spawner, Fact> {
         let (cell, containment) = match containment {
             config::Containment::Auto => (&self.auto, Containment::Auto),
@@ -81,7 +150,7 @@ impl Launcher {
 fn spec(config: &ServerConfig) -> Result<Spec, Fact> {
     let Transport::Stdio { command, args, env, cwd } = &config.transport else {
         return Err(Fact::Unsupported {
-            reason: "is remote, and this release starts local servers only".to_owned(),
+            reason: "is remote: there is nothing to start".to_owned(),
         });
     };
     Ok(Spec {
@@ -94,12 +163,16 @@ fn spec(config: &ServerConfig) -> Result<Spec, Fact> {
 
 /// The whole chain of causes: the outer error names the program, the inner says what the system said.
 fn failed(error: &SpawnError) -> Fact {
+    Fact::SpawnFailed { reason: chain(error) }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
     let mut reason = error.to_string();
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         reason.push_str(": ");
         reason.push_str(&cause.to_string());
         source = cause.source();
     }
-    Fact::SpawnFailed { reason }
+    reason
 }

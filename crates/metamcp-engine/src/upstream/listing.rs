@@ -39,6 +39,7 @@ pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTool
                     "listed its tools in one message of {bytes} bytes, which is over the line limit"
                 ));
             }
+            Ok(Reply::Broke { fact, .. }) => return Err(fact.to_string()),
             Err(_) => return Err("ended while its tools were listed".to_owned()),
         };
         if connection.is_stateless() && !connection.tells_of_changes() {

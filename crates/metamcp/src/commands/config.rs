@@ -147,9 +147,7 @@ fn summary(server: &ServerConfig) -> String {
                 std::iter::once(command.as_str()).chain(args.iter().map(String::as_str)).collect();
             words.join(" ")
         }
-        Transport::Http { url, .. } => {
-            format!("{url} (calls to remote servers come with a later release)")
-        }
+        Transport::Http { url, .. } => url.clone(),
     };
     visible(&scrub(&launch, server.secrets()))
 }
@@ -157,7 +155,7 @@ fn summary(server: &ServerConfig) -> String {
 fn transport_word(transport: &Transport) -> &'static str {
     match transport {
         Transport::Stdio { .. } => "stdio",
-        Transport::Http { kind: HttpKind::Streamable, .. } => "http",
+        Transport::Http { kind: HttpKind::Streamable | HttpKind::Either, .. } => "http",
         Transport::Http { kind: HttpKind::Sse, .. } => "sse",
     }
 }

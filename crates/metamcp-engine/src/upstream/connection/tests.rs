@@ -13,6 +13,7 @@ impl Listener for Heard {
             Reply::Error(_) => "error".to_owned(),
             Reply::Malformed(_) => "malformed".to_owned(),
             Reply::Oversize(_) => "oversize".to_owned(),
+            Reply::Broke { fact, .. } => fact.to_string(),
         };
         self.0.lock().expect("no panic").push(format!("{}: {what}", number - FIRST_CALL));
     }
@@ -21,7 +22,7 @@ impl Listener for Heard {
         self.0.lock().expect("no panic").push(method.to_owned());
     }
 
-    fn asked(&self, conn: &Arc<Connection>, id: Bytes, _: &str, _: Option<&[u8]>) {
+    fn asked(&self, conn: &Arc<Connection>, id: Bytes, _: &str, _: Option<&[u8]>, _: Option<u64>) {
         conn.refuse(&id, -32601, "not here");
     }
 }

@@ -7,18 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{Request, StatusCode, Uri};
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use metamcp_core::settings::LogLevel;
 use tokio::time::{sleep, timeout};
 
 use super::keys::{KeyError, KeySet};
 use crate::serve::http::door::Door;
 use crate::telemetry;
+use crate::web::{self, BodyError, Outgoing, Plan, Trouble, Web};
 
 /// How often the file is looked at.
 const FILE_AGAIN: Duration = Duration::from_secs(5);
@@ -142,22 +138,21 @@ impl KeySource {
 
 /// One document; no redirect is followed.
 async fn fetch(uri: Uri) -> Result<Bytes, String> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    let connector = HttpsConnectorBuilder::new()
-        .with_webpki_roots()
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(tcp);
-    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
-    let mut request = Request::new(Empty::new());
+    let web = Web::new(Plan::plain(PATIENCE, 1)).map_err(|error| error.to_string())?;
+    let mut request = Request::new(Outgoing::default());
     *request.uri_mut() = uri;
-    let answer = client.request(request).await.map_err(|error| error.to_string())?;
+    let answer = web.send(request).await.map_err(|error| match error.trouble {
+        Trouble::Unreachable { reason } | Trouble::Insecure { reason } => reason.to_owned(),
+        Trouble::Forbidden { reason } => reason,
+        Trouble::Closed => "the issuer closed the connection".to_owned(),
+    })?;
     if answer.status() != StatusCode::OK {
         return Err(format!("the issuer answers {}", answer.status()));
     }
-    let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
-    body.map(http_body_util::Collected::to_bytes).map_err(|error| error.to_string())
+    web::whole(answer.into_body(), MAX_BYTES).await.map_err(|error| match error {
+        BodyError::TooLarge => "the issuer's answer is too long".to_owned(),
+        BodyError::Closed => "the issuer's answer broke off".to_owned(),
+    })
 }
 
 fn changed(path: &std::path::Path) -> Option<SystemTime> {

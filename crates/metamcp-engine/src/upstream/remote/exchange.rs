@@ -1,0 +1,294 @@
+//! One request and its answer: what each status means, what is tried once more, and what breaks off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use metamcp_core::config::HttpKind;
+use metamcp_core::failure::Fact;
+use metamcp_core::replay::Delivery;
+use metamcp_wire::envelope::Envelope;
+use tokio::time::{sleep, timeout};
+
+use super::Remote;
+use super::message::Message;
+use super::post::{Broken, Posted};
+use crate::upstream::{Connection, Listener, Reply};
+use crate::web::{self, BodyError};
+
+/// Pauses before a server that was there a moment ago and refuses connections is tried again: it may be starting anew.
+const COMING_BACK: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+/// How much of a refusal is read, and for how long.
+const MAX_REFUSAL: usize = 64 * 1024;
+const REFUSAL: Duration = Duration::from_secs(5);
+/// The pause before a subscription that ended is asked for again.
+const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(5);
+/// Longest type of a document that is repeated in an error.
+const MAX_TYPE: usize = 80;
+
+/// What a response holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One JSON document.
+    Document,
+    /// A stream of events.
+    Stream,
+    /// Nothing.
+    Nothing,
+    /// Something else.
+    Other(String),
+}
+
+/// What was tried already.
+#[derive(Default)]
+struct Tried {
+    renewed: bool,
+    logged_in: bool,
+    older: bool,
+    connections: usize,
+}
+
+/// What a response leads to.
+enum Next {
+    Reply(Reply),
+    /// It was delivered, or will come another way.
+    Done,
+    Again,
+}
+
+impl Remote {
+    /// Carries one request through to its end. A subscription has none while the connection lives.
+    pub(super) async fn exchange(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        listener: &Arc<dyn Listener>,
+        number: u64,
+        message: Message,
+    ) {
+        loop {
+            let reply = self.ask(connection, listener, number, &message).await;
+            if message.method != "subscriptions/listen" {
+                self.exchanges().remove(&number);
+                if let Some(reply) = reply {
+                    connection.deliver(number, reply, &**listener);
+                }
+                return;
+            }
+            match reply {
+                Some(Reply::Error(_)) => return,
+                Some(Reply::Broke { fact: Fact::HttpStatus { status: 400..=499 }, .. }) => return,
+                _ => {}
+            }
+            sleep(SUBSCRIBE_AGAIN).await;
+            // What changed meanwhile was told to nobody.
+            listener.notified(connection, "notifications/tools/list_changed", None);
+        }
+    }
+
+    /// The reply, or nothing where it was heard already.
+    async fn ask(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        listener: &Arc<dyn Listener>,
+        number: u64,
+        message: &Message,
+    ) -> Option<Reply> {
+        let mut tried = Tried::default();
+        loop {
+            let next = match self.post(connection, message).await {
+                Ok(posted) => {
+                    self.judge(connection, listener, number, message, posted, &mut tried).await
+                }
+                Err(broken) => {
+                    let known = connection.peer.get().is_some();
+                    let pause = COMING_BACK.get(tried.connections).filter(|_| {
+                        known
+                            && broken.delivery == Delivery::NotSent
+                            && matches!(broken.fact, Fact::Unreachable { .. } | Fact::StreamDropped)
+                    });
+                    match pause {
+                        Some(pause) => {
+                            tried.connections += 1;
+                            sleep(*pause).await;
+                            Ok(Next::Again)
+                        }
+                        None => Err(broken),
+                    }
+                }
+            };
+            match next {
+                Ok(Next::Again) => {}
+                Ok(Next::Done) => return None,
+                Ok(Next::Reply(reply)) => return Some(reply),
+                Err(Broken { fact, delivery }) => return Some(Reply::Broke { fact, delivery }),
+            }
+        }
+    }
+
+    async fn judge(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        listener: &Arc<dyn Listener>,
+        number: u64,
+        message: &Message,
+        posted: Posted,
+        tried: &mut Tried,
+    ) -> Result<Next, Broken> {
+        let status = posted.response.status().as_u16();
+        match status {
+            200..=299 => self.answer(connection, listener, number, message, posted).await,
+            401 if !tried.logged_in => {
+                tried.logged_in = true;
+                self.login(&posted).await?;
+                Ok(Next::Again)
+            }
+            403 if !tried.logged_in && wants_more_rights(&posted.response) => {
+                tried.logged_in = true;
+                self.login(&posted).await?;
+                Ok(Next::Again)
+            }
+            401 => {
+                let reason = "it does not accept a fresh token".to_owned();
+                Err(Broken::refused(Fact::LoginNeeded { reason, address: None }))
+            }
+            429 => Err(Broken::refused(self.fact_of(429, &posted.response))),
+            400..=499 => {
+                let Posted { response, session, .. } = posted;
+                let fact = self.fact_of(status, &response);
+                let error = refusal(response).await;
+                if self.is_sse() {
+                    return Err(Broken::refused(fact));
+                }
+                // 404 is what the protocol says; 400 without an id is what many servers say who forgot a session.
+                let forgotten =
+                    status == 404 || (status == 400 && matches!(error, Some((_, false))));
+                if let (Some(session), true, false) = (session, forgotten, tried.renewed) {
+                    tried.renewed = true;
+                    self.renew(connection, listener, session).await?;
+                    return Ok(Next::Again);
+                }
+                if let Some((error, _)) = error {
+                    return Ok(Next::Reply(Reply::Error(error)));
+                }
+                let older = message.method == "initialize" && self.site.kind == HttpKind::Either;
+                if older && !tried.older && matches!(status, 400 | 404 | 405 | 406 | 415) {
+                    tried.older = true;
+                    // If there is no such stream either, the first refusal is what counts.
+                    if self.open_stream(connection, listener).await.is_ok() {
+                        return Ok(Next::Again);
+                    }
+                }
+                Err(Broken::refused(fact))
+            }
+            _ => Err(Broken::after_sending(Fact::HttpStatus { status })),
+        }
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        listener: &Arc<dyn Listener>,
+        number: u64,
+        message: &Message,
+        posted: Posted,
+    ) -> Result<Next, Broken> {
+        if self.is_sse() {
+            return Ok(Next::Done);
+        }
+        let response = posted.response;
+        if message.method == "initialize" {
+            self.keep_session(&response);
+        }
+        let instead = match kind_of(&response) {
+            Kind::Document => {
+                let whole = web::whole(response.into_body(), self.site.line_bytes).await;
+                let document = match whole {
+                    Ok(document) => document,
+                    Err(BodyError::TooLarge) => {
+                        let more = self.site.line_bytes as u64 + 1;
+                        return Ok(Next::Reply(Reply::Oversize(more)));
+                    }
+                    Err(BodyError::Closed) => {
+                        return Err(Broken::after_sending(Fact::StreamDropped));
+                    }
+                };
+                match connection.message(&document, &document, Some(number), &**listener) {
+                    Ok(true) => return Ok(Next::Done),
+                    Ok(false) => "a message that answers something else".to_owned(),
+                    Err(defect) => return Ok(Next::Reply(Reply::Malformed(defect))),
+                }
+            }
+            Kind::Stream => {
+                let body = response.into_body();
+                let reply = self.answer_in_stream(connection, listener, number, body).await;
+                return Ok(reply.map_or(Next::Done, Next::Reply));
+            }
+            Kind::Nothing => "nothing".to_owned(),
+            Kind::Other(kind) => kind,
+        };
+        Err(Broken::after_sending(Fact::NotMcp { instead }))
+    }
+
+    /// The server wants to know who we are.
+    pub(super) async fn login(&self, posted: &Posted) -> Result<(), Broken> {
+        let challenges: Vec<String> = posted
+            .response
+            .headers()
+            .get_all(WWW_AUTHENTICATE)
+            .iter()
+            .filter_map(|value| Some(value.to_str().ok()?.to_owned()))
+            .collect();
+        let more = self.site.credentials.refused(&challenges, posted.token.as_ref()).await;
+        more.map_err(Broken::refused)
+    }
+
+    /// What a status says about the server.
+    pub(super) fn fact_of(&self, status: u16, response: &Response<Incoming>) -> Fact {
+        if status != 429 {
+            return Fact::HttpStatus { status };
+        }
+        // The other form, a date, would need a calendar; without one the breaker's caution does.
+        let wish = response.headers().get(RETRY_AFTER);
+        let wish = wish.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        Fact::Limited { retry_after: wish.map(Duration::from_secs) }
+    }
+}
+
+/// What a response holds, by what it says of itself.
+pub(super) fn kind_of(response: &Response<Incoming>) -> Kind {
+    let headers = response.headers();
+    let encoding = headers.get(CONTENT_ENCODING).map(|value| value.as_bytes());
+    if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")) {
+        return Kind::Other("compressed bytes that nobody asked for".to_owned());
+    }
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match kind.as_str() {
+        "application/json" => Kind::Document,
+        "text/event-stream" => Kind::Stream,
+        _ if matches!(response.status().as_u16(), 202 | 204) => Kind::Nothing,
+        "" => Kind::Other("something of no type".to_owned()),
+        other => Kind::Other(other.chars().take(MAX_TYPE).collect()),
+    }
+}
+
+fn wants_more_rights(response: &Response<Incoming>) -> bool {
+    let challenges = response.headers().get_all(WWW_AUTHENTICATE);
+    challenges
+        .iter()
+        .any(|value| value.to_str().is_ok_and(|text| text.contains("insufficient_scope")))
+}
+
+/// The JSON-RPC error in a refusal, and whether it names a request.
+async fn refusal(response: Response<Incoming>) -> Option<(bytes::Bytes, bool)> {
+    if kind_of(&response) != Kind::Document {
+        return None;
+    }
+    let body = timeout(REFUSAL, web::whole(response.into_body(), MAX_REFUSAL)).await.ok()?.ok()?;
+    match Envelope::parse(&body) {
+        Ok(Envelope::Error { id, error }) => Some((body.slice_ref(error), id.is_some())),
+        _ => None,
+    }
+}

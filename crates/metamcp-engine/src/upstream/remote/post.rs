@@ -1,0 +1,207 @@
+//! One HTTP request to the server, wherever it sends us on to; headers, redirects, and what trouble on the way means.
+
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION,
+};
+use hyper::{Method, Response};
+use metamcp_core::failure::Fact;
+use metamcp_core::replay::Delivery;
+use metamcp_core::web::Address;
+
+use super::Remote;
+use super::credentials::Token;
+use super::message::Message;
+use crate::upstream::Connection;
+use crate::web::{self, Outgoing, Plan, Reach, SendError, Trouble, Web};
+
+/// Redirects that are followed for one request.
+const REDIRECTS: usize = 3;
+
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// A request that led to nothing that could be an answer.
+#[derive(Clone, Debug)]
+pub(super) struct Broken {
+    pub(super) fact: Fact,
+    pub(super) delivery: Delivery,
+}
+
+impl Broken {
+    pub(super) fn refused(fact: Fact) -> Broken {
+        Broken { fact, delivery: Delivery::Refused }
+    }
+
+    pub(super) fn after_sending(fact: Fact) -> Broken {
+        Broken { fact, delivery: Delivery::Sent }
+    }
+}
+
+impl From<SendError> for Broken {
+    fn from(error: SendError) -> Broken {
+        let fact = match error.trouble {
+            Trouble::Unreachable { reason } => Fact::Unreachable { reason: reason.to_owned() },
+            Trouble::Insecure { reason } => Fact::Insecure { reason: reason.to_owned() },
+            Trouble::Forbidden { reason } => return Broken::refused(Fact::Astray { reason }),
+            Trouble::Closed => Fact::StreamDropped,
+        };
+        Broken { fact, delivery: if error.sent { Delivery::Sent } else { Delivery::NotSent } }
+    }
+}
+
+/// A response, and what the request said of us.
+pub(super) struct Posted {
+    pub(super) response: Response<Incoming>,
+    /// The session it belonged to, by its number.
+    pub(super) session: Option<u64>,
+    pub(super) token: Option<Token>,
+}
+
+impl Remote {
+    /// Posts a message, with everything that goes along.
+    pub(super) async fn post(
+        &self,
+        connection: &Connection,
+        message: &Message,
+    ) -> Result<Posted, Broken> {
+        let mut headers = self.headers(connection, message.method == "initialize");
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, value) in &message.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+        let (session, place) = {
+            let state = self.state();
+            let place = state.endpoint.clone().unwrap_or_else(|| self.site.address.clone());
+            match &state.session {
+                Some(id) if message.method != "initialize" => {
+                    headers.insert(SESSION, id.clone());
+                    (Some(state.generation), place)
+                }
+                _ => (None, place),
+            }
+        };
+        let token = self.site.credentials.token().await;
+        if let Some(token) = &token {
+            headers.insert(AUTHORIZATION, token.header());
+        }
+        let body = Outgoing::of(message.bytes.clone());
+        let response = self.round(Method::POST, &place, headers, body, Some(message)).await?;
+        Ok(Posted { response, session, token })
+    }
+
+    /// Asks for a stream, from behind the event that was heard last.
+    pub(super) async fn fetch_stream(
+        &self,
+        connection: &Connection,
+        last: Option<&str>,
+    ) -> Result<Posted, Broken> {
+        let mut headers = self.headers(connection, false);
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
+            headers.insert(LAST_EVENT, last);
+        }
+        let session = {
+            let state = self.state();
+            if let Some(id) = &state.session {
+                headers.insert(SESSION, id.clone());
+            }
+            state.session.as_ref().map(|_| state.generation)
+        };
+        let token = self.site.credentials.token().await;
+        if let Some(token) = &token {
+            headers.insert(AUTHORIZATION, token.header());
+        }
+        let place = self.site.address.clone();
+        let response = self.round(Method::GET, &place, headers, Outgoing::default(), None).await?;
+        Ok(Posted { response, session, token })
+    }
+
+    /// Tells the server that its session is over.
+    pub(super) async fn delete(&self, session: HeaderValue) {
+        let mut headers = self.site.headers.clone();
+        headers.insert(SESSION, session);
+        if let Some(token) = self.site.credentials.token().await {
+            headers.insert(AUTHORIZATION, token.header());
+        }
+        let (place, nothing) = (&self.site.address, Outgoing::default());
+        // Its answer changes nothing: it may not let sessions be ended, or have ended this one.
+        drop(self.round(Method::DELETE, place, headers, nothing, None).await);
+    }
+
+    /// What goes with every message.
+    fn headers(&self, connection: &Connection, first: bool) -> HeaderMap {
+        let mut headers = self.site.headers.clone();
+        let types = HeaderValue::from_static("application/json, text/event-stream");
+        headers.insert(ACCEPT, types);
+        // What is small on the wire and large in memory is not wanted.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if let (Some(peer), false) = (connection.peer.get(), first) {
+            headers.insert(VERSION, HeaderValue::from_static(peer.era.name()));
+        }
+        headers
+    }
+
+    /// One request, with the redirects it meets. Each says that nothing was done yet, so the same goes there.
+    async fn round(
+        &self,
+        method: Method,
+        place: &Address,
+        mut headers: HeaderMap,
+        body: Outgoing,
+        message: Option<&Message>,
+    ) -> Result<Response<Incoming>, Broken> {
+        let mut place = place.clone();
+        let mut body = Some(body);
+        for _ in 0..=REDIRECTS {
+            let at_home = place.is_same_origin(&self.site.address);
+            let web = if at_home { &self.site.web } else { self.guarded().await? };
+            let again =
+                || Outgoing::of(message.map(|message| message.bytes.clone()).unwrap_or_default());
+            let body = body.take().unwrap_or_else(again);
+            let request = web::request(method.clone(), &place, headers.clone(), body)?;
+            let response = web.send(request).await?;
+            let status = response.status().as_u16();
+            if !matches!(status, 301 | 302 | 307 | 308) {
+                if (300..400).contains(&status) && status != 304 {
+                    let reason = format!("by HTTP {status}, which is not followed");
+                    return Err(Broken::refused(Fact::Astray { reason }));
+                }
+                return Ok(response);
+            }
+            let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+            let next = target.and_then(|target| place.join(target).ok());
+            let Some(next) = next else {
+                let reason = "by a redirect that names no address".to_owned();
+                return Err(Broken::refused(Fact::Astray { reason }));
+            };
+            if place.is_secure() && !next.is_secure() {
+                let reason = format!("to {}, where everybody could listen", next.origin());
+                return Err(Broken::refused(Fact::Astray { reason }));
+            }
+            if !next.is_same_origin(&place) {
+                // What was meant for one is no other's business.
+                let public = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, VERSION];
+                headers = public
+                    .into_iter()
+                    .filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())))
+                    .collect();
+            }
+            place = next;
+        }
+        let reason = format!("more than {REDIRECTS} times in a row");
+        Err(Broken::refused(Fact::Astray { reason }))
+    }
+
+    /// The way to where the server sends us.
+    async fn guarded(&self) -> Result<&Web, Broken> {
+        let made = self.guarded.get_or_try_init(|| async {
+            let zone = web::zone_of(&self.site.address).await;
+            let plan = Plan { reach: Reach::SentFrom(zone), ..self.site.plan.clone() };
+            Web::new(plan)
+        });
+        made.await.map_err(|error| Broken::refused(Fact::Unreachable { reason: error.to_string() }))
+    }
+}

@@ -1,0 +1,251 @@
+//! Streams of events: the answer to one request, the general one, and going on where one broke off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use metamcp_core::failure::Fact;
+use metamcp_wire::sse::{Event, Events};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Remote;
+use super::exchange::{Kind, kind_of};
+use super::post::Broken;
+use crate::stream::Turn;
+use crate::task;
+use crate::upstream::connection::Garbage;
+use crate::upstream::{Connection, Listener, Reply};
+
+/// How long a general stream may be silent before it is asked for anew: a dead peer says nothing either.
+const SILENCE: Duration = Duration::from_secs(90);
+/// The pause before a stream is asked for again, where the server names none; doubled while that fails.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest such pause, whoever names it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How often in a row the stream of a request is asked for without hearing anything.
+const RESUMPTIONS: u32 = 5;
+/// How long the end of a stream is waited for once its answer came: its connection can be used again then.
+const TAIL: Duration = Duration::from_millis(250);
+/// A stream that is open for so long was a good one.
+const GOOD: Duration = Duration::from_secs(10);
+
+/// How a stream ended.
+pub(super) enum End {
+    /// With what it was for.
+    Answered,
+    /// Before that.
+    Dropped,
+    /// With an event that was too long.
+    Oversize(u64),
+    /// With too much that is not the protocol.
+    Garbage(u64),
+}
+
+/// Where to go on.
+#[derive(Default)]
+pub(super) struct Place {
+    pub(super) last: Option<String>,
+    pub(super) pause: Option<Duration>,
+}
+
+impl Remote {
+    /// Reads the stream in response to a request until its answer has come, across breaks where the server allows.
+    pub(super) async fn answer_in_stream(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        listener: &Arc<dyn Listener>,
+        number: u64,
+        body: Incoming,
+    ) -> Option<Reply> {
+        let mut place = Place::default();
+        let mut body = Some(body);
+        let mut silent = 0;
+        loop {
+            let before = place.last.clone();
+            let end = match body.take() {
+                Some(body) => {
+                    self.follow(connection, &**listener, Some(number), body, None, &mut place).await
+                }
+                None => End::Dropped,
+            };
+            let broke =
+                |fact| Some(Reply::Broke { fact, delivery: metamcp_core::replay::Delivery::Sent });
+            match end {
+                End::Answered => return None,
+                End::Oversize(bytes) => return Some(Reply::Oversize(bytes)),
+                End::Garbage(lines) => return broke(Fact::Garbage { lines }),
+                End::Dropped => {}
+            }
+            silent = if place.last == before { silent + 1 } else { 0 };
+            if place.last.is_none() || connection.is_stateless() || silent > RESUMPTIONS {
+                return broke(Fact::StreamDropped);
+            }
+            sleep(place.pause.unwrap_or(PAUSE)).await;
+            match self.fetch_stream(connection, place.last.as_deref()).await {
+                Ok(posted) if is_stream(&posted.response) => {
+                    body = Some(posted.response.into_body())
+                }
+                // It may be starting again; if not, it is asked a few times only.
+                Err(Broken { fact: Fact::Unreachable { .. }, .. }) => {}
+                _ => return broke(Fact::StreamDropped),
+            }
+        }
+    }
+
+    /// Opens the general stream, on which the server speaks out of its own, in place of the one before.
+    pub(super) fn listen(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        listener: &Arc<dyn Listener>,
+    ) {
+        if self.is_sse() || connection.is_stateless() {
+            return;
+        }
+        let (remote, connection) = (Arc::clone(self), Arc::clone(connection));
+        let listener = Arc::clone(listener);
+        let listening =
+            task::spawn(
+                "listen",
+                async move { remote.keep_listening(&connection, &listener).await },
+            );
+        let before = self.state().listening.replace(listening.abort_handle());
+        if let Some(before) = before {
+            before.abort();
+        }
+    }
+
+    async fn keep_listening(&self, connection: &Arc<Connection>, listener: &Arc<dyn Listener>) {
+        let mut place = Place::default();
+        let mut pause = PAUSE;
+        loop {
+            let opened = Instant::now();
+            match self.fetch_stream(connection, place.last.as_deref()).await {
+                Ok(posted) if is_stream(&posted.response) => {
+                    let (body, patience) = (posted.response.into_body(), Some(SILENCE));
+                    self.follow(connection, &**listener, None, body, patience, &mut place).await;
+                }
+                // It has no such stream, or has forgotten us, which the next request finds out.
+                Ok(posted) if posted.response.status().is_client_error() => return,
+                _ => {}
+            }
+            if opened.elapsed() >= GOOD {
+                pause = PAUSE;
+            }
+            sleep(place.pause.unwrap_or(pause)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Hears a stream to its end, or until the request it belongs to is answered.
+    pub(super) async fn follow(
+        &self,
+        connection: &Arc<Connection>,
+        listener: &dyn Listener,
+        asked: Option<u64>,
+        mut body: Incoming,
+        patience: Option<Duration>,
+        place: &mut Place,
+    ) -> End {
+        let mut events = Events::new(self.site.line_bytes);
+        let mut garbage = Garbage::new();
+        let mut turn = Turn::default();
+        let mut end = End::Dropped;
+        'stream: while let Some(data) = next_data(&mut body, patience).await {
+            events.push(&data);
+            turn.read(data.len()).await;
+            while let Some(event) = events.next_event() {
+                turn.heard().await;
+                match self.hear(connection, listener, asked, event, &mut garbage) {
+                    None => {}
+                    Some(ended) => {
+                        end = ended;
+                        break 'stream;
+                    }
+                }
+            }
+        }
+        if let Some(last) = events.last_id() {
+            place.last = Some(last.to_owned());
+        }
+        if let Some(wish) = events.retry() {
+            place.pause = Some(Duration::from_millis(wish).min(LONGEST_PAUSE));
+        }
+        if matches!(end, End::Answered) {
+            // Whatever it still says is of no interest, but its connection is.
+            drop(
+                timeout(TAIL, async { while next_data(&mut body, None).await.is_some() {} }).await,
+            );
+        }
+        end
+    }
+
+    fn hear(
+        &self,
+        connection: &Arc<Connection>,
+        listener: &dyn Listener,
+        asked: Option<u64>,
+        event: Event,
+        garbage: &mut Garbage,
+    ) -> Option<End> {
+        let data = match event {
+            Event::Oversize { bytes } => return asked.map(|_| End::Oversize(bytes)),
+            Event::Message { kind, data } if kind.is_empty() || kind == "message" => data,
+            Event::Message { .. } => return garbage.one_more().map(End::Garbage),
+        };
+        match connection.message(&data, &data, asked, listener) {
+            Ok(true) => Some(End::Answered),
+            Ok(false) => {
+                garbage.sense();
+                None
+            }
+            Err(defect) if connection.bad_answer(&data, defect, listener) => {
+                asked.map(|_| End::Answered)
+            }
+            Err(_) => {
+                connection.overheard(&data);
+                garbage.one_more().map(End::Garbage)
+            }
+        }
+    }
+
+    /// The events of a stream until `done` says so of one, for those who want one thing of it.
+    pub(super) async fn read_events(
+        &self,
+        mut body: Incoming,
+        patience: Option<Duration>,
+        mut done: impl FnMut(&Bytes) -> bool,
+    ) {
+        let mut events = Events::new(self.site.line_bytes);
+        while let Some(data) = next_data(&mut body, patience).await {
+            events.push(&data);
+            while let Some(event) = events.next_event() {
+                if let Event::Message { data, .. } = event
+                    && done(&data)
+                {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Whether a response is a stream of events.
+pub(super) fn is_stream(response: &hyper::Response<Incoming>) -> bool {
+    response.status() == hyper::StatusCode::OK && kind_of(response) == Kind::Stream
+}
+
+/// The next bytes; nothing at the end, after an error, or after too long a silence.
+pub(super) async fn next_data(body: &mut Incoming, patience: Option<Duration>) -> Option<Bytes> {
+    loop {
+        let frame = match patience {
+            Some(limit) => timeout(limit, body.frame()).await.ok()??,
+            None => body.frame().await?,
+        };
+        // Trailers hold nothing for us.
+        if let Ok(data) = frame.ok()?.into_data() {
+            return Some(data);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! From an address to a socket: the name is looked up once, what may not be visited is left out, and the rest is tried.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper_util::rt::TokioIo;
+use metamcp_core::web::{Address, Zone};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tower_service::Service;
+
+use super::Reach;
+use super::tunnel::Tunnel;
+
+/// How long the name service may take.
+const LOOKUP: Duration = Duration::from_secs(5);
+/// Most addresses of one name that are tried.
+const MOST_TRIED: usize = 4;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(super) struct Dial {
+    plan: Arc<Plan>,
+}
+
+#[derive(Debug)]
+struct Plan {
+    connect: Duration,
+    tunnel: Option<Tunnel>,
+    reach: Reach,
+}
+
+/// A number that may not be visited; told apart from a network that is down by its type.
+#[derive(Debug, thiserror::Error)]
+#[error("{host} is {number}, where a server may not send us")]
+pub(super) struct Forbidden {
+    host: String,
+    number: IpAddr,
+}
+
+impl Dial {
+    pub(super) fn new(connect: Duration, tunnel: Option<Tunnel>, reach: Reach) -> Dial {
+        Dial { plan: Arc::new(Plan { connect, tunnel, reach }) }
+    }
+}
+
+impl Service<Uri> for Dial {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<TcpStream>>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let plan = Arc::clone(&self.plan);
+        Box::pin(async move { plan.dial(&uri).await.map(TokioIo::new) })
+    }
+}
+
+impl Plan {
+    async fn dial(&self, uri: &Uri) -> io::Result<TcpStream> {
+        let host = uri.host().ok_or(io::ErrorKind::InvalidInput)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let secure = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        let tunnel = self.tunnel.as_ref().filter(|tunnel| secure && tunnel.is_for(host));
+        if let Some(tunnel) = tunnel {
+            // Who the name belongs to is looked up at the other end; a number can be judged here.
+            if let Ok(number) = host.parse() {
+                self.judge(host, number)?;
+            }
+            let numbers = lookup(tunnel.host(), tunnel.port()).await?;
+            let mut stream = self.connect(&numbers).await?;
+            let opening = tunnel.open(&mut stream, host, port);
+            return match timeout(self.connect, opening).await {
+                Ok(opened) => opened.map(|()| stream),
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            };
+        }
+        let numbers = lookup(host, port).await?;
+        for number in &numbers {
+            self.judge(host, number.ip())?;
+        }
+        self.connect(&numbers).await
+    }
+
+    /// One number that may not be visited spoils the name: whoever gives it out means us no good.
+    fn judge(&self, host: &str, number: IpAddr) -> io::Result<()> {
+        match self.reach {
+            Reach::Anywhere => Ok(()),
+            Reach::SentFrom(zone) if zone.may_send_to(Zone::of(number)) => Ok(()),
+            Reach::SentFrom(_) => {
+                let forbidden = Forbidden { host: host.to_owned(), number };
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, forbidden))
+            }
+        }
+    }
+
+    async fn connect(&self, numbers: &[SocketAddr]) -> io::Result<TcpStream> {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for number in numbers.iter().take(MOST_TRIED) {
+            match timeout(self.connect, TcpStream::connect(number)).await {
+                Ok(Ok(stream)) => {
+                    // Without it every small message waits for the other side's delayed receipt.
+                    stream.set_nodelay(true)?;
+                    return Ok(stream);
+                }
+                Ok(Err(error)) => last = error,
+                Err(_) => last = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(last)
+    }
+}
+
+async fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    match timeout(LOOKUP, lookup_host((host, port))).await {
+        Ok(found) => found.map(Iterator::collect),
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+/// The zone of an address that the operator wrote: what it may send us to is measured by it.
+pub async fn zone_of(address: &Address) -> Zone {
+    let numbers = lookup(address.host(), address.port()).await.unwrap_or_default();
+    numbers.first().map_or(Zone::Public, |number| Zone::of(number.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_spelling_of_a_forbidden_number_gets_through() {
+        let plan = |zone| Plan {
+            connect: Duration::from_millis(200),
+            tunnel: None,
+            reach: Reach::SentFrom(zone),
+        };
+        for host in [
+            "127.0.0.1",
+            "127.1",
+            "0177.0.0.1",
+            "0x7f.1",
+            "2130706433",
+            "0x7f000001",
+            "localhost",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "10.0.0.1",
+            "10.1",
+            "0x0a000001",
+            "192.168.1.1",
+            "172.16.0.1",
+            "100.64.0.1",
+            "169.254.169.254",
+            "0xa9fea9fe",
+            "2852039166",
+            "0251.0376.0251.0376",
+            "[::ffff:169.254.169.254]",
+            "[fe80::1]",
+            "[fd00::1]",
+            "0.0.0.0",
+            "0",
+            "[::]",
+            "255.255.255.255",
+        ] {
+            let uri: Uri = format!("http://{host}:9/").parse().unwrap();
+            let error = plan(Zone::Public).dial(&uri).await.unwrap_err();
+            // Some spellings are no address for every system; those are not connected to either.
+            let looked_up = error.kind() == io::ErrorKind::PermissionDenied;
+            let unknown = error.get_ref().is_some_and(|inner| !inner.is::<Forbidden>());
+            assert!(looked_up || unknown, "{host}: {error:?}");
+        }
+        let here: Uri = "http://127.0.0.1:9/".parse().unwrap();
+        let error = plan(Zone::Here).dial(&here).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
