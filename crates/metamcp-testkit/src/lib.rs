@@ -13,6 +13,7 @@ pub mod outcome;
 pub mod patience;
 pub mod programs;
 pub mod relay;
+pub mod site;
 pub mod verdicts;
 pub mod workspace;
 

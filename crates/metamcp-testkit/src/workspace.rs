@@ -131,6 +131,12 @@ impl Workspace {
         self
     }
 
+    /// Adds a server to the config by its whole entry, such as one with a `url`.
+    pub fn entry(&mut self, name: &str, entry: Value) -> &mut Self {
+        self.servers.insert(name.to_owned(), entry);
+        self
+    }
+
     /// Sets a key at the top of the config, such as `pool`.
     pub fn setting(&mut self, key: &str, value: Value) -> &mut Self {
         self.settings.insert(key.to_owned(), value);

@@ -1,0 +1,314 @@
+//! A remote server on this machine, byte by byte: honest by default, and as hostile as a test wants.
+//! Owns: the listener, what was asked, what was executed.  Never: leaves this machine.
+//! In: an answerer for each request.  Out: everything that was asked, in order.
+//! Tests: through `metamcp/tests/remote`.
+
+pub mod honest;
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::Value;
+
+pub use honest::Honest;
+
+/// Longest a connection waits for its peer: longer than any test.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One request as it came.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// `POST` and the like.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Asked {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as JSON; null if it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The JSON-RPC method of the body.
+    pub fn rpc(&self) -> String {
+        self.json()["method"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The path without the query.
+    pub fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
+
+    /// A form field of the body, or of the query.
+    pub fn field(&self, name: &str) -> Option<String> {
+        let query = self.target.split_once('?').map_or("", |(_, query)| query).to_owned();
+        let body = String::from_utf8_lossy(&self.body).into_owned();
+        [body, query].iter().flat_map(|text| text.split('&')).find_map(|pair| {
+            let (key, value) = pair.split_once('=')?;
+            (key == name).then(|| unescaped(value))
+        })
+    }
+}
+
+/// Both directions of a connection.
+pub trait Wire: Read + Write + Send {}
+impl<T: Read + Write + Send> Wire for T {}
+
+/// What turns a socket into a wire: TLS, or nothing.
+pub type Wrap = dyn Fn(TcpStream) -> io::Result<Box<dyn Wire>> + Send + Sync;
+
+/// A connection while a request is answered on it.
+pub struct Talk<'a> {
+    wire: &'a mut dyn Write,
+    socket: &'a TcpStream,
+    /// Set when nothing more can be asked on it.
+    pub over: bool,
+}
+
+impl Talk<'_> {
+    /// Writes exactly this.
+    pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.wire.write_all(bytes)?;
+        self.wire.flush()
+    }
+
+    /// A whole response.
+    pub fn respond(
+        &mut self,
+        status: u16,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> io::Result<()> {
+        let mut head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n", body.len());
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        let mut whole = head.into_bytes();
+        whole.extend_from_slice(body);
+        self.raw(&whole)
+    }
+
+    /// A JSON document.
+    pub fn json(&mut self, status: u16, headers: &[(&str, &str)], body: &Value) -> io::Result<()> {
+        let mut all = vec![("content-type", "application/json")];
+        all.extend_from_slice(headers);
+        self.respond(status, &all, body.to_string().as_bytes())
+    }
+
+    /// The head of a stream of events, which ends with its connection.
+    pub fn begin_events(&mut self, headers: &[(&str, &str)]) -> io::Result<()> {
+        self.over = true;
+        let mut head = "HTTP/1.1 200 x\r\ncontent-type: text/event-stream\r\n".to_owned();
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("connection: close\r\n\r\n");
+        self.raw(head.as_bytes())
+    }
+
+    /// One event.
+    pub fn event(&mut self, data: &Value) -> io::Result<()> {
+        self.raw(format!("data: {data}\n\n").as_bytes())
+    }
+
+    /// One event with its id.
+    pub fn event_as(&mut self, id: &str, data: &str) -> io::Result<()> {
+        self.raw(format!("id: {id}\ndata: {data}\n\n").as_bytes())
+    }
+
+    /// Ends the connection so that the peer sees a reset.
+    pub fn reset(&mut self) {
+        self.over = true;
+        let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        // Where it cannot be set, the peer sees a plain end, which a test does not tell from it.
+        let _unset =
+            nix::sys::socket::setsockopt(self.socket, nix::sys::socket::sockopt::Linger, &linger);
+    }
+
+    /// Whether the peer is still there, as far as a look at its socket tells.
+    pub fn is_open(&self) -> bool {
+        let mut byte = [0; 1];
+        drop(self.socket.set_nonblocking(true));
+        let seen = self.socket.peek(&mut byte);
+        drop(self.socket.set_nonblocking(false));
+        !matches!(seen, Ok(0))
+            && !matches!(&seen, Err(error) if error.kind() != io::ErrorKind::WouldBlock)
+    }
+}
+
+/// Answers one request.
+pub type Answerer = dyn Fn(&Asked, &mut Talk<'_>) -> io::Result<()> + Send + Sync;
+
+/// See the module.
+pub struct Site {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    connections: Arc<AtomicUsize>,
+    stopped: Arc<AtomicBool>,
+    sockets: Arc<Mutex<HashMap<usize, TcpStream>>>,
+}
+
+impl Site {
+    /// Listens on this machine, without TLS.
+    pub fn start(answerer: Arc<Answerer>) -> Result<Site> {
+        Site::start_on(
+            "127.0.0.1:0",
+            answerer,
+            Arc::new(|socket| Ok(Box::new(socket) as Box<dyn Wire>)),
+        )
+    }
+
+    /// Listens at a place, with whatever `wrap` makes of a socket.
+    pub fn start_on(place: &str, answerer: Arc<Answerer>, wrap: Arc<Wrap>) -> Result<Site> {
+        let listener = TcpListener::bind(place)?;
+        let site = Site {
+            address: listener.local_addr()?,
+            asked: Arc::default(),
+            connections: Arc::default(),
+            stopped: Arc::default(),
+            sockets: Arc::default(),
+        };
+        let (asked, connections) = (Arc::clone(&site.asked), Arc::clone(&site.connections));
+        let (stopped, sockets) = (Arc::clone(&site.stopped), Arc::clone(&site.sockets));
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                if stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                let Ok(socket) = socket else { continue };
+                let number = connections.fetch_add(1, Ordering::SeqCst);
+                if let Ok(copy) = socket.try_clone() {
+                    sockets.lock().unwrap_or_else(PoisonError::into_inner).insert(number, copy);
+                }
+                let sockets = Arc::clone(&sockets);
+                let (asked, answerer) = (Arc::clone(&asked), Arc::clone(&answerer));
+                let wrap = Arc::clone(&wrap);
+                // A peer that goes away ends its own thread and nothing else.
+                thread::spawn(move || {
+                    drop(serve(socket, &*wrap, &asked, &*answerer));
+                    // The last copy: only now the peer sees the end.
+                    sockets.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+                });
+            }
+        });
+        Ok(site)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address of a path on it.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Everything that was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Connections taken so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Takes no further connection and ends those there are.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+        // Wakes the listener.
+        drop(TcpStream::connect(self.address));
+        for (_, socket) in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+            drop(socket.shutdown(Shutdown::Both));
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn serve(
+    socket: TcpStream,
+    wrap: &Wrap,
+    log: &Mutex<Vec<Asked>>,
+    answerer: &Answerer,
+) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let held = socket.try_clone()?;
+    let mut wire = BufReader::new(wrap(socket)?);
+    while let Some(asked) = read(&mut wire)? {
+        log.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
+        let mut talk = Talk { wire: wire.get_mut(), socket: &held, over: false };
+        answerer(&asked, &mut talk)?;
+        if talk.over {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn read(wire: &mut BufReader<Box<dyn Wire>>) -> io::Result<Option<Asked>> {
+    let mut line = String::new();
+    if wire.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        wire.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let mut asked = Asked { method, target, headers, body: Vec::new() };
+    let length = asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    asked.body.resize(length, 0);
+    wire.read_exact(&mut asked.body)?;
+    Ok(Some(asked))
+}
+
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match (first, hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            (b'+', _) => {
+                bytes.push(b' ');
+                rest = after;
+            }
+            (other, _) => {
+                bytes.push(*other);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,235 @@
+//! Honest servers in every speech: found out, spoken to, kept, ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use metamcp_testkit::site::honest::Speech;
+use metamcp_testkit::{Outcome, eventually};
+use serde_json::json;
+
+use crate::world::{Gateway, HUNG, Remote};
+
+#[test]
+fn every_speech_is_found_out_from_the_address_alone() {
+    for (speech, streams, path) in [
+        (Speech::Sessions, false, "/mcp"),
+        (Speech::Sessions, true, "/mcp"),
+        (Speech::NoSessions, false, "/mcp"),
+        (Speech::NoSessions, true, "/mcp"),
+        (Speech::Stateless, false, "/mcp"),
+        (Speech::Stateless, true, "/mcp"),
+        (Speech::Older, false, "/sse"),
+    ] {
+        let remote = Remote::honest(speech, streams);
+        let gateway = Gateway::to(&remote.site.url(path));
+        for round in 0..3 {
+            gateway.echo(&format!("{speech:?} {streams} {round}"));
+        }
+        assert_eq!(remote.honest.executed().len(), 3, "{speech:?}");
+        gateway.end();
+    }
+}
+
+#[test]
+fn what_was_found_out_is_remembered() {
+    for (speech, path) in
+        [(Speech::Stateless, "/mcp"), (Speech::Sessions, "/mcp"), (Speech::Older, "/sse")]
+    {
+        let remote = Remote::honest(speech, false);
+        let gateway = Gateway::to(&remote.site.url(path));
+        gateway.echo("first");
+        let cache = gateway.workspace.home().join(".metamcp/cache/eras.json");
+        assert!(eventually(HUNG, || cache.exists()));
+        let first = remote.site.asked().len();
+        let workspace = gateway.workspace_after_end();
+        let gateway = Gateway::start(workspace);
+        gateway.echo("second");
+        let later = &remote.site.asked()[first..];
+        let probes = later.iter().filter(|asked| asked.rpc() == "server/discover").count();
+        let greetings = later.iter().filter(|asked| asked.rpc() == "initialize").count();
+        let expected = if speech == Speech::Stateless { (1, 0) } else { (0, 1) };
+        assert_eq!((probes, greetings), expected, "{speech:?}");
+        gateway.end();
+    }
+}
+
+#[test]
+fn a_session_is_kept_named_and_ended() {
+    let remote = Remote::honest(Speech::Sessions, false);
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    gateway.echo("a");
+    gateway.echo("b");
+    assert!(eventually(HUNG, || remote.honest.listeners() == 1), "the general stream is open");
+    gateway.end();
+    let asked = remote.site.asked();
+    assert_eq!(remote.count("initialize"), 1);
+    let mine = |asked: &&metamcp_testkit::site::Asked| {
+        asked.header("mcp-session-id").is_some_and(|id| id.starts_with("session-"))
+    };
+    let calls: Vec<_> = asked.iter().filter(|asked| asked.rpc() == "tools/call").collect();
+    assert_eq!(calls.len(), 2);
+    assert!(calls.iter().all(mine));
+    assert!(calls.iter().all(|call| call.header("mcp-protocol-version") == Some("2025-11-25")));
+    assert!(calls.iter().all(|call| call.header("accept-encoding") == Some("identity")));
+    let farewell: Vec<_> = asked.iter().filter(|asked| asked.method == "DELETE").collect();
+    assert_eq!(farewell.len(), 1);
+    assert!(farewell.iter().all(mine));
+    // What follows `initialized` did not overtake it.
+    let order: Vec<String> = asked.iter().map(|asked| asked.rpc()).collect();
+    let place = |method: &str| order.iter().position(|known| known == method).unwrap();
+    assert!(place("notifications/initialized") < place("tools/list"), "{order:?}");
+}
+
+#[test]
+fn a_restarted_server_is_not_noticed() {
+    let remote = Remote::honest(Speech::Sessions, true);
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    gateway.echo("before");
+    remote.honest.forget();
+    // Many find out at once; one shakes hands for all.
+    let calls: Vec<u64> = (0..16)
+        .map(|number| {
+            gateway.mcp_call("far", "echo", &json!({"text": number.to_string()})).unwrap()
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(Outcome::of(&gateway.wait(call, HUNG).unwrap().value), Outcome::Fine);
+    }
+    assert_eq!(remote.honest.executed().len(), 17);
+    assert_eq!(remote.count("initialize"), 2);
+    gateway.end();
+}
+
+#[test]
+fn changes_of_tools_reach_the_catalog() {
+    for speech in [Speech::Sessions, Speech::Stateless, Speech::Older] {
+        let path = if speech == Speech::Older { "/sse" } else { "/mcp" };
+        let remote = Remote::honest(speech, false);
+        let gateway = Gateway::to(&remote.site.url(path));
+        gateway.echo("x");
+        assert!(eventually(HUNG, || remote.honest.listeners() == 1), "{speech:?}");
+        let lists = remote.count("tools/list");
+        remote.honest.learn(json!({"name": "fresh", "inputSchema": {"type": "object"}}));
+        assert!(eventually(HUNG, || remote.count("tools/list") > lists), "{speech:?}");
+        let known = || gateway.call("fresh", &json!({})) == Outcome::Fine;
+        assert!(eventually(HUNG, known), "{speech:?}");
+        gateway.end();
+    }
+}
+
+#[test]
+fn parameters_that_a_schema_wants_in_headers_are_there() {
+    let remote = Remote::honest(Speech::Stateless, false);
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    for place in ["eu", "ü"] {
+        let outcome = gateway.call("region", &json!({"where": place}));
+        if place == "eu" {
+            assert_eq!(outcome, Outcome::Fine);
+        }
+    }
+    let asked = remote.site.asked();
+    let values: Vec<_> =
+        asked.iter().filter_map(|asked| asked.header("mcp-param-region")).collect();
+    assert_eq!(values, ["eu", "=?base64?w7w=?="]);
+    gateway.end();
+}
+
+#[test]
+fn a_dropped_stream_is_resumed_where_the_server_gives_ids() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&drops);
+    let remote = Remote::with(Speech::Sessions, false, move |honest, asked, talk| {
+        if asked.rpc() == "tools/call" {
+            honest.execute(asked);
+            seen.fetch_add(1, Ordering::SeqCst);
+            talk.begin_events(&[])?;
+            talk.raw(b"retry: 10\n")?;
+            talk.event_as(&format!("at-{}", asked.json()["id"]), "")?;
+            return Ok(true);
+        }
+        if let Some(last) = asked.header("last-event-id") {
+            let id: u64 = last.strip_prefix("at-").unwrap().parse().unwrap();
+            talk.begin_events(&[])?;
+            let result = json!({"content": [{"type": "text", "text": "resumed"}]});
+            talk.event(&json!({"jsonrpc": "2.0", "id": id, "result": result}))?;
+            return Ok(true);
+        }
+        Ok(false)
+    });
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    let answer = gateway.mcp_call_now("far", "echo", &json!({"text": "x"}), HUNG).unwrap();
+    assert_eq!(answer.value["result"]["content"][0]["text"], "resumed", "{}", answer.value);
+    assert_eq!(drops.load(Ordering::SeqCst), 1);
+    gateway.end();
+}
+
+#[test]
+fn headers_carry_variables_and_connections_are_used_again() {
+    let remote = Remote::honest(Speech::NoSessions, false);
+    let mut workspace = metamcp_testkit::Workspace::new().unwrap();
+    let entry = json!({
+        "type": "http", "url": remote.site.url("/mcp"),
+        "headers": {"X-Team": "${TEAM}"}, "bearerToken": "${THE_TOKEN}",
+    });
+    workspace.entry("far", entry);
+    let gateway = Gateway::start_as(workspace, |command| {
+        command.env("TEAM", "blue").env("THE_TOKEN", "s3cret-t0ken");
+    });
+    for _ in 0..20 {
+        gateway.echo("x");
+    }
+    let asked = remote.site.asked();
+    assert!(asked.iter().all(|asked| asked.header("x-team") == Some("blue")));
+    assert!(asked.iter().all(|asked| asked.header("authorization") == Some("Bearer s3cret-t0ken")));
+    assert!(remote.site.connections() <= 4, "{} connections", remote.site.connections());
+    gateway.end();
+}
+
+#[test]
+fn progress_comes_before_the_answer_and_a_cancelled_call_is_called_off() {
+    for (speech, told) in [(Speech::Sessions, true), (Speech::Stateless, false)] {
+        let gone = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&gone);
+        let remote = Remote::with(speech, true, move |_, asked, talk| {
+            let message = asked.json();
+            if message["method"] != "tools/call" {
+                return Ok(false);
+            }
+            talk.begin_events(&[])?;
+            if message["params"]["arguments"]["text"] == "wait" {
+                // Until the other side hangs up.
+                while talk.is_open() {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                seen.fetch_add(1, Ordering::SeqCst);
+                return Ok(true);
+            }
+            let token = &message["params"]["_meta"]["progressToken"];
+            for step in 0..20 {
+                talk.event(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": step}}))?;
+            }
+            talk.event(&json!({"jsonrpc": "2.0", "id": message["id"], "result": {"resultType": "complete", "content": []}}))?;
+            Ok(true)
+        });
+        let gateway = Gateway::to(&remote.site.url("/mcp"));
+        let params = json!({
+            "name": "mcp_call", "arguments": {"tool": "far:echo", "args": {}},
+            "_meta": {"progressToken": "p"},
+        });
+        let call = gateway.request("tools/call", &params).unwrap();
+        gateway.wait(call, HUNG).unwrap();
+        let steps = gateway.notifications("notifications/progress");
+        assert_eq!(steps.len(), 20, "{speech:?} {}", gateway.stderr());
+        let call = gateway.mcp_call("far", "echo", &json!({"text": "wait"})).unwrap();
+        let count = |method: &str| remote.count(method);
+        assert!(eventually(HUNG, || count("tools/call") == 2));
+        gateway.notify("notifications/cancelled", &json!({"requestId": call})).unwrap();
+        assert!(eventually(HUNG, || gone.load(Ordering::SeqCst) == 1), "{speech:?}");
+        if told {
+            assert!(eventually(HUNG, || count("notifications/cancelled") == 1));
+        } else {
+            assert_eq!(count("notifications/cancelled"), 0);
+        }
+        gateway.end();
+    }
+}

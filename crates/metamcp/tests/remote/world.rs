@@ -1,0 +1,128 @@
+//! A gateway with a client in front of it and sites behind it.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metamcp_testkit::outcome::ErrorObject;
+use metamcp_testkit::site::honest::Speech;
+use metamcp_testkit::site::{Asked, Honest, Site, Talk};
+use metamcp_testkit::{Client, Outcome, Workspace};
+use serde_json::{Value, json};
+
+/// Whatever takes this long hangs.
+pub(crate) const HUNG: Duration = Duration::from_secs(60);
+
+/// An honest server, and the site it answers on.
+pub(crate) struct Remote {
+    pub(crate) honest: Arc<Honest>,
+    pub(crate) site: Site,
+}
+
+impl Remote {
+    /// One without faults.
+    pub(crate) fn honest(speech: Speech, streams: bool) -> Remote {
+        Remote::with(speech, streams, |_, _, _| Ok(false))
+    }
+
+    /// One whose requests go to `first`, and on to the honest part where that says false.
+    pub(crate) fn with(
+        speech: Speech,
+        streams: bool,
+        first: impl Fn(&Honest, &Asked, &mut Talk<'_>) -> std::io::Result<bool> + Send + Sync + 'static,
+    ) -> Remote {
+        let honest = Arc::new(Honest::new(speech, streams));
+        let inner = Arc::clone(&honest);
+        let site = Site::start(Arc::new(move |asked, talk| {
+            if first(&inner, asked, talk)? { Ok(()) } else { inner.answer(asked, talk) }
+        }));
+        Remote { honest, site: site.unwrap() }
+    }
+
+    /// How many requests with this JSON-RPC method came.
+    pub(crate) fn count(&self, method: &str) -> usize {
+        self.site.asked().iter().filter(|asked| asked.rpc() == method).count()
+    }
+}
+
+/// A gateway and its client, which has shaken hands.
+pub(crate) struct Gateway {
+    client: Client,
+    pub(crate) workspace: Workspace,
+}
+
+impl Deref for Gateway {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Gateway {
+    /// In front of one server called `far`.
+    pub(crate) fn to(url: &str) -> Gateway {
+        Gateway::of(&json!({ "url": url }))
+    }
+
+    /// In front of one server called `far` with this entry.
+    pub(crate) fn of(entry: &Value) -> Gateway {
+        let mut workspace = Workspace::new().unwrap();
+        workspace.entry("far", entry.clone());
+        Gateway::start(workspace)
+    }
+
+    pub(crate) fn start(workspace: Workspace) -> Gateway {
+        Gateway::start_as(workspace, |_| {})
+    }
+
+    pub(crate) fn start_as(workspace: Workspace, change: impl FnOnce(&mut Command)) -> Gateway {
+        let mut command = command(&workspace);
+        change(&mut command);
+        let client = Client::start(command).unwrap();
+        client.initialize(&json!({}), HUNG).unwrap();
+        Gateway { client, workspace }
+    }
+
+    /// Calls a tool of `far`.
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Outcome {
+        Outcome::of(&self.mcp_call_now("far", tool, arguments, HUNG).unwrap().value)
+    }
+
+    /// Calls `echo` and expects its words back.
+    pub(crate) fn echo(&self, text: &str) {
+        let answer = self.mcp_call_now("far", "echo", &json!({ "text": text }), HUNG).unwrap();
+        assert_eq!(answer.value["result"]["content"][0]["text"], text, "{}", answer.value);
+    }
+
+    /// Calls a tool and expects the gateway to refuse it or to say that it failed.
+    pub(crate) fn refusal(&self, tool: &str, arguments: &Value) -> ErrorObject {
+        match self.call(tool, arguments) {
+            Outcome::Refused(error) => error,
+            other => panic!("{tool} should have failed, and was {other}; {}", self.stderr()),
+        }
+    }
+
+    /// Ends as a client does; it must end well and have broken no rule.
+    pub(crate) fn end(self) {
+        drop(self.workspace_after_end());
+    }
+
+    /// The same, for a test that starts another in the same home.
+    pub(crate) fn workspace_after_end(mut self) -> Workspace {
+        self.client.close_input();
+        let status = self.client.wait_exit(HUNG).unwrap();
+        assert!(status.success(), "{status}: {}", self.client.stderr());
+        assert_eq!(self.client.violations(), [""; 0]);
+        self.workspace
+    }
+}
+
+/// The gateway's command in a workspace.
+pub(crate) fn command(workspace: &Workspace) -> Command {
+    let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
+    command.env("METAMCP_HOME", workspace.home().join(".metamcp"));
+    command
+}
