@@ -20,6 +20,7 @@ pub mod lifecycle;
 pub mod limiter;
 pub mod moment;
 pub mod nearest;
+pub mod oauth;
 pub mod refresh;
 pub mod replay;
 pub mod search;

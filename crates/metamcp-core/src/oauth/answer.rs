@@ -1,0 +1,191 @@
+//! What comes back: the person with a code, the server with tokens or a refusal, a name of our own.
+
+use serde_json::Value;
+
+use super::{AuthServer, Client, MAX_TEXT, Method, OAuthError, unescaped};
+
+/// Longest lifetime of a token that is believed, in seconds: a year.
+const LONGEST_LIFE: u64 = 365 * 24 * 3600;
+
+/// What a visit at our callback means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Callback {
+    /// Somebody else's, or made up: the login goes on waiting.
+    Stray,
+    /// The person agreed.
+    Code(String),
+    /// The person or the server did not.
+    Refused(String),
+}
+
+/// Reads the query of a visit.
+pub fn callback(query: &str, state: &str, server: &AuthServer) -> Callback {
+    let mut fields = [const { None }; 5];
+    let names = ["state", "code", "iss", "error", "error_description"];
+    for pair in query.split('&').take(64) {
+        let Some((name, value)) = pair.split_once('=') else { continue };
+        if let Some(place) = names.iter().position(|known| *known == name) {
+            if fields[place].is_some() || value.len() > MAX_TEXT {
+                // Said twice means nothing.
+                return Callback::Stray;
+            }
+            fields[place] = unescaped(value);
+        }
+    }
+    let [shown, code, issuer, error, description] = fields;
+    if shown.is_none_or(|shown| !same(shown.as_bytes(), state.as_bytes())) {
+        return Callback::Stray;
+    }
+    let named = issuer.as_deref().map(|issuer| issuer.trim_end_matches('/'));
+    let expected = server.issuer.trim_end_matches('/');
+    match named {
+        Some(named) if named != expected => return Callback::Refused("another server answered".into()),
+        None if server.names_itself => {
+            return Callback::Refused("the answer does not say whose it is".into());
+        }
+        _ => {}
+    }
+    match (code, error) {
+        (_, Some(error)) => {
+            let words = description.map(|words| format!("{error}: {words}")).unwrap_or(error);
+            Callback::Refused(words.chars().filter(|c| !c.is_control()).take(200).collect())
+        }
+        (Some(code), None) if !code.is_empty() => Callback::Code(code),
+        _ => Callback::Refused("the answer holds no code".into()),
+    }
+}
+
+/// Compares without telling by the time it takes where they differ.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+/// What lets us in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tokens {
+    /// Shown with every request.
+    pub access: String,
+    /// Brings the next one.
+    pub refresh: Option<String>,
+    /// How long the first is good, in seconds.
+    pub expires_in: Option<u64>,
+    /// The rights it has, where the server says.
+    pub scopes: Option<Vec<String>>,
+}
+
+/// Why there are no tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GrantError {
+    /// The grant is used up or withdrawn: only a new login helps.
+    Invalid(String),
+    /// We are not known there any more.
+    UnknownClient,
+    /// The server could not; another time it may.
+    Later(String),
+}
+
+/// Reads the answer to a form.
+pub fn tokens(status: u16, document: &[u8]) -> Result<Tokens, GrantError> {
+    let value: Value = serde_json::from_slice(document).unwrap_or_default();
+    let text = |name: &str| {
+        let text = value.get(name)?.as_str()?;
+        (!text.is_empty() && text.len() <= MAX_TEXT && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '))
+            .then(|| text.to_owned())
+    };
+    if status != 200 && status != 201 {
+        let error = text("error").unwrap_or_else(|| format!("HTTP {status}"));
+        return Err(match error.as_str() {
+            "invalid_client" | "unauthorized_client" => GrantError::UnknownClient,
+            "temporarily_unavailable" | "server_error" | "slow_down" => GrantError::Later(error),
+            _ if (400..500).contains(&status) && status != 408 && status != 429 => {
+                GrantError::Invalid(error.chars().take(100).collect())
+            }
+            _ => GrantError::Later(error),
+        });
+    }
+    let later = |why: &str| GrantError::Later(why.to_owned());
+    let access = text("access_token").filter(|token| !token.contains(' '));
+    let access = access.ok_or_else(|| later("its answer holds no token"))?;
+    let kind = text("token_type").unwrap_or_else(|| "bearer".to_owned());
+    if !kind.eq_ignore_ascii_case("bearer") {
+        return Err(later("its token is of an unknown type"));
+    }
+    let expires_in = value.get("expires_in").and_then(|life| match life {
+        Value::String(text) => text.parse().ok(),
+        other => other.as_u64(),
+    });
+    Ok(Tokens {
+        access,
+        refresh: text("refresh_token"),
+        expires_in: expires_in.map(|life: u64| life.min(LONGEST_LIFE)),
+        scopes: text("scope").map(|scope| scope.split_whitespace().map(str::to_owned).collect()),
+    })
+}
+
+/// A name of our own.
+pub type Registered = Client;
+
+/// Reads the answer to a registration.
+pub fn registered(document: &[u8]) -> Result<Registered, OAuthError> {
+    const WHAT: &str = "authorization server's answer to our registration";
+    let value: Value = serde_json::from_slice(document)
+        .map_err(|_| OAuthError::document(WHAT, "it is no JSON"))?;
+    let text = |name: &str| value.get(name)?.as_str().filter(|text| text.len() <= MAX_TEXT);
+    let id = text("client_id").filter(|id| !id.is_empty());
+    let id = id.ok_or_else(|| OAuthError::document(WHAT, "it gives us no name"))?;
+    let secret = text("client_secret").filter(|secret| !secret.is_empty());
+    let stated = text("token_endpoint_auth_method").and_then(Method::named);
+    let method = match (secret, stated) {
+        (None, _) => Method::None,
+        (Some(_), Some(method)) => method,
+        (Some(_), None) => Method::Basic,
+    };
+    Ok(Client { id: id.to_owned(), secret: secret.map(str::to_owned), method })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::web::Address;
+
+    #[test]
+    fn a_visit_counts_only_with_the_state_and_from_the_right_server() {
+        let mut server = AuthServer::at_root(&Address::parse("https://i/").unwrap());
+        let read = |query: &str, server: &AuthServer| callback(query, "s3", server);
+        assert_eq!(read("code=c%2F1&state=s3", &server), Callback::Code("c/1".into()));
+        for stray in ["code=c", "code=c&state=s4", "state=s3&state=s3&code=c", "", "&&&", "code=%zz&state=s"] {
+            assert_eq!(read(stray, &server), Callback::Stray, "{stray}");
+        }
+        assert!(matches!(read("state=s3&error=access_denied", &server), Callback::Refused(_)));
+        assert!(matches!(read("state=s3&code=c&iss=https%3A%2F%2Fevil", &server), Callback::Refused(_)));
+        assert_eq!(read("state=s3&code=c&iss=https://i/", &server), Callback::Code("c".into()));
+        server.names_itself = true;
+        assert!(matches!(read("state=s3&code=c", &server), Callback::Refused(_)));
+        let Callback::Refused(words) = read("state=s3&error=%3Cb%3E%0A&iss=https://i", &server) else { panic!() };
+        assert!(!words.contains('\n'));
+    }
+
+    #[test]
+    fn answers_about_tokens() {
+        let good = tokens(200, br#"{"access_token":"a","token_type":"Bearer","expires_in":"60","scope":"x y"}"#);
+        let Ok(good) = good else { panic!() };
+        assert_eq!((good.expires_in, good.refresh), (Some(60), None));
+        assert_eq!(good.scopes.unwrap(), ["x", "y"]);
+        let refused = |status, text: &str| tokens(status, text.as_bytes()).err().unwrap();
+        assert_eq!(refused(400, r#"{"error":"invalid_grant"}"#), GrantError::Invalid("invalid_grant".into()));
+        assert_eq!(refused(401, r#"{"error":"invalid_client"}"#), GrantError::UnknownClient);
+        assert!(matches!(refused(503, "<html>"), GrantError::Later(_)));
+        assert!(matches!(refused(429, ""), GrantError::Later(_)));
+        assert!(matches!(refused(200, "{}"), GrantError::Later(_)));
+        assert!(matches!(refused(200, r#"{"access_token":"a\nb"}"#), GrantError::Later(_)));
+        assert!(matches!(refused(200, r#"{"access_token":"a","token_type":"mac"}"#), GrantError::Later(_)));
+    }
+
+    #[test]
+    fn a_name_of_our_own() {
+        let client = registered(br#"{"client_id":"c","client_secret":"s","token_endpoint_auth_method":"client_secret_post"}"#);
+        assert_eq!(client.unwrap().method, Method::Post);
+        assert_eq!(registered(br#"{"client_id":"c"}"#).unwrap().method, Method::None);
+        assert!(registered(b"{}").is_err() && registered(b"<").is_err());
+    }
+}
