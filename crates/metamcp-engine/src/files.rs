@@ -176,10 +176,27 @@ impl Directory {
     /// Puts `bytes` in place of `name` at once: readers see the old file or the new one, whole.
     /// Not flushed to the disk: for files whose loss costs nothing and whose damage is detected.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        self.put(name, bytes, false)
+    }
+
+    /// The same for what nobody could make again: it is on the disk when this returns.
+    pub fn replace_for_good(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        self.put(name, bytes, true)
+    }
+
+    /// A file by whose lock processes take turns; it holds nothing and stays.
+    pub fn turnstile(&self, name: &str) -> Result<File, FileError> {
+        system::open_turnstile(&self.inner, name, &self.path.join(name))
+    }
+
+    fn put(&self, name: &str, bytes: &[u8], for_good: bool) -> Result<(), FileError> {
         let temporary = temporary_name(name)?;
         let path = self.path.join(&temporary);
         let mut file = system::create_file(&self.inner, &temporary, &path)?;
-        let written = file.write_all(bytes).map_err(|source| FileError::io("write", &path, source));
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| if for_good { file.sync_all() } else { Ok(()) })
+            .map_err(|source| FileError::io("write", &path, source));
         drop(file);
         let moved = written.and_then(|()| self.rename(&temporary, name));
         if moved.is_err() {

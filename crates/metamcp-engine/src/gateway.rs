@@ -21,7 +21,6 @@ use crate::router::{Router, Timing};
 use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
 use crate::surface::{Options, Surface, View, semantic};
-use crate::upstream::eras::Eras;
 use crate::upstream::launch::Launcher;
 
 /// A running gateway. No server is started before something needs it.
@@ -42,7 +41,7 @@ impl Gateway {
         let settings = &config.settings;
         let cache = SchemaCache::new(&settings.home);
         let catalog = Arc::new(Catalog::new(Some(cache), settings.catalog_ttl));
-        let launcher = Launcher::new(shim, settings.containment, Eras::under(&settings.home));
+        let launcher = Launcher::new(shim, settings.containment, &settings.home);
         let timing = Timing {
             list: settings.timeouts.list,
             line_bytes: settings.limits.line_bytes,

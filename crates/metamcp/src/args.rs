@@ -109,6 +109,9 @@ Examples:
   metamcp forget
   metamcp forget --json")]
     Forget(ForgetArgs),
+    /// Log in to remote servers, and out again
+    #[command(subcommand)]
+    Auth(AuthCommand),
     /// Show the gateway at work on example servers; needs no config
     Demo(DemoArgs),
     /// Check and explain the configuration
@@ -210,6 +213,60 @@ pub(crate) struct ForgetArgs {
 /// Arguments of `metamcp demo`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DemoArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The subcommands of `metamcp auth`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuthCommand {
+    /// Log in to a server in your browser; with `client_credentials`, without one
+    #[command(after_help = "\
+The address is printed, and opened where there is a browser. A gateway that runs uses the token with its next call.
+
+Examples:
+  metamcp auth login github
+  metamcp auth login github --no-browser       only print the address
+  metamcp auth login github --json")]
+    Login(LoginArgs),
+    /// Forget the token of a server
+    Logout(AuthServerArgs),
+    /// Say how logins stand
+    Status(AuthStatusArgs),
+}
+
+/// Arguments of `metamcp auth login`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LoginArgs {
+    /// The server, by its name in the config
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// Open no browser
+    #[arg(long)]
+    pub(crate) no_browser: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp auth logout`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AuthServerArgs {
+    /// The server, by its name in the config
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp auth status`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AuthStatusArgs {
+    /// Only this server
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

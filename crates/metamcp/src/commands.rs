@@ -3,6 +3,7 @@
 //! In: the loaded configuration, the arguments, a `Write`.  Out: an `Exit`, or an error for `main` to show.
 //! Tests: `tests/config.rs` for `config` and `completions`.
 
+pub(crate) mod auth;
 pub(crate) mod call;
 pub(crate) mod completions;
 pub(crate) mod config;

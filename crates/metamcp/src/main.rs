@@ -157,6 +157,9 @@ fn run(args: Args) -> anyhow::Result<Exit> {
             Ok(loaded) => commands::forget::run(&loaded, &args, &mut out),
             Err(error) => cannot_load(&error),
         },
+        Command::Auth(command) => {
+            with_servers(settings.given, |loaded| commands::auth::run(loaded, &command, &mut out))
+        }
         Command::Demo(args) => {
             commands::demo::run(args.json, &mut out, &mut diagnostics)?;
             Ok(Exit::Success)

@@ -39,7 +39,9 @@ pub fn callback(query: &str, state: &str, server: &AuthServer) -> Callback {
     let named = issuer.as_deref().map(|issuer| issuer.trim_end_matches('/'));
     let expected = server.issuer.trim_end_matches('/');
     match named {
-        Some(named) if named != expected => return Callback::Refused("another server answered".into()),
+        Some(named) if named != expected => {
+            return Callback::Refused("another server answered".into());
+        }
         None if server.names_itself => {
             return Callback::Refused("the answer does not say whose it is".into());
         }
@@ -89,8 +91,10 @@ pub fn tokens(status: u16, document: &[u8]) -> Result<Tokens, GrantError> {
     let value: Value = serde_json::from_slice(document).unwrap_or_default();
     let text = |name: &str| {
         let text = value.get(name)?.as_str()?;
-        (!text.is_empty() && text.len() <= MAX_TEXT && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '))
-            .then(|| text.to_owned())
+        (!text.is_empty()
+            && text.len() <= MAX_TEXT
+            && text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '))
+        .then(|| text.to_owned())
     };
     if status != 200 && status != 201 {
         let error = text("error").unwrap_or_else(|| format!("HTTP {status}"));
@@ -153,32 +157,49 @@ mod tests {
         let mut server = AuthServer::at_root(&Address::parse("https://i/").unwrap());
         let read = |query: &str, server: &AuthServer| callback(query, "s3", server);
         assert_eq!(read("code=c%2F1&state=s3", &server), Callback::Code("c/1".into()));
-        for stray in ["code=c", "code=c&state=s4", "state=s3&state=s3&code=c", "", "&&&", "code=%zz&state=s"] {
+        for stray in
+            ["code=c", "code=c&state=s4", "state=s3&state=s3&code=c", "", "&&&", "code=%zz&state=s"]
+        {
             assert_eq!(read(stray, &server), Callback::Stray, "{stray}");
         }
         assert!(matches!(read("state=s3&error=access_denied", &server), Callback::Refused(_)));
-        assert!(matches!(read("state=s3&code=c&iss=https%3A%2F%2Fevil", &server), Callback::Refused(_)));
+        assert!(matches!(
+            read("state=s3&code=c&iss=https%3A%2F%2Fevil", &server),
+            Callback::Refused(_)
+        ));
         assert_eq!(read("state=s3&code=c&iss=https://i/", &server), Callback::Code("c".into()));
         server.names_itself = true;
         assert!(matches!(read("state=s3&code=c", &server), Callback::Refused(_)));
-        let Callback::Refused(words) = read("state=s3&error=%3Cb%3E%0A&iss=https://i", &server) else { panic!() };
+        let Callback::Refused(words) = read("state=s3&error=%3Cb%3E%0A&iss=https://i", &server)
+        else {
+            panic!()
+        };
         assert!(!words.contains('\n'));
     }
 
     #[test]
     fn answers_about_tokens() {
-        let good = tokens(200, br#"{"access_token":"a","token_type":"Bearer","expires_in":"60","scope":"x y"}"#);
+        let good = tokens(
+            200,
+            br#"{"access_token":"a","token_type":"Bearer","expires_in":"60","scope":"x y"}"#,
+        );
         let Ok(good) = good else { panic!() };
         assert_eq!((good.expires_in, good.refresh), (Some(60), None));
         assert_eq!(good.scopes.unwrap(), ["x", "y"]);
         let refused = |status, text: &str| tokens(status, text.as_bytes()).err().unwrap();
-        assert_eq!(refused(400, r#"{"error":"invalid_grant"}"#), GrantError::Invalid("invalid_grant".into()));
+        assert_eq!(
+            refused(400, r#"{"error":"invalid_grant"}"#),
+            GrantError::Invalid("invalid_grant".into())
+        );
         assert_eq!(refused(401, r#"{"error":"invalid_client"}"#), GrantError::UnknownClient);
         assert!(matches!(refused(503, "<html>"), GrantError::Later(_)));
         assert!(matches!(refused(429, ""), GrantError::Later(_)));
         assert!(matches!(refused(200, "{}"), GrantError::Later(_)));
         assert!(matches!(refused(200, r#"{"access_token":"a\nb"}"#), GrantError::Later(_)));
-        assert!(matches!(refused(200, r#"{"access_token":"a","token_type":"mac"}"#), GrantError::Later(_)));
+        assert!(matches!(
+            refused(200, r#"{"access_token":"a","token_type":"mac"}"#),
+            GrantError::Later(_)
+        ));
     }
 
     #[test]

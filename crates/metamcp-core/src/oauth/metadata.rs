@@ -42,13 +42,13 @@ impl Resource {
             .map_err(|_| OAuthError::document(WHAT, "it is no JSON"))?;
         let resource = text(&value, "resource")
             .ok_or_else(|| OAuthError::document(WHAT, "it does not say what it is for"))?;
-        let named = Address::parse(&resource).map_err(|error| {
-            OAuthError::document(WHAT, format!("the server it is for {error}"))
-        })?;
+        let named = Address::parse(&resource)
+            .map_err(|error| OAuthError::document(WHAT, format!("the server it is for {error}")))?;
         let path = named.path().trim_end_matches('/');
-        let within = server.path().strip_prefix(path).is_some_and(|rest| {
-            rest.is_empty() || rest.starts_with('/')
-        });
+        let within = server
+            .path()
+            .strip_prefix(path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         if !named.is_same_origin(server) || !within {
             let why = format!("it is for {}", named.origin());
             return Err(OAuthError::document(WHAT, why));
@@ -119,7 +119,8 @@ impl AuthServer {
         };
         let challenges = texts(&value, "code_challenge_methods_supported");
         let authorize = place("authorization_endpoint")?;
-        if authorize.is_some() && !challenges.is_empty() && !challenges.iter().any(|m| m == "S256") {
+        if authorize.is_some() && !challenges.is_empty() && !challenges.iter().any(|m| m == "S256")
+        {
             return Err(OAuthError::document(WHAT, "it does not know PKCE with S256"));
         }
         let is_true = |name: &str| value[name] == true;
@@ -202,7 +203,8 @@ mod tests {
         let server = address("https://a/mcp");
         let read = |text: &str| Resource::read(text.as_bytes(), &server);
         for good in ["https://a", "https://a/", "https://a/mcp", "https://A/mcp/"] {
-            let text = format!(r#"{{"resource":"{good}","authorization_servers":["https://i",7]}}"#);
+            let text =
+                format!(r#"{{"resource":"{good}","authorization_servers":["https://i",7]}}"#);
             assert_eq!(read(&text).unwrap().servers, ["https://i"], "{good}");
         }
         for bad in ["https://b/mcp", "http://a/mcp", "https://a/mc", "https://a/other", "x", ""] {

@@ -152,7 +152,13 @@ pub fn authorization(server: &AuthServer, ask: &Authorization<'_>) -> Result<Add
 }
 
 /// Tokens for the code that a person brought back.
-pub fn code_form(client: &Client, code: &str, verifier: &str, redirect: &str, resource: &str) -> Form {
+pub fn code_form(
+    client: &Client,
+    code: &str,
+    verifier: &str,
+    redirect: &str,
+    resource: &str,
+) -> Form {
     form(
         client,
         &[
@@ -243,7 +249,12 @@ mod tests {
         };
         let address = authorization(&server(), &ask).unwrap().to_string();
         assert!(address.starts_with("https://i/authorize?response_type=code&client_id=a%26b&"));
-        for part in ["state=s%20t", "code_challenge_method=S256", "resource=https%3A%2F%2Fr%2Fmcp", "scope=x%20y"] {
+        for part in [
+            "state=s%20t",
+            "code_challenge_method=S256",
+            "resource=https%3A%2F%2Fr%2Fmcp",
+            "scope=x%20y",
+        ] {
             assert!(address.contains(part), "{part} in {address}");
         }
     }
@@ -256,7 +267,9 @@ mod tests {
             machine_form(&Client::known("i d", Some("s:s"), &server), &[], "r")
         };
         assert_eq!(form(&["client_secret_basic"]).basic.as_deref(), Some("i%20d:s%3As"));
-        assert!(form(&["client_secret_post"]).body.ends_with("client_id=i%20d&client_secret=s%3As"));
+        assert!(
+            form(&["client_secret_post"]).body.ends_with("client_id=i%20d&client_secret=s%3As")
+        );
         assert_eq!(form(&[]).basic.as_deref(), Some("i%20d:s%3As"));
         let public = refresh_form(&Client::known("c", None, &server()), "t", "r");
         assert!(public.body.ends_with("&client_id=c") && public.basic.is_none());

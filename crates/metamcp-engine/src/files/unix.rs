@@ -95,6 +95,13 @@ pub(super) fn create_file(parent: &Handle, name: &str, path: &Path) -> Result<Fi
         .map_err(|error| FileError::io("create", path, error))
 }
 
+pub(super) fn open_turnstile(parent: &Handle, name: &str, path: &Path) -> Result<File, FileError> {
+    let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    openat(parent, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)
+        .map(File::from)
+        .map_err(|error| FileError::io("open", path, error))
+}
+
 pub(super) fn rename(parent: &Handle, from: &str, to: &str, path: &Path) -> Result<(), FileError> {
     renameat(parent, from, parent, to).map_err(|error| FileError::io("rename", path, error))
 }

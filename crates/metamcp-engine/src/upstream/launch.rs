@@ -2,21 +2,22 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
-use metamcp_core::config::{self, ServerConfig, TlsFiles, Transport};
+use metamcp_core::config::{self, HttpOptions, ServerConfig, TlsFiles, Transport};
 use metamcp_core::failure::Fact;
 use metamcp_core::web::Address;
 
 use super::Remote;
 use super::eras::Eras;
 use super::remote::{Credentials, Mirrors, Site};
+use crate::login::Login;
 use crate::web::{Plan, Tunnel, Web};
 
 /// A remote host that does not take a connection in this time is not there.
@@ -38,11 +39,15 @@ pub struct Launcher {
     /// What servers turned out to speak.
     pub eras: Eras,
     ways: Mutex<HashMap<TlsFiles, Web>>,
+    home: PathBuf,
+    logins: Mutex<HashMap<String, Arc<Login>>>,
 }
 
 impl Launcher {
     /// A launcher that contains as told unless a server's configuration says otherwise.
-    pub fn new(shim: ShimCommand, containment: config::Containment, eras: Eras) -> Launcher {
+    /// What is remembered of servers lies under `home`.
+    pub fn new(shim: ShimCommand, containment: config::Containment, home: &Path) -> Launcher {
+        let eras = Eras::under(home);
         Launcher {
             shim,
             containment,
@@ -51,6 +56,8 @@ impl Launcher {
             plain: OnceLock::new(),
             eras,
             ways: Mutex::default(),
+            home: home.to_owned(),
+            logins: Mutex::default(),
         }
     }
 
@@ -118,7 +125,11 @@ impl Launcher {
             value.set_sensitive(true);
             fixed.insert(name, value);
         }
-        let credentials = Credentials { configured: fixed.contains_key(AUTHORIZATION) };
+        let credentials = if fixed.contains_key(AUTHORIZATION) {
+            Credentials::Configured
+        } else {
+            Credentials::Login(self.login(&config.name, &address, options))
+        };
         Ok(Remote::new(Site {
             address,
             headers: fixed,
@@ -129,6 +140,13 @@ impl Launcher {
             credentials,
             mirrors,
         }))
+    }
+
+    /// The login at a server, the same across its connections: a person may be on their way back to it.
+    fn login(&self, name: &str, address: &Address, options: &HttpOptions) -> Arc<Login> {
+        let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = logins.entry(name.to_owned());
+        Arc::clone(known.or_insert_with(|| Login::new(address.clone(), options, &self.home)))
     }
 
     fn spawner(&self, containment: config::Containment) -> Result<&Spawner, Fact> {

@@ -8,5 +8,6 @@
 )]
 
 mod hostile;
+mod login;
 mod speech;
 mod world;

@@ -1,0 +1,307 @@
+//! Logins at remote servers: tokens kept, shown, refreshed once for all gateways, and got from a person who agrees.
+//! Owns: what is remembered of each login, the visit a person pays us, turns between processes.      Never: decides what a document means (`core::oauth` does), opens a browser.
+//! In: a refusal of a server.  Out: a token to show, or where a person has to go.
+//! Tests: `login/store.rs`, `metamcp/tests/remote/login.rs`.
+
+mod discover;
+mod grant;
+mod store;
+mod visit;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use metamcp_core::config::{Grant, HttpOptions, Login as Wishes};
+use metamcp_core::failure::Fact;
+use metamcp_core::oauth::{Challenge, OAuthError};
+use metamcp_core::web::Address;
+use tokio::sync::{OnceCell, oneshot};
+
+use self::store::{Record, Store};
+use crate::clock::unix_millis;
+use crate::files::FileError;
+use crate::web::{Plan, SendError, TlsError, Trouble, Tunnel, Web};
+
+/// A token that ends sooner is refreshed before it is shown.
+const SOON: Duration = Duration::from_secs(30);
+/// How long an authorization server may take to connect.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Why a login did not lead to a token.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginError {
+    /// Only a person can go on.
+    #[error("{reason}")]
+    Person {
+        /// Why.
+        reason: String,
+    },
+    /// What a server says about logins cannot be used.
+    #[error(transparent)]
+    Protocol(#[from] OAuthError),
+    /// Whoever has to be asked cannot be.
+    #[error("{place} cannot be asked: {reason}")]
+    Unreachable {
+        /// Who.
+        place: String,
+        /// Why not.
+        reason: String,
+    },
+    /// What is remembered cannot be read or written.
+    #[error("what is remembered of logins cannot be used")]
+    Store(#[from] FileError),
+    /// Other gateways take too long.
+    #[error("another gateway has been refreshing the same token for too long")]
+    Busy,
+    /// Files for TLS.
+    #[error("TLS cannot be set up")]
+    Tls(#[from] TlsError),
+}
+
+impl LoginError {
+    fn person(reason: impl Into<String>) -> LoginError {
+        LoginError::Person { reason: reason.into() }
+    }
+
+    fn unreachable(place: &Address, error: SendError) -> LoginError {
+        let reason = match error.trouble {
+            Trouble::Unreachable { reason } | Trouble::Insecure { reason } => reason.to_owned(),
+            Trouble::Forbidden { reason } => reason,
+            Trouble::Closed => "it closed the connection".to_owned(),
+        };
+        LoginError::Unreachable { place: place.origin(), reason }
+    }
+}
+
+/// What is known of a login, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Who let us in.
+    pub issuer: String,
+    /// The rights we have, where that was said.
+    pub scopes: Vec<String>,
+    /// Milliseconds until the token ends, where that was said; zero if it has.
+    pub expires_in_ms: Option<u64>,
+    /// Whether it can be made again without a person.
+    pub refreshes: bool,
+}
+
+/// Where a person has to go, and what comes of it.
+#[derive(Debug)]
+pub struct Started {
+    /// The address to open in a browser on this machine.
+    pub address: String,
+    /// Hears how it ended.
+    pub done: oneshot::Receiver<Result<(), String>>,
+}
+
+/// The login at one server.
+#[derive(Debug)]
+pub struct Login {
+    server: Address,
+    wishes: Wishes,
+    plan: Plan,
+    store: Store,
+    web: OnceCell<Web>,
+    turn: tokio::sync::Mutex<()>,
+    known: Mutex<Known>,
+    me: Weak<Login>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Whether the store was read.
+    read: bool,
+    record: Option<Record>,
+    /// The visit that is waited for: the rights it is for, and where the person has to go.
+    waiting: Option<(Option<String>, String)>,
+}
+
+impl Login {
+    /// At a server with this address. Touches nothing yet.
+    pub fn new(server: Address, options: &HttpOptions, home: &Path) -> Arc<Login> {
+        let plan = Plan {
+            http2: true,
+            tls: options.tls.clone(),
+            tunnel: Tunnel::from_surroundings(),
+            ..Plan::plain(CONNECT, 2)
+        };
+        let store = Store::new(home, &server);
+        let wishes = options.login.clone();
+        Arc::new_cyclic(|me| Login {
+            server,
+            wishes,
+            plan,
+            store,
+            web: OnceCell::new(),
+            turn: tokio::sync::Mutex::default(),
+            known: Mutex::default(),
+            me: me.clone(),
+        })
+    }
+
+    /// The token to show, fresh if that can be had without a person.
+    pub async fn token(&self) -> Option<String> {
+        if !self.wishes.wanted {
+            return None;
+        }
+        self.read_once().await;
+        let (access, soon) = {
+            let known = self.known();
+            let record = known.record.as_ref()?;
+            (record.access.clone(), record.ends_within(SOON, unix_millis()))
+        };
+        if soon {
+            // If it fails, the server is shown the old one and says itself what it thinks of it.
+            let _as_it_was = self.refresh(Some(&access)).await;
+        }
+        let known = self.known();
+        known.record.as_ref().map(|record| record.access.clone())
+    }
+
+    /// The server refused what it was shown. `Ok` if there is something else to show now.
+    pub async fn refused(&self, challenges: &[String], shown: Option<&str>) -> Result<(), Fact> {
+        let challenge = Challenge::read(challenges.iter().map(String::as_str));
+        if !self.wishes.wanted {
+            return Err(needed("it wants a token, and `oauth` is switched off", None));
+        }
+        let without = match self.without_a_person(&challenge, shown).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        match without {
+            LoginError::Person { reason } => match self.begin(&challenge).await {
+                Ok(started) => Err(needed(&reason, Some(started))),
+                Err(error) => Err(needed(&format!("{reason}; {}", chain(&error)), None)),
+            },
+            other => Err(needed(&chain(&other), None)),
+        }
+    }
+
+    async fn without_a_person(
+        &self,
+        challenge: &Challenge,
+        shown: Option<&str>,
+    ) -> Result<(), LoginError> {
+        self.read_once().await;
+        if !challenge.wants_more() {
+            match self.refresh(shown).await {
+                Err(LoginError::Person { .. }) if self.wishes.grant == Grant::Machine => {}
+                other => return other,
+            }
+        } else if self
+            .read_again()
+            .await?
+            .is_some_and(|record| Some(record.access.as_str()) != shown)
+        {
+            return Ok(());
+        }
+        if self.wishes.grant == Grant::Machine {
+            return self.machine(challenge, shown).await;
+        }
+        let wanted = challenge.scope.as_deref().unwrap_or("more rights");
+        Err(LoginError::person(format!(
+            "what we are allowed does not suffice; it wants {wanted:?}"
+        )))
+    }
+
+    /// Where a person has to go. One visit is waited for at a time, unless other rights are wanted.
+    async fn begin(&self, challenge: &Challenge) -> Result<String, LoginError> {
+        let _turn = self.turn.lock().await;
+        {
+            let known = self.known();
+            if let Some((scope, address)) = &known.waiting
+                && *scope == challenge.scope
+            {
+                return Ok(address.clone());
+            }
+        }
+        let (visit, address) = self.prepare(challenge).await?;
+        self.known().waiting = Some((challenge.scope.clone(), address.clone()));
+        self.await_visit(visit, address.clone());
+        Ok(address)
+    }
+
+    /// Logs out: what is remembered is forgotten. Says whether there was anything.
+    pub async fn forget(&self) -> Result<bool, LoginError> {
+        let _lock = self.store.lock().await?;
+        let was = self.store.read().await?.is_some();
+        self.store.remove().await?;
+        *self.known() = Known::default();
+        Ok(was)
+    }
+
+    /// How the login stands.
+    pub async fn standing(&self) -> Result<Option<Standing>, LoginError> {
+        let record = self.read_again().await?;
+        Ok(record.map(|record| Standing {
+            expires_in_ms: record.ends_at_ms.map(|end| end.saturating_sub(unix_millis())),
+            refreshes: record.refresh.is_some() || self.wishes.grant == Grant::Machine,
+            issuer: record.issuer,
+            scopes: record.scopes,
+        }))
+    }
+
+    async fn read_once(&self) {
+        if !self.known().read {
+            // What cannot be read is as good as not there; writing will say why.
+            drop(self.read_again().await);
+        }
+    }
+
+    /// What is remembered now, also by other gateways.
+    async fn read_again(&self) -> Result<Option<Record>, LoginError> {
+        let record = self.store.read().await?;
+        let mut known = self.known();
+        known.read = true;
+        known.record.clone_from(&record);
+        Ok(record)
+    }
+
+    async fn keep(&self, record: Record) -> Result<(), LoginError> {
+        self.store.write(&record).await?;
+        let mut known = self.known();
+        known.read = true;
+        known.record = Some(record);
+        Ok(())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A login that is started by a command and waited for.
+pub async fn start(login: &Arc<Login>) -> Result<Started, LoginError> {
+    let challenge = login.knock().await?;
+    let (visit, address) = login.prepare(&challenge).await?;
+    let (sender, done) = oneshot::channel();
+    let login = Arc::clone(login);
+    crate::task::spawn("login", async move {
+        let ended = login.finish(visit).await.map_err(|error| chain(&error));
+        // Whoever waited may have gone; the token is kept all the same.
+        drop(sender.send(ended));
+    });
+    Ok(Started { address, done })
+}
+
+/// The same where no person is needed.
+pub async fn start_machine(login: &Login) -> Result<(), LoginError> {
+    let challenge = login.knock().await?;
+    login.machine(&challenge, None).await
+}
+
+fn needed(reason: &str, address: Option<String>) -> Fact {
+    Fact::LoginNeeded { reason: reason.to_owned(), address }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}

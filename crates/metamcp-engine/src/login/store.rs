@@ -1,0 +1,320 @@
+//! What is remembered of a login, encrypted, in a file of its own that only its user can read.
+//!
+//! Its name is the server's; inside, each authorization server has an entry of its own, so that what one gave is never
+//! shown to another. The key lies beside it: whoever can read both can also read this process. It keeps tokens out of
+//! backups of single files, of searches and of screens.
+
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use metamcp_core::web::Address;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+
+use super::LoginError;
+use crate::files::{Directory, FileError, component};
+
+const FOLDER: &str = "tokens";
+const KEY: &str = "key";
+/// Largest file that is read.
+const MAX_FILE: u64 = 1024 * 1024;
+/// The format; another one is not read.
+const FORMAT: u8 = 1;
+/// How long others may hold the lock: longer than a refresh may take.
+const LONGEST_TURN: Duration = Duration::from_secs(15);
+/// How often the lock is tried.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+
+/// One login.
+#[derive(Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) issuer: String,
+    /// What the server calls itself.
+    pub(super) resource: String,
+    pub(super) token_endpoint: String,
+    pub(super) client_id: String,
+    pub(super) client_secret: Option<String>,
+    pub(super) client_method: String,
+    pub(super) access: String,
+    pub(super) refresh: Option<String>,
+    /// Milliseconds since 1970.
+    pub(super) ends_at_ms: Option<u64>,
+    pub(super) scopes: Vec<String>,
+}
+
+impl std::fmt::Debug for Record {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Record({})", self.issuer)
+    }
+}
+
+impl Record {
+    pub(super) fn ends_within(&self, time: Duration, now_ms: u64) -> bool {
+        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.ends_at_ms.is_some_and(|end| end <= now_ms.saturating_add(time))
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Content {
+    /// The issuer whose entry counts.
+    current: String,
+    entries: BTreeMap<String, Record>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    home: PathBuf,
+    name: String,
+}
+
+/// A turn; given back when dropped, or when the process ends.
+#[derive(Debug)]
+pub(super) struct Turn {
+    _file: File,
+}
+
+impl Store {
+    /// For one server.
+    pub(super) fn new(home: &Path, server: &Address) -> Store {
+        let place = format!("{}{}", server.origin(), server.path());
+        Store { home: home.to_owned(), name: component(&place) }
+    }
+
+    /// What is remembered; what is damaged is as good as nothing.
+    pub(super) async fn read(&self) -> Result<Option<Record>, LoginError> {
+        let store = self.clone();
+        self.blocking(move || {
+            let Some(folder) = store.folder()? else { return Ok(None) };
+            let Some(content) = store.content(&folder)? else { return Ok(None) };
+            Ok(content.entries.get(&content.current).cloned())
+        })
+        .await
+    }
+
+    /// Remembers a login in place of the one with the same authorization server.
+    pub(super) async fn write(&self, record: &Record) -> Result<(), LoginError> {
+        let (store, record) = (self.clone(), record.clone());
+        self.blocking(move || {
+            let home = Directory::home_or_create(&store.home)?;
+            let folder = home.inside_or_create(FOLDER)?;
+            let mut content = store.content(&folder)?.unwrap_or_default();
+            content.current.clone_from(&record.issuer);
+            content.entries.insert(record.issuer.clone(), record);
+            let key = key(&folder, true)?.ok_or_else(|| no_key(&folder))?;
+            let plain = serde_json::to_vec(&content).unwrap_or_default();
+            let sealed = seal(&key, &store.name, plain).ok_or_else(|| no_key(&folder))?;
+            folder.replace_for_good(&store.file(), &sealed)
+        })
+        .await
+    }
+
+    /// Forgets everything of this server.
+    pub(super) async fn remove(&self) -> Result<(), LoginError> {
+        let store = self.clone();
+        self.blocking(move || match store.folder()? {
+            Some(folder) => folder.remove(&store.file()),
+            None => Ok(()),
+        })
+        .await
+    }
+
+    /// Takes a turn among all gateways of this user.
+    pub(super) async fn lock(&self) -> Result<Turn, LoginError> {
+        let store = self.clone();
+        let file = self
+            .blocking(move || {
+                let home = Directory::home_or_create(&store.home)?;
+                home.inside_or_create(FOLDER)?.turnstile(&format!("{}.lock", store.name))
+            })
+            .await?;
+        let end = Instant::now() + LONGEST_TURN;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Turn { _file: file }),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(TRY_AGAIN).await,
+                Err(TryLockError::WouldBlock) => return Err(LoginError::Busy),
+                Err(TryLockError::Error(source)) => {
+                    let path = self.home.join(FOLDER).join(&self.name);
+                    return Err(FileError::Io { action: "lock", path, source }.into());
+                }
+            }
+        }
+    }
+
+    fn file(&self) -> String {
+        format!("{}.token", self.name)
+    }
+
+    fn folder(&self) -> Result<Option<Directory>, FileError> {
+        match Directory::home(&self.home)? {
+            Some(home) => home.inside(FOLDER),
+            None => Ok(None),
+        }
+    }
+
+    fn content(&self, folder: &Directory) -> Result<Option<Content>, FileError> {
+        let Some(mut file) = folder.open(&self.file())? else { return Ok(None) };
+        let sealed = file.read(MAX_FILE)?;
+        let Some(key) = key(folder, false)? else { return Ok(None) };
+        let plain = open(&key, &self.name, sealed);
+        Ok(plain.and_then(|plain| serde_json::from_slice(&plain).ok()))
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, LoginError> {
+        match spawn_blocking(work).await {
+            Ok(done) => done.map_err(LoginError::from),
+            Err(_) => Err(LoginError::Busy),
+        }
+    }
+}
+
+/// The key of all files; made by whoever needs it first.
+fn key(folder: &Directory, make: bool) -> Result<Option<LessSafeKey>, FileError> {
+    let existing = || -> Result<Option<Vec<u8>>, FileError> {
+        folder.open(KEY)?.map(|mut file| file.read(64)).transpose()
+    };
+    let bytes = match existing()? {
+        Some(bytes) => bytes,
+        None if !make => return Ok(None),
+        None => {
+            let turnstile = folder.turnstile("key.lock")?;
+            let path = || folder.path().join(KEY);
+            turnstile.lock().map_err(|source| FileError::Io {
+                action: "lock",
+                path: path(),
+                source,
+            })?;
+            match existing()? {
+                Some(bytes) => bytes,
+                None => {
+                    let bytes = random::<32>().ok_or_else(|| no_key(folder))?.to_vec();
+                    folder.replace_for_good(KEY, &bytes)?;
+                    bytes
+                }
+            }
+        }
+    };
+    Ok(UnboundKey::new(&CHACHA20_POLY1305, &bytes).ok().map(LessSafeKey::new))
+}
+
+fn seal(key: &LessSafeKey, name: &str, mut plain: Vec<u8>) -> Option<Vec<u8>> {
+    let nonce = random::<NONCE_LEN>()?;
+    let unique = Nonce::assume_unique_for_key(nonce);
+    key.seal_in_place_append_tag(unique, Aad::from(name.as_bytes()), &mut plain).ok()?;
+    let mut sealed = vec![FORMAT];
+    sealed.extend_from_slice(&nonce);
+    sealed.append(&mut plain);
+    Some(sealed)
+}
+
+fn open(key: &LessSafeKey, name: &str, sealed: Vec<u8>) -> Option<Vec<u8>> {
+    let rest = sealed.strip_prefix(&[FORMAT])?;
+    let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>()?;
+    let mut rest = rest.to_vec();
+    let nonce = Nonce::assume_unique_for_key(*nonce);
+    let plain = key.open_in_place(nonce, Aad::from(name.as_bytes()), &mut rest).ok()?;
+    Some(plain.to_vec())
+}
+
+/// Random bytes; nothing where the system has none.
+pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn no_key(folder: &Directory) -> FileError {
+    let source = std::io::Error::other("no key");
+    FileError::Io { action: "encrypt", path: folder.path().join(KEY), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(issuer: &str, access: &str) -> Record {
+        Record {
+            issuer: issuer.to_owned(),
+            resource: "https://r".to_owned(),
+            token_endpoint: "https://i/token".to_owned(),
+            client_id: "c".to_owned(),
+            client_secret: None,
+            client_method: "none".to_owned(),
+            access: access.to_owned(),
+            refresh: Some("refresh-canary".to_owned()),
+            ends_at_ms: Some(1000),
+            scopes: Vec::new(),
+        }
+    }
+
+    fn store(home: &Path, server: &str) -> Store {
+        Store::new(home, &Address::parse(server).unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_is_read_by_another_process_and_by_nobody_else() {
+        let home = tempfile::tempdir().unwrap();
+        let mine = store(home.path(), "https://a/mcp");
+        assert_eq!(mine.read().await.unwrap(), None);
+        mine.write(&record("https://i", "access-canary")).await.unwrap();
+        let again = store(home.path(), "https://a/mcp");
+        assert_eq!(again.read().await.unwrap(), Some(record("https://i", "access-canary")));
+        assert_eq!(store(home.path(), "https://b/mcp").read().await.unwrap(), None);
+        let folder = home.path().join(FOLDER);
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            for canary in ["access-canary", "refresh-canary"] {
+                assert!(!bytes.windows(canary.len()).any(|part| part == canary.as_bytes()));
+            }
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt;
+                let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+                assert_eq!(mode & 0o077, 0, "{}", path.display());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn each_authorization_server_has_its_own_entry_and_damage_is_no_token() {
+        let home = tempfile::tempdir().unwrap();
+        let mine = store(home.path(), "https://a/mcp");
+        mine.write(&record("https://one", "1")).await.unwrap();
+        mine.write(&record("https://two", "2")).await.unwrap();
+        assert_eq!(mine.read().await.unwrap().unwrap().access, "2");
+        mine.write(&record("https://one", "3")).await.unwrap();
+        assert_eq!(mine.read().await.unwrap().unwrap().access, "3");
+        let path = home.path().join(FOLDER).join(mine.file());
+        let mut bytes = std::fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(mine.read().await.unwrap(), None);
+        mine.write(&record("https://one", "4")).await.unwrap();
+        assert_eq!(mine.read().await.unwrap().unwrap().access, "4");
+        mine.remove().await.unwrap();
+        assert_eq!(mine.read().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn turns_are_taken_one_after_the_other() {
+        let home = tempfile::tempdir().unwrap();
+        let mine = store(home.path(), "https://a/mcp");
+        let first = mine.lock().await.unwrap();
+        let second = mine.clone();
+        let waiting = tokio::spawn(async move { second.lock().await.is_ok() });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(first);
+        assert!(waiting.await.unwrap());
+    }
+}

@@ -1,0 +1,202 @@
+//! `metamcp auth`: logging in to remote servers, and out again.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use metamcp_core::config::{Grant, HttpOptions, ServerConfig, Transport};
+use metamcp_core::text;
+use metamcp_core::web::Address;
+use metamcp_engine::config::Loaded;
+use metamcp_engine::login::{self, Login, Standing};
+use serde_json::{Value, json};
+
+use crate::args::{AuthCommand, AuthServerArgs, AuthStatusArgs, LoginArgs};
+use crate::exit::Exit;
+use crate::render::visible;
+
+/// Runs one of them.
+pub(crate) fn run(
+    loaded: &Loaded,
+    command: &AuthCommand,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match command {
+            AuthCommand::Login(args) => log_in(loaded, args, out).await,
+            AuthCommand::Logout(args) => log_out(loaded, args, out).await,
+            AuthCommand::Status(args) => status(loaded, args, out).await,
+        }
+    })
+}
+
+async fn log_in(loaded: &Loaded, args: &LoginArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let server = named(loaded, &args.server)?;
+    let (login, options) = login_of(loaded, server)?;
+    if options.login.grant == Grant::Machine {
+        login::start_machine(&login).await?;
+        return logged_in(&login, args, out).await;
+    }
+    let started = login::start(&login).await?;
+    // Whatever it is, it was put together from parts; only a browser may get it, and no shell ever.
+    let address = Address::parse(&started.address).context("the address cannot be opened")?;
+    if !address.is_confidential() {
+        bail!("the address to log in at is not encrypted: {}", visible(&address.origin()));
+    }
+    if args.json {
+        writeln!(out, "{}", json!({ "server": server.name, "url": address.to_string() }))?;
+    } else {
+        writeln!(out, "Open this address in a browser on this machine:\n\n  {address}\n")?;
+    }
+    out.flush()?;
+    if !args.no_browser {
+        open(&address.to_string());
+    }
+    match started.done.await {
+        Ok(Ok(())) => logged_in(&login, args, out).await,
+        Ok(Err(why)) => bail!("{}", visible(&why)),
+        Err(_) => bail!("the login was given up"),
+    }
+}
+
+async fn logged_in(
+    login: &Arc<Login>,
+    args: &LoginArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let standing = login.standing().await?;
+    if args.json {
+        writeln!(out, "{}", standing_json(&args.server, standing.as_ref()))?;
+    } else {
+        writeln!(out, "Logged in to {}.", visible(&args.server))?;
+    }
+    Ok(Exit::Success)
+}
+
+async fn log_out(
+    loaded: &Loaded,
+    args: &AuthServerArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let (login, _) = login_of(loaded, named(loaded, &args.server)?)?;
+    let was = login.forget().await?;
+    let name = visible(&args.server);
+    if args.json {
+        writeln!(out, "{}", json!({ "server": args.server, "forgotten": was }))?;
+    } else if was {
+        writeln!(out, "Forgot the token of {name}. The server itself was not told.")?;
+    } else {
+        writeln!(out, "There was no token of {name}.")?;
+    }
+    Ok(Exit::Success)
+}
+
+async fn status(
+    loaded: &Loaded,
+    args: &AuthStatusArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let servers: Vec<&ServerConfig> = match &args.server {
+        Some(name) => vec![named(loaded, name)?],
+        None => {
+            let remote =
+                |server: &&ServerConfig| matches!(server.transport, Transport::Http { .. });
+            loaded.config.servers.iter().filter(remote).collect()
+        }
+    };
+    let mut all = Vec::new();
+    for server in servers {
+        let (login, _) = login_of(loaded, server)?;
+        all.push((server, login.standing().await?));
+    }
+    if args.json {
+        let all: Vec<Value> = all
+            .iter()
+            .map(|(server, standing)| standing_json(&server.name, standing.as_ref()))
+            .collect();
+        writeln!(out, "{:#}", Value::from(all))?;
+        return Ok(Exit::Success);
+    }
+    if all.is_empty() {
+        writeln!(out, "No remote server is configured.")?;
+    }
+    for (server, standing) in &all {
+        writeln!(out, "{:<20} {}", visible(&server.name), words(server, standing.as_ref()))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn words(server: &ServerConfig, standing: Option<&Standing>) -> String {
+    let Some(standing) = standing else {
+        let configured = matches!(&server.transport, Transport::Http { headers, .. }
+            if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")));
+        let words = if configured { "token in the config" } else { "no token" };
+        return words.to_owned();
+    };
+    let issuer = visible(&standing.issuer);
+    let until = match standing.expires_in_ms {
+        Some(0) => "the token has ended".to_owned(),
+        Some(left) => format!("the token ends in {}", text::duration(Duration::from_millis(left))),
+        None => "the token has no known end".to_owned(),
+    };
+    let again =
+        if standing.refreshes { "is renewed by itself" } else { "has to be renewed by you" };
+    format!("logged in at {issuer}; {until} and {again}")
+}
+
+fn standing_json(server: &str, standing: Option<&Standing>) -> Value {
+    match standing {
+        None => json!({ "server": server, "logged_in": false }),
+        Some(standing) => json!({
+            "server": server,
+            "logged_in": true,
+            "issuer": standing.issuer,
+            "scopes": standing.scopes,
+            "expires_in_ms": standing.expires_in_ms,
+            "refreshes": standing.refreshes,
+        }),
+    }
+}
+
+fn named<'a>(loaded: &'a Loaded, name: &str) -> anyhow::Result<&'a ServerConfig> {
+    let known = || {
+        let names: Vec<&str> = loaded.config.servers.iter().map(|server| &*server.name).collect();
+        names.join(", ")
+    };
+    let found = loaded.config.server(name);
+    found.with_context(|| format!("no server {name:?} is configured; there are: {}", known()))
+}
+
+fn login_of<'a>(
+    loaded: &Loaded,
+    server: &'a ServerConfig,
+) -> anyhow::Result<(Arc<Login>, &'a HttpOptions)> {
+    let Transport::Http { url, options, .. } = &server.transport else {
+        bail!("the server {:?} is local: there is nothing to log in to", server.name);
+    };
+    let address = Address::parse(url).context("its url cannot be used")?;
+    Ok((Login::new(address, options, &loaded.config.settings.home), options))
+}
+
+/// Opens a browser, if there is one. The address is one argument of one program.
+fn open(address: &str) {
+    let (program, arguments): (&str, &[&str]) = if cfg!(target_os = "macos") {
+        ("open", &[])
+    } else if cfg!(windows) {
+        ("rundll32", &["url.dll,FileProtocolHandler"])
+    } else {
+        ("xdg-open", &[])
+    };
+    let started = Command::new(program)
+        .args(arguments)
+        .arg(address)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    // Where there is none, the address was printed.
+    drop(started);
+}

@@ -1,0 +1,496 @@
+//! Logins: an authorization server and a server of the test's own, strict about everything that may go wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use metamcp_testkit::site::honest::Speech;
+use metamcp_testkit::site::{Asked, Honest, Site, Talk};
+use metamcp_testkit::{Outcome, Workspace, eventually};
+use serde_json::{Value, json};
+
+use crate::world::{Gateway, HUNG, command};
+
+/// What the authorization server does otherwise than it should, or asks for.
+#[derive(Clone, Default)]
+struct Temper {
+    /// Seconds that tokens live, as it says; it never ends them by itself.
+    lifetime: Option<u64>,
+    /// Registers nobody.
+    closed: bool,
+    /// Says that somebody else let the person in.
+    wrong_issuer: bool,
+    /// The scope that calls need.
+    needs: Option<&'static str>,
+}
+
+#[derive(Default)]
+struct Books {
+    /// Good access tokens, with their scopes.
+    good: BTreeMap<String, String>,
+    /// The one good refresh token of each family, and its scopes.
+    refresh: BTreeMap<String, String>,
+    used: BTreeSet<String>,
+    /// Challenges and scopes of codes that were given out.
+    codes: BTreeMap<String, (String, String)>,
+    reused: usize,
+    refreshes: usize,
+    registrations: Vec<Value>,
+    authorizations: Vec<Asked>,
+}
+
+/// Both servers on one site: `/mcp` is the resource, the rest lets people in.
+struct Realm {
+    site: Site,
+    honest: Arc<Honest>,
+    books: Arc<Mutex<Books>>,
+}
+
+impl Realm {
+    fn start(temper: Temper) -> Realm {
+        let honest = Arc::new(Honest::new(Speech::NoSessions, false));
+        let books: Arc<Mutex<Books>> = Arc::default();
+        let own = Arc::new(Mutex::new(String::new()));
+        let (inner, kept, place) = (Arc::clone(&honest), Arc::clone(&books), Arc::clone(&own));
+        let last = AtomicU64::new(0);
+        let site = Site::start(Arc::new(move |asked, talk| {
+            let origin = place.lock().unwrap().clone();
+            let number = last.fetch_add(1, Ordering::SeqCst);
+            answer(&temper, &origin, number, &inner, &kept, asked, talk)
+        }));
+        let site = site.unwrap();
+        *own.lock().unwrap() = format!("http://{}", site.address());
+        Realm { site, honest, books }
+    }
+
+    /// Ends every access token, as time does.
+    fn expire(&self) {
+        self.books.lock().unwrap().good.clear();
+    }
+
+    fn refreshes(&self) -> usize {
+        self.books.lock().unwrap().refreshes
+    }
+}
+
+fn answer(
+    temper: &Temper,
+    origin: &str,
+    number: u64,
+    honest: &Honest,
+    books: &Mutex<Books>,
+    asked: &Asked,
+    talk: &mut Talk<'_>,
+) -> std::io::Result<()> {
+    let field = |name: &str| asked.field(name).unwrap_or_default();
+    match asked.path() {
+        "/mcp" => {
+            let token = asked.header("authorization").unwrap_or_default();
+            let scopes = books.lock().unwrap().good.get(token.trim_start_matches("Bearer ")).cloned();
+            let challenge = format!(
+                "Bearer resource_metadata=\"{origin}/.well-known/oauth-protected-resource/mcp\", scope=\"read\""
+            );
+            let Some(scopes) = scopes else {
+                return talk.respond(401, &[("www-authenticate", &challenge)], b"");
+            };
+            if let Some(needed) = temper.needs
+                && asked.rpc() == "tools/call"
+                && !scopes.split(' ').any(|scope| scope == needed)
+            {
+                let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\"");
+                return talk.respond(403, &[("www-authenticate", &challenge)], b"");
+            }
+            honest.answer(asked, talk)
+        }
+        "/.well-known/oauth-protected-resource/mcp" => talk.json(
+            200,
+            &[],
+            &json!({"resource": format!("{origin}/mcp"), "authorization_servers": [format!("{origin}/tenant")], "scopes_supported": ["read", "write", "admin"]}),
+        ),
+        "/.well-known/oauth-authorization-server/tenant" => {
+            let mut document = json!({
+                "issuer": format!("{origin}/tenant"),
+                "authorization_endpoint": format!("{origin}/authorize"),
+                "token_endpoint": format!("{origin}/token"),
+                "code_challenge_methods_supported": ["S256"],
+                "authorization_response_iss_parameter_supported": true,
+            });
+            if !temper.closed {
+                document["registration_endpoint"] = format!("{origin}/register").into();
+            }
+            talk.json(200, &[], &document)
+        }
+        "/register" => {
+            books.lock().unwrap().registrations.push(asked.json());
+            talk.json(201, &[], &json!({"client_id": "made-up", "token_endpoint_auth_method": "none"}))
+        }
+        "/authorize" => {
+            let good = field("code_challenge_method") == "S256" && field("resource") == format!("{origin}/mcp");
+            if !good {
+                return talk.respond(400, &[], b"bad request");
+            }
+            let code = format!("code-{number}");
+            {
+                let mut books = books.lock().unwrap();
+                books.authorizations.push(asked.clone());
+                books.codes.insert(code.clone(), (field("code_challenge"), field("scope")));
+            }
+            let issuer = if temper.wrong_issuer { "https://evil.example" } else { origin };
+            let issuer = if temper.wrong_issuer { issuer.to_owned() } else { format!("{issuer}/tenant") };
+            let back = format!("{}?code={code}&state={}&iss={issuer}", field("redirect_uri"), field("state"));
+            talk.respond(302, &[("location", &back)], b"")
+        }
+        "/token" => {
+            let mut books = books.lock().unwrap();
+            let refused = |talk: &mut Talk<'_>, why: &str| talk.json(400, &[], &json!({"error": why}));
+            if field("resource") != format!("{origin}/mcp") {
+                return refused(talk, "invalid_target");
+            }
+            let scopes = match field("grant_type").as_str() {
+                "authorization_code" => {
+                    let Some((challenge, scopes)) = books.codes.remove(&field("code")) else {
+                        return refused(talk, "invalid_grant");
+                    };
+                    if challenge != proof(&field("code_verifier")) {
+                        return refused(talk, "invalid_grant");
+                    }
+                    scopes
+                }
+                "refresh_token" => {
+                    let shown = field("refresh_token");
+                    let Some(scopes) = books.refresh.remove(&shown) else {
+                        if books.used.contains(&shown) {
+                            // Strict rotation: one used twice ends the whole family.
+                            books.reused += 1;
+                            books.refresh.clear();
+                            books.good.clear();
+                        }
+                        return refused(talk, "invalid_grant");
+                    };
+                    books.used.insert(shown);
+                    books.refreshes += 1;
+                    scopes
+                }
+                "client_credentials" => {
+                    let basic = asked.header("authorization").unwrap_or_default();
+                    if basic != "Basic bWFjaGluZTpzM2NyZXQtczNjcmV0" {
+                        return talk.json(401, &[], &json!({"error": "invalid_client"}));
+                    }
+                    field("scope")
+                }
+                _ => return refused(talk, "unsupported_grant_type"),
+            };
+            let (access, refresh) = (format!("access-{number}"), format!("refresh-{number}"));
+            books.good.insert(access.clone(), scopes.clone());
+            books.refresh.insert(refresh.clone(), scopes.clone());
+            let mut tokens = json!({"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "scope": scopes});
+            if let Some(lifetime) = temper.lifetime {
+                tokens["expires_in"] = lifetime.into();
+            }
+            talk.json(200, &[], &tokens)
+        }
+        _ => talk.respond(404, &[], b""),
+    }
+}
+
+fn proof(verifier: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
+    metamcp_wire::base64::encode_url(digest.as_ref())
+}
+
+/// What a browser does: goes there, and where it is sent.
+fn browse(address: &str) -> u16 {
+    let mut address = address.to_owned();
+    for _ in 0..5 {
+        let rest = address.strip_prefix("http://").unwrap();
+        let (host, path) = rest.split_once('/').unwrap();
+        let mut socket = std::net::TcpStream::connect(host).unwrap();
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        std::io::Write::write_all(&mut socket, request.as_bytes()).unwrap();
+        let mut lines = BufReader::new(socket).lines().map_while(Result::ok);
+        let status: u16 = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let location = lines
+            .take_while(|line| !line.is_empty())
+            .find_map(|line| line.strip_prefix("location: ").map(str::to_owned));
+        match location {
+            Some(next) => address = next,
+            None => return status,
+        }
+    }
+    panic!("redirected for ever");
+}
+
+fn workspace(realm: &Realm, more: &Value) -> Workspace {
+    let mut workspace = Workspace::new().unwrap();
+    let mut entry = json!({ "url": realm.site.url("/mcp") });
+    for (key, value) in more.as_object().unwrap() {
+        entry[key] = value.clone();
+    }
+    workspace.entry("far", entry);
+    workspace
+}
+
+fn auth(workspace: &Workspace, arguments: &[&str]) -> Command {
+    let mut command = command(workspace);
+    command.arg("auth").args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Logs in by the command, as a person does.
+fn log_in(workspace: &Workspace) {
+    let mut child = auth(workspace, &["login", "far", "--no-browser", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(browse(first["url"].as_str().unwrap()), 200);
+    let second: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!(second["logged_in"], true, "{second}");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_server_that_wants_a_login_says_where_and_works_after_it() {
+    let realm = Realm::start(Temper::default());
+    let well = crate::world::Remote::honest(Speech::NoSessions, false);
+    let mut workspace = workspace(&realm, &json!({}));
+    workspace.entry("well", json!({ "url": well.site.url("/mcp") }));
+    let gateway = Gateway::start(workspace);
+    let mut addresses = BTreeSet::new();
+    for _ in 0..20 {
+        let error = gateway.refusal("echo", &json!({"text": "x"}));
+        assert_eq!((error.code.as_str(), error.retryable), ("auth_required", false));
+        assert_eq!(error.category.as_deref(), Some("auth"));
+        assert_eq!(error.whole["details"]["login"], "metamcp auth login far");
+        addresses.insert(error.whole["details"]["url"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(addresses.len(), 1, "one visit is waited for: {addresses:?}");
+    // It blocks nobody.
+    let answer = gateway.mcp_call_now("well", "echo", &json!({"text": "x"}), HUNG).unwrap();
+    assert_eq!(Outcome::of(&answer.value), Outcome::Fine);
+    let address = addresses.pop_first().unwrap();
+    // A thousand forged visits change nothing.
+    let callback = address.split("redirect_uri=").nth(1).unwrap().split('&').next().unwrap();
+    let callback = callback.replace("%3A", ":").replace("%2F", "/");
+    for number in 0..100 {
+        assert_eq!(browse(&format!("{callback}?code=evil&state=guess-{number}")), 400);
+    }
+    assert_eq!(browse(&address), 200);
+    let fine = || gateway.call("echo", &json!({"text": "x"})) == Outcome::Fine;
+    assert!(eventually(HUNG, fine), "{}", gateway.stderr());
+    let books = realm.books.lock().unwrap();
+    assert_eq!(books.authorizations.len(), 1);
+    assert_eq!(
+        books.authorizations[0].field("scope").as_deref(),
+        Some("read"),
+        "no more than was asked for"
+    );
+    assert_eq!(books.registrations[0]["application_type"], "native");
+    drop(books);
+    gateway.end();
+}
+
+#[test]
+fn the_command_logs_in_says_so_and_logs_out() {
+    let realm = Realm::start(Temper::default());
+    let workspace = workspace(&realm, &json!({}));
+    let status = |workspace: &Workspace| -> Value {
+        let output = auth(workspace, &["status", "far", "--json"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(status(&workspace)[0]["logged_in"], false);
+    log_in(&workspace);
+    assert_eq!(status(&workspace)[0]["refreshes"], true);
+    let gateway = Gateway::start(workspace);
+    gateway.echo("x");
+    let workspace = gateway.workspace_after_end();
+    assert!(auth(&workspace, &["logout", "far"]).output().unwrap().status.success());
+    assert_eq!(status(&workspace)[0]["logged_in"], false);
+    let output = auth(&workspace, &["login", "nowhere"]).output().unwrap();
+    assert!(!output.status.success());
+}
+
+#[test]
+fn a_login_by_command_is_noticed_by_a_gateway_that_runs() {
+    let realm = Realm::start(Temper::default());
+    let gateway = Gateway::start(workspace(&realm, &json!({})));
+    assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
+    log_in(&gateway.workspace);
+    gateway.echo("x");
+    realm.expire();
+    gateway.echo("y");
+    assert_eq!(realm.refreshes(), 1);
+    gateway.end();
+}
+
+#[test]
+fn the_browser_is_a_program_with_one_argument() {
+    let realm = Realm::start(Temper::default());
+    let workspace = workspace(&realm, &json!({}));
+    let tools = workspace.file("tools");
+    std::fs::create_dir(&tools).unwrap();
+    let seen = workspace.file("seen");
+    let script = format!("#!/bin/sh\nprintf '%s\\n' \"$#\" \"$1\" > {}\n", seen.display());
+    std::fs::write(tools.join("xdg-open"), script).unwrap();
+    std::fs::set_permissions(
+        tools.join("xdg-open"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
+    let mut child = auth(&workspace, &["login", "far"])
+        .env("PATH", path)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let read = || std::fs::read_to_string(&seen).unwrap_or_default();
+    assert!(eventually(HUNG, || read().lines().count() == 2));
+    let text = read();
+    let (count, address) = text.split_once('\n').unwrap();
+    assert_eq!(count, "1");
+    assert_eq!(browse(address.trim()), 200);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn hostile_answers_let_nobody_in() {
+    let realm = Realm::start(Temper { wrong_issuer: true, ..Temper::default() });
+    let gateway = Gateway::start(workspace(&realm, &json!({})));
+    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    assert_eq!(browse(error.whole["details"]["url"].as_str().unwrap()), 400);
+    assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
+    assert!(realm.books.lock().unwrap().good.is_empty(), "no code was exchanged");
+    gateway.end();
+
+    let realm = Realm::start(Temper { closed: true, ..Temper::default() });
+    let gateway = Gateway::start(workspace(&realm, &json!({})));
+    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    assert!(error.message.contains("clientId"), "{}", error.message);
+    gateway.end();
+    let gateway = Gateway::start(workspace(&realm, &json!({"oauth": {"clientId": "known"}})));
+    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    assert!(error.whole["details"]["url"].as_str().unwrap().contains("client_id=known"));
+    gateway.end();
+}
+
+#[test]
+fn strangers_addresses_are_not_visited() {
+    let secret = crate::world::Remote::honest(Speech::NoSessions, false);
+    for target in [
+        "http://169.254.169.254/prm".to_owned(),
+        "http://10.0.0.1/prm".to_owned(),
+        "http://metadata.invalid/prm".to_owned(),
+        "file:///etc/passwd".to_owned(),
+        "https://[::ffff:169.254.169.254]/".to_owned(),
+    ] {
+        let site = Site::start(Arc::new(move |_: &Asked, talk: &mut Talk<'_>| {
+            let challenge = format!("Bearer resource_metadata=\"{target}\"");
+            talk.respond(401, &[("www-authenticate", &challenge)], b"")
+        }))
+        .unwrap();
+        let gateway = Gateway::to(&site.url("/mcp"));
+        let error = gateway.refusal("echo", &json!({"text": "x"}));
+        assert_eq!(error.code, "auth_required", "{}", error.whole);
+        assert_eq!(error.whole["details"]["url"], Value::Null);
+        gateway.end();
+    }
+    assert!(secret.site.asked().is_empty());
+}
+
+#[test]
+fn more_rights_are_asked_for_together_with_those_there_are() {
+    let realm = Realm::start(Temper { needs: Some("write"), ..Temper::default() });
+    let workspace = workspace(&realm, &json!({}));
+    log_in(&workspace);
+    let gateway = Gateway::start(workspace);
+    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    assert_eq!(error.code, "auth_required", "{}", error.whole);
+    assert_eq!(browse(error.whole["details"]["url"].as_str().unwrap()), 200);
+    let fine = || gateway.call("echo", &json!({"text": "x"})) == Outcome::Fine;
+    assert!(eventually(HUNG, fine), "{}", gateway.stderr());
+    let books = realm.books.lock().unwrap();
+    let scopes = books.authorizations.last().unwrap().field("scope");
+    assert_eq!(scopes.as_deref(), Some("read write"));
+    drop(books);
+    gateway.end();
+}
+
+#[test]
+fn a_machine_logs_in_by_itself() {
+    let realm = Realm::start(Temper::default());
+    let oauth =
+        json!({"clientId": "machine", "clientSecret": "${SECRET}", "grant": "client_credentials"});
+    let gateway = Gateway::start_as(workspace(&realm, &json!({ "oauth": oauth })), |command| {
+        command.env("SECRET", "s3cret-s3cret");
+    });
+    gateway.echo("x");
+    realm.books.lock().unwrap().refresh.clear();
+    realm.expire();
+    gateway.echo("y");
+    gateway.end();
+}
+
+#[test]
+fn a_token_that_ends_soon_is_renewed_before_it_is_shown() {
+    let realm = Realm::start(Temper { lifetime: Some(10), ..Temper::default() });
+    let workspace = workspace(&realm, &json!({}));
+    log_in(&workspace);
+    let before = realm.site.asked().len();
+    let gateway = Gateway::start(workspace);
+    gateway.echo("x");
+    let later = &realm.site.asked()[before..];
+    let refused = later
+        .iter()
+        .filter(|asked| asked.path() == "/mcp" && asked.header("authorization").is_none());
+    assert_eq!(refused.count(), 0);
+    assert!(realm.refreshes() >= 1);
+    gateway.end();
+}
+
+#[test]
+fn many_gateways_refresh_once_for_each_expiry() {
+    let full = std::env::var_os("METAMCP_FULL").is_some_and(|value| value == "1");
+    let (gateways, expiries) = if full { (64, 200) } else { (6, 8) };
+    let realm = Realm::start(Temper::default());
+    let workspace = workspace(&realm, &json!({}));
+    log_in(&workspace);
+    let crowd: Vec<_> = (0..gateways)
+        .map(|_| {
+            let client = metamcp_testkit::Client::start(command(&workspace)).unwrap();
+            client.initialize(&json!({}), HUNG).unwrap();
+            client
+        })
+        .collect();
+    let ask_all = |round: usize| {
+        let calls: Vec<_> = crowd
+            .iter()
+            .map(|client| {
+                client.mcp_call("far", "echo", &json!({"text": round.to_string()})).unwrap()
+            })
+            .collect();
+        for (client, call) in crowd.iter().zip(calls) {
+            let answer = client.wait(call, HUNG).unwrap();
+            assert_eq!(Outcome::of(&answer.value), Outcome::Fine, "{}", answer.value);
+        }
+    };
+    ask_all(0);
+    for round in 1..=expiries {
+        realm.expire();
+        ask_all(round);
+    }
+    let books = realm.books.lock().unwrap();
+    assert_eq!((books.refreshes, books.reused), (expiries, 0));
+    assert_eq!(books.authorizations.len(), 1, "nobody had to log in again");
+    drop(books);
+    assert_eq!(realm.honest.executed().len(), gateways * (expiries + 1));
+    let ended = AtomicUsize::new(0);
+    for mut client in crowd {
+        client.close_input();
+        assert!(client.wait_exit(HUNG).unwrap().success());
+        ended.fetch_add(1, Ordering::Relaxed);
+    }
+    assert_eq!(ended.into_inner(), gateways);
+}
