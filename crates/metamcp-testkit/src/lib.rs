@@ -8,6 +8,7 @@ pub mod census;
 pub mod chaos;
 pub mod client;
 pub mod echo;
+pub mod faults;
 pub mod journal;
 pub mod outcome;
 pub mod patience;

@@ -206,7 +206,7 @@ impl World {
             ensure!(!first || !given_up, "the first crash of server {number} earns a retry");
             ensure!(given_up || self.may_pass, "server {number} cannot do better at once");
         }
-        if given_up && self.start_failed.iter().any(|failed| *failed == (number, true)) {
+        if given_up && self.start_failed.contains(&(number, true)) {
             self.servers[number].not_before = self.now + Duration::from_millis(250);
         }
         self.check_breaker(step, number, view.breaker)

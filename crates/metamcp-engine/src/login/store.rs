@@ -162,7 +162,7 @@ impl Store {
         let Some(mut file) = folder.open(&self.file())? else { return Ok(None) };
         let sealed = file.read(MAX_FILE)?;
         let Some(key) = key(folder, false)? else { return Ok(None) };
-        let plain = open(&key, &self.name, sealed);
+        let plain = open(&key, &self.name, &sealed);
         Ok(plain.and_then(|plain| serde_json::from_slice(&plain).ok()))
     }
 
@@ -216,7 +216,7 @@ fn seal(key: &LessSafeKey, name: &str, mut plain: Vec<u8>) -> Option<Vec<u8>> {
     Some(sealed)
 }
 
-fn open(key: &LessSafeKey, name: &str, sealed: Vec<u8>) -> Option<Vec<u8>> {
+fn open(key: &LessSafeKey, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
     let rest = sealed.strip_prefix(&[FORMAT])?;
     let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>()?;
     let mut rest = rest.to_vec();

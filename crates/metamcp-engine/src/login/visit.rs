@@ -140,7 +140,7 @@ impl Visit {
             let Ok(Some(query)) = timeout(BROWSER, asked(&mut socket)).await else { continue };
             match oauth::callback(&query, &self.state, &self.found.server) {
                 Callback::Stray => {
-                    show(&mut socket, 400, "This is not the login that was waited for.").await
+                    show(&mut socket, 400, "This is not the login that was waited for.").await;
                 }
                 Callback::Code(code) => {
                     show(&mut socket, 200, "You are logged in. You can close this window.").await;

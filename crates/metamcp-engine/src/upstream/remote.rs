@@ -129,10 +129,10 @@ impl Remote {
         begin_with_sse: bool,
     ) -> Option<Fact> {
         let talk = async {
-            if self.site.kind == HttpKind::Sse || begin_with_sse {
-                if let Err(broken) = self.open_stream(connection, listener).await {
-                    return broken.fact;
-                }
+            if (self.site.kind == HttpKind::Sse || begin_with_sse)
+                && let Err(broken) = self.open_stream(connection, listener).await
+            {
+                return broken.fact;
             }
             self.talk(connection, listener).await;
             // Nothing more is to be said; it ends when it is told to.

@@ -105,7 +105,7 @@ fn tls_reason(error: &tokio_rustls::rustls::Error) -> &'static str {
         Tls::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "its certificate is for another name"
         }
-        Tls::InvalidCertificate(Bad::UnknownIssuer) => {
+        Tls::InvalidCertificate(Bad::UnknownIssuer | Bad::BadSignature) => {
             "its certificate was issued by nobody we trust; name its authority in `tls.ca`"
         }
         Tls::InvalidCertificate(Bad::Revoked) => "its certificate was revoked",

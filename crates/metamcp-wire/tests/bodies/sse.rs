@@ -40,7 +40,7 @@ fn naive(stream: &[u8], limit: usize) -> Seen {
         match byte {
             b'\n' if before == b'\r' => {}
             b'\n' | b'\r' => lines.push(Vec::new()),
-            byte => lines.last_mut().unwrap().push(byte),
+            byte => lines.last_mut().expect("there is always a last line").push(byte),
         }
         before = byte;
     }
@@ -76,7 +76,7 @@ fn naive(stream: &[u8], limit: usize) -> Seen {
                 }
             }
             b"retry" if value.iter().all(u8::is_ascii_digit) => {
-                let text = std::str::from_utf8(value).unwrap();
+                let text = std::str::from_utf8(value).expect("digits are text");
                 retry = text.parse().ok().or(retry);
             }
             _ => {}

@@ -15,6 +15,7 @@ mod inspector;
 mod installed;
 mod peer;
 mod plan;
+mod remote;
 mod scripts;
 mod servers;
 mod world;

@@ -364,7 +364,7 @@ fn a_harmless_call_is_sent_once_more_and_another_is_not() {
     let failed = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&failed);
     let remote = Remote::with(Speech::NoSessions, false, move |honest, asked, talk| {
-        if is_call(asked) && seen.fetch_add(1, Ordering::SeqCst) % 2 == 0 {
+        if is_call(asked) && seen.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
             honest.execute(asked);
             return talk.respond(502, &[], b"").map(|()| true);
         }

@@ -9,5 +9,7 @@
 
 mod hostile;
 mod login;
+mod network;
 mod speech;
+mod tls;
 mod world;

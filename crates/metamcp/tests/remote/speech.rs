@@ -75,7 +75,7 @@ fn a_session_is_kept_named_and_ended() {
     assert_eq!(farewell.len(), 1);
     assert!(farewell.iter().all(mine));
     // What follows `initialized` did not overtake it.
-    let order: Vec<String> = asked.iter().map(|asked| asked.rpc()).collect();
+    let order: Vec<String> = asked.iter().map(metamcp_testkit::site::Asked::rpc).collect();
     let place = |method: &str| order.iter().position(|known| known == method).unwrap();
     assert!(place("notifications/initialized") < place("tools/list"), "{order:?}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Response;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use metamcp_core::config::HttpKind;
 use metamcp_core::failure::Fact;
 use metamcp_core::replay::Delivery;
@@ -259,7 +259,7 @@ impl Remote {
 /// What a response holds, by what it says of itself.
 pub(super) fn kind_of(response: &Response<Incoming>) -> Kind {
     let headers = response.headers();
-    let encoding = headers.get(CONTENT_ENCODING).map(|value| value.as_bytes());
+    let encoding = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
     if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")) {
         return Kind::Other("compressed bytes that nobody asked for".to_owned());
     }

@@ -85,7 +85,7 @@ impl Remote {
             sleep(place.pause.unwrap_or(PAUSE)).await;
             match self.fetch_stream(connection, place.last.as_deref()).await {
                 Ok(posted) if is_stream(&posted.response) => {
-                    body = Some(posted.response.into_body())
+                    body = Some(posted.response.into_body());
                 }
                 // It may be starting again; if not, it is asked a few times only.
                 Err(Broken { fact: Fact::Unreachable { .. }, .. }) => {}

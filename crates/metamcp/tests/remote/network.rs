@@ -1,0 +1,126 @@
+//! Networks that fail between the gateway and an honest server: every call is answered once, and none runs twice.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use metamcp_testkit::faults::{Fault, Network};
+use metamcp_testkit::site::honest::Speech;
+use metamcp_testkit::{Outcome, Workspace};
+use serde_json::{Value, json};
+
+use crate::world::{Gateway, HUNG, Remote};
+
+/// How many calls each network gets: a few by default, a thousand where time is no matter.
+fn calls() -> usize {
+    if std::env::var_os("METAMCP_FULL").is_some_and(|value| value == "1") { 1000 } else { 40 }
+}
+
+/// What became of many calls through a network, and how often each ran.
+fn through(fault: Fault, speech: Speech, streams: bool, calls: usize) -> BTreeMap<String, usize> {
+    let remote = Remote::honest(speech, streams);
+    let network = Network::before(remote.site.address(), fault).unwrap();
+    let mut workspace = Workspace::new().unwrap();
+    let url = format!("http://{}/mcp", network.address());
+    workspace.entry("far", json!({ "url": url, "timeoutMs": 2000 }));
+    // What fails here is the network, and it shall be tried to the end.
+    workspace.setting("pool", json!({ "failureThreshold": 1000 }));
+    workspace.setting("timeouts", json!({ "connectTimeoutMs": 3000 }));
+    let gateway = Gateway::start(workspace);
+    let mut outcomes = BTreeMap::new();
+    for batch in 0..calls.div_ceil(8) {
+        let open: Vec<u64> = (0..8)
+            .map(|place| {
+                let text = (batch * 8 + place).to_string();
+                gateway.mcp_call("far", "echo", &json!({ "text": text })).unwrap()
+            })
+            .collect();
+        for call in open {
+            let outcome = Outcome::of(&gateway.wait(call, HUNG).unwrap().value);
+            *outcomes.entry(outcome.code().unwrap_or("fine").to_owned()).or_default() += 1;
+        }
+    }
+    let mut ran: Vec<String> = remote.honest.executed().iter().map(Value::to_string).collect();
+    let all = ran.len();
+    ran.sort();
+    ran.dedup();
+    assert_eq!(ran.len(), all, "{fault:?}: a call ran twice");
+    assert!(outcomes.get("fine").copied().unwrap_or(0) <= all, "{fault:?} {outcomes:?}");
+    gateway.end();
+    outcomes
+}
+
+#[test]
+fn slow_and_sliced_networks_change_nothing() {
+    for fault in [Fault::None, Fault::Latency(20), Fault::Slices] {
+        for (speech, streams) in [(Speech::Sessions, true), (Speech::Stateless, false)] {
+            let outcomes = through(fault, speech, streams, calls());
+            assert_eq!(outcomes.keys().collect::<Vec<_>>(), ["fine"], "{fault:?} {outcomes:?}");
+        }
+    }
+}
+
+#[test]
+fn resets_are_told_for_what_they_are() {
+    for after in [1, 60, 200] {
+        let outcomes = through(Fault::Reset(after), Speech::NoSessions, true, calls());
+        let known = |code: &String| {
+            ["fine", "outcome_unknown", "server_unavailable"].contains(&code.as_str())
+        };
+        assert!(outcomes.keys().all(known), "{after} {outcomes:?}");
+        assert!(outcomes.contains_key("fine"), "{after} {outcomes:?}");
+    }
+}
+
+#[test]
+fn black_holes_and_slow_drips_end_with_their_deadline() {
+    for fault in [Fault::BlackHole, Fault::SlowLoris(100)] {
+        let outcomes = through(fault, Speech::NoSessions, false, 8);
+        let known = |code: &String| ["timeout", "server_unavailable"].contains(&code.as_str());
+        assert!(outcomes.keys().all(known), "{fault:?} {outcomes:?}");
+    }
+}
+
+#[test]
+fn a_tunnel_is_asked_for_what_is_far_and_for_nothing_that_is_near() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&asked);
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let Ok(socket) = socket else { return };
+            let mut line = String::new();
+            let mut reader = BufReader::new(socket);
+            reader.read_line(&mut line).unwrap();
+            assert_eq!(line, "CONNECT mcp.invalid:443 HTTP/1.1\r\n");
+            seen.fetch_add(1, Ordering::SeqCst);
+            let mut socket: TcpStream = reader.into_inner();
+            socket.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").unwrap();
+        }
+    });
+    let near = Remote::honest(Speech::NoSessions, false);
+    let mut workspace = Workspace::new().unwrap();
+    workspace.entry("far", json!({ "url": "https://mcp.invalid/mcp" }));
+    workspace.entry("near", json!({ "url": near.site.url("/mcp") }));
+    workspace.entry("except", json!({ "url": "https://x.except.invalid/mcp" }));
+    let gateway = Gateway::start_as(workspace, |command| {
+        command
+            .env("HTTPS_PROXY", format!("http://{place}"))
+            .env("NO_PROXY", "except.invalid,localhost");
+    });
+    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    assert_eq!(
+        (error.code.as_str(), error.category.as_deref()),
+        ("server_unavailable", Some("offline"))
+    );
+    assert!(asked.load(Ordering::SeqCst) >= 1);
+    let before = asked.load(Ordering::SeqCst);
+    let answer = gateway.mcp_call_now("near", "echo", &json!({"text": "x"}), HUNG).unwrap();
+    assert_eq!(Outcome::of(&answer.value), Outcome::Fine);
+    gateway.mcp_call_now("except", "echo", &json!({"text": "x"}), HUNG).unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), before);
+    gateway.end();
+}
