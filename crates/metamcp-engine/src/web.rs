@@ -153,3 +153,6 @@ pub async fn whole(body: Incoming, most: usize) -> Result<Bytes, BodyError> {
         if error.is::<LengthLimitError>() { BodyError::TooLarge } else { BodyError::Closed }
     })
 }
+
+#[cfg(test)]
+mod tests;

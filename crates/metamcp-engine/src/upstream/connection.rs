@@ -29,7 +29,7 @@ use crate::outbox::Outbox;
 use crate::stream::{Turn, read_lines};
 
 /// Requests of calls carry numbers from here on; smaller ones are requests of the connection itself.
-const FIRST_CALL: u64 = Key::FIRST * 2;
+pub(super) const FIRST_CALL: u64 = Key::FIRST * 2;
 /// Lines that are not the protocol before a server that said nothing else is given up.
 const GARBAGE_LINES: u64 = 100;
 /// The time within which they have to come for that.

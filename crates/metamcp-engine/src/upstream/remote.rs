@@ -13,6 +13,7 @@ mod stream;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ use crate::web::{Plan, Web};
 
 /// How long the receipt of `notifications/initialized` is waited for: what follows shall not overtake it.
 const INITIALIZED: Duration = Duration::from_secs(10);
+/// Messages without an answer that may be under way at once: a server that asks for more than that gets no answer.
+const MENTIONS: usize = 64;
 /// How long a server is given to hear that its session is over.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -68,6 +71,7 @@ pub struct Remote {
     state: Mutex<State>,
     renewing: tokio::sync::Mutex<()>,
     exchanges: Mutex<HashMap<u64, AbortHandle>>,
+    mentions: AtomicUsize,
     fate: watch::Sender<Fate>,
 }
 
@@ -107,6 +111,7 @@ impl Remote {
             state: Mutex::default(),
             renewing: tokio::sync::Mutex::default(),
             exchanges: Mutex::default(),
+            mentions: AtomicUsize::new(0),
             fate: watch::Sender::new(Fate::Running),
         }
     }
@@ -244,11 +249,16 @@ impl Remote {
 
     /// Sends something that has no answer.
     fn mention(self: &Arc<Self>, connection: &Arc<Connection>, message: Message) {
+        if self.mentions.fetch_add(1, Ordering::Relaxed) >= MENTIONS {
+            self.mentions.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
         let (remote, connection) = (Arc::clone(self), Arc::clone(connection));
         task::spawn("mention", async move {
             let told = remote.tell(&connection, &message);
             // A server that does not take it within the time of a handshake will not take it later.
             drop(tokio::time::timeout(INITIALIZED, told).await);
+            remote.mentions.fetch_sub(1, Ordering::Relaxed);
         });
     }
 

@@ -10,11 +10,14 @@ use metamcp_core::config::HttpKind;
 use metamcp_core::failure::Fact;
 use metamcp_core::replay::Delivery;
 use metamcp_wire::envelope::Envelope;
+use metamcp_wire::modern::HEADER_MISMATCH;
+use metamcp_wire::object;
 use tokio::time::{sleep, timeout};
 
 use super::Remote;
 use super::message::Message;
 use super::post::{Broken, Posted};
+use crate::upstream::connection::FIRST_CALL;
 use crate::upstream::{Connection, Listener, Reply};
 use crate::web::{self, BodyError};
 
@@ -23,6 +26,8 @@ const COMING_BACK: [Duration; 2] = [Duration::from_millis(100), Duration::from_m
 /// How much of a refusal is read, and for how long.
 const MAX_REFUSAL: usize = 64 * 1024;
 const REFUSAL: Duration = Duration::from_secs(5);
+/// How long a request of the gateway's own may take: whoever made it stopped waiting before.
+const OWN: Duration = Duration::from_secs(120);
 /// The pause before a subscription that ended is asked for again.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(5);
 /// Longest type of a document that is repeated in an error.
@@ -68,7 +73,15 @@ impl Remote {
         message: Message,
     ) {
         loop {
-            let reply = self.ask(connection, listener, number, &message).await;
+            let asking = self.ask(connection, listener, number, &message);
+            let reply = if number < FIRST_CALL && message.method != "subscriptions/listen" {
+                let late = Fact::CallTimedOut { after: OWN };
+                let late = Reply::Broke { fact: late, delivery: Delivery::Sent };
+                timeout(OWN, asking).await.unwrap_or(Some(late))
+            } else {
+                // A call has a deadline of its own, by which this task is ended.
+                asking.await
+            };
             if message.method != "subscriptions/listen" {
                 self.exchanges().remove(&number);
                 if let Some(reply) = reply {
@@ -170,6 +183,10 @@ impl Remote {
                     return Ok(Next::Again);
                 }
                 if let Some((error, _)) = error {
+                    if message.method == "tools/call" && is_mismatch(&error) {
+                        // Its tools want other headers than we know of.
+                        listener.notified(connection, "notifications/tools/list_changed", None);
+                    }
                     return Ok(Next::Reply(Reply::Error(error)));
                 }
                 let older = message.method == "initialize" && self.site.kind == HttpKind::Either;
@@ -279,6 +296,12 @@ fn wants_more_rights(response: &Response<Incoming>) -> bool {
     challenges
         .iter()
         .any(|value| value.to_str().is_ok_and(|text| text.contains("insufficient_scope")))
+}
+
+/// Whether a server misses headers that repeat parts of the body.
+fn is_mismatch(error: &[u8]) -> bool {
+    let code = object::pick(error, ["code"]).ok().and_then(|[code]| code);
+    code.is_some_and(|code| code == HEADER_MISMATCH.to_string().as_bytes())
 }
 
 /// The JSON-RPC error in a refusal, and whether it names a request.
