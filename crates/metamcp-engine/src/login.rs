@@ -37,6 +37,9 @@ pub enum LoginError {
         /// Why.
         reason: String,
     },
+    /// No login helps: we have what the server says it wants.
+    #[error("it says that our rights do not suffice, although they hold all that it names")]
+    Enough,
     /// What a server says about logins cannot be used.
     #[error(transparent)]
     Protocol(#[from] OAuthError),
@@ -190,12 +193,15 @@ impl Login {
                 Err(LoginError::Person { .. }) if self.wishes.grant == Grant::Machine => {}
                 other => return other,
             }
-        } else if self
-            .read_again()
-            .await?
-            .is_some_and(|record| Some(record.access.as_str()) != shown)
-        {
-            return Ok(());
+        } else if let Some(record) = self.read_again().await? {
+            if Some(record.access.as_str()) != shown {
+                return Ok(());
+            }
+            let mut wanted = challenge.scope.as_deref().unwrap_or_default().split_whitespace();
+            if wanted.all(|scope| record.scopes.iter().any(|granted| granted == scope)) {
+                // A further login would bring the same, and the one after it too.
+                return Err(LoginError::Enough);
+            }
         }
         if self.wishes.grant == Grant::Machine {
             return self.machine(challenge, shown).await;

@@ -36,10 +36,9 @@ pub fn callback(query: &str, state: &str, server: &AuthServer) -> Callback {
     if shown.is_none_or(|shown| !same(shown.as_bytes(), state.as_bytes())) {
         return Callback::Stray;
     }
-    let named = issuer.as_deref().map(|issuer| issuer.trim_end_matches('/'));
-    let expected = server.issuer.trim_end_matches('/');
-    match named {
-        Some(named) if named != expected => {
+    // Exactly as its document has it: whoever may write a slash more may write other things too.
+    match issuer {
+        Some(named) if named != server.issuer => {
             return Callback::Refused("another server answered".into());
         }
         None if server.names_itself => {
@@ -167,7 +166,8 @@ mod tests {
             read("state=s3&code=c&iss=https%3A%2F%2Fevil", &server),
             Callback::Refused(_)
         ));
-        assert_eq!(read("state=s3&code=c&iss=https://i/", &server), Callback::Code("c".into()));
+        assert_eq!(read("state=s3&code=c&iss=https://i", &server), Callback::Code("c".into()));
+        assert!(matches!(read("state=s3&code=c&iss=https://i/", &server), Callback::Refused(_)));
         server.names_itself = true;
         assert!(matches!(read("state=s3&code=c", &server), Callback::Refused(_)));
         let Callback::Refused(words) = read("state=s3&error=%3Cb%3E%0A&iss=https://i", &server)

@@ -96,12 +96,28 @@ impl Login {
 
     /// Waits for the person, and makes a token of what they bring.
     pub(super) async fn finish(self: &Arc<Self>, visit: Visit) -> Result<(), LoginError> {
-        let code = match timeout(PERSON, visit.code()).await {
+        let (code, mut browser) = match timeout(PERSON, visit.code()).await {
             Ok(code) => code?,
             Err(_) => return Err(LoginError::person("nobody came back in time")),
         };
+        let exchanged = self.exchange(visit, &code).await;
+        // Only now it is true, and whoever reads it may call at once.
+        match &exchanged {
+            Ok(()) => {
+                show(&mut browser, 200, "You are logged in. You can close this window.").await
+            }
+            Err(_) => {
+                let words = "The login did not succeed. You can close this window.";
+                show(&mut browser, 502, words).await;
+            }
+        }
+        exchanged
+    }
+
+    /// Tokens for the code.
+    async fn exchange(&self, visit: Visit, code: &str) -> Result<(), LoginError> {
         let Visit { found, client, scopes, resource, redirect, verifier, .. } = visit;
-        let form = code_form(&client, &code, &verifier, &redirect, &resource);
+        let form = code_form(&client, code, &verifier, &redirect, &resource);
         match self.post_form(&found.server.token, &form).await? {
             Ok(tokens) => {
                 let _lock = self.store.lock().await?;
@@ -133,8 +149,8 @@ impl Login {
 }
 
 impl Visit {
-    /// The code, from the first visit that knows the state; all others are shown the door and the wait goes on.
-    async fn code(&self) -> Result<String, LoginError> {
+    /// The code and the browser that brought it, from the first visit that knows the state; all others are shown the door and the wait goes on.
+    async fn code(&self) -> Result<(String, TcpStream), LoginError> {
         loop {
             let Ok((mut socket, _)) = self.listener.accept().await else { continue };
             let Ok(Some(query)) = timeout(BROWSER, asked(&mut socket)).await else { continue };
@@ -142,10 +158,7 @@ impl Visit {
                 Callback::Stray => {
                     show(&mut socket, 400, "This is not the login that was waited for.").await;
                 }
-                Callback::Code(code) => {
-                    show(&mut socket, 200, "You are logged in. You can close this window.").await;
-                    return Ok(code);
-                }
+                Callback::Code(code) => return Ok((code, socket)),
                 Callback::Refused(why) => {
                     show(&mut socket, 400, "The login was refused. You can close this window.")
                         .await;

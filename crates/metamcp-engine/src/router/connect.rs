@@ -158,7 +158,9 @@ fn install(
 ) -> Option<Arc<Connection>> {
     let mut state = router.lock();
     let Some(Slot::Starting { unwanted: false }) = state.slots.get(&conn) else { return None };
-    let connection = Arc::new(Connection::new(conn, entry.id, Arc::clone(&entry.name), stderr));
+    let mut connection = Connection::new(conn, entry.id, Arc::clone(&entry.name), stderr);
+    connection.over_http = matches!(link, Link::Remote(_));
+    let connection = Arc::new(connection);
     let slot =
         Slot::Live { conn: Arc::clone(&connection), link: link.clone(), life: Arc::default() };
     state.slots.insert(conn, slot);

@@ -98,6 +98,8 @@ pub struct Connection {
     pub list_ttl: OnceLock<u64>,
     /// Its process is given up for a fresh one, which shall not be asked first what it speaks.
     pub afresh: AtomicBool,
+    /// Whether it is spoken to over HTTP.
+    pub over_http: bool,
     /// What goes to it.
     pub outbox: Outbox,
     stderr: StderrTail,
@@ -123,6 +125,7 @@ impl Connection {
             meta: OnceLock::new(),
             list_ttl: OnceLock::new(),
             afresh: AtomicBool::new(false),
+            over_http: false,
             outbox: Outbox::default(),
             stderr,
             requests: Mutex::default(),

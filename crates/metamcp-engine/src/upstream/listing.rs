@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use metamcp_core::tool::{Listing, Next, ServerTools, ToolListDefect};
+use metamcp_core::settings::LogLevel;
+use metamcp_core::text;
+use metamcp_core::tool::{Listing, Next, ServerTools, Tool, ToolListDefect};
+use metamcp_wire::modern::headers;
 use metamcp_wire::write;
 
 use super::{Connection, Reply};
+use crate::telemetry;
 
 /// Pages up to this size are read in a millisecond or two; longer ones on a thread.
 const SHORT_PAGE: usize = 64 * 1024;
@@ -50,7 +54,14 @@ pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTool
         let next;
         (listing, next) = take_in(listing, page).await?;
         match next.map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {
-            Next::Done => return Ok(Arc::new(listing.finish(title, version))),
+            Next::Done => {
+                let tools = listing.finish(title, version);
+                return Ok(Arc::new(if connection.over_http && connection.is_stateless() {
+                    tools.filtered(|tool| fits_into_headers(tool, &connection.name))
+                } else {
+                    tools
+                }));
+            }
             Next::More(cursor) => {
                 params.clear();
                 params.put_slice(b"{\"cursor\":");
@@ -59,6 +70,21 @@ pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTool
             }
         }
         tokio::task::yield_now().await;
+    }
+}
+
+/// Whether a call of a tool can be sent over HTTP: what its schema wants in headers must be what headers can hold.
+fn fits_into_headers(tool: &Tool, server: &str) -> bool {
+    let schema = tool.input_schema().filter(|schema| schema.contains("x-mcp-header"));
+    let schema = schema.and_then(|schema| serde_json::from_str(schema).ok());
+    match schema.map(|schema| headers::mirrors(&schema)) {
+        Some(Err(why)) => {
+            let name = text::clean_line(&tool.name, 100);
+            let message = format!("the tool {name:?} of server {server:?} is left out: {why}");
+            telemetry::log(LogLevel::Warn, &message);
+            false
+        }
+        _ => true,
     }
 }
 

@@ -24,6 +24,8 @@ struct Temper {
     wrong_issuer: bool,
     /// The scope that calls need.
     needs: Option<&'static str>,
+    /// Has it never been enough.
+    stingy: bool,
 }
 
 #[derive(Default)]
@@ -97,7 +99,7 @@ fn answer(
             };
             if let Some(needed) = temper.needs
                 && asked.rpc() == "tools/call"
-                && !scopes.split(' ').any(|scope| scope == needed)
+                && (temper.stingy || !scopes.split(' ').any(|scope| scope == needed))
             {
                 let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\"");
                 return talk.respond(403, &[("www-authenticate", &challenge)], b"");
@@ -415,6 +417,23 @@ fn more_rights_are_asked_for_together_with_those_there_are() {
     let scopes = books.authorizations.last().unwrap().field("scope");
     assert_eq!(scopes.as_deref(), Some("read write"));
     drop(books);
+    gateway.end();
+}
+
+#[test]
+fn a_server_that_is_never_content_is_not_asked_about_for_ever() {
+    let realm = Realm::start(Temper { needs: Some("write"), stingy: true, ..Temper::default() });
+    let workspace = workspace(&realm, &json!({}));
+    log_in(&workspace);
+    let gateway = Gateway::start(workspace);
+    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    assert_eq!(browse(error.whole["details"]["url"].as_str().unwrap()), 200);
+    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    assert_eq!(
+        (error.code.as_str(), &error.whole["details"]["url"]),
+        ("auth_required", &Value::Null)
+    );
+    assert_eq!(realm.books.lock().unwrap().authorizations.len(), 2);
     gateway.end();
 }
 
