@@ -6,8 +6,10 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
 
-/// Longest address that is looked at.
-const MAX_LENGTH: usize = 8192;
+/// Longest address that is looked at: a target whose every byte is escaped, and what stands before it.
+const MAX_LENGTH: usize = 16 * 1024;
+/// Longest path and query, as it goes over the wire.
+const MAX_TARGET: usize = 8192;
 
 /// An absolute address, without user, password and fragment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,7 +91,7 @@ impl Address {
             }
             _ => return Err(AddressError::Port),
         };
-        Ok(Address { secure, host, port, target: target_of(target) })
+        Ok(Address { secure, host, port, target: bounded(target)? })
     }
 
     /// Where a reference leads that was found at this address.
@@ -117,7 +119,7 @@ impl Address {
                 format!("{folder}/{reference}")
             }
         };
-        Ok(Address { target: target_of(&target), ..self.clone() })
+        Ok(Address { target: bounded(&target)?, ..self.clone() })
     }
 
     /// The same place with another path.
@@ -182,6 +184,13 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin(), self.target)
     }
+}
+
+/// The same, if it is short enough.
+fn bounded(text: &str) -> Result<String, AddressError> {
+    Some(target_of(text))
+        .filter(|target| target.len() <= MAX_TARGET)
+        .ok_or(AddressError::Characters)
 }
 
 /// Path and query without fragment, in characters that go over the wire.
@@ -274,7 +283,23 @@ impl Zone {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_taken_is_written_so_that_it_is_taken_again(
+            text in "(https?://)?(\\[::1\\]|[a-zA-Z0-9.@:-]{0,12})?[/?#]?.{0,30}",
+        ) {
+            let home = Address::parse("https://a.b/c/d?e").unwrap();
+            for address in [Address::parse(&text), home.join(&text)].into_iter().flatten() {
+                prop_assert_eq!(Address::parse(&address.to_string()), Ok(address));
+            }
+        }
+    }
 
     #[test]
     fn addresses_are_taken_apart() {

@@ -146,7 +146,8 @@ impl Login {
 
     /// The token to show, fresh if that can be had without a person.
     pub async fn token(&self) -> Option<String> {
-        if !self.wishes.wanted {
+        // What somebody on the way could read is no secret any more.
+        if !self.wishes.wanted || !self.server.is_confidential() {
             return None;
         }
         self.read_once().await;
@@ -168,6 +169,9 @@ impl Login {
         let challenge = Challenge::read(challenges.iter().map(String::as_str));
         if !self.wishes.wanted {
             return Err(needed("it wants a token, and `oauth` is switched off", None));
+        }
+        if !self.server.is_confidential() {
+            return Err(needed("it wants a token, and its address is not encrypted", None));
         }
         let without = match self.without_a_person(&challenge, shown).await {
             Ok(()) => return Ok(()),

@@ -28,6 +28,7 @@ pub(super) struct Found {
 impl Login {
     /// Asks the server without a token, to hear what it wants.
     pub(super) async fn knock(&self) -> Result<Challenge, LoginError> {
+        self.confidential(&self.server)?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let types = HeaderValue::from_static("application/json, text/event-stream");

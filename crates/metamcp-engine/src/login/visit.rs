@@ -11,6 +11,7 @@ use metamcp_wire::base64;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 use super::discover::Found;
@@ -24,6 +25,8 @@ const PERSON: Duration = Duration::from_secs(600);
 const BROWSER: Duration = Duration::from_secs(5);
 /// Longest request of a browser that is looked at.
 const MAX_REQUEST: usize = 32 * 1024;
+/// Visitors that are heard at once.
+const VISITORS: usize = 32;
 /// The path people come back to.
 const PATH: &str = "/callback";
 
@@ -151,17 +154,35 @@ impl Login {
 impl Visit {
     /// The code and the browser that brought it, from the first visit that knows the state; all others are shown the door and the wait goes on.
     async fn code(&self) -> Result<(String, TcpStream), LoginError> {
+        let (sender, mut visitors) = mpsc::channel(VISITORS);
+        let places = Arc::new(Semaphore::new(VISITORS));
         loop {
-            let Ok((mut socket, _)) = self.listener.accept().await else { continue };
-            let Ok(Some(query)) = timeout(BROWSER, asked(&mut socket)).await else { continue };
+            let (query, mut socket) = tokio::select! {
+                accepted = self.listener.accept() => {
+                    // Each is heard on its own, so that one who says nothing keeps nobody waiting.
+                    let place = Arc::clone(&places).try_acquire_owned();
+                    if let (Ok((mut socket, _)), Ok(place)) = (accepted, place) {
+                        let sender = sender.clone();
+                        crate::task::spawn("visitor", async move {
+                            let _place = place;
+                            if let Ok(Some(query)) = timeout(BROWSER, asked(&mut socket)).await {
+                                drop(sender.send((query, socket)).await);
+                            }
+                        });
+                    }
+                    continue;
+                }
+                Some(visitor) = visitors.recv() => visitor,
+            };
             match oauth::callback(&query, &self.state, &self.found.server) {
                 Callback::Stray => {
-                    show(&mut socket, 400, "This is not the login that was waited for.").await;
+                    let words = "This is not the login that was waited for.";
+                    show(&mut socket, 400, words).await;
                 }
                 Callback::Code(code) => return Ok((code, socket)),
                 Callback::Refused(why) => {
-                    show(&mut socket, 400, "The login was refused. You can close this window.")
-                        .await;
+                    let words = "The login was refused. You can close this window.";
+                    show(&mut socket, 400, words).await;
                     return Err(LoginError::person(format!("the login was refused: {why}")));
                 }
             }

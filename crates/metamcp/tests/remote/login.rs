@@ -260,7 +260,9 @@ fn a_server_that_wants_a_login_says_where_and_works_after_it() {
     let well = crate::world::Remote::honest(Speech::NoSessions, false);
     let mut workspace = workspace(&realm, &json!({}));
     workspace.entry("well", json!({ "url": well.site.url("/mcp") }));
-    let gateway = Gateway::start(workspace);
+    let gateway = Gateway::start_as(workspace, |command| {
+        command.args(["--log-level", "debug"]);
+    });
     let mut addresses = BTreeSet::new();
     for _ in 0..20 {
         let error = gateway.refusal("echo", &json!({"text": "x"}));
@@ -274,15 +276,21 @@ fn a_server_that_wants_a_login_says_where_and_works_after_it() {
     let answer = gateway.mcp_call_now("well", "echo", &json!({"text": "x"}), HUNG).unwrap();
     assert_eq!(Outcome::of(&answer.value), Outcome::Fine);
     let address = addresses.pop_first().unwrap();
-    // A thousand forged visits change nothing.
+    // Neither visitors who say nothing nor forged visits change anything.
     let callback = address.split("redirect_uri=").nth(1).unwrap().split('&').next().unwrap();
     let callback = callback.replace("%3A", ":").replace("%2F", "/");
+    let place = callback.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+    let _silent: Vec<_> = (0..8).map(|_| std::net::TcpStream::connect(&place).unwrap()).collect();
     for number in 0..100 {
         assert_eq!(browse(&format!("{callback}?code=evil&state=guess-{number}")), 400);
     }
     assert_eq!(browse(&address), 200);
     let fine = || gateway.call("echo", &json!({"text": "x"})) == Outcome::Fine;
     assert!(eventually(HUNG, fine), "{}", gateway.stderr());
+    let said = gateway.stderr();
+    for secret in ["access-", "refresh-", "code-"] {
+        assert!(!said.contains(secret), "{secret} in {said}");
+    }
     let books = realm.books.lock().unwrap();
     assert_eq!(books.authorizations.len(), 1);
     assert_eq!(

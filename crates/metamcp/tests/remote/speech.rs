@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use metamcp_testkit::client::Reply;
 use metamcp_testkit::site::honest::Speech;
 use metamcp_testkit::{Outcome, eventually};
 use serde_json::json;
@@ -232,4 +233,43 @@ fn progress_comes_before_the_answer_and_a_cancelled_call_is_called_off() {
         }
         gateway.end();
     }
+}
+
+#[test]
+fn a_question_on_the_stream_of_a_call_reaches_its_client() {
+    let answers = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = Arc::clone(&answers);
+    let remote = Remote::with(Speech::Sessions, true, move |_, asked, talk| {
+        let message = asked.json();
+        if message.get("method").is_none() && message.get("result").is_some() {
+            heard.lock().unwrap().push(message);
+            return talk.respond(202, &[], b"").map(|()| true);
+        }
+        if message["method"] != "tools/call" {
+            return Ok(false);
+        }
+        talk.begin_events(&[])?;
+        let name = message["params"]["arguments"]["text"].as_str().unwrap_or_default().to_owned();
+        let question =
+            json!({"message": "who?", "requestedSchema": {"type": "object", "properties": {}}});
+        talk.event(&json!({"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": question}))?;
+        while heard.lock().unwrap().is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let result = json!({"content": [{"type": "text", "text": name}]});
+        talk.event(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}))?;
+        Ok(true)
+    });
+    let mut workspace = metamcp_testkit::Workspace::new().unwrap();
+    workspace.entry("far", json!({ "url": remote.site.url("/mcp") }));
+    let gateway = Gateway::start_answering(workspace, &json!({"elicitation": {}}), |method, _| {
+        assert_eq!(method, "elicitation/create");
+        Reply::Result(json!({"action": "accept", "content": {"name": "ada"}}))
+    });
+    gateway.echo("asked");
+    let answers = answers.lock().unwrap().clone();
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0]["id"], "q1");
+    assert_eq!(answers[0]["result"]["content"]["name"], "ada");
+    gateway.end();
 }

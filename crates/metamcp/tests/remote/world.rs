@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metamcp_testkit::client::Reply;
 use metamcp_testkit::outcome::ErrorObject;
 use metamcp_testkit::site::honest::Speech;
 use metamcp_testkit::site::{Asked, Honest, Site, Talk};
@@ -83,6 +84,17 @@ impl Gateway {
         change(&mut command);
         let client = Client::start(command).unwrap();
         client.initialize(&json!({}), HUNG).unwrap();
+        Gateway { client, workspace }
+    }
+
+    /// For a client with these capabilities, which answers questions so.
+    pub(crate) fn start_answering(
+        workspace: Workspace,
+        capabilities: &Value,
+        answer: impl FnMut(&str, &Value) -> Reply + Send + 'static,
+    ) -> Gateway {
+        let client = Client::start_answering(command(&workspace), Box::new(answer)).unwrap();
+        client.initialize(capabilities, HUNG).unwrap();
         Gateway { client, workspace }
     }
 
