@@ -7,6 +7,7 @@ pub mod files;
 pub mod gateway;
 pub mod habits;
 pub mod held;
+pub mod notices;
 pub mod outbox;
 pub mod progress;
 pub mod results;

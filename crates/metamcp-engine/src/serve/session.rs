@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
-use metamcp_core::ledger::ConnId;
+use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_core::notify::List;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::frame::skim;
 use metamcp_wire::handshake::{self, Peer};
@@ -20,8 +21,9 @@ use tokio::task::AbortHandle;
 use super::lanes::Lanes;
 use super::modern::Desk;
 use crate::habits::Recorder;
+use crate::notices::Watcher;
 use crate::router::{CallErrorKind, Caller, Outcome, Question};
-use crate::surface::reply::ErrorObject;
+use crate::surface::reply::{ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
@@ -29,6 +31,9 @@ use crate::upstream::Reply;
 /// Slow answers that may be under way for one client: first calls of a server wait here until its tools are known,
 /// so this has to hold as many of them as the router's own queue.
 const SLOW_ANSWERS: usize = metamcp_core::dispatch::SERVER_QUEUE;
+
+/// Resources one client may subscribe to.
+const MAX_WATCHED: usize = 1000;
 
 /// The last question put to any client. One count for all of them, so that a late answer can never be taken for one to
 /// a question of another session, or of the same one after it was at rest.
@@ -55,6 +60,10 @@ struct State {
     questions: HashMap<u64, Asked>,
     /// The least severe log message it wants, where it said so.
     level: Option<usize>,
+    /// Resources it wants to hear of, and the servers that may have them.
+    watched: HashMap<String, Vec<ServerId>>,
+    /// Whether it is told of changes.
+    told: bool,
     stopping: bool,
 }
 
@@ -87,15 +96,29 @@ impl Session {
 
     fn with(view: View, lanes: Lanes, peer: Option<Arc<Peer>>) -> Arc<Session> {
         let recorder = view.surface.habits.clone().map(Recorder::new);
+        let resumed = peer.is_some();
         let state = State { peer, ..State::default() };
-        Arc::new_cyclic(|me| Session {
+        let session = Arc::new_cyclic(|me| Session {
             modern: Desk::new(view.clone()),
             view,
             recorder,
             lanes,
             state: Mutex::new(state),
             me: me.clone(),
-        })
+        });
+        if resumed {
+            session.be_told();
+        }
+        session
+    }
+
+    /// From now on the client hears of changes, if anything it sees can change.
+    pub fn be_told(&self) {
+        let first = !std::mem::replace(&mut self.lock().told, true);
+        if first && self.view.is_direct() {
+            let me: Weak<dyn Watcher> = self.me.clone();
+            self.view.surface.router.notices.watch(me);
+        }
     }
 
     /// Who the client is, once it has introduced itself.
@@ -157,6 +180,7 @@ impl Session {
             state.stopping = true;
             (std::mem::take(&mut state.slow), std::mem::take(&mut state.questions))
         };
+        self.unwatch_all();
         slow.into_values().flatten().for_each(|slow| slow.task.abort());
         drop(asked);
         self.modern.abandon();
@@ -223,20 +247,14 @@ impl Session {
         }
         match method {
             "tools/call" => {
-                let caller = self.caller();
-                match self.view.call(params, line, &caller, &id) {
-                    Step::Handed => {}
-                    Step::Now(finished) => self.finish(&id, finished),
-                    Step::Later(future) => self.later(id, future),
-                    Step::Running(running) => {
-                        self.run(id, running.future, Some(running.last_words));
-                    }
-                }
+                let step = self.view.call(params, line, &self.caller(), &id);
+                self.go_on(id, step);
             }
             "ping" => self.result(&id, b"{}"),
             "tools/list" => {
                 let view = self.view.clone();
-                self.later(id, async move { Finished::Result(view.tools().await.into_bytes()) });
+                let cursor = cursor(params);
+                self.later(id, async move { view.list_tools(cursor).await });
             }
             "initialize" => self.initialize(id, params),
             "logging/setLevel" => {
@@ -254,7 +272,76 @@ impl Session {
                     ),
                 }
             }
-            _ => self.refuse(&id, -32601, &format!("metamcp does not know the method {method:?}")),
+            _ => match self.view.passes_on(method) {
+                Some("resources/subscribe") => self.subscribe(id, params),
+                Some("resources/unsubscribe") => self.unsubscribe(&id, params),
+                Some(method) => {
+                    let step = self.view.pass_on(method, params, &self.caller(), &id);
+                    self.go_on(id, step);
+                }
+                None => {
+                    let message = format!("metamcp does not know the method {method:?}");
+                    self.refuse(&id, -32601, &message);
+                }
+            },
+        }
+    }
+
+    fn go_on(&self, id: Bytes, step: Step) {
+        match step {
+            Step::Handed => {}
+            Step::Now(finished) => self.finish(&id, finished),
+            Step::Later(future) => self.later(id, future),
+            Step::Running(running) => self.run(id, running.future, Some(running.last_words)),
+        }
+    }
+
+    /// The client wants to hear of a resource. Where one server can say whether it can be had, it is asked.
+    fn subscribe(&self, id: Bytes, params: Option<&[u8]>) {
+        let Some(uri) = uri(params) else {
+            return self.refuse(&id, -32602, "resources/subscribe needs `uri`, a string");
+        };
+        let router = &self.view.surface.router;
+        let ask = self.view.subscribes_at_server();
+        let mut state = self.lock();
+        if !state.watched.contains_key(&uri) {
+            if state.watched.len() >= MAX_WATCHED {
+                drop(state);
+                return self.refuse(&id, -32000, "too many resources are subscribed to");
+            }
+            let owners = self.view.owners_of(&uri);
+            state.watched.insert(uri.clone(), owners.clone());
+            drop(state);
+            for owner in owners {
+                router.watch(owner, &uri, !ask);
+            }
+        } else {
+            drop(state);
+        }
+        if ask {
+            let step = self.view.pass_on("resources/subscribe", params, &self.caller(), &id);
+            return self.go_on(id, step);
+        }
+        self.result(&id, b"{}");
+    }
+
+    fn unsubscribe(&self, id: &Bytes, params: Option<&[u8]>) {
+        let Some(uri) = uri(params) else {
+            return self.refuse(id, -32602, "resources/unsubscribe needs `uri`, a string");
+        };
+        let owners = self.lock().watched.remove(&uri);
+        for owner in owners.into_iter().flatten() {
+            self.view.surface.router.unwatch(owner, &uri);
+        }
+        self.result(id, b"{}");
+    }
+
+    fn unwatch_all(&self) {
+        let watched = std::mem::take(&mut self.lock().watched);
+        for (uri, owners) in watched {
+            for owner in owners {
+                self.view.surface.router.unwatch(owner, &uri);
+            }
         }
     }
 
@@ -265,18 +352,22 @@ impl Session {
         };
         let revision = peer.era;
         self.lock().peer = Some(Arc::new(peer));
+        self.be_told();
         let view = self.view.clone();
         self.later(id, async move {
-            let result = json!({
+            let mut result = json!({
                 "protocolVersion": revision.name(),
-                "capabilities": { "tools": { "listChanged": false }, "logging": {} },
+                "capabilities": view.capabilities().await,
                 "serverInfo": {
                     "name": "metamcp",
                     "title": "metamcp gateway",
                     "version": env!("CARGO_PKG_VERSION"),
                 },
-                "instructions": view.instructions().await,
             });
+            let manual = view.manual().await;
+            if !manual.is_empty() {
+                result["instructions"] = manual.into();
+            }
             Finished::Result(result.to_string().into_bytes())
         });
     }
@@ -413,7 +504,16 @@ impl Caller for Session {
             Outcome::Failed(error) => {
                 let entry = self.view.surface.server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
-                self.result(tag, &ErrorObject::from_call(&error, config).to_result());
+                if !self.view.is_direct() {
+                    let object = ErrorObject::from_call(&error, config);
+                    return self.result(tag, &object.to_result());
+                }
+                match Plain::from_call(&error, config) {
+                    Plain::Result(result) => self.result(tag, &result),
+                    Plain::Error(error) => {
+                        self.lanes.answer(Some(tag), |out| write::error_raw(out, Some(tag), &error));
+                    }
+                }
             }
             Outcome::Cancelled => self.lanes.end(tag),
         }
@@ -492,6 +592,42 @@ impl Caller for Session {
             recorder.calling(tag, server, tool, self.view.surface.router.clock.now());
         }
     }
+}
+
+impl Watcher for Session {
+    fn changed(&self, list: List) {
+        if self.peer().is_some() && self.lanes.has_room(None) {
+            self.lanes.tell(None, |out| write::notification(out, list.method(), None));
+        }
+        self.modern.notify(&self.lanes, list.method(), None, None);
+    }
+
+    fn updated(&self, uri: &str, params: &[u8]) {
+        const METHOD: &str = "notifications/resources/updated";
+        // The number of a subscription of ours at the server means nothing to the client.
+        let params = metamcp_wire::modern::listen::untagged(params);
+        if self.lock().watched.contains_key(uri) {
+            self.notify(None, METHOD, &params);
+        }
+        self.modern.notify(&self.lanes, METHOD, Some(uri), Some(&params));
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.unwatch_all();
+    }
+}
+
+fn uri(params: Option<&[u8]>) -> Option<String> {
+    let [uri] = object::pick(params?, ["uri"]).ok()?;
+    object::text(uri?).map(std::borrow::Cow::into_owned)
+}
+
+/// Where a list is to go on.
+pub(super) fn cursor(params: Option<&[u8]>) -> Option<String> {
+    let [cursor] = object::pick(params?, ["cursor"]).ok()?;
+    object::text(cursor?).map(std::borrow::Cow::into_owned)
 }
 
 /// Whether a tool did what it was called for; `None` where that says nothing about the tool: it was called off, or its

@@ -180,8 +180,16 @@ impl Surface {
         let Wish { entry, tool, arguments, meta, progress } = wish;
         caller.calling(tag, &entry.name, &tool);
         let input = caller.input();
-        let request =
-            Request { server: entry.id, tool, arguments, meta, progress, harmless, input };
+        let request = Request {
+            server: entry.id,
+            tool,
+            arguments,
+            meta,
+            progress,
+            harmless,
+            input,
+            verbatim: None,
+        };
         self.router.call(request, Arc::clone(caller), tag.clone());
     }
 

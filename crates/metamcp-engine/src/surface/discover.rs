@@ -203,7 +203,7 @@ impl Surface {
 
     /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
     /// is old are woken too, but nobody waits: what is remembered answers.
-    async fn wake_unknown(&self, asked: &[&Entry]) {
+    pub(super) async fn wake_unknown(&self, asked: &[&Entry]) {
         let mut seen = self.router.stir.now();
         let start = self.router.clock.now();
         let snapshot = self.catalog.snapshot();

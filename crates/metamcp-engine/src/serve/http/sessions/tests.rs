@@ -46,6 +46,7 @@ fn peer(capabilities: serde_json::Value) -> Peer {
         title: None,
         version: "1".into(),
         capabilities,
+        instructions: None,
     }
 }
 
