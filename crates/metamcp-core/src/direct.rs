@@ -174,7 +174,8 @@ mod tests {
         assert_eq!(name("files", "read_text"), "files__read_text");
         assert_eq!(name("a.b-c", "x.y"), "a.b-c__x.y");
         // These read the same without the digest.
-        let alike = [("a", "b__c"), ("a__b", "c"), ("a", "_b"), ("a_", "b"), ("a b", "c"), ("a_b", "c")];
+        let alike =
+            [("a", "b__c"), ("a__b", "c"), ("a", "_b"), ("a_", "b"), ("a b", "c"), ("a_b", "c")];
         let names: std::collections::BTreeSet<String> =
             alike.iter().map(|(server, tool)| name(server, tool)).collect();
         assert_eq!(names.len(), alike.len(), "{names:?}");
@@ -183,7 +184,10 @@ mod tests {
         assert!(long.starts_with("server__ttt"), "{long}");
         assert_ne!(long, name("server", &"t".repeat(127)));
         assert_eq!(long, name("server", &"t".repeat(128)));
-        assert_eq!(name("files", "grüße"), "files__gr__e_".to_owned() + &name("files", "grüße")[13..]);
+        assert_eq!(
+            name("files", "grüße"),
+            "files__gr__e_".to_owned() + &name("files", "grüße")[13..]
+        );
     }
 
     #[test]
@@ -217,13 +221,23 @@ mod tests {
         let result = br#"{"resources":[{"uri":"a","x": 1.50},7,null,{"uri":7},{"uri":""},{"name":"n"},[],{"uri":"b","uri":"c"},{"uri":"d"}],"nextCursor":"n"}"#;
         let page = page(Kind::Resources, result).unwrap();
         assert_eq!(page.elements[0], ("a".to_owned(), &br#"{"uri":"a","x": 1.50}"#[..]));
-        assert_eq!(page.elements.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["a", "d"]);
+        assert_eq!(
+            page.elements.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(),
+            ["a", "d"]
+        );
         assert_eq!(page.next.as_deref(), Some("n"));
     }
 
     #[test]
     fn nonsense_is_no_page() {
-        for result in ["7", "[]", "{}", r#"{"prompts":{}}"#, r#"{"prompts":"x"}"#, r#"{"prompts":[],"prompts":[]}"#] {
+        for result in [
+            "7",
+            "[]",
+            "{}",
+            r#"{"prompts":{}}"#,
+            r#"{"prompts":"x"}"#,
+            r#"{"prompts":[],"prompts":[]}"#,
+        ] {
             assert_eq!(page(Kind::Prompts, result.as_bytes()), None, "{result}");
         }
         let long = format!(r#"{{"prompts":[],"nextCursor":"{}"}}"#, "x".repeat(MAX_CURSOR + 1));
@@ -237,7 +251,9 @@ mod tests {
             let place = Place { server: "a:b".into(), pages: 3, cursor };
             assert_eq!(Place::decode(&place.encode()), Some(place));
         }
-        for forged in ["", "!", "W10=", &base64::encode_url(b"[7,1]"), &base64::encode_url(b"[\"a\",-1]")] {
+        for forged in
+            ["", "!", "W10=", &base64::encode_url(b"[7,1]"), &base64::encode_url(b"[\"a\",-1]")]
+        {
             assert_eq!(Place::decode(forged), None, "{forged}");
         }
     }

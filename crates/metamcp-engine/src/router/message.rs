@@ -167,13 +167,16 @@ mod tests {
     #[test]
     fn a_request_keeps_everything_but_what_is_ours() {
         let meta = r#""_meta":{"org.metamcp/callKey":"00000000-0000-0000-0000-000000000001"}}}"#;
-        for params in [None, Some(&b"{}"[..]), Some(b"{ }"), Some(br#"{"_meta":{"a":1}}"#), Some(b"7")] {
+        for params in
+            [None, Some(&b"{}"[..]), Some(b"{ }"), Some(br#"{"_meta":{"a":1}}"#), Some(b"7")]
+        {
             assert_eq!(
                 written("resources/list", params).trim_end(),
                 format!(r#"{{"jsonrpc":"2.0","id":7,"method":"resources/list","params":{{{meta}"#)
             );
         }
-        let params = br#"{"z": 1.50,"_meta":{},"uri":"a\/b","requestState":"s","inputResponses":{} }"#;
+        let params =
+            br#"{"z": 1.50,"_meta":{},"uri":"a\/b","requestState":"s","inputResponses":{} }"#;
         let written = written("resources/read", Some(params));
         assert_eq!(
             written.trim_end(),

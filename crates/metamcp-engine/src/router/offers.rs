@@ -137,7 +137,8 @@ impl Router {
         drop(inner);
         if first
             && tell
-            && let Some(connection) = self.connection_of(server) {
+            && let Some(connection) = self.connection_of(server)
+        {
             ask_for_updates(&connection, uri);
         }
         true

@@ -511,7 +511,8 @@ impl Caller for Session {
                 match Plain::from_call(&error, config) {
                     Plain::Result(result) => self.result(tag, &result),
                     Plain::Error(error) => {
-                        self.lanes.answer(Some(tag), |out| write::error_raw(out, Some(tag), &error));
+                        self.lanes
+                            .answer(Some(tag), |out| write::error_raw(out, Some(tag), &error));
                     }
                 }
             }

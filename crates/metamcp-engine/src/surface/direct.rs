@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use super::errand::{self, Client};
 use super::reply::{Code, ErrorObject};
 use super::{Finished, Step, Surface, View};
-use crate::router::{Caller, CallErrorKind, Entry, Outcome, Request, Verbatim};
+use crate::router::{CallErrorKind, Caller, Entry, Outcome, Request, Verbatim};
 
 /// What is passed on to servers beside calls of tools.
 const METHODS: [&str; 8] = [
@@ -293,7 +293,8 @@ impl Surface {
                 "the configuration of the server {:?} does not permit the tool {tool:?}",
                 entry.name
             );
-            let hint = "The call was not sent. Only the owner of the configuration can change that.";
+            let hint =
+                "The call was not sent. Only the owner of the configuration can change that.";
             let denied = ErrorObject::new(Code::Denied, denied).hint(hint);
             return Step::Now(Finished::error(&denied.at(&entry.name, Some(tool))));
         }
@@ -413,9 +414,7 @@ impl Surface {
             return Step::Handed;
         }
         let (params, uri) = (Bytes::copy_from_slice(params), meant.into_owned());
-        Step::Later(Box::pin(
-            async move { surface.first_of(method, &params, &uri, &client).await },
-        ))
+        Step::Later(Box::pin(async move { surface.first_of(method, &params, &uri, &client).await }))
     }
 
     /// Asks one server after the other, since nothing says whose resource it is.

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 
 use super::Fault;
 use super::meta::SUBSCRIPTION;
-use crate::object::{
-    elements, members, pick, replace_member, set_member, text, without_member,
-};
+use crate::object::{elements, members, pick, replace_member, set_member, text, without_member};
 use crate::write::json_string;
 
 /// Most resources one subscription may name.

@@ -10,10 +10,10 @@ use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::modern::{Fault, meta};
 use metamcp_wire::{object, write};
 
-use super::access::Principal;
-use super::door::{Door, Instead, VERSION, bad_message};
+use super::door::{Door, Form, Instead, VERSION, bad_message, prefers_events};
 use super::posted::Posted;
 use super::reply::{self, Answer, REFUSED};
+use super::sessions::Owner;
 use crate::serve::lanes::{Each, Lanes, Manner};
 use crate::serve::modern;
 use crate::surface::View;
@@ -41,7 +41,7 @@ pub(super) fn not_here() -> Instead {
 impl Door {
     pub(super) async fn post_stateless(
         &self,
-        principal: Principal,
+        owner: Owner,
         parts: &Parts,
         line: &Bytes,
         mut posted: Posted<'_>,
@@ -60,19 +60,22 @@ impl Door {
             Envelope::Notification { .. } => return Ok(reply::empty(StatusCode::ACCEPTED)),
             _ => return Err(bad_message("a client of this revision sends no answers")),
         };
-        check(&self.view, &parts.headers, method, params).map_err(|fault| refused(&id, &fault))?;
+        let view = self.view(owner.endpoint);
+        check(&view, &parts.headers, method, params).map_err(|fault| refused(&id, &fault))?;
         // A subscription is a stream even for who wants documents.
         let listens = method == "subscriptions/listen";
         let json = self.ways.rules.json && !listens;
-        let session = self.start_alone(Lanes::Each(Each::new(Manner { json, stateless: true })));
-        session.modern.belongs_to(Bytes::copy_from_slice(&principal.0.to_be_bytes()));
-        let reader = self.open(principal, &session, &[id])?;
+        let lanes = Lanes::Each(Each::new(Manner { json, stateless: true }));
+        let session = self.start_alone(owner.endpoint, lanes);
+        session.modern.belongs_to(Bytes::copy_from_slice(&owner.principal.0.to_be_bytes()));
+        let reader = self.open(owner.principal, &session, &[id])?;
         session.take(message, line);
         drop(session);
         if listens {
             return Ok(reply::events(reader));
         }
-        let mut response = self.respond(reader, false, false).await;
+        let form = Form { events: prefers_events(&parts.headers), ..Form::default() };
+        let mut response = self.respond(reader, form).await;
         if let Answer::Document(Some(document)) = response.body()
             && let Some(status) = status_of(document)
         {
@@ -83,12 +86,7 @@ impl Door {
 }
 
 /// The headers against the body, and the body against what is served here.
-fn check(
-    view: &View,
-    all: &HeaderMap,
-    method: &str,
-    params: Option<&[u8]>,
-) -> Result<(), Fault> {
+fn check(view: &View, all: &HeaderMap, method: &str, params: Option<&[u8]>) -> Result<(), Fault> {
     check_headers(all, method, params, &|| view.mirrors(params))?;
     modern::precheck(view, method, params).map(drop)
 }
