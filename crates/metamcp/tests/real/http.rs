@@ -28,9 +28,9 @@ const CLIENTS: [Client; 4] =
     [Client::TypescriptV1, Client::TypescriptV2, Client::PythonV1, Client::PythonV2];
 
 /// A gateway that listens; dropped, it ends.
-struct Serving {
+pub(crate) struct Serving {
     process: Child,
-    remote: Remote,
+    pub(crate) remote: Remote,
 }
 
 impl Serving {
@@ -57,8 +57,18 @@ impl Serving {
         }
         let Start { command, mut args, env } = world.gateway();
         args.extend(flags);
+        let over = if way == Way::Sse { "sse" } else { "http" };
+        let mut serving = Serving::listening(world, &Start { command, args, env });
+        // A certificate is for a name.
+        let url = serving.remote.url.replace("127.0.0.1", "localhost");
+        serving.remote = Remote { url, over, trust };
+        serving
+    }
+
+    /// Starts a gateway and waits until it says where it listens.
+    pub(crate) fn listening(world: &World, gateway: &Start) -> Serving {
         let mut process = world
-            .command(&Start { command, args, env })
+            .command(gateway)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -71,10 +81,7 @@ impl Serving {
             .find_map(|line| line.split_once("listening on ").map(|(_, url)| url.to_owned()))
             .expect("it listens");
         thread::spawn(move || lines.for_each(drop));
-        // A certificate is for a name.
-        let url = url.replace("127.0.0.1", "localhost");
-        let over = if way == Way::Sse { "sse" } else { "http" };
-        Serving { process, remote: Remote { url, over, trust } }
+        Serving { process, remote: Remote { url, over: "http", trust: Vec::new() } }
     }
 }
 
