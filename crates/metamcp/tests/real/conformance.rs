@@ -23,11 +23,8 @@ fn looked_at(revision: &str, endpoint: Endpoint, era: &[&str]) -> BTreeMap<Strin
     if endpoint == Endpoint::Main {
         flags.extend(["--surface", "direct"].map(str::to_owned));
     }
-    let gateway = Start {
-        command: env!("CARGO_BIN_EXE_metamcp").to_owned(),
-        args: flags,
-        env: Vec::new(),
-    };
+    let gateway =
+        Start { command: env!("CARGO_BIN_EXE_metamcp").to_owned(), args: flags, env: Vec::new() };
     let serving = Serving::listening(&world, &gateway);
     let url = match endpoint {
         Endpoint::Main => serving.remote.url.clone(),
