@@ -9,6 +9,7 @@ pub mod discover;
 mod errand;
 pub mod execute;
 mod kept;
+mod offers;
 pub mod reply;
 mod script;
 pub mod semantic;

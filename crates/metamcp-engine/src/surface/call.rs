@@ -52,6 +52,9 @@ impl Surface {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
+        if let Some(step) = arguments.and_then(|raw| self.offered_call(raw, caller, tag)) {
+            return step;
+        }
         let wish = match self.decode(arguments, meta, line) {
             Ok(wish) => wish,
             Err(finished) => return Step::Now(finished),

@@ -266,8 +266,10 @@ impl Surface {
         let named = |server: &str| servers.iter().find(|entry| *entry.name == *server);
         if let Some((server, tool)) = direct::split(name, |server| named(server).is_some()) {
             let entry = named(server)?;
-            let known = snapshot.known(entry.id)?;
-            return known.tool(tool).map(|tool| (entry.clone(), (*tool.name).into()));
+            let known = snapshot.known(entry.id).and_then(|known| known.tool(tool));
+            if let Some(tool) = known {
+                return Some((entry.clone(), (*tool.name).into()));
+            }
         }
         // A name with a digest is found by making all of them.
         servers.iter().find_map(|entry| {

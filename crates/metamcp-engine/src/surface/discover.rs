@@ -192,7 +192,16 @@ impl Surface {
                 text.push_str("// For mcp_execute; one tool's JSON Schema: mcp_discover {\"tool\": \"server:tool\", \"detail\": \"schema\"}.");
                 text
             }
-            _ => discover::to_text(&request, &answer),
+            _ => {
+                let mut text = discover::to_text(&request, &answer);
+                if request.tool.is_none()
+                    && let Some(note) = self.offers_note(&asked)
+                {
+                    text.push('\n');
+                    text.push_str(&note);
+                }
+                text
+            }
         };
         Ok(Discovered {
             text,

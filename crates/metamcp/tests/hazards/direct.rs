@@ -120,6 +120,7 @@ fn several_servers_are_told_apart_by_their_names() {
         ("one", offering("some:one")),
         ("plain", chaos_server(&[])),
         ("two", offering("some:two")),
+        ("odd one", chaos_server(&[])),
         ("broken", Server::new("/nowhere/at/all", &[])),
     ]);
     let gateway = Gateway::start(workspace);
@@ -133,7 +134,9 @@ fn several_servers_are_told_apart_by_their_names() {
         let answer = call(&gateway, name, &json!({"text": "hello"}));
         assert_eq!(answer.text(), Some("hello"), "{}", answer.value);
     }
-    for journal in ["one", "plain", "two"] {
+    let odd = tools.iter().find(|tool| tool.starts_with("odd_one__echo_")).unwrap();
+    assert_eq!(call(&gateway, odd, &json!({"text": "hello"})).text(), Some("hello"), "{odd}");
+    for journal in ["one", "plain", "two", "odd one"] {
         let calls = gateway.workspace.journal(journal).of(metamcp_testkit::What::Execute).unwrap();
         assert_eq!(calls.len(), 1, "{journal}");
     }
@@ -317,4 +320,53 @@ fn the_newest_clients_see_servers_of_both_eras() {
         gateway.ping();
         gateway.end();
     }
+}
+
+#[test]
+fn resources_and_prompts_are_reached_from_the_usual_surface_too() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", offering("some:one"));
+    workspace.server("flood", offering("flood:flood"));
+    workspace.server("plain", chaos_server(&[]));
+    let gateway = Gateway::start(workspace);
+    let text = |answer: &Answer| answer.text().unwrap_or_default().to_owned();
+    let found = call(&gateway, "mcp_discover", &json!({"server": "one"}));
+    assert!(text(&found).contains("\"@resources\""), "{}", text(&found));
+    assert!(text(&found).contains("\"@prompts\""), "{}", text(&found));
+    let found = call(&gateway, "mcp_discover", &json!({"query": "echo"}));
+    assert!(text(&found).contains("Resources of one, flood: mcp_call"), "{}", text(&found));
+    let found = call(&gateway, "mcp_discover", &json!({"server": "plain"}));
+    assert!(!text(&found).contains("@resources"), "{}", text(&found));
+    let listed = gateway.call("@resources", "list", &json!({"server": "one"}));
+    for line in ["one memo://one/1", "one memo://one/{id} - one", "\"cursor\": \"two\""] {
+        assert!(text(&listed).contains(line), "{line} in {}", text(&listed));
+    }
+    let listed = gateway.call("@resources", "list", &json!({"server": "one", "cursor": "two"}));
+    assert!(text(&listed).contains("memo://same"), "{}", text(&listed));
+    let all = gateway.call("@resources", "list", &json!({}));
+    assert!(text(&all).lines().count() < 110, "a flood is cut: {}", text(&all).len());
+    assert!(text(&all).contains("19"), "what is left out is said");
+    let read = gateway.call("@resources", "read", &json!({"server": "one", "uri": "memo://one/1"}));
+    let resource = &read.value["result"]["content"][0]["resource"];
+    assert_eq!(resource["text"], "one says hello", "{}", read.value);
+    assert_eq!(resource["futureField"], 1.5);
+    let missing =
+        gateway.refusal("@resources", "read", &json!({"server": "one", "uri": "memo://x/1"}));
+    assert_eq!(missing.code, "execution_failed");
+    let prompts = gateway.call("@prompts", "list", &json!({"server": "one"}));
+    assert!(text(&prompts).contains("one greet - Asks."), "{}", text(&prompts));
+    let got = gateway.call("@prompts", "get", &json!({"server": "one", "name": "greet"}));
+    assert_eq!(got.value["result"]["content"][1]["text"], "one asks greet", "{}", got.value);
+    for (server, tool, args) in [
+        ("@resources", "write", json!({"server": "one"})),
+        ("@resources", "read", json!({"server": "one"})),
+        ("@prompts", "get", json!({"name": "greet"})),
+    ] {
+        assert_eq!(gateway.refusal(server, tool, &args).code, "validation_input");
+    }
+    assert_eq!(
+        gateway.refusal("@prompts", "get", &json!({"server": "non", "name": "x"})).code,
+        "server_not_found"
+    );
+    gateway.end();
 }
