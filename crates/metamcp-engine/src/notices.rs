@@ -46,6 +46,11 @@ impl Notices {
         self.pace.is_some()
     }
 
+    /// Whether a change of a list would be told to anybody.
+    pub fn is_watched(&self) -> bool {
+        self.tells() && !self.listening().is_empty()
+    }
+
     /// One more who is told, while it lives.
     pub fn watch(&self, watcher: Weak<dyn Watcher>) {
         let mut watchers = self.watchers.lock().expect("no panic while it is locked");

@@ -80,7 +80,7 @@ impl Router {
     /// A server says that its resources or prompts changed: the list is read, to see whether they did.
     pub(super) fn offers_changed(&self, connection: &Arc<Connection>, list: List) {
         let key = (connection.server, list);
-        if !self.notices.tells() {
+        if !self.notices.is_watched() {
             return;
         }
         {

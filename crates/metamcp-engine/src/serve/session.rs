@@ -3,13 +3,14 @@
 //! In: messages.  Out: messages, each on its lane, in order.
 //! Tests: `metamcp/tests/`.
 
+mod watching;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
 use metamcp_core::ledger::{ConnId, ServerId};
-use metamcp_core::notify::List;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::frame::skim;
 use metamcp_wire::handshake::{self, Peer};
@@ -21,7 +22,6 @@ use tokio::task::AbortHandle;
 use super::lanes::Lanes;
 use super::modern::Desk;
 use crate::habits::Recorder;
-use crate::notices::Watcher;
 use crate::router::{CallErrorKind, Caller, Outcome, Question};
 use crate::surface::reply::{ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
@@ -31,9 +31,6 @@ use crate::upstream::Reply;
 /// Slow answers that may be under way for one client: first calls of a server wait here until its tools are known,
 /// so this has to hold as many of them as the router's own queue.
 const SLOW_ANSWERS: usize = metamcp_core::dispatch::SERVER_QUEUE;
-
-/// Resources one client may subscribe to.
-const MAX_WATCHED: usize = 1000;
 
 /// The last question put to any client. One count for all of them, so that a late answer can never be taken for one to
 /// a question of another session, or of the same one after it was at rest.
@@ -110,15 +107,6 @@ impl Session {
             session.be_told();
         }
         session
-    }
-
-    /// From now on the client hears of changes, if anything it sees can change.
-    pub fn be_told(&self) {
-        let first = !std::mem::replace(&mut self.lock().told, true);
-        if first && self.view.is_direct() {
-            let me: Weak<dyn Watcher> = self.me.clone();
-            self.view.surface.router.notices.watch(me);
-        }
     }
 
     /// Who the client is, once it has introduced itself.
@@ -293,55 +281,6 @@ impl Session {
             Step::Now(finished) => self.finish(&id, finished),
             Step::Later(future) => self.later(id, future),
             Step::Running(running) => self.run(id, running.future, Some(running.last_words)),
-        }
-    }
-
-    /// The client wants to hear of a resource. Where one server can say whether it can be had, it is asked.
-    fn subscribe(&self, id: Bytes, params: Option<&[u8]>) {
-        let Some(uri) = uri(params) else {
-            return self.refuse(&id, -32602, "resources/subscribe needs `uri`, a string");
-        };
-        let router = &self.view.surface.router;
-        let ask = self.view.subscribes_at_server();
-        let mut state = self.lock();
-        if !state.watched.contains_key(&uri) {
-            if state.watched.len() >= MAX_WATCHED {
-                drop(state);
-                return self.refuse(&id, -32000, "too many resources are subscribed to");
-            }
-            let owners = self.view.owners_of(&uri);
-            state.watched.insert(uri.clone(), owners.clone());
-            drop(state);
-            for owner in owners {
-                router.watch(owner, &uri, !ask);
-            }
-        } else {
-            drop(state);
-        }
-        if ask {
-            let step = self.view.pass_on("resources/subscribe", params, &self.caller(), &id);
-            return self.go_on(id, step);
-        }
-        self.result(&id, b"{}");
-    }
-
-    fn unsubscribe(&self, id: &Bytes, params: Option<&[u8]>) {
-        let Some(uri) = uri(params) else {
-            return self.refuse(id, -32602, "resources/unsubscribe needs `uri`, a string");
-        };
-        let owners = self.lock().watched.remove(&uri);
-        for owner in owners.into_iter().flatten() {
-            self.view.surface.router.unwatch(owner, &uri);
-        }
-        self.result(id, b"{}");
-    }
-
-    fn unwatch_all(&self) {
-        let watched = std::mem::take(&mut self.lock().watched);
-        for (uri, owners) in watched {
-            for owner in owners {
-                self.view.surface.router.unwatch(owner, &uri);
-            }
         }
     }
 
@@ -593,36 +532,6 @@ impl Caller for Session {
             recorder.calling(tag, server, tool, self.view.surface.router.clock.now());
         }
     }
-}
-
-impl Watcher for Session {
-    fn changed(&self, list: List) {
-        if self.peer().is_some() && self.lanes.has_room(None) {
-            self.lanes.tell(None, |out| write::notification(out, list.method(), None));
-        }
-        self.modern.notify(&self.lanes, list.method(), None, None);
-    }
-
-    fn updated(&self, uri: &str, params: &[u8]) {
-        const METHOD: &str = "notifications/resources/updated";
-        // The number of a subscription of ours at the server means nothing to the client.
-        let params = metamcp_wire::modern::listen::untagged(params);
-        if self.lock().watched.contains_key(uri) {
-            self.notify(None, METHOD, &params);
-        }
-        self.modern.notify(&self.lanes, METHOD, Some(uri), Some(&params));
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.unwatch_all();
-    }
-}
-
-fn uri(params: Option<&[u8]>) -> Option<String> {
-    let [uri] = object::pick(params?, ["uri"]).ok()?;
-    object::text(uri?).map(std::borrow::Cow::into_owned)
 }
 
 /// Where a list is to go on.

@@ -7,7 +7,7 @@ use metamcp_core::notify::List;
 use metamcp_wire::{object, write};
 
 use super::renamed;
-use crate::router::{Entry, Outcome};
+use crate::router::{CallErrorKind, Entry, Outcome};
 use crate::surface::errand::{self, Client};
 use crate::surface::{Finished, Surface, View};
 
@@ -180,7 +180,13 @@ impl Surface {
         }
         let page = match self.list_at(entry, kind, cursor.as_deref(), client).await {
             Outcome::Result(page) => page,
-            Outcome::Failed(_) | Outcome::Cancelled => return None,
+            Outcome::Failed(error) => {
+                if !matches!(error.kind, CallErrorKind::Rpc(_)) {
+                    self.router.missed(entry.id);
+                }
+                return None;
+            }
+            Outcome::Cancelled => return None,
         };
         let page = direct::page(kind, &page)?;
         let mut owners = self.owners();
