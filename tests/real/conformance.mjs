@@ -115,14 +115,21 @@ function chatter(tool) {
     });
 }
 
-/** Questions in the middle of a call, as revisions with a handshake have them. */
+/** Questions in the middle of a call, as revisions with a handshake have them; without one the answer asks. */
 function questions(tool) {
     const asks = (name, schema, request, tell) =>
         tool(
             name,
             async (args, ctx) => {
+                const { method, params } = request(args);
+                const answer = ctx.mcpReq.inputResponses?.answer;
+                if (answer !== undefined) return says(text(tell(answer)));
+                if (era !== 'legacy') {
+                    const ask = method === 'elicitation/create' ? inputRequired.elicit : inputRequired.createMessage;
+                    return inputRequired({ inputRequests: { answer: ask(params) } });
+                }
                 try {
-                    return says(text(tell(await ctx.mcpReq.send(request(args)))));
+                    return says(text(tell(await ctx.mcpReq.send({ method, params }))));
                 } catch (error) {
                     return { ...says(text(`not answered: ${error.message}`)), isError: true };
                 }

@@ -56,6 +56,11 @@ impl Router {
         self.offers.lock().missed.insert(server);
     }
 
+    /// Whether a server was left out before and has not come since.
+    pub fn is_missed(&self, server: ServerId) -> bool {
+        self.offers.lock().missed.contains(&server)
+    }
+
     /// A server is there.
     pub(super) fn introduced(&self, connection: &Arc<Connection>) {
         let Some(peer) = connection.peer.get() else { return };

@@ -353,7 +353,7 @@ impl Surface {
         let needed = if method == "completion/complete" { "completions" } else { "resources" };
         let mut refused = None;
         for entry in self.enabled() {
-            let peer = self.introduced(&entry, self.options.discover_budget).await;
+            let peer = self.introduced(&entry, able::INTRODUCTION).await;
             if !peer.is_some_and(|peer| peer.can(needed)) {
                 continue;
             }

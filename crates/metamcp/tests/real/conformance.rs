@@ -72,6 +72,13 @@ fn every_check_of_2025_11_25_passes() {
     assert_eq!(ended["SUCCESS"], 83, "{ended:?}");
 }
 
+/// The server has no handshake, and asks by answering; the client is asked in the middle of its call all the same.
+#[test]
+fn every_check_of_2025_11_25_passes_in_front_of_a_server_without_a_handshake() {
+    let ended = looked_at("2025-11-25", Endpoint::Direct, &[]);
+    assert_eq!(ended["SUCCESS"], 83, "{ended:?}");
+}
+
 #[test]
 fn every_check_of_2026_07_28_passes() {
     let ended = looked_at("2026-07-28", Endpoint::Direct, &[]);

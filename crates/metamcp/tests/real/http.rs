@@ -194,6 +194,42 @@ fn the_newest_clients_need_no_session() {
     }
 }
 
+/// A server as it is, beside others, in the eyes of every client.
+#[test]
+fn every_client_sees_servers_as_they_are() {
+    let world = World::new();
+    let (everything, memory) = (world.direct("everything"), world.direct("memory"));
+    let server = |start: &Start| json!({ "command": start.command, "args": start.args });
+    let servers = json!({ "everything": server(&everything), "memory": server(&memory) });
+    let config = world.path().join("two.json");
+    fs::write(&config, json!({ "mcpServers": servers }).to_string()).unwrap();
+    let mut args = vec!["--config".to_owned(), text(&config)];
+    args.extend(["--transport", "http", "--port", "0"].map(str::to_owned));
+    let Start { command, env, .. } = world.gateway();
+    let mut serving = Serving::listening(&world, &Start { command, args, env });
+    serving.remote.url.push_str("/direct");
+    for client in CLIENTS {
+        let long = json!({ "duration": 0.4, "steps": 4 });
+        let plan = Plan::new()
+            .list("list")
+            .call("echo", "everything__echo", &json!({ "message": "hi" }))
+            .call("graph", "memory__read_graph", &json!({}))
+            .call_with_progress("long", "everything__trigger-long-running-operation", &long);
+        let newest = matches!(client, Client::TypescriptV2 | Client::PythonV2);
+        let plan = if newest { plan.asking_the_era() } else { plan };
+        let report = plan.run_at(&world, client, &serving.remote);
+        let tools = report.tools("list");
+        assert!(tools.contains(&"everything__echo".to_owned()), "{client:?}: {tools:?}");
+        assert!(tools.contains(&"memory__read_graph".to_owned()), "{client:?}: {tools:?}");
+        assert!(!tools.contains(&"mcp_call".to_owned()), "{client:?}: {tools:?}");
+        assert_eq!(report.step("echo").text(), "Echo: hi", "{client:?}");
+        assert!(report.step("graph").text().contains("entities"), "{client:?}");
+        assert!(!report.step("long").progress().is_empty(), "{client:?}");
+    }
+    drop(serving);
+    world.nothing_is_left();
+}
+
 /// The Inspector's command line over both transports.
 fn inspected(way: Way) {
     let world = World::new();

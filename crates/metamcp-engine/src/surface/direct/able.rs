@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 use crate::router::Entry;
 use crate::surface::{Surface, View};
 
-/// How long the answer to `initialize` waits for the one server to say what it can do.
-const INTRODUCTION: Duration = Duration::from_secs(20);
+/// How long an answer waits for servers to start that have to be asked first: a list without them is of little use, but a
+/// client waits for a minute at most.
+pub(super) const INTRODUCTION: Duration = Duration::from_secs(20);
 
 impl View {
     /// What the gateway can do for a client of this view.
@@ -86,6 +87,8 @@ impl Surface {
         entry: &Entry,
         patience: Duration,
     ) -> Option<Arc<Peer>> {
+        // Who was waited for in vain before is not waited for again: when it comes, clients are told.
+        let patience = if self.router.is_missed(entry.id) { Duration::ZERO } else { patience };
         let mut seen = self.router.stir.now();
         let known = async {
             while self.router.peer(entry.id).is_none() {

@@ -6,6 +6,7 @@ use metamcp_core::direct::{self, Kind, MAX_PAGES, Place};
 use metamcp_core::notify::List;
 use metamcp_wire::{object, write};
 
+use super::able::INTRODUCTION;
 use super::renamed;
 use crate::router::{CallErrorKind, Entry, Outcome};
 use crate::surface::errand::{self, Client};
@@ -111,11 +112,20 @@ impl Surface {
         Finished::Result(json)
     }
 
-    /// Starts every server whose tools were never listed, and waits for them within the budget.
+    /// Starts every server whose tools were never listed, and waits for them, but for each only once.
     pub(super) async fn wake_enabled(&self) {
         let servers = self.enabled();
-        let asked: Vec<&Entry> = servers.iter().collect();
-        self.wake_unknown(&asked).await;
+        let (missed, asked): (Vec<&Entry>, Vec<&Entry>) =
+            servers.iter().partition(|entry| self.router.is_missed(entry.id));
+        for entry in missed {
+            // Why it cannot be started is known from the last time.
+            drop(self.router.wake(entry.id));
+        }
+        self.wake_unknown(&asked, INTRODUCTION).await;
+        let snapshot = self.catalog.snapshot();
+        for entry in asked.iter().filter(|entry| snapshot.known(entry.id).is_none()) {
+            self.router.missed(entry.id);
+        }
     }
 
     /// One page of a list over several servers: a page of one of them, and where it goes on.
@@ -171,7 +181,7 @@ impl Surface {
         cursor: Option<String>,
         client: &Client,
     ) -> Option<(Vec<Vec<u8>>, Option<String>)> {
-        let Some(peer) = self.introduced(entry, self.options.discover_budget).await else {
+        let Some(peer) = self.introduced(entry, INTRODUCTION).await else {
             self.router.missed(entry.id);
             return None;
         };
