@@ -74,7 +74,11 @@ impl Router {
         };
         for list in [List::Resources, List::Prompts] {
             if missed && peer.can(list.capability()) {
-                self.digest_is(server, list, 0);
+                self.digest_is(server, list, 0, true);
+            }
+            if peer.can_also(list.capability(), "listChanged") {
+                // What it is now, so that a change can be told from a rumour.
+                self.read_offers(connection, list, false);
             }
         }
         for uri in watched {
@@ -84,6 +88,10 @@ impl Router {
 
     /// A server says that its resources or prompts changed: the list is read, to see whether they did.
     pub(super) fn offers_changed(&self, connection: &Arc<Connection>, list: List) {
+        self.read_offers(connection, list, true);
+    }
+
+    fn read_offers(&self, connection: &Arc<Connection>, list: List, news: bool) {
         let key = (connection.server, list);
         if !self.notices.is_watched() {
             return;
@@ -99,16 +107,20 @@ impl Router {
         let Some(router) = self.me.upgrade() else { return };
         let connection = Arc::clone(connection);
         task::spawn("offers", async move {
+            let mut news = news;
             loop {
                 let read = timeout(router.timing.list, digest_of(&connection, list)).await;
                 if let Ok(Some(digest)) = read {
-                    router.digest_is(connection.server, list, digest);
+                    router.digest_is(connection.server, list, digest, news);
                 }
                 // A server that shouts without pause is asked once a second.
                 tokio::time::sleep(LEAST_GAP).await;
                 let mut inner = router.offers.lock();
                 match inner.reading.get_mut(&key) {
-                    Some(again) if *again => *again = false,
+                    Some(again) if *again => {
+                        *again = false;
+                        news = true;
+                    }
                     _ => {
                         inner.reading.remove(&key);
                         return;
@@ -118,14 +130,20 @@ impl Router {
         });
     }
 
-    fn digest_is(&self, server: ServerId, list: List, digest: u64) {
-        let all = {
+    /// A list was read. What was never read before is no change, unless it is `news`.
+    fn digest_is(&self, server: ServerId, list: List, digest: u64, news: bool) {
+        let (before, all) = {
             let mut inner = self.offers.lock();
-            inner.digests.insert((server, list), digest);
+            let before = inner.digests.insert((server, list), digest);
             let of_list = inner.digests.iter().filter(|((_, of), _)| *of == list);
-            of_list.fold(0, |all, ((server, _), digest)| all ^ mixed(&(server, digest)))
+            let all = of_list.fold(0, |all, ((server, _), digest)| all ^ mixed(&(server, digest)));
+            (before, all)
         };
-        self.notices.heard(list, all);
+        if news || before.is_some() {
+            self.notices.heard(list, all);
+        } else {
+            self.notices.given(list, all);
+        }
     }
 
     /// One more wants to hear of a resource; the server is told at once, if `tell` says so, and whenever it starts. False

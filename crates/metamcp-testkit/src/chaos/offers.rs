@@ -101,6 +101,10 @@ pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request, typed: 
             stage.send(&notification_line("notifications/prompts/list_changed", &json!({})));
             json!({"messages": []})
         }
+        "prompts/get" if params["name"] == "rumour" => {
+            stage.send(&notification_line("notifications/prompts/list_changed", &json!({})));
+            json!({"messages": []})
+        }
         "prompts/get" => {
             let text = format!("{name} asks {}", params["name"].as_str().unwrap_or_default());
             json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]})

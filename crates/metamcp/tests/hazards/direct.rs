@@ -225,6 +225,7 @@ fn a_client_hears_once_of_a_change() {
     assert!(eventually(HUNG, || !gateway.notifications(method).is_empty() && grown()));
     let prompts = "notifications/prompts/list_changed";
     assert!(gateway.notifications(prompts).is_empty(), "nobody said anything of prompts");
+    ask(&gateway, "prompts/get", &json!({"name": "rumour"}));
     ask(&gateway, "prompts/get", &json!({"name": "grow"}));
     assert!(eventually(HUNG, || gateway.notifications(prompts).len() == 1));
     // A resource that is subscribed to.
