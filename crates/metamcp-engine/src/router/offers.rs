@@ -158,11 +158,12 @@ impl Router {
         *count += 1;
         let first = *count == 1;
         drop(inner);
-        if first
-            && tell
-            && let Some(connection) = self.connection_of(server)
-        {
-            ask_for_updates(&connection, uri);
+        if first && tell {
+            match self.connection_of(server) {
+                Some(connection) => ask_for_updates(&connection, uri),
+                // It is asked when it is there; why it cannot be is said to who asks it for something.
+                None => drop(self.wake(server)),
+            }
         }
         true
     }

@@ -16,6 +16,7 @@ use metamcp_core::direct::{self, Kind};
 use metamcp_core::ledger::ServerId;
 use metamcp_core::replay::{Rule, is_harmless};
 use metamcp_core::settings::Vocabulary;
+use metamcp_core::tool::Tool;
 use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::{object, write};
 use serde_json::Value;
@@ -82,15 +83,15 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
-        let servers = self.surface.enabled();
-        match servers.as_slice() {
-            [] => Step::Now(nothing(method)),
-            [only] => {
-                self.surface.hand(only, method, about(method, params), params, caller, tag);
-                Step::Handed
-            }
-            _ => self.surface.among(method, params, caller, tag),
+        let surface = &self.surface;
+        if let Some(only) = surface.only() {
+            surface.hand(&only, method, about(method, params), params, caller, tag);
+            return Step::Handed;
         }
+        if surface.enabled().is_empty() {
+            return Step::Now(nothing(method));
+        }
+        surface.among(method, params, caller, tag)
     }
 
     /// The servers that may have a resource.
@@ -105,13 +106,10 @@ impl View {
     /// Whether a subscription has to be passed on to learn whether it can be had: there is one server, and it takes
     /// subscriptions one by one.
     pub fn subscribes_at_server(&self) -> bool {
-        match self.surface.enabled().as_slice() {
-            [only] => {
-                let peer = self.surface.router.peer(only.id);
-                !peer.is_some_and(|peer| peer.era.is_stateless())
-            }
-            _ => false,
-        }
+        self.surface.only().is_some_and(|only| {
+            let peer = self.surface.router.peer(only.id);
+            !peer.is_some_and(|peer| peer.era.is_stateless())
+        })
     }
 
     /// The parameters of a tool call that have to be repeated in headers, as far as the tool is known.
@@ -179,14 +177,22 @@ impl Surface {
         servers.iter().filter(|entry| entry.config.is_enabled()).cloned().collect()
     }
 
+    /// The one server that can be used, if there is just one.
+    pub(super) fn only(&self) -> Option<Entry> {
+        let servers = self.router.servers();
+        let mut enabled = servers.iter().filter(|entry| entry.config.is_enabled());
+        let first = enabled.next()?;
+        enabled.next().is_none().then(|| first.clone())
+    }
+
     /// The tool shown under a name, and its server. With one server every name is its own.
     fn meant(&self, name: &str) -> Option<(Entry, Arc<str>)> {
-        let servers = self.enabled();
-        if let [only] = servers.as_slice() {
-            return Some((only.clone(), name.into()));
+        if let Some(only) = self.only() {
+            return Some((only, name.into()));
         }
-        let snapshot = self.catalog.snapshot();
-        let named = |server: &str| servers.iter().find(|entry| *entry.name == *server);
+        let (servers, snapshot) = (self.router.servers(), self.catalog.snapshot());
+        let enabled = |entry: &&Entry| entry.config.is_enabled();
+        let named = |server: &str| servers.named(server).filter(enabled);
         if let Some((server, tool)) = direct::split(name, |server| named(server).is_some()) {
             let entry = named(server)?;
             let known = snapshot.known(entry.id).and_then(|known| known.tool(tool));
@@ -195,10 +201,9 @@ impl Surface {
             }
         }
         // A name with a digest is found by making all of them.
-        servers.iter().find_map(|entry| {
+        servers.iter().filter(enabled).find_map(|entry| {
             let known = snapshot.known(entry.id)?;
-            let is_meant =
-                |tool: &&metamcp_core::tool::Tool| direct::name(&entry.name, &tool.name) == name;
+            let is_meant = |tool: &&Tool| direct::name(&entry.name, &tool.name) == name;
             let tool = known.tools.tools.iter().find(is_meant)?;
             Some((entry.clone(), (*tool.name).into()))
         })

@@ -113,6 +113,11 @@ fn listen(stage: &Stage, request: &Request) {
         "notifications": granted,
     });
     stage.send(&notification_line("notifications/subscriptions/acknowledged", &params));
+    // Whatever is subscribed to changes at once.
+    for uri in wanted["resourceSubscriptions"].as_array().into_iter().flatten() {
+        let params = json!({"uri": uri, "_meta": params["_meta"]});
+        stage.send(&notification_line("notifications/resources/updated", &params));
+    }
     if granted["toolsListChanged"] == true {
         stage.subscribe(id);
     }

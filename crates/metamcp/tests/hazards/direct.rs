@@ -371,3 +371,28 @@ fn resources_and_prompts_are_reached_from_the_usual_surface_too() {
     );
     gateway.end();
 }
+
+/// Subscriptions to a resource, in all four combinations of eras.
+#[test]
+fn a_resource_is_listened_to_across_the_eras() {
+    for era in ["legacy", "modern"] {
+        let server = offering("some:only").argument("--era").argument(era);
+        let gateway = Gateway::start(shown([("only", server)]));
+        let updated = || gateway.notifications("notifications/resources/updated");
+        let uri = json!({"uri": "memo://only/1"});
+        let subscribed = ask(&gateway, "resources/subscribe", &uri);
+        assert_eq!(subscribed.result(), Some(&json!({})), "{era}: {}", subscribed.value);
+        assert!(eventually(HUNG, || updated() == [uri.clone()]), "{era}: {:?}", updated());
+        ask(&gateway, "resources/unsubscribe", &uri);
+        let wanted = json!({"notifications": {"resourceSubscriptions": ["memo://only/2"]}});
+        let id =
+            gateway.stateless("subscriptions/listen", &wanted, &json!({}), &json!({})).unwrap();
+        assert!(eventually(HUNG, || updated().len() == 2), "{era}: {:?}", updated());
+        let heard = updated().pop().unwrap();
+        assert_eq!(heard["uri"], "memo://only/2", "{era}");
+        assert_eq!(heard["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{era}");
+        gateway.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
+        gateway.ping();
+        gateway.end();
+    }
+}

@@ -264,7 +264,9 @@ impl Door {
             return Ok(reply::empty(StatusCode::ACCEPTED));
         };
         let id = if initializes && !alone { self.keep(owner, &session)? } else { None };
-        let form = Form { batch, may_return, events: prefers_events(&parts.headers) };
+        // Older clients that name events first have always got a document, and could not come back to a stream.
+        let events = may_return && prefers_events(&parts.headers);
+        let form = Form { batch, may_return, events };
         let mut response = self.respond(reader, form).await;
         if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id.text()).ok()) {
             response.headers_mut().insert(SESSION_ID, id);
