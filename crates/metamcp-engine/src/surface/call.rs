@@ -9,12 +9,13 @@ use metamcp_core::discover::split_id;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::nearest::nearest;
 use metamcp_core::replay::{Rule, is_harmless};
+use metamcp_core::settings::Vocabulary;
 use metamcp_core::tool::Tool;
 use metamcp_wire::object;
 use metamcp_wire::scan::{MAX_DEPTH, check};
 
 use super::reply::{Code, ErrorObject, from_verdict};
-use super::{Finished, Step, Surface, kept};
+use super::{Finished, Step, Surface, View, kept};
 use crate::catalog::Known;
 use crate::router::{Caller, Entry, Request};
 
@@ -52,7 +53,8 @@ impl Surface {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
-        if let Some(step) = arguments.and_then(|raw| self.offered_call(raw, caller, tag)) {
+        let view = View { surface: Arc::clone(self), vocabulary: Vocabulary::Compact };
+        if let Some(step) = arguments.and_then(|raw| view.offered_call(raw, caller, tag)) {
             return step;
         }
         let wish = match self.decode(arguments, meta, line) {

@@ -24,7 +24,8 @@ use serde_json::Value;
 use super::errand::{self, Client};
 use super::reply::{Code, ErrorObject};
 use super::{Finished, Step, Surface, View};
-use crate::router::{CallErrorKind, Caller, Entry, Outcome, Request, Verbatim};
+use crate::catalog::Snapshot;
+use crate::router::{CallErrorKind, Caller, Entry, Outcome, Request, Servers, Verbatim};
 
 /// What is passed on to servers beside calls of tools.
 const METHODS: [&str; 8] = [
@@ -83,30 +84,29 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
-        let surface = &self.surface;
-        if let Some(only) = surface.only() {
-            surface.hand(&only, method, about(method, params), params, caller, tag);
+        if let Some(only) = self.only() {
+            self.hand(&only, method, about(method, params), params, caller, tag);
             return Step::Handed;
         }
-        if surface.enabled().is_empty() {
+        if self.enabled().is_empty() {
             return Step::Now(nothing(method));
         }
-        surface.among(method, params, caller, tag)
+        self.among(method, params, caller, tag)
     }
 
     /// The servers that may have a resource.
     pub fn owners_of(&self, uri: &str) -> Vec<ServerId> {
         let owner = self.surface.owners().uris.get(uri).copied();
-        match owner {
-            Some(owner) => vec![owner],
-            None => self.surface.enabled().iter().map(|entry| entry.id).collect(),
+        match owner.and_then(|owner| self.at(owner)) {
+            Some(owner) => vec![owner.id],
+            None => self.enabled().iter().map(|entry| entry.id).collect(),
         }
     }
 
     /// Whether a subscription has to be passed on to learn whether it can be had: there is one server, and it takes
     /// subscriptions one by one.
     pub fn subscribes_at_server(&self) -> bool {
-        self.surface.only().is_some_and(|only| {
+        self.only().is_some_and(|only| {
             let peer = self.surface.router.peer(only.id);
             !peer.is_some_and(|peer| peer.era.is_stateless())
         })
@@ -118,9 +118,8 @@ impl View {
         let Some(name) = name.and_then(object::text).filter(|_| self.is_direct()) else {
             return Vec::new();
         };
-        let surface = &self.surface;
-        let Some((entry, tool)) = surface.meant(&name) else { return Vec::new() };
-        let snapshot = surface.catalog.snapshot();
+        let Some((entry, tool)) = self.meant(&name) else { return Vec::new() };
+        let snapshot = self.snapshot();
         let tool = snapshot.known(entry.id).and_then(|known| known.tool(&tool));
         let Some(schema) = tool.and_then(|tool| tool.input_schema()) else { return Vec::new() };
         // Few tools have any, and most requests must not pay for it.
@@ -144,21 +143,20 @@ impl View {
             let why = "tools/call needs params with a name, which is a string";
             return Step::Now(Finished::invalid(why));
         };
-        let surface = &self.surface;
-        if let Some((entry, tool)) = surface.meant(&name) {
-            return surface.call_shown(&entry, &tool, &name, params, caller, tag);
+        if let Some((entry, tool)) = self.meant(&name) {
+            return self.call_shown(&entry, &tool, &name, params, caller, tag);
         }
         // It may be of a server that has not listed its tools yet.
-        let (surface, name) = (Arc::clone(surface), name.into_owned());
+        let (view, name) = (self.clone(), name.into_owned());
         let (params, client) = (params.map(Bytes::copy_from_slice), Client::new(caller, tag));
         Step::Later(Box::pin(async move {
-            surface.catalog.loaded().await;
-            surface.wake_enabled().await;
-            let Some((entry, tool)) = surface.meant(&name) else {
+            view.surface.catalog.loaded().await;
+            view.wake_enabled().await;
+            let Some((entry, tool)) = view.meant(&name) else {
                 return Finished::invalid(format!("unknown tool: {name:?}"));
             };
             let params = params.as_deref();
-            match surface.call_shown(&entry, &tool, &name, params, &client.caller, &client.tag) {
+            match view.call_shown(&entry, &tool, &name, params, &client.caller, &client.tag) {
                 Step::Now(finished) => finished,
                 _ => Finished::Handed,
             }
@@ -170,16 +168,33 @@ impl Surface {
     pub(super) fn owners(&self) -> std::sync::MutexGuard<'_, Owners> {
         self.owners.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+impl View {
+    /// The servers this view has.
+    pub(crate) fn servers(&self) -> Arc<Servers> {
+        self.surface.router.servers()
+    }
+
+    /// What is known of their tools.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.surface.catalog.snapshot()
+    }
+
+    /// A server of this view that can be used, by its place.
+    fn at(&self, server: ServerId) -> Option<Entry> {
+        self.enabled().into_iter().find(|entry| entry.id == server)
+    }
 
     /// The servers that can be used, in the order of the file.
     pub(super) fn enabled(&self) -> Vec<Entry> {
-        let servers = self.router.servers();
+        let servers = self.servers();
         servers.iter().filter(|entry| entry.config.is_enabled()).cloned().collect()
     }
 
     /// The one server that can be used, if there is just one.
     pub(super) fn only(&self) -> Option<Entry> {
-        let servers = self.router.servers();
+        let servers = self.servers();
         let mut enabled = servers.iter().filter(|entry| entry.config.is_enabled());
         let first = enabled.next()?;
         enabled.next().is_none().then(|| first.clone())
@@ -190,7 +205,7 @@ impl Surface {
         if let Some(only) = self.only() {
             return Some((only, name.into()));
         }
-        let (servers, snapshot) = (self.router.servers(), self.catalog.snapshot());
+        let (servers, snapshot) = (self.servers(), self.snapshot());
         let enabled = |entry: &&Entry| entry.config.is_enabled();
         let named = |server: &str| servers.named(server).filter(enabled);
         if let Some((server, tool)) = direct::split(name, |server| named(server).is_some()) {
@@ -249,7 +264,7 @@ impl Surface {
         tag: &Bytes,
     ) {
         let request = self.request(entry, method, about, params, caller.input());
-        self.router.call(request, Arc::clone(caller), tag.clone());
+        self.surface.router.call(request, Arc::clone(caller), tag.clone());
     }
 
     /// A request as it goes to a server.
@@ -266,14 +281,14 @@ impl Surface {
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
         let (read_only, idempotent) = match method {
             "tools/call" => {
-                let snapshot = self.catalog.snapshot();
+                let snapshot = self.snapshot();
                 let tool = snapshot.known(entry.id).and_then(|known| known.tool(&about));
                 let hints = tool.map(|tool| tool.hints).unwrap_or_default();
                 (hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false))
             }
             _ => (true, true),
         };
-        let rule = match (self.options.replay, entry.config.retry.for_tool(&about)) {
+        let rule = match (self.surface.options.replay, entry.config.retry.for_tool(&about)) {
             (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
             (_, Retry::Always) => Rule::Always,
             (_, Retry::Annotated) => Rule::Annotated,
@@ -292,19 +307,19 @@ impl Surface {
 
     /// A request that one of several servers has to answer.
     fn among(
-        self: &Arc<Self>,
+        &self,
         method: &'static str,
         params: Option<&[u8]>,
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
         let client = Client::new(caller, tag);
-        let surface = Arc::clone(self);
+        let view = self.clone();
         if let Some(kind) = Kind::listed_by(method) {
             let cursor = params.and_then(|params| object::pick(params, ["cursor"]).ok()?[0]);
             let cursor = cursor.and_then(object::text).map(std::borrow::Cow::into_owned);
             return Step::Later(Box::pin(async move {
-                surface.page_among(kind, cursor.as_deref(), &client).await
+                view.page_among(kind, cursor.as_deref(), &client).await
             }));
         }
         let params = params.unwrap_or(b"{}");
@@ -338,13 +353,13 @@ impl Surface {
             self.hand(&entry, method, prompt, Some(&params), caller, tag);
             return Step::Handed;
         }
-        let owner = self.owners().uris.get(&*meant).copied();
-        if let Some(entry) = owner.and_then(|owner| self.router.servers().at(owner).cloned()) {
+        let owner = self.surface.owners().uris.get(&*meant).copied();
+        if let Some(entry) = owner.and_then(|owner| self.at(owner)) {
             self.hand(&entry, method, (*meant).into(), Some(params), caller, tag);
             return Step::Handed;
         }
         let (params, uri) = (Bytes::copy_from_slice(params), meant.into_owned());
-        Step::Later(Box::pin(async move { surface.first_of(method, &params, &uri, &client).await }))
+        Step::Later(Box::pin(async move { view.first_of(method, &params, &uri, &client).await }))
     }
 
     /// Asks one server after the other, since nothing says whose resource it is.
@@ -363,10 +378,10 @@ impl Surface {
                 continue;
             }
             let request = self.request(&entry, method, uri.into(), Some(params), None);
-            match errand::run(self, request, client).await {
+            match errand::run(&self.surface, request, client).await {
                 Outcome::Result(result) => {
                     if method == "resources/read" {
-                        self.owners().has_uri(uri.to_owned(), entry.id);
+                        self.surface.owners().has_uri(uri.to_owned(), entry.id);
                     }
                     return Finished::Result(result.to_vec());
                 }
@@ -392,14 +407,15 @@ impl Surface {
 
     /// The prompt shown under a name among several servers, and its server.
     fn prompt_meant(&self, name: &str) -> Option<(Entry, Arc<str>)> {
-        let servers = self.router.servers();
-        let seen = self.owners().prompts.get(name).cloned();
+        let seen = self.surface.owners().prompts.get(name).cloned();
         if let Some((server, prompt)) = seen {
-            return Some((servers.at(server)?.clone(), prompt));
+            return Some((self.at(server)?, prompt));
         }
-        let (server, prompt) = direct::split(name, |server| servers.named(server).is_some())?;
-        let entry = servers.named(server).filter(|entry| entry.config.is_enabled())?;
-        Some((entry.clone(), prompt.into()))
+        let servers = self.servers();
+        let enabled = |entry: &&Entry| entry.config.is_enabled();
+        let named = |server: &str| servers.named(server).filter(enabled);
+        let (server, prompt) = direct::split(name, |server| named(server).is_some())?;
+        Some((named(server)?.clone(), prompt.into()))
     }
 }
 

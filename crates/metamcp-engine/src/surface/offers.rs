@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::errand::{self, Client};
 use super::reply::{Code, ErrorObject};
-use super::{Finished, Step, Surface};
+use super::{Finished, Step, Surface, View};
 use crate::router::{Caller, Entry, Outcome};
 
 /// Their names, which no configured server can have been given by mistake.
@@ -32,10 +32,10 @@ struct Wish {
     args: Value,
 }
 
-impl Surface {
+impl View {
     /// A call of `mcp_call` that is meant for them; `None` if it is for a server.
     pub(super) fn offered_call(
-        self: &Arc<Self>,
+        &self,
         arguments: &[u8],
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
@@ -48,7 +48,7 @@ impl Surface {
             Some(server) => (server.trim(), tool),
             None => split_id(tool)?,
         };
-        if !matches!(server, RESOURCES | PROMPTS) || self.server(server).is_some() {
+        if !matches!(server, RESOURCES | PROMPTS) || self.surface.server(server).is_some() {
             return None;
         }
         let args = match &value["args"] {
@@ -56,17 +56,17 @@ impl Surface {
             args => args.clone(),
         };
         let wish = Wish { of_prompts: server == PROMPTS, tool: tool.to_owned(), args };
-        let (surface, client) = (Arc::clone(self), Client::new(caller, tag));
-        Some(Step::Later(Box::pin(async move { surface.offered(wish, &client).await })))
+        let (view, client) = (self.clone(), Client::new(caller, tag));
+        Some(Step::Later(Box::pin(async move { view.grant(wish, &client).await })))
     }
 
-    async fn offered(&self, wish: Wish, client: &Client) -> Finished {
+    async fn grant(&self, wish: Wish, client: &Client) -> Finished {
         let word = |name: &str| wish.args[name].as_str().filter(|word| !word.is_empty());
         let entry = match word("server") {
             None => None,
-            Some(name) => match self.server(name) {
+            Some(name) => match self.surface.server(name) {
                 Some(entry) if entry.config.is_enabled() => Some(entry),
-                _ => return Finished::error(&self.no_such_server(name)),
+                _ => return Finished::error(&self.surface.no_such_server(name)),
             },
         };
         match (wish.of_prompts, wish.tool.as_str()) {
@@ -107,7 +107,7 @@ impl Surface {
         shown: fn(&[u8]) -> Option<Vec<u8>>,
     ) -> Finished {
         let request = self.request(entry, method, about.into(), Some(params.as_bytes()), None);
-        match errand::run(self, request, client).await {
+        match errand::run(&self.surface, request, client).await {
             Outcome::Result(result) => match shown(&result) {
                 Some(content) => {
                     let mut whole = b"{\"content\":[".to_vec();
@@ -141,14 +141,15 @@ impl Surface {
             true => &[Kind::Prompts],
             false => &[Kind::Resources, Kind::Templates],
         };
-        for entry in servers.iter().filter(|entry| self.router.peer(entry.id).is_none()) {
+        for entry in servers.iter().filter(|entry| self.surface.router.peer(entry.id).is_none()) {
             // Why one cannot be started is said below.
-            drop(self.router.wake(entry.id));
+            drop(self.surface.router.wake(entry.id));
         }
         let mut lines: Vec<String> = Vec::new();
         let mut notes: Vec<String> = Vec::new();
         for entry in servers {
-            let Some(peer) = self.introduced(entry, self.options.discover_budget).await else {
+            let Some(peer) = self.introduced(entry, self.surface.options.discover_budget).await
+            else {
                 notes.push(format!("{}: not there", entry.name));
                 continue;
             };
@@ -193,7 +194,9 @@ impl Surface {
         let result = json!({ "content": [{ "type": "text", "text": lines.join("\n") }] });
         Finished::Result(result.to_string().into_bytes())
     }
+}
 
+impl Surface {
     /// What is to be said about them below an answer about servers.
     pub(super) fn offers_note(&self, servers: &[&Entry]) -> Option<String> {
         let having = |capability: &str| -> Vec<&str> {

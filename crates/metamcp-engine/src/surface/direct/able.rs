@@ -9,7 +9,7 @@ use metamcp_wire::modern::listen::Filter;
 use serde_json::{Map, Value, json};
 
 use crate::router::Entry;
-use crate::surface::{Surface, View};
+use crate::surface::View;
 
 /// How long an answer waits for servers to start that have to be asked first: a list without them is of little use, but a
 /// client waits for a minute at most.
@@ -21,21 +21,18 @@ impl View {
         if !self.is_direct() {
             return json!({ "tools": { "listChanged": false }, "logging": {} });
         }
-        let surface = &self.surface;
-        if let [only] = surface.enabled().as_slice() {
-            surface.introduced(only, INTRODUCTION).await;
+        if let Some(only) = self.only() {
+            self.introduced(&only, INTRODUCTION).await;
         }
         self.known_capabilities()
     }
 
     /// The same, as far as it is known at once: of one server what it said, of several what any of them may have.
     fn known_capabilities(&self) -> Value {
-        let surface = &self.surface;
-        let tells = surface.router.notices.tells();
-        let peer = match surface.enabled().as_slice() {
-            [only] => surface.router.peer(only.id).filter(|peer| peer.capabilities.is_object()),
-            _ => None,
-        };
+        let router = &self.surface.router;
+        let tells = router.notices.tells();
+        let peer = self.only().and_then(|only| router.peer(only.id));
+        let peer = peer.filter(|peer| peer.capabilities.is_object());
         let can = |name: &str| peer.as_ref().is_none_or(|peer| peer.can(name));
         let also = |name: &str, part: &str| {
             peer.as_ref().is_none_or(|peer: &Arc<Peer>| peer.can_also(name, part))
@@ -80,29 +77,30 @@ impl View {
     }
 }
 
-impl Surface {
+impl View {
     /// Waits until a server has said what it can do, or has failed to, or the time is over.
     pub(in crate::surface) async fn introduced(
         &self,
         entry: &Entry,
         patience: Duration,
     ) -> Option<Arc<Peer>> {
+        let router = &self.surface.router;
         // Who was waited for in vain before is not waited for again: when it comes, clients are told.
-        let patience = if self.router.is_missed(entry.id) { Duration::ZERO } else { patience };
-        let mut seen = self.router.stir.now();
+        let patience = if router.is_missed(entry.id) { Duration::ZERO } else { patience };
+        let mut seen = router.stir.now();
         let known = async {
-            while self.router.peer(entry.id).is_none() {
-                self.router.stir.moved_on(&mut seen).await;
+            while router.peer(entry.id).is_none() {
+                router.stir.moved_on(&mut seen).await;
             }
         };
-        if self.router.peer(entry.id).is_none() {
+        if router.peer(entry.id).is_none() {
             // Why it is not there is said by what is asked of it next.
             tokio::select! {
                 () = known => {}
-                _ = self.listed(entry) => {}
+                _ = self.surface.listed(entry) => {}
                 () = tokio::time::sleep(patience) => {}
             }
         }
-        self.router.peer(entry.id)
+        router.peer(entry.id)
     }
 }

@@ -10,7 +10,7 @@ use super::able::INTRODUCTION;
 use super::renamed;
 use crate::router::{CallErrorKind, Entry, Outcome};
 use crate::surface::errand::{self, Client};
-use crate::surface::{Finished, Surface, View};
+use crate::surface::{Finished, View};
 
 /// Tools on a page. Most hosts read all pages, some only the first: it is as long as a list of a sane size.
 const PAGE_TOOLS: usize = 1000;
@@ -23,7 +23,7 @@ impl View {
         if !self.is_direct() {
             return Finished::Result(self.tools().await.into_bytes());
         }
-        self.surface.shown_tools(cursor.as_deref()).await
+        self.shown_tools(cursor.as_deref()).await
     }
 
     /// The `instructions` of the gateway: those of the one server, where servers are shown as they are.
@@ -31,7 +31,7 @@ impl View {
         if !self.is_direct() {
             return self.instructions().await;
         }
-        match self.surface.enabled().as_slice() {
+        match self.enabled().as_slice() {
             [only] => {
                 let peer = self.surface.router.peer(only.id);
                 peer.and_then(|peer| peer.instructions.clone()).unwrap_or_default()
@@ -45,19 +45,19 @@ impl View {
     }
 }
 
-impl Surface {
+impl View {
     /// All tools as their servers define them, under the names they are called by here.
     async fn shown_tools(&self, cursor: Option<&str>) -> Finished {
-        self.catalog.loaded().await;
+        self.surface.catalog.loaded().await;
         let servers = self.enabled();
         if let [only] = servers.as_slice() {
-            if self.catalog.snapshot().known(only.id).is_none()
-                && let Err(refused) = self.listed(only).await
+            if self.snapshot().known(only.id).is_none()
+                && let Err(refused) = self.surface.listed(only).await
             {
                 return Finished::Protocol { code: -32000, message: refused.to_line() };
             }
-            if self.catalog.snapshot().known(only.id).is_none() {
-                let failure = self.catalog.snapshot().failure(only.id).map(ToString::to_string);
+            if self.snapshot().known(only.id).is_none() {
+                let failure = self.snapshot().failure(only.id).map(ToString::to_string);
                 let why = failure.unwrap_or_else(|| "did not list its tools in time".to_owned());
                 let message = format!("the server {:?} {why}", only.name);
                 return Finished::Protocol { code: -32000, message };
@@ -65,11 +65,12 @@ impl Surface {
         } else {
             self.wake_enabled().await;
         }
-        let snapshot = self.catalog.snapshot();
+        let snapshot = self.snapshot();
         let binding = "tools/list as they are";
         let offset = match cursor {
             None => 0,
-            Some(cursor) => match self.cursors.decode(cursor, snapshot.generation, binding) {
+            Some(cursor) => match self.surface.cursors.decode(cursor, snapshot.generation, binding)
+            {
                 Ok(offset) => offset as usize,
                 Err(error) => {
                     return Finished::invalid(format!("the cursor cannot be used: {error}"));
@@ -104,11 +105,11 @@ impl Surface {
         if more {
             let next = u32::try_from(offset + shown).unwrap_or(u32::MAX);
             json.extend_from_slice(b",\"nextCursor\":");
-            let next = self.cursors.encode(snapshot.generation, next, binding);
+            let next = self.surface.cursors.encode(snapshot.generation, next, binding);
             write::json_string(&mut json, &next);
         }
         json.push(b'}');
-        self.router.notices.given(List::Tools, snapshot.digest());
+        self.surface.router.notices.given(List::Tools, snapshot.digest());
         Finished::Result(json)
     }
 
@@ -116,15 +117,15 @@ impl Surface {
     pub(super) async fn wake_enabled(&self) {
         let servers = self.enabled();
         let (missed, asked): (Vec<&Entry>, Vec<&Entry>) =
-            servers.iter().partition(|entry| self.router.is_missed(entry.id));
+            servers.iter().partition(|entry| self.surface.router.is_missed(entry.id));
         for entry in missed {
             // Why it cannot be started is known from the last time.
-            drop(self.router.wake(entry.id));
+            drop(self.surface.router.wake(entry.id));
         }
-        self.wake_unknown(&asked, INTRODUCTION).await;
-        let snapshot = self.catalog.snapshot();
+        self.surface.wake_unknown(&asked, INTRODUCTION).await;
+        let snapshot = self.snapshot();
         for entry in asked.iter().filter(|entry| snapshot.known(entry.id).is_none()) {
-            self.router.missed(entry.id);
+            self.surface.router.missed(entry.id);
         }
     }
 
@@ -150,8 +151,9 @@ impl Surface {
         };
         if cursor.is_none() {
             // All at once, so that the last of them is not waited for as long as all of them together.
-            for entry in servers.iter().filter(|entry| self.router.peer(entry.id).is_none()) {
-                drop(self.router.wake(entry.id));
+            for entry in servers.iter().filter(|entry| self.surface.router.peer(entry.id).is_none())
+            {
+                drop(self.surface.router.wake(entry.id));
             }
         }
         loop {
@@ -182,7 +184,7 @@ impl Surface {
         client: &Client,
     ) -> Option<(Vec<Vec<u8>>, Option<String>)> {
         let Some(peer) = self.introduced(entry, INTRODUCTION).await else {
-            self.router.missed(entry.id);
+            self.surface.router.missed(entry.id);
             return None;
         };
         if !peer.can(kind.capability()) && peer.capabilities.is_object() {
@@ -192,14 +194,14 @@ impl Surface {
             Outcome::Result(page) => page,
             Outcome::Failed(error) => {
                 if !matches!(error.kind, CallErrorKind::Rpc(_)) {
-                    self.router.missed(entry.id);
+                    self.surface.router.missed(entry.id);
                 }
                 return None;
             }
             Outcome::Cancelled => return None,
         };
         let page = direct::page(kind, &page)?;
-        let mut owners = self.owners();
+        let mut owners = self.surface.owners();
         let shown = page.elements.into_iter().map(|(key, raw)| {
             if kind != Kind::Prompts {
                 owners.has_uri(key, entry.id);
@@ -228,7 +230,7 @@ impl Surface {
         }
         let about: Arc<str> = kind.method().into();
         let request = self.request(entry, kind.method(), about, Some(&params), None);
-        errand::run(self, request, client).await
+        errand::run(&self.surface, request, client).await
     }
 }
 
