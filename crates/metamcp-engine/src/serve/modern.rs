@@ -121,7 +121,7 @@ impl Desk {
                 let view = self.view.clone();
                 let cursor = cursor(Some(params));
                 self.begin(waiting, &read, method, params).later(async move {
-                    let tools = match view.list_tools(cursor).await {
+                    let tools = match view.tools_page(cursor).await {
                         Finished::Result(tools) => tools,
                         other => return other,
                     };

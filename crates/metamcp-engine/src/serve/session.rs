@@ -242,7 +242,7 @@ impl Session {
             "tools/list" => {
                 let view = self.view.clone();
                 let cursor = cursor(params);
-                self.later(id, async move { view.list_tools(cursor).await });
+                self.later(id, async move { view.tools_page(cursor).await });
             }
             "initialize" => self.initialize(id, params),
             "logging/setLevel" => {

@@ -118,7 +118,7 @@ impl View {
         let Some(name) = name.and_then(object::text).filter(|_| self.is_direct()) else {
             return Vec::new();
         };
-        let Some((entry, tool)) = self.meant(&name) else { return Vec::new() };
+        let Some((entry, tool)) = self.shown_as(&name) else { return Vec::new() };
         let snapshot = self.snapshot();
         let tool = snapshot.known(entry.id).and_then(|known| known.tool(&tool));
         let Some(schema) = tool.and_then(|tool| tool.input_schema()) else { return Vec::new() };
@@ -143,7 +143,7 @@ impl View {
             let why = "tools/call needs params with a name, which is a string";
             return Step::Now(Finished::invalid(why));
         };
-        if let Some((entry, tool)) = self.meant(&name) {
+        if let Some((entry, tool)) = self.shown_as(&name) {
             return self.call_shown(&entry, &tool, &name, params, caller, tag);
         }
         // It may be of a server that has not listed its tools yet.
@@ -152,7 +152,7 @@ impl View {
         Step::Later(Box::pin(async move {
             view.surface.catalog.loaded().await;
             view.wake_enabled().await;
-            let Some((entry, tool)) = view.meant(&name) else {
+            let Some((entry, tool)) = view.shown_as(&name) else {
                 return Finished::invalid(format!("unknown tool: {name:?}"));
             };
             let params = params.as_deref();
@@ -201,7 +201,7 @@ impl View {
     }
 
     /// The tool shown under a name, and its server. With one server every name is its own.
-    fn meant(&self, name: &str) -> Option<(Entry, Arc<str>)> {
+    fn shown_as(&self, name: &str) -> Option<(Entry, Arc<str>)> {
         if let Some(only) = self.only() {
             return Some((only, name.into()));
         }

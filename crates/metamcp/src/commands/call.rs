@@ -54,8 +54,7 @@ pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Fi
     let params = json!({ "name": name, "arguments": arguments });
     let line = Bytes::from(params.to_string());
     // The tools meant here are the gateway's own, whatever clients are shown.
-    let surface = Arc::clone(&gateway.view.surface);
-    let view = View { surface, vocabulary: Vocabulary::Both };
+    let view = View { vocabulary: Vocabulary::Both, ..gateway.view.clone() };
     let finished = match view.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
         Step::Now(finished) => finished,
         Step::Handed => Finished::Handed,

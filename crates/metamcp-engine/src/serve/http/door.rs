@@ -131,7 +131,7 @@ impl Door {
             Endpoint::Direct => Vocabulary::Direct,
             Endpoint::Full => Vocabulary::Full,
         };
-        View { surface: Arc::clone(&self.view.surface), vocabulary }
+        View { vocabulary, ..self.view.clone() }
     }
 
     /// No new requests; answers to questions are still taken.

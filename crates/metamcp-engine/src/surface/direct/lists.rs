@@ -19,7 +19,7 @@ const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 impl View {
     /// The answer to `tools/list`.
-    pub async fn list_tools(&self, cursor: Option<String>) -> Finished {
+    pub async fn tools_page(&self, cursor: Option<String>) -> Finished {
         if !self.is_direct() {
             return Finished::Result(self.tools().await.into_bytes());
         }
