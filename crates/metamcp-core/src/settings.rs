@@ -50,6 +50,8 @@ pub struct Settings {
     pub code: CodeSettings,
     /// How clients reach the gateway.
     pub serve: ServeSettings,
+    /// What clients are told when lists change.
+    pub notify: NotifySettings,
     /// How child processes are kept from outliving the gateway.
     pub containment: Containment,
     /// How much is logged.
@@ -196,6 +198,17 @@ pub struct ServeSettings {
     pub allow_unauthenticated: bool,
 }
 
+/// What clients are told when lists of servers change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NotifySettings {
+    /// Whether they are told at all.
+    pub list_changed: bool,
+    /// How long a list has to be quiet first.
+    pub debounce: Duration,
+    /// When they are told of one that never is.
+    pub max_wait: Duration,
+}
+
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -315,6 +328,7 @@ fn blank() -> Settings {
         learn: false,
         code: CodeSettings::default(),
         serve: ServeSettings::default(),
+        notify: NotifySettings::default(),
         containment: Containment::Auto,
         log_level: LogLevel::Warn,
     }

@@ -4,6 +4,7 @@
 //! Tests: `catalog/tests.rs`, `catalog/schema_cache/tests.rs`, `metamcp/tests/`.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -71,6 +72,15 @@ impl Snapshot {
     /// What is known of a server.
     pub fn known(&self, server: ServerId) -> Option<&Known> {
         self.known.get(&server)
+    }
+
+    /// Equal as long as the content is the same, and again when it is what it was.
+    pub fn digest(&self) -> u64 {
+        self.known.iter().fold(0, |all, known| {
+            let mut hasher = DefaultHasher::new();
+            (known.0, known.1.tools.fingerprint).hash(&mut hasher);
+            all ^ hasher.finish()
+        })
     }
 
     /// Why its tools could not be listed the last time it was asked.

@@ -9,6 +9,7 @@ use metamcp_child::ShimCommand;
 use metamcp_core::config::{Config, IdleRule, Lifecycle, ServerConfig};
 use metamcp_core::dispatch::{Limits, ServerPolicy};
 use metamcp_core::ledger::{self, Keep};
+use metamcp_core::notify::Pace;
 use metamcp_core::replay::Rule;
 use metamcp_core::settings::{Replay, Settings};
 use metamcp_sandbox::host::Launch;
@@ -46,6 +47,10 @@ impl Gateway {
             list: settings.timeouts.list,
             line_bytes: settings.limits.line_bytes,
             tools: settings.limits.tools_per_server,
+            notify: settings.notify.list_changed.then_some(Pace {
+                quiet: settings.notify.debounce,
+                longest: settings.notify.max_wait,
+            }),
         };
         let router =
             Router::start(Clock::start(), limits(settings), timing, Arc::clone(&catalog), launcher);

@@ -8,6 +8,7 @@ mod error;
 mod handshake;
 mod heard;
 mod message;
+mod offers;
 mod relay;
 mod rounds;
 
@@ -24,6 +25,7 @@ use metamcp_core::failure::Failure;
 use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_core::lifecycle::State as Stand;
 use metamcp_core::moment::Moment;
+use metamcp_core::notify::Pace;
 use metamcp_core::replay::Delivery;
 use metamcp_core::secret::scrub;
 use metamcp_core::settings::LogLevel;
@@ -36,6 +38,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
+use crate::notices::Notices;
 use crate::progress::Progress;
 use crate::task;
 use crate::telemetry;
@@ -43,7 +46,7 @@ use crate::upstream::launch::Launcher;
 use crate::upstream::{Connection, Link};
 
 pub use error::{CallError, CallErrorKind};
-pub use message::Input;
+pub use message::{Input, Verbatim};
 pub use relay::{Level, Question};
 
 /// What may wait for a child that reads slowly. Beyond it further calls are refused rather than kept in memory.
@@ -51,12 +54,12 @@ const CHILD_BACKLOG: u64 = 8 * 1024 * 1024;
 /// From this size on arguments stay where they were read; below it a copy frees the read buffer sooner.
 const COPY_BELOW: usize = 16 * 1024;
 
-/// A tool call as the router takes it.
+/// A call as the router takes it: of a tool, or any other request of a client.
 #[derive(Debug)]
 pub struct Request {
     /// Which server.
     pub server: ServerId,
-    /// Which of its tools.
+    /// Which of its tools; of another request, what it is about.
     pub tool: Arc<str>,
     /// Its arguments: a JSON object, as written by the caller.
     pub arguments: Option<Bytes>,
@@ -68,6 +71,20 @@ pub struct Request {
     pub harmless: bool,
     /// Answers to what the server asked when the call was made before.
     pub input: Option<Arc<Input>>,
+    /// The request as a client wrote it, where it is passed on as it is; then there are no `arguments`.
+    pub verbatim: Option<Verbatim>,
+}
+
+impl Request {
+    /// Its method.
+    pub fn method(&self) -> &'static str {
+        self.verbatim.as_ref().map_or("tools/call", |verbatim| verbatim.method)
+    }
+
+    /// The part of it that may be long.
+    fn body(&self) -> Option<&Bytes> {
+        self.verbatim.as_ref().map(|verbatim| &verbatim.params).or(self.arguments.as_ref())
+    }
 }
 
 /// How a call ended.
@@ -201,6 +218,8 @@ pub struct Timing {
     pub line_bytes: usize,
     /// The most tools kept of one server.
     pub tools: usize,
+    /// When clients are told that a list changed, if they are.
+    pub notify: Option<Pace>,
 }
 
 /// See the module.
@@ -217,6 +236,9 @@ pub struct Router {
     declared: Mutex<Declared>,
     /// Calls whose clients are being asked before they are made again.
     rounds: rounds::Table,
+    offers: offers::Offers,
+    /// Who is told of changes.
+    pub notices: Arc<Notices>,
     rearm: Notify,
     /// Moves whenever a server became known, failed or changed its state.
     pub stir: Progress,
@@ -252,6 +274,8 @@ impl Router {
             level: Mutex::default(),
             declared: Mutex::default(),
             rounds: rounds::Table::default(),
+            offers: offers::Offers::default(),
+            notices: Arc::new(Notices::new(timing.notify, clock)),
             rearm: Notify::new(),
             stir: Progress::default(),
             process_key,
@@ -515,12 +539,10 @@ impl Router {
                 }
                 Effect::List { conn, .. } => connect::list(&me, conn),
                 Effect::Close { conn, shut } => self.shut(conn, shut),
-                Effect::Answer { server, payload, verdict } => {
+                Effect::Answer { payload, verdict, .. } => {
                     let outcome = match verdict {
                         Verdict::Cancelled => Outcome::Cancelled,
-                        verdict => {
-                            Outcome::Failed(self.failed(server, &payload.request.tool, verdict))
-                        }
+                        verdict => Outcome::Failed(self.failed(&payload.request, verdict)),
                     };
                     payload.caller.answer(&payload.tag, outcome);
                 }
@@ -537,7 +559,7 @@ impl Router {
         let attempts = state.dispatch.attempts(call);
         let process_key = self.process_key;
         let Some(pending) = state.dispatch.payload_mut(call) else { return true };
-        let size = pending.request.arguments.as_ref().map_or(0, |arguments| arguments.len() as u64);
+        let size = pending.request.body().map_or(0, |body| body.len() as u64);
         if connection.outbox.backlog() + size > CHILD_BACKLOG && connection.outbox.backlog() > 0 {
             return false;
         }
@@ -548,16 +570,16 @@ impl Router {
             capabilities: capabilities.as_bytes(),
             level: level.as_deref(),
         });
-        pending.sent_end = match &request.arguments {
-            Some(arguments) if arguments.len() >= COPY_BELOW => {
+        pending.sent_end = match request.body() {
+            Some(body) if body.len() >= COPY_BELOW => {
                 let (mut head, mut tail) = (BytesMut::new(), BytesMut::new());
                 message::head(&mut head, number, request);
                 message::tail(&mut tail, number, request, (process_key, key), stateless.as_ref());
-                connection.outbox.push_parts(&head, arguments.clone(), &tail)
+                connection.outbox.push_parts(&head, body.clone(), &tail)
             }
-            arguments => connection.outbox.push(|out| {
+            body => connection.outbox.push(|out| {
                 message::head(out, number, request);
-                out.put_slice(arguments.as_deref().unwrap_or(b"{}"));
+                out.put_slice(body.map_or(b"{}", |body| body));
                 message::tail(out, number, request, (process_key, key), stateless.as_ref());
             }),
         };

@@ -4,16 +4,19 @@
 //! Tests: `metamcp/tests/`, snapshots of answers in the core.
 
 pub mod call;
+pub mod direct;
 pub mod discover;
+mod errand;
 pub mod execute;
 mod kept;
+mod offers;
 pub mod reply;
 mod script;
 pub mod semantic;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -63,6 +66,8 @@ pub struct Surface {
     pub(crate) shapes: Shapes,
     /// Calls that wait for their client to come back.
     pub(crate) held: Held,
+    /// Where resources and prompts were seen.
+    owners: Mutex<direct::Owners>,
 }
 
 /// The gateway as a client sees it: one core, and the vocabulary spoken over it.
@@ -147,6 +152,9 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
+        if self.is_direct() {
+            return self.direct_call(params, caller, tag);
+        }
         self.surface.call(params, line, caller, tag)
     }
 }
@@ -169,7 +177,8 @@ impl Surface {
         // A seal that can be guessed would let a client answer for another one, which must not be risked.
         getrandom::fill(&mut seal).expect("the system has randomness");
         let held = Held::new(Key::new(seal));
-        Surface { router, catalog, habits, options, cursors, code, results, shapes, held }
+        let owners = Mutex::default();
+        Surface { router, catalog, habits, options, cursors, code, results, shapes, held, owners }
     }
 
     fn call(

@@ -8,6 +8,7 @@ mod descendant;
 mod honest;
 mod message;
 mod misbehaviours;
+mod offers;
 mod options;
 mod output;
 mod server;

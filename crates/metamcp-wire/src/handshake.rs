@@ -11,6 +11,9 @@ use crate::object::{pick, text};
 /// Longest name, title or version kept of a peer: it is shown to people and models.
 const MAX_LABEL: usize = 200;
 
+/// Longest instructions kept of a server: they are passed on as they are, and some are whole manuals.
+const MAX_INSTRUCTIONS: usize = 64 * 1024;
+
 /// Who is on the other side of a connection, as it says itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
@@ -24,12 +27,19 @@ pub struct Peer {
     pub version: String,
     /// What it can do.
     pub capabilities: Value,
+    /// How it wants to be used, where it is a server that says so.
+    pub instructions: Option<String>,
 }
 
 impl Peer {
     /// Whether it declared a capability, such as `tools` or `sampling`.
     pub fn can(&self, capability: &str) -> bool {
         self.capabilities.get(capability).is_some_and(Value::is_object)
+    }
+
+    /// Whether it declared a part of a capability, such as `listChanged` of `prompts`.
+    pub fn can_also(&self, capability: &str, part: &str) -> bool {
+        self.capabilities.get(capability).and_then(|all| all.get(part)) == Some(&Value::Bool(true))
     }
 }
 
@@ -88,8 +98,8 @@ pub fn relayed_capabilities(client: &Value) -> Value {
 /// Reads a server's answer to `initialize`.
 pub fn opened(result: &[u8]) -> Result<Peer, Refusal> {
     let malformed = |missing| Refusal::Malformed { missing };
-    let [version, capabilities, info] =
-        pick(result, ["protocolVersion", "capabilities", "serverInfo"])
+    let [version, capabilities, info, instructions] =
+        pick(result, ["protocolVersion", "capabilities", "serverInfo", "instructions"])
             .map_err(|_| malformed("object"))?;
     let version = version.and_then(text).ok_or(malformed("protocolVersion"))?;
     let revision =
@@ -97,7 +107,8 @@ pub fn opened(result: &[u8]) -> Result<Peer, Refusal> {
     // Servers exist that write null or nothing here; they have no capabilities, which is no reason to refuse.
     let capabilities =
         capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);
-    Ok(peer(Era::Initialize(revision), capabilities, info))
+    let opened = peer(Era::Initialize(revision), capabilities, info);
+    Ok(Peer { instructions: instructions.and_then(manual), ..opened })
 }
 
 /// Reads a server's error answer to `initialize`.
@@ -123,8 +134,10 @@ pub enum Probed {
 /// Reads a server's result of `server/discover`. What does not look like one comes from a server that answers
 /// anything with anything, which older ones do.
 pub fn discovered(result: &[u8]) -> Probed {
-    let picked = pick(result, ["supportedVersions", "capabilities", "_meta"]);
-    let Ok([Some(versions), capabilities, meta]) = picked else { return Probed::Legacy };
+    let picked = pick(result, ["supportedVersions", "capabilities", "_meta", "instructions"]);
+    let Ok([Some(versions), capabilities, meta, instructions]) = picked else {
+        return Probed::Legacy;
+    };
     if !versions.starts_with(b"[") {
         return Probed::Legacy;
     }
@@ -134,7 +147,8 @@ pub fn discovered(result: &[u8]) -> Probed {
     let info = meta.and_then(|meta| pick(meta, [crate::modern::meta::SERVER_INFO]).ok()?[0]);
     let capabilities =
         capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);
-    Probed::Stateless(Box::new(peer(Era::Stateless, capabilities, info)))
+    let found = peer(Era::Stateless, capabilities, info);
+    Probed::Stateless(Box::new(Peer { instructions: instructions.and_then(manual), ..found }))
 }
 
 /// Reads a server's error answer to `server/discover`. Only an error of the stateless era says that it belongs there;
@@ -193,7 +207,14 @@ fn peer(era: Era, capabilities: Value, info: Option<&[u8]>) -> Peer {
         title: read(title).filter(|title| !title.is_empty()),
         version: read(version).unwrap_or_default(),
         capabilities,
+        instructions: None,
     }
+}
+
+fn manual(raw: &[u8]) -> Option<String> {
+    let text = text(raw)?;
+    let end = text.char_indices().nth(MAX_INSTRUCTIONS).map_or(text.len(), |(at, _)| at);
+    Some(text[..end].to_owned()).filter(|text| !text.is_empty())
 }
 
 fn label(text: &str) -> String {

@@ -4,6 +4,7 @@
 //! Tests: `settings/tests.rs`.
 
 mod code;
+mod notify;
 mod pool;
 mod process;
 mod search;
@@ -65,6 +66,15 @@ const METATOOLS: &[(&str, &[&str])] = &[
         "session-timeout",
         &["METATOOLS_SESSION_TIMEOUT", "METATOOLS_TRANSPORT_STREAMABLE_SESSION_TIMEOUT"],
     ),
+    (
+        "notify-list-changed",
+        &["METATOOLS_NOTIFY_LIST_CHANGED", "METATOOLS_NOTIFY_TOOL_LIST_CHANGED"],
+    ),
+    (
+        "notify-debounce",
+        &["METATOOLS_NOTIFY_DEBOUNCE_MS", "METATOOLS_NOTIFY_TOOL_LIST_CHANGED_DEBOUNCE_MS"],
+    ),
+    ("notify-max-wait", &["METATOOLS_NOTIFY_MAX_WAIT_MS"]),
 ];
 
 impl Setting {
@@ -104,5 +114,13 @@ const TIME_OR_ZERO: Kind = Kind::Millis { min: 0, max: DAY };
 
 /// Every global setting, in the order of the reference.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
-    [pool::SETTINGS, search::SETTINGS, code::SETTINGS, serve::SETTINGS, process::SETTINGS].concat()
+    [
+        pool::SETTINGS,
+        search::SETTINGS,
+        code::SETTINGS,
+        serve::SETTINGS,
+        notify::SETTINGS,
+        process::SETTINGS,
+    ]
+    .concat()
 });

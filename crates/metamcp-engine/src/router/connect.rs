@@ -9,6 +9,7 @@ use metamcp_core::config::{HttpKind, Transport};
 use metamcp_core::failure::{Fact, Failure};
 use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_core::lifecycle::State as Stand;
+use metamcp_core::notify::List;
 use metamcp_core::refresh::Refresh;
 use metamcp_core::text;
 use metamcp_wire::modern::headers;
@@ -262,7 +263,12 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
         }
     };
     let now = router.clock.now();
+    let before = router.catalog.snapshot().generation;
     router.catalog.listed(connection.server, read, connection.peer.get(), now).await;
+    let snapshot = router.catalog.snapshot();
+    if snapshot.generation != before {
+        router.notices.heard(List::Tools, snapshot.digest());
+    }
     life.refresh.lock().expect("no panic while it is locked").rule.finished();
     // Those who waited for the list make their calls before the connection counts as idle: in a crowded pool it would
     // be closed under them, and each first call would cost two starts.

@@ -7,7 +7,7 @@ use metamcp_core::dispatch::Verdict;
 use metamcp_core::ledger::ServerId;
 use metamcp_wire::scan::Defect;
 
-use super::Router;
+use super::{Request, Router};
 
 /// A call that has no result.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct CallError {
     pub server: Arc<str>,
     /// Its tool.
     pub tool: Arc<str>,
+    /// The method of the request.
+    pub method: &'static str,
     /// What happened.
     pub kind: CallErrorKind,
 }
@@ -55,7 +57,7 @@ impl Router {
         holders.into_iter().filter_map(entry).map(|entry| Arc::clone(&entry.name)).collect()
     }
 
-    pub(super) fn failed(&self, server: ServerId, tool: &Arc<str>, verdict: Verdict) -> CallError {
+    pub(super) fn failed(&self, request: &Request, verdict: Verdict) -> CallError {
         let servers = self.servers();
         let name = |id: ServerId| {
             servers.at(id).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
@@ -65,8 +67,9 @@ impl Router {
             _ => Vec::new(),
         };
         CallError {
-            server: name(server),
-            tool: Arc::clone(tool),
+            server: name(request.server),
+            tool: Arc::clone(&request.tool),
+            method: request.method(),
             kind: CallErrorKind::Verdict { verdict, holders },
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metamcp_core::failure::Fact;
+use metamcp_core::notify::List;
 use metamcp_core::settings::LogLevel;
 use metamcp_wire::handshake::{self, Peer, Probed};
 use metamcp_wire::modern::meta;
@@ -239,10 +240,19 @@ fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
     // Set once: a second answer has no request to belong to.
     drop(connection.peer.set(peer));
     if stateless {
-        if connection.tells_of_changes() {
+        let tells = |list: &List| {
+            let peer = connection.peer.get();
+            peer.is_some_and(|peer| peer.can_also(list.capability(), "listChanged"))
+        };
+        let wanted: Vec<String> = List::ALL
+            .into_iter()
+            .filter(tells)
+            .map(|list| format!("\"{}ListChanged\":true", list.capability()))
+            .collect();
+        if !wanted.is_empty() {
             // Its answer is the end of the subscription, which comes with the end of the process.
-            let wanted = br#"{"notifications":{"toolsListChanged":true}}"#;
-            drop(connection.ask("subscriptions/listen", wanted));
+            let wanted = format!("{{\"notifications\":{{{}}}}}", wanted.join(","));
+            drop(connection.ask("subscriptions/listen", wanted.as_bytes()));
         }
     } else {
         connection.notify("notifications/initialized", None);
@@ -251,6 +261,7 @@ fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
             Router::tell_level(connection, &level);
         }
     }
+    router.introduced(connection);
     let now = router.clock.now();
     router.with(|dispatch, effects| dispatch.connected(connection.id, now, effects));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_core::dispatch::Effects;
+use metamcp_core::notify::List;
 use metamcp_wire::modern::result::{self, Kind};
 use metamcp_wire::object;
 
@@ -42,7 +43,15 @@ impl Listener for Router {
                     Cow::Borrowed(_) => result,
                     Cow::Owned(untyped) => Bytes::from(untyped),
                 }),
-                Kind::InputRequired => return self.required(conn, pending, &result),
+                Kind::InputRequired if may_ask(pending.request.method()) => {
+                    return self.required(conn, pending, &result);
+                }
+                Kind::InputRequired => {
+                    let why = "asks the client where that is not allowed".to_owned();
+                    let error = CallErrorKind::Unusable(why);
+                    let failed = Outcome::Failed(failure(conn, &pending, error));
+                    return pending.caller.answer(&pending.tag, failed);
+                }
                 Kind::Unknown(kind) => {
                     let error = CallErrorKind::Unusable(format!(
                         "answered with a result of the unknown type {kind:?}"
@@ -72,6 +81,16 @@ impl Listener for Router {
             "notifications/progress" => self.progressed(conn, params),
             "notifications/message" => self.logged(conn, params),
             "notifications/tools/list_changed" => connect::list_changed(self, conn),
+            "notifications/resources/list_changed" => self.offers_changed(conn, List::Resources),
+            "notifications/prompts/list_changed" => self.offers_changed(conn, List::Prompts),
+            "notifications/resources/updated" => {
+                let uri = params.and_then(|params| object::pick(params, ["uri"]).ok()?[0]);
+                if let (Some(uri), Some(params)) = (uri.and_then(object::text), params)
+                    && conn.may_chatter(self.clock.now())
+                {
+                    self.notices.updated(&uri, params);
+                }
+            }
             "notifications/cancelled" => {
                 let picked = params.and_then(|params| object::pick(params, ["requestId"]).ok());
                 if let Some([Some(id)]) = picked {
@@ -114,8 +133,15 @@ impl Listener for Router {
     }
 }
 
+/// Whether the answer to a request may be questions.
+fn may_ask(method: &str) -> bool {
+    matches!(method, "tools/call" | "resources/read" | "prompts/get")
+}
+
 pub(super) fn failure(conn: &Connection, pending: &Pending, kind: CallErrorKind) -> CallError {
-    CallError { server: Arc::clone(&conn.name), tool: Arc::clone(&pending.request.tool), kind }
+    let request = &pending.request;
+    let (server, tool) = (Arc::clone(&conn.name), Arc::clone(&request.tool));
+    CallError { server, tool, method: request.method(), kind }
 }
 
 impl Router {

@@ -1,4 +1,6 @@
-//! A `tools/call` as it is written to a server, in either era.
+//! A call as it is written to a server, in either era.
+
+use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use memchr::memmem;
@@ -24,16 +26,49 @@ pub struct Input {
     pub state: Option<Bytes>,
 }
 
-/// A `tools/call` up to its arguments.
+/// A request of a client that goes to a server as it was written, but for what is the gateway's own business.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verbatim {
+    /// Its method.
+    pub method: &'static str,
+    /// Its params without `_meta` and without answers to questions: an object that is still open at its end.
+    pub(super) params: Bytes,
+}
+
+impl Verbatim {
+    /// Takes a request apart. Params that are no object count as none.
+    pub fn new(method: &'static str, params: Option<&[u8]>) -> Verbatim {
+        let params = params.filter(|params| params.starts_with(b"{")).unwrap_or(b"{}");
+        let mut open = Cow::Borrowed(params);
+        for own in ["_meta", "inputResponses", "requestState"] {
+            if object::members(&open).any(|(name, _)| name == own) {
+                open = Cow::Owned(object::without_member(&open, own));
+            }
+        }
+        let close = memchr::memrchr(b'}', &open).unwrap_or(0);
+        Verbatim { method, params: Bytes::copy_from_slice(open[..close].trim_ascii_end()) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.params.len() <= 1
+    }
+}
+
+/// A request up to its body.
 pub(super) fn head(out: &mut BytesMut, number: u64, request: &Request) {
     out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     write::number(out, number);
+    if let Some(verbatim) = &request.verbatim {
+        out.put_slice(b",\"method\":\"");
+        out.put_slice(verbatim.method.as_bytes());
+        return out.put_slice(b"\",\"params\":");
+    }
     out.put_slice(b",\"method\":\"tools/call\",\"params\":{\"name\":");
     write::json_string(out, &request.tool);
     out.put_slice(b",\"arguments\":");
 }
 
-/// What follows the arguments.
+/// What follows the body.
 pub(super) fn tail(
     out: &mut BytesMut,
     number: u64,
@@ -41,7 +76,10 @@ pub(super) fn tail(
     key: (u64, u64),
     stateless: Option<&Stateless<'_>>,
 ) {
-    out.put_slice(b",\"_meta\":");
+    if !request.verbatim.as_ref().is_some_and(Verbatim::is_empty) {
+        out.put_u8(b',');
+    }
+    out.put_slice(b"\"_meta\":");
     let own = call_key(key);
     match (&request.meta, stateless) {
         (None, None) => {
@@ -102,4 +140,49 @@ fn call_key((process, call): (u64, u64)) -> [u8; 36] {
         nibble += 1;
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(method: &'static str, params: Option<&[u8]>) -> String {
+        let request = Request {
+            server: metamcp_core::ledger::ServerId(0),
+            tool: "x".into(),
+            arguments: None,
+            meta: None,
+            progress: None,
+            harmless: true,
+            input: None,
+            verbatim: Some(Verbatim::new(method, params)),
+        };
+        let mut out = BytesMut::new();
+        head(&mut out, 7, &request);
+        out.put_slice(request.body().unwrap());
+        tail(&mut out, 7, &request, (0, 1), None);
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_request_keeps_everything_but_what_is_ours() {
+        let meta = r#""_meta":{"org.metamcp/callKey":"00000000-0000-0000-0000-000000000001"}}}"#;
+        for params in
+            [None, Some(&b"{}"[..]), Some(b"{ }"), Some(br#"{"_meta":{"a":1}}"#), Some(b"7")]
+        {
+            assert_eq!(
+                written("resources/list", params).trim_end(),
+                format!(r#"{{"jsonrpc":"2.0","id":7,"method":"resources/list","params":{{{meta}"#)
+            );
+        }
+        let params =
+            br#"{"z": 1.50,"_meta":{},"uri":"a\/b","requestState":"s","inputResponses":{} }"#;
+        let written = written("resources/read", Some(params));
+        assert_eq!(
+            written.trim_end(),
+            format!(
+                r#"{{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{{"z": 1.50,"uri":"a\/b",{meta}"#
+            )
+        );
+    }
 }

@@ -217,7 +217,7 @@ impl Router {
         }
     }
 
-    fn live(&self) -> Vec<Arc<Connection>> {
+    pub(super) fn live(&self) -> Vec<Arc<Connection>> {
         let state = self.lock();
         let live = state.slots.values().filter_map(|slot| match slot {
             Slot::Live { conn, .. } if conn.peer.get().is_some() => Some(Arc::clone(conn)),

@@ -118,8 +118,8 @@ impl Router {
         let open: Vec<u64> = self.rounds.lock().open.keys().copied().collect();
         for number in open {
             self.end(number, |row| {
-                let (server, tool) = (row.pending.request.server, &row.pending.request.tool);
-                Outcome::Failed(self.failed(server, tool, Verdict::ShuttingDown { sent: true }))
+                let verdict = Verdict::ShuttingDown { sent: true };
+                Outcome::Failed(self.failed(&row.pending.request, verdict))
             });
         }
     }
@@ -131,9 +131,8 @@ impl Router {
             tokio::time::sleep(PATIENCE).await;
             let Some(router) = router.upgrade() else { return };
             router.end(number, |row| {
-                let (server, tool) = (row.pending.request.server, &row.pending.request.tool);
                 let verdict = Verdict::TimedOut { after: PATIENCE, sent: true };
-                Outcome::Failed(router.failed(server, tool, verdict))
+                Outcome::Failed(router.failed(&row.pending.request, verdict))
             });
         });
     }

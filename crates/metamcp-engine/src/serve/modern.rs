@@ -9,17 +9,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
+use metamcp_core::ledger::ServerId;
 use metamcp_wire::modern::listen::{self, Filter};
 use metamcp_wire::modern::meta::{self, Meta};
 use metamcp_wire::modern::{Fault, result};
 use metamcp_wire::seal::{self, Resume};
 use metamcp_wire::{object, write};
-use serde_json::json;
 
-use self::call::{Call, Retry, Waiting};
+use self::call::{Asked, Call, Retry, Waiting};
 use super::Session;
 use super::lanes::Lanes;
-use crate::router::Input;
+use super::session::cursor;
+use crate::router::{Input, Router};
 use crate::surface::{Finished, View};
 
 /// The methods of this era that are served here.
@@ -30,9 +31,20 @@ const MOST_OPEN: usize = 8192;
 const MOST_SUBSCRIPTIONS: usize = 64;
 
 /// Whether a request can be served at all, before a lane is opened for it: HTTP answers with the fault's status.
-pub fn precheck<'a>(method: &str, params: Option<&'a [u8]>) -> Result<Meta<'a>, Fault> {
+pub fn precheck<'a>(
+    view: &View,
+    method: &str,
+    params: Option<&'a [u8]>,
+) -> Result<Meta<'a>, Fault> {
     let read = meta::require(params)?;
-    if METHODS.contains(&method) { Ok(read) } else { Err(Fault::no_such_method(method)) }
+    served(view, method).map(|_| read).ok_or_else(|| Fault::no_such_method(method))
+}
+
+/// The method, if it is one of this era that is served here.
+fn served(view: &View, method: &str) -> Option<&'static str> {
+    let own = METHODS.into_iter().find(|known| *known == method);
+    // Subscriptions to single resources are part of `subscriptions/listen` now.
+    own.or_else(|| view.passes_on(method).filter(|method| !method.ends_with("subscribe")))
 }
 
 /// See the module.
@@ -46,8 +58,24 @@ pub struct Desk {
 #[derive(Default)]
 struct Open {
     calls: HashMap<Bytes, Vec<Arc<Call>>>,
-    subscriptions: HashMap<Bytes, Filter>,
+    subscriptions: HashMap<Bytes, Subscription>,
     stopping: bool,
+}
+
+/// What a client listens to.
+struct Subscription {
+    filter: Filter,
+    /// The servers that may have its resources.
+    watched: Vec<(ServerId, String)>,
+    router: Arc<Router>,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        for (server, uri) in &self.watched {
+            self.router.unwatch(*server, uri);
+        }
+    }
 }
 
 impl Desk {
@@ -72,32 +100,41 @@ impl Desk {
         line: &Bytes,
     ) {
         let waiting = Waiting::new(session, id);
-        let read = match precheck(method, params) {
+        let read = match precheck(&self.view, method, params) {
             Ok(read) => read,
             Err(fault) => return waiting.refuse(&fault),
         };
+        let Some(method) = served(&self.view, method) else { return };
         self.view.surface.router.declare(read.capabilities);
         let params = params.unwrap_or(b"{}");
         let waiting = waiting.with(&read);
         match method {
             "server/discover" => {
                 let view = self.view.clone();
-                self.begin(waiting, &read, params).later(async move {
-                    let able = json!({ "tools": { "listChanged": false }, "logging": {} });
-                    let said = view.instructions().await;
+                self.begin(waiting, &read, method, params).later(async move {
+                    let able = view.capabilities().await;
+                    let said = view.manual().await;
                     Finished::Result(result::discovery(&able, &said, env!("CARGO_PKG_VERSION")))
                 });
             }
             "tools/list" => {
                 let view = self.view.clone();
-                self.begin(waiting, &read, params).later(async move {
-                    let tools = view.tools().await.into_bytes();
-                    let tools = result::cacheable(&tools, result::LIST_TTL_MS, true);
+                let cursor = cursor(Some(params));
+                self.begin(waiting, &read, method, params).later(async move {
+                    let tools = match view.tools_page(cursor).await {
+                        Finished::Result(tools) => tools,
+                        other => return other,
+                    };
+                    // Tools of servers may change, and who may see them is not ours to say.
+                    let tools = match view.is_direct() {
+                        true => result::cacheable(&tools, result::FOREIGN_TTL_MS, false),
+                        false => result::cacheable(&tools, result::LIST_TTL_MS, true),
+                    };
                     Finished::Result(result::signed(&tools, env!("CARGO_PKG_VERSION")))
                 });
             }
             "subscriptions/listen" => self.listen(session, &waiting, params),
-            _ => self.call(waiting, &read, params, line),
+            _ => self.call(waiting, &read, method, params, line),
         }
     }
 
@@ -155,10 +192,9 @@ impl Desk {
     pub fn notify(&self, lanes: &Lanes, method: &str, uri: Option<&str>, params: Option<&[u8]>) {
         let covered: Vec<Bytes> = {
             let open = self.lock();
-            let covers = |filter: &Filter| filter.covers(method, uri);
             open.subscriptions
                 .iter()
-                .filter(|(_, filter)| covers(filter))
+                .filter(|(_, subscription)| subscription.filter.covers(method, uri))
                 .map(|(id, _)| id.clone())
                 .collect()
         };
@@ -179,16 +215,27 @@ impl Desk {
         }
     }
 
-    fn call(&self, waiting: Waiting, read: &Meta<'_>, params: &[u8], line: &Bytes) {
+    fn call(
+        &self,
+        waiting: Waiting,
+        read: &Meta<'_>,
+        method: &'static str,
+        params: &[u8],
+        line: &Bytes,
+    ) {
         let picked = match object::pick(params, ["requestState", "inputResponses"]) {
             Ok(picked) => picked,
             Err(defect) => {
-                let why = format!("the params of tools/call cannot be used: {defect}");
+                let why = format!("the params of {method} cannot be used: {defect}");
                 return waiting.refuse(&Fault::invalid(why));
             }
         };
-        let input = match self.retried(&picked, params) {
-            Ok(None) => None,
+        let input = match self.retried(&picked, method, params) {
+            // Where servers are shown as they are, answers to what nobody here asked are for the server to judge.
+            Ok(None) => picked[1].filter(|_| self.view.is_direct()).map(|responses| {
+                let responses = Bytes::copy_from_slice(responses);
+                Arc::new(Input { responses, state: None })
+            }),
             Ok(Some(Retried::Relay(input))) => Some(Arc::new(input)),
             Ok(Some(Retried::Held(call, retry))) => {
                 if let Err(fault) = self.enlist(&waiting.id, &call) {
@@ -198,7 +245,7 @@ impl Desk {
             }
             Err(fault) => return waiting.refuse(&fault),
         };
-        let call = self.begin_with(waiting, read, params, input);
+        let call = self.begin_with(waiting, read, method, params, input);
         call.start(params, line);
     }
 
@@ -206,13 +253,14 @@ impl Desk {
     fn retried(
         &self,
         [state, responses]: &[Option<&[u8]>; 2],
+        method: &str,
         params: &[u8],
     ) -> Result<Option<Retried>, Fault> {
         let Some(state) = state else { return Ok(None) };
         let state =
             object::text(state).ok_or_else(|| Fault::invalid("requestState must be a string"))?;
         let principal = self.principal.get().cloned().unwrap_or_default();
-        let request = seal::digest("tools/call", Some(params));
+        let request = seal::digest(method, Some(params));
         let held = &self.view.surface.held;
         let resume = held
             .key
@@ -243,20 +291,28 @@ impl Desk {
         }
     }
 
-    fn begin(&self, waiting: Waiting, read: &Meta<'_>, params: &[u8]) -> Arc<Call> {
-        self.begin_with(waiting, read, params, None)
+    fn begin(
+        &self,
+        waiting: Waiting,
+        read: &Meta<'_>,
+        method: &'static str,
+        params: &[u8],
+    ) -> Arc<Call> {
+        self.begin_with(waiting, read, method, params, None)
     }
 
     fn begin_with(
         &self,
         waiting: Waiting,
         read: &Meta<'_>,
+        method: &'static str,
         params: &[u8],
         input: Option<Arc<Input>>,
     ) -> Arc<Call> {
         let principal = self.principal.get().cloned().unwrap_or_default();
         let id = waiting.id.clone();
-        let call = Call::new(&self.view, waiting, principal, read, params, input);
+        let request = Asked { method, params: Bytes::copy_from_slice(params) };
+        let call = Call::new(&self.view, waiting, principal, read, request, input);
         if let Err(fault) = self.enlist(&id, &call) {
             call.refused(&fault);
         }
@@ -283,9 +339,10 @@ impl Desk {
             Ok(wanted) => wanted,
             Err(fault) => return waiting.refuse(&fault),
         };
-        // Our tools do not change while we run, and nothing else can change.
-        let granted = wanted.granted(&Filter::default());
+        let granted = wanted.granted(&self.view.offered());
         let said = listen::acknowledgement(&waiting.id, &granted);
+        let subscription = self.subscription(granted);
+        session.be_told();
         let mut open = self.lock();
         if open.stopping || open.subscriptions.len() >= MOST_SUBSCRIPTIONS {
             drop(open);
@@ -297,7 +354,21 @@ impl Desk {
         session.lanes.tell(Some(&waiting.id), |out| {
             write::notification(out, listen::ACKNOWLEDGED, Some(&said));
         });
-        open.subscriptions.insert(waiting.id.clone(), granted);
+        open.subscriptions.insert(waiting.id.clone(), subscription);
+    }
+
+    /// Sees to it that servers tell of what a client listens to.
+    fn subscription(&self, filter: Filter) -> Subscription {
+        let router = Arc::clone(&self.view.surface.router);
+        let mut watched = Vec::new();
+        for uri in &filter.uris {
+            for server in self.view.owners_of(uri) {
+                if router.watch(server, uri, true) {
+                    watched.push((server, uri.clone()));
+                }
+            }
+        }
+        Subscription { filter, watched, router }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {

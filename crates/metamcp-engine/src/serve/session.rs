@@ -3,12 +3,14 @@
 //! In: messages.  Out: messages, each on its lane, in order.
 //! Tests: `metamcp/tests/`.
 
+mod watching;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bytes::Bytes;
-use metamcp_core::ledger::ConnId;
+use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::frame::skim;
 use metamcp_wire::handshake::{self, Peer};
@@ -21,7 +23,7 @@ use super::lanes::Lanes;
 use super::modern::Desk;
 use crate::habits::Recorder;
 use crate::router::{CallErrorKind, Caller, Outcome, Question};
-use crate::surface::reply::ErrorObject;
+use crate::surface::reply::{ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
@@ -55,6 +57,10 @@ struct State {
     questions: HashMap<u64, Asked>,
     /// The least severe log message it wants, where it said so.
     level: Option<usize>,
+    /// Resources it wants to hear of, and the servers that may have them.
+    watched: HashMap<String, Vec<ServerId>>,
+    /// Whether it is told of changes.
+    told: bool,
     stopping: bool,
 }
 
@@ -87,15 +93,20 @@ impl Session {
 
     fn with(view: View, lanes: Lanes, peer: Option<Arc<Peer>>) -> Arc<Session> {
         let recorder = view.surface.habits.clone().map(Recorder::new);
+        let resumed = peer.is_some();
         let state = State { peer, ..State::default() };
-        Arc::new_cyclic(|me| Session {
+        let session = Arc::new_cyclic(|me| Session {
             modern: Desk::new(view.clone()),
             view,
             recorder,
             lanes,
             state: Mutex::new(state),
             me: me.clone(),
-        })
+        });
+        if resumed {
+            session.be_told();
+        }
+        session
     }
 
     /// Who the client is, once it has introduced itself.
@@ -157,6 +168,7 @@ impl Session {
             state.stopping = true;
             (std::mem::take(&mut state.slow), std::mem::take(&mut state.questions))
         };
+        self.unwatch_all();
         slow.into_values().flatten().for_each(|slow| slow.task.abort());
         drop(asked);
         self.modern.abandon();
@@ -223,20 +235,14 @@ impl Session {
         }
         match method {
             "tools/call" => {
-                let caller = self.caller();
-                match self.view.call(params, line, &caller, &id) {
-                    Step::Handed => {}
-                    Step::Now(finished) => self.finish(&id, finished),
-                    Step::Later(future) => self.later(id, future),
-                    Step::Running(running) => {
-                        self.run(id, running.future, Some(running.last_words));
-                    }
-                }
+                let step = self.view.call(params, line, &self.caller(), &id);
+                self.go_on(id, step);
             }
             "ping" => self.result(&id, b"{}"),
             "tools/list" => {
                 let view = self.view.clone();
-                self.later(id, async move { Finished::Result(view.tools().await.into_bytes()) });
+                let cursor = cursor(params);
+                self.later(id, async move { view.tools_page(cursor).await });
             }
             "initialize" => self.initialize(id, params),
             "logging/setLevel" => {
@@ -254,7 +260,27 @@ impl Session {
                     ),
                 }
             }
-            _ => self.refuse(&id, -32601, &format!("metamcp does not know the method {method:?}")),
+            _ => match self.view.passes_on(method) {
+                Some("resources/subscribe") => self.subscribe(id, params),
+                Some("resources/unsubscribe") => self.unsubscribe(&id, params),
+                Some(method) => {
+                    let step = self.view.pass_on(method, params, &self.caller(), &id);
+                    self.go_on(id, step);
+                }
+                None => {
+                    let message = format!("metamcp does not know the method {method:?}");
+                    self.refuse(&id, -32601, &message);
+                }
+            },
+        }
+    }
+
+    fn go_on(&self, id: Bytes, step: Step) {
+        match step {
+            Step::Handed => {}
+            Step::Now(finished) => self.finish(&id, finished),
+            Step::Later(future) => self.later(id, future),
+            Step::Running(running) => self.run(id, running.future, Some(running.last_words)),
         }
     }
 
@@ -265,18 +291,22 @@ impl Session {
         };
         let revision = peer.era;
         self.lock().peer = Some(Arc::new(peer));
+        self.be_told();
         let view = self.view.clone();
         self.later(id, async move {
-            let result = json!({
+            let mut result = json!({
                 "protocolVersion": revision.name(),
-                "capabilities": { "tools": { "listChanged": false }, "logging": {} },
+                "capabilities": view.capabilities().await,
                 "serverInfo": {
                     "name": "metamcp",
                     "title": "metamcp gateway",
                     "version": env!("CARGO_PKG_VERSION"),
                 },
-                "instructions": view.instructions().await,
             });
+            let manual = view.manual().await;
+            if !manual.is_empty() {
+                result["instructions"] = manual.into();
+            }
             Finished::Result(result.to_string().into_bytes())
         });
     }
@@ -413,7 +443,17 @@ impl Caller for Session {
             Outcome::Failed(error) => {
                 let entry = self.view.surface.server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
-                self.result(tag, &ErrorObject::from_call(&error, config).to_result());
+                if !self.view.is_direct() {
+                    let object = ErrorObject::from_call(&error, config);
+                    return self.result(tag, &object.to_result());
+                }
+                match Plain::from_call(&error, config) {
+                    Plain::Result(result) => self.result(tag, &result),
+                    Plain::Error(error) => {
+                        self.lanes
+                            .answer(Some(tag), |out| write::error_raw(out, Some(tag), &error));
+                    }
+                }
             }
             Outcome::Cancelled => self.lanes.end(tag),
         }
@@ -492,6 +532,12 @@ impl Caller for Session {
             recorder.calling(tag, server, tool, self.view.surface.router.clock.now());
         }
     }
+}
+
+/// Where a list is to go on.
+pub(super) fn cursor(params: Option<&[u8]>) -> Option<String> {
+    let [cursor] = object::pick(params?, ["cursor"]).ok()?;
+    object::text(cursor?).map(std::borrow::Cow::into_owned)
 }
 
 /// Whether a tool did what it was called for; `None` where that says nothing about the tool: it was called off, or its

@@ -9,12 +9,13 @@ use metamcp_core::discover::split_id;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::nearest::nearest;
 use metamcp_core::replay::{Rule, is_harmless};
+use metamcp_core::settings::Vocabulary;
 use metamcp_core::tool::Tool;
 use metamcp_wire::object;
 use metamcp_wire::scan::{MAX_DEPTH, check};
 
 use super::reply::{Code, ErrorObject, from_verdict};
-use super::{Finished, Step, Surface, kept};
+use super::{Finished, Step, Surface, View, kept};
 use crate::catalog::Known;
 use crate::router::{Caller, Entry, Request};
 
@@ -52,6 +53,10 @@ impl Surface {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
+        let view = View { surface: Arc::clone(self), vocabulary: Vocabulary::Compact };
+        if let Some(step) = arguments.and_then(|raw| view.offered_call(raw, caller, tag)) {
+            return step;
+        }
         let wish = match self.decode(arguments, meta, line) {
             Ok(wish) => wish,
             Err(finished) => return Step::Now(finished),
@@ -180,8 +185,16 @@ impl Surface {
         let Wish { entry, tool, arguments, meta, progress } = wish;
         caller.calling(tag, &entry.name, &tool);
         let input = caller.input();
-        let request =
-            Request { server: entry.id, tool, arguments, meta, progress, harmless, input };
+        let request = Request {
+            server: entry.id,
+            tool,
+            arguments,
+            meta,
+            progress,
+            harmless,
+            input,
+            verbatim: None,
+        };
         self.router.call(request, Arc::clone(caller), tag.clone());
     }
 

@@ -2,6 +2,7 @@
 //! that did not make it within the budget.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use metamcp_core::breaker::Phase;
 use metamcp_core::config::ServerState as Configured;
@@ -102,7 +103,7 @@ impl Surface {
         let overview =
             request.query.is_none() && request.tool.is_none() && request.server.is_none();
         if !overview {
-            self.wake_unknown(&asked).await;
+            self.wake_unknown(&asked, self.options.discover_budget).await;
         }
         let prior = match (&self.habits, &request.query) {
             (Some(habits), Some(query)) => Some(habits.prior(query).await),
@@ -192,7 +193,16 @@ impl Surface {
                 text.push_str("// For mcp_execute; one tool's JSON Schema: mcp_discover {\"tool\": \"server:tool\", \"detail\": \"schema\"}.");
                 text
             }
-            _ => discover::to_text(&request, &answer),
+            _ => {
+                let mut text = discover::to_text(&request, &answer);
+                if request.tool.is_none()
+                    && let Some(note) = self.offers_note(&asked)
+                {
+                    text.push('\n');
+                    text.push_str(&note);
+                }
+                text
+            }
         };
         Ok(Discovered {
             text,
@@ -203,7 +213,7 @@ impl Surface {
 
     /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
     /// is old are woken too, but nobody waits: what is remembered answers.
-    async fn wake_unknown(&self, asked: &[&Entry]) {
+    pub(super) async fn wake_unknown(&self, asked: &[&Entry], budget: Duration) {
         let mut seen = self.router.stir.now();
         let start = self.router.clock.now();
         let snapshot = self.catalog.snapshot();
@@ -224,7 +234,7 @@ impl Surface {
                 }
             }
         }
-        let limit = self.router.clock.instant(start + self.options.discover_budget);
+        let limit = self.router.clock.instant(start + budget);
         loop {
             let snapshot = self.catalog.snapshot();
             waiting.retain(|entry| {

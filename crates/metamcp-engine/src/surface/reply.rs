@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use metamcp_core::config::ServerConfig;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::failure::{Category, Fact, Failure};
@@ -267,6 +268,31 @@ impl ErrorObject {
             .detail("category", "other"),
         };
         object.at(server, Some(tool))
+    }
+}
+
+/// A failure as a client hears of it where servers are shown as they are.
+#[derive(Debug)]
+pub enum Plain {
+    /// A JSON-RPC error: the server's own, byte for byte, or ours.
+    Error(Bytes),
+    /// The result of a tool.
+    Result(Vec<u8>),
+}
+
+impl Plain {
+    /// What a server answered is passed on; what kept it from answering is said in the way of the method.
+    pub fn from_call(error: &CallError, config: Option<&ServerConfig>) -> Plain {
+        if let CallErrorKind::Rpc(raw) = &error.kind {
+            return Plain::Error(raw.clone());
+        }
+        let object = ErrorObject::from_call(error, config);
+        if error.method == "tools/call" {
+            return Plain::Result(object.to_result());
+        }
+        let error =
+            json!({ "code": -32000, "message": object.to_line(), "data": object.to_json() });
+        Plain::Error(Bytes::from(error.to_string()))
     }
 }
 

@@ -3,7 +3,7 @@
 //! In: bytes of the child.  Out: calls on `Listener`, without a task per message.
 //! Tests: `connection/tests.rs`, `metamcp/tests/hazards/`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -104,6 +104,8 @@ pub struct Connection {
     pub outbox: Outbox,
     stderr: StderrTail,
     requests: Mutex<Requests>,
+    /// Resources of which a stateless server was asked to tell.
+    listened: Mutex<HashSet<String>>,
     questions: AtomicU32,
     chatter: Mutex<Chatter>,
 }
@@ -129,6 +131,7 @@ impl Connection {
             outbox: Outbox::default(),
             stderr,
             requests: Mutex::default(),
+            listened: Mutex::default(),
             questions: AtomicU32::new(0),
             chatter: Mutex::default(),
         }
@@ -164,9 +167,13 @@ impl Connection {
 
     /// Whether it said that it tells when its tools change.
     pub fn tells_of_changes(&self) -> bool {
-        let told =
-            |peer: &Peer| peer.capabilities.pointer("/tools/listChanged") == Some(&true.into());
-        self.peer.get().is_some_and(told)
+        self.peer.get().is_some_and(|peer| peer.can_also("tools", "listChanged"))
+    }
+
+    /// Whether this resource was not listened to before, and may be.
+    pub fn listens_newly(&self, uri: &str, most: usize) -> bool {
+        let mut listened = self.listened.lock().expect("no panic while it is locked");
+        listened.len() < most && listened.insert(uri.to_owned())
     }
 
     /// Sends a notification.

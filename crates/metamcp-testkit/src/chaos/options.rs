@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::misbehaviours::{MISBEHAVIOURS, Misbehaviour};
+use super::offers::Offers;
 use super::stateless::Era;
 
 /// Longest life of a child nobody stops: no test lasts longer, and a forgotten one must not stay for ever.
@@ -35,6 +36,8 @@ pub(super) struct Options {
     pub lifetime: Duration,
     /// What it speaks.
     pub era: Era,
+    /// What it has beside tools.
+    pub offers: Option<Offers>,
 }
 
 /// How to be a process started by the child.
@@ -104,6 +107,7 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
         once: None,
         lifetime: LIFETIME,
         era: Era::default(),
+        offers: None,
     };
     let mut descendant = None;
     while let Some(flag) = arguments.next() {
@@ -131,9 +135,13 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
             "--era" => {
                 options.era = Era::named(text).with_context(|| format!("no era {text:?}"))?;
             }
+            "--offers" => {
+                let offers = Offers::named(text).with_context(|| format!("no offers {text:?}"))?;
+                options.offers = Some(offers);
+            }
             "--descendant" => descendant = Some(text.to_owned()),
             _ => bail!(
-                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --era --list"
+                "unknown flag {flag}; there are --do --journal --after --only --odds --seed --once --lifetime-ms --era --offers --list"
             ),
         }
     }

@@ -13,6 +13,7 @@ use super::acts::Next;
 use super::honest;
 use super::message::{Call, Incoming, Request, error_line, result_line};
 use super::misbehaviours::Act;
+use super::offers;
 use super::options::Options;
 use super::stage::{Stage, linger};
 use super::stateless;
@@ -93,7 +94,11 @@ fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<(
                     return ControlFlow::Continue(());
                 }
             }
-            stage.send(&result_line(&request.id, &honest::handshake(&request.params).to_string()));
+            let mut hello = honest::handshake(&request.params);
+            if let Some(offers) = &stage.options.offers {
+                offers.declare(&mut hello["capabilities"]);
+            }
+            stage.send(&result_line(&request.id, &hello.to_string()));
         }
         "tools/list" => {
             stage.record(&Record {
@@ -122,6 +127,7 @@ fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<(
             stage.send(&result_line(&request.id, "{}"));
         }
         "ping" => stage.send(&result_line(&request.id, "{}")),
+        _ if offers::takes(stage, method, request, is_stateless) => {}
         _ => stage.send(&error_line(
             &request.id,
             &json!({"code": -32601, "message": format!("method {method} not found")}),

@@ -70,14 +70,20 @@ pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request) -> bool
         }
         Era::Modern | Era::Both if is_stateless(stage, &request.params) => match method {
             "server/discover" => {
-                stage.send(&result_line(&request.id, &discovery().to_string()));
+                let mut found = discovery();
+                if let Some(offers) = &stage.options.offers {
+                    offers.declare(&mut found["capabilities"]);
+                }
+                stage.send(&result_line(&request.id, &found.to_string()));
                 true
             }
             "subscriptions/listen" => {
                 listen(stage, request);
                 true
             }
-            "initialize" | "ping" | "logging/setLevel" => refuse(-32601, "no such method"),
+            "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" => {
+                refuse(-32601, "no such method")
+            }
             _ => false,
         },
         Era::Modern | Era::Both => false,
@@ -107,6 +113,11 @@ fn listen(stage: &Stage, request: &Request) {
         "notifications": granted,
     });
     stage.send(&notification_line("notifications/subscriptions/acknowledged", &params));
+    // Whatever is subscribed to changes at once.
+    for uri in wanted["resourceSubscriptions"].as_array().into_iter().flatten() {
+        let params = json!({"uri": uri, "_meta": params["_meta"]});
+        stage.send(&notification_line("notifications/resources/updated", &params));
+    }
     if granted["toolsListChanged"] == true {
         stage.subscribe(id);
     }

@@ -1,8 +1,10 @@
 //! `subscriptions/listen`: what is wanted, what is granted, and the messages that carry the subscription's id.
 
+use std::borrow::Cow;
+
 use super::Fault;
 use super::meta::SUBSCRIPTION;
-use crate::object::{elements, pick, set_member, text};
+use crate::object::{elements, members, pick, replace_member, set_member, text, without_member};
 use crate::write::json_string;
 
 /// Most resources one subscription may name.
@@ -131,6 +133,21 @@ pub fn tagged(params: Option<&[u8]>, id: &[u8]) -> Vec<u8> {
     set_member(params, "_meta", &set_member(meta, SUBSCRIPTION, id))
 }
 
+/// The params of a notification without the id of the subscription it came on.
+pub fn untagged(params: &[u8]) -> Cow<'_, [u8]> {
+    let meta = pick(params, ["_meta"]).ok().and_then(|[meta]| meta);
+    match meta.filter(|meta| members(meta).any(|(name, _)| name == SUBSCRIPTION)) {
+        None => Cow::Borrowed(params),
+        Some(meta) => {
+            let rest = without_member(meta, SUBSCRIPTION);
+            if members(&rest).next().is_none() {
+                return Cow::Owned(without_member(params, "_meta"));
+            }
+            Cow::Owned(replace_member(params, "_meta", &rest))
+        }
+    }
+}
+
 /// The result that ends a subscription on our side.
 pub fn ended(id: &[u8]) -> Vec<u8> {
     let mut out = b"{\"resultType\":\"complete\",\"_meta\":{\"".to_vec();
@@ -182,6 +199,9 @@ mod tests {
             tagged(Some(br#"{"uri":"a","_meta":{"k":1}}"#), b"7"),
             br#"{"uri":"a","_meta":{"k":1,"io.modelcontextprotocol/subscriptionId":7}}"#
         );
+        let tagged_twice = tagged(Some(br#"{"uri":"a","_meta":{"k":1}}"#), b"7");
+        assert_eq!(&*untagged(&tagged_twice), br#"{"uri":"a","_meta":{"k":1}}"#);
+        assert_eq!(&*untagged(&tagged(Some(br#"{"uri":"a"}"#), b"7")), br#"{"uri":"a"}"#);
         assert_eq!(
             tagged(None, b"7"),
             br#"{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}"#

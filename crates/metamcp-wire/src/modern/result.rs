@@ -11,6 +11,39 @@ use crate::object::{members, pick, replace_member, set_member, text, without_mem
 /// Our tools never depend on who asks, and change only with the program: an hour spares clients the question.
 pub const LIST_TTL_MS: u64 = 60 * 60 * 1000;
 
+/// The lists of servers, shown as they are, may change at any time; whoever listens is told before this is over.
+pub const FOREIGN_TTL_MS: u64 = 60 * 1000;
+
+/// Whether results of this method carry hints for caches.
+pub fn is_cacheable(method: &str) -> bool {
+    matches!(
+        method,
+        "server/discover"
+            | "tools/list"
+            | "prompts/list"
+            | "resources/list"
+            | "resources/templates/list"
+            | "resources/read"
+    )
+}
+
+/// A result of another server with hints for caches: its own, and where it has none, that it is nobody else's and stale
+/// at once.
+pub fn hinted(result: &[u8]) -> Cow<'_, [u8]> {
+    let asks = pick(result, ["resultType"]).is_ok_and(|[kind]| kind == Some(b"\"input_required\""));
+    let Ok([ttl, scope]) = pick(result, ["ttlMs", "cacheScope"]) else {
+        return Cow::Borrowed(result);
+    };
+    let mut hinted = Cow::Borrowed(result);
+    if ttl.is_none() && !asks {
+        hinted = Cow::Owned(set_member(&hinted, "ttlMs", b"0"));
+    }
+    if scope.is_none() && !asks {
+        hinted = Cow::Owned(set_member(&hinted, "cacheScope", b"\"private\""));
+    }
+    hinted
+}
+
 /// What kind of result a server of the stateless era gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -160,6 +193,16 @@ mod tests {
             kind(br#"{"resultType":"complete" ,"resultType":"x"}"#),
             Kind::Unknown(_)
         ));
+    }
+
+    #[test]
+    fn hints_of_another_are_kept() {
+        let own = br#"{"tools":[],"ttlMs":5,"cacheScope":"public"}"#;
+        assert!(matches!(hinted(own), Cow::Borrowed(_)));
+        assert_eq!(&*hinted(br#"{"a":1}"#), br#"{"a":1,"ttlMs":0,"cacheScope":"private"}"#);
+        let asks = br#"{"resultType":"input_required"}"#;
+        assert_eq!(&*hinted(asks), asks, "questions are never kept");
+        assert!(is_cacheable("resources/read") && !is_cacheable("tools/call"));
     }
 
     #[test]

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use anyhow::Context;
 use bytes::Bytes;
 use metamcp_core::ledger::ConnId;
+use metamcp_core::settings::Vocabulary;
 use metamcp_core::text;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::router::{Caller, Outcome, Question};
 use metamcp_engine::surface::reply::ErrorObject;
-use metamcp_engine::surface::{Finished, Step};
+use metamcp_engine::surface::{Finished, Step, View};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -52,7 +53,9 @@ pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Fi
     gateway.router.attach(&caller);
     let params = json!({ "name": name, "arguments": arguments });
     let line = Bytes::from(params.to_string());
-    let finished = match gateway.view.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
+    // The tools meant here are the gateway's own, whatever clients are shown.
+    let view = View { vocabulary: Vocabulary::Both, ..gateway.view.clone() };
+    let finished = match view.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
         Step::Now(finished) => finished,
         Step::Handed => Finished::Handed,
         Step::Later(later) => later.await,

@@ -9,6 +9,7 @@
 
 mod cancel;
 mod crash;
+mod direct;
 mod eras;
 mod evict;
 mod gateway;

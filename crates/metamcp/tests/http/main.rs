@@ -7,6 +7,7 @@
 mod combinations;
 mod crowd;
 mod ending;
+mod endpoints;
 mod guarded;
 mod legacy;
 mod served;

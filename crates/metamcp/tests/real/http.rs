@@ -28,9 +28,9 @@ const CLIENTS: [Client; 4] =
     [Client::TypescriptV1, Client::TypescriptV2, Client::PythonV1, Client::PythonV2];
 
 /// A gateway that listens; dropped, it ends.
-struct Serving {
+pub(crate) struct Serving {
     process: Child,
-    remote: Remote,
+    pub(crate) remote: Remote,
 }
 
 impl Serving {
@@ -57,8 +57,18 @@ impl Serving {
         }
         let Start { command, mut args, env } = world.gateway();
         args.extend(flags);
+        let over = if way == Way::Sse { "sse" } else { "http" };
+        let mut serving = Serving::listening(world, &Start { command, args, env });
+        // A certificate is for a name.
+        let url = serving.remote.url.replace("127.0.0.1", "localhost");
+        serving.remote = Remote { url, over, trust };
+        serving
+    }
+
+    /// Starts a gateway and waits until it says where it listens.
+    pub(crate) fn listening(world: &World, gateway: &Start) -> Serving {
         let mut process = world
-            .command(&Start { command, args, env })
+            .command(gateway)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -71,10 +81,7 @@ impl Serving {
             .find_map(|line| line.split_once("listening on ").map(|(_, url)| url.to_owned()))
             .expect("it listens");
         thread::spawn(move || lines.for_each(drop));
-        // A certificate is for a name.
-        let url = url.replace("127.0.0.1", "localhost");
-        let over = if way == Way::Sse { "sse" } else { "http" };
-        Serving { process, remote: Remote { url, over, trust } }
+        Serving { process, remote: Remote { url, over: "http", trust: Vec::new() } }
     }
 }
 
@@ -185,6 +192,42 @@ fn the_newest_clients_need_no_session() {
         drop(serving);
         world.nothing_is_left();
     }
+}
+
+/// A server as it is, beside others, in the eyes of every client.
+#[test]
+fn every_client_sees_servers_as_they_are() {
+    let world = World::new();
+    let (everything, memory) = (world.direct("everything"), world.direct("memory"));
+    let server = |start: &Start| json!({ "command": start.command, "args": start.args });
+    let servers = json!({ "everything": server(&everything), "memory": server(&memory) });
+    let config = world.path().join("two.json");
+    fs::write(&config, json!({ "mcpServers": servers }).to_string()).unwrap();
+    let mut args = vec!["--config".to_owned(), text(&config)];
+    args.extend(["--transport", "http", "--port", "0"].map(str::to_owned));
+    let Start { command, env, .. } = world.gateway();
+    let mut serving = Serving::listening(&world, &Start { command, args, env });
+    serving.remote.url.push_str("/direct");
+    for client in CLIENTS {
+        let long = json!({ "duration": 0.4, "steps": 4 });
+        let plan = Plan::new()
+            .list("list")
+            .call("echo", "everything__echo", &json!({ "message": "hi" }))
+            .call("graph", "memory__read_graph", &json!({}))
+            .call_with_progress("long", "everything__trigger-long-running-operation", &long);
+        let newest = matches!(client, Client::TypescriptV2 | Client::PythonV2);
+        let plan = if newest { plan.asking_the_era() } else { plan };
+        let report = plan.run_at(&world, client, &serving.remote);
+        let tools = report.tools("list");
+        assert!(tools.contains(&"everything__echo".to_owned()), "{client:?}: {tools:?}");
+        assert!(tools.contains(&"memory__read_graph".to_owned()), "{client:?}: {tools:?}");
+        assert!(!tools.contains(&"mcp_call".to_owned()), "{client:?}: {tools:?}");
+        assert_eq!(report.step("echo").text(), "Echo: hi", "{client:?}");
+        assert!(report.step("graph").text().contains("entities"), "{client:?}");
+        assert!(!report.step("long").progress().is_empty(), "{client:?}");
+    }
+    drop(serving);
+    world.nothing_is_left();
 }
 
 /// The Inspector's command line over both transports.

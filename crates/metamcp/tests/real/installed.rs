@@ -63,6 +63,10 @@ impl Installed {
             .join("node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
     }
 
+    pub(crate) fn conformance(&self) -> PathBuf {
+        self.npm().join("node_modules/@modelcontextprotocol/conformance/dist/index.js")
+    }
+
     pub(crate) fn server_names(&self) -> impl Iterator<Item = &str> {
         self.servers().map(|server| server["name"].as_str().unwrap())
     }

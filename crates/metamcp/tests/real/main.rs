@@ -9,6 +9,7 @@
 
 mod abrupt;
 mod clients;
+mod conformance;
 mod http;
 mod identical;
 mod inspector;

@@ -13,15 +13,15 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
-use metamcp_core::settings::LogLevel;
+use metamcp_core::settings::{LogLevel, Vocabulary};
 use metamcp_wire::era::{Era, Revision, STATELESS};
 
 use super::access::{Access, Denied, Principal};
-use super::guard::{Head, METADATA, Refusal, Route, Rules};
+use super::guard::{Admitted, Endpoint, Head, METADATA, Refusal, Route, Rules};
 use super::limits::{InFlight, MAX_IN_FLIGHT, Room};
 use super::posted::{Posted, one_line};
 use super::reply::{self, Answer, INVALID, NO_SESSION, REFUSED, SESSION_ID};
-use super::sessions::{Awake, Found, SessionId, Sessions};
+use super::sessions::{Awake, Found, Owner, SessionId, Sessions};
 use super::stateless::{is_stateless, not_here};
 use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
 use crate::clock;
@@ -58,7 +58,8 @@ pub struct Ways {
 
 /// See the module.
 pub struct Door {
-    pub(super) view: View,
+    /// What the main endpoint shows.
+    view: View,
     pub(super) router: Arc<Router>,
     pub(super) ways: Ways,
     pub(super) sessions: Mutex<Sessions<Arc<Session>>>,
@@ -108,8 +109,11 @@ impl Door {
             Ok(admitted) => admitted,
             Err(refusal) => return refused(&refusal),
         };
-        let mut response = match self.principal(&parts.headers, admitted.route, head.host) {
-            Ok(principal) => self.go(admitted.route, principal, &parts, body).await,
+        let mut response = match self.principal(&parts.headers, &admitted, head.host) {
+            Ok(principal) => {
+                let owner = Owner { principal, endpoint: admitted.endpoint };
+                self.go(admitted.route, owner, &parts, body).await
+            }
             Err(denied) => *denied,
         };
         if let Some(origin) =
@@ -118,6 +122,16 @@ impl Door {
             reply::show_to(&mut response, &origin, admitted.route == Route::Preflight);
         }
         response
+    }
+
+    /// What an endpoint shows.
+    pub(super) fn view(&self, endpoint: Endpoint) -> View {
+        let vocabulary = match endpoint {
+            Endpoint::Main => self.view.vocabulary,
+            Endpoint::Direct => Vocabulary::Direct,
+            Endpoint::Full => Vocabulary::Full,
+        };
+        View { vocabulary, ..self.view.clone() }
     }
 
     /// No new requests; answers to questions are still taken.
@@ -160,17 +174,21 @@ impl Door {
     fn principal(
         &self,
         headers: &HeaderMap,
-        route: Route,
+        admitted: &Admitted<'_>,
         host: Option<&str>,
     ) -> Result<Principal, Instead> {
-        if !route.is_guarded() {
+        if !admitted.route.is_guarded() {
             return Ok(Principal::ANYBODY);
         }
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         self.ways.access.principal(shown, clock::unix_millis() / 1000).map_err(|denied| {
             let mut response =
                 reply::refusal(StatusCode::UNAUTHORIZED, REFUSED, &denied.to_string());
-            let metadata = format!("{}{METADATA}", self.base(host));
+            let at = match admitted.endpoint {
+                Endpoint::Main => "",
+                other => other.path(),
+            };
+            let metadata = format!("{}{METADATA}{at}", self.base(host));
             reply::challenge(&mut response, &metadata, denied != Denied::Missing);
             Box::new(response)
         })
@@ -179,18 +197,18 @@ impl Door {
     async fn go(
         &self,
         route: Route,
-        principal: Principal,
+        owner: Owner,
         parts: &Parts,
         body: Incoming,
     ) -> Response<Answer> {
         let done = match route {
-            Route::Post => self.post(principal, parts, body).await,
-            Route::Listen => self.listen(principal, &parts.headers),
-            Route::Delete => self.delete(principal, &parts.headers),
-            Route::Sse => self.sse(principal),
-            Route::Messages => self.messages(principal, parts, body).await,
+            Route::Post => self.post(owner, parts, body).await,
+            Route::Listen => self.listen(owner, &parts.headers),
+            Route::Delete => self.delete(owner, &parts.headers),
+            Route::Sse => self.sse(owner.principal),
+            Route::Messages => self.messages(owner.principal, parts, body).await,
             Route::Preflight => Ok(reply::empty(StatusCode::NO_CONTENT)),
-            Route::Metadata => self.metadata(&parts.headers),
+            Route::Metadata => self.metadata(owner.endpoint, &parts.headers),
             Route::Health => Ok(self.health()),
         };
         done.unwrap_or_else(|instead| *instead)
@@ -200,18 +218,18 @@ impl Door {
 
     async fn post(
         &self,
-        principal: Principal,
+        owner: Owner,
         parts: &Parts,
         body: Incoming,
     ) -> Result<Response<Answer>, Instead> {
         let line = self.read(body).await?;
         let posted = Posted::read(&line).map_err(|defect| bad_message(&defect.to_string()))?;
         if is_stateless(&parts.headers, &posted) {
-            return self.post_stateless(principal, parts, &line, posted).await;
+            return self.post_stateless(owner, parts, &line, posted).await;
         }
         match era(&parts.headers)? {
             Speaks::Initialize(said) => {
-                self.post_in_session(principal, parts, said, &line, posted).await
+                self.post_in_session(owner, parts, said, &line, posted).await
             }
             Speaks::Stateless => Err(not_here()),
         }
@@ -219,7 +237,7 @@ impl Door {
 
     async fn post_in_session(
         &self,
-        principal: Principal,
+        owner: Owner,
         parts: &Parts,
         said: Option<Revision>,
         line: &Bytes,
@@ -231,9 +249,9 @@ impl Door {
         }
         let alone = self.ways.rules.stateless;
         let session = if alone || initializes {
-            self.start(alone)
+            self.start(owner.endpoint, alone)
         } else {
-            self.session(principal, &parts.headers)?
+            self.session(owner, &parts.headers)?
         };
         let agreed = session.peer().and_then(|peer| peer.era.revision());
         let revision = agreed.or(said).unwrap_or(Revision::V2025_03_26);
@@ -242,11 +260,14 @@ impl Door {
         }
         let may_return = revision >= Revision::V2025_11_25 && !alone;
         let batch = posted.batch;
-        let Some(reader) = self.hand_over(principal, &session, line, posted)? else {
+        let Some(reader) = self.hand_over(owner.principal, &session, line, posted)? else {
             return Ok(reply::empty(StatusCode::ACCEPTED));
         };
-        let id = if initializes && !alone { self.keep(principal, &session)? } else { None };
-        let mut response = self.respond(reader, batch, may_return).await;
+        let id = if initializes && !alone { self.keep(owner, &session)? } else { None };
+        // Older clients that name events first have always got a document, and could not come back to a stream.
+        let events = may_return && prefers_events(&parts.headers);
+        let form = Form { batch, may_return, events };
+        let mut response = self.respond(reader, form).await;
         if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id.text()).ok()) {
             response.headers_mut().insert(SESSION_ID, id);
         }
@@ -273,18 +294,21 @@ impl Door {
     }
 
     /// The answer as a document if nothing comes before it, else as events.
-    pub(super) async fn respond(
-        &self,
-        mut reader: Reader,
-        batch: bool,
-        may_return: bool,
-    ) -> Response<Answer> {
+    pub(super) async fn respond(&self, mut reader: Reader, form: Form) -> Response<Answer> {
+        let Form { batch, may_return, events } = form;
         if self.ways.rules.json {
             return match reader.all().await.as_slice() {
                 [] => reply::empty(StatusCode::ACCEPTED),
                 [one] if !batch => reply::document(one.to_bytes()),
                 all => reply::list(all),
             };
+        }
+        if events {
+            reader.stream();
+            if may_return {
+                reader.prime();
+            }
+            return reply::events(reader);
         }
         match reader.first(KEEP_ALIVE).await {
             First::Answer(event) if batch => reply::list(&[event]),
@@ -301,16 +325,12 @@ impl Door {
         }
     }
 
-    fn listen(
-        &self,
-        principal: Principal,
-        headers: &HeaderMap,
-    ) -> Result<Response<Answer>, Instead> {
+    fn listen(&self, owner: Owner, headers: &HeaderMap) -> Result<Response<Answer>, Instead> {
         self.check_open()?;
         if let Speaks::Stateless = era(headers)? {
             return Err(not_here());
         }
-        let session = self.session(principal, headers)?;
+        let session = self.session(owner, headers)?;
         let Lanes::Each(each) = &session.lanes else { return Err(no_session()) };
         let last = headers.get(LAST_EVENT).and_then(|id| from_event_id(id.to_str().ok()?));
         let found = last.and_then(|(number, position)| Some((each.numbered(number)?, position)));
@@ -320,16 +340,12 @@ impl Door {
         }))
     }
 
-    fn delete(
-        &self,
-        principal: Principal,
-        headers: &HeaderMap,
-    ) -> Result<Response<Answer>, Instead> {
+    fn delete(&self, owner: Owner, headers: &HeaderMap) -> Result<Response<Answer>, Instead> {
         if let Ok(Speaks::Stateless) = era(headers) {
             return Err(not_here());
         }
         let id = session_id(headers)?;
-        let Some(ended) = self.sessions().remove(id, principal) else { return Err(no_session()) };
+        let Some(ended) = self.sessions().remove(id, owner) else { return Err(no_session()) };
         if let Some(session) = ended {
             session.abandon();
         }
@@ -337,18 +353,18 @@ impl Door {
     }
 
     /// A session that nobody knows yet; `alone`, for one request and no longer.
-    fn start(&self, alone: bool) -> Arc<Session> {
+    fn start(&self, endpoint: Endpoint, alone: bool) -> Arc<Session> {
         if alone {
-            return self.start_alone(self.lanes(true));
+            return self.start_alone(endpoint, self.lanes(true));
         }
-        let session = Session::new(self.view.clone(), self.lanes(false));
+        let session = Session::new(self.view(endpoint), self.lanes(false));
         self.router.attach(&session.caller());
         session
     }
 
     /// A session of one request.
-    pub(super) fn start_alone(&self, lanes: Lanes) -> Arc<Session> {
-        let session = Session::new(self.view.clone(), lanes);
+    pub(super) fn start_alone(&self, endpoint: Endpoint, lanes: Lanes) -> Arc<Session> {
+        let session = Session::new(self.view(endpoint), lanes);
         let mut all = self.alone();
         // Looked through when it is full, so that each request costs a push and no more.
         if all.len() == all.capacity() {
@@ -362,15 +378,11 @@ impl Door {
     }
 
     /// Makes a session one that can be come back to, once its client has introduced itself.
-    fn keep(
-        &self,
-        principal: Principal,
-        session: &Arc<Session>,
-    ) -> Result<Option<SessionId>, Instead> {
+    fn keep(&self, owner: Owner, session: &Arc<Session>) -> Result<Option<SessionId>, Instead> {
         let Some(peer) = session.peer() else { return Ok(None) };
         let id = fresh_id()?;
         let now = self.router.clock.now();
-        if self.sessions().insert(id, principal, &peer, Arc::clone(session), now) {
+        if self.sessions().insert(id, owner, &peer, Arc::clone(session), now) {
             return Ok(Some(id));
         }
         session.abandon();
@@ -378,13 +390,13 @@ impl Door {
     }
 
     /// The session a request names, awake.
-    fn session(&self, principal: Principal, headers: &HeaderMap) -> Result<Arc<Session>, Instead> {
+    fn session(&self, owner: Owner, headers: &HeaderMap) -> Result<Arc<Session>, Instead> {
         let id = session_id(headers)?;
         let mut sessions = self.sessions();
-        match sessions.find(id, principal, self.router.clock.now()) {
+        match sessions.find(id, owner, self.router.clock.now()) {
             Some(Found::Awake(session)) => Ok(session),
             Some(Found::Resting(peer)) => {
-                let view = self.view.clone();
+                let view = self.view(owner.endpoint);
                 let session = Session::resumed(view, self.lanes(false), Arc::new(peer));
                 sessions.wake(id, Arc::clone(&session));
                 drop(sessions);
@@ -469,14 +481,18 @@ impl Door {
     }
 
     /// Who gives out tokens for us.
-    fn metadata(&self, headers: &HeaderMap) -> Result<Response<Answer>, Instead> {
+    fn metadata(
+        &self,
+        endpoint: Endpoint,
+        headers: &HeaderMap,
+    ) -> Result<Response<Answer>, Instead> {
         if self.ways.access.is_open() {
             return Err(Box::new(refused(&Refusal::Path)));
         }
         let expected = self.ways.access.signed().map(|signed| &signed.expected);
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let resource = expected.map_or_else(
-            || format!("{}/mcp", self.base(host)),
+            || format!("{}{}", self.base(host), endpoint.path()),
             |expected| expected.audience.clone(),
         );
         let issuers: Vec<&str> = expected.iter().map(|expected| expected.issuer.as_str()).collect();
@@ -505,6 +521,28 @@ impl Door {
     fn sessions(&self) -> MutexGuard<'_, Sessions<Arc<Session>>> {
         self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// In what form a client is answered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Form {
+    /// It sent several messages at once.
+    pub(super) batch: bool,
+    /// It can come back for what it missed.
+    pub(super) may_return: bool,
+    /// It would rather have events than a document.
+    pub(super) events: bool,
+}
+
+/// Whether a client names events first among what it accepts. Those that do not care name documents first, as all SDKs
+/// do.
+pub(super) fn prefers_events(headers: &HeaderMap) -> bool {
+    let Some(accept) = joined(headers, &ACCEPT) else { return false };
+    let place = |kind: &str| accept.to_ascii_lowercase().find(kind);
+    matches!(
+        (place("text/event-stream"), place("application/json")),
+        (Some(events), Some(document)) if events < document
+    )
 }
 
 /// The era of a request. The only place that decides it for HTTP: whatever a request needs of its era follows from here.

@@ -4,6 +4,10 @@ use std::net::IpAddr;
 
 /// The endpoint of Streamable HTTP.
 pub const MCP: &str = "/mcp";
+/// The same, with servers shown as they are.
+pub const DIRECT: &str = "/mcp/direct";
+/// The same, with the vocabulary of metatools.
+pub const FULL: &str = "/mcp/full";
 /// Where clients of 2024 listen.
 pub const SSE: &str = "/sse";
 /// Where they post.
@@ -68,6 +72,38 @@ pub enum Route {
     Metadata,
     /// Whether we are up.
     Health,
+}
+
+/// Which of the endpoints a request came to. A session goes on where it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// The one that shows what the operator configured.
+    #[default]
+    Main,
+    /// Servers as they are.
+    Direct,
+    /// The vocabulary of metatools.
+    Full,
+}
+
+impl Endpoint {
+    fn at(path: &str) -> Option<Endpoint> {
+        match path {
+            MCP => Some(Endpoint::Main),
+            DIRECT => Some(Endpoint::Direct),
+            FULL => Some(Endpoint::Full),
+            _ => None,
+        }
+    }
+
+    /// Its path.
+    pub fn path(self) -> &'static str {
+        match self {
+            Endpoint::Main => MCP,
+            Endpoint::Direct => DIRECT,
+            Endpoint::Full => FULL,
+        }
+    }
 }
 
 impl Route {
@@ -144,6 +180,8 @@ impl Refusal {
 pub struct Admitted<'a> {
     /// What it is for.
     pub route: Route,
+    /// Where it came to.
+    pub endpoint: Endpoint,
     /// The origin whose page may see the answer.
     pub shown_to: Option<&'a str>,
 }
@@ -155,7 +193,8 @@ impl Rules {
             return Err(Refusal::Doubtful { name: name.to_owned() });
         }
         if head.method == "GET" && matches!(head.path, "/healthz" | "/readyz") {
-            return Ok(Admitted { route: Route::Health, shown_to: None });
+            let (route, endpoint) = (Route::Health, Endpoint::Main);
+            return Ok(Admitted { route, endpoint, shown_to: None });
         }
         let host = head.host.ok_or(Refusal::NoHost)?;
         for host in [Some(host), head.authority].into_iter().flatten() {
@@ -175,13 +214,17 @@ impl Rules {
             return Err(Refusal::ContentType);
         }
         self.check_accept(route, head.accept)?;
-        Ok(Admitted { route, shown_to })
+        let endpoint = match route {
+            Route::Metadata => Endpoint::at(&head.path[METADATA.len()..]),
+            _ => Endpoint::at(head.path),
+        };
+        Ok(Admitted { route, endpoint: endpoint.unwrap_or_default(), shown_to })
     }
 
     fn route(&self, head: &Head<'_>, from_a_page: bool) -> Result<Route, Refusal> {
         let (routes, allowed): (&[(&str, Route)], _) = match head.path {
-            MCP if self.stateless => (&[("POST", Route::Post)], "POST"),
-            MCP => (
+            MCP | DIRECT | FULL if self.stateless => (&[("POST", Route::Post)], "POST"),
+            MCP | DIRECT | FULL => (
                 &[("POST", Route::Post), ("GET", Route::Listen), ("DELETE", Route::Delete)],
                 "POST, GET, DELETE",
             ),
@@ -227,7 +270,8 @@ impl Rules {
 }
 
 fn is_metadata(path: &str) -> bool {
-    path.strip_prefix(METADATA).is_some_and(|rest| matches!(rest, "" | MCP | SSE))
+    path.strip_prefix(METADATA)
+        .is_some_and(|rest| matches!(rest, "" | SSE) || Endpoint::at(rest).is_some())
 }
 
 /// The host of `host[:port]`; `None` where that is not its form.

@@ -10,6 +10,7 @@ use metamcp_wire::era::{Era, Revision};
 use metamcp_wire::handshake::{Peer, relayed_capabilities};
 
 use super::access::Principal;
+use super::guard::Endpoint;
 
 /// Sessions at rest take about a hundred bytes each; this many are far more clients than one gateway has.
 const MAX_SESSIONS: usize = 250_000;
@@ -95,14 +96,24 @@ impl Card {
             title: None,
             version: String::new(),
             capabilities: serde_json::from_str(&self.capabilities).unwrap_or_default(),
+            instructions: None,
         }
     }
+}
+
+/// Whose a session is, and where it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// Who began it.
+    pub principal: Principal,
+    /// Where.
+    pub endpoint: Endpoint,
 }
 
 struct Entry<L> {
     card: Arc<Card>,
     awake: Option<L>,
-    principal: Principal,
+    owner: Owner,
     /// When, in ticks since the start.
     used: u32,
     bytes: u32,
@@ -113,8 +124,8 @@ pub struct Sessions<L> {
     timeout: Duration,
     most: Most,
     table: HashMap<SessionId, Entry<L>>,
-    /// How many each principal has.
-    held: HashMap<Principal, usize>,
+    /// How many each owner has.
+    held: HashMap<Owner, usize>,
     bytes: usize,
     /// Awake ones, oldest first; ids of those that are gone may still be among them.
     awake: VecDeque<SessionId>,
@@ -163,7 +174,7 @@ impl<L: Awake> Sessions<L> {
     pub fn insert(
         &mut self,
         id: SessionId,
-        principal: Principal,
+        owner: Owner,
         peer: &Peer,
         awake: L,
         now: Moment,
@@ -177,18 +188,17 @@ impl<L: Awake> Sessions<L> {
             return false;
         }
         self.bytes += bytes;
-        *self.held.entry(principal).or_default() += 1;
+        *self.held.entry(owner).or_default() += 1;
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let entry =
-            Entry { card, awake: Some(awake), principal, used: ticks(now.elapsed()), bytes };
+        let entry = Entry { card, awake: Some(awake), owner, used: ticks(now.elapsed()), bytes };
         self.table.insert(id, entry);
         self.woke(id);
         true
     }
 
-    /// The session of that id, if it is that principal's.
-    pub fn find(&mut self, id: SessionId, principal: Principal, now: Moment) -> Option<Found<L>> {
-        let entry = self.table.get_mut(&id).filter(|entry| entry.principal == principal)?;
+    /// The session of that id, if it is that owner's.
+    pub fn find(&mut self, id: SessionId, owner: Owner, now: Moment) -> Option<Found<L>> {
+        let entry = self.table.get_mut(&id).filter(|entry| entry.owner == owner)?;
         entry.used = ticks(now.elapsed());
         Some(match &entry.awake {
             Some(awake) => Found::Awake(awake.clone()),
@@ -204,9 +214,9 @@ impl<L: Awake> Sessions<L> {
         }
     }
 
-    /// Takes a session out, if it is that principal's; the inner value is there if it was awake.
-    pub fn remove(&mut self, id: SessionId, principal: Principal) -> Option<Option<L>> {
-        self.table.get(&id).filter(|entry| entry.principal == principal)?;
+    /// Takes a session out, if it is that owner's; the inner value is there if it was awake.
+    pub fn remove(&mut self, id: SessionId, owner: Owner) -> Option<Option<L>> {
+        self.table.get(&id).filter(|entry| entry.owner == owner)?;
         self.drop_entry(id).map(|entry| entry.awake)
     }
 
@@ -274,7 +284,7 @@ impl<L: Awake> Sessions<L> {
             .table
             .iter()
             .filter(|(_, entry)| {
-                entry.principal == greedy && entry.awake.as_ref().is_none_or(Awake::is_quiet)
+                entry.owner == greedy && entry.awake.as_ref().is_none_or(Awake::is_quiet)
             })
             .map(|(id, entry)| (entry.used, *id))
             .collect();
@@ -291,10 +301,10 @@ impl<L: Awake> Sessions<L> {
     fn drop_entry(&mut self, id: SessionId) -> Option<Entry<L>> {
         let entry = self.table.remove(&id)?;
         self.bytes -= entry.bytes as usize;
-        if let Some(count) = self.held.get_mut(&entry.principal) {
+        if let Some(count) = self.held.get_mut(&entry.owner) {
             *count -= 1;
             if *count == 0 {
-                self.held.remove(&entry.principal);
+                self.held.remove(&entry.owner);
             }
         }
         Some(entry)

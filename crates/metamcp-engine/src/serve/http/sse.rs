@@ -8,7 +8,7 @@ use hyper::{Response, StatusCode};
 
 use super::access::Principal;
 use super::door::{Door, bad_message, busy, fresh_id, no_session};
-use super::guard::MESSAGES;
+use super::guard::{Endpoint, MESSAGES};
 use super::posted::Posted;
 use super::reply::{self, Answer};
 use super::sessions::SessionId;
@@ -28,7 +28,7 @@ impl Door {
         self.check_open()?;
         let id = fresh_id()?;
         let stream = Stream::general(false);
-        let session = Session::new(self.view.clone(), Lanes::Shared(Arc::clone(&stream)));
+        let session = Session::new(self.view(Endpoint::Main), Lanes::Shared(Arc::clone(&stream)));
         self.router.attach(&session.caller());
         self.listeners().insert(id, (principal, session));
         let door = self.me.clone();

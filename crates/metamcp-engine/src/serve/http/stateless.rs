@@ -6,15 +6,17 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::era::STATELESS;
-use metamcp_wire::modern::{Fault, headers, meta};
+use metamcp_wire::modern::headers::{self, Mirror};
+use metamcp_wire::modern::{Fault, meta};
 use metamcp_wire::{object, write};
 
-use super::access::Principal;
-use super::door::{Door, Instead, VERSION, bad_message};
+use super::door::{Door, Form, Instead, VERSION, bad_message, prefers_events};
 use super::posted::Posted;
 use super::reply::{self, Answer, REFUSED};
+use super::sessions::Owner;
 use crate::serve::lanes::{Each, Lanes, Manner};
 use crate::serve::modern;
+use crate::surface::View;
 
 /// A longer answer is no error of the protocol's own.
 const MAX_ERROR: usize = 16 * 1024;
@@ -39,7 +41,7 @@ pub(super) fn not_here() -> Instead {
 impl Door {
     pub(super) async fn post_stateless(
         &self,
-        principal: Principal,
+        owner: Owner,
         parts: &Parts,
         line: &Bytes,
         mut posted: Posted<'_>,
@@ -58,19 +60,22 @@ impl Door {
             Envelope::Notification { .. } => return Ok(reply::empty(StatusCode::ACCEPTED)),
             _ => return Err(bad_message("a client of this revision sends no answers")),
         };
-        check(&parts.headers, method, params).map_err(|fault| refused(&id, &fault))?;
+        let view = self.view(owner.endpoint);
+        check(&view, &parts.headers, method, params).map_err(|fault| refused(&id, &fault))?;
         // A subscription is a stream even for who wants documents.
         let listens = method == "subscriptions/listen";
         let json = self.ways.rules.json && !listens;
-        let session = self.start_alone(Lanes::Each(Each::new(Manner { json, stateless: true })));
-        session.modern.belongs_to(Bytes::copy_from_slice(&principal.0.to_be_bytes()));
-        let reader = self.open(principal, &session, &[id])?;
+        let lanes = Lanes::Each(Each::new(Manner { json, stateless: true }));
+        let session = self.start_alone(owner.endpoint, lanes);
+        session.modern.belongs_to(Bytes::copy_from_slice(&owner.principal.0.to_be_bytes()));
+        let reader = self.open(owner.principal, &session, &[id])?;
         session.take(message, line);
         drop(session);
         if listens {
             return Ok(reply::events(reader));
         }
-        let mut response = self.respond(reader, false, false).await;
+        let form = Form { events: prefers_events(&parts.headers), ..Form::default() };
+        let mut response = self.respond(reader, form).await;
         if let Answer::Document(Some(document)) = response.body()
             && let Some(status) = status_of(document)
         {
@@ -81,7 +86,18 @@ impl Door {
 }
 
 /// The headers against the body, and the body against what is served here.
-fn check(all: &HeaderMap, method: &str, params: Option<&[u8]>) -> Result<(), Fault> {
+fn check(view: &View, all: &HeaderMap, method: &str, params: Option<&[u8]>) -> Result<(), Fault> {
+    check_headers(all, method, params, &|| view.mirrors(params))?;
+    modern::precheck(view, method, params).map(drop)
+}
+
+/// The headers against the body. `mirrors` knows the parameters that a tool wants in headers.
+fn check_headers(
+    all: &HeaderMap,
+    method: &str,
+    params: Option<&[u8]>,
+    mirrors: &dyn Fn() -> Vec<Mirror>,
+) -> Result<(), Fault> {
     let one = |name: &str| {
         let mut values = all.get_all(name).iter();
         let first = values.next()?;
@@ -93,8 +109,12 @@ fn check(all: &HeaderMap, method: &str, params: Option<&[u8]>) -> Result<(), Fau
     if let Some(said) = said.and_then(object::text) {
         // Which of two versions is meant is asked before whether it is spoken.
         headers::check(one, method, params, &said)?;
+        if method == "tools/call" {
+            let arguments = params.and_then(|params| object::pick(params, ["arguments"]).ok()?[0]);
+            headers::check_parameters(one, &mirrors(), arguments)?;
+        }
     }
-    modern::precheck(method, params).map(drop)
+    Ok(())
 }
 
 fn refused(id: &[u8], fault: &Fault) -> Instead {
@@ -114,7 +134,12 @@ fn status_of(document: &[u8]) -> Option<StatusCode> {
     let Ok(Envelope::Error { error, .. }) = Envelope::parse(document) else { return None };
     let [code] = object::pick(error, ["code"]).ok()?;
     let code: i64 = std::str::from_utf8(code?).ok()?.parse().ok()?;
-    (-32022..=-32020).contains(&code).then_some(StatusCode::BAD_REQUEST)
+    match code {
+        -32022..=-32020 => Some(StatusCode::BAD_REQUEST),
+        // A server behind us does not know the method.
+        -32601 => Some(StatusCode::NOT_FOUND),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +154,8 @@ mod tests {
         for (name, value) in headers {
             all.append(*name, HeaderValue::from_static(value));
         }
-        match check(&all, method, Some(params.as_bytes())) {
+        let mirrors = || vec![Mirror { header: "Region".into(), path: vec!["region".into()] }];
+        match check_headers(&all, method, Some(params.as_bytes()), &mirrors) {
             Ok(()) => (0, 200),
             Err(fault) => (fault.code, fault.status),
         }
@@ -144,18 +170,19 @@ mod tests {
         assert_eq!(verdict(&[version], "tools/list", &body), (-32020, 400));
         assert_eq!(verdict(&[list], "tools/list", &body), (-32020, 400));
         assert_eq!(verdict(&[version, list, list], "tools/list", &body), (-32020, 400));
-        assert_eq!(verdict(&[version, list], "tools/list", "{}"), (-32602, 400));
         let old = ("mcp-protocol-version", "2025-11-25");
         assert_eq!(verdict(&[old, list], "tools/list", &body), (-32020, 400));
-        let unknown = body.replace("2026-07-28", "1900-01-01");
-        let same = ("mcp-protocol-version", "1900-01-01");
-        assert_eq!(verdict(&[same, list], "tools/list", &unknown), (-32022, 400));
-        assert_eq!(verdict(&[version, ("mcp-method", "ping")], "ping", &body), (-32601, 404));
         let call = format!(r#"{{"name":"mcp_call",{META}}}"#);
         let method = ("mcp-method", "tools/call");
         assert_eq!(verdict(&[version, method], "tools/call", &call), (-32020, 400));
         let name = ("mcp-name", "mcp_call");
         assert_eq!(verdict(&[version, method, name], "tools/call", &call), (0, 200));
+        let call = format!(r#"{{"name":"mcp_call","arguments":{{"region":"eu"}},{META}}}"#);
+        let all = [version, method, name];
+        assert_eq!(verdict(&all, "tools/call", &call), (-32020, 400), "a parameter is missing");
+        let with = |value| [version, method, name, ("mcp-param-region", value)];
+        assert_eq!(verdict(&with("eu"), "tools/call", &call), (0, 200));
+        assert_eq!(verdict(&with("us"), "tools/call", &call), (-32020, 400));
     }
 
     #[test]
@@ -164,6 +191,7 @@ mod tests {
             format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"m"}}}}"#)
         };
         assert_eq!(status_of(error(-32021).as_bytes()), Some(StatusCode::BAD_REQUEST));
+        assert_eq!(status_of(error(-32601).as_bytes()), Some(StatusCode::NOT_FOUND));
         assert_eq!(status_of(error(-32602).as_bytes()), None);
         assert_eq!(
             status_of(br#"{"jsonrpc":"2.0","id":1,"result":{"error":{"code":-32021}}}"#),

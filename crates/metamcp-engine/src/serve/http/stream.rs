@@ -24,6 +24,8 @@ const COPY_BELOW: usize = 8 * 1024;
 const GATHER: usize = 16 * 1024;
 /// After this silence a comment is sent: less than the minute after which intermediaries take a connection for dead.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a client that lost its stream should wait before it comes back, in milliseconds.
+const RETRY_MS: u64 = 1000;
 
 /// Streams are numbered through the whole process, so that an event's id never means two of them.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -316,12 +318,18 @@ impl Reader {
         self
     }
 
-    /// Starts with an event that carries nothing but an id, so that the client can come back before anything happened.
+    /// From now on it is events, whatever comes first.
+    pub fn stream(&mut self) {
+        self.lock().streamed = true;
+    }
+
+    /// Starts with an event that carries nothing but an id, so that the client can come back before anything happened,
+    /// and how long it should wait with that.
     pub fn prime(&mut self) {
         let position = self.lock().next - 1;
         let mut out = BytesMut::new();
         write_id(&mut out, self.stream.number, position);
-        out.put_slice(b"data: \n\n");
+        out.put_slice(format!("retry: {RETRY_MS}\ndata: \n\n").as_bytes());
         self.frames.push_back(out.freeze());
     }
 

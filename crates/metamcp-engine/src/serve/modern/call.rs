@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use crate::router::{CallErrorKind, Caller, Input, Outcome, Question};
 use crate::serve::Session;
-use crate::surface::reply::{Code, ErrorObject};
+use crate::surface::reply::{Code, ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
@@ -105,12 +105,18 @@ pub(super) struct Retry {
 
 type LastWords = Box<dyn Fn() -> Finished + Send + Sync>;
 
+/// What was asked.
+pub(super) struct Asked {
+    pub(super) method: &'static str,
+    pub(super) params: Bytes,
+}
+
 /// See the module.
 pub(super) struct Call {
     view: View,
     principal: Bytes,
-    /// The params, to know the request again.
-    request: Bytes,
+    /// The request, to know it again.
+    request: Asked,
     able: Value,
     /// What the router knows it by.
     tag: Bytes,
@@ -147,7 +153,7 @@ impl Call {
         waiting: Waiting,
         principal: Bytes,
         read: &Meta<'_>,
-        params: &[u8],
+        request: Asked,
         input: Option<Arc<Input>>,
     ) -> Arc<Call> {
         let tag = waiting.id.clone();
@@ -155,7 +161,7 @@ impl Call {
         Arc::new_cyclic(|me| Call {
             view: view.clone(),
             principal,
-            request: Bytes::copy_from_slice(params),
+            request,
             able: serde_json::from_slice(read.capabilities).unwrap_or_default(),
             tag,
             input,
@@ -174,13 +180,17 @@ impl Call {
         })
     }
 
-    /// Makes the call of a meta-tool.
+    /// Makes the call.
     pub(super) fn start(self: &Arc<Self>, params: &[u8], line: &Bytes) {
         if self.lock().refused {
             return;
         }
         let caller: Arc<dyn Caller> = Arc::clone(self) as Arc<dyn Caller>;
-        match self.view.call(Some(params), line, &caller, &self.tag) {
+        let step = match self.request.method {
+            "tools/call" => self.view.call(Some(params), line, &caller, &self.tag),
+            method => self.view.pass_on(method, Some(params), &caller, &self.tag),
+        };
+        match step {
             Step::Handed => {}
             Step::Now(finished) => self.finish(finished),
             Step::Later(future) => self.later(future),
@@ -259,7 +269,9 @@ impl Call {
 
     fn finish(&self, finished: Finished) {
         match finished {
-            Finished::Result(result) => self.ended(Final::Result(typed(Bytes::from(result)))),
+            Finished::Result(result) => {
+                self.ended(Final::Result(self.typed(Bytes::from(result))));
+            }
             Finished::Protocol { code, message } => {
                 self.ended(Final::Fault(Fault { code, message, data: None, status: 400 }));
             }
@@ -376,9 +388,21 @@ impl Call {
         self.view.surface.held.key.seal(&Ticket {
             principal: self.principal.to_vec(),
             expires: self.now().saturating_add(patience),
-            request: seal::digest("tools/call", Some(&self.request)),
+            request: seal::digest(self.request.method, Some(&self.request.params)),
             resume,
         })
+    }
+
+    /// A result as this era has it: with its type, and where it may be kept, with the hints for that.
+    fn typed(&self, raw: Bytes) -> Bytes {
+        let typed = typed(raw);
+        if !result::is_cacheable(self.request.method) {
+            return typed;
+        }
+        match result::hinted(&typed) {
+            std::borrow::Cow::Borrowed(_) => typed,
+            std::borrow::Cow::Owned(hinted) => Bytes::from(hinted),
+        }
     }
 
     fn now(&self) -> u64 {
@@ -416,7 +440,15 @@ impl Caller for Call {
             session.note_end(tag, &outcome);
         }
         self.ended(match outcome {
-            Outcome::Result(result) => Final::Result(typed(result)),
+            Outcome::Result(result) => Final::Result(self.typed(result)),
+            Outcome::Failed(error) if self.view.is_direct() => {
+                let entry = self.view.surface.server(&error.server);
+                let config = entry.as_ref().map(|entry| &*entry.config);
+                match Plain::from_call(&error, config) {
+                    Plain::Error(error) => Final::Error(error),
+                    Plain::Result(result) => Final::Result(typed(Bytes::from(result))),
+                }
+            }
             Outcome::Failed(error) => match &error.kind {
                 // The client can do something about this one, so it gets it as the server wrote it.
                 CallErrorKind::Rpc(raw) if code_of(raw) == Some(MISSING_CAPABILITY) => {

@@ -102,6 +102,26 @@ fn only_listed_origins_are_shown_answers() {
 }
 
 #[test]
+fn endpoints_are_told_apart_by_their_paths() {
+    let at = |path| rules().admit(&Head { path, ..post() }).map(|admitted| admitted.endpoint);
+    assert_eq!(at("/mcp"), Ok(Endpoint::Main));
+    assert_eq!(at("/mcp/direct"), Ok(Endpoint::Direct));
+    assert_eq!(at("/mcp/full"), Ok(Endpoint::Full));
+    for path in ["/mcp/", "/mcp/direct/", "/mcp/Direct", "/mcp/direct/x", "/mcp//direct", "/direct"]
+    {
+        assert_eq!(at(path), Err(Refusal::Path), "{path}");
+    }
+    let metadata = |path| {
+        let head = Head { method: "GET", path, content_type: None, ..post() };
+        rules().admit(&head).map(|admitted| (admitted.route, admitted.endpoint))
+    };
+    let direct = "/.well-known/oauth-protected-resource/mcp/direct";
+    assert_eq!(metadata(direct), Ok((Route::Metadata, Endpoint::Direct)));
+    let main = "/.well-known/oauth-protected-resource";
+    assert_eq!(metadata(main), Ok((Route::Metadata, Endpoint::Main)));
+}
+
+#[test]
 fn paths_and_methods() {
     let legacy = Rules { legacy: true, ..rules() };
     let stateless = Rules { stateless: true, ..rules() };

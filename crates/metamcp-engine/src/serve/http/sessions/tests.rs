@@ -6,8 +6,8 @@ use serde_json::json;
 use super::*;
 
 const TIMEOUT: Duration = Duration::from_secs(1800);
-const ME: Principal = Principal(1);
-const OTHER: Principal = Principal(2);
+const ME: Owner = Owner { principal: Principal(1), endpoint: Endpoint::Main };
+const OTHER: Owner = Owner { principal: Principal(2), endpoint: Endpoint::Main };
 
 /// A session as far as the table knows it.
 #[derive(Clone, Debug)]
@@ -46,6 +46,7 @@ fn peer(capabilities: serde_json::Value) -> Peer {
         title: None,
         version: "1".into(),
         capabilities,
+        instructions: None,
     }
 }
 
@@ -57,6 +58,8 @@ fn a_session_is_its_owners_alone() {
     assert_eq!(sessions.find(id(1), ME, at(1)), Some(Found::Awake(session)));
     assert_eq!(sessions.find(id(1), OTHER, at(1)), None);
     assert_eq!(sessions.find(id(2), ME, at(1)), None);
+    let elsewhere = Owner { endpoint: Endpoint::Direct, ..ME };
+    assert_eq!(sessions.find(id(1), elsewhere, at(1)), None, "it goes on where it began");
     assert!(sessions.remove(id(1), OTHER).is_none());
     assert!(sessions.remove(id(1), ME).is_some());
     assert_eq!(sessions.find(id(1), ME, at(1)), None);

@@ -101,7 +101,10 @@ async fn silence_is_broken_by_comments() {
     let stream = Stream::general(true);
     let mut reader = stream.read(None);
     reader.prime();
-    assert_eq!(frame(&mut reader).await.unwrap(), format!("id: {}-0\ndata: \n\n", stream.number()));
+    assert_eq!(
+        frame(&mut reader).await.unwrap(),
+        format!("id: {}-0\nretry: 1000\ndata: \n\n", stream.number())
+    );
     for _ in 0..3 {
         assert_eq!(frame(&mut reader).await.unwrap(), ": keep-alive\n\n");
     }

@@ -1,0 +1,104 @@
+//! What a client hears of changes where servers are shown as they are: of lists, and of resources it subscribed to.
+
+use std::sync::Weak;
+
+use bytes::Bytes;
+use metamcp_core::notify::List;
+use metamcp_wire::modern::listen;
+use metamcp_wire::{object, write};
+
+use super::Session;
+use crate::notices::Watcher;
+
+/// Resources one client may subscribe to.
+const MAX_WATCHED: usize = 1000;
+
+impl Session {
+    /// From now on the client hears of changes, if anything it sees can change.
+    pub fn be_told(&self) {
+        let first = !std::mem::replace(&mut self.lock().told, true);
+        if first && self.view.is_direct() {
+            let me: Weak<dyn Watcher> = self.me.clone();
+            self.view.surface.router.notices.watch(me);
+        }
+    }
+
+    /// The client wants to hear of a resource. Where one server can say whether it can be had, it is asked.
+    pub(super) fn subscribe(&self, id: Bytes, params: Option<&[u8]>) {
+        let Some(uri) = uri(params) else {
+            return self.refuse(&id, -32602, "resources/subscribe needs `uri`, a string");
+        };
+        let router = &self.view.surface.router;
+        let ask = self.view.subscribes_at_server();
+        let mut state = self.lock();
+        if !state.watched.contains_key(&uri) {
+            if state.watched.len() >= MAX_WATCHED {
+                drop(state);
+                return self.refuse(&id, -32000, "too many resources are subscribed to");
+            }
+            let owners = self.view.owners_of(&uri);
+            state.watched.insert(uri.clone(), owners.clone());
+            drop(state);
+            for owner in owners {
+                router.watch(owner, &uri, !ask);
+            }
+        } else {
+            drop(state);
+        }
+        if ask {
+            let step = self.view.pass_on("resources/subscribe", params, &self.caller(), &id);
+            return self.go_on(id, step);
+        }
+        self.result(&id, b"{}");
+    }
+
+    pub(super) fn unsubscribe(&self, id: &Bytes, params: Option<&[u8]>) {
+        let Some(uri) = uri(params) else {
+            return self.refuse(id, -32602, "resources/unsubscribe needs `uri`, a string");
+        };
+        let owners = self.lock().watched.remove(&uri);
+        for owner in owners.into_iter().flatten() {
+            self.view.surface.router.unwatch(owner, &uri);
+        }
+        self.result(id, b"{}");
+    }
+
+    pub(super) fn unwatch_all(&self) {
+        let watched = std::mem::take(&mut self.lock().watched);
+        for (uri, owners) in watched {
+            for owner in owners {
+                self.view.surface.router.unwatch(owner, &uri);
+            }
+        }
+    }
+}
+
+impl Watcher for Session {
+    fn changed(&self, list: List) {
+        if self.peer().is_some() && self.lanes.has_room(None) {
+            self.lanes.tell(None, |out| write::notification(out, list.method(), None));
+        }
+        self.modern.notify(&self.lanes, list.method(), None, None);
+    }
+
+    fn updated(&self, uri: &str, params: &[u8]) {
+        const METHOD: &str = "notifications/resources/updated";
+        // The number of a subscription of ours at the server means nothing to the client.
+        let params = listen::untagged(params);
+        if self.lock().watched.contains_key(uri) {
+            self.notify(None, METHOD, &params);
+        }
+        self.modern.notify(&self.lanes, METHOD, Some(uri), Some(&params));
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.unwatch_all();
+    }
+}
+
+fn uri(params: Option<&[u8]>) -> Option<String> {
+    let [uri] = object::pick(params?, ["uri"]).ok()?;
+    object::text(uri?).map(std::borrow::Cow::into_owned)
+}

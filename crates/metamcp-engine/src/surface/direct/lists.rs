@@ -1,0 +1,247 @@
+//! Lists in direct mode: tools from the catalog, resources and prompts page by page from their servers.
+
+use std::sync::Arc;
+
+use metamcp_core::direct::{self, Kind, MAX_PAGES, Place};
+use metamcp_core::notify::List;
+use metamcp_wire::{object, write};
+
+use super::able::INTRODUCTION;
+use super::renamed;
+use crate::router::{CallErrorKind, Entry, Outcome};
+use crate::surface::errand::{self, Client};
+use crate::surface::{Finished, View};
+
+/// Tools on a page. Most hosts read all pages, some only the first: it is as long as a list of a sane size.
+const PAGE_TOOLS: usize = 1000;
+/// A page ends when it has this many bytes.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+impl View {
+    /// The answer to `tools/list`.
+    pub async fn tools_page(&self, cursor: Option<String>) -> Finished {
+        if !self.is_direct() {
+            return Finished::Result(self.tools().await.into_bytes());
+        }
+        self.shown_tools(cursor.as_deref()).await
+    }
+
+    /// The `instructions` of the gateway: those of the one server, where servers are shown as they are.
+    pub async fn manual(&self) -> String {
+        if !self.is_direct() {
+            return self.instructions().await;
+        }
+        match self.enabled().as_slice() {
+            [only] => {
+                let peer = self.surface.router.peer(only.id);
+                peer.and_then(|peer| peer.instructions.clone()).unwrap_or_default()
+            }
+            [] => "No server is configured.".to_owned(),
+            _ => {
+                let digest = self.surface.catalog.digest().await;
+                format!("Tools of several servers, each named SERVER__TOOL.\n{digest}")
+            }
+        }
+    }
+}
+
+impl View {
+    /// All tools as their servers define them, under the names they are called by here.
+    async fn shown_tools(&self, cursor: Option<&str>) -> Finished {
+        self.surface.catalog.loaded().await;
+        let servers = self.enabled();
+        if let [only] = servers.as_slice() {
+            if self.snapshot().known(only.id).is_none()
+                && let Err(refused) = self.surface.listed(only).await
+            {
+                return Finished::Protocol { code: -32000, message: refused.to_line() };
+            }
+            if self.snapshot().known(only.id).is_none() {
+                let failure = self.snapshot().failure(only.id).map(ToString::to_string);
+                let why = failure.unwrap_or_else(|| "did not list its tools in time".to_owned());
+                let message = format!("the server {:?} {why}", only.name);
+                return Finished::Protocol { code: -32000, message };
+            }
+        } else {
+            self.wake_enabled().await;
+        }
+        let snapshot = self.snapshot();
+        let binding = "tools/list as they are";
+        let offset = match cursor {
+            None => 0,
+            Some(cursor) => match self.surface.cursors.decode(cursor, snapshot.generation, binding)
+            {
+                Ok(offset) => offset as usize,
+                Err(error) => {
+                    return Finished::invalid(format!("the cursor cannot be used: {error}"));
+                }
+            },
+        };
+        let many = servers.len() > 1;
+        let tools = servers.iter().flat_map(|entry| {
+            let known = snapshot.known(entry.id).into_iter();
+            known.flat_map(|known| &known.tools.tools).map(move |tool| (entry, tool))
+        });
+        let mut json = b"{\"tools\":[".to_vec();
+        let mut shown = 0;
+        let mut more = false;
+        for (entry, tool) in tools.skip(offset) {
+            if shown == PAGE_TOOLS || json.len() >= PAGE_BYTES {
+                more = true;
+                break;
+            }
+            if shown > 0 {
+                json.push(b',');
+            }
+            shown += 1;
+            if many {
+                let name = direct::name(&entry.name, &tool.name);
+                json.extend_from_slice(&renamed(tool.raw().as_bytes(), "name", &name));
+            } else {
+                json.extend_from_slice(tool.raw().as_bytes());
+            }
+        }
+        json.push(b']');
+        if more {
+            let next = u32::try_from(offset + shown).unwrap_or(u32::MAX);
+            json.extend_from_slice(b",\"nextCursor\":");
+            let next = self.surface.cursors.encode(snapshot.generation, next, binding);
+            write::json_string(&mut json, &next);
+        }
+        json.push(b'}');
+        self.surface.router.notices.given(List::Tools, snapshot.digest());
+        Finished::Result(json)
+    }
+
+    /// Starts every server whose tools were never listed, and waits for them, but for each only once.
+    pub(super) async fn wake_enabled(&self) {
+        let servers = self.enabled();
+        let (missed, asked): (Vec<&Entry>, Vec<&Entry>) =
+            servers.iter().partition(|entry| self.surface.router.is_missed(entry.id));
+        for entry in missed {
+            // Why it cannot be started is known from the last time.
+            drop(self.surface.router.wake(entry.id));
+        }
+        self.surface.wake_unknown(&asked, INTRODUCTION).await;
+        let snapshot = self.snapshot();
+        for entry in asked.iter().filter(|entry| snapshot.known(entry.id).is_none()) {
+            self.surface.router.missed(entry.id);
+        }
+    }
+
+    /// One page of a list over several servers: a page of one of them, and where it goes on.
+    pub(super) async fn page_among(
+        &self,
+        kind: Kind,
+        cursor: Option<&str>,
+        client: &Client,
+    ) -> Finished {
+        let servers = self.enabled();
+        let position = |name: &str| servers.iter().position(|entry| *entry.name == *name);
+        let begin = Place { server: String::new(), pages: 0, cursor: None };
+        let found = match cursor {
+            None => Some((0, begin)),
+            Some(cursor) => Place::decode(cursor)
+                .and_then(|place| Some((position(&place.server)?, place)))
+                .filter(|(_, place)| place.pages <= MAX_PAGES),
+        };
+        let Some((mut at, mut place)) = found else {
+            let why = "the cursor cannot be used; repeat the request without a cursor";
+            return Finished::invalid(why);
+        };
+        if cursor.is_none() {
+            // All at once, so that the last of them is not waited for as long as all of them together.
+            for entry in servers.iter().filter(|entry| self.surface.router.peer(entry.id).is_none())
+            {
+                drop(self.surface.router.wake(entry.id));
+            }
+        }
+        loop {
+            let Some(entry) = servers.get(at) else { return page_of(kind, &[], None) };
+            let (shown, more) =
+                self.page_at(entry, kind, place.cursor.take(), client).await.unwrap_or_default();
+            place.pages += 1;
+            if more.is_some() && place.pages < MAX_PAGES {
+                place = Place { server: entry.name.to_string(), pages: place.pages, cursor: more };
+            } else {
+                at += 1;
+                let server = servers.get(at).map(|next| next.name.to_string());
+                place = Place { server: server.unwrap_or_default(), pages: 0, cursor: None };
+            }
+            if !shown.is_empty() {
+                let next = (at < servers.len()).then(|| place.encode());
+                return page_of(kind, &shown, next);
+            }
+        }
+    }
+
+    /// One page of one server, with names as they are called here. `None` if it has none, or none to be had.
+    async fn page_at(
+        &self,
+        entry: &Entry,
+        kind: Kind,
+        cursor: Option<String>,
+        client: &Client,
+    ) -> Option<(Vec<Vec<u8>>, Option<String>)> {
+        let Some(peer) = self.introduced(entry, INTRODUCTION).await else {
+            self.surface.router.missed(entry.id);
+            return None;
+        };
+        if !peer.can(kind.capability()) && peer.capabilities.is_object() {
+            return None;
+        }
+        let page = match self.list_at(entry, kind, cursor.as_deref(), client).await {
+            Outcome::Result(page) => page,
+            Outcome::Failed(error) => {
+                if !matches!(error.kind, CallErrorKind::Rpc(_)) {
+                    self.surface.router.missed(entry.id);
+                }
+                return None;
+            }
+            Outcome::Cancelled => return None,
+        };
+        let page = direct::page(kind, &page)?;
+        let mut owners = self.surface.owners();
+        let shown = page.elements.into_iter().map(|(key, raw)| {
+            if kind != Kind::Prompts {
+                owners.has_uri(key, entry.id);
+                return raw.to_vec();
+            }
+            let name = direct::name(&entry.name, &key);
+            owners.has_prompt(name.clone(), entry.id, key);
+            renamed(raw, "name", &name)
+        });
+        Some((shown.collect(), page.next))
+    }
+
+    /// One page of one server, as it is.
+    pub(in crate::surface) async fn list_at(
+        &self,
+        entry: &Entry,
+        kind: Kind,
+        cursor: Option<&str>,
+        client: &Client,
+    ) -> Outcome {
+        let mut params = b"{}".to_vec();
+        if let Some(cursor) = cursor {
+            let mut quoted = Vec::new();
+            write::json_string(&mut quoted, cursor);
+            params = object::set_member(&params, "cursor", &quoted);
+        }
+        let about: Arc<str> = kind.method().into();
+        let request = self.request(entry, kind.method(), about, Some(&params), None);
+        errand::run(&self.surface, request, client).await
+    }
+}
+
+fn page_of(kind: Kind, elements: &[Vec<u8>], next: Option<String>) -> Finished {
+    let mut json = format!("{{\"{}\":[", kind.member()).into_bytes();
+    json.extend_from_slice(&elements.join(&b','));
+    json.push(b']');
+    if let Some(next) = next {
+        json.extend_from_slice(b",\"nextCursor\":");
+        write::json_string(&mut json, &next);
+    }
+    json.push(b'}');
+    Finished::Result(json)
+}

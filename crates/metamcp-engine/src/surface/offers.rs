@@ -1,0 +1,313 @@
+//! `@resources` and `@prompts`: two servers that are not there, whose tools reach what servers have beside tools.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use memchr::memmem;
+use metamcp_core::direct::{self, Kind};
+use metamcp_core::discover::split_id;
+use metamcp_core::text;
+use metamcp_wire::object;
+use metamcp_wire::scan::MAX_DEPTH;
+use serde_json::{Value, json};
+
+use super::errand::{self, Client};
+use super::reply::{Code, ErrorObject};
+use super::{Finished, Step, Surface, View};
+use crate::router::{Caller, Entry, Outcome};
+
+/// Their names, which no configured server can have been given by mistake.
+const RESOURCES: &str = "@resources";
+const PROMPTS: &str = "@prompts";
+/// Lines of a list that are shown at once.
+const MAX_LINES: usize = 100;
+/// Longest address or name that is shown, and longest description.
+const MAX_KEY: usize = 300;
+const MAX_WORDS: usize = 160;
+
+/// A call of one of their tools.
+struct Wish {
+    of_prompts: bool,
+    tool: String,
+    args: Value,
+}
+
+impl View {
+    /// A call of `mcp_call` that is meant for them; `None` if it is for a server.
+    pub(super) fn offered_call(
+        &self,
+        arguments: &[u8],
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Option<Step> {
+        // Most calls are told apart by a look at the bytes.
+        memmem::find(arguments, b"@resources").or_else(|| memmem::find(arguments, b"@prompts"))?;
+        let value = object::strict_value(arguments, MAX_DEPTH).ok()?;
+        let tool = value["tool"].as_str().unwrap_or_default().trim();
+        let (server, tool) = match value["server"].as_str() {
+            Some(server) => (server.trim(), tool),
+            None => split_id(tool)?,
+        };
+        if !matches!(server, RESOURCES | PROMPTS) || self.surface.server(server).is_some() {
+            return None;
+        }
+        let args = match &value["args"] {
+            Value::String(inner) => serde_json::from_str(inner).unwrap_or_default(),
+            args => args.clone(),
+        };
+        let wish = Wish { of_prompts: server == PROMPTS, tool: tool.to_owned(), args };
+        let (view, client) = (self.clone(), Client::new(caller, tag));
+        Some(Step::Later(Box::pin(async move { view.grant(wish, &client).await })))
+    }
+
+    async fn grant(&self, wish: Wish, client: &Client) -> Finished {
+        let word = |name: &str| wish.args[name].as_str().filter(|word| !word.is_empty());
+        let entry = match word("server") {
+            None => None,
+            Some(name) => match self.surface.server(name) {
+                Some(entry) if entry.config.is_enabled() => Some(entry),
+                _ => return Finished::error(&self.surface.no_such_server(name)),
+            },
+        };
+        match (wish.of_prompts, wish.tool.as_str()) {
+            (of_prompts, "list") => {
+                let servers = entry.map_or_else(|| self.enabled(), |entry| vec![entry]);
+                self.offers_listed(of_prompts, &servers, word("cursor"), client).await
+            }
+            (false, "read") => {
+                let (Some(entry), Some(uri)) = (&entry, word("uri")) else {
+                    return invalid(wish.of_prompts, "`read` needs `server` and `uri`");
+                };
+                let params = json!({ "uri": uri }).to_string();
+                self.asked(entry, "resources/read", uri, &params, client, contents).await
+            }
+            (true, "get") => {
+                let (Some(entry), Some(name)) = (&entry, word("name")) else {
+                    return invalid(wish.of_prompts, "`get` needs `server` and `name`");
+                };
+                let mut params = json!({ "name": name });
+                if wish.args["arguments"].is_object() {
+                    params["arguments"] = wish.args["arguments"].clone();
+                }
+                let params = params.to_string();
+                self.asked(entry, "prompts/get", name, &params, client, messages).await
+            }
+            (of_prompts, other) => invalid(of_prompts, &format!("there is no tool {other:?}")),
+        }
+    }
+
+    /// Asks a server, and shows the answer as content of a tool.
+    async fn asked(
+        &self,
+        entry: &Entry,
+        method: &'static str,
+        about: &str,
+        params: &str,
+        client: &Client,
+        shown: fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Finished {
+        let request = self.request(entry, method, about.into(), Some(params.as_bytes()), None);
+        match errand::run(&self.surface, request, client).await {
+            Outcome::Result(result) => match shown(&result) {
+                Some(content) => {
+                    let mut whole = b"{\"content\":[".to_vec();
+                    whole.extend_from_slice(&content);
+                    whole.extend_from_slice(b"]}");
+                    Finished::Result(whole)
+                }
+                None => {
+                    let why =
+                        format!("the server {:?} answered {method} with nonsense", entry.name);
+                    let object = ErrorObject::new(Code::ExecutionFailed, why);
+                    Finished::error(&object.at(&entry.name, None))
+                }
+            },
+            Outcome::Failed(error) => {
+                Finished::error(&ErrorObject::from_call(&error, Some(&entry.config)))
+            }
+            Outcome::Cancelled => Finished::Handed,
+        }
+    }
+
+    /// The lists of some servers, a line each.
+    async fn offers_listed(
+        &self,
+        of_prompts: bool,
+        servers: &[Entry],
+        cursor: Option<&str>,
+        client: &Client,
+    ) -> Finished {
+        let kinds: &[Kind] = match of_prompts {
+            true => &[Kind::Prompts],
+            false => &[Kind::Resources, Kind::Templates],
+        };
+        for entry in servers.iter().filter(|entry| self.surface.router.peer(entry.id).is_none()) {
+            // Why one cannot be started is said below.
+            drop(self.surface.router.wake(entry.id));
+        }
+        let mut lines: Vec<String> = Vec::new();
+        let mut notes: Vec<String> = Vec::new();
+        for entry in servers {
+            let Some(peer) = self.introduced(entry, self.surface.options.discover_budget).await
+            else {
+                notes.push(format!("{}: not there", entry.name));
+                continue;
+            };
+            if !peer.can(kinds[0].capability()) {
+                continue;
+            }
+            // A cursor belongs to the first list of the one server it came from.
+            let own = cursor.filter(|_| servers.len() == 1);
+            for &kind in if own.is_some() { &kinds[..1] } else { kinds } {
+                let page = match self.list_at(entry, kind, own, client).await {
+                    Outcome::Result(page) => page,
+                    Outcome::Failed(_) if kind == Kind::Templates => continue,
+                    Outcome::Failed(error) => {
+                        let object = ErrorObject::from_call(&error, Some(&entry.config));
+                        notes.push(format!("{}: {}", entry.name, object.to_line()));
+                        continue;
+                    }
+                    Outcome::Cancelled => return Finished::Handed,
+                };
+                let Some(page) = direct::page(kind, &page) else {
+                    notes.push(format!("{}: no list", entry.name));
+                    continue;
+                };
+                let room = MAX_LINES.saturating_sub(lines.len());
+                let left = page.elements.len().saturating_sub(room);
+                let shown = page.elements.iter().take(room);
+                lines.extend(shown.map(|(key, raw)| line(&entry.name, key, raw)));
+                if left > 0 {
+                    notes.push(format!("{}: {left} more are not shown", entry.name));
+                }
+                if let Some(next) = page.next {
+                    notes.push(format!("{}: more with \"cursor\": {}", entry.name, json!(next)));
+                }
+            }
+        }
+        if lines.is_empty() && notes.is_empty() {
+            let what = if of_prompts { "prompts" } else { "resources" };
+            notes.push(format!("no {what}"));
+        }
+        lines.append(&mut notes);
+        lines.push(usage(of_prompts).to_owned());
+        let result = json!({ "content": [{ "type": "text", "text": lines.join("\n") }] });
+        Finished::Result(result.to_string().into_bytes())
+    }
+}
+
+impl Surface {
+    /// What is to be said about them below an answer about servers.
+    pub(super) fn offers_note(&self, servers: &[&Entry]) -> Option<String> {
+        let having = |capability: &str| -> Vec<&str> {
+            let has = |entry: &&&Entry| {
+                self.router.peer(entry.id).is_some_and(|peer| peer.can(capability))
+            };
+            servers.iter().filter(has).map(|entry| &*entry.name).collect()
+        };
+        let part = |what: &str, of: &[&str], at: &str| {
+            let args = match of {
+                [only] => format!(", \"args\": {{\"server\": {}}}", json!(only)),
+                _ => String::new(),
+            };
+            let list = format!("mcp_call {{\"server\": \"{at}\", \"tool\": \"list\"{args}}}");
+            (!of.is_empty()).then(|| format!("{what} of {}: {list}", of.join(", ")))
+        };
+        let resources = part("Resources", &having("resources"), RESOURCES);
+        let prompts = part("Prompts", &having("prompts"), PROMPTS);
+        let both: Vec<String> = resources.into_iter().chain(prompts).collect();
+        (!both.is_empty()).then(|| both.join("\n"))
+    }
+}
+
+fn usage(of_prompts: bool) -> &'static str {
+    if of_prompts {
+        "Get one: mcp_call {\"server\": \"@prompts\", \"tool\": \"get\", \"args\": {\"server\", \"name\", \"arguments\"}}."
+    } else {
+        "Read one: mcp_call {\"server\": \"@resources\", \"tool\": \"read\", \"args\": {\"server\", \"uri\"}}."
+    }
+}
+
+fn invalid(of_prompts: bool, what: &str) -> Finished {
+    let hint = format!("`list` takes an optional `server`. {}", usage(of_prompts));
+    Finished::error(&ErrorObject::new(Code::ValidationInput, what).hint(hint))
+}
+
+/// `server address - what it is`; what a stranger wrote is cleaned and cut.
+fn line(server: &str, key: &str, raw: &[u8]) -> String {
+    let [name, description] = object::pick(raw, ["name", "description"]).unwrap_or([None; 2]);
+    let words = |raw: Option<&[u8]>| raw.and_then(object::text).unwrap_or_default().into_owned();
+    let (name, description) = (words(name), words(description));
+    let about = if description.is_empty() { name } else { description };
+    let mut line = format!("{server} {}", text::clean_line(key, MAX_KEY));
+    if !about.is_empty() && about != key {
+        line.push_str(" - ");
+        line.push_str(&text::clean_line(&about, MAX_WORDS));
+    }
+    line
+}
+
+/// The contents of a resource, each as a block.
+fn contents(result: &[u8]) -> Option<Vec<u8>> {
+    let [contents] = object::pick(result, ["contents"]).ok()?;
+    let contents = contents.filter(|contents| contents.starts_with(b"["))?;
+    let blocks: Vec<Vec<u8>> = object::elements(contents)
+        .filter(|one| one.starts_with(b"{"))
+        .map(|one| [b"{\"type\":\"resource\",\"resource\":", one, b"}"].concat())
+        .collect();
+    Some(blocks.join(&b','))
+}
+
+/// The messages of a prompt: who speaks, and what is said.
+fn messages(result: &[u8]) -> Option<Vec<u8>> {
+    let [messages] = object::pick(result, ["messages"]).ok()?;
+    let messages = messages.filter(|messages| messages.starts_with(b"["))?;
+    let mut blocks: Vec<Vec<u8>> = Vec::new();
+    for message in object::elements(messages) {
+        let Ok([role, Some(content)]) = object::pick(message, ["role", "content"]) else {
+            continue;
+        };
+        if content.starts_with(b"{") {
+            let role = role.and_then(object::text).unwrap_or_default();
+            let role = text::clean_line(&role, 40).into_owned();
+            blocks.push(
+                json!({ "type": "text", "text": format!("{role}:") }).to_string().into_bytes(),
+            );
+            blocks.push(content.to_vec());
+        }
+    }
+    Some(blocks.join(&b','))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_answers_becomes_content_as_it_is() {
+        let read = contents(br#"{"contents":[{"uri":"a","text":"x","n": 1.50},7,{"uri":"b"}]}"#);
+        assert_eq!(
+            read.unwrap(),
+            br#"{"type":"resource","resource":{"uri":"a","text":"x","n": 1.50}},{"type":"resource","resource":{"uri":"b"}}"#
+        );
+        let got = messages(
+            br#"{"messages":[{"role":"user","content":{"type":"text","text":"x"}},{"role":7},3]}"#,
+        );
+        assert_eq!(
+            String::from_utf8(got.unwrap()).unwrap(),
+            r#"{"type":"text","text":"user:"},{"type":"text","text":"x"}"#
+        );
+        for nonsense in ["7", "{}", r#"{"contents":{},"messages":7}"#] {
+            assert!(
+                contents(nonsense.as_bytes()).is_none() && messages(nonsense.as_bytes()).is_none()
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_shows_what_a_stranger_wrote_on_one_line() {
+        let raw = br#"{"uri":"a","name":"n","description":"one\ntwo"}"#;
+        assert_eq!(line("s", "a\nb", raw), "s a b - one two");
+        assert_eq!(line("s", "a", br#"{"uri":"a","name":"a"}"#), "s a");
+    }
+}

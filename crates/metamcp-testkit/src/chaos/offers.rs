@@ -1,0 +1,139 @@
+//! What the child has beside tools, if it is told to have anything: resources, prompts and completions, honest or not.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use super::message::{Request, error_line, notification_line, result_line};
+use super::stage::Stage;
+use super::stateless;
+
+/// What it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offers {
+    /// How it lists.
+    pub manner: Manner,
+    /// What its resources and prompts are named after.
+    pub name: String,
+}
+
+/// How honest its lists are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// A few, on two pages.
+    Some,
+    /// Far too many on one page.
+    Flood,
+    /// Pages without end.
+    Loop,
+    /// Things that are no resources or prompts, among one that is.
+    Wrong,
+    /// No list at all.
+    Nonsense,
+}
+
+impl Offers {
+    /// Reads `some:NAME` and the like.
+    pub(super) fn named(text: &str) -> Option<Offers> {
+        let (manner, name) = text.split_once(':')?;
+        let manner = match manner {
+            "some" => Manner::Some,
+            "flood" => Manner::Flood,
+            "loop" => Manner::Loop,
+            "wrong" => Manner::Wrong,
+            "nonsense" => Manner::Nonsense,
+            _ => return None,
+        };
+        Some(Offers { manner, name: name.to_owned() })
+    }
+
+    /// What it says it can do, beside the rest.
+    pub(super) fn declare(&self, capabilities: &mut Value) {
+        capabilities["resources"] = json!({"subscribe": true, "listChanged": true});
+        capabilities["prompts"] = json!({"listChanged": true});
+        capabilities["completions"] = json!({});
+    }
+}
+
+/// Takes a request about them. True if it was one.
+pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request, typed: bool) -> bool {
+    let Some(offers) = &stage.options.offers else { return false };
+    let name = &offers.name;
+    let params = &request.params;
+    let result = match method {
+        "resources/list" => {
+            let own = [format!("memo://{name}/1"), format!("memo://{name}/2")];
+            let one = |uri: &str| json!({"uri": uri, "name": uri, "futureField": [1.5, null]});
+            let pages = [own.iter().map(|uri| one(uri)).collect(), vec![one("memo://same")]];
+            page(offers.manner, "resources", pages, params, |n| one(&format!("memo://{name}/{n}")))
+        }
+        "resources/templates/list" => {
+            json!({"resourceTemplates": [{"uriTemplate": format!("memo://{name}/{{id}}"), "name": "one"}]})
+        }
+        "resources/read" => {
+            let uri = params["uri"].as_str().unwrap_or_default();
+            if !uri.starts_with(&format!("memo://{name}/")) && uri != "memo://same" {
+                let error = json!({"code": -32002, "message": "Resource not found", "data": {"uri": uri, "a": [null]}});
+                stage.send(&error_line(&request.id, &error));
+                return true;
+            }
+            json!({"contents": [{"uri": uri, "text": format!("{name} says hello"), "futureField": 1.5}]})
+        }
+        "resources/subscribe" => {
+            stage.send(&result_line(&request.id, "{}"));
+            let changed = json!({"uri": params["uri"]});
+            stage.send(&notification_line("notifications/resources/updated", &changed));
+            return true;
+        }
+        "resources/unsubscribe" => json!({}),
+        "prompts/list" => {
+            let one =
+                |name: &str| json!({"name": name, "description": "Asks.", "futureField": 1.5});
+            let grown = stage.grown.load(Ordering::Relaxed);
+            let more = (1..=grown).map(|n| one(&format!("grown_{n}"))).collect();
+            page(offers.manner, "prompts", [vec![one("greet")], more], params, |n| {
+                one(&format!("prompt_{n}"))
+            })
+        }
+        "prompts/get" if params["name"] == "grow" => {
+            stage.grown.fetch_add(1, Ordering::Relaxed);
+            stage.send(&notification_line("notifications/prompts/list_changed", &json!({})));
+            json!({"messages": []})
+        }
+        "prompts/get" if params["name"] == "rumour" => {
+            stage.send(&notification_line("notifications/prompts/list_changed", &json!({})));
+            json!({"messages": []})
+        }
+        "prompts/get" => {
+            let text = format!("{name} asks {}", params["name"].as_str().unwrap_or_default());
+            json!({"messages": [{"role": "user", "content": {"type": "text", "text": text}}]})
+        }
+        "completion/complete" => json!({"completion": {"values": [name, params["ref"]["name"]]}}),
+        _ => return false,
+    };
+    let result = if typed { stateless::typed(result) } else { result };
+    stage.send(&result_line(&request.id, &result.to_string()));
+    true
+}
+
+fn page(
+    manner: Manner,
+    member: &str,
+    pages: [Vec<Value>; 2],
+    params: &Value,
+    one: impl Fn(u64) -> Value,
+) -> Value {
+    let [first, second] = pages;
+    match manner {
+        Manner::Some if params["cursor"] == "two" => json!({member: second}),
+        Manner::Some if second.is_empty() => json!({member: first}),
+        Manner::Some => json!({member: first, "nextCursor": "two"}),
+        Manner::Flood => json!({member: (0..20_000).map(one).collect::<Vec<_>>()}),
+        Manner::Loop => json!({member: [], "nextCursor": "again"}),
+        Manner::Wrong => {
+            json!({member: [7, null, [], {"uri": 7, "name": 7}, {"name": ""}, first[0]], "nextCursor": 7})
+        }
+        Manner::Nonsense => json!({member: {"not": "a list"}}),
+    }
+}

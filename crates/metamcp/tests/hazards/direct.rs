@@ -1,0 +1,398 @@
+//! Direct mode: servers are shown as they are, and whatever one of them does, the others stay reachable.
+
+use metamcp_testkit::{Answer, Client, Server, Workspace, chaos_server, eventually};
+use serde_json::{Value, json};
+
+use crate::gateway::{Gateway, HUNG};
+
+fn offering(what: &str) -> Server {
+    chaos_server(&[]).argument("--offers").argument(what)
+}
+
+/// A workspace whose gateway shows servers as they are.
+fn shown<'a>(servers: impl IntoIterator<Item = (&'a str, Server)>) -> Workspace {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.setting("surface", json!("direct"));
+    for (name, server) in servers {
+        workspace.server(name, server);
+    }
+    workspace
+}
+
+fn ask(gateway: &Gateway, method: &str, params: &Value) -> Answer {
+    gateway.ask(method, params, HUNG).unwrap()
+}
+
+fn call(gateway: &Gateway, tool: &str, arguments: &Value) -> Answer {
+    gateway.answer(gateway.call_tool(tool, arguments).unwrap())
+}
+
+/// All pages of a list, as the client sees them.
+fn all(gateway: &Gateway, method: &str, member: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    let mut params = json!({});
+    for _ in 0..1000 {
+        let answer = ask(gateway, method, &params);
+        let result = answer.result().unwrap_or_else(|| panic!("{}", answer.value));
+        found.extend(result[member].as_array().unwrap().iter().cloned());
+        if result["nextCursor"].is_null() {
+            return found;
+        }
+        params = json!({"cursor": result["nextCursor"]});
+    }
+    panic!("{method} has no end");
+}
+
+fn named(list: &[Value], key: &str) -> Vec<String> {
+    list.iter().map(|one| one[key].as_str().unwrap().to_owned()).collect()
+}
+
+/// The same child without a gateway, to compare with.
+fn alone(server: &str) -> Client {
+    let mut command = std::process::Command::new(metamcp_testkit::programs::chaos_child());
+    command.args(["--offers", server]);
+    let client = Client::start(command).unwrap();
+    client.initialize(&json!({}), HUNG).unwrap();
+    client
+}
+
+#[test]
+fn one_server_is_seen_as_if_nothing_stood_before_it() {
+    let workspace = shown([("only", offering("some:only"))]);
+    let gateway = Gateway::start_silently(workspace);
+    let hello = gateway.initialize(&json!({}), HUNG).unwrap();
+    assert_eq!(hello["instructions"], "Call echo to be answered.");
+    assert_eq!(
+        hello["capabilities"],
+        json!({
+            "tools": {"listChanged": true}, "logging": {}, "completions": {},
+            "resources": {"subscribe": true, "listChanged": true}, "prompts": {"listChanged": true},
+        })
+    );
+    let direct = alone("some:only");
+    for (method, params) in [
+        ("tools/list", json!({})),
+        ("resources/list", json!({})),
+        ("resources/list", json!({"cursor": "two"})),
+        ("resources/templates/list", json!({})),
+        ("resources/read", json!({"uri": "memo://only/1"})),
+        ("prompts/list", json!({})),
+        ("prompts/get", json!({"name": "greet", "arguments": {"a": "b"}})),
+        ("completion/complete", json!({"ref": {"type": "ref/prompt", "name": "greet"}})),
+        ("tools/call", json!({"name": "exotic", "arguments": {}})),
+        ("tools/call", json!({"name": "fail"})),
+    ] {
+        let (through, without) =
+            (ask(&gateway, method, &params), direct.ask(method, &params, HUNG).unwrap());
+        assert_eq!(through.raw_result(), without.raw_result(), "{method} {params}");
+        assert!(through.raw_result().is_some(), "{method}: {}", through.value);
+    }
+    // Errors are the server's own: code, message and data.
+    for (method, params) in [
+        ("resources/read", json!({"uri": "memo://nobody/1"})),
+        ("tools/call", json!({"name": "rpc_error", "arguments": {"code": -32042}})),
+        ("tools/call", json!({"name": "no such tool", "arguments": {}})),
+    ] {
+        let (through, without) =
+            (ask(&gateway, method, &params), direct.ask(method, &params, HUNG).unwrap());
+        assert_eq!(through.value["error"], without.value["error"], "{method} {params}");
+        assert!(through.value["error"].is_object(), "{method}: {}", through.value);
+    }
+    assert_eq!(ask(&gateway, "no/such", &json!({})).value["error"]["code"], -32601);
+    gateway.end();
+}
+
+#[test]
+fn a_server_without_resources_answers_for_itself() {
+    let gateway = Gateway::start_silently(shown([("only", chaos_server(&[]))]));
+    let hello = gateway.initialize(&json!({}), HUNG).unwrap();
+    assert_eq!(hello["capabilities"], json!({"tools": {"listChanged": true}, "logging": {}}));
+    for method in ["resources/list", "prompts/list", "completion/complete"] {
+        let answer = ask(&gateway, method, &json!({}));
+        assert_eq!(answer.value["error"]["code"], -32601, "{method}: {}", answer.value);
+    }
+    gateway.end();
+}
+
+#[test]
+fn several_servers_are_told_apart_by_their_names() {
+    let workspace = shown([
+        ("one", offering("some:one")),
+        ("plain", chaos_server(&[])),
+        ("two", offering("some:two")),
+        ("odd one", chaos_server(&[])),
+        ("broken", Server::new("/nowhere/at/all", &[])),
+    ]);
+    let gateway = Gateway::start(workspace);
+    let tools = named(&all(&gateway, "tools/list", "tools"), "name");
+    for name in ["one__echo", "plain__echo", "two__echo"] {
+        assert_eq!(tools.iter().filter(|tool| *tool == name).count(), 1, "{name} in {tools:?}");
+    }
+    assert!(tools.iter().all(|tool| tool.len() <= 64));
+    assert_eq!(tools, named(&all(&gateway, "tools/list", "tools"), "name"), "names are stable");
+    for name in ["one__echo", "two__echo", "plain__echo"] {
+        let answer = call(&gateway, name, &json!({"text": "hello"}));
+        assert_eq!(answer.text(), Some("hello"), "{}", answer.value);
+    }
+    let odd = tools.iter().find(|tool| tool.starts_with("odd_one__echo_")).unwrap();
+    assert_eq!(call(&gateway, odd, &json!({"text": "hello"})).text(), Some("hello"), "{odd}");
+    for journal in ["one", "plain", "two", "odd one"] {
+        let calls = gateway.workspace.journal(journal).of(metamcp_testkit::What::Execute).unwrap();
+        assert_eq!(calls.len(), 1, "{journal}");
+    }
+    for name in ["echo", "three__echo", "one__", "__echo", "one__nothing"] {
+        let answer = call(&gateway, name, &json!({"text": "hello"}));
+        assert_eq!(answer.value["error"]["code"], -32602, "{name}: {}", answer.value);
+    }
+    let resources = all(&gateway, "resources/list", "resources");
+    assert_eq!(
+        named(&resources, "uri"),
+        [
+            "memo://one/1",
+            "memo://one/2",
+            "memo://same",
+            "memo://two/1",
+            "memo://two/2",
+            "memo://same"
+        ]
+    );
+    assert_eq!(resources[0]["futureField"], json!([1.5, null]), "definitions are kept whole");
+    let prompts = named(&all(&gateway, "prompts/list", "prompts"), "name");
+    assert_eq!(prompts, ["one__greet", "two__greet"]);
+    let read = |uri: &str| {
+        let answer = ask(&gateway, "resources/read", &json!({"uri": uri}));
+        answer.value["result"]["contents"][0]["text"].as_str().map(str::to_owned)
+    };
+    assert_eq!(read("memo://two/2").as_deref(), Some("two says hello"));
+    assert_eq!(read("memo://two/77").as_deref(), Some("two says hello"), "nobody listed it");
+    assert_eq!(read("memo://same").as_deref(), Some("one says hello"), "the first one has it");
+    let missing = ask(&gateway, "resources/read", &json!({"uri": "memo://three/1"}));
+    assert_eq!(missing.value["error"]["code"], -32002, "{}", missing.value);
+    let prompt = ask(&gateway, "prompts/get", &json!({"name": "two__greet"}));
+    let said = &prompt.value["result"]["messages"][0]["content"]["text"];
+    assert_eq!(said, "two asks greet", "{}", prompt.value);
+    let reference = json!({"ref": {"type": "ref/prompt", "name": "two__greet"}});
+    let completed = ask(&gateway, "completion/complete", &reference);
+    assert_eq!(completed.value["result"]["completion"]["values"], json!(["two", "greet"]));
+    let unknown = ask(&gateway, "prompts/get", &json!({"name": "greet"}));
+    assert_eq!(unknown.value["error"]["code"], -32602, "{}", unknown.value);
+    gateway.end();
+}
+
+#[test]
+fn lists_of_a_hostile_server_do_not_hide_those_of_others() {
+    for manner in ["flood", "loop", "wrong", "nonsense"] {
+        let workspace =
+            shown([("bad", offering(&format!("{manner}:bad"))), ("good", offering("some:good"))]);
+        let gateway = Gateway::start(workspace);
+        let resources = named(&all(&gateway, "resources/list", "resources"), "uri");
+        let good = resources.iter().filter(|uri| uri.starts_with("memo://good/")).count();
+        assert_eq!(good, 2, "{manner}: {} resources", resources.len());
+        let prompts = named(&all(&gateway, "prompts/list", "prompts"), "name");
+        assert!(prompts.contains(&"good__greet".to_owned()), "{manner}: {} prompts", prompts.len());
+        if manner == "wrong" {
+            assert_eq!(prompts, ["bad__greet", "good__greet"], "what can be shown is");
+        }
+        gateway.ping();
+        gateway.end();
+    }
+}
+
+#[test]
+fn a_server_that_cannot_start_is_no_empty_list() {
+    let workspace = shown([("only", Server::new("/nowhere/at/all", &[]))]);
+    let gateway = Gateway::start(workspace);
+    for method in ["tools/list", "resources/list"] {
+        let answer = ask(&gateway, method, &json!({}));
+        let message = answer.value["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!(answer.value["error"]["code"], -32000, "{method}: {}", answer.value);
+        assert!(message.contains("only"), "{method}: {message}");
+    }
+    let answer = call(&gateway, "echo", &json!({"text": "x"}));
+    assert_eq!(answer.value["result"]["isError"], true, "{}", answer.value);
+    gateway.end();
+}
+
+#[test]
+fn a_client_hears_once_of_a_change() {
+    let gateway = Gateway::start(shown([("only", offering("some:only"))]));
+    let before = all(&gateway, "tools/list", "tools").len();
+    for _ in 0..3 {
+        call(&gateway, "grow", &json!({}));
+    }
+    let method = "notifications/tools/list_changed";
+    let grown = || all(&gateway, "tools/list", "tools").len() == before + 3;
+    assert!(eventually(HUNG, || !gateway.notifications(method).is_empty() && grown()));
+    let prompts = "notifications/prompts/list_changed";
+    assert!(gateway.notifications(prompts).is_empty(), "nobody said anything of prompts");
+    ask(&gateway, "prompts/get", &json!({"name": "rumour"}));
+    ask(&gateway, "prompts/get", &json!({"name": "grow"}));
+    assert!(eventually(HUNG, || gateway.notifications(prompts).len() == 1));
+    // A resource that is subscribed to.
+    let uri = json!({"uri": "memo://only/1"});
+    assert_eq!(ask(&gateway, "resources/subscribe", &uri).result(), Some(&json!({})));
+    let updated = "notifications/resources/updated";
+    assert!(eventually(HUNG, || gateway.notifications(updated) == [uri.clone()]));
+    assert_eq!(ask(&gateway, "resources/unsubscribe", &uri).result(), Some(&json!({})));
+    gateway.end();
+}
+
+#[test]
+fn changes_can_be_kept_to_oneself() {
+    let mut workspace = shown([("only", chaos_server(&[]))]);
+    workspace.setting("notify", json!({"listChanged": false}));
+    let gateway = Gateway::start_silently(workspace);
+    let hello = gateway.initialize(&json!({}), HUNG).unwrap();
+    assert_eq!(hello["capabilities"]["tools"], json!({"listChanged": false}));
+    let before = all(&gateway, "tools/list", "tools").len();
+    call(&gateway, "grow", &json!({}));
+    assert!(eventually(HUNG, || all(&gateway, "tools/list", "tools").len() == before + 1));
+    gateway.ping();
+    assert!(gateway.notifications("notifications/tools/list_changed").is_empty());
+    gateway.end();
+}
+
+#[test]
+fn the_usual_surface_says_nothing_of_changes() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("only", offering("some:only"));
+    let gateway = Gateway::start_silently(workspace);
+    let hello = gateway.initialize(&json!({}), HUNG).unwrap();
+    assert_eq!(hello["capabilities"]["tools"], json!({"listChanged": false}));
+    gateway.call("only", "grow", &json!({}));
+    assert!(eventually(HUNG, || {
+        gateway.call("only", "grown_1", &json!({})).text() == Some("grown_1")
+    }));
+    gateway.ping();
+    assert!(gateway.notifications("notifications/tools/list_changed").is_empty());
+    assert_eq!(ask(&gateway, "resources/list", &json!({})).value["error"]["code"], -32601);
+    gateway.end();
+}
+
+/// Requests without a handshake, in front of servers of either era.
+#[test]
+fn the_newest_clients_see_servers_of_both_eras() {
+    for era in ["legacy", "modern"] {
+        let server = offering("some:only").argument("--era").argument(era);
+        let gateway = Gateway::start_silently(shown([("only", server)]));
+        let able = json!({"elicitation": {}});
+        let stateless = |method: &str, params: &Value| {
+            gateway.answer(gateway.stateless(method, params, &able, &json!({})).unwrap())
+        };
+        let found = stateless("server/discover", &json!({}));
+        let found = &found.value["result"];
+        assert_eq!(found["capabilities"]["prompts"], json!({"listChanged": true}), "{found}");
+        for (method, params) in [
+            ("tools/list", json!({})),
+            ("resources/list", json!({})),
+            ("resources/templates/list", json!({})),
+            ("resources/read", json!({"uri": "memo://only/1"})),
+            ("prompts/list", json!({})),
+        ] {
+            let answer = stateless(method, &params);
+            let result = &answer.value["result"];
+            assert_eq!(result["resultType"], "complete", "{era} {method}: {}", answer.value);
+            assert!(result["ttlMs"].is_u64() && result["cacheScope"].is_string(), "{era} {method}");
+        }
+        let asked = stateless("tools/call", &json!({"name": "elicit", "arguments": {}}));
+        let asked = &asked.value["result"];
+        assert_eq!(asked["resultType"], "input_required", "{era}: {asked}");
+        let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
+        let answered = stateless(
+            "tools/call",
+            &json!({
+                "name": "elicit", "arguments": {}, "requestState": asked["requestState"],
+                "inputResponses": {key: {"action": "accept", "content": {"name": "Ada"}}},
+            }),
+        );
+        assert!(answered.value.to_string().contains("Ada"), "{era}: {}", answered.value);
+        let refused = stateless("resources/subscribe", &json!({"uri": "memo://only/1"}));
+        assert_eq!(refused.value["error"]["code"], -32601, "{era}");
+        // Changes come to who listens, with the number of the subscription.
+        let wanted = json!({"notifications": {"toolsListChanged": true}});
+        let id = gateway.stateless("subscriptions/listen", &wanted, &able, &json!({})).unwrap();
+        let heard = || gateway.notifications("notifications/tools/list_changed");
+        let acknowledged = "notifications/subscriptions/acknowledged";
+        assert!(eventually(HUNG, || !gateway.notifications(acknowledged).is_empty()));
+        stateless("tools/call", &json!({"name": "grow", "arguments": {}}));
+        assert!(eventually(HUNG, || !heard().is_empty()), "{era}");
+        assert_eq!(heard()[0]["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{era}");
+        gateway.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
+        gateway.ping();
+        gateway.end();
+    }
+}
+
+#[test]
+fn resources_and_prompts_are_reached_from_the_usual_surface_too() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", offering("some:one"));
+    workspace.server("flood", offering("flood:flood"));
+    workspace.server("plain", chaos_server(&[]));
+    let gateway = Gateway::start(workspace);
+    let text = |answer: &Answer| answer.text().unwrap_or_default().to_owned();
+    let found = call(&gateway, "mcp_discover", &json!({"server": "one"}));
+    assert!(text(&found).contains("\"@resources\""), "{}", text(&found));
+    assert!(text(&found).contains("\"@prompts\""), "{}", text(&found));
+    let found = call(&gateway, "mcp_discover", &json!({"query": "echo"}));
+    assert!(text(&found).contains("Resources of one, flood: mcp_call"), "{}", text(&found));
+    let found = call(&gateway, "mcp_discover", &json!({"server": "plain"}));
+    assert!(!text(&found).contains("@resources"), "{}", text(&found));
+    let listed = gateway.call("@resources", "list", &json!({"server": "one"}));
+    for line in ["one memo://one/1", "one memo://one/{id} - one", "\"cursor\": \"two\""] {
+        assert!(text(&listed).contains(line), "{line} in {}", text(&listed));
+    }
+    let listed = gateway.call("@resources", "list", &json!({"server": "one", "cursor": "two"}));
+    assert!(text(&listed).contains("memo://same"), "{}", text(&listed));
+    let all = gateway.call("@resources", "list", &json!({}));
+    assert!(text(&all).lines().count() < 110, "a flood is cut: {}", text(&all).len());
+    assert!(text(&all).contains("19"), "what is left out is said");
+    let read = gateway.call("@resources", "read", &json!({"server": "one", "uri": "memo://one/1"}));
+    let resource = &read.value["result"]["content"][0]["resource"];
+    assert_eq!(resource["text"], "one says hello", "{}", read.value);
+    assert_eq!(resource["futureField"], 1.5);
+    let missing =
+        gateway.refusal("@resources", "read", &json!({"server": "one", "uri": "memo://x/1"}));
+    assert_eq!(missing.code, "execution_failed");
+    let prompts = gateway.call("@prompts", "list", &json!({"server": "one"}));
+    assert!(text(&prompts).contains("one greet - Asks."), "{}", text(&prompts));
+    let got = gateway.call("@prompts", "get", &json!({"server": "one", "name": "greet"}));
+    assert_eq!(got.value["result"]["content"][1]["text"], "one asks greet", "{}", got.value);
+    for (server, tool, args) in [
+        ("@resources", "write", json!({"server": "one"})),
+        ("@resources", "read", json!({"server": "one"})),
+        ("@prompts", "get", json!({"name": "greet"})),
+    ] {
+        assert_eq!(gateway.refusal(server, tool, &args).code, "validation_input");
+    }
+    assert_eq!(
+        gateway.refusal("@prompts", "get", &json!({"server": "non", "name": "x"})).code,
+        "server_not_found"
+    );
+    gateway.end();
+}
+
+/// Subscriptions to a resource, in all four combinations of eras.
+#[test]
+fn a_resource_is_listened_to_across_the_eras() {
+    for era in ["legacy", "modern"] {
+        let server = offering("some:only").argument("--era").argument(era);
+        let gateway = Gateway::start(shown([("only", server)]));
+        let updated = || gateway.notifications("notifications/resources/updated");
+        let uri = json!({"uri": "memo://only/1"});
+        let subscribed = ask(&gateway, "resources/subscribe", &uri);
+        assert_eq!(subscribed.result(), Some(&json!({})), "{era}: {}", subscribed.value);
+        assert!(eventually(HUNG, || updated() == [uri.clone()]), "{era}: {:?}", updated());
+        ask(&gateway, "resources/unsubscribe", &uri);
+        let wanted = json!({"notifications": {"resourceSubscriptions": ["memo://only/2"]}});
+        let id =
+            gateway.stateless("subscriptions/listen", &wanted, &json!({}), &json!({})).unwrap();
+        assert!(eventually(HUNG, || updated().len() == 2), "{era}: {:?}", updated());
+        let heard = updated().pop().unwrap();
+        assert_eq!(heard["uri"], "memo://only/2", "{era}");
+        assert_eq!(heard["_meta"]["io.modelcontextprotocol/subscriptionId"], id, "{era}");
+        gateway.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
+        gateway.ping();
+        gateway.end();
+    }
+}
