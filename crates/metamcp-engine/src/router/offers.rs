@@ -238,7 +238,7 @@ async fn digest_of(connection: &Connection, list: List) -> Option<u64> {
                 Reply::Result(page) => page,
                 // A server without templates may not know the method.
                 Reply::Error(_) => break,
-                Reply::Malformed(_) | Reply::Oversize(_) => return None,
+                Reply::Malformed(_) | Reply::Oversize(_) | Reply::Broke { .. } => return None,
             };
             let [elements] = object::pick(&page, [kind.member()]).ok()?;
             elements.hash(&mut hasher);
