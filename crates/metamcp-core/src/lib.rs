@@ -29,3 +29,4 @@ pub mod signature;
 pub mod slab;
 pub mod text;
 pub mod tool;
+pub mod vocabulary;

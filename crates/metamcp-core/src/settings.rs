@@ -40,6 +40,10 @@ pub struct Settings {
     pub replay: Replay,
     /// Which tools a client is shown.
     pub surface: Vocabulary,
+    /// Whether secrets are taken out of what leaves toward a model.
+    pub scrub: bool,
+    /// The toolset clients may use; empty for everything.
+    pub toolset: String,
     /// How tools are ranked.
     pub search: SearchStrategy,
     /// Where vectors come from, for the strategy that wants them from elsewhere.
@@ -114,6 +118,8 @@ pub struct TimeoutSettings {
 pub struct LimitSettings {
     /// Longest line read from a child.
     pub line_bytes: usize,
+    /// Most text of a result that is shown whole; zero for all of it.
+    pub result_bytes: usize,
     /// Calls in flight per server.
     pub in_flight: u32,
     /// Tools taken from one server.
@@ -310,6 +316,8 @@ fn blank() -> Settings {
         catalog_ttl: Duration::ZERO,
         replay: Replay::Annotated,
         surface: Vocabulary::Compact,
+        scrub: true,
+        toolset: String::new(),
         search: SearchStrategy::Hybrid,
         embedding: EmbeddingSettings::default(),
         learn: false,

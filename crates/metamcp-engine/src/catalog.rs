@@ -22,8 +22,10 @@ use crate::clock::unix_millis;
 use crate::progress::Progress;
 use crate::task;
 
+mod narrowed;
 pub mod schema_cache;
 
+pub use narrowed::Narrowed;
 use schema_cache::SchemaCache;
 
 #[cfg(test)]
@@ -49,6 +51,12 @@ pub struct Known {
 }
 
 impl Known {
+    fn new(tools: Arc<ServerTools>, listed_at: Option<Moment>) -> Known {
+        let by_name =
+            tools.tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
+        Known { tools, by_name: Arc::new(by_name), listed_at }
+    }
+
     /// The tool of that name.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.tools.get(*self.by_name.get(name)?)
@@ -88,8 +96,16 @@ pub struct Catalog {
     /// Lists on their way to the disk.
     writes: Mutex<Vec<JoinHandle<()>>>,
     loaded: Progress,
-    digest: OnceLock<String>,
+    digest: OnceLock<Digest>,
     ttl: Duration,
+}
+
+/// What is said about the servers at the start, all of them and one by one.
+#[derive(Debug)]
+struct Digest {
+    all: String,
+    /// Name, the operator's description, the server's own title.
+    lines: Vec<(String, Option<String>, Option<String>)>,
 }
 
 /// How much of the cache has been read.
@@ -147,7 +163,24 @@ impl Catalog {
     /// not change under it.
     pub async fn digest(&self) -> &str {
         self.reached(Loaded::Titles).await;
-        self.digest.get().map_or("", String::as_str)
+        self.digest.get().map_or("", |digest| &digest.all)
+    }
+
+    /// The same for some of the servers.
+    pub async fn digest_of(&self, is_in: impl Fn(&str) -> bool) -> String {
+        self.reached(Loaded::Titles).await;
+        let Some(digest) = self.digest.get() else { return String::new() };
+        let lines: Vec<DigestLine<'_>> = digest
+            .lines
+            .iter()
+            .filter(|(name, _, _)| is_in(name))
+            .map(|(name, description, title)| DigestLine {
+                name,
+                description: description.as_deref(),
+                title: title.as_deref(),
+            })
+            .collect();
+        discover::digest(&lines, discover::DIGEST_BUDGET)
     }
 
     /// Reads what is on disk, without holding anybody up but those who wait for `loaded`.
@@ -186,7 +219,12 @@ impl Catalog {
             })
             .collect();
         // Set once: the digest of this process.
-        drop(self.digest.set(discover::digest(&lines, discover::DIGEST_BUDGET)));
+        let all = discover::digest(&lines, discover::DIGEST_BUDGET);
+        let lines = configs.iter().zip(&titles);
+        let lines = lines.map(|((_, config), title)| {
+            (config.name.clone(), config.description.clone(), title.clone())
+        });
+        drop(self.digest.set(Digest { all, lines: lines.collect() }));
         self.loaded.reach(Loaded::Titles as u64);
         let Some(cache) = &self.cache else { return };
         let built = on_all_cores(&configs, |vocabulary, (id, config)| {
@@ -296,9 +334,7 @@ impl Catalog {
             }
             generation += 1;
             writing.parts.insert(server, part);
-            let by_name =
-                tools.tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
-            known.insert(server, Known { tools, by_name: Arc::new(by_name), listed_at });
+            known.insert(server, Known::new(tools, listed_at));
         }
         let index = if generation == before.generation {
             Arc::clone(&before.index)

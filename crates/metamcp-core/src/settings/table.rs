@@ -4,6 +4,7 @@
 //! Tests: `settings/tests.rs`.
 
 mod code;
+mod output;
 mod pool;
 mod process;
 mod search;
@@ -53,6 +54,7 @@ impl std::fmt::Debug for Setting {
 
 /// Variables of metatools that mean the same as ours, for those who come from there.
 const METATOOLS: &[(&str, &[&str])] = &[
+    ("search", &["METATOOLS_SEARCH_STRATEGY"]),
     ("transport", &["METATOOLS_TRANSPORT", "METATOOLS_TRANSPORT_TYPE"]),
     ("host", &["METATOOLS_HOST", "METATOOLS_TRANSPORT_STREAMABLE_HOST"]),
     ("port", &["METATOOLS_PORT", "METATOOLS_TRANSPORT_STREAMABLE_PORT"]),
@@ -104,5 +106,13 @@ const TIME_OR_ZERO: Kind = Kind::Millis { min: 0, max: DAY };
 
 /// Every global setting, in the order of the reference.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
-    [pool::SETTINGS, search::SETTINGS, code::SETTINGS, serve::SETTINGS, process::SETTINGS].concat()
+    [
+        pool::SETTINGS,
+        search::SETTINGS,
+        output::SETTINGS,
+        code::SETTINGS,
+        serve::SETTINGS,
+        process::SETTINGS,
+    ]
+    .concat()
 });
