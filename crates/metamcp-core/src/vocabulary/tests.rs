@@ -435,3 +435,88 @@ proptest! {
         prop_assert_eq!(found.as_ref(), value.pointer(&path));
     }
 }
+
+/// What may happen between two pages.
+#[derive(Debug, Clone)]
+enum Event {
+    Page,
+    Set { server: u8, tools: u8 },
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => Just(Event::Page),
+        1 => (0_u8..3, 0_u8..12).prop_map(|(server, tools)| Event::Set { server, tools }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A list that is read to its end without a refusal is the list as it was all the while: nothing missing, nothing
+    /// twice. Whenever it changed in between, the next page is refused.
+    #[test]
+    fn paging_loses_and_repeats_nothing_while_tools_come_and_go(
+        events in prop::collection::vec(any_event(), 1..80),
+        limit in 1_usize..5,
+        only in prop::option::of(0_u8..3),
+    ) {
+        use crate::cursor::{CursorError, CursorKey};
+        use crate::search::{Index, ServerIndex, Strategy as Ranking};
+        let key = CursorKey::new([3; 32]);
+        let mut sizes = [3_u8, 5, 0];
+        let build = |sizes: &[u8; 3]| {
+            let parts = sizes.iter().enumerate().map(|(server, count)| {
+                let tools: Vec<Value> = (0..*count).map(|n| json!({"name": format!("read_{n}"), "description": "Reads a file"})).collect();
+                Arc::new(ServerIndex::build(&format!("s{server}"), None, &listed(&Value::from(tools))))
+            });
+            Index::new(parts.collect())
+        };
+        let server = only.map(|only| format!("s{only}"));
+        let (mut index, mut generation) = (build(&sizes), 1_u64);
+        let (mut cursor, mut read, mut began): (Option<String>, Vec<String>, u64) = (None, Vec::new(), 1);
+        for event in events {
+            match event {
+                Event::Set { server, tools } => {
+                    let place = &mut sizes[usize::from(server)];
+                    if *place != tools {
+                        *place = tools;
+                        generation += 1;
+                        index = build(&sizes);
+                    }
+                }
+                Event::Page => {
+                    let offset = match &cursor {
+                        None => {
+                            (read, began) = (Vec::new(), generation);
+                            0
+                        }
+                        Some(cursor_text) => match key.decode(cursor_text, generation, "read file") {
+                            Ok(offset) => {
+                                prop_assert_eq!(began, generation, "an old page was given");
+                                offset as usize
+                            }
+                            Err(error) => {
+                                prop_assert_eq!(error, CursorError::Stale);
+                                prop_assert!(began != generation, "a good page was refused");
+                                cursor = None;
+                                continue;
+                            }
+                        },
+                    };
+                    let page = index.page("read file", Ranking::Hybrid, offset, limit, server.as_deref());
+                    read.extend(page.hits.iter().map(Hit::id));
+                    let next = offset + page.hits.len();
+                    cursor = (next < page.total).then(|| key.encode(generation, u32::try_from(next).unwrap(), "read file"));
+                    if cursor.is_none() {
+                        let mut whole: Vec<String> = index.search("read file", Ranking::Hybrid, 1000, server.as_deref()).iter().map(Hit::id).collect();
+                        prop_assert_eq!(&read, &whole);
+                        whole.sort();
+                        whole.dedup();
+                        prop_assert_eq!(whole.len(), read.len());
+                    }
+                }
+            }
+        }
+    }
+}
