@@ -176,11 +176,13 @@ pub struct RanCode<'a> {
 
 /// The answer of `execute_code`.
 pub fn code(ran: &RanCode<'_>) -> Vec<u8> {
-    let is_error = |line: &&String| line.starts_with("error: ") || line.starts_with("warn: ");
-    let joined = |wanted: bool| {
-        let lines = ran.logs.iter().filter(|line| is_error(line) == wanted);
-        lines.map(String::as_str).collect::<Vec<_>>().join("\n")
+    let complaint = |line: &str| -> Option<String> {
+        let levels = ["error: ", "warn: "];
+        levels.iter().find_map(|level| line.strip_prefix(level)).map(str::to_owned)
     };
+    let said = ran.logs.iter().filter(|line| complaint(line).is_none());
+    let said = said.map(String::as_str).collect::<Vec<_>>().join("\n");
+    let complained: Vec<String> = ran.logs.iter().filter_map(|line| complaint(line)).collect();
     let calls: Vec<Value> = ran
         .calls
         .iter()
@@ -197,8 +199,8 @@ pub fn code(ran: &RanCode<'_>) -> Vec<u8> {
     out.extend_from_slice(ran.value);
     let rest = json!({
         "handle": ran.handle,
-        "stdout": joined(false),
-        "stderr": joined(true),
+        "stdout": said,
+        "stderr": complained.join("\n"),
         "toolCalls": calls,
         "durationMs": ran.duration_ms,
         "error": ran.error,

@@ -276,7 +276,8 @@ fn a_tool_is_described_level_by_level() {
         .iter()
         .map(|level| fits("describe_tool", describe(&tool, *level, 5).to_string().as_bytes()))
         .collect();
-    insta::assert_snapshot!(format!("{:#}", Value::from(levels)));
+    let page = format!("{:#}", Value::from(levels));
+    insta::assert_snapshot!(page);
     let few = fits("list_tool_examples", list_examples(&tool, 1).to_string().as_bytes());
     assert_eq!(few["examples"].as_array().unwrap().len(), 1);
 }

@@ -206,10 +206,17 @@ impl ErrorObject {
         self
     }
 
-    /// By which of our tools it happened.
+    /// By which tool of the second vocabulary it happened. What to do next is said in its words.
     #[must_use]
     pub fn by(mut self, op: &'static str) -> ErrorObject {
         self.op = Some(op);
+        if let Some(hint) = &mut self.hint {
+            for (first, second) in OTHER_WORDS {
+                if hint.contains(first) {
+                    *hint = hint.replace(first, second);
+                }
+            }
+        }
         self
     }
 
@@ -345,6 +352,14 @@ impl ErrorObject {
         object.at(server, Some(tool))
     }
 }
+
+/// What hints of the first vocabulary say, and the same in the second.
+const OTHER_WORDS: [(&str, &str); 4] = [
+    ("mcp_discover without arguments lists the servers", "list_namespaces lists the servers"),
+    ("mcp_discover {\"tool\": …, \"detail\": \"schema\"}", "describe_tool {\"tool_id\": …}"),
+    ("mcp_discover {\"query\"", "search_tools {\"query\""),
+    ("mcp_discover {\"server\"", "list_tools {\"namespace\""),
+];
 
 /// A verdict about a server, outside of any call.
 pub fn from_verdict(

@@ -21,7 +21,7 @@ fn chains_as_they_read() {
     for id in ["one:echo", "two:echo"] {
         gateway.full("run_tool", &json!({"tool_id": id, "args": {"text": "hi"}}));
     }
-    insta::assert_snapshot!(gateway.transcript(&[
+    let page = gateway.transcript(&[
         (
             "run_chain",
             json!({"steps": [
@@ -49,7 +49,8 @@ fn chains_as_they_read() {
         ("run_chain", json!({"steps": [{"tool_id": "one:echo", "args": {"text": 1}}]})),
         ("run_chain", json!({"steps": []})),
         ("run_chain", json!({"steps": [{"tool": "one:echo"}]})),
-    ]));
+    ]);
+    insta::assert_snapshot!(page);
     let effects = gateway.workspace.journal("one").records().unwrap();
     assert!(effects.iter().all(|record| record.key.as_deref() != Some("never")));
 }
@@ -99,7 +100,10 @@ fn time_that_runs_out_in_the_middle_of_a_step_says_so_and_keeps_what_was_done() 
     let error = &answer["error"];
     assert_eq!((&error["code"], &error["step_index"]), (&json!("chain_step_failed"), &json!(1)));
     assert_eq!(error["details"]["cause"]["code"], "timeout", "{answer:#}");
-    assert_eq!((&answer["results"][0]["structured"], &answer["final"]), (&json!("kept"), &json!("kept")));
+    assert_eq!(
+        (&answer["results"][0]["structured"], &answer["final"]),
+        (&json!("kept"), &json!("kept"))
+    );
     // The server was told that nobody waits, and is free for the next.
     chain(&gateway, &json!([{"tool_id": "one:echo", "args": {"text": "after"}}]));
 }
@@ -111,7 +115,8 @@ fn progress_rises_through_the_steps_and_ends_at_their_number() {
         {"tool_id": "one:progress", "args": {"count": 4}},
         {"tool_id": "two:echo", "args": {"text": "x"}},
     ]});
-    let params = json!({"name": "run_chain", "arguments": arguments, "_meta": {"progressToken": "p"}});
+    let params =
+        json!({"name": "run_chain", "arguments": arguments, "_meta": {"progressToken": "p"}});
     gateway.client.ask("tools/call", &params, HUNG).unwrap();
     let told = gateway.client.notifications("notifications/progress");
     let values: Vec<f64> = told.iter().map(|one| one["progress"].as_f64().unwrap()).collect();
@@ -132,7 +137,8 @@ fn a_cancelled_chain_makes_no_further_step() {
     ]);
     let id = gateway.client.call_tool("run_chain", &json!({ "steps": steps })).unwrap();
     let journal = gateway.workspace.journal("one");
-    let began = || journal.records().unwrap().iter().any(|record| record.tool.as_deref() == Some("slow"));
+    let began =
+        || journal.records().unwrap().iter().any(|record| record.tool.as_deref() == Some("slow"));
     assert!(eventually(HUNG, began));
     gateway.client.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
     chain(&gateway, &json!([{"tool_id": "one:echo", "args": {"text": "after"}}]));
@@ -150,7 +156,8 @@ fn a_gateway_that_goes_down_tells_what_was_done() {
     ]);
     let id = gateway.client.call_tool("run_chain", &json!({ "steps": steps })).unwrap();
     let journal = gateway.workspace.journal("one");
-    let began = || journal.records().unwrap().iter().any(|record| record.tool.as_deref() == Some("slow"));
+    let began =
+        || journal.records().unwrap().iter().any(|record| record.tool.as_deref() == Some("slow"));
     assert!(eventually(HUNG, began));
     gateway.client.signal(Signal::SIGTERM).unwrap();
     let answer = gateway.client.wait(id, HUNG).unwrap();

@@ -46,7 +46,8 @@ fn each_surface_lists_its_tools_and_accepts_those_of_both() {
         assert_eq!(names(&gateway), expected, "{surface}");
         let run = gateway.call("run_tool", &json!({"tool_id": "one:echo", "args": {"text": "a"}}));
         assert_eq!(run.value["result"]["structuredContent"]["structured"], "a", "{surface}");
-        let call = gateway.client.mcp_call_now("one", "echo", &json!({"text": "b"}), crate::gateway::HUNG);
+        let call =
+            gateway.client.mcp_call_now("one", "echo", &json!({"text": "b"}), crate::gateway::HUNG);
         assert_eq!(call.unwrap().text(), Some("b"), "{surface}");
     }
 }
@@ -54,7 +55,7 @@ fn each_surface_lists_its_tools_and_accepts_those_of_both() {
 #[test]
 fn finding_tools() {
     let gateway = gateway();
-    insta::assert_snapshot!(gateway.transcript(&[
+    let page = gateway.transcript(&[
         ("search_tools", json!({"query": "change the world", "limit": 2})),
         ("search_tools", json!({"query": "zzzqqq"})),
         ("search_tools", json!({})),
@@ -68,17 +69,21 @@ fn finding_tools() {
         ("list_namespaces", json!({})),
         ("list_namespaces", json!({"limit": 1})),
         ("list_namespaces", json!({"cursor": 7})),
-    ]));
+    ]);
+    insta::assert_snapshot!(page);
 }
 
 #[test]
 fn describing_tools() {
     let gateway = gateway();
-    insta::assert_snapshot!(gateway.transcript(&[
+    let page = gateway.transcript(&[
         ("describe_tool", json!({"tool_id": "one:echo", "detail_level": "summary"})),
         ("describe_tool", json!({"tool_id": "one:echo"})),
         ("describe_tool", json!({"tool_id": "mcp.one:echo", "detail_level": "full"})),
-        ("describe_tool", json!({"tool_id": "one:effect", "detail_level": "full", "examples_max": 1})),
+        (
+            "describe_tool",
+            json!({"tool_id": "one:effect", "detail_level": "full", "examples_max": 1}),
+        ),
         ("describe_tool", json!({"tool_id": "one:ecko"})),
         ("describe_tool", json!({"tool_id": "onee:echo"})),
         ("describe_tool", json!({"tool_id": "echo"})),
@@ -89,13 +94,14 @@ fn describing_tools() {
         ("list_tool_examples", json!({"tool_id": "one:fail"})),
         ("list_tool_examples", json!({"tool_id": "one:none"})),
         ("list_tool_examples", json!({"max": 1})),
-    ]));
+    ]);
+    insta::assert_snapshot!(page);
 }
 
 #[test]
 fn running_tools() {
     let gateway = gateway();
-    insta::assert_snapshot!(gateway.transcript(&[
+    let page = gateway.transcript(&[
         ("run_tool", json!({"tool_id": "one:echo", "args": {"text": "plain text"}})),
         ("run_tool", json!({"tool_id": "one:echo", "args": {"text": "{\"n\": [1, 2]}"}})),
         ("run_tool", json!({"tool_id": "one:echo", "args": "{\"text\": \"in a string\"}", "include_backend": true})),
@@ -114,7 +120,8 @@ fn running_tools() {
         ("run_tool", json!({"args": {}})),
         ("run_tool", json!({"tool_id": "@results:read", "args": {"id": "r0"}})),
         ("run_tols", json!({})),
-    ]));
+    ]);
+    insta::assert_snapshot!(page);
 }
 
 #[test]
@@ -139,12 +146,17 @@ fn a_cancelled_run_is_called_off_at_the_server_and_not_answered() {
         .call_tool("run_tool", &json!({"tool_id": "one:slow", "args": {"ms": 60_000}}))
         .unwrap();
     let journal = gateway.workspace.journal("one");
-    let began = || journal.records().unwrap().iter().any(|record| record.tool.as_deref() == Some("slow"));
+    let began =
+        || journal.records().unwrap().iter().any(|record| record.tool.as_deref() == Some("slow"));
     assert!(metamcp_testkit::eventually(crate::gateway::HUNG, began));
     gateway.client.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
     // The server is free at once: nothing waits for the cancelled call.
     gateway.full("run_tool", &json!({"tool_id": "one:echo", "args": {"text": "after"}}));
-    let answered = gateway.client.lines().iter().any(|line| String::from_utf8_lossy(&line.bytes).contains(&format!("\"id\":{id},")));
+    let answered = gateway
+        .client
+        .lines()
+        .iter()
+        .any(|line| String::from_utf8_lossy(&line.bytes).contains(&format!("\"id\":{id},")));
     assert!(!answered);
     assert_eq!(gateway.client.violations(), Vec::<String>::new());
 }
@@ -152,18 +164,17 @@ fn a_cancelled_run_is_called_off_at_the_server_and_not_answered() {
 #[test]
 fn executing_code() {
     let gateway = gateway();
-    insta::assert_snapshot!(gateway.transcript(&[
+    let page = gateway.transcript(&[
         ("execute_code", json!({"language": "typescript", "code": "console.log('a'); console.error('b'); return await one.echo({ text: 'x' })"})),
         ("execute_code", json!({"code": "return 1 +"})),
         ("execute_code", json!({"code": "await one.echo({ text: 'done' }); throw new Error('no')"})),
         ("execute_code", json!({"code": "await one.echo({ text: '1' }); await one.echo({ text: '2' })", "max_tool_calls": 1})),
         ("execute_code", json!({"code": "return 1", "language": "go"})),
         ("execute_code", json!({"language": "typescript"})),
-    ]));
-    let answer = gateway.full(
-        "execute_code",
-        &json!({"code": "await one.slow({ ms: 60000 })", "timeout_ms": 500}),
-    );
+    ]);
+    insta::assert_snapshot!(page);
+    let answer = gateway
+        .full("execute_code", &json!({"code": "await one.slow({ ms: 60000 })", "timeout_ms": 500}));
     assert_eq!(answer["error"]["code"], "timeout", "{answer:#}");
     assert_eq!(answer["toolCalls"][0]["tool_id"], "one:slow");
 }
@@ -177,10 +188,16 @@ fn every_answer_of_every_tool_fits_what_was_published() {
         ("list_namespaces", json!({})),
         ("describe_tool", json!({"tool_id": "one:echo", "detail_level": "full"})),
         ("list_tool_examples", json!({"tool_id": "one:echo"})),
-        ("run_tool", json!({"tool_id": "one:exotic", "include_backend": true, "include_tool": true})),
+        (
+            "run_tool",
+            json!({"tool_id": "one:exotic", "include_backend": true, "include_tool": true}),
+        ),
         ("run_tool", json!({"tool_id": "one:fail"})),
         ("run_tool", json!({"tool_id": "one:env"})),
-        ("run_chain", json!({"steps": [{"tool_id": "one:exotic"}, {"tool_id": "one:fail"}], "include_tools": true})),
+        (
+            "run_chain",
+            json!({"steps": [{"tool_id": "one:exotic"}, {"tool_id": "one:fail"}], "include_tools": true}),
+        ),
         ("execute_code", json!({"code": "return { a: 1e300 }"})),
         ("describe_tool", json!({"tool_id": "nobody:nothing"})),
         ("run_tool", json!({"tool_id": "nobody:nothing"})),

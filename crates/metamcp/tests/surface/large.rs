@@ -47,14 +47,20 @@ fn a_long_result_is_shown_in_part_and_read_to_the_last_byte() {
     assert_eq!(whole, "x".repeat(LONG));
     let found = read(&gateway, "query", &json!({"id": id, "grep": "XXXX"}));
     assert!(text(&found).ends_with("[1 lines match, 1 shown]"));
-    let pointed = read(&gateway, "query", &json!({"id": id, "pointer": "/content/0/type", "whole": true}));
+    let pointed =
+        read(&gateway, "query", &json!({"id": id, "pointer": "/content/0/type", "whole": true}));
     assert_eq!(text(&pointed), "text");
     // A script gets all of it, by the handle and by a call of its own.
     let code = format!(
         "const kept = await results.get({id:?}); const again = await one.big({{ bytes: {LONG} }}); return [kept.length, again.length]"
     );
     let ran = gateway.call("mcp_execute", &json!({ "code": code }));
-    assert_eq!(ran.value["result"]["structuredContent"]["value"], json!([LONG, LONG]), "{:#}", ran.value);
+    assert_eq!(
+        ran.value["result"]["structuredContent"]["value"],
+        json!([LONG, LONG]),
+        "{:#}",
+        ran.value
+    );
 }
 
 #[test]
@@ -83,7 +89,10 @@ fn the_full_vocabulary_keeps_long_values_too() {
         "run_tool",
         &json!({"tool_id": "@results:read", "args": {"id": id, "offset": LONG - 3}}),
     );
-    assert_eq!(part["structured"], format!("xxx\n[characters {} to {LONG} of {LONG}; this is the end]", LONG - 3));
+    assert_eq!(
+        part["structured"],
+        format!("xxx\n[characters {} to {LONG} of {LONG}; this is the end]", LONG - 3)
+    );
     // Each value alone is short enough, all together are not: the last are kept, and the next step gets all of it.
     let step = json!({"tool_id": "one:big", "args": {"bytes": 100_000}});
     let chain = gateway.full(
@@ -92,7 +101,9 @@ fn the_full_vocabulary_keeps_long_values_too() {
     );
     assert_eq!(chain["results"][1]["structured"].as_str().unwrap().len(), 100_000);
     assert!(chain["results"][2]["structured"]["kept"]["id"].is_string(), "{:#}", chain["error"]);
-    assert!(chain["results"][3]["structured"]["kept"]["shape"].as_str().unwrap().contains("100000"));
+    assert!(
+        chain["results"][3]["structured"]["kept"]["shape"].as_str().unwrap().contains("100000")
+    );
 }
 
 #[test]

@@ -81,7 +81,9 @@ fn a_cursor_is_good_for_its_own_question_and_its_own_list() {
         let (before, cursors) = walk(&gateway, "list_tools", &json!({}), 9);
         gateway.client.mcp_call_now("one", "grow", &json!({}), HUNG).unwrap();
         let grown = format!("one:grown_{round}");
-        assert!(eventually(HUNG, || walk(&gateway, "list_tools", &json!({}), 100).0.contains(&grown)));
+        assert!(eventually(HUNG, || walk(&gateway, "list_tools", &json!({}), 100)
+            .0
+            .contains(&grown)));
         for cursor in &cursors {
             let said = refused("list_tools", json!({"cursor": cursor, "limit": 9}));
             assert!(said.contains("stale"), "{said}");

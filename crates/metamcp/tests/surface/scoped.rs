@@ -38,7 +38,12 @@ fn nothing_leaked(gateway: &Gateway) {
     }
     assert!(gateway.workspace.journal("vault").records().unwrap().is_empty(), "vault was started");
     let records = gateway.workspace.journal("one").records().unwrap();
-    assert!(records.iter().all(|record| record.tool.as_deref().is_none_or(|tool| tool == "echo" || tool == "big")));
+    assert!(
+        records.iter().all(|record| record
+            .tool
+            .as_deref()
+            .is_none_or(|tool| tool == "echo" || tool == "big"))
+    );
 }
 
 fn code(answer: &metamcp_testkit::Answer) -> Value {
@@ -48,7 +53,8 @@ fn code(answer: &metamcp_testkit::Answer) -> Value {
 #[test]
 fn by_the_list_and_the_instructions() {
     let workspace = workspace();
-    let mut command = workspace.command(std::path::Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
+    let mut command =
+        workspace.command(std::path::Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
     command.env("METAMCP_TOOLSET", "docs");
     let client = metamcp_testkit::Client::start(command).unwrap();
     let hello = client.initialize(&json!({}), HUNG).unwrap();
@@ -115,11 +121,13 @@ fn by_code() {
     assert!(codes.len() == 3 && codes.iter().all(|code| code != "reached"), "{tried:#}");
     let names = run("return (await tools.list()).map(s => s.name)");
     assert_eq!(names["value"], json!(["one", "two"]));
-    let found = run("return (await tools.search('change the world', { limit: 50 })).map(t => t.id)");
+    let found =
+        run("return (await tools.search('change the world', { limit: 50 })).map(t => t.id)");
     assert!(!found.to_string().contains("effect"), "{found:#}");
     let types = run("return [await tools.types(), await tools.types('one')].join('')");
     assert!(types.to_string().contains("echo") && !types.to_string().contains("elicit"));
-    let described = run("try { return await tools.describe('vault', 'echo') } catch (e) { return e.code }");
+    let described =
+        run("try { return await tools.describe('vault', 'echo') } catch (e) { return e.code }");
     assert_eq!(described["value"], "server_not_found");
     nothing_leaked(&gateway);
 }
@@ -133,22 +141,30 @@ fn by_the_full_vocabulary() {
     };
     let listed = ids(&gateway.full("list_tools", &json!({"limit": 100})));
     assert_eq!(listed, ["one:echo", "one:big", "two:echo", "two:blob"]);
-    let found = ids(&gateway.full("search_tools", &json!({"query": "change the world with text", "limit": 100})));
+    let found = ids(&gateway
+        .full("search_tools", &json!({"query": "change the world with text", "limit": 100})));
     assert!(found.iter().all(|id| listed.contains(id)), "{found:?}");
     assert_eq!(gateway.full("list_namespaces", &json!({}))["namespaces"], json!(["one", "two"]));
-    let code = |tool: &str, arguments: Value| gateway.full(tool, &arguments)["error"]["code"].clone();
+    let code =
+        |tool: &str, arguments: Value| gateway.full(tool, &arguments)["error"]["code"].clone();
     assert_eq!(code("list_tools", json!({"namespace": "vault"})), "server_not_found");
     assert_eq!(code("describe_tool", json!({"tool_id": "vault:echo"})), "server_not_found");
     assert_eq!(code("describe_tool", json!({"tool_id": "one:effect"})), "tool_not_found");
     assert_eq!(code("list_tool_examples", json!({"tool_id": "one:effect"})), "tool_not_found");
     assert_eq!(code("run_tool", json!({"tool_id": "one:effect", "args": {"key": "k"}})), "denied");
-    assert_eq!(code("run_tool", json!({"tool_id": "vault:echo", "args": {"text": "x"}})), "server_not_found");
+    assert_eq!(
+        code("run_tool", json!({"tool_id": "vault:echo", "args": {"text": "x"}})),
+        "server_not_found"
+    );
     let chain = gateway.full(
         "run_chain",
         &json!({"steps": [{"tool_id": "one:echo", "args": {"text": "x"}}, {"tool_id": "one:effect", "args": {"key": "k"}}]}),
     );
     assert_eq!(chain["error"]["details"]["cause"]["code"], "denied");
-    assert_eq!(gateway.full("execute_code", &json!({"code": "return await one.echo({ text: 'x' })"}))["value"], "x");
+    assert_eq!(
+        gateway.full("execute_code", &json!({"code": "return await one.echo({ text: 'x' })"}))["value"],
+        "x"
+    );
     nothing_leaked(&gateway);
 }
 
@@ -165,7 +181,8 @@ fn by_kept_results_only_its_own() {
 #[test]
 fn a_toolset_that_is_not_there_is_no_toolset_at_all() {
     let workspace = workspace();
-    let mut command = workspace.command(std::path::Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
+    let mut command =
+        workspace.command(std::path::Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
     let output = command.args(["--toolset", "doc"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{said}");

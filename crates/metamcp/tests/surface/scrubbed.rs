@@ -34,7 +34,10 @@ fn neither_values_of_the_configuration_nor_known_tokens_leave() {
         "run_chain",
         &json!({"steps": [{"tool_id": "one:env"}, {"tool_id": "one:echo", "args": {"text": said}}]}),
     );
-    gateway.call("mcp_execute", &json!({"code": format!("console.log({said:?}); return await one.env({{}})")}));
+    gateway.call(
+        "mcp_execute",
+        &json!({"code": format!("console.log({said:?}); return await one.env({{}})")}),
+    );
     gateway.full("execute_code", &json!({"code": "return await one.env({})"}));
     gateway.call("mcp_call", &json!({"tool": "one:log", "args": {"text": said}}));
     gateway.call("mcp_call", &json!({"tool": "one:ecko", "args": {"text": said}}));
@@ -56,7 +59,10 @@ fn long_results_are_clean_in_every_part() {
         .client
         .mcp_call_now("@results", "read", &json!({"id": id, "offset": 9_990}), HUNG)
         .unwrap();
-    gateway.client.mcp_call_now("@results", "query", &json!({"id": id, "grep": "4711"}), HUNG).unwrap();
+    gateway
+        .client
+        .mcp_call_now("@results", "query", &json!({"id": id, "grep": "4711"}), HUNG)
+        .unwrap();
     let all = all(&gateway);
     assert!(!all.contains(VALUE) && all.contains("[secret SERVICE_PASSWORD]"));
 }
