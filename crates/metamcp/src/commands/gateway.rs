@@ -18,8 +18,7 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
     config.settings.limits.result_bytes = 0;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
-        let gateway =
-            Gateway::start(&config, shim, crate::worker(&loaded.config.settings.code));
+        let gateway = Gateway::start(&config, shim, crate::worker(&loaded.config.settings.code));
         let done = work(&gateway).await;
         gateway.router.stop_now();
         gateway.router.emptied().await;

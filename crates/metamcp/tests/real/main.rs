@@ -17,4 +17,5 @@ mod peer;
 mod plan;
 mod scripts;
 mod servers;
+mod vocabulary;
 mod world;
