@@ -1,7 +1,7 @@
 //! Secrets: values that must not reach a log, an error or the model.
 //! Owns: the unprintable wrapper, what counts as sensitive, scrubbing.      Never: decides where text goes.
 //! In: a name and a value; text and the secrets it may hold.  Out: the value, on request only; clean text.
-//! Tests: below and `secret/scrubber.rs`.
+//! Tests: below and `secret/scrubber/tests.rs`.
 
 mod scrubber;
 

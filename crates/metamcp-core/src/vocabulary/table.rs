@@ -139,7 +139,7 @@ fn input_schema(name: &str) -> Value {
                     "minItems": 1,
                     "maxItems": MAX_STEPS,
                     "items": object(
-                        json!({
+                        &json!({
                             "tool_id": id(),
                             "args": { "type": "object" },
                             "use_previous": flag(false),
@@ -164,7 +164,7 @@ fn input_schema(name: &str) -> Value {
             &["code"],
         ),
     };
-    object(properties, required)
+    object(&properties, required)
 }
 
 /// What every answer of a tool looks like. All members are there, absent ones as `null`.
@@ -177,14 +177,14 @@ pub fn output_schema(name: &str) -> Value {
             "tools": list(summary_schema()),
             "nextCursor": maybe_text(),
             "pending": texts(),
-            "failed": list(whole(json!({ "namespace": { "type": "string" }, "reason": { "type": "string" } }))),
+            "failed": list(whole(&json!({ "namespace": { "type": "string" }, "reason": { "type": "string" } }))),
             "note": maybe_text(),
         }),
         "list_namespaces" => json!({ "namespaces": texts(), "nextCursor": maybe_text() }),
         "describe_tool" => json!({
-            "summary": or_null(summary_schema()),
+            "summary": or_null(&summary_schema()),
             "tool": { "type": ["object", "null"] },
-            "schemaInfo": or_null(whole(json!({
+            "schemaInfo": or_null(&whole(&json!({
                 "required": texts(),
                 "defaults": { "type": "object" },
                 "types": { "type": "object", "additionalProperties": { "type": "string" } },
@@ -196,7 +196,7 @@ pub fn output_schema(name: &str) -> Value {
         "list_tool_examples" => json!({ "examples": list(example_schema()) }),
         "run_tool" => ran(json!({})),
         "run_chain" => json!({
-            "results": list(whole(with_error(ran(json!({ "tool_id": { "type": "string" }, "id": maybe_text() }))))),
+            "results": list(whole(&with_error(ran(json!({ "tool_id": { "type": "string" }, "id": maybe_text() }))))),
             "final": {},
             "durationMs": { "type": "integer", "minimum": 0 },
         }),
@@ -205,7 +205,7 @@ pub fn output_schema(name: &str) -> Value {
             "handle": maybe_text(),
             "stdout": { "type": "string" },
             "stderr": { "type": "string" },
-            "toolCalls": list(whole(json!({
+            "toolCalls": list(whole(&json!({
                 "tool_id": { "type": "string" },
                 "durationMs": { "type": "integer", "minimum": 0 },
                 "ok": { "type": "boolean" },
@@ -213,7 +213,7 @@ pub fn output_schema(name: &str) -> Value {
             "durationMs": { "type": "integer", "minimum": 0 },
         }),
     };
-    whole(with_error(properties))
+    whole(&with_error(properties))
 }
 
 /// What went wrong, in every answer the same.
@@ -221,7 +221,7 @@ pub fn error_schema() -> Value {
     let text = || json!({ "type": "string" });
     let count = || json!({ "type": "integer", "minimum": 0 });
     object(
-        json!({
+        &json!({
             "code": text(),
             "message": text(),
             "hint": text(),
@@ -242,7 +242,7 @@ fn ran(mut more: Value) -> Value {
         "structured": {},
         "durationMs": { "type": "integer", "minimum": 0 },
         "tool": { "type": ["object", "null"] },
-        "backend": or_null(whole(json!({ "kind": { "type": "string" }, "serverName": { "type": "string" } }))),
+        "backend": or_null(&whole(&json!({ "kind": { "type": "string" }, "serverName": { "type": "string" } }))),
         "mcpResult": { "type": ["object", "null"] },
     });
     if let (Some(more), Value::Object(own)) = (more.as_object_mut(), own) {
@@ -252,7 +252,7 @@ fn ran(mut more: Value) -> Value {
 }
 
 fn summary_schema() -> Value {
-    whole(json!({
+    whole(&json!({
         "id": { "type": "string" },
         "name": { "type": "string" },
         "namespace": { "type": "string" },
@@ -262,7 +262,7 @@ fn summary_schema() -> Value {
 }
 
 fn example_schema() -> Value {
-    whole(json!({
+    whole(&json!({
         "title": { "type": "string" },
         "description": { "type": "string" },
         "args": { "type": "object" },
@@ -270,23 +270,23 @@ fn example_schema() -> Value {
 }
 
 fn with_error(mut properties: Value) -> Value {
-    properties["error"] = or_null(error_schema());
+    properties["error"] = or_null(&error_schema());
     properties
 }
 
-fn or_null(schema: Value) -> Value {
+fn or_null(schema: &Value) -> Value {
     json!({ "anyOf": [schema, { "type": "null" }] })
 }
 
 /// An object all of whose members are there, and no others.
-fn whole(properties: Value) -> Value {
+fn whole(properties: &Value) -> Value {
     let names: Vec<String> =
         properties.as_object().into_iter().flatten().map(|(k, _)| k.clone()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     object(properties, &names)
 }
 
-fn object(properties: Value, required: &[&str]) -> Value {
+fn object(properties: &Value, required: &[&str]) -> Value {
     let mut schema =
         json!({ "type": "object", "properties": properties, "additionalProperties": false });
     if !required.is_empty() {

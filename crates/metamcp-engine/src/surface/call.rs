@@ -274,7 +274,7 @@ impl View {
             }
             return Err(Unwanted::Refused(Box::new(self.no_such_server(&server))));
         };
-        let at = |refused: ErrorObject| {
+        let at = |refused: Box<ErrorObject>| {
             let tool = Arc::from(tool.as_str());
             Unwanted::Refused(Box::new(refused.at(&entry.name, Some(&tool))))
         };

@@ -66,7 +66,7 @@ impl View {
     }
 
     /// Whether a tool may be called here, whether or not it is known.
-    pub(crate) fn permits(&self, entry: &Entry, tool: &str) -> Result<(), ErrorObject> {
+    pub(crate) fn permits(&self, entry: &Entry, tool: &str) -> Result<(), Box<ErrorObject>> {
         let Some(scope) = &self.scope else { return Ok(()) };
         if scope.toolset.has_tool(&entry.config, tool) {
             return Ok(());
@@ -76,8 +76,8 @@ impl View {
             scope.name,
             format!("{}:{tool}", entry.name)
         );
-        Err(ErrorObject::new(Code::Denied, message)
-            .hint("The call was not sent. Only the owner of the configuration can change that."))
+        let hint = "The call was not sent. Only the owner of the configuration can change that.";
+        Err(Box::new(ErrorObject::new(Code::Denied, message).hint(hint)))
     }
 
     /// Whose values this view keeps and reads.

@@ -10,7 +10,7 @@ use metamcp_core::vocabulary::{self, BadArguments, ChainRequest, Done, StepDone}
 use metamcp_wire::write;
 use serde_json::Value;
 
-use super::run::{backend, is_error, millis};
+use super::run::{is_error, millis, who};
 use crate::router::{Caller, Entry};
 use crate::surface::calls::{self, Calls, Client};
 use crate::surface::reply::{Code, ErrorObject};
@@ -81,11 +81,11 @@ impl View {
             let index = so_far.lock().steps.len();
             let cause = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
                 .hint("The step under way may have run: verify before repeating it.");
-            Finished::Result(so_far.answer(Some(failed(index, None, &cause))))
+            Finished::Result(so_far.answer(Some(&failed(index, None, &cause))))
         };
         let future = async move {
             let error = view.chain(&plan, &calls, &record).await.err();
-            Finished::Result(record.answer(error))
+            Finished::Result(record.answer(error.as_ref()))
         };
         Ok(Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) }))
     }
@@ -115,7 +115,7 @@ impl View {
                 duration_ms: millis(began),
                 tool: known(plan.include_tools)
                     .and_then(|(entry, tool)| self.definition(entry, tool)),
-                backend: known(plan.include_backends).map(|(entry, _)| backend(entry)),
+                backend: known(plan.include_backends).map(|(entry, _)| who(entry)),
                 mcp_result: None,
             };
             let cause = match (made, &entry) {
@@ -180,31 +180,24 @@ impl View {
             })?;
         let arguments = Bytes::from(write::one_line(&arguments).into_owned());
         let call = calls::make(self, calls, OP, (None, &step.tool_id), &arguments);
-        let Some(deadline) = deadline else { return self.learn(step, &arguments, call.await) };
-        match tokio::time::timeout_at(deadline, call).await {
-            Ok(made) => self.learn(step, &arguments, made),
-            Err(_) => Err(ErrorObject::new(
-                Code::Timeout,
-                "the time for the whole chain ran out during this step",
-            )
-            .hint("The step was called off and may have run: verify before repeating it. Give more `timeout_ms`, or make fewer steps.")
-            .detail("outcome", "unknown")),
-        }
-    }
-
-    fn learn(
-        &self,
-        step: &Planned,
-        arguments: &Bytes,
-        made: Result<Bytes, ErrorObject>,
-    ) -> Result<Bytes, ErrorObject> {
-        if let Ok(result) = &made
-            && !is_error(result)
-            && let Some((entry, tool)) = self.entry_of(&step.tool_id)
-        {
-            self.shapes.used(&entry.name, &tool, arguments);
+        let made = match deadline {
+            None => call.await,
+            Some(deadline) => match tokio::time::timeout_at(deadline, call).await {
+                Ok(made) => made,
+                Err(_) => return Err(out_of_time()),
+            },
+        };
+        if let Ok(result) = &made {
+            self.learn(step, &arguments, result);
         }
         made
+    }
+
+    /// Remembers what arguments that worked looked like.
+    fn learn(&self, step: &Planned, arguments: &Bytes, result: &Bytes) {
+        if let Some((entry, tool)) = self.entry_of(&step.tool_id).filter(|_| !is_error(result)) {
+            self.shapes.used(&entry.name, &tool, arguments);
+        }
     }
 
     fn entry_of(&self, id: &str) -> Option<(Entry, Arc<str>)> {
@@ -233,12 +226,12 @@ impl View {
 }
 
 impl Record {
-    fn answer(&self, error: Option<ErrorObject>) -> Vec<u8> {
+    fn answer(&self, error: Option<&ErrorObject>) -> Vec<u8> {
         let state = self.lock();
-        let said: Option<Value> = error.as_ref().map(ErrorObject::to_json);
+        let said: Option<Value> = error.map(ErrorObject::to_json);
         let last = state.last.as_deref().unwrap_or(b"null");
         let answer = vocabulary::chain(&state.steps, last, said.as_ref(), millis(self.began));
-        let line = error.as_ref().map(ErrorObject::to_line);
+        let line = error.map(ErrorObject::to_line);
         let others: Vec<&[u8]> = state.others.iter().map(|part| &**part).collect();
         vocabulary::answer(&answer, line.as_deref(), &others)
     }
@@ -246,6 +239,12 @@ impl Record {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+fn out_of_time() -> ErrorObject {
+    ErrorObject::new(Code::Timeout, "the time for the whole chain ran out during this step")
+        .hint("The step was called off and may have run: verify before repeating it. Give more `timeout_ms`, or make fewer steps.")
+        .detail("outcome", "unknown")
 }
 
 /// The failure of a chain, with that of its step.

@@ -119,13 +119,13 @@ impl View {
                 }
                 let object = ErrorObject::from_call(&error, Some(&entry.config)).by(OP);
                 let (said, line) = (object.to_json(), object.to_line());
-                let backend = beside.server.then(|| backend(entry));
+                let who = beside.server.then(|| who(entry));
                 let answer = vocabulary::run(&Ran {
                     structured: b"null",
                     error: Some(&said),
                     duration_ms: millis(began),
                     tool: None,
-                    backend: backend.as_ref(),
+                    backend: who.as_ref(),
                     mcp_result: None,
                 });
                 return Outcome::Result(Bytes::from(vocabulary::answer(&answer, Some(&line), &[])));
@@ -135,7 +135,7 @@ impl View {
         let done = self.done(&result, (entry, tool), OP);
         let wants_result = beside.result || !done.is_plain;
         let whole = (wants_result && !done.is_kept).then(|| write::one_line(&result));
-        let backend = beside.server.then(|| backend(entry));
+        let who = beside.server.then(|| who(entry));
         let definition = if beside.tool { self.definition(entry, tool) } else { None };
         let error = done.error.as_ref().map(ErrorObject::to_json);
         let answer = vocabulary::run(&Ran {
@@ -143,7 +143,7 @@ impl View {
             error: error.as_ref(),
             duration_ms: millis(began),
             tool: definition.as_ref(),
-            backend: backend.as_ref(),
+            backend: who.as_ref(),
             mcp_result: whole.as_deref(),
         });
         let line = done.error.as_ref().map(ErrorObject::to_line);
@@ -260,7 +260,7 @@ fn unsupported(asked: &RunRequest<'_>) -> Option<ErrorObject> {
 }
 
 /// Which server answered.
-pub(super) fn backend(entry: &Entry) -> Value {
+pub(super) fn who(entry: &Entry) -> Value {
     json!({ "kind": "mcp", "serverName": &*entry.name })
 }
 
