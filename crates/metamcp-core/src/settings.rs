@@ -46,6 +46,8 @@ pub struct Settings {
     pub toolset: String,
     /// How tools are ranked.
     pub search: SearchStrategy,
+    /// How the strategy `bm25` weighs.
+    pub bm25: Bm25Settings,
     /// Where vectors come from, for the strategy that wants them from elsewhere.
     pub embedding: EmbeddingSettings,
     /// Whether use is remembered.
@@ -75,6 +77,32 @@ pub struct EmbeddingSettings {
     pub model: String,
     /// The variable that holds its key.
     pub key_env: String,
+}
+
+/// How the strategy `bm25` weighs and what it looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bm25Settings {
+    /// What a word in a tool's name counts.
+    pub name_boost: u32,
+    /// What a word in the server's name counts.
+    pub namespace_boost: u32,
+    /// What a word in a title or a tag counts.
+    pub tags_boost: u32,
+    /// Most tools looked at; zero for all.
+    pub max_tools: usize,
+    /// Characters of a description looked at; zero for the usual.
+    pub max_text: usize,
+}
+
+impl Bm25Settings {
+    /// What is used where nobody says anything.
+    pub const USUAL: Bm25Settings = Bm25Settings {
+        name_boost: 2,
+        namespace_boost: 1,
+        tags_boost: 1,
+        max_tools: 0,
+        max_text: 0,
+    };
 }
 
 /// Limits of the pool of connections, and of the breaker of each server.
@@ -319,6 +347,7 @@ fn blank() -> Settings {
         scrub: true,
         toolset: String::new(),
         search: SearchStrategy::Hybrid,
+        bm25: Bm25Settings::USUAL,
         embedding: EmbeddingSettings::default(),
         learn: false,
         code: CodeSettings::default(),

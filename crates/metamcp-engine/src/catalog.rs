@@ -13,7 +13,7 @@ use metamcp_core::config::ServerConfig;
 use metamcp_core::discover::{self, DigestLine};
 use metamcp_core::ledger::ServerId;
 use metamcp_core::moment::Moment;
-use metamcp_core::search::{Index, ServerIndex, Vocabulary};
+use metamcp_core::search::{About, Index, ServerIndex, Tuning, Vocabulary};
 use metamcp_core::tool::{ServerTools, Tool};
 use metamcp_wire::handshake::Peer;
 use tokio::task::JoinHandle;
@@ -98,6 +98,7 @@ pub struct Catalog {
     loaded: Progress,
     digest: OnceLock<Digest>,
     ttl: Duration,
+    tuning: Tuning,
 }
 
 /// What is said about the servers at the start, all of them and one by one.
@@ -132,7 +133,14 @@ impl Catalog {
             loaded: Progress::default(),
             digest: OnceLock::new(),
             ttl,
+            tuning: Tuning::default(),
         }
+    }
+
+    /// The same catalog, searched otherwise.
+    #[must_use]
+    pub fn tuned(self, tuning: Tuning) -> Catalog {
+        Catalog { tuning, ..self }
     }
 
     /// A server whose tools may become known.
@@ -229,7 +237,7 @@ impl Catalog {
         let Some(cache) = &self.cache else { return };
         let built = on_all_cores(&configs, |vocabulary, (id, config)| {
             let found = cache.read(&config.name, unix_millis()).ok()?.found()?;
-            Some(Built::new(*id, config, Arc::new(found.tools), vocabulary))
+            Some(Built::new(*id, config, Arc::new(found.tools), vocabulary, &self.tuning))
         });
         self.publish(built, None);
         let known: Vec<&str> = configs.iter().map(|(_, config)| config.name.as_str()).collect();
@@ -310,7 +318,7 @@ impl Catalog {
         let same = part.filter(|part| part.tools().fingerprint == tools.fingerprint);
         let built = match same {
             Some(part) => Built { server, tools, part },
-            None => Built::new(server, &config, tools, &mut Vocabulary::default()),
+            None => Built::new(server, &config, tools, &mut Vocabulary::default(), &self.tuning),
         };
         self.publish(vec![built], Some(now));
     }
@@ -339,7 +347,7 @@ impl Catalog {
         let index = if generation == before.generation {
             Arc::clone(&before.index)
         } else {
-            Arc::new(Index::new(writing.parts.values().cloned().collect()))
+            Arc::new(Index::tuned(writing.parts.values().cloned().collect(), self.tuning))
         };
         self.swap(Snapshot { known, failed, index, generation });
     }
@@ -366,10 +374,12 @@ impl Built {
         config: &ServerConfig,
         tools: Arc<ServerTools>,
         vocabulary: &mut Vocabulary,
+        tuning: &Tuning,
     ) -> Built {
         let tools = permitted(tools, config);
-        let about = config.description.as_deref();
-        let part = Arc::new(ServerIndex::build_with(vocabulary, &config.name, about, &tools));
+        let about = about(config);
+        let part = ServerIndex::build_tuned(vocabulary, &config.name, about, &tools, tuning);
+        let part = Arc::new(part);
         Built { server, tools, part }
     }
 }
@@ -403,6 +413,11 @@ fn on_all_cores<T: Sync, R: Send>(
         made.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
         made
     })
+}
+
+/// What the configuration says about a server.
+fn about(config: &ServerConfig) -> About<'_> {
+    About { description: config.description.as_deref(), tags: &config.tags }
 }
 
 /// What the configuration leaves of a list.

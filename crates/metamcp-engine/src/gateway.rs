@@ -10,8 +10,9 @@ use metamcp_core::config::{Config, IdleRule, Lifecycle, ServerConfig};
 use metamcp_core::dispatch::{Limits, ServerPolicy};
 use metamcp_core::ledger::{self, Keep};
 use metamcp_core::replay::Rule;
+use metamcp_core::search::Tuning;
 use metamcp_core::secret::Scrubber;
-use metamcp_core::settings::{Replay, Settings};
+use metamcp_core::settings::{Bm25Settings, Replay, SearchStrategy, Settings};
 use metamcp_sandbox::host::Launch;
 
 use crate::catalog::Catalog;
@@ -45,7 +46,8 @@ impl Gateway {
     pub fn start(config: &Config, shim: ShimCommand, worker: Launch) -> Gateway {
         let settings = &config.settings;
         let cache = SchemaCache::new(&settings.home);
-        let catalog = Arc::new(Catalog::new(Some(cache), settings.catalog_ttl));
+        let catalog =
+            Arc::new(Catalog::new(Some(cache), settings.catalog_ttl).tuned(tuning(settings)));
         let launcher = Launcher::new(shim, settings.containment, Eras::under(&settings.home));
         let timing = Timing {
             list: settings.timeouts.list,
@@ -99,6 +101,22 @@ impl Gateway {
         let scope = scope.map(|(_, scope)| Arc::clone(scope));
         let view = View { surface, vocabulary: settings.surface, scope };
         Gateway { router, catalog, view, habits, scopes }
+    }
+}
+
+/// How `bm25` weighs, where that is the strategy: whole numbers, as they are known from elsewhere.
+fn tuning(settings: &Settings) -> Tuning {
+    if settings.search != SearchStrategy::Bm25 {
+        return Tuning::default();
+    }
+    let (bm25, usual) = (&settings.bm25, Bm25Settings::USUAL);
+    let times = |given: u32, usual: u32| given as f32 / usual as f32;
+    Tuning {
+        name: times(bm25.name_boost, usual.name_boost),
+        server: times(bm25.namespace_boost, usual.namespace_boost),
+        tags: times(bm25.tags_boost, usual.tags_boost),
+        tools: bm25.max_tools,
+        chars: bm25.max_text,
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use metamcp_core::config::ServerConfig;
 use metamcp_core::ledger::ServerId;
-use metamcp_core::search::{Index, ServerIndex};
+use metamcp_core::search::{Index, ServerIndex, Vocabulary};
 
-use super::{Known, Snapshot};
+use super::{Known, Snapshot, about};
 
 /// A snapshot of a part of the catalog, and what it was made from: the next one is made from the difference.
 #[derive(Debug, Clone)]
@@ -34,6 +34,7 @@ impl Narrowed {
         let (mut known, mut failed) = (HashMap::new(), HashMap::new());
         let mut parts = Vec::new();
         let mut changed = before.is_none();
+        let tuning = from.index.tuning();
         for (id, config) in servers {
             if let Some(why) = from.failed.get(id) {
                 failed.insert(*id, Arc::clone(why));
@@ -75,8 +76,11 @@ impl Narrowed {
                         }
                         (None, _) => {
                             changed = true;
-                            let about = config.description.as_deref();
-                            parts.push(Arc::new(ServerIndex::build(&config.name, about, &tools)));
+                            let mut words = Vocabulary::default();
+                            let (name, about) = (&config.name, about(config));
+                            parts.push(Arc::new(ServerIndex::build_tuned(
+                                &mut words, name, about, &tools, &tuning,
+                            )));
                             Known::new(tools, now.listed_at)
                         }
                     }
@@ -89,7 +93,7 @@ impl Narrowed {
             Some(before) => (Arc::clone(&before.part.index), before.part.generation),
             None => {
                 let generation = before.map_or(0, |before| before.part.generation);
-                (Arc::new(Index::new(parts)), generation + 1)
+                (Arc::new(Index::tuned(parts, tuning)), generation + 1)
             }
         };
         let part = Arc::new(Snapshot { known, failed, index, generation });
