@@ -4,6 +4,7 @@
 //! Tests: below; the measuring itself is in `metamcp-testkit/src/bench.rs`.
 
 mod http;
+mod vocabulary;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -115,6 +116,7 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
         small_rows(&programs, &folder, rounds, &mut page)?;
         code_rows(&programs, &folder, rounds, &mut page)?;
         sandbox_rows(place, &mut page)?;
+        vocabulary::rows(&programs, &folder, rounds, &mut page)?;
         token_rows(place, &mut page)?;
         http::rows(place, &programs, &folder, rounds, &mut page)?;
         std::fs::write(place.root.join("docs/benchmarks.md"), &page)?;
@@ -169,7 +171,9 @@ fn servers(programs: &Programs, folder: &Path, count: usize, args: &[&str]) -> R
     let servers: serde_json::Map<String, Value> =
         (0..count).map(|number| (format!("s{number}"), entry.clone())).collect();
     let path = folder.join(format!("servers-{count}-{}.json", args.len()));
-    std::fs::write(&path, json!({ "mcpServers": servers }).to_string())?;
+    // All roads carry whole results; otherwise a long one would be cheap for showing only a part of it.
+    let config = json!({ "mcpServers": servers, "limits": { "maxResultBytes": 0 } });
+    std::fs::write(&path, config.to_string())?;
     Ok(path)
 }
 

@@ -15,6 +15,7 @@ mod report;
 mod schema;
 mod server;
 mod syntax;
+mod toolset;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub use self::parse::{Loaded, decode, parse};
 pub use self::reference::config_markdown;
 pub use self::report::{ConfigError, Place, Problem, Severity, Warning};
 pub use self::schema::json_schema;
+pub use self::toolset::Toolset;
 use crate::secret::Secret;
 use crate::settings::words;
 pub use crate::settings::{Containment, Settings};
@@ -39,9 +41,16 @@ pub struct Config {
     pub servers: Vec<ServerConfig>,
     /// The global settings.
     pub settings: Settings,
+    /// Named parts of what there is, in file order.
+    pub toolsets: Vec<Toolset>,
 }
 
 impl Config {
+    /// The toolset of this name.
+    pub fn toolset(&self, name: &str) -> Option<&Toolset> {
+        self.toolsets.iter().find(|toolset| toolset.name == name)
+    }
+
     /// The server of this name.
     pub fn server(&self, name: &str) -> Option<&ServerConfig> {
         self.servers.iter().find(|server| server.name == name)
@@ -59,6 +68,10 @@ pub struct ServerConfig {
     pub state: ServerState,
     /// The operator's own words on what it is for.
     pub description: Option<String>,
+    /// Words to find it and to group it by.
+    pub tags: Vec<String>,
+    /// Arguments to show as examples, by tool.
+    pub examples: Vec<(String, Vec<serde_json::Value>)>,
     /// Time limit of a call, where it differs from the global one.
     pub timeout: Option<Duration>,
     /// May be restarted for a retry more than once.
@@ -94,6 +107,8 @@ impl ServerConfig {
             },
             state: ServerState::Enabled,
             description: None,
+            tags: Vec::new(),
+            examples: Vec::new(),
             timeout: None,
             vital: false,
             lifecycle: Lifecycle::Default,
@@ -105,6 +120,12 @@ impl ServerConfig {
             containment: None,
             expanded_secrets: Vec::new(),
         }
+    }
+
+    /// The operator's examples for one of its tools.
+    pub fn examples_of(&self, tool: &str) -> &[serde_json::Value] {
+        let found = self.examples.iter().find(|(name, _)| name == tool);
+        found.map_or(&[], |(_, examples)| examples)
     }
 
     /// Whether it may be used at all.

@@ -57,6 +57,13 @@ impl CursorKey {
 
     /// The offset in a cursor made for the same request while the list was the same.
     pub fn decode(&self, cursor: &str, generation: u64, request: &str) -> Result<u32, CursorError> {
+        let (then, offset) = self.open(cursor, request)?;
+        if then == generation { Ok(offset) } else { Err(CursorError::Stale) }
+    }
+
+    /// The generation and the offset in a cursor made for the same request, for those who know only later whether the
+    /// list is the same.
+    pub fn open(&self, cursor: &str, request: &str) -> Result<(u64, u32), CursorError> {
         let bytes = from_base64url(cursor)
             .filter(|bytes| bytes.len() == BODY + SEAL)
             .ok_or(CursorError::Forged)?;
@@ -67,10 +74,9 @@ impl CursorKey {
         if differing != 0 || body[0] != VERSION || body[13..] != digest(request) {
             return Err(CursorError::Forged);
         }
-        if body[1..9] != generation.to_be_bytes() {
-            return Err(CursorError::Stale);
-        }
-        Ok(body[9..13].iter().fold(0, |offset, byte| offset << 8 | u32::from(*byte)))
+        let number = |part: &[u8]| part.iter().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+        let offset = u32::try_from(number(&body[9..13])).unwrap_or(u32::MAX);
+        Ok((number(&body[1..9]), offset))
     }
 }
 

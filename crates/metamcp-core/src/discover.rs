@@ -12,8 +12,9 @@ use serde_json::Value;
 use crate::search::Hit;
 
 pub use digest::{DIGEST_BUDGET, DigestLine, digest};
+pub(crate) use render::claims;
 pub use render::{to_json, to_text};
-pub use surface::{compact_tools, instructions};
+pub use surface::{compact_list, compact_tools, instructions};
 
 #[cfg(test)]
 mod tests;
@@ -50,9 +51,33 @@ impl Detail {
     }
 }
 
+/// By which tool something is asked for: cursors of one are not good for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Operation {
+    /// `mcp_discover`.
+    #[default]
+    Discover,
+    /// `search_tools`.
+    Search,
+    /// `list_tools`: all tools, where nothing narrower is asked for.
+    List,
+}
+
+impl Operation {
+    fn word(self) -> &'static str {
+        match self {
+            Operation::Discover => "discover",
+            Operation::Search => "search",
+            Operation::List => "list",
+        }
+    }
+}
+
 /// What `mcp_discover` is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
+    /// Which tool asks.
+    pub operation: Operation,
     /// What the tool should do.
     pub query: Option<String>,
     /// Only this server.
@@ -127,6 +152,7 @@ impl Request {
             both => both,
         };
         Ok(Self {
+            operation: Operation::Discover,
             query: words("query")?,
             server,
             tool,
@@ -137,10 +163,17 @@ impl Request {
         })
     }
 
+    /// Whether only the servers are wanted.
+    pub fn is_overview(&self) -> bool {
+        let is_open = self.query.is_none() && self.tool.is_none() && self.server.is_none();
+        is_open && self.operation == Operation::Discover
+    }
+
     /// What a cursor is bound to: everything that decides which hits there are and in which order.
     pub fn binding(&self) -> String {
         let part = |text: &Option<String>| Value::from(text.as_deref()).to_string();
-        format!("discover {} {} {}", part(&self.query), part(&self.server), part(&self.tool))
+        let (query, server, tool) = (part(&self.query), part(&self.server), part(&self.tool));
+        format!("{} {query} {server} {tool}", self.operation.word())
     }
 }
 

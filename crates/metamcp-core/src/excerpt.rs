@@ -1,11 +1,18 @@
 //! Parts of a long value: a range of it, what a JSON pointer leads to, the lines that hold a word.
-//! Owns: how a part is cut and what is said about the rest.      Never: keeps values.
-//! In: a value as text, and which part is wanted.  Out: text.
-//! Tests: below.
+//! Owns: how a part is cut and what is said about the rest; when a result is too long to show.      Never: keeps values.
+//! In: a value as text, and which part is wanted; a tool's result.  Out: text; a shorter result.
+//! Tests: below and `excerpt/whole.rs`.
+
+mod whole;
 
 use std::fmt::Write;
 
+use metamcp_wire::object;
+use metamcp_wire::scan::{MAX_RESULT_DEPTH, check};
+
 use serde_json::Value;
+
+pub use whole::{preview, shortened, text_bytes, value_in};
 
 /// Characters of one part unless asked otherwise.
 pub const DEFAULT_CHARS: usize = 20_000;
@@ -15,6 +22,9 @@ pub const MAX_CHARS: usize = 100_000;
 const MAX_LINES: usize = 200;
 /// Characters of a line that are shown around a match: a value may be one line of megabytes.
 const AROUND: usize = 120;
+
+/// Members of an object that are named when its shape is told.
+const SHAPE_NAMES: usize = 20;
 
 /// Which part is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,12 +139,39 @@ pub fn shape(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("an array of {} items", items.len()),
         Value::Object(map) => {
-            let names: Vec<&str> = map.keys().take(20).map(String::as_str).collect();
+            let names: Vec<&str> = map.keys().take(SHAPE_NAMES).map(String::as_str).collect();
             let more = if map.len() > names.len() { ", …" } else { "" };
             format!("an object with {}{more}", names.join(", "))
         }
         Value::String(text) => format!("a text of {} characters", text.chars().count()),
         other => other.to_string(),
+    }
+}
+
+/// The same of a value as it is written, without building it. A text that holds JSON is looked into.
+pub fn shape_of(raw: &[u8]) -> String {
+    match raw.first() {
+        Some(b'[') => format!("an array of {} items", object::elements(raw).count()),
+        Some(b'{') => {
+            let mut names: Vec<String> = object::members(raw)
+                .take(SHAPE_NAMES + 1)
+                .map(|(name, _)| crate::text::clean_line(&name, 64).into_owned())
+                .collect();
+            let more = if names.len() > SHAPE_NAMES { ", …" } else { "" };
+            names.truncate(SHAPE_NAMES);
+            format!("an object with {}{more}", names.join(", "))
+        }
+        Some(b'"') => {
+            let text = object::text(raw).unwrap_or_default();
+            let inner = text.trim().as_bytes();
+            if matches!(inner.first(), Some(b'{' | b'[')) && check(inner, MAX_RESULT_DEPTH).is_ok()
+            {
+                return format!("a text that holds {}", shape_of(inner));
+            }
+            let lines = memchr::memchr_iter(b'\n', text.as_bytes()).count() + 1;
+            format!("a text of {} characters on {lines} lines", text.chars().count())
+        }
+        _ => String::from_utf8_lossy(raw).into_owned(),
     }
 }
 

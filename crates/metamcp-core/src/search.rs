@@ -53,6 +53,37 @@ const MAX_SERVER_CHARS: usize = 160;
 /// Longest query that is looked at; the rest of a longer one is ignored.
 const MAX_QUERY_CHARS: usize = 2_000;
 
+/// How `bm25` weighs what it finds, for those who know it from elsewhere. The other strategies keep what they were
+/// fitted with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tuning {
+    /// What a word in a name counts, as a multiple of the usual.
+    pub name: f32,
+    /// The same for the name of the server.
+    pub server: f32,
+    /// The same for titles and tags.
+    pub tags: f32,
+    /// Most tools that are looked at; zero for all.
+    pub tools: usize,
+    /// Characters of a description that are ranked; zero for the usual.
+    pub chars: usize,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Tuning { name: 1.0, server: 1.0, tags: 1.0, tools: 0, chars: 0 }
+    }
+}
+
+/// What the configuration says about a server.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct About<'a> {
+    /// What it is for.
+    pub description: Option<&'a str>,
+    /// Words to find it by.
+    pub tags: &'a [String],
+}
+
 /// One way to score tools. Those that need nothing but the index have a name, see [`Strategy`]; [`Compared`] is made for
 /// one query, with vectors from elsewhere.
 pub trait Ranker {
@@ -231,7 +262,23 @@ impl ServerIndex {
         description: Option<&str>,
         tools: &Arc<ServerTools>,
     ) -> Self {
-        let about = description.or(tools.server_title.as_deref()).unwrap_or_default();
+        let about = About { description, tags: &[] };
+        Self::build_tuned(vocabulary, server, about, tools, &Tuning::default())
+    }
+
+    /// The same with all that the configuration says.
+    pub fn build_tuned(
+        vocabulary: &mut Vocabulary,
+        server: &str,
+        about: About<'_>,
+        tools: &Arc<ServerTools>,
+        tuning: &Tuning,
+    ) -> Self {
+        let tags = about.tags.join(" ");
+        // More than the usual would be room for stuffing.
+        let ranked = if tuning.chars == 0 { MAX_RANKED_CHARS } else { tuning.chars };
+        let ranked = ranked.min(MAX_RANKED_CHARS);
+        let about = about.description.or(tools.server_title.as_deref()).unwrap_or_default();
         let about = text::start(about, MAX_SERVER_CHARS);
         vocabulary.next_server();
         let mut counting = bm25::Counting::default();
@@ -251,13 +298,14 @@ impl ServerIndex {
                 pieces.len()
             };
             let named = read(Field::Name, &tool.name);
-            read(Field::Description, text::start(&tool.description, MAX_RANKED_CHARS));
+            read(Field::Description, text::start(&tool.description, ranked));
             read(Field::Server, server);
             for (name, description) in tool.parameters() {
                 read(Field::Parameter, name);
                 read(Field::ParameterDescription, description);
             }
             read(Field::Title, tool.title.as_deref().unwrap_or_default());
+            read(Field::Title, &tags);
             read(Field::About, about);
             pieces.truncate(meaning::MAX_PIECES);
             meanings.add(&pieces, named);
@@ -289,15 +337,26 @@ pub struct Index {
     overall: bm25::Overall,
     /// Where each server's tools point.
     directions: Vec<Arc<[meaning::Vector]>>,
+    tuning: Tuning,
 }
 
 impl Index {
     /// Puts the parts together; costs little beside building one of them.
-    pub fn new(mut servers: Vec<Arc<ServerIndex>>) -> Self {
+    pub fn new(servers: Vec<Arc<ServerIndex>>) -> Self {
+        Self::tuned(servers, Tuning::default())
+    }
+
+    /// The same, weighed otherwise.
+    pub fn tuned(mut servers: Vec<Arc<ServerIndex>>, tuning: Tuning) -> Self {
         servers.sort_by(|a, b| a.server.cmp(&b.server));
-        let overall = bm25::Overall::over(&servers);
+        let overall = bm25::Overall::over(&servers, &tuning);
         let directions = servers.iter().map(|part| Arc::clone(&part.meanings.directions)).collect();
-        Self { servers, overall, directions }
+        Self { servers, overall, directions, tuning }
+    }
+
+    /// How it is weighed.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning
     }
 
     /// The parts, by server name.

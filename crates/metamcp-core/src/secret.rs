@@ -1,13 +1,21 @@
 //! Secrets: values that must not reach a log, an error or the model.
 //! Owns: the unprintable wrapper, what counts as sensitive, scrubbing.      Never: decides where text goes.
 //! In: a name and a value; text and the secrets it may hold.  Out: the value, on request only; clean text.
-//! Tests: below.
+//! Tests: below and `secret/scrubber/tests.rs`.
+
+mod scrubber;
 
 use std::borrow::Cow;
 use std::fmt;
 
+pub use scrubber::{Scrubbed, Scrubber};
+
 /// Shorter values are not replaced: they occur by chance in innocent text (`true`, `8080`, `en`).
 const SHORTEST_SCRUBBED: usize = 6;
+/// The same for results, which are data.
+const SHORTEST_HUNTED: usize = 8;
+/// From this length on a value of letters and digits is taken for a secret whatever it is called.
+const SHORTEST_RANDOM: usize = 16;
 
 /// A value from `env` or `headers`, or a variable's value, that prints as its name only.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,6 +44,21 @@ impl Secret {
     /// In doubt it is: a secret shown is worse than a word hidden.
     pub fn is_sensitive(&self) -> bool {
         names_a_secret(&self.name) || !is_plain(&self.value)
+    }
+
+    /// Whether results of servers are searched for it. Stricter than `is_sensitive`: a word too many that is missing
+    /// from an error does no harm, while data must not lose one that only happens to stand in the configuration.
+    fn is_hunted(&self) -> bool {
+        let value = self.value.trim();
+        let has = |is: fn(&char) -> bool| value.chars().any(|c| is(&c));
+        let is_random = value.len() >= SHORTEST_RANDOM
+            && !value.contains(char::is_whitespace)
+            && has(char::is_ascii_digit)
+            && has(char::is_ascii_alphabetic)
+            && !is_plain(value);
+        let is_address_with_more = value.contains("://") && !is_plain(value);
+        value.len() >= SHORTEST_HUNTED
+            && (names_a_secret(&self.name) || is_random || is_address_with_more)
     }
 
     /// The strings that give the secret away: the value, and a credential without its scheme word.

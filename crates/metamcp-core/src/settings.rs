@@ -40,8 +40,14 @@ pub struct Settings {
     pub replay: Replay,
     /// Which tools a client is shown.
     pub surface: Vocabulary,
+    /// Whether secrets are taken out of what leaves toward a model.
+    pub scrub: bool,
+    /// The toolset clients may use; empty for everything.
+    pub toolset: String,
     /// How tools are ranked.
     pub search: SearchStrategy,
+    /// How the strategy `bm25` weighs.
+    pub bm25: Bm25Settings,
     /// Where vectors come from, for the strategy that wants them from elsewhere.
     pub embedding: EmbeddingSettings,
     /// Whether use is remembered.
@@ -73,6 +79,32 @@ pub struct EmbeddingSettings {
     pub model: String,
     /// The variable that holds its key.
     pub key_env: String,
+}
+
+/// How the strategy `bm25` weighs and what it looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bm25Settings {
+    /// What a word in a tool's name counts.
+    pub name_boost: u32,
+    /// What a word in the server's name counts.
+    pub namespace_boost: u32,
+    /// What a word in a title or a tag counts.
+    pub tags_boost: u32,
+    /// Most tools looked at; zero for all.
+    pub max_tools: usize,
+    /// Characters of a description looked at; zero for the usual.
+    pub max_text: usize,
+}
+
+impl Bm25Settings {
+    /// What is used where nobody says anything.
+    pub const USUAL: Bm25Settings = Bm25Settings {
+        name_boost: 2,
+        namespace_boost: 1,
+        tags_boost: 1,
+        max_tools: 0,
+        max_text: 0,
+    };
 }
 
 /// Limits of the pool of connections, and of the breaker of each server.
@@ -116,6 +148,8 @@ pub struct TimeoutSettings {
 pub struct LimitSettings {
     /// Longest line read from a child.
     pub line_bytes: usize,
+    /// Most text of a result that is shown whole; zero for all of it.
+    pub result_bytes: usize,
     /// Calls in flight per server.
     pub in_flight: u32,
     /// Tools taken from one server.
@@ -323,7 +357,10 @@ fn blank() -> Settings {
         catalog_ttl: Duration::ZERO,
         replay: Replay::Annotated,
         surface: Vocabulary::Compact,
+        scrub: true,
+        toolset: String::new(),
         search: SearchStrategy::Hybrid,
+        bm25: Bm25Settings::USUAL,
         embedding: EmbeddingSettings::default(),
         learn: false,
         code: CodeSettings::default(),

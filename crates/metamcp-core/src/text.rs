@@ -6,6 +6,7 @@
 mod poison;
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 pub use poison::{looks_poisoned, mixes_scripts};
 
@@ -125,6 +126,31 @@ pub fn hides_something(text: &str) -> bool {
         }
     }
     false
+}
+
+/// JSON with characters nobody can see spelt as escapes, which mean the same.
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
+    let unseen = |c: char| is_hidden(c) || (c.is_control() && c != '\n');
+    if json.is_ascii() && !json.bytes().any(|byte| byte.is_ascii_control() && byte != b'\n') {
+        return Cow::Borrowed(json);
+    }
+    if !json.contains(unseen) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match c {
+            // Outside strings only white space can be unseen; inside, control characters are already escaped.
+            '\t' | '\r' => out.push(' '),
+            c if unseen(c) => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(out, "\\u{unit:04x}").expect("writing to a string cannot fail");
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// Everything visible of `text`; stops soon after `max_chars` characters were kept.

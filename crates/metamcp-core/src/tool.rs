@@ -85,6 +85,7 @@ pub struct Tool {
     input_schema: Option<Range<usize>>,
     output_schema: Option<Range<usize>>,
     checker: OnceLock<Checker>,
+    output_checker: OnceLock<Option<Box<Checker>>>,
     /// Made for the few tools that are ever shown.
     shown: OnceLock<Box<Shown>>,
 }
@@ -139,6 +140,17 @@ impl Tool {
                 self.input_schema().and_then(|text| serde_json::from_str::<Value>(text).ok());
             Checker::new(&schema.unwrap_or(Value::Bool(true)))
         })
+    }
+}
+
+impl Tool {
+    /// Checks structured results against the output schema, where there is one; made on first use and kept.
+    pub fn output_checker(&self) -> Option<&Checker> {
+        let made = self.output_checker.get_or_init(|| {
+            let schema = serde_json::from_str::<Value>(self.output_schema()?).ok()?;
+            Some(Box::new(Checker::new(&schema)))
+        });
+        made.as_deref()
     }
 }
 

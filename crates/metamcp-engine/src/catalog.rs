@@ -14,7 +14,7 @@ use metamcp_core::config::ServerConfig;
 use metamcp_core::discover::{self, DigestLine};
 use metamcp_core::ledger::ServerId;
 use metamcp_core::moment::Moment;
-use metamcp_core::search::{Index, ServerIndex, Vocabulary};
+use metamcp_core::search::{About, Index, ServerIndex, Tuning, Vocabulary};
 use metamcp_core::tool::{ServerTools, Tool};
 use metamcp_wire::handshake::Peer;
 use tokio::task::JoinHandle;
@@ -23,8 +23,10 @@ use crate::clock::unix_millis;
 use crate::progress::Progress;
 use crate::task;
 
+mod narrowed;
 pub mod schema_cache;
 
+pub use narrowed::Narrowed;
 use schema_cache::SchemaCache;
 
 #[cfg(test)]
@@ -50,6 +52,12 @@ pub struct Known {
 }
 
 impl Known {
+    fn new(tools: Arc<ServerTools>, listed_at: Option<Moment>) -> Known {
+        let by_name =
+            tools.tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
+        Known { tools, by_name: Arc::new(by_name), listed_at }
+    }
+
     /// The tool of that name.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.tools.get(*self.by_name.get(name)?)
@@ -98,8 +106,17 @@ pub struct Catalog {
     /// Lists on their way to the disk.
     writes: Mutex<Vec<JoinHandle<()>>>,
     loaded: Progress,
-    digest: OnceLock<String>,
+    digest: OnceLock<Digest>,
     ttl: Duration,
+    tuning: Tuning,
+}
+
+/// What is said about the servers at the start, all of them and one by one.
+#[derive(Debug)]
+struct Digest {
+    all: String,
+    /// Name, the operator's description, the server's own title.
+    lines: Vec<(String, Option<String>, Option<String>)>,
 }
 
 /// How much of the cache has been read.
@@ -126,7 +143,14 @@ impl Catalog {
             loaded: Progress::default(),
             digest: OnceLock::new(),
             ttl,
+            tuning: Tuning::default(),
         }
+    }
+
+    /// The same catalog, searched otherwise.
+    #[must_use]
+    pub fn tuned(self, tuning: Tuning) -> Catalog {
+        Catalog { tuning, ..self }
     }
 
     /// A server whose tools may become known.
@@ -157,7 +181,24 @@ impl Catalog {
     /// not change under it.
     pub async fn digest(&self) -> &str {
         self.reached(Loaded::Titles).await;
-        self.digest.get().map_or("", String::as_str)
+        self.digest.get().map_or("", |digest| &digest.all)
+    }
+
+    /// The same for some of the servers.
+    pub async fn digest_of(&self, is_in: impl Fn(&str) -> bool) -> String {
+        self.reached(Loaded::Titles).await;
+        let Some(digest) = self.digest.get() else { return String::new() };
+        let lines: Vec<DigestLine<'_>> = digest
+            .lines
+            .iter()
+            .filter(|(name, _, _)| is_in(name))
+            .map(|(name, description, title)| DigestLine {
+                name,
+                description: description.as_deref(),
+                title: title.as_deref(),
+            })
+            .collect();
+        discover::digest(&lines, discover::DIGEST_BUDGET)
     }
 
     /// Reads what is on disk, without holding anybody up but those who wait for `loaded`.
@@ -196,12 +237,17 @@ impl Catalog {
             })
             .collect();
         // Set once: the digest of this process.
-        drop(self.digest.set(discover::digest(&lines, discover::DIGEST_BUDGET)));
+        let all = discover::digest(&lines, discover::DIGEST_BUDGET);
+        let lines = configs.iter().zip(&titles);
+        let lines = lines.map(|((_, config), title)| {
+            (config.name.clone(), config.description.clone(), title.clone())
+        });
+        drop(self.digest.set(Digest { all, lines: lines.collect() }));
         self.loaded.reach(Loaded::Titles as u64);
         let Some(cache) = &self.cache else { return };
         let built = on_all_cores(&configs, |vocabulary, (id, config)| {
             let found = cache.read(&config.name, unix_millis()).ok()?.found()?;
-            Some(Built::new(*id, config, Arc::new(found.tools), vocabulary))
+            Some(Built::new(*id, config, Arc::new(found.tools), vocabulary, &self.tuning))
         });
         self.publish(built, None);
         let known: Vec<&str> = configs.iter().map(|(_, config)| config.name.as_str()).collect();
@@ -282,7 +328,7 @@ impl Catalog {
         let same = part.filter(|part| part.tools().fingerprint == tools.fingerprint);
         let built = match same {
             Some(part) => Built { server, tools, part },
-            None => Built::new(server, &config, tools, &mut Vocabulary::default()),
+            None => Built::new(server, &config, tools, &mut Vocabulary::default(), &self.tuning),
         };
         self.publish(vec![built], Some(now));
     }
@@ -306,14 +352,12 @@ impl Catalog {
             }
             generation += 1;
             writing.parts.insert(server, part);
-            let by_name =
-                tools.tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
-            known.insert(server, Known { tools, by_name: Arc::new(by_name), listed_at });
+            known.insert(server, Known::new(tools, listed_at));
         }
         let index = if generation == before.generation {
             Arc::clone(&before.index)
         } else {
-            Arc::new(Index::new(writing.parts.values().cloned().collect()))
+            Arc::new(Index::tuned(writing.parts.values().cloned().collect(), self.tuning))
         };
         self.swap(Snapshot { known, failed, index, generation });
     }
@@ -340,10 +384,12 @@ impl Built {
         config: &ServerConfig,
         tools: Arc<ServerTools>,
         vocabulary: &mut Vocabulary,
+        tuning: &Tuning,
     ) -> Built {
         let tools = permitted(tools, config);
-        let about = config.description.as_deref();
-        let part = Arc::new(ServerIndex::build_with(vocabulary, &config.name, about, &tools));
+        let about = about(config);
+        let part = ServerIndex::build_tuned(vocabulary, &config.name, about, &tools, tuning);
+        let part = Arc::new(part);
         Built { server, tools, part }
     }
 }
@@ -377,6 +423,11 @@ fn on_all_cores<T: Sync, R: Send>(
         made.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
         made
     })
+}
+
+/// What the configuration says about a server.
+fn about(config: &ServerConfig) -> About<'_> {
+    About { description: config.description.as_deref(), tags: &config.tags }
 }
 
 /// What the configuration leaves of a list.

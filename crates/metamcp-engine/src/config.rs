@@ -163,11 +163,27 @@ pub enum LoadError {
         /// Every one of them.
         errors: Vec<ValueError>,
     },
+    /// The toolset that clients are to be kept to is not there. Without it they would see everything.
+    #[error("there is no toolset {name:?}{}", listed(known))]
+    NoSuchToolset {
+        /// As it was named.
+        name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
     /// `~` cannot be replaced.
     #[error(
         "cannot tell your home directory; set HOME, or METAMCP_HOME to where metamcp may keep its files"
     )]
     NoHome,
+}
+
+fn listed(known: &[String]) -> String {
+    if known.is_empty() {
+        "; the configuration has no `toolsets`".to_owned()
+    } else {
+        format!("; there are {}", known.join(", "))
+    }
 }
 
 fn join(errors: &[ValueError]) -> String {

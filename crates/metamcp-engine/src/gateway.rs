@@ -11,17 +11,20 @@ use metamcp_core::dispatch::{Limits, ServerPolicy};
 use metamcp_core::ledger::{self, Keep};
 use metamcp_core::notify::Pace;
 use metamcp_core::replay::Rule;
-use metamcp_core::settings::{Replay, Settings};
+use metamcp_core::search::Tuning;
+use metamcp_core::secret::Scrubber;
+use metamcp_core::settings::{Bm25Settings, Replay, SearchStrategy, Settings};
 use metamcp_sandbox::host::Launch;
 
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
 use crate::habits::{HabitFile, Memory};
+use crate::results::Results;
 use crate::router::{Router, Timing};
 use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
-use crate::surface::{Options, Surface, View, semantic};
+use crate::surface::{Options, Parts, Scope, Surface, View, semantic};
 use crate::upstream::launch::Launcher;
 
 /// A running gateway. No server is started before something needs it.
@@ -34,6 +37,8 @@ pub struct Gateway {
     pub view: View,
     /// What was learnt from use, where that is wanted.
     pub habits: Option<Arc<Memory>>,
+    /// The toolsets by name, for whoever serves one of them.
+    pub scopes: Vec<(String, Arc<Scope>)>,
 }
 
 impl Gateway {
@@ -41,7 +46,8 @@ impl Gateway {
     pub fn start(config: &Config, shim: ShimCommand, worker: Launch) -> Gateway {
         let settings = &config.settings;
         let cache = SchemaCache::new(&settings.home);
-        let catalog = Arc::new(Catalog::new(Some(cache), settings.catalog_ttl));
+        let catalog =
+            Arc::new(Catalog::new(Some(cache), settings.catalog_ttl).tuned(tuning(settings)));
         let launcher = Launcher::new(shim, settings.containment, &settings.home);
         let timing = Timing {
             list: settings.timeouts.list,
@@ -70,6 +76,7 @@ impl Gateway {
             discover_budget: settings.timeouts.discover_budget,
             list_wait: settings.timeouts.install + settings.timeouts.list,
             pool_wait: settings.pool.wait_timeout,
+            result_bytes: settings.limits.result_bytes,
             replay: match settings.replay {
                 Replay::Annotated => Rule::Annotated,
                 Replay::Never => Rule::Never,
@@ -78,10 +85,42 @@ impl Gateway {
         let habits = settings.learn.then(|| Memory::start(HabitFile::new(&settings.home)));
         let code = CodeMode::new(&settings.code, worker);
         let shapes = Shapes::new(&settings.home);
-        let (calls, known) = (Arc::clone(&router), Arc::clone(&catalog));
-        let surface = Arc::new(Surface::new(calls, known, habits.clone(), options, code, shapes));
-        let view = View { surface, vocabulary: settings.surface };
-        Gateway { router, catalog, view, habits }
+        let secrets = config.servers.iter().flat_map(ServerConfig::secrets);
+        let parts = Parts {
+            router: Arc::clone(&router),
+            catalog: Arc::clone(&catalog),
+            habits: habits.clone(),
+            code,
+            shapes,
+            results: Results::new(&settings.home),
+            scrubber: if settings.scrub { Scrubber::new(secrets) } else { Scrubber::off() },
+        };
+        let surface = Arc::new(Surface::new(parts, options));
+        let scopes: Vec<(String, Arc<Scope>)> = config
+            .toolsets
+            .iter()
+            .map(|toolset| (toolset.name.clone(), Arc::new(Scope::new(toolset.clone()))))
+            .collect();
+        let scope = scopes.iter().find(|(name, _)| *name == settings.toolset);
+        let scope = scope.map(|(_, scope)| Arc::clone(scope));
+        let view = View { surface, vocabulary: settings.surface, scope };
+        Gateway { router, catalog, view, habits, scopes }
+    }
+}
+
+/// How `bm25` weighs, where that is the strategy: whole numbers, as they are known from elsewhere.
+fn tuning(settings: &Settings) -> Tuning {
+    if settings.search != SearchStrategy::Bm25 {
+        return Tuning::default();
+    }
+    let (bm25, usual) = (&settings.bm25, Bm25Settings::USUAL);
+    let times = |given: u32, usual: u32| given as f32 / usual as f32;
+    Tuning {
+        name: times(bm25.name_boost, usual.name_boost),
+        server: times(bm25.namespace_boost, usual.namespace_boost),
+        tags: times(bm25.tags_boost, usual.tags_boost),
+        tools: bm25.max_tools,
+        chars: bm25.max_text,
     }
 }
 

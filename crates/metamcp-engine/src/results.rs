@@ -1,59 +1,183 @@
 //! Values too long to show, kept for a while under a handle.
-//! Owns: the values, their age, how much they may take.      Never: shows them, writes them anywhere.
-//! In: bytes of JSON.  Out: a handle, and the bytes again.
-//! Tests: below; `metamcp/tests/hazards/scripts.rs`.
+//! Owns: the values, their age, how much they may take in memory and on disk.      Never: shows them, gives one to a session it is not for.
+//! In: bytes of JSON, and whose they are.  Out: a handle, and the bytes again.
+//! Tests: `results/tests.rs`; `metamcp/tests/hazards/scripts.rs`.
+
+mod disk;
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use metamcp_core::excerpt;
+
+use disk::Disk;
+
+#[cfg(test)]
+mod tests;
 
 /// How long a value is kept. A conversation comes back to a result within minutes, if at all.
 const KEPT: Duration = Duration::from_secs(30 * 60);
-/// All values together. The oldest go first.
-const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// All values together that stay in memory. The oldest go to disk first.
+const MAX_MEMORY: usize = 64 * 1024 * 1024;
+/// All values together. Beyond it the oldest are gone, before a disk is.
+const MAX_BYTES: usize = 1024 * 1024 * 1024;
+
+/// Whose a value is: the toolset its session is kept to, if there is one.
+pub type Owner = Option<Arc<str>>;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Results {
-    kept: Mutex<VecDeque<Kept>>,
+    kept: Arc<Mutex<VecDeque<Kept>>>,
+    disk: Arc<Disk>,
+    memory: usize,
+}
+
+/// A value again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// All that was kept: a whole result, or a value.
+    pub whole: Bytes,
+    /// The part of it that is meant.
+    pub value: Bytes,
 }
 
 #[derive(Debug)]
 struct Kept {
     handle: String,
-    value: Bytes,
+    owner: Owner,
     since: Instant,
+    bytes: usize,
+    /// Where in all of it the part that is meant lies.
+    value: Range<usize>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(Bytes),
+    /// On its way to disk, and read from memory until it is there.
+    Leaving(Bytes),
+    Disk,
 }
 
 impl Results {
-    /// Keeps a value and says under which handle.
-    pub fn put(&self, value: Bytes) -> String {
-        self.put_at(value, Instant::now())
+    /// Values that go below `home` when there are too many for memory. Touches nothing yet.
+    pub fn new(home: &Path) -> Results {
+        Results::with(home, MAX_MEMORY)
     }
 
-    fn put_at(&self, value: Bytes, now: Instant) -> String {
+    fn with(home: &Path, memory: usize) -> Results {
+        Results { kept: Arc::default(), disk: Arc::new(Disk::under(home)), memory }
+    }
+
+    /// Keeps a value and says under which handle.
+    pub fn put(&self, owner: &Owner, value: Bytes) -> String {
+        let all = 0..value.len();
+        self.put_at(owner, value, all, Instant::now())
+    }
+
+    /// Keeps a whole result; what is meant by it is its value.
+    pub fn put_result(&self, owner: &Owner, result: Bytes) -> String {
+        let value = excerpt::value_in(&result);
+        let start = (value.as_ptr() as usize).saturating_sub(result.as_ptr() as usize);
+        let value = start..start + value.len();
+        self.put_at(owner, result, value, Instant::now())
+    }
+
+    fn put_at(&self, owner: &Owner, whole: Bytes, value: Range<usize>, now: Instant) -> String {
         // Unguessable, so that one client's values are not found by counting.
         let handle = format!("r{:016x}", getrandom::u64().unwrap_or_default());
         let mut kept = self.lock();
-        kept.retain(|one| now.duration_since(one.since) < KEPT);
-        kept.push_back(Kept { handle: handle.clone(), value, since: now });
-        while kept.len() > 1 && kept.iter().map(|one| one.value.len()).sum::<usize>() > MAX_BYTES {
-            kept.pop_front();
+        let mut gone = Vec::new();
+        while kept.front().is_some_and(|one| now.duration_since(one.since) >= KEPT) {
+            gone.extend(kept.pop_front());
+        }
+        kept.push_back(Kept {
+            handle: handle.clone(),
+            owner: owner.clone(),
+            since: now,
+            bytes: whole.len(),
+            value,
+            place: Place::Memory(whole),
+        });
+        while kept.len() > 1 && kept.iter().map(|one| one.bytes).sum::<usize>() > MAX_BYTES {
+            gone.extend(kept.pop_front());
+        }
+        let leaving = leave(&mut kept, self.memory);
+        drop(kept);
+        if !leaving.is_empty() || gone.iter().any(|one| matches!(one.place, Place::Disk)) {
+            self.tidy(leaving, gone);
         }
         handle
     }
 
-    /// The value of a handle, unless it is unknown, too old or gave way to others.
-    pub fn read(&self, handle: &str) -> Option<Bytes> {
-        self.read_at(handle, Instant::now())
+    /// The value of a handle, unless it is unknown, too old, gone or not for this reader. Who is kept to a toolset
+    /// reads what was kept there.
+    pub async fn read(&self, handle: &str, reader: &Owner) -> Option<Stored> {
+        let (value, place) = self.find(handle, reader, Instant::now())?;
+        let whole = match place {
+            Some(bytes) => bytes,
+            None => {
+                let (disk, handle) = (Arc::clone(&self.disk), handle.to_owned());
+                tokio::task::spawn_blocking(move || disk.read(&handle)).await.ok()??
+            }
+        };
+        (value.end <= whole.len()).then(|| Stored { value: whole.slice(value), whole })
     }
 
-    fn read_at(&self, handle: &str, now: Instant) -> Option<Bytes> {
+    fn find(
+        &self,
+        handle: &str,
+        reader: &Owner,
+        now: Instant,
+    ) -> Option<(Range<usize>, Option<Bytes>)> {
         let kept = self.lock();
         let found = kept.iter().find(|one| one.handle == handle)?;
-        (now.duration_since(found.since) < KEPT).then(|| found.value.clone())
+        let is_for = reader.is_none() || found.owner == *reader;
+        if !is_for || now.duration_since(found.since) >= KEPT {
+            return None;
+        }
+        let place = match &found.place {
+            Place::Memory(bytes) | Place::Leaving(bytes) => Some(bytes.clone()),
+            Place::Disk => None,
+        };
+        Some((found.value.clone(), place))
+    }
+
+    /// Removes everything, for the end of the process.
+    pub fn end(&self) {
+        self.lock().clear();
+        self.disk.end();
+    }
+
+    /// Writes and removes files where nobody waits for it. A value that cannot be written is gone, as if it were old.
+    fn tidy(&self, leaving: Vec<(String, Bytes)>, gone: Vec<Kept>) {
+        let (kept, disk) = (Arc::clone(&self.kept), Arc::clone(&self.disk));
+        let work = move || {
+            for old in gone.iter().filter(|one| matches!(one.place, Place::Disk)) {
+                disk.remove(&old.handle);
+            }
+            for (handle, bytes) in leaving {
+                let written = disk.write(&handle, &bytes);
+                let mut kept = kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let at = kept.iter().position(|one| one.handle == handle);
+                match at {
+                    Some(at) if written => kept[at].place = Place::Disk,
+                    Some(at) => drop(kept.remove(at)),
+                    // Removed meanwhile: nobody would ever remove the file.
+                    None => disk.remove(&handle),
+                }
+            }
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(work)),
+            Err(_) => work(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
@@ -61,27 +185,28 @@ impl Results {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_is_found_until_it_is_old() {
-        let (results, now) = (Results::default(), Instant::now());
-        let handle = results.put_at(Bytes::from_static(b"[1]"), now);
-        assert_eq!(results.read_at(&handle, now).unwrap(), "[1]");
-        assert_eq!(results.read_at(&handle, now + KEPT), None);
-        assert_eq!(results.read_at("r0", now), None);
+impl Drop for Results {
+    fn drop(&mut self) {
+        self.end();
     }
+}
 
-    #[test]
-    fn the_oldest_make_room_and_the_newest_stays_whatever_its_size() {
-        let (results, now) = (Results::default(), Instant::now());
-        let first = results.put_at(Bytes::from(vec![b' '; MAX_BYTES / 2]), now);
-        let second = results.put_at(Bytes::from(vec![b' '; MAX_BYTES / 2]), now);
-        assert!(results.read_at(&first, now).is_some());
-        let third = results.put_at(Bytes::from(vec![b' '; MAX_BYTES + 1]), now);
-        assert_eq!((results.read_at(&first, now), results.read_at(&second, now)), (None, None));
-        assert!(results.read_at(&third, now).is_some());
+/// The oldest that have to leave memory, the newest never.
+fn leave(kept: &mut VecDeque<Kept>, most: usize) -> Vec<(String, Bytes)> {
+    let in_memory = |one: &Kept| if matches!(one.place, Place::Memory(_)) { one.bytes } else { 0 };
+    let mut held: usize = kept.iter().map(in_memory).sum();
+    let newest = kept.len().saturating_sub(1);
+    let mut leaving = Vec::new();
+    for one in kept.iter_mut().take(newest) {
+        if held <= most {
+            break;
+        }
+        if let Place::Memory(bytes) = &one.place {
+            held -= one.bytes;
+            let bytes = bytes.clone();
+            leaving.push((one.handle.clone(), bytes.clone()));
+            one.place = Place::Leaving(bytes);
+        }
     }
+    leaving
 }

@@ -73,6 +73,8 @@ pub struct Request {
     pub input: Option<Arc<Input>>,
     /// The request as a client wrote it, where it is passed on as it is; then there are no `arguments`.
     pub verbatim: Option<Verbatim>,
+    /// What is made of the outcome before the caller hears of it.
+    pub dress: Option<Dress>,
 }
 
 impl Request {
@@ -84,6 +86,22 @@ impl Request {
     /// The part of it that may be long.
     fn body(&self) -> Option<&Bytes> {
         self.verbatim.as_ref().map(|verbatim| &verbatim.params).or(self.arguments.as_ref())
+    }
+}
+
+/// What is made of an outcome on its way to the caller: another form of the same answer, never another answer.
+pub struct Dress(Box<dyn FnOnce(Outcome) -> Outcome + Send>);
+
+impl Dress {
+    /// By a function, which runs where the answer was heard and must not wait for anything.
+    pub fn new(make: impl FnOnce(Outcome) -> Outcome + Send + 'static) -> Dress {
+        Dress(Box::new(make))
+    }
+}
+
+impl std::fmt::Debug for Dress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Dress")
     }
 }
 
@@ -147,6 +165,18 @@ pub(crate) struct Pending {
     rounds: Option<Box<Rounds>>,
 }
 
+impl Pending {
+    /// The one answer.
+    fn answer(mut self, outcome: Outcome) {
+        let outcome = match self.request.dress.take() {
+            // Who called it off is told nothing.
+            Some(dress) if !matches!(outcome, Outcome::Cancelled) => (dress.0)(outcome),
+            _ => outcome,
+        };
+        self.caller.answer(&self.tag, outcome);
+    }
+}
+
 /// One configured server as the router knows it.
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -179,6 +209,13 @@ impl Servers {
     /// All of them.
     pub fn iter(&self) -> std::slice::Iter<'_, Entry> {
         self.entries.iter()
+    }
+
+    /// Those that `keep` is true of. Their places stay what they are, so only names lead to them.
+    pub fn filtered(&self, keep: impl Fn(&Entry) -> bool) -> Servers {
+        let mut kept = Servers::default();
+        self.entries.iter().filter(|entry| keep(entry)).cloned().for_each(|entry| kept.push(entry));
+        kept
     }
 
     fn push(&mut self, entry: Entry) {
@@ -544,7 +581,7 @@ impl Router {
                         Verdict::Cancelled => Outcome::Cancelled,
                         verdict => Outcome::Failed(self.failed(&payload.request, verdict)),
                     };
-                    payload.caller.answer(&payload.tag, outcome);
+                    payload.answer(outcome);
                 }
                 Effect::Send { .. } | Effect::Abandon { .. } => {}
             }

@@ -1,9 +1,9 @@
-//! What results of tools look like, for those that do not declare it: learnt from scripts, kept on this machine.
+//! What results and arguments of tools look like: learnt from calls, results kept on this machine.
 //! Owns: the shapes and their file.      Never: keeps a value, waits for the disk on the path of a call.
 //! In: results.  Out: JSON Schemas for declarations.
 //! Tests: below; `core::declarations::observed` for the shapes themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,6 +23,10 @@ const MAX_TOOLS: usize = 2_000;
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 /// Longest result looked at: parsing more would cost the gateway's own thread.
 const MAX_RESULT: usize = 256 * 1024;
+/// Longest arguments looked at.
+const MAX_ARGUMENTS: usize = 16 * 1024;
+/// Calls of one tool whose arguments are looked at: what is not seen by then is an exception.
+const MAX_USES: u32 = 8;
 
 /// See the module.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub struct Shapes {
 struct State {
     /// By `server:tool`. `None` until the file was looked at.
     known: Option<BTreeMap<String, Value>>,
+    /// What arguments looked like, and how many were looked at.
+    used: HashMap<String, (u32, Value)>,
     changed: bool,
 }
 
@@ -64,6 +70,34 @@ impl Shapes {
         }
         known.insert(id, merged);
         state.changed = true;
+    }
+
+    /// Arguments that worked, an object as it was written. Their shape is remembered while this process runs.
+    pub fn used(&self, server: &str, tool: &str, arguments: &[u8]) {
+        if arguments.len() > MAX_ARGUMENTS {
+            return;
+        }
+        let id = format!("{server}:{tool}");
+        let mut state = self.lock();
+        let is_full = state.used.len() >= MAX_TOOLS && !state.used.contains_key(&id);
+        let (times, known) = match state.used.get(&id) {
+            Some((times, known)) => (*times, Some(known)),
+            None => (0, None),
+        };
+        if is_full || times >= MAX_USES {
+            return;
+        }
+        let Ok(value) = serde_json::from_slice::<Value>(arguments) else { return };
+        let seen = observed::shape(&value);
+        let merged = known.map_or_else(|| seen.clone(), |old| observed::merge(old, &seen));
+        if merged.to_string().len() <= MAX_SHAPE {
+            state.used.insert(id, (times + 1, merged));
+        }
+    }
+
+    /// The shape of arguments that worked, if any were seen.
+    pub fn uses_of(&self, server: &str, tool: &str) -> Option<Value> {
+        self.lock().used.get(&format!("{server}:{tool}")).map(|(_, shape)| shape.clone())
     }
 
     /// The shape of a tool's results, if any was seen.

@@ -4,18 +4,23 @@
 //! Tests: `metamcp/tests/`, snapshots of answers in the core.
 
 pub mod call;
+mod calls;
 pub mod direct;
 pub mod discover;
 mod errand;
 pub mod execute;
+mod full;
 mod kept;
 mod offers;
 pub mod reply;
+mod scope;
 mod script;
 pub mod semantic;
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,7 +28,9 @@ use bytes::Bytes;
 use metamcp_core::cursor::CursorKey;
 use metamcp_core::nearest::nearest;
 use metamcp_core::replay::Rule;
-use metamcp_core::settings::Vocabulary;
+use metamcp_core::secret::Scrubber;
+use metamcp_core::settings::{LogLevel, Vocabulary};
+use metamcp_core::vocabulary;
 use metamcp_wire::object;
 use metamcp_wire::seal::Key;
 
@@ -33,8 +40,10 @@ use crate::held::Held;
 use crate::results::Results;
 use crate::router::{Caller, Entry, Router};
 use crate::shapes::Shapes;
+use crate::telemetry;
 use execute::CodeMode;
 use reply::ErrorObject;
+pub use scope::Scope;
 
 /// What the surface needs to know.
 #[derive(Debug, Clone)]
@@ -49,6 +58,26 @@ pub struct Options {
     pub pool_wait: Duration,
     /// What the operator says about replaying, over all servers.
     pub replay: Rule,
+    /// Most text of a result that is shown whole; zero for all of it.
+    pub result_bytes: usize,
+}
+
+/// What a surface is put together from.
+pub struct Parts {
+    /// The path of every call.
+    pub router: Arc<Router>,
+    /// What is known of tools.
+    pub catalog: Arc<Catalog>,
+    /// What was learnt from use, unless the operator wants none of it.
+    pub habits: Option<Arc<Memory>>,
+    /// Code mode as it is configured.
+    pub code: CodeMode,
+    /// What results look like.
+    pub shapes: Shapes,
+    /// Values too long to show.
+    pub results: Results,
+    /// What takes secrets out of everything that leaves.
+    pub scrubber: Scrubber,
 }
 
 /// See the module.
@@ -68,6 +97,9 @@ pub struct Surface {
     pub(crate) held: Held,
     /// Where resources and prompts were seen.
     owners: Mutex<direct::Owners>,
+    scrubber: Scrubber,
+    /// Secrets taken out so far.
+    scrubbed: AtomicU64,
 }
 
 /// The gateway as a client sees it: one core, and the vocabulary spoken over it.
@@ -77,6 +109,16 @@ pub struct View {
     pub surface: Arc<Surface>,
     /// Which tools are shown.
     pub vocabulary: Vocabulary,
+    /// The part of everything it is kept to, where it is.
+    pub scope: Option<Arc<Scope>>,
+}
+
+impl std::ops::Deref for View {
+    type Target = Surface;
+
+    fn deref(&self) -> &Surface {
+        &self.surface
+    }
 }
 
 /// How a meta-tool call goes on.
@@ -107,6 +149,8 @@ pub struct Running {
 pub enum Finished {
     /// A tool result, as JSON.
     Result(Vec<u8>),
+    /// A failure, to be put into the words of whoever asked.
+    Refused(Box<ErrorObject>),
     /// The request itself was wrong: a JSON-RPC error.
     Protocol {
         /// The JSON-RPC code.
@@ -124,24 +168,61 @@ impl Finished {
     }
 
     pub(crate) fn error(object: &ErrorObject) -> Finished {
-        Finished::Result(object.to_result())
+        Finished::Refused(Box::new(object.clone()))
+    }
+
+    /// A failure in the words of the compact vocabulary; everything else as it is.
+    pub fn in_words(self) -> Finished {
+        match self {
+            Finished::Refused(object) => Finished::Result(object.to_result()),
+            other => other,
+        }
     }
 }
 
-/// The tools there are, listed or not.
-const NAMES: [&str; 3] = ["mcp_discover", "mcp_call", "mcp_execute"];
+/// The tools of the compact vocabulary. Those of both can be called, listed or not.
+const COMPACT: [&str; 3] = ["mcp_discover", "mcp_call", "mcp_execute"];
 
 impl View {
     /// The `tools/list` result.
     pub async fn tools(&self) -> String {
-        let surface = &self.surface;
-        metamcp_core::discover::compact_tools(surface.catalog.digest().await, surface.code.is_on())
+        let (digest, code) = (self.digest().await, self.code.is_on());
+        let mut tools = Vec::new();
+        if self.vocabulary != Vocabulary::Full {
+            tools = metamcp_core::discover::compact_list(digest, code);
+        }
+        if matches!(self.vocabulary, Vocabulary::Full | Vocabulary::Both) {
+            tools.extend(vocabulary::tools(digest, code));
+        }
+        serde_json::json!({ "tools": tools }).to_string()
     }
 
     /// The `instructions` of the gateway.
     pub async fn instructions(&self) -> String {
-        let surface = &self.surface;
-        metamcp_core::discover::instructions(surface.catalog.digest().await, surface.code.is_on())
+        let (digest, code) = (self.digest().await, self.code.is_on());
+        match self.vocabulary {
+            Vocabulary::Full => vocabulary::instructions(digest, code),
+            _ => metamcp_core::discover::instructions(digest, code),
+        }
+    }
+
+    /// The same view of one part of everything.
+    pub fn kept_to(&self, scope: Arc<Scope>) -> View {
+        View { scope: Some(scope), ..self.clone() }
+    }
+
+    /// JSON on its way to a model, without secrets.
+    pub fn clean<'a>(&self, json: &'a [u8]) -> Cow<'a, [u8]> {
+        let clean = self.scrubber.scrub(json);
+        if clean.removed > 0 {
+            let before = self.scrubbed.fetch_add(clean.removed as u64, Ordering::Relaxed);
+            let all = before + clean.removed as u64;
+            telemetry::log(
+                LogLevel::Info,
+                &format!("took {} secrets out of an answer, {all} so far", clean.removed),
+            );
+        }
+        clean.json
     }
 
     /// A `tools/call` of a client.
@@ -155,39 +236,6 @@ impl View {
         if self.is_direct() {
             return self.direct_call(params, caller, tag);
         }
-        self.surface.call(params, line, caller, tag)
-    }
-}
-
-impl Surface {
-    /// A surface over a router and its catalog.
-    pub fn new(
-        router: Arc<Router>,
-        catalog: Arc<Catalog>,
-        habits: Option<Arc<Memory>>,
-        options: Options,
-        code: CodeMode,
-        shapes: Shapes,
-    ) -> Surface {
-        let mut key = [0; 32];
-        // Without randomness cursors could be forged, which lets a client read a page it may read anyway.
-        let _unseeded = getrandom::fill(&mut key);
-        let (cursors, results) = (CursorKey::new(key), Results::default());
-        let mut seal = [0; 32];
-        // A seal that can be guessed would let a client answer for another one, which must not be risked.
-        getrandom::fill(&mut seal).expect("the system has randomness");
-        let held = Held::new(Key::new(seal));
-        let owners = Mutex::default();
-        Surface { router, catalog, habits, options, cursors, code, results, shapes, held, owners }
-    }
-
-    fn call(
-        self: &Arc<Self>,
-        params: Option<&[u8]>,
-        line: &Bytes,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Step {
         let invalid = |message: String| Step::Now(Finished::invalid(message));
         let Some(params) = params else {
             return invalid("tools/call needs params with a name".to_owned());
@@ -206,14 +254,59 @@ impl Surface {
             "mcp_call" => self.mcp_call(arguments, meta, line, caller, tag),
             "mcp_discover" => self.mcp_discover(arguments, caller),
             "mcp_execute" => self.mcp_execute(arguments, meta, caller, tag),
+            name if vocabulary::NAMES.contains(&name) => {
+                self.full(name, arguments, meta, line, (caller, tag))
+            }
             unknown => {
-                let near = nearest(unknown, NAMES, 2);
-                let hint = if near.is_empty() { NAMES.join(" and ") } else { near.join(" or ") };
+                let names = COMPACT.iter().chain(&vocabulary::NAMES).copied();
+                let near = nearest(unknown, names, 2);
+                let (listed, call): (&[&str], &str) = match self.vocabulary {
+                    Vocabulary::Full => (&vocabulary::NAMES, "run_tool"),
+                    _ => (&COMPACT, "mcp_call"),
+                };
+                let hint = if near.is_empty() { listed.join(" and ") } else { near.join(" or ") };
                 invalid(format!(
-                    "metamcp has no tool {unknown:?}; it has {hint}. Tools of the servers behind it are called with mcp_call."
+                    "metamcp has no tool {unknown:?}; it has {hint}. Tools of the servers behind it are called with {call}."
                 ))
             }
         }
+    }
+}
+
+impl Surface {
+    /// A surface over a router and its catalog.
+    pub fn new(parts: Parts, options: Options) -> Surface {
+        let mut key = [0; 32];
+        // Without randomness cursors could be forged, which lets a client read a page it may read anyway.
+        let _unseeded = getrandom::fill(&mut key);
+        let mut seal = [0; 32];
+        // A seal that can be guessed would let a client answer for another one, which must not be risked.
+        getrandom::fill(&mut seal).expect("the system has randomness");
+        let Parts { router, catalog, habits, code, shapes, results, scrubber } = parts;
+        Surface {
+            router,
+            catalog,
+            habits,
+            options,
+            cursors: CursorKey::new(key),
+            code,
+            results,
+            shapes,
+            held: Held::new(Key::new(seal)),
+            owners: Mutex::default(),
+            scrubber,
+            scrubbed: AtomicU64::new(0),
+        }
+    }
+
+    /// How many secrets were taken out of answers so far.
+    pub fn scrubbed(&self) -> u64 {
+        self.scrubbed.load(Ordering::Relaxed)
+    }
+
+    /// Removes what must not outlive the gateway.
+    pub fn end(&self) {
+        self.results.end();
     }
 
     /// The configured server of that name; `mcp.NAME` means the same where no server is called that.

@@ -31,6 +31,8 @@ struct Load {
     discover: bool,
     /// A script to run in place of calls.
     script: Option<String>,
+    /// A tool of the gateway and its arguments, in place of calls.
+    call: Option<(String, Value)>,
     /// One after the other from the very first on, which nothing has warmed.
     one_by_one: bool,
 }
@@ -61,6 +63,7 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
         startup: false,
         discover: false,
         script: None,
+        call: None,
         one_by_one: false,
     };
     let (mut command, mut http) = (Vec::new(), None);
@@ -71,6 +74,12 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
         }
         if argument == "--http" {
             http = Some(arguments.next().context("a path is missing")?);
+            continue;
+        }
+        if argument == "--call" {
+            let tool = arguments.next().context("a tool is missing")?;
+            let given = arguments.next().context("the arguments of the tool are missing")?;
+            load.call = Some((tool, serde_json::from_str(&given)?));
             continue;
         }
         let mut number =
@@ -360,6 +369,8 @@ fn message(id: usize, tail: &[u8]) -> Vec<u8> {
 fn tail(load: &Load, tool: &str, args: &Value, child: usize) -> Vec<u8> {
     let params = if let Some(code) = &load.script {
         json!({ "name": "mcp_execute", "arguments": { "code": code } })
+    } else if let Some((tool, arguments)) = &load.call {
+        json!({ "name": tool, "arguments": arguments })
     } else if load.gateway {
         json!({ "name": "mcp_call", "arguments": { "server": format!("s{child}"), "tool": tool, "args": args } })
     } else {

@@ -53,11 +53,13 @@ A request that is malformed is answered with a JSON-RPC error: -32700 not JSON, 
 Everything else that goes wrong is the result of the tool, with `isError: true`, one readable line as text, and this object as `structuredContent`:
 
 ```text
-{ code, message, hint?, tool_id?, server?, retryable, retry_after_ms?, details? }
+{ code, message, hint?, tool_id?, server?, op?, step_index?, retryable, retry_after_ms?, details? }
 ```
 
+Tools of the [full vocabulary](../vocabularies.md) have an output schema, so there it is the member `error` of their answer, which is `null` when nothing went wrong; `op` names the tool.
+
 `details.category` is `auth`, `offline`, `http`, `stdio-exit` or `other` where a server was involved, and `details.stderr` holds its last words where there are any.
-A server's own result, `isError` included, is passed on as it is and never becomes one of these.
+By `mcp_call` a server's own result, `isError` included, is passed on as it is and never becomes one of these; `run_tool`, `run_chain` and scripts turn a result into a value, and a failed one into `tool_error`.
 
 | code | meaning |
 |---|---|

@@ -124,6 +124,16 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
         schema: || json!({ "type": "string" }),
     },
     ServerKey {
+        key: key("tags", &[]),
+        help: "Words to group servers by: toolsets choose by them, and tools are shown with them.",
+        schema: || json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
+    },
+    ServerKey {
+        key: key("examples", &[]),
+        help: "Arguments to show as examples, by the name of the tool: a list of objects each.",
+        schema: || json!({ "type": "object", "additionalProperties": { "type": "array", "items": { "type": "object" } } }),
+    },
+    ServerKey {
         key: key("disabled", &[]),
         help: "Leave the server out. It stays in lists, marked as disabled.",
         schema: || flag(false),

@@ -13,7 +13,8 @@ use super::read::{Key, Node, is_comment, kind, properties, unknown};
 use super::report::{ConfigError, Report, Warning};
 use super::server::read_server;
 use super::syntax::syntax_words;
-use super::{Config, ServerConfig};
+use super::toolset::read_toolsets;
+use super::{Config, ServerConfig, Toolset};
 use crate::settings::{self, Given, Origin, SETTINGS, Setting, shown};
 
 /// A file that was read.
@@ -66,14 +67,15 @@ pub fn parse(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Load
         let hint = "a file without servers is `{ \"mcpServers\": {} }`";
         return Err(ConfigError::whole_file("the file is empty", hint));
     };
-    let mut file = File { report, lookup, servers: Vec::new(), given: Vec::new() };
+    let mut file =
+        File { report, lookup, servers: Vec::new(), toolsets: Vec::new(), given: Vec::new() };
     file.read(&value);
-    let File { report, servers, given, .. } = file;
+    let File { report, servers, toolsets, given, .. } = file;
     if !report.problems.is_empty() {
         return Err(ConfigError { problems: report.problems, warnings: report.warnings });
     }
     let settings = settings::resolve(given.iter().cloned()).settings;
-    Ok(Loaded { config: Config { servers, settings }, warnings: report.warnings, given })
+    Ok(Loaded { config: Config { servers, settings, toolsets }, warnings: report.warnings, given })
 }
 
 /// What fuzzing runs: any bytes give a config or an error that can be shown.
@@ -101,6 +103,7 @@ struct File<'t, 'l> {
     report: Report<'t>,
     lookup: &'l dyn Fn(&str) -> Option<String>,
     servers: Vec<ServerConfig>,
+    toolsets: Vec<Toolset>,
     given: Vec<Given>,
 }
 
@@ -116,6 +119,7 @@ impl File<'_, '_> {
         let mut named = Names::default();
         for (name, property, node) in properties(&mut self.report, object, "") {
             match name {
+                "toolsets" => self.toolsets = read_toolsets(&mut self.report, &node),
                 "mcpServers" | "servers" => self.read_servers(&node, &mut named),
                 "$schema" => {
                     node.string(&mut self.report);
@@ -230,7 +234,10 @@ impl File<'_, '_> {
         }
         let single =
             SETTINGS.iter().filter_map(|setting| setting.key).filter(|key| !key.contains('.'));
-        let known = ["mcpServers", "servers", "$schema"].into_iter().chain(objects()).chain(single);
+        let known = ["mcpServers", "servers", "toolsets", "$schema"]
+            .into_iter()
+            .chain(objects())
+            .chain(single);
         unknown(&mut self.report, range, path, name, known);
     }
 }

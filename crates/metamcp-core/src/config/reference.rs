@@ -31,6 +31,10 @@ pub fn config_markdown() -> String {
     for known in FOREIGN_SERVER_KEYS {
         row(&mut page, &[&format!("`{}`", known.name), known.reason]);
     }
+    page.push_str("\n## Toolsets\n\nUnder `toolsets`, each under its name; `--toolset NAME` shows clients nothing else. Without `servers` and `tags` every server belongs to it.\n\n| key | meaning |\n|---|---|\n");
+    for (name, help) in super::toolset::KEYS {
+        row(&mut page, &[&format!("`{name}`"), help]);
+    }
     page.push_str("\nKeys that begin with `_`, `#`, `//` or `x-` are comments.\n");
     let _infallible = write!(page, "\n{}", NAMES.replace("{LONGEST}", &LONGEST_NAME.to_string()));
     page.push_str(VARIABLES);

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::keys::{FOREIGN_FILE_KEYS, FOREIGN_SERVER_KEYS, SERVER_KEYS, number, words};
 use super::names::LONGEST_NAME;
 use super::read::Foreign;
+use super::toolset;
 use crate::settings::{Kind, SETTINGS, Setting};
 
 /// Keys by which people put comments into JSON, and extensions by convention.
@@ -28,6 +29,7 @@ pub fn json_schema() -> Value {
             json!({ "description": description, "$ref": "#/$defs/servers" }),
         );
     }
+    properties.insert("toolsets".to_owned(), toolsets_schema());
     for setting in SETTINGS.iter() {
         let Some(key) = setting.key else { continue };
         match key.split_once('.') {
@@ -88,6 +90,28 @@ fn server_schema() -> Value {
         "patternProperties": { COMMENT_KEYS: true },
         "additionalProperties": false,
         "anyOf": required,
+    })
+}
+
+fn toolsets_schema() -> Value {
+    let list = json!({ "type": "array", "items": { "type": "string", "minLength": 1 } });
+    let properties: Map<String, Value> = toolset::KEYS
+        .iter()
+        .map(|(name, help)| {
+            let schema =
+                if *name == "description" { json!({ "type": "string" }) } else { list.clone() };
+            ((*name).to_owned(), described(schema, help))
+        })
+        .collect();
+    json!({
+        "description": "Named parts of everything there is; `toolset` chooses the one that clients may use.",
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "properties": properties,
+            "patternProperties": { COMMENT_KEYS: true },
+            "additionalProperties": false,
+        },
     })
 }
 

@@ -15,6 +15,7 @@ use self::transport::{Values, read_transport};
 use super::keys::{FOREIGN_SERVER_KEYS, LONGEST_TIME, MOST_IN_FLIGHT, SERVER_KEYS};
 use super::read::{Fields, Foreign, Key, Node, properties};
 use super::report::Report;
+use super::toolset::read_words;
 use super::{
     Containment, Lifecycle, Pattern, Retry, RetryRule, ServerConfig, ServerState, ToolFilter,
     Transport,
@@ -58,6 +59,10 @@ pub(super) fn read_server(
     let exclusive = read_flag(report, &mut fields, "exclusive");
     let max_in_flight = read_in_flight(report, &mut fields, exclusive);
     let description = fields.take("description").and_then(|field| field.node.string(report));
+    let tags = fields.take("tags").map(|field| read_words(report, &field.node));
+    let tags = tags.unwrap_or_default();
+    let examples = fields.take("examples").map(|field| read_examples(report, &field.node));
+    let examples = examples.unwrap_or_default();
     let vital = read_flag(report, &mut fields, "vital");
     let tools = read_tools(report, &mut fields);
     let containment =
@@ -67,6 +72,8 @@ pub(super) fn read_server(
         transport: transport?,
         state: state(disabled, itself, &missing),
         description: description.map(str::to_owned),
+        tags,
+        examples,
         timeout,
         vital,
         lifecycle,
@@ -300,6 +307,48 @@ fn read_tools(report: &mut Report<'_>, fields: &mut Fields<'_, '_>) -> ToolFilte
         filter.allow = Some(patterns);
     }
     filter
+}
+
+/// Most examples of one tool that are read; no answer shows more.
+const MOST_EXAMPLES: usize = 5;
+
+fn read_examples(
+    report: &mut Report<'_>,
+    node: &Node<'_, '_>,
+) -> Vec<(String, Vec<serde_json::Value>)> {
+    let Some(object) = node.object(report) else { return Vec::new() };
+    let mut all = Vec::new();
+    for (tool, _, node) in properties(report, object, &node.path) {
+        let Some(elements) = node.elements(report, "a list of objects with arguments") else {
+            continue;
+        };
+        let mut examples = Vec::new();
+        for node in elements.into_iter().take(MOST_EXAMPLES) {
+            if node.object(report).is_some() {
+                examples.push(plain(node.value));
+            }
+        }
+        all.push((tool.to_owned(), examples));
+    }
+    all
+}
+
+/// A value as it is meant, without its place in the file.
+fn plain(value: &Value<'_>) -> serde_json::Value {
+    use serde_json::Value as Plain;
+    match value {
+        Value::StringLit(literal) => Plain::from(&*literal.value),
+        Value::NumberLit(literal) => serde_json::from_str(literal.value).unwrap_or_default(),
+        Value::BooleanLit(literal) => literal.value.into(),
+        Value::Object(object) => {
+            let member = |property: &jsonc_parser::ast::ObjectProp<'_>| {
+                (property.name.as_str().to_owned(), plain(&property.value))
+            };
+            Plain::Object(object.properties.iter().map(member).collect())
+        }
+        Value::Array(array) => array.elements.iter().map(plain).collect(),
+        Value::NullKeyword(_) => Plain::Null,
+    }
 }
 
 fn read_patterns(report: &mut Report<'_>, node: &Node<'_, '_>) -> Option<Vec<Pattern>> {

@@ -1,7 +1,5 @@
 //! Answers as text: few tokens, one line where one will do, nothing a stranger wrote unmarked or unindented.
 
-use std::fmt::Write as _;
-
 use serde_json::{Value, json};
 
 use super::{Answer, Detail, FITS, Request, ServerLine};
@@ -151,7 +149,7 @@ fn hit_in_full(out: &mut String, hit: &Hit, detail: Detail) {
     if detail == Detail::Schema {
         match tool.input_schema() {
             Some(schema) if schema.len() <= LISTED_SCHEMA_BYTES => {
-                push(out, &["input schema: ", &escaped(schema), "\n"]);
+                push(out, &["input schema: ", &text::escaped_json(schema), "\n"]);
             }
             Some(schema) => {
                 let size = schema.len().to_string();
@@ -201,15 +199,15 @@ fn tool_in_full(out: &mut String, hit: &Hit, detail: Detail) {
     }
     if detail == Detail::Schema {
         if let Some(schema) = tool.input_schema() {
-            push(out, &["input schema: ", &escaped(schema), "\n"]);
+            push(out, &["input schema: ", &text::escaped_json(schema), "\n"]);
         }
         if let Some(schema) = tool.output_schema() {
-            push(out, &["output schema: ", &escaped(schema), "\n"]);
+            push(out, &["output schema: ", &text::escaped_json(schema), "\n"]);
         }
     }
 }
 
-fn claims(tool: &Tool) -> Vec<&'static str> {
+pub(crate) fn claims(tool: &Tool) -> Vec<&'static str> {
     let hints = tool.hints;
     let claims = [
         (hints.read_only, "read-only", "changes things"),
@@ -297,28 +295,6 @@ fn sentence(tool: &Tool, max_chars: usize) -> String {
         Some(title) if described.is_empty() => text::cut(title, max_chars).into_owned(),
         _ => described,
     }
-}
-
-/// JSON as the server wrote it, with characters nobody can see spelt as escapes, which mean the same.
-fn escaped(json: &str) -> String {
-    let unseen = |c: char| text::is_hidden(c) || (c.is_control() && c != '\n');
-    if !json.contains(unseen) {
-        return json.to_owned();
-    }
-    let mut out = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        match c {
-            // Outside strings only white space can be unseen; inside, control characters are already escaped.
-            '\t' | '\r' => out.push(' '),
-            c if unseen(c) => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    write!(out, "\\u{unit:04x}").expect("writing to a string cannot fail");
-                }
-            }
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 fn push(out: &mut String, parts: &[&str]) {

@@ -4,11 +4,16 @@ use serde_json::{Value, json};
 
 /// The `tools/list` result with the digest of the servers in it.
 pub fn compact_tools(digest: &str, code: bool) -> String {
+    json!({ "tools": compact_list(digest, code) }).to_string()
+}
+
+/// The tools themselves.
+pub fn compact_list(digest: &str, code: bool) -> Vec<Value> {
     let mut tools = vec![discover_tool(digest), call_tool()];
     if code {
         tools.push(execute_tool());
     }
-    json!({ "tools": tools }).to_string()
+    tools
 }
 
 /// The `instructions` a client gets at the start.

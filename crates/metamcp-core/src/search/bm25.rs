@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::tokenize::each_token;
 use super::vocabulary::Vocabulary;
-use super::{Ranked, Ranker, Search, ServerIndex, typos};
+use super::{Ranked, Ranker, Search, ServerIndex, Tuning, typos};
 use packed::{Occurrence, Packed, Posting};
 
 /// Words of a query that are looked up.
@@ -94,6 +94,8 @@ const IMPACT: f32 = 16_384.0;
 #[derive(Debug, Default)]
 pub(super) struct Overall {
     tools: usize,
+    /// Tools that `bm25` looks at.
+    most: usize,
     /// Where each server's tools start when all are counted through.
     starts: Vec<usize>,
     /// The words by text, each with where it is written and where its postings start. One more marks the end.
@@ -122,8 +124,9 @@ struct Met<'a> {
 }
 
 impl Overall {
-    pub(super) fn over(servers: &[Arc<ServerIndex>]) -> Self {
-        let mut overall = Self::default();
+    pub(super) fn over(servers: &[Arc<ServerIndex>], tuning: &Tuning) -> Self {
+        let most = if tuning.tools == 0 { usize::MAX } else { tuning.tools };
+        let mut overall = Self { most, ..Self::default() };
         for part in servers {
             overall.starts.push(overall.tools);
             overall.tools += part.fields.lengths.len();
@@ -145,7 +148,7 @@ impl Overall {
         }
         drop(numbers);
         let mut next = overall.set_terms(&met);
-        overall.set_postings(servers, &which, &mut next);
+        overall.set_postings(servers, &which, &mut next, tuning);
         overall
     }
 
@@ -174,7 +177,17 @@ impl Overall {
         next
     }
 
-    fn set_postings(&mut self, servers: &[Arc<ServerIndex>], which: &[u32], next: &mut [u32]) {
+    fn set_postings(
+        &mut self,
+        servers: &[Arc<ServerIndex>],
+        which: &[u32],
+        next: &mut [u32],
+        tuning: &Tuning,
+    ) {
+        let mut base = WEIGHTS;
+        base[Field::Name as usize] *= tuning.name;
+        base[Field::Server as usize] *= tuning.server;
+        base[Field::Title as usize] *= tuning.tags;
         // Whole numbers until here, so that the order of the servers cannot change the averages.
         let mut totals = [0u64; FIELDS];
         for part in servers {
@@ -185,8 +198,12 @@ impl Overall {
         let (mut holders, mut impacts) = (vec![0; count], vec![0; count]);
         let mut which = which.iter();
         for (part, start) in servers.iter().zip(&self.starts) {
-            let weights: Vec<[f32; FIELDS]> =
-                part.fields.lengths.iter().map(|lengths| weights(lengths, &averages)).collect();
+            let weights: Vec<[f32; FIELDS]> = part
+                .fields
+                .lengths
+                .iter()
+                .map(|lengths| weights(base, lengths, &averages))
+                .collect();
             for (word, &number) in part.fields.words.iter().zip(&mut which) {
                 let place = &mut next[number as usize];
                 for posting in word.postings() {
@@ -319,7 +336,9 @@ impl Ranker for Bm25 {
     fn rank(&self, search: &Search<'_>) -> Vec<Ranked> {
         let overall = &search.index.overall;
         let scores = overall.scores(&overall.words(search.query));
-        let among = search.among.clone().zip(&scores[search.among.clone()]);
+        let Range { start, end } = search.among;
+        let among = start..end.min(overall.most).max(start);
+        let among = among.clone().zip(&scores[among]);
         let matching = among.filter(|(_, score)| **score > 0.0);
         matching.map(|(tool, &score)| Ranked::new(tool, score)).collect()
     }
@@ -330,8 +349,11 @@ impl Ranker for Bm25 {
 }
 
 /// What one occurrence counts in each field of a tool.
-fn weights(lengths: &[u16; FIELDS], averages: &[f32; FIELDS]) -> [f32; FIELDS] {
-    let mut weights = WEIGHTS;
+fn weights(
+    mut weights: [f32; FIELDS],
+    lengths: &[u16; FIELDS],
+    averages: &[f32; FIELDS],
+) -> [f32; FIELDS] {
     for (field, weight) in weights.iter_mut().enumerate() {
         let relative = f32::from(lengths[field]) / averages[field];
         *weight /= 1.0 - DILUTION[field] + DILUTION[field] * relative;

@@ -351,3 +351,24 @@ proptest! {
         tokens(&query);
     }
 }
+
+#[test]
+fn bm25_can_be_weighed_otherwise() {
+    let list = [tool("zebra", "Nothing of note."), tool("horse", "A zebra, a zebra and a zebra.")];
+    let build = |tuning: Tuning, tags: &[String]| {
+        let about = About { description: None, tags };
+        let mut words = Vocabulary::default();
+        let part = ServerIndex::build_tuned(&mut words, "s", about, &tools(&list), &tuning);
+        Index::tuned(vec![Arc::new(part)], tuning)
+    };
+    let first = |tuning: Tuning| ids(&build(tuning, &[]).search("zebra", Strategy::Bm25, 5, None));
+    assert_eq!(first(Tuning::default()), ["s:horse", "s:zebra"]);
+    assert_eq!(first(Tuning { name: 10.0, ..Tuning::default() }), ["s:zebra", "s:horse"]);
+    assert_eq!(first(Tuning { name: 0.0, ..Tuning::default() }), ["s:horse"]);
+    assert_eq!(first(Tuning { tools: 1, ..Tuning::default() }), ["s:zebra"]);
+    assert_eq!(first(Tuning { chars: 1, ..Tuning::default() }), ["s:zebra"]);
+    let tagged = build(Tuning::default(), &["savanna".to_owned()]);
+    assert_eq!(tagged.search("savanna", Strategy::Bm25, 5, None).len(), 2);
+    let deaf = build(Tuning { tags: 0.0, ..Tuning::default() }, &["savanna".to_owned()]);
+    assert_eq!(deaf.search("savanna", Strategy::Bm25, 5, None).len(), 0);
+}

@@ -5,6 +5,7 @@
 
 mod code;
 mod notify;
+mod output;
 mod pool;
 mod process;
 mod search;
@@ -54,6 +55,12 @@ impl std::fmt::Debug for Setting {
 
 /// Variables of metatools that mean the same as ours, for those who come from there.
 const METATOOLS: &[(&str, &[&str])] = &[
+    ("search", &["METATOOLS_SEARCH_STRATEGY"]),
+    ("bm25-name-boost", &["METATOOLS_SEARCH_BM25_NAME_BOOST"]),
+    ("bm25-namespace-boost", &["METATOOLS_SEARCH_BM25_NAMESPACE_BOOST"]),
+    ("bm25-tags-boost", &["METATOOLS_SEARCH_BM25_TAGS_BOOST"]),
+    ("bm25-max-tools", &["METATOOLS_SEARCH_BM25_MAX_DOCS"]),
+    ("bm25-max-text", &["METATOOLS_SEARCH_BM25_MAX_DOCTEXT_LEN"]),
     ("transport", &["METATOOLS_TRANSPORT", "METATOOLS_TRANSPORT_TYPE"]),
     ("host", &["METATOOLS_HOST", "METATOOLS_TRANSPORT_STREAMABLE_HOST"]),
     ("port", &["METATOOLS_PORT", "METATOOLS_TRANSPORT_STREAMABLE_PORT"]),
@@ -117,6 +124,7 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
     [
         pool::SETTINGS,
         search::SETTINGS,
+        output::SETTINGS,
         code::SETTINGS,
         serve::SETTINGS,
         notify::SETTINGS,

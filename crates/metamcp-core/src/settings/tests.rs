@@ -150,3 +150,33 @@ fn every_setting_reaches_its_own_field() {
         }
     }
 }
+
+#[test]
+fn variables_of_metatools_are_understood_and_checked() {
+    let read = |name: &'static str, value: &'static str| {
+        from_environment(&move |asked| (asked == name).then(|| value.to_owned()))
+    };
+    let set = |name, value| {
+        let (given, errors) = read(name, value);
+        assert!(errors.is_empty(), "{errors:?}");
+        resolve(given).settings
+    };
+    assert_eq!(set("METATOOLS_SEARCH_STRATEGY", "BM25").search, SearchStrategy::Bm25);
+    assert_eq!(set("METATOOLS_SEARCH_STRATEGY", "lexical").search, SearchStrategy::Lexical);
+    assert_eq!(set("METATOOLS_SEARCH_BM25_NAME_BOOST", "5").bm25.name_boost, 5);
+    assert_eq!(set("METATOOLS_SEARCH_BM25_NAMESPACE_BOOST", "4").bm25.namespace_boost, 4);
+    assert_eq!(set("METATOOLS_SEARCH_BM25_TAGS_BOOST", "3").bm25.tags_boost, 3);
+    assert_eq!(set("METATOOLS_SEARCH_BM25_MAX_DOCS", "1000").bm25.max_tools, 1000);
+    assert_eq!(set("METATOOLS_SEARCH_BM25_MAX_DOCTEXT_LEN", "1000").bm25.max_text, 1000);
+    let wrong = |name, value| {
+        let (_, errors) = read(name, value);
+        errors.first().map(ToString::to_string).unwrap_or_default()
+    };
+    let said = wrong("METATOOLS_SEARCH_STRATEGY", "lexcial");
+    assert!(
+        said.contains("METATOOLS_SEARCH_STRATEGY") && said.contains("did you mean `lexical`"),
+        "{said}"
+    );
+    let said = wrong("METATOOLS_SEARCH_BM25_NAME_BOOST", "lots");
+    assert!(said.contains("expected a whole number, found `lots`"), "{said}");
+}

@@ -101,6 +101,7 @@ fn make_tool(raw: &str, fields: &RawTool<'_>) -> Result<Tool, Skipped> {
         output_schema: range_in(raw, fields.output_schema.filter(|_| output.is_some())),
         raw: raw.into(),
         checker: OnceLock::new(),
+        output_checker: OnceLock::new(),
         shown: OnceLock::new(),
     })
 }

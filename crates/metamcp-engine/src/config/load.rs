@@ -26,13 +26,13 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
 
     let mut remarks = Vec::new();
     let mut given = Vec::new();
-    let (source, servers) = match early.config {
+    let (source, Config { servers, toolsets, .. }) = match early.config {
         Some(named) => {
             let path = absolute(&named, working_dir, lookup)?;
             let read = read(&path, lookup)?;
             remarks.extend(read.remarks(|_| true));
             given.extend(read.given);
-            (Source::Named(path), read.config.servers)
+            (Source::Named(path), read.config)
         }
         None => find(working_dir, &home, lookup, &mut remarks, &mut given)?,
     };
@@ -50,7 +50,13 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
         message,
         hint: None,
     }));
-    Ok(Loaded { config: Config { servers, settings }, values: resolved.values, remarks, source })
+    let config = Config { servers, settings, toolsets };
+    let wanted = &config.settings.toolset;
+    if !wanted.is_empty() && config.toolset(wanted).is_none() {
+        let known = config.toolsets.iter().map(|toolset| toolset.name.clone()).collect();
+        return Err(LoadError::NoSuchToolset { name: wanted.clone(), known });
+    }
+    Ok(Loaded { config, values: resolved.values, remarks, source })
 }
 
 /// The project's file, else the user's; the user's settings count beneath the project's, its servers do not.
@@ -60,7 +66,7 @@ fn find(
     lookup: &dyn Fn(&str) -> Option<String>,
     remarks: &mut Vec<Remark>,
     given: &mut Vec<Given>,
-) -> Result<(Source, Vec<ServerConfig>), LoadError> {
+) -> Result<(Source, Config), LoadError> {
     let project_path = working_dir.join(PROJECT_FILE);
     let user_paths = USER_FILES.map(|name| home.join(name));
     let read_if = |path: &Path| if exists(path) { read(path, lookup).map(Some) } else { Ok(None) };
@@ -97,14 +103,14 @@ fn find(
         }
     }
     Ok(match (project, user) {
-        (Some(project), None) => (Source::Project(project.path), project.config.servers),
+        (Some(project), None) => (Source::Project(project.path), project.config),
         (Some(project), Some(_)) if names_servers => {
-            (Source::Project(project.path), project.config.servers)
+            (Source::Project(project.path), project.config)
         }
-        (_, Some(user)) => (Source::User(user.path), user.config.servers),
+        (_, Some(user)) => (Source::User(user.path), user.config),
         (None, None) => {
             let [user_path, _] = user_paths;
-            (Source::Nowhere { looked: vec![project_path, user_path] }, Vec::new())
+            (Source::Nowhere { looked: vec![project_path, user_path] }, Config::default())
         }
     })
 }

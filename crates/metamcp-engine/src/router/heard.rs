@@ -57,7 +57,7 @@ impl Listener for Router {
                         "answered with a result of the unknown type {kind:?}"
                     ));
                     let failed = Outcome::Failed(failure(conn, &pending, error));
-                    return pending.caller.answer(&pending.tag, failed);
+                    return pending.answer(failed);
                 }
             },
             reply => reply,
@@ -73,7 +73,7 @@ impl Listener for Router {
             // Left for the dispatch above.
             Reply::Broke { fact, .. } => failed(CallErrorKind::Unusable(fact.to_string())),
         };
-        pending.caller.answer(&pending.tag, outcome);
+        pending.answer(outcome);
     }
 
     fn notified(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>) {

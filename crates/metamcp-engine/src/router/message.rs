@@ -156,6 +156,7 @@ mod tests {
             harmless: true,
             input: None,
             verbatim: Some(Verbatim::new(method, params)),
+            dress: None,
         };
         let mut out = BytesMut::new();
         head(&mut out, 7, &request);

@@ -66,7 +66,7 @@ impl Router {
             Err(unfit) => {
                 let why = format!("answered with questions that cannot be put: {unfit}");
                 let error = failure(conn, &pending, CallErrorKind::Unusable(why));
-                return pending.caller.answer(&pending.tag, Outcome::Failed(error));
+                return pending.answer(Outcome::Failed(error));
             }
         };
         let rounds = pending.rounds.get_or_insert_default();
@@ -159,7 +159,7 @@ impl Router {
         let effects = row.pending.rounds.as_mut().map(|rounds| rounds.take(Event::Cancelled));
         self.unask(number, &row, &effects.unwrap_or_default());
         let outcome = outcome(&row);
-        row.pending.caller.answer(&row.pending.tag, outcome);
+        row.pending.answer(outcome);
     }
 
     fn unask(&self, number: u64, row: &Row, effects: &[Effect]) {
@@ -192,7 +192,7 @@ impl Router {
                         Why::TooOften => "asks again and again without ever answering",
                     };
                     let error = failure(&conn, &pending, CallErrorKind::Unusable(words.to_owned()));
-                    return pending.caller.answer(&pending.tag, Outcome::Failed(error));
+                    return pending.answer(Outcome::Failed(error));
                 }
                 Effect::Ask(_) | Effect::Unask(_) => {}
             }

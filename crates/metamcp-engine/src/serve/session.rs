@@ -5,6 +5,7 @@
 
 mod watching;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -390,15 +391,17 @@ impl Session {
     }
 
     fn finish(&self, id: &Bytes, finished: Finished) {
-        match finished {
+        match finished.in_words() {
             Finished::Result(result) => self.result(id, &result),
+            Finished::Refused(_) => {}
             Finished::Protocol { code, message } => self.refuse(id, code, &message),
             Finished::Handed => {}
         }
     }
 
     fn result(&self, id: &[u8], result: &[u8]) {
-        self.lanes.answer(Some(id), |out| write::result(out, id, result));
+        let result = self.view.clean(result);
+        self.lanes.answer(Some(id), |out| write::result(out, id, &result));
     }
 
     fn refuse(&self, id: &[u8], code: i64, message: &str) {
@@ -425,12 +428,13 @@ impl Caller for Session {
         self.note_end(tag, &outcome);
         match outcome {
             Outcome::Result(result) => {
+                let result = self.clean(result);
                 if result.len() < 4096 {
                     self.lanes.answer(Some(tag), |out| write::result(out, tag, &result));
                 } else {
                     let body = match write::one_line(&result) {
-                        std::borrow::Cow::Borrowed(_) => result.clone(),
-                        std::borrow::Cow::Owned(mended) => Bytes::from(mended),
+                        Cow::Borrowed(_) => result.clone(),
+                        Cow::Owned(mended) => Bytes::from(mended),
                     };
                     self.lanes.answer_parts(
                         tag,
@@ -486,7 +490,8 @@ impl Caller for Session {
         }
         let number = LAST_QUESTION.fetch_add(1, Ordering::Relaxed) + 1;
         self.lanes.tell(tag.map(|tag| &**tag), |out| {
-            write::request(out, number, &question.method, question.params.as_deref());
+            let params = question.params.as_deref().map(|params| self.view.clean(params));
+            write::request(out, number, &question.method, params.as_deref());
         });
         state.questions.insert(number, Asked { question, tag: tag.cloned() });
         Ok(())
@@ -567,9 +572,18 @@ impl Session {
         }
     }
 
+    /// JSON on its way to the client, without secrets.
+    pub(super) fn clean(&self, json: Bytes) -> Bytes {
+        match self.view.clean(&json) {
+            Cow::Borrowed(_) => json,
+            Cow::Owned(clean) => Bytes::from(clean),
+        }
+    }
+
     fn notify(&self, tag: Option<&Bytes>, method: &str, params: &[u8]) {
         let tag = tag.map(|tag| &**tag);
         if self.lanes.has_room(tag) {
+            let params = &self.view.clean(params);
             self.lanes.tell(tag, |out| write::notification(out, method, Some(params)));
         }
     }

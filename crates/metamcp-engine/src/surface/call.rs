@@ -1,5 +1,6 @@
 //! `mcp_call`: arguments checked against what is known of the tool, then one call through the router.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,15 +10,15 @@ use metamcp_core::discover::split_id;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::nearest::nearest;
 use metamcp_core::replay::{Rule, is_harmless};
-use metamcp_core::settings::Vocabulary;
 use metamcp_core::tool::Tool;
-use metamcp_wire::object;
 use metamcp_wire::scan::{MAX_DEPTH, check};
+use metamcp_wire::{object, write};
+use serde_json::Value;
 
 use super::reply::{Code, ErrorObject, from_verdict};
-use super::{Finished, Step, Surface, View, kept};
+use super::{Finished, Step, View, kept};
 use crate::catalog::Known;
-use crate::router::{Caller, Entry, Request};
+use crate::router::{Caller, Dress, Entry, Request};
 
 /// Arguments longer than this are not checked against the schema here: building them as a tree would cost more
 /// than the server's own check, which follows anyway.
@@ -25,13 +26,48 @@ const MAX_CHECKED: usize = 1024 * 1024;
 /// Names offered for one that does not exist.
 const NEAR: usize = 5;
 
-/// A decoded `mcp_call`, before it is known whether its tool exists.
-struct Wish {
-    entry: Entry,
-    tool: Arc<str>,
-    arguments: Option<Bytes>,
+/// A call that is wanted, before it is known whether its tool exists.
+pub(super) struct Wish {
+    pub(super) entry: Entry,
+    pub(super) tool: Arc<str>,
+    pub(super) arguments: Option<Bytes>,
     meta: Option<Bytes>,
     progress: Option<Bytes>,
+    /// What is made of the outcome.
+    pub(super) dress: Option<Dress>,
+}
+
+/// What is asked for, as it was written.
+pub(super) struct Asked<'a> {
+    /// The tool that asks, for messages.
+    pub(super) by: &'static str,
+    /// Where it has a place of its own.
+    pub(super) server: Option<String>,
+    /// A name, or an id.
+    pub(super) tool: String,
+    /// An object, or a string that holds one; raw, inside the line.
+    pub(super) args: Option<&'a [u8]>,
+    pub(super) meta: Option<&'a [u8]>,
+}
+
+/// Why there is no such call.
+pub(super) enum Unwanted {
+    /// The request itself is wrong.
+    Invalid(String),
+    /// It cannot be made.
+    Refused(Box<ErrorObject>),
+    /// It is about a value that is kept here.
+    Kept(String, Value),
+}
+
+/// How a call begins.
+pub(super) enum Begun {
+    /// The router has it.
+    Handed,
+    /// It cannot be made.
+    Refused(Box<ErrorObject>),
+    /// The list of tools has to be read first.
+    Later(Pin<Box<dyn Future<Output = Result<(), ErrorObject>> + Send>>),
 }
 
 /// What the catalog says about a wish.
@@ -44,63 +80,89 @@ enum Judged {
     Unknown,
 }
 
-impl Surface {
+impl View {
     pub(super) fn mcp_call(
-        self: &Arc<Self>,
+        &self,
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
         line: &Bytes,
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
-        let view = View { surface: Arc::clone(self), vocabulary: Vocabulary::Compact };
-        if let Some(step) = arguments.and_then(|raw| view.offered_call(raw, caller, tag)) {
+        if let Some(step) = arguments.and_then(|raw| self.offered_call(raw, caller, tag)) {
             return step;
         }
-        let wish = match self.decode(arguments, meta, line) {
-            Ok(wish) => wish,
+        let asked = match decode(arguments, meta) {
+            Ok(asked) => asked,
             Err(finished) => return Step::Now(finished),
         };
-        if let Err(refused) = permitted(&wish) {
-            return Step::Now(Finished::error(&refused));
+        let mut wish = match self.wish(asked, line) {
+            Ok(wish) => wish,
+            Err(Unwanted::Invalid(message)) => return Step::Now(Finished::invalid(message)),
+            Err(Unwanted::Refused(refused)) => return Step::Now(Finished::Refused(refused)),
+            Err(Unwanted::Kept(tool, arguments)) => {
+                let view = self.clone();
+                return Step::Later(Box::pin(async move { view.kept(&tool, &arguments).await }));
+            }
+        };
+        wish.dress = self.shortening();
+        match self.begin(wish, caller, tag) {
+            Begun::Handed => Step::Handed,
+            Begun::Refused(refused) => Step::Now(Finished::Refused(refused)),
+            Begun::Later(later) => Step::Later(Box::pin(async move {
+                match later.await {
+                    Ok(()) => Finished::Handed,
+                    Err(refused) => Finished::Refused(Box::new(refused)),
+                }
+            })),
         }
-        let snapshot = self.catalog.snapshot();
+    }
+
+    /// Makes a call, or says why not.
+    pub(super) fn begin(&self, wish: Wish, caller: &Arc<dyn Caller>, tag: &Bytes) -> Begun {
+        if let Err(refused) = permitted(&wish) {
+            return Begun::Refused(refused);
+        }
+        let snapshot = self.snapshot();
         let known = snapshot.known(wish.entry.id);
         match self.judge(&wish, known) {
             Judged::Go { harmless } => {
                 self.go(wish, harmless, caller, tag);
-                Step::Handed
+                Begun::Handed
             }
             // What a live server said in this process needs no second look.
             Judged::No(refused) if known.is_some_and(|known| known.listed_at.is_some()) => {
-                Step::Now(Finished::error(&refused))
+                Begun::Refused(refused)
             }
             _ => {
-                let (surface, caller, tag) = (Arc::clone(self), Arc::clone(caller), tag.clone());
-                Step::Later(Box::pin(async move { surface.look_again(wish, &caller, &tag).await }))
+                let (view, caller, tag) = (self.clone(), Arc::clone(caller), tag.clone());
+                Begun::Later(Box::pin(async move { view.look_again(wish, &caller, &tag).await }))
             }
         }
     }
 
     /// The list is missing, or old enough that it may be wrong about this call: it is read from the server first.
-    async fn look_again(&self, wish: Wish, caller: &Arc<dyn Caller>, tag: &Bytes) -> Finished {
+    async fn look_again(
+        &self,
+        wish: Wish,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Result<(), ErrorObject> {
         self.catalog.loaded().await;
-        let snapshot = self.catalog.snapshot();
+        let snapshot = self.snapshot();
         if let Judged::Go { harmless } = self.judge(&wish, snapshot.known(wish.entry.id)) {
             self.go(wish, harmless, caller, tag);
-            return Finished::Handed;
+            return Ok(());
         }
-        if let Err(refused) = self.listed(&wish.entry).await {
-            return Finished::error(&refused);
-        }
-        let snapshot = self.catalog.snapshot();
+        self.listed(&wish.entry).await?;
+        let snapshot = self.snapshot();
         match self.judge(&wish, snapshot.known(wish.entry.id)) {
             Judged::Go { harmless } => self.go(wish, harmless, caller, tag),
             // A server that cannot list its tools may still have this one; it knows best.
             Judged::Unknown => self.go(wish, false, caller, tag),
-            Judged::No(refused) => return Finished::error(&refused),
+            Judged::No(refused) => return Err(*refused),
         }
-        Finished::Handed
+        Ok(())
     }
 
     /// Waits until the tools of the server of that name are known, however long it takes to install and start it.
@@ -110,7 +172,7 @@ impl Surface {
         let Some(entry) = self.server(name).filter(|entry| entry.config.is_enabled()) else {
             return;
         };
-        if self.catalog.snapshot().known(entry.id).is_none() {
+        if self.snapshot().known(entry.id).is_none() {
             drop(self.listed(&entry).await);
         }
     }
@@ -124,7 +186,7 @@ impl Surface {
         };
         self.router.wake(entry.id).map_err(refused)?;
         loop {
-            let snapshot = self.catalog.snapshot();
+            let snapshot = self.snapshot();
             let listed = snapshot.known(entry.id).and_then(|known| known.listed_at);
             if listed.is_some() || snapshot.failure(entry.id).is_some() {
                 return Ok(());
@@ -182,7 +244,7 @@ impl Surface {
     }
 
     fn go(&self, wish: Wish, harmless: bool, caller: &Arc<dyn Caller>, tag: &Bytes) {
-        let Wish { entry, tool, arguments, meta, progress } = wish;
+        let Wish { entry, tool, arguments, meta, progress, dress } = wish;
         caller.calling(tag, &entry.name, &tool);
         let input = caller.input();
         let request = Request {
@@ -194,38 +256,14 @@ impl Surface {
             harmless,
             input,
             verbatim: None,
+            dress,
         };
         self.router.call(request, Arc::clone(caller), tag.clone());
     }
 
-    fn decode(
-        &self,
-        arguments: Option<&[u8]>,
-        meta: Option<&[u8]>,
-        line: &Bytes,
-    ) -> Result<Wish, Finished> {
-        let Some(arguments) = arguments else {
-            return Err(Finished::invalid(
-                "mcp_call needs arguments: {\"server\": …, \"tool\": …, \"args\": {…}}",
-            ));
-        };
-        let [server, tool, args] =
-            object::pick(arguments, ["server", "tool", "args"]).map_err(|defect| {
-                Finished::invalid(format!("the arguments of mcp_call cannot be used: {defect}"))
-            })?;
-        let word = |raw: Option<&[u8]>, name: &str| match raw {
-            None | Some(b"null") => Ok(None),
-            Some(raw) => match object::text(raw) {
-                Some(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
-                None => Err(Finished::invalid(format!("`{name}` of mcp_call must be a string"))),
-            },
-        };
-        let (server, tool) = (word(server, "server")?, word(tool, "tool")?);
-        let Some(tool) = tool else {
-            return Err(Finished::invalid(
-                "mcp_call needs `tool`: a tool's name, or its id SERVER:TOOL",
-            ));
-        };
+    /// The call that is asked for. `line` holds the arguments.
+    pub(super) fn wish(&self, asked: Asked<'_>, line: &Bytes) -> Result<Wish, Unwanted> {
+        let Asked { by, server, tool, args, meta } = asked;
         let (server, tool) = match server {
             Some(server) => {
                 // Models like to give both; the id's own server part must then agree.
@@ -236,18 +274,23 @@ impl Surface {
             }
             None => match split_id(&tool) {
                 Some((server, tool)) => (server.to_owned(), tool.to_owned()),
-                None => return Err(Finished::error(&self.which_server(&tool))),
+                None => return Err(Unwanted::Refused(Box::new(self.which_server(by, &tool)))),
             },
         };
-        let arguments = decode_args(args, line)?;
+        let arguments = decode_args(by, args, line)?;
         let Some(entry) = self.server(&server) else {
             if server == kept::SERVER {
                 let arguments = arguments.as_deref().unwrap_or(b"{}");
                 let arguments = object::strict_value(arguments, MAX_DEPTH).unwrap_or_default();
-                return Err(self.kept(&tool, &arguments));
+                return Err(Unwanted::Kept(tool, arguments));
             }
-            return Err(Finished::error(&self.no_such_server(&server)));
+            return Err(Unwanted::Refused(Box::new(self.no_such_server(&server))));
         };
+        let at = |refused: Box<ErrorObject>| {
+            let tool = Arc::from(tool.as_str());
+            Unwanted::Refused(Box::new(refused.at(&entry.name, Some(&tool))))
+        };
+        self.permits(&entry, &tool).map_err(at)?;
         let meta = meta.filter(|meta| meta.starts_with(b"{"));
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
         Ok(Wish {
@@ -256,14 +299,14 @@ impl Surface {
             arguments,
             meta: meta.map(Bytes::copy_from_slice),
             progress: progress.map(Bytes::copy_from_slice),
+            dress: None,
         })
     }
 
     /// A bare tool name: the servers that have it are named.
-    fn which_server(&self, tool: &str) -> ErrorObject {
-        let snapshot = self.catalog.snapshot();
+    pub(super) fn which_server(&self, by: &str, tool: &str) -> ErrorObject {
+        let snapshot = self.snapshot();
         let owners: Vec<String> = self
-            .router
             .servers()
             .iter()
             .filter(|entry| {
@@ -273,17 +316,17 @@ impl Surface {
             .collect();
         let object = ErrorObject::new(
             Code::ServerNotFound,
-            format!("mcp_call needs to know the server of the tool {tool:?}"),
+            format!("{by} needs to know the server of the tool {tool:?}"),
         );
         if owners.is_empty() {
-            object.hint("Give `server`, or find the tool's id with mcp_discover {\"query\": …}.")
+            object.hint("Write it as SERVER:TOOL; a search finds the id.")
         } else {
             object.hint(format!("Did you mean {}?", owners.join(" or "))).detail("nearest", owners)
         }
     }
 
     pub(super) fn no_such_server(&self, name: &str) -> ErrorObject {
-        let servers = self.router.servers();
+        let servers = self.servers();
         let names: Vec<&str> = servers.iter().map(|entry| &*entry.name).collect();
         let near = nearest(name, names.iter().copied(), NEAR);
         let hint = if near.is_empty() {
@@ -297,17 +340,24 @@ impl Surface {
     }
 }
 
+/// Whether a server may be used at all.
+pub(super) fn usable(entry: &Entry) -> Result<(), Box<ErrorObject>> {
+    let ServerState::Disabled { reason } = &entry.config.state else { return Ok(()) };
+    Err(Box::new(
+        ErrorObject::new(
+            Code::ServerUnavailable,
+            format!("the server {:?} is disabled: {reason}", entry.name),
+        )
+        .hint("The call was not sent. Mend the configuration and start metamcp again.")
+        .at(&entry.name, None),
+    ))
+}
+
 /// Whether the configuration lets this call through at all.
 fn permitted(wish: &Wish) -> Result<(), Box<ErrorObject>> {
     let config = &wish.entry.config;
     let at = |object: ErrorObject| Box::new(object.at(&wish.entry.name, Some(&wish.tool)));
-    if let ServerState::Disabled { reason } = &config.state {
-        return Err(at(ErrorObject::new(
-            Code::ServerUnavailable,
-            format!("the server {:?} is disabled: {reason}", wish.entry.name),
-        )
-        .hint("The call was not sent. Mend the configuration and start metamcp again.")));
-    }
+    usable(&wish.entry).map_err(|object| at(*object))?;
     if !config.tools.permits(&wish.tool) {
         return Err(at(ErrorObject::new(
             Code::Denied,
@@ -321,8 +371,34 @@ fn permitted(wish: &Wish) -> Result<(), Box<ErrorObject>> {
     Ok(())
 }
 
+fn decode<'a>(arguments: Option<&'a [u8]>, meta: Option<&'a [u8]>) -> Result<Asked<'a>, Finished> {
+    let Some(arguments) = arguments else {
+        return Err(Finished::invalid(
+            "mcp_call needs arguments: {\"server\": …, \"tool\": …, \"args\": {…}}",
+        ));
+    };
+    let [server, tool, args] =
+        object::pick(arguments, ["server", "tool", "args"]).map_err(|defect| {
+            Finished::invalid(format!("the arguments of mcp_call cannot be used: {defect}"))
+        })?;
+    let word = |raw: Option<&[u8]>, name: &str| match raw {
+        None | Some(b"null") => Ok(None),
+        Some(raw) => match object::text(raw) {
+            Some(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+            None => Err(Finished::invalid(format!("`{name}` of mcp_call must be a string"))),
+        },
+    };
+    let (server, tool) = (word(server, "server")?, word(tool, "tool")?);
+    let Some(tool) = tool else {
+        return Err(Finished::invalid(
+            "mcp_call needs `tool`: a tool's name, or its id SERVER:TOOL",
+        ));
+    };
+    Ok(Asked { by: "mcp_call", server, tool, args, meta })
+}
+
 /// `args` as an object: as written, or inside a string, as some models write it.
-fn decode_args(args: Option<&[u8]>, line: &Bytes) -> Result<Option<Bytes>, Finished> {
+fn decode_args(by: &str, args: Option<&[u8]>, line: &Bytes) -> Result<Option<Bytes>, Unwanted> {
     let Some(args) = args.filter(|args| *args != b"null") else { return Ok(None) };
     if args.starts_with(b"{") {
         return Ok(Some(line.slice_ref(args)));
@@ -334,15 +410,11 @@ fn decode_args(args: Option<&[u8]>, line: &Bytes) -> Result<Option<Bytes>, Finis
             if inner.trim_ascii_start().starts_with(b"{") && check(&inner, MAX_DEPTH).is_ok() =>
         {
             // A line break between members is legal JSON but would break the line it is sent on.
-            let inner: Vec<u8> = inner
-                .into_iter()
-                .map(|b| if b == b'\n' || b == b'\r' { b' ' } else { b })
-                .collect();
-            Ok(Some(Bytes::from(inner)))
+            Ok(Some(Bytes::from(write::one_line(&inner).into_owned())))
         }
-        _ => Err(Finished::invalid(
-            "`args` of mcp_call must be an object, or a string that holds one as JSON",
-        )),
+        _ => Err(Unwanted::Invalid(format!(
+            "`args` of {by} must be an object, or a string that holds one as JSON"
+        ))),
     }
 }
 

@@ -24,8 +24,7 @@ use serde_json::Value;
 use super::errand::{self, Client};
 use super::reply::{Code, ErrorObject};
 use super::{Finished, Step, Surface, View};
-use crate::catalog::Snapshot;
-use crate::router::{CallErrorKind, Caller, Entry, Outcome, Request, Servers, Verbatim};
+use crate::router::{CallErrorKind, Caller, Entry, Outcome, Request, Verbatim};
 
 /// What is passed on to servers beside calls of tools.
 const METHODS: [&str; 8] = [
@@ -171,16 +170,6 @@ impl Surface {
 }
 
 impl View {
-    /// The servers this view has.
-    pub(crate) fn servers(&self) -> Arc<Servers> {
-        self.surface.router.servers()
-    }
-
-    /// What is known of their tools.
-    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        self.surface.catalog.snapshot()
-    }
-
     /// A server of this view that can be used, by its place.
     fn at(&self, server: ServerId) -> Option<Entry> {
         self.enabled().into_iter().find(|entry| entry.id == server)
@@ -243,6 +232,9 @@ impl View {
             let denied = ErrorObject::new(Code::Denied, denied).hint(hint);
             return Step::Now(Finished::error(&denied.at(&entry.name, Some(tool))));
         }
+        if let Err(refused) = self.permits(entry, tool) {
+            return Step::Now(Finished::error(&refused.at(&entry.name, Some(tool))));
+        }
         caller.calling(tag, &entry.name, tool);
         if shown == &**tool {
             self.hand(entry, "tools/call", Arc::clone(tool), params, caller, tag);
@@ -302,6 +294,7 @@ impl View {
             harmless: is_harmless(rule, read_only, idempotent),
             input,
             verbatim: Some(Verbatim::new(method, params)),
+            dress: None,
         }
     }
 

@@ -1,14 +1,17 @@
 //! `mcp_discover`: answers from what is known at once, wakes servers that never listed their tools, and names those
 //! that did not make it within the budget.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_core::breaker::Phase;
 use metamcp_core::config::ServerState as Configured;
+use metamcp_core::cursor::CursorError;
 use metamcp_core::discover::{
     self, Answer, Detail, FailedServer, Request, ServerLine, ServerState,
 };
+use metamcp_core::habits::Prior;
 use metamcp_core::lifecycle::State;
 use metamcp_core::search::{Features, Hit, Strategy};
 use metamcp_wire::object;
@@ -16,7 +19,7 @@ use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
 use super::reply::{Code, ErrorObject};
-use super::{Finished, Step, Surface};
+use super::{Finished, Step, View};
 use crate::catalog::Snapshot;
 use crate::router::{Caller, Entry};
 
@@ -51,12 +54,21 @@ pub struct Why {
     pub features: Option<Features>,
 }
 
-impl Surface {
-    pub(super) fn mcp_discover(
-        self: &Arc<Self>,
-        arguments: Option<&[u8]>,
-        caller: &Arc<dyn Caller>,
-    ) -> Step {
+/// What was looked for, before it is put into words.
+pub(super) struct Looked {
+    pub(super) hits: Vec<Hit>,
+    total: usize,
+    pub(super) next_cursor: Option<String>,
+    pub(super) snapshot: Arc<Snapshot>,
+    asked: Vec<Entry>,
+    states: Vec<(ServerState, Option<String>)>,
+    pub(super) pending: Vec<String>,
+    pub(super) failed: Vec<(String, String)>,
+    pub(super) note: Option<String>,
+}
+
+impl View {
+    pub(super) fn mcp_discover(&self, arguments: Option<&[u8]>, caller: &Arc<dyn Caller>) -> Step {
         let arguments = match arguments.map(|raw| object::strict_value(raw, MAX_DEPTH)).transpose()
         {
             Ok(arguments) => arguments,
@@ -70,10 +82,10 @@ impl Surface {
             Ok(request) => request,
             Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
         };
-        let (surface, caller) = (Arc::clone(self), Arc::clone(caller));
+        let (view, caller) = (self.clone(), Arc::clone(caller));
         Step::Later(Box::pin(async move {
             let query = request.query.clone();
-            match surface.discover(request).await {
+            match view.discover(request).await {
                 Ok(found) => {
                     if let Some(query) = query.filter(|_| !found.ids.is_empty()) {
                         caller.searched(&query, found.ids);
@@ -88,106 +100,32 @@ impl Surface {
 
     /// Finds tools and servers.
     pub async fn discover(&self, mut request: Request) -> Result<Discovered, Finished> {
-        self.catalog.loaded().await;
-        if let Some(name) = request.server.clone() {
-            let Some(entry) = self.server(&name) else {
-                return Err(Finished::error(&self.no_such_server(&name)));
-            };
-            request.server = Some(entry.name.to_string());
-        }
-        let servers = self.router.servers();
-        let asked: Vec<&Entry> = servers
+        let looked = self.look(&mut request).await?;
+        let (overview, hits) = (request.is_overview(), &looked.hits);
+        let lines: Vec<ServerLine<'_>> = looked
+            .asked
             .iter()
-            .filter(|entry| request.server.as_deref().is_none_or(|name| name == &*entry.name))
+            .zip(&looked.states)
+            .map(|(entry, state)| self.line(entry, state, &looked.snapshot))
             .collect();
-        let overview =
-            request.query.is_none() && request.tool.is_none() && request.server.is_none();
-        if !overview {
-            self.wake_unknown(&asked, self.options.discover_budget).await;
-        }
-        let prior = match (&self.habits, &request.query) {
-            (Some(habits), Some(query)) => Some(habits.prior(query).await),
-            _ => None,
-        };
-        let snapshot = self.catalog.snapshot();
-        if let Some(cursor) = &request.cursor {
-            let offset = self.cursors.decode(cursor, snapshot.generation, &request.binding());
-            let offset = offset.map_err(|error| {
-                Finished::invalid(format!("the cursor cannot be used: {error}"))
-            })?;
-            request.offset = offset as usize;
-        }
-        let mut note = None;
-        let (hits, total) = match &request.query {
-            Some(query) if request.tool.is_none() => {
-                let (page, server) = ((request.offset, request.limit), request.server.as_deref());
-                let (found, said) =
-                    self.ranked(query, page, server, &snapshot, prior.as_ref()).await;
-                note = said;
-                (found.hits, found.total)
-            }
-            _ if overview => (Vec::new(), 0),
-            _ => self.named(&request, &asked, &snapshot)?,
-        };
-        let next = request.offset + hits.len();
-        let next_cursor = (next < total).then(|| {
-            self.cursors.encode(
-                snapshot.generation,
-                u32::try_from(next).unwrap_or(u32::MAX),
-                &request.binding(),
-            )
-        });
-        let states: Vec<_> = asked.iter().map(|entry| self.state(entry, &snapshot)).collect();
-        let lines: Vec<ServerLine<'_>> = asked
-            .iter()
-            .zip(&states)
-            .map(|(entry, state)| self.line(entry, state, &snapshot))
-            .collect();
-        let unlisted = |entry: &Entry| snapshot.known(entry.id).is_none();
-        let pending: Vec<&str> = lines
-            .iter()
-            .zip(&asked)
-            .filter(|(line, entry)| {
-                unlisted(entry)
-                    && matches!(
-                        line.state,
-                        ServerState::Connecting
-                            | ServerState::Active
-                            | ServerState::NotStarted
-                            | ServerState::Idle
-                    )
-                    && snapshot.failure(entry.id).is_none()
-            })
-            .map(|(line, _)| line.name)
-            .collect();
-        let failed: Vec<FailedServer<'_>> = lines
-            .iter()
-            .zip(&asked)
-            .filter(|(line, entry)| {
-                unlisted(entry)
-                    && line.state != ServerState::Disabled
-                    && !pending.contains(&line.name)
-            })
-            .map(|(line, _)| FailedServer {
-                name: line.name,
-                reason: line.reason.unwrap_or("no tools listed"),
-            })
-            .collect();
+        let pending: Vec<&str> = looked.pending.iter().map(String::as_str).collect();
+        let failed: Vec<FailedServer<'_>> =
+            looked.failed.iter().map(|(name, reason)| FailedServer { name, reason }).collect();
         let answer = Answer {
             servers: &lines,
-            hits: &hits,
-            total,
-            next_cursor: next_cursor.as_deref(),
+            hits,
+            total: looked.total,
+            next_cursor: looked.next_cursor.as_deref(),
             pending: if overview { &[] } else { &pending },
             failed: if overview { &[] } else { &failed },
-            note: note.as_deref(),
+            note: looked.note.as_deref(),
         };
         // A whole server with its schemas is for writing code against it.
         let whole = request.detail == Detail::Schema
             && request.query.is_none()
             && request.tool.is_none()
             && request.offset == 0;
-        let text = match asked.as_slice() {
+        let text = match looked.asked.as_slice() {
             [entry] if whole && !overview && self.code.is_on() && !hits.is_empty() => {
                 let mut text = self.declarations(entry, MAX_DECLARATIONS);
                 text.push_str("// For mcp_execute; one tool's JSON Schema: mcp_discover {\"tool\": \"server:tool\", \"detail\": \"schema\"}.");
@@ -196,7 +134,7 @@ impl Surface {
             _ => {
                 let mut text = discover::to_text(&request, &answer);
                 if request.tool.is_none()
-                    && let Some(note) = self.offers_note(&asked)
+                    && let Some(note) = self.offers_note(&looked.asked)
                 {
                     text.push('\n');
                     text.push_str(&note);
@@ -211,12 +149,80 @@ impl Surface {
         })
     }
 
+    /// Looks for tools and servers, whatever words the answer will be in.
+    pub(super) async fn look(&self, request: &mut Request) -> Result<Looked, Finished> {
+        self.catalog.loaded().await;
+        if let Some(name) = request.server.clone() {
+            let Some(entry) = self.server(&name) else {
+                return Err(Finished::Refused(Box::new(self.no_such_server(&name))));
+            };
+            request.server = Some(entry.name.to_string());
+        }
+        let asked: Vec<Entry> = self
+            .servers()
+            .iter()
+            .filter(|entry| request.server.as_deref().is_none_or(|name| name == &*entry.name))
+            .cloned()
+            .collect();
+        let overview = request.is_overview();
+        if !overview {
+            self.wake_unknown(&asked, self.options.discover_budget).await;
+        }
+        let prior = match (&self.habits, &request.query) {
+            (Some(habits), Some(query)) => Some(habits.prior(query).await),
+            _ => None,
+        };
+        let snapshot = self.snapshot();
+        let unusable =
+            |error: CursorError| Finished::invalid(format!("the cursor cannot be used: {error}"));
+        let binding = format!("{} {}", self.binding(), request.binding());
+        let mut then = None;
+        if let Some(cursor) = &request.cursor {
+            let (stamp, offset) = self.cursors.open(cursor, &binding).map_err(unusable)?;
+            then = Some(stamp);
+            request.offset = offset as usize;
+        }
+        let mut note = None;
+        let (hits, total) = match &request.query {
+            Some(query) if request.tool.is_none() => {
+                let (page, server) = ((request.offset, request.limit), request.server.as_deref());
+                let (found, said) =
+                    self.ranked(query, page, server, &snapshot, prior.as_ref()).await;
+                note = said;
+                (found.hits, found.total)
+            }
+            _ if overview => (Vec::new(), 0),
+            _ => self.named(request, &asked, &snapshot)?,
+        };
+        let stamp = stamp(snapshot.generation, prior.as_ref(), note.as_deref());
+        if then.is_some_and(|then| then != stamp) {
+            return Err(unusable(CursorError::Stale));
+        }
+        let next = request.offset + hits.len();
+        let next_cursor = (next < total)
+            .then(|| self.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding));
+        let states: Vec<_> = asked.iter().map(|entry| self.state(entry, &snapshot)).collect();
+        let (mut pending, mut failed) = (Vec::new(), Vec::new());
+        for (entry, (state, reason)) in asked.iter().zip(&states) {
+            if snapshot.known(entry.id).is_some() || *state == ServerState::Disabled {
+                continue;
+            }
+            if *state == ServerState::Failed || snapshot.failure(entry.id).is_some() {
+                let reason = reason.as_deref().map_or("no tools listed", cut);
+                failed.push((entry.name.to_string(), reason.to_owned()));
+            } else {
+                pending.push(entry.name.to_string());
+            }
+        }
+        Ok(Looked { hits, total, next_cursor, snapshot, asked, states, pending, failed, note })
+    }
+
     /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
     /// is old are woken too, but nobody waits: what is remembered answers.
-    pub(super) async fn wake_unknown(&self, asked: &[&Entry], budget: Duration) {
+    pub(super) async fn wake_unknown(&self, asked: &[Entry], budget: Duration) {
         let mut seen = self.router.stir.now();
         let start = self.router.clock.now();
-        let snapshot = self.catalog.snapshot();
+        let snapshot = self.snapshot();
         let mut waiting: Vec<&Entry> = Vec::new();
         for entry in asked.iter().filter(|entry| entry.config.is_enabled()) {
             match snapshot.known(entry.id) {
@@ -236,7 +242,7 @@ impl Surface {
         }
         let limit = self.router.clock.instant(start + budget);
         loop {
-            let snapshot = self.catalog.snapshot();
+            let snapshot = self.snapshot();
             waiting.retain(|entry| {
                 let known =
                     snapshot.known(entry.id).is_some() || snapshot.failure(entry.id).is_some();
@@ -258,7 +264,7 @@ impl Surface {
     fn named(
         &self,
         request: &Request,
-        asked: &[&Entry],
+        asked: &[Entry],
         snapshot: &Snapshot,
     ) -> Result<(Vec<Hit>, usize), Finished> {
         if let Some(tool) = &request.tool {
@@ -287,7 +293,7 @@ impl Surface {
 
     /// Why the first hits of a query stand where they do. The servers are as known as they are.
     pub fn why(&self, query: &str, server: Option<&str>, limit: usize) -> Vec<Why> {
-        let snapshot = self.catalog.snapshot();
+        let snapshot = self.snapshot();
         let looked = snapshot.index.candidates(query, server);
         let hits = snapshot.index.search(query, Strategy::Hybrid, limit, server);
         let why = |hit: Hit| {
@@ -299,7 +305,12 @@ impl Surface {
         hits.into_iter().map(why).collect()
     }
 
-    fn tool_missing(&self, tool: &str, asked: &[&Entry], snapshot: &Snapshot) -> Finished {
+    pub(super) fn tool_missing(
+        &self,
+        tool: &str,
+        asked: &[Entry],
+        snapshot: &Snapshot,
+    ) -> Finished {
         let ids: Vec<String> = asked
             .iter()
             .filter_map(|entry| Some((entry, snapshot.known(entry.id)?)))
@@ -327,7 +338,7 @@ impl Surface {
         if let [entry] = asked {
             object = object.at(&entry.name, None);
         }
-        Finished::error(&object)
+        Finished::Refused(Box::new(object))
     }
 
     fn state(&self, entry: &Entry, snapshot: &Snapshot) -> (ServerState, Option<String>) {
@@ -370,6 +381,21 @@ impl Surface {
                 .or_else(|| known.and_then(|known| known.tools.server_title.as_deref())),
         }
     }
+}
+
+/// What the order of a list depends on: the catalog, habits, and by what it was ranked. Habits fade all the time; what
+/// they say counts as the same while it hardly moved.
+fn stamp(generation: u64, prior: Option<&Prior>, instead: Option<&str>) -> u64 {
+    let prior = prior.filter(|prior| !prior.is_empty());
+    if prior.is_none() && instead.is_none() {
+        return generation;
+    }
+    let mut hasher = DefaultHasher::new();
+    (generation, instead).hash(&mut hasher);
+    for (id, boost) in prior.into_iter().flat_map(Prior::iter) {
+        (id, (boost * 64.0).round() as u32).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 fn cut(reason: &str) -> &str {

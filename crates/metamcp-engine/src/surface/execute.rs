@@ -15,9 +15,10 @@ use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use super::calls::Client;
 use super::reply::{Code, ErrorObject};
-use super::script::{Client, Script, Transcript, call_json};
-use super::{Finished, Running, Step, Surface};
+use super::script::{Script, Transcript, call_json};
+use super::{Finished, Running, Step, View};
 use crate::router::{Caller, Entry};
 
 /// Workers that wait for a script: one runs while the next arrives.
@@ -58,7 +59,7 @@ impl CodeMode {
         self.workers.is_some()
     }
 
-    fn limits(&self, asked: Option<Duration>) -> Limits {
+    fn limits(&self, asked: Option<Duration>, calls: Option<u32>) -> Limits {
         let code = &self.settings;
         let patience = if code.profile == CodeProfile::Dev { DEV_PATIENCE } else { 1 };
         let wall = code.timeout * patience;
@@ -68,7 +69,7 @@ impl CodeMode {
             cpu: code.cpu * patience,
             heap: code.heap_bytes,
             stack: code.stack_bytes,
-            calls: code.calls,
+            calls: calls.map_or(code.calls, |calls| calls.min(code.calls)),
             in_flight: code.in_flight as usize,
             per_server: code.per_server as usize,
             sleep: code.sleep,
@@ -77,7 +78,7 @@ impl CodeMode {
         }
     }
 
-    fn shown(&self) -> Shown {
+    pub(super) fn shown(&self) -> Shown {
         Shown {
             log_bytes: self.settings.shown_log_bytes,
             value_chars: self.settings.shown_result_chars,
@@ -85,15 +86,26 @@ impl CodeMode {
     }
 }
 
-/// A decoded `mcp_execute`.
-struct Wish {
+/// A script that is wanted.
+pub(super) struct Wish {
     source: String,
     timeout: Option<Duration>,
+    calls: Option<u32>,
 }
 
-impl Surface {
+impl Wish {
+    pub(super) fn new(source: &str, timeout: Option<Duration>, calls: Option<u32>) -> Wish {
+        Wish { source: unfenced(source).to_owned(), timeout, calls }
+    }
+
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+impl View {
     pub(super) fn mcp_execute(
-        self: &Arc<Self>,
+        &self,
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
         caller: &Arc<dyn Caller>,
@@ -103,54 +115,47 @@ impl Surface {
             Ok(wish) => wish,
             Err(finished) => return Step::Now(finished),
         };
-        let token = meta
-            .filter(|meta| meta.starts_with(b"{"))
-            .and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0])
-            .map(Bytes::copy_from_slice);
         let transcript = Arc::new(Transcript::default());
-        let (surface, told) = (Arc::clone(self), Arc::clone(&transcript));
-        let client = Client { caller: Arc::clone(caller), tag: tag.clone(), token };
+        let (view, told) = (self.clone(), Arc::clone(&transcript));
+        let client = Client::new(caller, tag, meta);
         let last_words = move || {
-            let refused = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
-                .hint("The script was ended. Calls it had made may have run: see `calls`.");
             let (logs, calls) = transcript.so_far();
-            Finished::Result(failed(refused, &logs, &calls))
+            Finished::Result(failed(ended(), &logs, &calls))
         };
-        let future = async move { surface.execute(wish, client, told).await };
+        let future = async move {
+            match view.execute(&wish, client, told).await {
+                Ok(outcome) => Finished::Result(view.answer(&wish.source, &outcome)),
+                Err(refused) => Finished::Refused(Box::new(refused)),
+            }
+        };
         Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) })
     }
 
-    async fn execute(
-        self: Arc<Self>,
-        wish: Wish,
+    /// Runs a script, or says why not.
+    pub(super) async fn execute(
+        &self,
+        wish: &Wish,
         client: Client,
         transcript: Arc<Transcript>,
-    ) -> Finished {
+    ) -> Result<Outcome, ErrorObject> {
         let Some(workers) = &self.code.workers else {
-            return Finished::error(
-                &ErrorObject::new(Code::Denied, "code mode is off here")
-                    .hint("Call the tools one by one with mcp_call; only the owner of the configuration can turn it on (code.profile)."),
-            );
+            return Err(ErrorObject::new(Code::Denied, "code mode is off here")
+                .hint("Call the tools one by one; only the owner of the configuration can turn it on (code.profile)."));
         };
-        let limits = self.code.limits(wish.timeout);
+        let limits = self.code.limits(wish.timeout, wish.calls);
         if wish.source.len() > limits.source {
             let message = format!(
                 "the script has {} bytes, and one may have {}",
                 wish.source.len(),
                 limits.source
             );
-            return Finished::error(
-                &ErrorObject::new(Code::LimitExceeded, message)
-                    .hint("Nothing was run. Fetch data through a tool instead of writing it into the script.")
-                    .detail("limit", "source"),
-            );
+            return Err(ErrorObject::new(Code::LimitExceeded, message)
+                .hint("Nothing was run. Fetch data through a tool instead of writing it into the script.")
+                .detail("limit", "source"));
         }
-        let script = match read(&wish.source).await {
-            Ok(script) => script,
-            Err(refused) => return Finished::error(&refused),
-        };
+        let script = read(&wish.source).await?;
         let _turn = Arc::clone(&self.code.turns).acquire_owned().await;
-        let servers = self.router.servers();
+        let servers = self.servers();
         let enabled: Vec<&Entry> =
             servers.iter().filter(|entry| entry.config.is_enabled()).collect();
         let job = Job { code: script.code.clone(), servers: named(&enabled), limits };
@@ -165,13 +170,11 @@ impl Surface {
                 drop(self.router.wake(entry.id));
             }
         }
-        let worker = match workers.take().await {
-            Ok(worker) => worker,
-            Err(refused) => {
-                return Finished::error(&no_worker(&refused, self.code.settings.profile));
-            }
-        };
-        let host = Arc::new(Script::new(&self, client, transcript));
+        let worker = workers
+            .take()
+            .await
+            .map_err(|refused| no_worker(&refused, self.code.settings.profile))?;
+        let host = Arc::new(Script::new(self, client, transcript));
         let mut outcome = host::run(worker, job, host, std::future::pending()).await;
         self.shapes.keep();
         if let Some(error) = &mut outcome.error
@@ -180,18 +183,17 @@ impl Surface {
             let place = script.position(Position { line, column });
             (error.line, error.column) = (Some(place.line), Some(place.column));
         }
-        Finished::Result(self.answer(&wish.source, &outcome))
+        Ok(outcome)
     }
 
-    /// The outcome as a tool result.
-    fn answer(&self, source: &str, outcome: &Outcome) -> Vec<u8> {
-        let shown = self.code.shown();
+    /// What a script printed and called, as far as it is shown.
+    pub(super) fn left(&self, outcome: &Outcome) -> (execution::Logs, Vec<Value>) {
         let logs = execution::logs(
             outcome.logs.iter().map(|line| (level(line.level), line.text.as_str())),
             outcome.logs_dropped,
-            shown.log_bytes,
+            self.code.shown().log_bytes,
         );
-        let calls: Vec<Value> = outcome
+        let calls = outcome
             .calls
             .iter()
             .map(|call| {
@@ -200,12 +202,19 @@ impl Surface {
                 call_json(&call.server, &tool, call.took, call.ended)
             })
             .collect();
+        (logs, calls)
+    }
+
+    /// The outcome as a tool result.
+    fn answer(&self, source: &str, outcome: &Outcome) -> Vec<u8> {
+        let shown = self.code.shown();
+        let (logs, calls) = self.left(outcome);
         let Some(value) = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok) else {
             return failed(script_error(source, outcome), &logs, &calls);
         };
         let text = execution::value_text(value);
         let kept = (text.chars().count() > shown.value_chars)
-            .then(|| self.results.put(Bytes::from(value.clone().into_bytes())));
+            .then(|| self.results.put(&self.owner(), Bytes::from(value.clone().into_bytes())));
         let mut said = match &kept {
             Some(handle) => execution::cut(&text, shown.value_chars, handle),
             None => text.into_owned(),
@@ -274,7 +283,7 @@ fn decode(arguments: Option<&[u8]>) -> Result<Wish, Finished> {
             Some(Duration::from_millis(millis as u64))
         }
     };
-    Ok(Wish { source: unfenced(source).to_owned(), timeout })
+    Ok(Wish::new(source, timeout, None))
 }
 
 /// Models like to send code as they would show it: inside a Markdown fence.
@@ -306,7 +315,13 @@ fn no_worker(refused: &host::Refused, profile: CodeProfile) -> ErrorObject {
     .hint("Nothing was run, and nothing weaker is used instead. Call the tools with mcp_call; the owner of the configuration can choose another code.profile.")
 }
 
-fn script_error(source: &str, outcome: &Outcome) -> ErrorObject {
+/// The gateway goes down while a script runs.
+pub(super) fn ended() -> ErrorObject {
+    ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
+        .hint("The script was ended. Calls it had made may have run: see `calls`.")
+}
+
+pub(super) fn script_error(source: &str, outcome: &Outcome) -> ErrorObject {
     let error = outcome.error.clone().unwrap_or_default();
     let struck = outcome.limit.as_ref();
     let limit =

@@ -48,7 +48,7 @@ impl View {
             Some(server) => (server.trim(), tool),
             None => split_id(tool)?,
         };
-        if !matches!(server, RESOURCES | PROMPTS) || self.surface.server(server).is_some() {
+        if !matches!(server, RESOURCES | PROMPTS) || self.server(server).is_some() {
             return None;
         }
         let args = match &value["args"] {
@@ -64,9 +64,9 @@ impl View {
         let word = |name: &str| wish.args[name].as_str().filter(|word| !word.is_empty());
         let entry = match word("server") {
             None => None,
-            Some(name) => match self.surface.server(name) {
+            Some(name) => match self.server(name) {
                 Some(entry) if entry.config.is_enabled() => Some(entry),
-                _ => return Finished::error(&self.surface.no_such_server(name)),
+                _ => return Finished::error(&self.no_such_server(name)),
             },
         };
         match (wish.of_prompts, wish.tool.as_str()) {
@@ -198,9 +198,9 @@ impl View {
 
 impl Surface {
     /// What is to be said about them below an answer about servers.
-    pub(super) fn offers_note(&self, servers: &[&Entry]) -> Option<String> {
+    pub(super) fn offers_note(&self, servers: &[Entry]) -> Option<String> {
         let having = |capability: &str| -> Vec<&str> {
-            let has = |entry: &&&Entry| {
+            let has = |entry: &&Entry| {
                 self.router.peer(entry.id).is_some_and(|peer| peer.can(capability))
             };
             servers.iter().filter(has).map(|entry| &*entry.name).collect()

@@ -28,8 +28,12 @@ pub enum Code {
     ServerNotFound,
     /// The arguments break the tool's schema.
     ValidationInput,
+    /// The result breaks the tool's output schema.
+    ValidationOutput,
     /// The server answered the call with an error.
     ExecutionFailed,
+    /// The tool says that it failed.
+    ToolError,
     /// The server cannot be started or reached.
     ServerUnavailable,
     /// The server failed too often and is left alone for a while.
@@ -52,6 +56,12 @@ pub enum Code {
     Cancelled,
     /// The configuration forbids this tool.
     Denied,
+    /// A step of a chain failed.
+    ChainStepFailed,
+    /// Results are not given piece by piece.
+    StreamNotSupported,
+    /// No other server can be chosen for a tool.
+    BackendOverrideInvalid,
     /// The gateway is going down.
     ShuttingDown,
     /// A fault of the gateway.
@@ -60,7 +70,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, with what it means.
-    pub const ALL: [(Code, &'static str); 17] = [
+    pub const ALL: [(Code, &'static str); 22] = [
         (Code::ToolNotFound, "the server has no tool of that name; the nearest names are given"),
         (Code::ServerNotFound, "no server of that name is configured; the nearest names are given"),
         (
@@ -68,8 +78,16 @@ impl Code {
             "the arguments break the tool's input schema; the server was not bothered",
         ),
         (
+            Code::ValidationOutput,
+            "the result breaks the tool's own output schema; the call ran, and the result is there",
+        ),
+        (
             Code::ExecutionFailed,
             "the server answered the call with a JSON-RPC error or with something unreadable",
+        ),
+        (
+            Code::ToolError,
+            "the tool itself says that it failed; only where a result is turned into a value, `mcp_call` passes it on as it is",
         ),
         (Code::ServerUnavailable, "the server cannot be started or reached; the call was not sent"),
         (
@@ -96,7 +114,16 @@ impl Code {
             "the script cannot be read or ended with an error; `details` has the place, its output and the calls it made",
         ),
         (Code::Cancelled, "the caller called it off"),
-        (Code::Denied, "the configuration forbids this tool"),
+        (
+            Code::Denied,
+            "the configuration forbids this tool, or the session's toolset does not have it",
+        ),
+        (
+            Code::ChainStepFailed,
+            "a step of a chain failed: `step_index` says which, `details.cause` why; the results before it are there",
+        ),
+        (Code::StreamNotSupported, "a result was wanted piece by piece; nothing was run"),
+        (Code::BackendOverrideInvalid, "another server was wanted for a tool; nothing was run"),
         (
             Code::ShuttingDown,
             "the gateway is going down; `details.sent` says whether the server may have run the call",
@@ -110,7 +137,9 @@ impl Code {
             Code::ToolNotFound => "tool_not_found",
             Code::ServerNotFound => "server_not_found",
             Code::ValidationInput => "validation_input",
+            Code::ValidationOutput => "validation_output",
             Code::ExecutionFailed => "execution_failed",
+            Code::ToolError => "tool_error",
             Code::ServerUnavailable => "server_unavailable",
             Code::CircuitOpen => "circuit_open",
             Code::AuthRequired => "auth_required",
@@ -122,6 +151,9 @@ impl Code {
             Code::CodeError => "code_error",
             Code::Cancelled => "cancelled",
             Code::Denied => "denied",
+            Code::ChainStepFailed => "chain_step_failed",
+            Code::StreamNotSupported => "stream_not_supported",
+            Code::BackendOverrideInvalid => "backend_override_invalid",
             Code::ShuttingDown => "shutting_down",
             Code::Internal => "internal",
         }
@@ -136,6 +168,8 @@ pub struct ErrorObject {
     hint: Option<String>,
     server: Option<Arc<str>>,
     tool: Option<Arc<str>>,
+    op: Option<&'static str>,
+    step: Option<usize>,
     retryable: bool,
     retry_after: Option<Duration>,
     details: Map<String, Value>,
@@ -150,6 +184,8 @@ impl ErrorObject {
             hint: None,
             server: None,
             tool: None,
+            op: None,
+            step: None,
             retryable: false,
             retry_after: None,
             details: Map::new(),
@@ -169,6 +205,47 @@ impl ErrorObject {
         self.server = Some(Arc::clone(server));
         self.tool = tool.map(Arc::clone);
         self
+    }
+
+    /// By which tool of the second vocabulary it happened. What to do next is said in its words.
+    #[must_use]
+    pub fn by(mut self, op: &'static str) -> ErrorObject {
+        self.op = Some(op);
+        if let Some(hint) = &mut self.hint {
+            for (first, second) in OTHER_WORDS {
+                if hint.contains(first) {
+                    *hint = hint.replace(first, second);
+                }
+            }
+        }
+        self
+    }
+
+    /// In which step of a chain it happened.
+    #[must_use]
+    pub fn step(mut self, index: usize) -> ErrorObject {
+        self.step = Some(index);
+        self
+    }
+
+    /// Where another happened, and whether trying again may help it.
+    #[must_use]
+    pub fn like(mut self, cause: &ErrorObject) -> ErrorObject {
+        self.server.clone_from(&cause.server);
+        self.tool.clone_from(&cause.tool);
+        self.retryable = cause.retryable;
+        self.retry_after = cause.retry_after;
+        self
+    }
+
+    /// What happened.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do next.
+    pub fn next(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 
     /// That trying again may help, and when.
@@ -204,6 +281,12 @@ impl ErrorObject {
                 object.insert("tool_id".into(), format!("{server}:{tool}").into());
             }
             object.insert("server".into(), server.to_string().into());
+        }
+        if let Some(op) = self.op {
+            object.insert("op".into(), op.into());
+        }
+        if let Some(step) = self.step {
+            object.insert("step_index".into(), step.into());
         }
         object.insert("retryable".into(), self.retryable.into());
         if let Some(after) = self.retry_after {
@@ -295,6 +378,13 @@ impl Plain {
         Plain::Error(Bytes::from(error.to_string()))
     }
 }
+/// What hints of the first vocabulary say, and the same in the second.
+const OTHER_WORDS: [(&str, &str); 4] = [
+    ("mcp_discover without arguments lists the servers", "list_namespaces lists the servers"),
+    ("mcp_discover {\"tool\": …, \"detail\": \"schema\"}", "describe_tool {\"tool_id\": …}"),
+    ("mcp_discover {\"query\"", "search_tools {\"query\""),
+    ("mcp_discover {\"server\"", "list_tools {\"namespace\""),
+];
 
 /// A verdict about a server, outside of any call.
 pub fn from_verdict(

@@ -9,7 +9,7 @@ use metamcp_core::search::{BLENDED, Compared, Found, Hit, Index, Strategy};
 use metamcp_core::settings::{EmbeddingSettings, SearchStrategy};
 use sha2::{Digest, Sha256};
 
-use super::Surface;
+use super::View;
 use crate::catalog::Snapshot;
 use crate::task;
 use crate::vectors::{Document, Vectors};
@@ -33,7 +33,7 @@ pub enum Ranking {
     Instead(Strategy, String),
 }
 
-impl Surface {
+impl View {
     /// One page of hits for a query, and what should be said of it.
     pub(super) async fn ranked(
         &self,

@@ -197,7 +197,9 @@ fn error_json(error: &LoadError) -> Value {
         LoadError::NotAFile { path, .. } | LoadError::TooLarge { path } => {
             vec![json!({ "file": path, "message": error.to_string() })]
         }
-        LoadError::NoHome => vec![json!({ "message": error.to_string() })],
+        LoadError::NoSuchToolset { .. } | LoadError::NoHome => {
+            vec![json!({ "message": error.to_string() })]
+        }
     };
     let warnings: Vec<Value> = match error {
         LoadError::Broken { path, error } => error

@@ -13,14 +13,17 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
     telemetry::start(loaded.config.settings.log_level);
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
         .context("the path of this program is not known")?;
+    let mut config = loaded.config.clone();
+    // Nobody could come back for what is kept.
+    config.settings.limits.result_bytes = 0;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
-        let gateway =
-            Gateway::start(&loaded.config, shim, crate::worker(&loaded.config.settings.code));
+        let gateway = Gateway::start(&config, shim, crate::worker(&loaded.config.settings.code));
         let done = work(&gateway).await;
         gateway.router.stop_now();
         gateway.router.emptied().await;
         gateway.catalog.written().await;
+        gateway.view.surface.end();
         done
     });
     runtime.shutdown_background();
@@ -29,7 +32,8 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
 
 /// A tool result as a program reads it; a malformed request becomes the error it is.
 pub(crate) fn result(finished: Finished) -> anyhow::Result<Value> {
-    match finished {
+    match finished.in_words() {
+        Finished::Refused(_) => anyhow::bail!("the call was refused without a word"),
         Finished::Result(result) => Ok(serde_json::from_slice(&result)?),
         Finished::Protocol { message, .. } => anyhow::bail!(message),
         Finished::Handed => anyhow::bail!("the call was handed on without an answer"),

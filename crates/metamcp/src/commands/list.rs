@@ -43,8 +43,8 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
     let limit = request.limit;
     let found = gateway::with(loaded, async |gateway| {
         // Whatever it finds, it makes the servers known.
-        gateway.view.surface.discover(request).await?;
-        Ok(gateway.view.surface.why(&query, server.as_deref(), limit))
+        gateway.view.discover(request).await?;
+        Ok(gateway.view.why(&query, server.as_deref(), limit))
     })?;
     let reasons = match found {
         Ok(reasons) => reasons,
@@ -114,9 +114,9 @@ fn discover(
     let found = gateway::with(loaded, async |gateway| {
         // Asked for one server, a person waits; a model would not.
         if let Some(server) = &request.server {
-            gateway.view.surface.make_known(server).await;
+            gateway.view.make_known(server).await;
         }
-        gateway.view.surface.discover(request).await
+        gateway.view.discover(request).await
     })?;
     match found {
         Ok(found) if json => writeln!(out, "{:#}", found.json)?,

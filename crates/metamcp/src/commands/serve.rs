@@ -52,6 +52,7 @@ pub(crate) fn run(loaded: &Loaded, diagnostics: &mut dyn Write) -> anyhow::Resul
             }
         }
         gateway.catalog.written().await;
+        gateway.view.surface.end();
         anyhow::Ok(())
     })?;
     runtime.shutdown_background();

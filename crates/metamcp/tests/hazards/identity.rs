@@ -11,6 +11,8 @@ use crate::gateway::{Gateway, HUNG};
 fn results_are_the_same_bytes_as_without_a_gateway() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
+    // Of a long result only a part is shown, unless that is not wanted.
+    workspace.setting("limits", json!({"maxResultBytes": 0}));
     let direct = Client::start(direct(&workspace)).unwrap();
     direct.initialize(&json!({}), HUNG).unwrap();
     let gateway = Gateway::start(workspace);

@@ -19,4 +19,5 @@ mod plan;
 mod remote;
 mod scripts;
 mod servers;
+mod vocabulary;
 mod world;

@@ -191,6 +191,19 @@ pub(super) const SETTINGS: &[Setting] = &[
         store: |settings, value| settings.limits.line_bytes = value.size(),
     },
     Setting {
+        key: Some("limits.maxResultBytes"),
+        aliases: &[],
+        flag: "max-result-bytes",
+        env: "METAMCP_MAX_RESULT_BYTES",
+        kind: Kind::Bytes { min: 0, max: 1 << 30 },
+        default: Some(Value::Number(256 << 10)),
+        help: "Most text of a result that is shown whole",
+        doc: "Of a longer one both ends, its size and its shape are shown, and all of it is kept for 30 minutes under a handle: \
+              `mcp_call` reads it from the server `@results`, and code mode sees it whole. 0 shows everything. \
+              Pictures and other data do not count.",
+        store: |settings, value| settings.limits.result_bytes = value.size(),
+    },
+    Setting {
         key: Some("limits.maxInFlight"),
         aliases: &[],
         flag: "max-in-flight",

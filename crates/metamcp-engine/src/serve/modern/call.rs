@@ -56,6 +56,11 @@ impl Waiting {
             session.modern.done(&self.id, call);
         }
         let (lanes, id) = (&session.lanes, &self.id);
+        let end = match end {
+            Final::Result(result) => Final::Result(session.clean(result)),
+            Final::Error(error) => Final::Error(session.clean(error)),
+            end => end,
+        };
         match end {
             Final::Result(result) if result.len() < LARGE => {
                 lanes.answer(Some(id), |out| write::result(out, id, &result));
@@ -80,6 +85,7 @@ impl Waiting {
     fn tell(&self, method: &str, params: &[u8]) {
         let Some(session) = self.session.upgrade() else { return };
         if session.lanes.has_room(Some(&self.id)) {
+            let params = &session.clean(Bytes::copy_from_slice(params));
             session
                 .lanes
                 .tell(Some(&self.id), |out| write::notification(out, method, Some(params)));
@@ -268,7 +274,8 @@ impl Call {
     }
 
     fn finish(&self, finished: Finished) {
-        match finished {
+        match finished.in_words() {
+            Finished::Refused(_) => {}
             Finished::Result(result) => {
                 self.ended(Final::Result(self.typed(Bytes::from(result))));
             }

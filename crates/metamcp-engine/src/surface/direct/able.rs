@@ -97,7 +97,7 @@ impl View {
             // Why it is not there is said by what is asked of it next.
             tokio::select! {
                 () = known => {}
-                _ = self.surface.listed(entry) => {}
+                _ = self.listed(entry) => {}
                 () = tokio::time::sleep(patience) => {}
             }
         }

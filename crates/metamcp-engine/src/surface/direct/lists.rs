@@ -38,7 +38,7 @@ impl View {
             }
             [] => "No server is configured.".to_owned(),
             _ => {
-                let digest = self.surface.catalog.digest().await;
+                let digest = self.digest().await;
                 format!("Tools of several servers, each named SERVER__TOOL.\n{digest}")
             }
         }
@@ -52,7 +52,7 @@ impl View {
         let servers = self.enabled();
         if let [only] = servers.as_slice() {
             if self.snapshot().known(only.id).is_none()
-                && let Err(refused) = self.surface.listed(only).await
+                && let Err(refused) = self.listed(only).await
             {
                 return Finished::Protocol { code: -32000, message: refused.to_line() };
             }
@@ -116,13 +116,13 @@ impl View {
     /// Starts every server whose tools were never listed, and waits for them, but for each only once.
     pub(super) async fn wake_enabled(&self) {
         let servers = self.enabled();
-        let (missed, asked): (Vec<&Entry>, Vec<&Entry>) =
-            servers.iter().partition(|entry| self.surface.router.is_missed(entry.id));
+        let (missed, asked): (Vec<Entry>, Vec<Entry>) =
+            servers.into_iter().partition(|entry| self.surface.router.is_missed(entry.id));
         for entry in missed {
             // Why it cannot be started is known from the last time.
             drop(self.surface.router.wake(entry.id));
         }
-        self.surface.wake_unknown(&asked, INTRODUCTION).await;
+        self.wake_unknown(&asked, INTRODUCTION).await;
         let snapshot = self.snapshot();
         for entry in asked.iter().filter(|entry| snapshot.known(entry.id).is_none()) {
             self.surface.router.missed(entry.id);

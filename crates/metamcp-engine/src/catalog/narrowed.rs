@@ -1,0 +1,102 @@
+//! A part of the catalog, as a snapshot of its own: who works with it cannot see the rest.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use metamcp_core::config::ServerConfig;
+use metamcp_core::ledger::ServerId;
+use metamcp_core::search::{Index, ServerIndex, Vocabulary};
+
+use super::{Known, Snapshot, about};
+
+/// A snapshot of a part of the catalog, and what it was made from: the next one is made from the difference.
+#[derive(Debug, Clone)]
+pub struct Narrowed {
+    from: Arc<Snapshot>,
+    /// The part.
+    pub part: Arc<Snapshot>,
+}
+
+impl Narrowed {
+    /// Whether it is made from this snapshot.
+    pub fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
+        Arc::ptr_eq(&self.from, snapshot)
+    }
+
+    /// The part of a snapshot that holds these servers and of them only the tools that `keep` is true of. Whatever did
+    /// not change since `before` is taken from there. Its generation moves only when the part changes.
+    pub fn of(
+        from: &Arc<Snapshot>,
+        servers: &[(ServerId, Arc<ServerConfig>)],
+        keep: impl Fn(&ServerConfig, &str) -> bool,
+        before: Option<&Narrowed>,
+    ) -> Narrowed {
+        let (mut known, mut failed) = (HashMap::new(), HashMap::new());
+        let mut parts = Vec::new();
+        let mut changed = before.is_none();
+        let tuning = from.index.tuning();
+        for (id, config) in servers {
+            if let Some(why) = from.failed.get(id) {
+                failed.insert(*id, Arc::clone(why));
+            }
+            let Some(now) = from.known.get(id) else { continue };
+            let earlier = before.and_then(|before| {
+                let source = before.from.known.get(id)?;
+                let same = Arc::ptr_eq(&source.tools, &now.tools);
+                let kept = before.part.known.get(id)?;
+                same.then_some((kept, before.part.index.server(&config.name)?))
+            });
+            let own = match earlier {
+                Some((kept, part)) => {
+                    parts.push(Arc::clone(part));
+                    Known { listed_at: now.listed_at, ..kept.clone() }
+                }
+                None => {
+                    let is_whole = now.tools.tools.iter().all(|tool| keep(config, &tool.name));
+                    let tools = if is_whole {
+                        Arc::clone(&now.tools)
+                    } else {
+                        Arc::new(now.tools.filtered(|tool| keep(config, &tool.name)))
+                    };
+                    let kept = before.and_then(|before| {
+                        let kept = before.part.known.get(id)?;
+                        let same = kept.tools.fingerprint == tools.fingerprint;
+                        same.then_some((kept, before.part.index.server(&config.name)?))
+                    });
+                    match (kept, from.index.server(&config.name)) {
+                        // What changed lies outside of this part.
+                        (Some((kept, part)), _) => {
+                            parts.push(Arc::clone(part));
+                            Known { listed_at: now.listed_at, ..kept.clone() }
+                        }
+                        (None, Some(part)) if is_whole => {
+                            changed = true;
+                            parts.push(Arc::clone(part));
+                            now.clone()
+                        }
+                        (None, _) => {
+                            changed = true;
+                            let mut words = Vocabulary::default();
+                            let (name, about) = (&config.name, about(config));
+                            parts.push(Arc::new(ServerIndex::build_tuned(
+                                &mut words, name, about, &tools, &tuning,
+                            )));
+                            Known::new(tools, now.listed_at)
+                        }
+                    }
+                }
+            };
+            known.insert(*id, own);
+        }
+        changed = changed || before.is_some_and(|before| before.part.known.len() != known.len());
+        let (index, generation) = match before.filter(|_| !changed) {
+            Some(before) => (Arc::clone(&before.part.index), before.part.generation),
+            None => {
+                let generation = before.map_or(0, |before| before.part.generation);
+                (Arc::new(Index::tuned(parts, tuning)), generation + 1)
+            }
+        };
+        let part = Arc::new(Snapshot { known, failed, index, generation });
+        Narrowed { from: Arc::clone(from), part }
+    }
+}

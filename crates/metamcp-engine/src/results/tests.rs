@@ -1,0 +1,94 @@
+use super::*;
+
+fn bytes(length: usize, fill: u8) -> Bytes {
+    Bytes::from(vec![fill; length])
+}
+
+fn block<T>(future: impl std::future::Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+#[test]
+fn a_value_is_found_until_it_is_old() {
+    let home = tempfile::tempdir().unwrap();
+    let (results, now) = (Results::new(home.path()), Instant::now());
+    let handle = results.put_at(&None, Bytes::from_static(b"[1]"), 0..3, now);
+    assert!(results.find(&handle, &None, now).is_some());
+    assert!(results.find(&handle, &None, now + KEPT).is_none());
+    assert!(results.find("r0", &None, now).is_none());
+}
+
+#[test]
+fn who_is_kept_to_a_toolset_reads_only_what_was_kept_there() {
+    let home = tempfile::tempdir().unwrap();
+    let results = Results::new(home.path());
+    let (docs, mail): (Owner, Owner) = (Some("docs".into()), Some("mail".into()));
+    let handle = results.put(&docs, Bytes::from_static(b"1"));
+    let open = results.put(&None, Bytes::from_static(b"2"));
+    block(async {
+        assert!(results.read(&handle, &docs).await.is_some());
+        assert!(results.read(&handle, &None).await.is_some());
+        assert!(results.read(&handle, &mail).await.is_none());
+        assert!(results.read(&open, &docs).await.is_none());
+    });
+}
+
+#[test]
+fn what_is_too_much_for_memory_goes_to_disk_and_nothing_is_lost() {
+    let home = tempfile::tempdir().unwrap();
+    let results = Results::with(home.path(), 1000);
+    // Without a runtime files are written at once.
+    let handles: Vec<String> = (0..8).map(|n| results.put(&None, bytes(400, b'0' + n))).collect();
+    let in_memory = results.lock().iter().filter(|one| !matches!(one.place, Place::Disk)).count();
+    assert!(in_memory <= 2, "{in_memory}");
+    block(async {
+        for (n, handle) in handles.iter().enumerate() {
+            let stored = results.read(handle, &None).await.unwrap();
+            assert_eq!(stored.value, bytes(400, b'0' + u8::try_from(n).unwrap()));
+        }
+    });
+    let folder = home.path().join("results");
+    let own = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read_dir(&own).unwrap().next().unwrap().unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(&own).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+    drop(file);
+    drop(results);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
+fn a_value_larger_than_memory_stays_while_it_is_the_newest() {
+    let home = tempfile::tempdir().unwrap();
+    let results = Results::with(home.path(), 100);
+    let handle = results.put(&None, bytes(500, b'x'));
+    assert!(matches!(results.lock()[0].place, Place::Memory(_)));
+    assert_eq!(block(results.read(&handle, &None)).unwrap().whole.len(), 500);
+}
+
+#[test]
+fn a_result_is_kept_whole_and_its_value_is_what_is_meant() {
+    let home = tempfile::tempdir().unwrap();
+    let results = Results::new(home.path());
+    let raw = Bytes::from_static(br#"{"content":[{"type":"text","text":"abc"}],"_meta":{}}"#);
+    let handle = results.put_result(&None, raw.clone());
+    let stored = block(results.read(&handle, &None)).unwrap();
+    assert_eq!((stored.whole, &*stored.value), (raw, &br#""abc""#[..]));
+}
+
+#[test]
+fn what_cannot_be_written_is_gone_and_the_rest_stays() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("results"), "a file in its place").unwrap();
+    let results = Results::with(home.path(), 100);
+    let first = results.put(&None, bytes(90, b'a'));
+    let second = results.put(&None, bytes(90, b'b'));
+    block(async {
+        assert!(results.read(&first, &None).await.is_none());
+        assert!(results.read(&second, &None).await.is_some());
+    });
+}

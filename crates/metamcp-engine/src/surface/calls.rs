@@ -1,0 +1,225 @@
+//! Calls made for one request of a client, by a script or by the steps of a chain: each goes the way of every other, is
+//! called off when whoever made it ends, and what servers say or ask meanwhile reaches the client.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use metamcp_core::ledger::ConnId;
+use metamcp_wire::{object, write};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::call::{Asked, Begun, Unwanted};
+use super::reply::{Code, ErrorObject};
+use super::{Finished, View};
+use crate::router::{Caller, Outcome, Question};
+
+/// How much a call's own progress moves that of the whole, which has to rise with every word.
+const NUDGE: f64 = 1e-6;
+/// Calls ask for progress, which gives them their time again; they need not be told apart by it.
+const META: &[u8] = br#"{"progressToken":"within"}"#;
+
+/// Who asked, and by which request.
+pub(super) struct Client {
+    pub(super) caller: Arc<dyn Caller>,
+    /// The tag of the request.
+    pub(super) tag: Bytes,
+    /// Its own progress token, if it gave one.
+    pub(super) token: Option<Bytes>,
+}
+
+impl Client {
+    pub(super) fn new(caller: &Arc<dyn Caller>, tag: &Bytes, meta: Option<&[u8]>) -> Client {
+        let token = meta
+            .filter(|meta| meta.starts_with(b"{"))
+            .and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0])
+            .map(Bytes::copy_from_slice);
+        Client { caller: Arc::clone(caller), tag: tag.clone(), token }
+    }
+}
+
+/// The calls of one request, toward the router.
+pub(super) struct Calls {
+    client: Client,
+    state: Mutex<CallState>,
+}
+
+#[derive(Default)]
+struct CallState {
+    last: u64,
+    waiting: HashMap<Bytes, oneshot::Sender<Outcome>>,
+    progress: f64,
+    total: Option<f64>,
+    /// Where the call that is under way begins, if its own progress is one step of the whole.
+    step: Option<f64>,
+}
+
+/// Makes one call and waits for its result.
+pub(super) async fn make(
+    view: &View,
+    calls: &Arc<Calls>,
+    by: &'static str,
+    (server, tool): (Option<&str>, &str),
+    arguments: &Bytes,
+) -> Result<Bytes, ErrorObject> {
+    let asked = Asked {
+        by,
+        server: server.map(str::to_owned),
+        tool: tool.to_owned(),
+        args: Some(arguments),
+        meta: Some(META),
+    };
+    let wish = match view.wish(asked, arguments) {
+        Ok(wish) => wish,
+        Err(Unwanted::Invalid(message)) => {
+            return Err(ErrorObject::new(Code::ValidationInput, message));
+        }
+        Err(Unwanted::Refused(refused)) => return Err(*refused),
+        Err(Unwanted::Kept(tool, arguments)) => {
+            return match view.kept(&tool, &arguments).await {
+                Finished::Result(result) => Ok(Bytes::from(result)),
+                Finished::Refused(refused) => Err(*refused),
+                Finished::Protocol { message, .. } => {
+                    Err(ErrorObject::new(Code::ValidationInput, message))
+                }
+                Finished::Handed => Err(cancelled()),
+            };
+        }
+    };
+    let (entry, tool) = (wish.entry.clone(), Arc::clone(&wish.tool));
+    let (tag, answered) = calls.expect();
+    // Its end, whatever ends it, takes the call back if it is still under way.
+    let _under_way = UnderWay { view: view.clone(), calls: Arc::clone(calls), tag: tag.clone() };
+    let caller: Arc<dyn Caller> = Arc::clone(calls) as Arc<dyn Caller>;
+    match view.begin(wish, &caller, &tag) {
+        Begun::Handed => {}
+        Begun::Refused(refused) => return Err(*refused),
+        Begun::Later(later) => later.await?,
+    }
+    match answered.await {
+        Ok(Outcome::Result(result)) => Ok(match write::one_line(&result) {
+            std::borrow::Cow::Borrowed(_) => result,
+            std::borrow::Cow::Owned(mended) => Bytes::from(mended),
+        }),
+        Ok(Outcome::Failed(error)) => Err(ErrorObject::from_call(&error, Some(&entry.config))),
+        Ok(Outcome::Cancelled) | Err(_) => Err(cancelled().at(&entry.name, Some(&tool))),
+    }
+}
+
+fn cancelled() -> ErrorObject {
+    ErrorObject::new(Code::Cancelled, "the call was cancelled")
+        .hint("It may have run all the same: verify before repeating it.")
+}
+
+/// A call that is called off when this goes.
+struct UnderWay {
+    view: View,
+    calls: Arc<Calls>,
+    tag: Bytes,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if self.calls.lock().waiting.remove(&self.tag).is_some() {
+            let caller: Arc<dyn Caller> = Arc::clone(&self.calls) as Arc<dyn Caller>;
+            self.view.router.cancel(&caller, &self.tag);
+        }
+    }
+}
+
+impl Calls {
+    pub(super) fn new(client: Client) -> Arc<Calls> {
+        Arc::new(Calls { client, state: Mutex::default() })
+    }
+
+    fn expect(&self) -> (Bytes, oneshot::Receiver<Outcome>) {
+        let (answer, answered) = oneshot::channel();
+        let mut state = self.lock();
+        state.last += 1;
+        let tag = Bytes::from(state.last.to_string());
+        state.waiting.insert(tag.clone(), answer);
+        (tag, answered)
+    }
+
+    /// What is done now is one step of so many: its own progress is told within it.
+    pub(super) fn step(&self, done: usize, of: usize, message: &str) {
+        self.lock().step = Some(done as f64);
+        self.tell(Some((done as f64, Some(of as f64))), Some(message));
+    }
+
+    /// Progress to the client. The protocol wants it to rise, whatever a script or a tool says.
+    pub(super) fn tell(&self, stand: Option<(f64, Option<f64>)>, message: Option<&str>) {
+        let Some(token) = &self.client.token else { return };
+        let mut state = self.lock();
+        let least = state.progress + NUDGE;
+        let (value, total) = stand.unwrap_or((least, state.total));
+        state.progress = if value.is_finite() { value.max(least) } else { least };
+        state.total = total;
+        let mut params = json!({ "progress": state.progress });
+        if let Some(total) = total {
+            params["total"] = total.into();
+        }
+        if let Some(message) = message {
+            params["message"] = message.into();
+        }
+        drop(state);
+        let mut params = params.to_string();
+        params.truncate(params.len() - 1);
+        params.push_str(",\"progressToken\":");
+        let mut params = params.into_bytes();
+        params.extend_from_slice(token);
+        params.push(b'}');
+        self.client.caller.progress(&self.client.tag, &params);
+    }
+
+    /// Where a call's own progress stands in the whole.
+    fn scaled(&self, params: &[u8]) -> Option<(f64, Option<f64>)> {
+        let state = self.lock();
+        let begin = state.step?;
+        let [progress, total] = object::pick(params, ["progress", "total"]).ok()?;
+        let number = |raw: Option<&[u8]>| std::str::from_utf8(raw?).ok()?.parse::<f64>().ok();
+        let share = number(progress)? / number(total).filter(|total| *total > 0.0)?;
+        // The end of a step is told by whoever made it.
+        Some((begin + share.clamp(0.0, 0.999), state.total))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CallState> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Caller for Calls {
+    fn answer(&self, tag: &Bytes, outcome: Outcome) {
+        let waiting = self.lock().waiting.remove(tag);
+        if let Some(waiting) = waiting {
+            // Nobody waits any more when the script or the chain has just ended.
+            drop(waiting.send(outcome));
+        }
+    }
+
+    fn progress(&self, _tag: &Bytes, params: &[u8]) {
+        let message = object::pick(params, ["message"]).ok().and_then(|[raw]| raw);
+        self.tell(self.scaled(params), message.and_then(object::text).as_deref());
+    }
+
+    fn log(&self, _tag: Option<&Bytes>, params: &[u8]) {
+        self.client.caller.log(Some(&self.client.tag), params);
+    }
+
+    fn ask(&self, _tag: Option<&Bytes>, question: Question) -> Result<(), Question> {
+        self.client.caller.ask(Some(&self.client.tag), question)
+    }
+
+    fn unask(&self, conn: ConnId, id: Option<&[u8]>) {
+        self.client.caller.unask(conn, id);
+    }
+
+    fn capabilities(&self) -> Value {
+        self.client.caller.capabilities()
+    }
+
+    fn client(&self) -> usize {
+        self.client.caller.client()
+    }
+}

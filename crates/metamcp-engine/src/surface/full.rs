@@ -1,0 +1,66 @@
+//! The second vocabulary in action: each tool decoded by the core, done by what the first one has, rendered by the core.
+//! Owns: which tool does what.      Never: looks for tools, makes calls or runs scripts by means of its own.
+//! In: a tool's name and its arguments.  Out: `Step`s whose answers fit the tool's published schema.
+//! Tests: `metamcp/tests/surface/`, with real processes; `core::vocabulary` for what is decided.
+
+mod chain;
+mod code;
+mod find;
+mod run;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metamcp_core::vocabulary;
+use serde_json::Value;
+
+use super::reply::ErrorObject;
+use super::{Finished, Step, View};
+use crate::router::Caller;
+
+impl View {
+    /// A call of one of these tools.
+    pub(super) fn full(
+        &self,
+        name: &str,
+        arguments: Option<&[u8]>,
+        meta: Option<&[u8]>,
+        line: &Bytes,
+        (caller, tag): (&Arc<dyn Caller>, &Bytes),
+    ) -> Step {
+        let step = match name {
+            "search_tools" => self.search_tools(arguments, caller),
+            "list_tools" => self.list_tools(arguments),
+            "list_namespaces" => self.list_namespaces(arguments),
+            "describe_tool" => self.describe_tool(arguments),
+            "list_tool_examples" => self.list_tool_examples(arguments),
+            "run_tool" => self.run_tool(arguments, meta, line, (caller, tag)),
+            "run_chain" => self.run_chain(arguments, meta, line, (caller, tag)),
+            _ => self.execute_code(arguments, meta, (caller, tag)),
+        };
+        step.unwrap_or_else(|bad| Step::Now(Finished::invalid(bad.to_string())))
+    }
+}
+
+/// An answer in the making, each failure of which is put into this tool's words.
+fn later(
+    op: &'static str,
+    work: impl Future<Output = Result<Value, Finished>> + Send + 'static,
+) -> Step {
+    Step::Later(Box::pin(async move {
+        match work.await {
+            Ok(answer) => {
+                Finished::Result(vocabulary::answer(answer.to_string().as_bytes(), None, &[]))
+            }
+            Err(Finished::Refused(object)) => Finished::Result(refused(op, *object)),
+            Err(other) => other,
+        }
+    }))
+}
+
+/// A failure as the answer of a tool.
+fn refused(op: &'static str, object: ErrorObject) -> Vec<u8> {
+    let object = object.by(op);
+    let answer = vocabulary::refused(op, &object.to_json());
+    vocabulary::answer(answer.to_string().as_bytes(), Some(&object.to_line()), &[])
+}

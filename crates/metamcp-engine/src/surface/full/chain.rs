@@ -1,0 +1,269 @@
+//! `run_chain`: steps one after the other, each a call of its own; what was done stays done, and is told.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use metamcp_core::excerpt;
+use metamcp_core::text;
+use metamcp_core::vocabulary::{self, BadArguments, ChainRequest, Done, StepDone};
+use metamcp_wire::write;
+use serde_json::Value;
+
+use super::run::{is_error, millis, who};
+use crate::router::{Caller, Entry};
+use crate::surface::calls::{self, Calls, Client};
+use crate::surface::reply::{Code, ErrorObject};
+use crate::surface::{Finished, Running, Step, View};
+
+const OP: &str = "run_chain";
+
+/// A chain as it is run.
+struct Plan {
+    steps: Vec<Planned>,
+    include_backends: bool,
+    include_tools: bool,
+    timeout: Option<Duration>,
+}
+
+struct Planned {
+    tool_id: String,
+    args: Option<Bytes>,
+    use_previous: bool,
+    id: Option<String>,
+}
+
+/// How far a chain has come, for an answer that cannot wait for its end.
+struct Record {
+    began: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    steps: Vec<StepDone>,
+    /// Parts that are no text, of all steps.
+    others: Vec<Bytes>,
+    /// The last good value, as it is shown.
+    last: Option<Vec<u8>>,
+    /// What of the room for shown values is used.
+    shown: usize,
+}
+
+impl View {
+    pub(super) fn run_chain(
+        &self,
+        arguments: Option<&[u8]>,
+        meta: Option<&[u8]>,
+        line: &Bytes,
+        (caller, tag): (&Arc<dyn Caller>, &Bytes),
+    ) -> Result<Step, BadArguments> {
+        let asked = ChainRequest::decode(arguments)?;
+        let plan = Plan {
+            steps: asked
+                .steps
+                .into_iter()
+                .map(|step| Planned {
+                    tool_id: step.tool_id,
+                    args: step.args.map(|args| line.slice_ref(args)),
+                    use_previous: step.use_previous,
+                    id: step.id,
+                })
+                .collect(),
+            include_backends: asked.include_backends,
+            include_tools: asked.include_tools,
+            timeout: asked.timeout_ms.map(Duration::from_millis),
+        };
+        let record = Arc::new(Record { began: Instant::now(), state: Mutex::default() });
+        let (view, calls) = (self.clone(), Calls::new(Client::new(caller, tag, meta)));
+        let so_far = Arc::clone(&record);
+        let last_words = move || {
+            let index = so_far.lock().steps.len();
+            let cause = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
+                .hint("The step under way may have run: verify before repeating it.");
+            Finished::Result(so_far.answer(Some(&failed(index, None, &cause))))
+        };
+        let future = async move {
+            let error = view.chain(&plan, &calls, &record).await.err();
+            Finished::Result(record.answer(error.as_ref()))
+        };
+        Ok(Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) }))
+    }
+
+    /// Makes the steps; ends with the first that fails.
+    async fn chain(
+        &self,
+        plan: &Plan,
+        calls: &Arc<Calls>,
+        record: &Record,
+    ) -> Result<(), ErrorObject> {
+        let deadline = plan.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
+        let mut values: Vec<(Option<&str>, Bytes)> = Vec::new();
+        let count = plan.steps.len();
+        for (index, step) in plan.steps.iter().enumerate() {
+            let shown = text::clean_line(&step.tool_id, 160);
+            calls.step(index, count, &format!("step {} of {count}: {shown}", index + 1));
+            let began = Instant::now();
+            let made = self.made(step, calls, &values, deadline).await;
+            let entry = self.entry_of(&step.tool_id);
+            let known = |wanted: bool| entry.as_ref().filter(|_| wanted);
+            let mut done = StepDone {
+                tool_id: step.tool_id.clone(),
+                id: step.id.clone(),
+                structured: b"null".to_vec(),
+                error: None,
+                duration_ms: millis(began),
+                tool: known(plan.include_tools)
+                    .and_then(|(entry, tool)| self.definition(entry, tool)),
+                backend: known(plan.include_backends).map(|(entry, _)| who(entry)),
+                mcp_result: None,
+            };
+            let cause = match (made, &entry) {
+                (Ok(result), Some((entry, tool))) => {
+                    let outcome = self.done(&result, (entry, tool), OP);
+                    let mut state = record.lock();
+                    done.structured = if outcome.is_kept {
+                        outcome.shown.to_vec()
+                    } else {
+                        self.shown(&outcome.shown, &mut state)
+                    };
+                    let is_whole = outcome.is_plain || outcome.is_kept;
+                    if !is_whole && self.has_room(result.len(), &mut state) {
+                        done.mcp_result = Some(write::one_line(&result).into_owned());
+                        let parts = outcome.others.iter().map(|part| result.slice_ref(part));
+                        state.others.extend(parts);
+                    }
+                    if outcome.error.is_none() {
+                        state.last = Some(done.structured.clone());
+                        drop(state);
+                        let value = Bytes::from(outcome.value.into_owned());
+                        values.push((step.id.as_deref(), value));
+                    }
+                    outcome.error
+                }
+                // A value that was kept here: there is no server to it.
+                (Ok(result), None) => {
+                    let value = vocabulary::read(&result).structured.into_owned();
+                    let mut state = record.lock();
+                    done.structured = self.shown(&value, &mut state);
+                    state.last = Some(done.structured.clone());
+                    drop(state);
+                    values.push((step.id.as_deref(), Bytes::from(value)));
+                    None
+                }
+                (Err(cause), _) => Some(cause.by(OP)),
+            };
+            done.error = cause.as_ref().map(ErrorObject::to_json);
+            record.lock().steps.push(done);
+            if let Some(cause) = cause {
+                return Err(failed(index, Some(&step.tool_id), &cause));
+            }
+        }
+        calls.tell(Some((count as f64, Some(count as f64))), Some("done"));
+        Ok(())
+    }
+
+    /// One step, within the time that is left.
+    async fn made(
+        &self,
+        step: &Planned,
+        calls: &Arc<Calls>,
+        values: &[(Option<&str>, Bytes)],
+        deadline: Option<tokio::time::Instant>,
+    ) -> Result<Bytes, ErrorObject> {
+        let done: Vec<Done<'_>> =
+            values.iter().map(|(id, value)| Done { id: *id, structured: value }).collect();
+        let arguments = vocabulary::arguments_of(step.args.as_deref(), step.use_previous, &done)
+            .map_err(|bad| {
+                ErrorObject::new(Code::ValidationInput, bad.to_string())
+                    .hint("The step was not made. Results of the steps before it are above.")
+            })?;
+        let arguments = Bytes::from(write::one_line(&arguments).into_owned());
+        let call = calls::make(self, calls, OP, (None, &step.tool_id), &arguments);
+        let made = match deadline {
+            None => call.await,
+            Some(deadline) => match tokio::time::timeout_at(deadline, call).await {
+                Ok(made) => made,
+                Err(_) => return Err(out_of_time()),
+            },
+        };
+        if let Ok(result) = &made {
+            self.learn(step, &arguments, result);
+        }
+        made
+    }
+
+    /// Remembers what arguments that worked looked like.
+    fn learn(&self, step: &Planned, arguments: &Bytes, result: &Bytes) {
+        if let Some((entry, tool)) = self.entry_of(&step.tool_id).filter(|_| !is_error(result)) {
+            self.shapes.used(&entry.name, &tool, arguments);
+        }
+    }
+
+    fn entry_of(&self, id: &str) -> Option<(Entry, Arc<str>)> {
+        let (server, tool) = metamcp_core::discover::split_id(id)?;
+        Some((self.server(server)?, tool.into()))
+    }
+
+    /// A value as it is shown: one for which there is no room any more is kept instead.
+    fn shown(&self, value: &[u8], state: &mut State) -> Vec<u8> {
+        if self.has_room(value.len(), state) {
+            return value.to_vec();
+        }
+        let handle = self.results.put(&self.owner(), Bytes::copy_from_slice(value));
+        excerpt::preview(value, &handle).to_string().into_bytes()
+    }
+
+    /// Takes room for so much, if there is as much: all steps together show no more than one result would.
+    fn has_room(&self, bytes: usize, state: &mut State) -> bool {
+        let limit = self.options.result_bytes;
+        let fits = limit == 0 || state.shown + bytes <= limit;
+        if fits {
+            state.shown += bytes;
+        }
+        fits
+    }
+}
+
+impl Record {
+    fn answer(&self, error: Option<&ErrorObject>) -> Vec<u8> {
+        let state = self.lock();
+        let said: Option<Value> = error.map(ErrorObject::to_json);
+        let last = state.last.as_deref().unwrap_or(b"null");
+        let answer = vocabulary::chain(&state.steps, last, said.as_ref(), millis(self.began));
+        let line = error.map(ErrorObject::to_line);
+        let others: Vec<&[u8]> = state.others.iter().map(|part| &**part).collect();
+        vocabulary::answer(&answer, line.as_deref(), &others)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn out_of_time() -> ErrorObject {
+    ErrorObject::new(Code::Timeout, "the time for the whole chain ran out during this step")
+        .hint("The step was called off and may have run: verify before repeating it. Give more `timeout_ms`, or make fewer steps.")
+        .detail("outcome", "unknown")
+}
+
+/// The failure of a chain, with that of its step.
+fn failed(index: usize, tool_id: Option<&str>, cause: &ErrorObject) -> ErrorObject {
+    let which = tool_id.map_or(String::new(), |id| format!(" ({})", text::clean_line(id, 160)));
+    let message = format!("step {index}{which} failed: {}", cause.message());
+    let done = match index {
+        0 => "No step was done.".to_owned(),
+        1 => "Step 0 was done, and its result is here.".to_owned(),
+        more => format!("Steps 0 to {} were done, and their results are here.", more - 1),
+    };
+    let hint = match cause.next() {
+        Some(next) => format!("{done} {next}"),
+        None => done,
+    };
+    ErrorObject::new(Code::ChainStepFailed, message)
+        .hint(hint)
+        .like(cause)
+        .by(OP)
+        .step(index)
+        .detail("cause", cause.to_json())
+}

@@ -1,0 +1,91 @@
+//! `execute_code`: a script on the engine of code mode, its outcome in the form of this vocabulary.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use metamcp_core::excerpt;
+use metamcp_core::vocabulary::{self, BadArguments, CodeRequest, RanCode};
+use metamcp_sandbox::host::{Outcome, Status};
+
+use super::refused;
+use super::run::millis;
+use crate::router::Caller;
+use crate::surface::calls::Client;
+use crate::surface::execute::{Wish, ended, script_error};
+use crate::surface::reply::{Code, ErrorObject};
+use crate::surface::script::Transcript;
+use crate::surface::{Finished, Running, Step, View};
+
+const OP: &str = "execute_code";
+
+impl View {
+    pub(super) fn execute_code(
+        &self,
+        arguments: Option<&[u8]>,
+        meta: Option<&[u8]>,
+        (caller, tag): (&Arc<dyn Caller>, &Bytes),
+    ) -> Result<Step, BadArguments> {
+        let asked = CodeRequest::decode(arguments)?;
+        if !asked.is_known_language() {
+            let message = format!(
+                "code in {:?} does not run here",
+                asked.language.as_deref().unwrap_or_default()
+            );
+            let object = ErrorObject::new(Code::ValidationInput, message)
+                .hint("Nothing was run. Write it in typescript or javascript.");
+            return Ok(Step::Now(Finished::Result(refused(OP, object))));
+        }
+        let timeout = asked.timeout_ms.map(Duration::from_millis);
+        let calls = asked.max_tool_calls.map(|calls| u32::try_from(calls).unwrap_or(u32::MAX));
+        let wish = Wish::new(&asked.code, timeout, calls);
+        let transcript = Arc::new(Transcript::default());
+        let (view, told, began) = (self.clone(), Arc::clone(&transcript), Instant::now());
+        let client = Client::new(caller, tag, meta);
+        let last_words = move || {
+            let (logs, calls) = transcript.so_far();
+            let object = ended().by(OP);
+            let said = object.to_json();
+            let ran = RanCode {
+                value: b"null",
+                handle: None,
+                logs: &logs.lines,
+                calls: &calls,
+                duration_ms: millis(began),
+                error: Some(&said),
+            };
+            let line = object.to_line();
+            Finished::Result(vocabulary::answer(&vocabulary::code(&ran), Some(&line), &[]))
+        };
+        let future = async move {
+            Finished::Result(match view.execute(&wish, client, told).await {
+                Ok(outcome) => view.ran_code(wish.source(), &outcome, began),
+                Err(object) => refused(OP, object),
+            })
+        };
+        Ok(Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) }))
+    }
+
+    fn ran_code(&self, source: &str, outcome: &Outcome, began: Instant) -> Vec<u8> {
+        let (logs, calls) = self.left(outcome);
+        let value = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok);
+        let error = value.is_none().then(|| script_error(source, outcome).by(OP));
+        let said = error.as_ref().map(ErrorObject::to_json);
+        let value = value.map_or("null", String::as_str);
+        let is_long = value.chars().count() > self.code.shown().value_chars;
+        let handle = is_long
+            .then(|| self.results.put(&self.owner(), Bytes::copy_from_slice(value.as_bytes())));
+        let shown =
+            handle.as_ref().map(|handle| excerpt::preview(value.as_bytes(), handle).to_string());
+        let ran = RanCode {
+            value: shown.as_deref().unwrap_or(value).as_bytes(),
+            handle: handle.as_deref(),
+            logs: &logs.lines,
+            calls: &calls,
+            duration_ms: millis(began),
+            error: said.as_ref(),
+        };
+        let line = error.as_ref().map(ErrorObject::to_line);
+        vocabulary::answer(&vocabulary::code(&ran), line.as_deref(), &[])
+    }
+}

@@ -1,0 +1,176 @@
+//! Finding and describing tools.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use metamcp_core::discover::{Operation, Request, split_id};
+use metamcp_core::search::Hit;
+use metamcp_core::vocabulary::{
+    self, BadArguments, DescribeRequest, Documented, ExamplesRequest, Found, ListRequest,
+    SearchRequest,
+};
+use serde_json::Value;
+
+use super::later;
+use crate::router::{Caller, Entry};
+use crate::surface::call::usable;
+use crate::surface::discover::Looked;
+use crate::surface::{Finished, Step, View};
+
+impl View {
+    pub(super) fn search_tools(
+        &self,
+        arguments: Option<&[u8]>,
+        caller: &Arc<dyn Caller>,
+    ) -> Result<Step, BadArguments> {
+        let SearchRequest { query, limit, cursor } = SearchRequest::decode(arguments)?;
+        let (view, caller) = (self.clone(), Arc::clone(caller));
+        Ok(later("search_tools", async move {
+            let mut request = Request {
+                operation: Operation::Search,
+                query: Some(query.clone()),
+                limit,
+                cursor,
+                ..Request::default()
+            };
+            let looked = view.look(&mut request).await?;
+            if !looked.hits.is_empty() {
+                caller.searched(&query, looked.hits.iter().map(Hit::id).collect());
+            }
+            Ok(view.page(&looked))
+        }))
+    }
+
+    pub(super) fn list_tools(&self, arguments: Option<&[u8]>) -> Result<Step, BadArguments> {
+        let asked = ListRequest::tools(arguments)?;
+        let view = self.clone();
+        Ok(later("list_tools", async move {
+            if asked.is_of_another_kind() {
+                return Ok(vocabulary::found(&Found::default()));
+            }
+            let mut request = Request {
+                operation: Operation::List,
+                server: asked.namespace,
+                limit: asked.limit,
+                cursor: asked.cursor,
+                ..Request::default()
+            };
+            let looked = view.look(&mut request).await?;
+            Ok(view.page(&looked))
+        }))
+    }
+
+    pub(super) fn list_namespaces(&self, arguments: Option<&[u8]>) -> Result<Step, BadArguments> {
+        let asked = ListRequest::namespaces(arguments)?;
+        let servers = self.servers();
+        let names: Vec<&str> = servers
+            .iter()
+            .filter(|entry| entry.config.is_enabled())
+            .map(|entry| &*entry.name)
+            .collect();
+        let mut hasher = DefaultHasher::new();
+        names.hash(&mut hasher);
+        let (stamp, binding) = (hasher.finish(), format!("{} namespaces", self.binding()));
+        let offset = match &asked.cursor {
+            None => 0,
+            Some(cursor) => match self.cursors.decode(cursor, stamp, &binding) {
+                Ok(offset) => offset as usize,
+                Err(error) => {
+                    let message = format!("the cursor cannot be used: {error}");
+                    return Ok(Step::Now(Finished::invalid(message)));
+                }
+            },
+        };
+        let page: Vec<&str> = names.iter().skip(offset).take(asked.limit).copied().collect();
+        let next = offset + page.len();
+        let cursor = (next < names.len())
+            .then(|| self.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding));
+        let answer = vocabulary::namespaces(&page, cursor.as_deref()).to_string();
+        Ok(Step::Now(Finished::Result(vocabulary::answer(answer.as_bytes(), None, &[]))))
+    }
+
+    pub(super) fn describe_tool(&self, arguments: Option<&[u8]>) -> Result<Step, BadArguments> {
+        let asked = DescribeRequest::decode(arguments)?;
+        let view = self.clone();
+        Ok(later("describe_tool", async move {
+            view.documented(&asked.tool_id, |tool| {
+                vocabulary::describe(tool, asked.level, asked.examples)
+            })
+            .await
+        }))
+    }
+
+    pub(super) fn list_tool_examples(
+        &self,
+        arguments: Option<&[u8]>,
+    ) -> Result<Step, BadArguments> {
+        let asked = ExamplesRequest::decode(arguments)?;
+        let view = self.clone();
+        Ok(later("list_tool_examples", async move {
+            view.documented(&asked.tool_id, |tool| vocabulary::list_examples(tool, asked.max)).await
+        }))
+    }
+
+    /// Finds a tool and tells about it; its server is waited for, as for a call.
+    async fn documented(
+        &self,
+        id: &str,
+        tell: impl Fn(&Documented<'_>) -> Value,
+    ) -> Result<Value, Finished> {
+        let (entry, hit) = self.meant(id).await?;
+        let name = &hit.tool().name;
+        let used = self.shapes.uses_of(&entry.name, name);
+        Ok(tell(&Documented {
+            hit: &hit,
+            tags: &entry.config.tags,
+            about: entry.config.description.as_deref(),
+            configured: entry.config.examples_of(name),
+            used: used.as_ref(),
+        }))
+    }
+
+    async fn meant(&self, id: &str) -> Result<(Entry, Hit), Finished> {
+        self.catalog.loaded().await;
+        let Some((server, tool)) = split_id(id) else {
+            return Err(Finished::Refused(Box::new(self.which_server("describing a tool", id))));
+        };
+        let Some(entry) = self.server(server) else {
+            return Err(Finished::Refused(Box::new(self.no_such_server(server))));
+        };
+        usable(&entry).map_err(Finished::Refused)?;
+        let find = || {
+            let snapshot = self.snapshot();
+            let known = snapshot.known(entry.id)?;
+            Hit::named(Arc::clone(&entry.name), Arc::clone(&known.tools), tool)
+        };
+        let is_live = || {
+            let snapshot = self.snapshot();
+            snapshot.known(entry.id).is_some_and(|known| known.listed_at.is_some())
+        };
+        if let Some(hit) = find() {
+            return Ok((entry.clone(), hit));
+        }
+        if !is_live() {
+            let listed = self.listed(&entry).await;
+            listed.map_err(|refused| Finished::Refused(Box::new(refused)))?;
+        }
+        match find() {
+            Some(hit) => Ok((entry.clone(), hit)),
+            None => Err(self.tool_missing(tool, std::slice::from_ref(&entry), &self.snapshot())),
+        }
+    }
+
+    fn page(&self, looked: &Looked) -> Value {
+        let tags = |hit: &Hit| {
+            let tags = self.server(&hit.server).map(|entry| entry.config.tags.clone());
+            tags.unwrap_or_default()
+        };
+        vocabulary::found(&Found {
+            tools: looked.hits.iter().map(|hit| vocabulary::summary(hit, &tags(hit))).collect(),
+            next_cursor: looked.next_cursor.as_deref(),
+            pending: &looked.pending,
+            failed: &looked.failed,
+            note: looked.note.as_deref(),
+        })
+    }
+}

@@ -1,0 +1,279 @@
+//! `run_tool`: one call on the path of every other, its outcome put into the form of this vocabulary on the way back.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use metamcp_core::excerpt;
+use metamcp_core::vocabulary::{self, BadArguments, Ran, RunRequest};
+use metamcp_wire::modern::MISSING_CAPABILITY;
+use metamcp_wire::{object, write};
+use serde_json::{Value, json};
+
+use super::refused;
+use crate::router::{CallErrorKind, Caller, Dress, Entry, Outcome};
+use crate::surface::call::{Asked, Begun, Unwanted};
+use crate::surface::reply::{Code, ErrorObject};
+use crate::surface::{Finished, Step, View};
+
+const OP: &str = "run_tool";
+
+/// What is wanted beside the value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beside {
+    pub(super) tool: bool,
+    pub(super) server: bool,
+    pub(super) result: bool,
+}
+
+impl View {
+    pub(super) fn run_tool(
+        &self,
+        arguments: Option<&[u8]>,
+        meta: Option<&[u8]>,
+        line: &Bytes,
+        (caller, tag): (&Arc<dyn Caller>, &Bytes),
+    ) -> Result<Step, BadArguments> {
+        let asked = RunRequest::decode(arguments)?;
+        if let Some(unsupported) = unsupported(&asked) {
+            return Ok(Step::Now(Finished::Result(refused(OP, unsupported))));
+        }
+        let beside = Beside {
+            tool: asked.include_tool,
+            server: asked.include_backend,
+            result: asked.include_result,
+        };
+        let began = Instant::now();
+        let call =
+            Asked { by: OP, server: None, tool: asked.tool_id.clone(), args: asked.args, meta };
+        let mut wish = match self.wish(call, line) {
+            Ok(wish) => wish,
+            Err(Unwanted::Invalid(message)) => {
+                return Ok(Step::Now(Finished::invalid(message)));
+            }
+            Err(Unwanted::Refused(object)) => {
+                return Ok(Step::Now(Finished::Result(refused(OP, *object))));
+            }
+            Err(Unwanted::Kept(tool, arguments)) => {
+                let view = self.clone();
+                return Ok(Step::Later(Box::pin(async move {
+                    match view.kept(&tool, &arguments).await {
+                        Finished::Result(result) => {
+                            let ran = vocabulary::read(&result);
+                            let answer = Ran {
+                                structured: &ran.structured,
+                                error: None,
+                                duration_ms: millis(began),
+                                tool: None,
+                                backend: None,
+                                mcp_result: None,
+                            };
+                            let answer = vocabulary::run(&answer);
+                            Finished::Result(vocabulary::answer(&answer, None, &[]))
+                        }
+                        Finished::Refused(object) => Finished::Result(refused(OP, *object)),
+                        other => other,
+                    }
+                })));
+            }
+        };
+        let (view, entry, tool) = (self.clone(), wish.entry.clone(), Arc::clone(&wish.tool));
+        let args = wish.arguments.clone();
+        wish.dress = Some(Dress::new(move |outcome| {
+            if let Outcome::Result(result) = &outcome
+                && !is_error(result)
+            {
+                view.shapes.used(&entry.name, &tool, args.as_deref().unwrap_or(b"{}"));
+            }
+            view.ran(outcome, (&entry, &tool), beside, began)
+        }));
+        Ok(match self.begin(wish, caller, tag) {
+            Begun::Handed => Step::Handed,
+            Begun::Refused(object) => Step::Now(Finished::Result(refused(OP, *object))),
+            Begun::Later(work) => Step::Later(Box::pin(async move {
+                match work.await {
+                    Ok(()) => Finished::Handed,
+                    Err(object) => Finished::Result(refused(OP, object)),
+                }
+            })),
+        })
+    }
+
+    /// An outcome in the form of this vocabulary.
+    fn ran(
+        &self,
+        outcome: Outcome,
+        (entry, tool): (&Entry, &Arc<str>),
+        beside: Beside,
+        began: Instant,
+    ) -> Outcome {
+        let result = match outcome {
+            Outcome::Result(result) => result,
+            Outcome::Failed(error) => {
+                if let CallErrorKind::Rpc(raw) = &error.kind
+                    && is_missing_capability(raw)
+                {
+                    // A client that can do something about it gets it as the server wrote it.
+                    return Outcome::Failed(error);
+                }
+                let object = ErrorObject::from_call(&error, Some(&entry.config)).by(OP);
+                let (said, line) = (object.to_json(), object.to_line());
+                let who = beside.server.then(|| who(entry));
+                let answer = vocabulary::run(&Ran {
+                    structured: b"null",
+                    error: Some(&said),
+                    duration_ms: millis(began),
+                    tool: None,
+                    backend: who.as_ref(),
+                    mcp_result: None,
+                });
+                return Outcome::Result(Bytes::from(vocabulary::answer(&answer, Some(&line), &[])));
+            }
+            Outcome::Cancelled => return Outcome::Cancelled,
+        };
+        let done = self.done(&result, (entry, tool), OP);
+        let wants_result = beside.result || !done.is_plain;
+        let whole = (wants_result && !done.is_kept).then(|| write::one_line(&result));
+        let who = beside.server.then(|| who(entry));
+        let definition = if beside.tool { self.definition(entry, tool) } else { None };
+        let error = done.error.as_ref().map(ErrorObject::to_json);
+        let answer = vocabulary::run(&Ran {
+            structured: &done.shown,
+            error: error.as_ref(),
+            duration_ms: millis(began),
+            tool: definition.as_ref(),
+            backend: who.as_ref(),
+            mcp_result: whole.as_deref(),
+        });
+        let line = done.error.as_ref().map(ErrorObject::to_line);
+        Outcome::Result(Bytes::from(vocabulary::answer(&answer, line.as_deref(), &done.others)))
+    }
+
+    /// What a server's result comes to.
+    pub(super) fn done<'a>(
+        &self,
+        result: &'a Bytes,
+        (entry, tool): (&Entry, &Arc<str>),
+        op: &'static str,
+    ) -> Done<'a> {
+        let read = vocabulary::read(result);
+        let at = |object: ErrorObject| object.at(&entry.name, Some(tool)).by(op);
+        let error = if read.is_error {
+            let message =
+                format!("the tool {}:{tool} reports an error: {}", entry.name, read.message());
+            Some(at(ErrorObject::new(Code::ToolError, message).hint(
+                "These are the tool's own words. Check the arguments with describe_tool, or use another tool.",
+            )))
+        } else {
+            self.broken_promise(result, entry, tool).map(at)
+        };
+        if self.is_too_long(result) {
+            let handle = self.results.put_result(&self.owner(), result.clone());
+            let shown = excerpt::preview(excerpt::value_in(result), &handle).to_string();
+            return Done {
+                shown: Cow::Owned(shown.into_bytes()),
+                value: read.structured,
+                error,
+                is_plain: read.is_plain,
+                is_kept: true,
+                others: read.others,
+            };
+        }
+        let failed = error.is_some();
+        Done {
+            shown: if failed { Cow::Borrowed(b"null") } else { read.structured.clone() },
+            value: read.structured,
+            error,
+            is_plain: read.is_plain && !failed,
+            is_kept: false,
+            others: read.others,
+        }
+    }
+
+    /// What is wrong with a result by the tool's own output schema.
+    fn broken_promise(&self, result: &[u8], entry: &Entry, tool: &str) -> Option<ErrorObject> {
+        let [structured] = object::pick(result, ["structuredContent"]).ok()?;
+        let structured = structured.filter(|raw| raw.len() <= MAX_CHECKED)?;
+        let snapshot = self.snapshot();
+        let checker = snapshot.known(entry.id)?.tool(tool)?.output_checker()?;
+        let value: Value = serde_json::from_slice(structured).ok()?;
+        let violations = checker.check(&value).err()?;
+        let listed: Vec<Value> = violations
+            .iter()
+            .map(|v| json!({ "path": v.path, "expected": v.expected, "got": v.got }))
+            .collect();
+        let first = violations.first().map(ToString::to_string).unwrap_or_default();
+        let message = format!(
+            "the result of {}:{tool} breaks the tool's own output schema: {first}",
+            entry.name
+        );
+        Some(
+            ErrorObject::new(Code::ValidationOutput, message)
+                .hint("The call ran; mcpResult has what it gave. This is a fault of that server.")
+                .detail("violations", listed),
+        )
+    }
+
+    /// A tool's definition, as it is described.
+    pub(super) fn definition(&self, entry: &Entry, tool: &str) -> Option<Value> {
+        let snapshot = self.snapshot();
+        Some(vocabulary::definition_of(snapshot.known(entry.id)?.tool(tool)?))
+    }
+}
+
+/// Longest structured content that is checked: a longer one costs more than a fault of a server is worth.
+const MAX_CHECKED: usize = 256 * 1024;
+
+/// What a result comes to.
+pub(super) struct Done<'a> {
+    /// The value as it is shown: itself, or what stands for it.
+    pub(super) shown: Cow<'a, [u8]>,
+    /// The value itself.
+    pub(super) value: Cow<'a, [u8]>,
+    pub(super) error: Option<ErrorObject>,
+    /// Whether the value is all of the result.
+    pub(super) is_plain: bool,
+    /// Whether all of it is kept under a handle.
+    pub(super) is_kept: bool,
+    /// Parts that are no text.
+    pub(super) others: Vec<&'a [u8]>,
+}
+
+/// What this gateway does not do, and says so rather than doing something else.
+fn unsupported(asked: &RunRequest<'_>) -> Option<ErrorObject> {
+    let at = |object: ErrorObject| object.detail("tool_id", asked.tool_id.clone());
+    if asked.stream {
+        return Some(at(ErrorObject::new(
+            Code::StreamNotSupported,
+            "run_tool does not give results piece by piece",
+        )
+        .hint("Nothing was run. Leave `stream` out; progress is told to a caller that gives a progress token.")));
+    }
+    asked.has_override.then(|| {
+        at(ErrorObject::new(
+            Code::BackendOverrideInvalid,
+            "a tool belongs to one server, and no other can be chosen for it",
+        )
+        .hint("Nothing was run. Leave `backend_override` out; the id names the server."))
+    })
+}
+
+/// Which server answered.
+pub(super) fn who(entry: &Entry) -> Value {
+    json!({ "kind": "mcp", "serverName": &*entry.name })
+}
+
+pub(super) fn millis(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn is_error(result: &[u8]) -> bool {
+    object::pick(result, ["isError"]).is_ok_and(|[flag]| flag == Some(b"true"))
+}
+
+fn is_missing_capability(error: &[u8]) -> bool {
+    let code = object::pick(error, ["code"]).ok().and_then(|[code]| code);
+    let code = code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<i64>().ok());
+    code == Some(MISSING_CAPABILITY)
+}

@@ -1,0 +1,100 @@
+//! A session's part of the whole: which servers and tools it can see, by whatever road it looks.
+//! Everything a client asks is answered from here, so that nothing has to be checked a second time elsewhere.
+
+use std::sync::{Arc, Mutex};
+
+use metamcp_core::config::Toolset;
+use tokio::sync::OnceCell;
+
+use super::reply::{Code, ErrorObject};
+use super::{Surface, View};
+use crate::catalog::{Narrowed, Snapshot};
+use crate::results::Owner;
+use crate::router::{Entry, Servers};
+
+/// A toolset in use.
+#[derive(Debug)]
+pub struct Scope {
+    toolset: Toolset,
+    name: Arc<str>,
+    /// The part of the newest snapshot that was looked at.
+    narrowed: Mutex<Option<Narrowed>>,
+    digest: OnceCell<String>,
+}
+
+impl Scope {
+    /// A toolset, for any number of sessions.
+    pub fn new(toolset: Toolset) -> Scope {
+        let name = toolset.name.as_str().into();
+        Scope { toolset, name, narrowed: Mutex::default(), digest: OnceCell::new() }
+    }
+}
+
+impl View {
+    /// The servers this view has, in the order of the file.
+    pub(crate) fn servers(&self) -> Arc<Servers> {
+        let servers = self.surface.router.servers();
+        match &self.scope {
+            None => servers,
+            Some(scope) => {
+                Arc::new(servers.filtered(|entry| scope.toolset.has_server(&entry.config)))
+            }
+        }
+    }
+
+    /// The configured server of that name; `mcp.NAME` means the same where no server is called that.
+    pub(crate) fn server(&self, name: &str) -> Option<Entry> {
+        let is_in = |entry: &Entry| {
+            self.scope.as_ref().is_none_or(|scope| scope.toolset.has_server(&entry.config))
+        };
+        self.surface.server(name).filter(is_in)
+    }
+
+    /// What is known of this view's servers and tools.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        let whole = self.surface.catalog.snapshot();
+        let Some(scope) = &self.scope else { return whole };
+        let mut narrowed = scope.narrowed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(current) = narrowed.as_ref().filter(|narrowed| narrowed.is_of(&whole)) {
+            return Arc::clone(&current.part);
+        }
+        let servers: Vec<_> =
+            self.servers().iter().map(|entry| (entry.id, Arc::clone(&entry.config))).collect();
+        let keep = |config: &_, tool: &str| scope.toolset.has_tool(config, tool);
+        let next = Narrowed::of(&whole, &servers, keep, narrowed.as_ref());
+        Arc::clone(&narrowed.insert(next).part)
+    }
+
+    /// Whether a tool may be called here, whether or not it is known.
+    pub(crate) fn permits(&self, entry: &Entry, tool: &str) -> Result<(), Box<ErrorObject>> {
+        let Some(scope) = &self.scope else { return Ok(()) };
+        if scope.toolset.has_tool(&entry.config, tool) {
+            return Ok(());
+        }
+        let message = format!(
+            "the toolset {:?} of this session has no tool {:?}",
+            scope.name,
+            format!("{}:{tool}", entry.name)
+        );
+        let hint = "The call was not sent. Only the owner of the configuration can change that.";
+        Err(Box::new(ErrorObject::new(Code::Denied, message).hint(hint)))
+    }
+
+    /// Whose values this view keeps and reads.
+    pub(crate) fn owner(&self) -> Owner {
+        self.scope.as_ref().map(|scope| Arc::clone(&scope.name))
+    }
+
+    /// What binds a cursor to this view.
+    pub(crate) fn binding(&self) -> &str {
+        self.scope.as_ref().map_or("", |scope| &scope.name)
+    }
+
+    /// One line for each server of this view.
+    pub(crate) async fn digest(&self) -> &str {
+        let Some(scope) = &self.scope else { return self.surface.catalog.digest().await };
+        let surface: &Surface = &self.surface;
+        let is_in = |name: &str| self.server(name).is_some();
+        scope.digest.get_or_init(|| surface.catalog.digest_of(is_in)).await
+    }
+}

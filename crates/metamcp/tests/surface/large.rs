@@ -1,0 +1,120 @@
+//! Results that are too long to show: nothing of them is lost, by whatever road they came.
+
+use metamcp_testkit::{Workspace, chaos_server};
+use serde_json::{Value, json};
+
+use crate::gateway::{Gateway, HUNG};
+
+/// Over the default limit of 256 KiB.
+const LONG: usize = 1_000_000;
+
+fn gateway(args: &[&str]) -> Gateway {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", chaos_server(&[]));
+    Gateway::start(workspace, args)
+}
+
+fn big(gateway: &Gateway, bytes: usize) -> Value {
+    let answer = gateway.client.mcp_call_now("one", "big", &json!({ "bytes": bytes }), HUNG);
+    answer.unwrap().value["result"].clone()
+}
+
+fn read(gateway: &Gateway, tool: &str, args: &Value) -> Value {
+    let answer = gateway.client.mcp_call_now("@results", tool, args, HUNG).unwrap();
+    answer.value["result"].clone()
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+#[test]
+fn a_long_result_is_shown_in_part_and_read_to_the_last_byte() {
+    let gateway = gateway(&[]);
+    let short = big(&gateway, LONG);
+    let kept = &short["structuredContent"]["kept"];
+    assert_eq!(kept["shape"], "a text of 1000000 characters on 1 lines", "{kept:#}");
+    assert!(kept["bytes"].as_u64().unwrap() > LONG as u64);
+    assert!(text(&short).len() < 10_000 && text(&short).starts_with("xxx"));
+    let id = kept["id"].as_str().unwrap();
+    let (mut whole, mut offset) = (String::new(), 0);
+    while offset < LONG {
+        let part = read(&gateway, "read", &json!({"id": id, "offset": offset, "length": 100_000}));
+        let (part, _note) = text(&part).rsplit_once('\n').unwrap();
+        offset += part.len();
+        whole.push_str(part);
+    }
+    assert_eq!(whole, "x".repeat(LONG));
+    let found = read(&gateway, "query", &json!({"id": id, "grep": "XXXX"}));
+    assert!(text(&found).ends_with("[1 lines match, 1 shown]"));
+    let pointed =
+        read(&gateway, "query", &json!({"id": id, "pointer": "/content/0/type", "whole": true}));
+    assert_eq!(text(&pointed), "text");
+    // A script gets all of it, by the handle and by a call of its own.
+    let code = format!(
+        "const kept = await results.get({id:?}); const again = await one.big({{ bytes: {LONG} }}); return [kept.length, again.length]"
+    );
+    let ran = gateway.call("mcp_execute", &json!({ "code": code }));
+    assert_eq!(
+        ran.value["result"]["structuredContent"]["value"],
+        json!([LONG, LONG]),
+        "{:#}",
+        ran.value
+    );
+}
+
+#[test]
+fn what_is_not_too_long_passes_as_it_is() {
+    let gateway = gateway(&[]);
+    assert_eq!(text(&big(&gateway, 200_000)).len(), 200_000);
+    assert!(big(&gateway, 200_000)["structuredContent"].is_null());
+}
+
+#[test]
+fn the_limit_can_be_moved_and_taken_away() {
+    let gateway = gateway(&["--max-result-bytes", "1000"]);
+    assert!(big(&gateway, 2_000)["structuredContent"]["kept"]["id"].is_string());
+    drop(gateway);
+    let gateway = self::gateway(&["--max-result-bytes", "0"]);
+    assert_eq!(text(&big(&gateway, LONG)).len(), LONG);
+}
+
+#[test]
+fn the_full_vocabulary_keeps_long_values_too() {
+    let gateway = gateway(&["--surface", "full"]);
+    let ran = gateway.full("run_tool", &json!({"tool_id": "one:big", "args": {"bytes": LONG}}));
+    let id = ran["structured"]["kept"]["id"].as_str().unwrap();
+    assert!(ran["structured"]["head"].as_str().unwrap().starts_with("xxx"), "{ran:#}");
+    let part = gateway.full(
+        "run_tool",
+        &json!({"tool_id": "@results:read", "args": {"id": id, "offset": LONG - 3}}),
+    );
+    assert_eq!(
+        part["structured"],
+        format!("xxx\n[characters {} to {LONG} of {LONG}; this is the end]", LONG - 3)
+    );
+    // Each value alone is short enough, all together are not: the last are kept, and the next step gets all of it.
+    let step = json!({"tool_id": "one:big", "args": {"bytes": 100_000}});
+    let chain = gateway.full(
+        "run_chain",
+        &json!({"steps": [step, step, step, {"tool_id": "one:echo", "args": {"text": {"$from": 2}}}]}),
+    );
+    assert_eq!(chain["results"][1]["structured"].as_str().unwrap().len(), 100_000);
+    assert!(chain["results"][2]["structured"]["kept"]["id"].is_string(), "{:#}", chain["error"]);
+    assert!(
+        chain["results"][3]["structured"]["kept"]["shape"].as_str().unwrap().contains("100000")
+    );
+}
+
+#[test]
+fn a_handle_that_leads_nowhere_says_what_to_do() {
+    let gateway = gateway(&[]);
+    let check = |tool: &str, args: Value, code: &str| {
+        let result = read(&gateway, tool, &args);
+        assert_eq!(result["structuredContent"]["code"], code, "{result:#}");
+    };
+    check("read", json!({"id": "r0"}), "tool_not_found");
+    check("read", json!({}), "validation_input");
+    check("read", json!({"id": "r0", "offset": -1}), "validation_input");
+    check("raed", json!({"id": "r0"}), "tool_not_found");
+}

@@ -1,0 +1,14 @@
+//! What a model sees: the lists, the answers of every tool of both vocabularies, and what it must never see.
+#![expect(
+    clippy::unwrap_used,
+    reason = "all of this is tests, which clippy cannot see outside test functions"
+)]
+
+mod budget;
+mod chain;
+mod full;
+mod gateway;
+mod large;
+mod paging;
+mod scoped;
+mod scrubbed;

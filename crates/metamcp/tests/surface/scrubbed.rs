@@ -1,0 +1,86 @@
+//! Secrets do not reach a model, by whatever road they would.
+
+use metamcp_testkit::{Workspace, chaos_server};
+use serde_json::json;
+
+use crate::gateway::{Gateway, HUNG};
+
+const VALUE: &str = "hunter2-and-more/4711";
+
+fn workspace() -> Workspace {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", chaos_server(&[]).variable("SERVICE_PASSWORD", VALUE));
+    workspace
+}
+
+/// Everything the gateway wrote to its client.
+fn all(gateway: &Gateway) -> String {
+    let lines = gateway.client.lines();
+    lines.iter().map(|line| String::from_utf8_lossy(&line.bytes).into_owned()).collect()
+}
+
+#[test]
+fn neither_values_of_the_configuration_nor_known_tokens_leave() {
+    let gateway = Gateway::start(workspace(), &["--surface", "both"]);
+    let token = format!("ghp_{}", "a1B2".repeat(9));
+    let said = format!("{VALUE} and {token}");
+    gateway.call("mcp_call", &json!({"tool": "one:env"}));
+    let echo = gateway.call("mcp_call", &json!({"tool": "one:echo", "args": {"text": said}}));
+    assert_eq!(echo.text(), Some("[secret SERVICE_PASSWORD] and [secret GitHub token]"));
+    gateway.full("run_tool", &json!({"tool_id": "one:env"}));
+    let ran = gateway.full("run_tool", &json!({"tool_id": "one:echo", "args": {"text": said}}));
+    assert_eq!(ran["structured"], "[secret SERVICE_PASSWORD] and [secret GitHub token]");
+    gateway.full(
+        "run_chain",
+        &json!({"steps": [{"tool_id": "one:env"}, {"tool_id": "one:echo", "args": {"text": said}}]}),
+    );
+    gateway.call(
+        "mcp_execute",
+        &json!({"code": format!("console.log({said:?}); return await one.env({{}})")}),
+    );
+    gateway.full("execute_code", &json!({"code": "return await one.env({})"}));
+    gateway.call("mcp_call", &json!({"tool": "one:log", "args": {"text": said}}));
+    gateway.call("mcp_call", &json!({"tool": "one:ecko", "args": {"text": said}}));
+    gateway.call("mcp_call", &json!({"tool": format!("one:{token}")}));
+    let all = all(&gateway);
+    assert!(!all.contains(VALUE) && !all.contains("hunter2"), "{all}");
+    assert!(!all.contains(&token), "{all}");
+    assert!(all.contains("notifications/message"), "the log message came through");
+    assert_eq!(gateway.client.violations(), Vec::<String>::new());
+}
+
+#[test]
+fn long_results_are_clean_in_every_part() {
+    let gateway = Gateway::start(workspace(), &["--max-result-bytes", "1000"]);
+    let text = format!("{}{VALUE}{}", "x".repeat(10_000), "y".repeat(10_000));
+    let short = gateway.call("mcp_call", &json!({"tool": "one:echo", "args": {"text": text}}));
+    let id = short.value["result"]["structuredContent"]["kept"]["id"].as_str().unwrap().to_owned();
+    gateway
+        .client
+        .mcp_call_now("@results", "read", &json!({"id": id, "offset": 9_990}), HUNG)
+        .unwrap();
+    gateway
+        .client
+        .mcp_call_now("@results", "query", &json!({"id": id, "grep": "4711"}), HUNG)
+        .unwrap();
+    let all = all(&gateway);
+    assert!(!all.contains(VALUE) && all.contains("[secret SERVICE_PASSWORD]"));
+}
+
+#[test]
+fn it_can_be_turned_off() {
+    let gateway = Gateway::start(workspace(), &["--scrub", "false"]);
+    let echo = gateway.call("mcp_call", &json!({"tool": "one:echo", "args": {"text": VALUE}}));
+    assert_eq!(echo.text(), Some(VALUE));
+}
+
+#[test]
+fn what_holds_no_secret_passes_byte_for_byte() {
+    let on = Gateway::start(workspace(), &[]);
+    let off = Gateway::start(workspace(), &["--scrub", "false"]);
+    let exotic = |gateway: &Gateway| {
+        let answer = gateway.client.mcp_call_now("one", "exotic", &json!({}), HUNG).unwrap();
+        answer.raw_result().unwrap().to_owned()
+    };
+    assert_eq!(exotic(&on), exotic(&off));
+}

@@ -1,0 +1,60 @@
+//! The second vocabulary next to the first, and what taking secrets out costs where there are none.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::{Programs, numbers, road, servers};
+
+/// Adds the rows.
+pub(super) fn rows(
+    programs: &Programs,
+    folder: &Path,
+    rounds: usize,
+    page: &mut String,
+) -> Result<()> {
+    let config = servers(programs, folder, 1, &[])?;
+    let best = |options: &[&str], flags: &[&str], name: &str| -> Result<f64> {
+        let mut found = f64::INFINITY;
+        for _ in 0..rounds.max(3) {
+            let mut command = road(programs, folder, options);
+            command.arg(&programs.metamcp).arg("--config").arg(&config).args(flags);
+            found = numbers(&mut command)?[name].as_f64().unwrap_or(f64::NAN).min(found);
+        }
+        Ok(found)
+    };
+    drop(writeln!(io::stderr(), "bench: the second vocabulary"));
+    let text = "x".repeat(64);
+    let run = json!({ "tool_id": "s0:echo", "args": { "text": text } }).to_string();
+    let step = json!({ "tool_id": "s0:echo", "args": { "text": text } });
+    let chain = json!({ "steps": vec![step; 10] }).to_string();
+    let called = best(&["--gateway", "--calls", "10000"], &[], "p50_us")?;
+    let ran = best(&["--call", "run_tool", &run, "--calls", "10000"], &[], "p50_us")?;
+    let ten = best(&["--call", "run_chain", &chain, "--calls", "1000"], &[], "p50_us")?;
+    page.push_str("\n## The second vocabulary\n\n| what | number |\n|---|---|\n");
+    writeln!(
+        page,
+        "| `run_tool` of 64 B next to `mcp_call`, p50 | {ran:.1} us / {called:.1} us, **{:.2}** |",
+        ran / called
+    )?;
+    writeln!(
+        page,
+        "| a chain of 10 steps next to ten `mcp_call`s, p50 | {ten:.0} us / {:.0} us, **{:.2}** |",
+        called * 10.0,
+        ten / (called * 10.0)
+    )?;
+    for (what, payload, calls) in [("64 B", "64", "10000"), ("64 KB", "65536", "1000")] {
+        let options = ["--gateway", "--payload", payload, "--calls", calls];
+        let on = best(&options, &["--scrub", "true"], "cpu_us_per_call")?;
+        let off = best(&options, &["--scrub", "false"], "cpu_us_per_call")?;
+        writeln!(
+            page,
+            "| CPU of `mcp_call` of {what}, secrets searched for / not | {on:.1} us / {off:.1} us, **{:.2}** |",
+            on / off
+        )?;
+    }
+    Ok(())
+}
