@@ -11,7 +11,7 @@ mod message;
 mod relay;
 mod rounds;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::time::Duration;
 
@@ -217,6 +217,8 @@ pub struct Router {
     declared: Mutex<Declared>,
     /// Calls whose clients are being asked before they are made again.
     rounds: rounds::Table,
+    /// Logins that clients were asked to open, by client and address.
+    offered: Mutex<HashSet<(usize, String)>>,
     rearm: Notify,
     /// Moves whenever a server became known, failed or changed its state.
     pub stir: Progress,
@@ -252,6 +254,7 @@ impl Router {
             level: Mutex::default(),
             declared: Mutex::default(),
             rounds: rounds::Table::default(),
+            offered: Mutex::default(),
             rearm: Notify::new(),
             stir: Progress::default(),
             process_key,
@@ -519,6 +522,9 @@ impl Router {
                     let outcome = match verdict {
                         Verdict::Cancelled => Outcome::Cancelled,
                         verdict => {
+                            if verdict.wants_login() {
+                                self.offer_login(server, &payload.caller, &payload.tag);
+                            }
                             Outcome::Failed(self.failed(server, &payload.request.tool, verdict))
                         }
                     };

@@ -86,6 +86,9 @@ impl Surface {
             return Finished::Handed;
         }
         if let Err(refused) = self.listed(&wish.entry).await {
+            if refused.code() == Code::AuthRequired {
+                self.router.offer_login(wish.entry.id, caller, tag);
+            }
             return Finished::error(&refused);
         }
         let snapshot = self.catalog.snapshot();
