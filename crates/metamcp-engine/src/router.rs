@@ -12,7 +12,7 @@ mod offers;
 mod relay;
 mod rounds;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::time::Duration;
 
@@ -276,6 +276,8 @@ pub struct Router {
     offers: offers::Offers,
     /// Who is told of changes.
     pub notices: Arc<Notices>,
+    /// Logins that clients were asked to open, by client and address.
+    offered: Mutex<HashSet<(usize, String)>>,
     rearm: Notify,
     /// Moves whenever a server became known, failed or changed its state.
     pub stir: Progress,
@@ -313,6 +315,7 @@ impl Router {
             rounds: rounds::Table::default(),
             offers: offers::Offers::default(),
             notices: Arc::new(Notices::new(timing.notify, clock)),
+            offered: Mutex::default(),
             rearm: Notify::new(),
             stir: Progress::default(),
             process_key,
@@ -576,10 +579,15 @@ impl Router {
                 }
                 Effect::List { conn, .. } => connect::list(&me, conn),
                 Effect::Close { conn, shut } => self.shut(conn, shut),
-                Effect::Answer { payload, verdict, .. } => {
+                Effect::Answer { server, payload, verdict } => {
                     let outcome = match verdict {
                         Verdict::Cancelled => Outcome::Cancelled,
-                        verdict => Outcome::Failed(self.failed(&payload.request, verdict)),
+                        verdict => {
+                            if verdict.wants_login() {
+                                self.offer_login(server, &payload.caller, &payload.tag);
+                            }
+                            Outcome::Failed(self.failed(&payload.request, verdict))
+                        }
                     };
                     payload.answer(outcome);
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::{Fact, Failure};
 use crate::ledger::ServerId;
 use crate::replay::Delivery;
 
@@ -71,6 +71,16 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Whether only a login helps.
+    pub fn wants_login(&self) -> bool {
+        match self {
+            Verdict::Unavailable { failure, .. } | Verdict::Refused { failure, .. } => {
+                matches!(failure.fact, Fact::LoginNeeded { .. })
+            }
+            _ => false,
+        }
+    }
+
     /// For a call that broke off for good.
     pub(super) fn of_one_that_broke(failure: Arc<Failure>, delivery: Delivery) -> Verdict {
         let retry_after = failure.fact.pause();

@@ -5,10 +5,15 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use metamcp_core::dispatch::CallId;
-use metamcp_core::ledger::ConnId;
+use metamcp_core::failure::Fact;
+use metamcp_core::ledger::{ConnId, ServerId};
+use serde_json::{Value, json};
 
 use super::{Caller, Router, Slot, rounds};
 use crate::upstream::{Connection, Reply};
+
+/// Logins that were offered and are remembered, so that nobody is asked twice.
+const MOST_OFFERED: usize = 1000;
 
 /// A log level as the client wrote it, such as `"warning"` with its quotes.
 pub type Level = Bytes;
@@ -33,6 +38,8 @@ enum Whose {
     Server { conn: Arc<Connection>, call: Option<CallId>, router: Weak<Router> },
     /// A server that answered a call with questions; the call is made again with the answers.
     Round { round: u64, key: String, router: Weak<Router> },
+    /// We ourselves, for a server that wants a login; nobody waits for the answer.
+    Gateway,
 }
 
 impl Question {
@@ -67,12 +74,31 @@ impl Question {
         }
     }
 
+    /// Asks the person behind a client to log in at a server.
+    fn to_log_in(server: &str, address: &str) -> Question {
+        let id = format!("login-{:016x}", getrandom::u64().unwrap_or_default());
+        let params = json!({
+            "mode": "url",
+            "elicitationId": id,
+            "url": address,
+            "message": format!("The server {server:?} wants you to log in. Then call its tool again."),
+        });
+        Question {
+            id: Bytes::from(id),
+            method: "elicitation/create".to_owned(),
+            params: Some(Bytes::from(params.to_string())),
+            whose: Box::new(Whose::Gateway),
+            settled: AtomicBool::new(false),
+        }
+    }
+
     /// Whether this is the question with that id of that connection; without an id, any of it. One of a round outlives
     /// the connection it came on, since its server keeps nothing.
     pub fn is_from(&self, conn: ConnId, id: Option<&[u8]>) -> bool {
         match &*self.whose {
             Whose::Server { conn: own, .. } => own.id == conn && id.is_none_or(|id| id == self.id),
             Whose::Round { .. } => id.is_some_and(|id| id == self.id),
+            Whose::Gateway => false,
         }
     }
 
@@ -81,6 +107,7 @@ impl Question {
         match &*self.whose {
             Whose::Server { call, .. } => call.is_some(),
             Whose::Round { .. } => true,
+            Whose::Gateway => false,
         }
     }
 
@@ -99,6 +126,8 @@ impl Question {
                     router.round_answered(*round, key, result);
                 }
             }
+            // Whether they go there, the next call will show.
+            Whose::Gateway => {}
         }
         self.settle();
     }
@@ -133,6 +162,7 @@ impl Question {
                     router.round_answered(*round, key, None);
                 }
             }
+            Whose::Gateway => {}
         }
     }
 }
@@ -144,6 +174,31 @@ impl Drop for Question {
 }
 
 impl Router {
+    /// A call failed because its server wants a login: a client that can open addresses is asked to, once for each.
+    pub fn offer_login(&self, server: ServerId, caller: &Arc<dyn Caller>, tag: &Bytes) {
+        let failure = self.view(server).and_then(|view| view.last_failure);
+        let Some(Fact::LoginNeeded { address: Some(address), .. }) =
+            failure.as_ref().map(|failure| &failure.fact)
+        else {
+            return;
+        };
+        if !caller.capabilities().pointer("/elicitation/url").is_some_and(Value::is_object) {
+            return;
+        }
+        {
+            let mut offered = self.offered.lock().expect("no panic while it is locked");
+            if offered.len() >= MOST_OFFERED {
+                offered.clear();
+            }
+            if !offered.insert((caller.client(), address.clone())) {
+                return;
+            }
+        }
+        let Some(entry) = self.entry(server) else { return };
+        // One that cannot be asked has the address in its error.
+        drop(caller.ask(Some(tag), Question::to_log_in(&entry.name, address)));
+    }
+
     /// The call that made a server ask, as far as can be told, and who made it: the one on whose stream it asks, else
     /// the newest on its connection, or the newest client where the server asks out of its own.
     pub(super) fn on_whose_behalf(

@@ -154,7 +154,12 @@ impl View {
             self.go(wish, harmless, caller, tag);
             return Ok(());
         }
-        self.listed(&wish.entry).await?;
+        if let Err(refused) = self.listed(&wish.entry).await {
+            if refused.code() == Code::AuthRequired {
+                self.router.offer_login(wish.entry.id, caller, tag);
+            }
+            return Err(refused);
+        }
         let snapshot = self.snapshot();
         match self.judge(&wish, snapshot.known(wish.entry.id)) {
             Judged::Go { harmless } => self.go(wish, harmless, caller, tag),

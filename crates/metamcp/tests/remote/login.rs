@@ -337,6 +337,34 @@ fn a_login_by_command_is_noticed_by_a_gateway_that_runs() {
 }
 
 #[test]
+fn a_client_that_can_open_addresses_is_asked_to_once() {
+    let realm = Realm::start(Temper::default());
+    let questions: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let seen = Arc::clone(&questions);
+    let able = json!({"elicitation": {"url": {}}});
+    let gateway =
+        Gateway::start_answering(workspace(&realm, &json!({})), &able, move |method, params| {
+            assert_eq!(method, "elicitation/create");
+            seen.lock().unwrap().push(params.clone());
+            metamcp_testkit::client::Reply::Result(json!({"action": "accept"}))
+        });
+    for _ in 0..5 {
+        assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
+    }
+    let asked = questions.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert_eq!(asked[0]["mode"], "url");
+    assert_eq!(browse(asked[0]["url"].as_str().unwrap()), 200);
+    gateway.echo("x");
+    realm.books.lock().unwrap().refresh.clear();
+    realm.expire();
+    // What is known of its tools leads the next call straight to the server.
+    assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
+    assert!(eventually(HUNG, || questions.lock().unwrap().len() == 2));
+    gateway.end();
+}
+
+#[test]
 fn the_browser_is_a_program_with_one_argument() {
     let realm = Realm::start(Temper::default());
     let workspace = workspace(&realm, &json!({}));

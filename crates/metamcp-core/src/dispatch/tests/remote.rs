@@ -1,5 +1,7 @@
 //! Calls over HTTP: each breaks off on its own, and its connection goes on.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn broke(bench: &mut Bench, call: CallId, conn: ConnId, fact: Fact, delivery: Delivery) {
@@ -122,4 +124,107 @@ fn a_server_that_wants_a_login_is_asked_again_each_time_and_never_in_a_crash_loo
     let conn = bench.connects()[0];
     bench.ready(conn);
     assert_eq!(bench.sent().len(), 1, "after the login it works at once");
+}
+
+/// What happens next to the calls of one connection; numbers pick a call among those under way.
+#[derive(Clone, Debug)]
+enum Happening {
+    Call { harmless: bool },
+    Answer(usize),
+    Breaks(usize, Delivery, u16),
+    Cancel(usize),
+    Pass(u64),
+}
+
+/// What became of a call so far.
+#[derive(Clone, Debug, Default)]
+struct Fate {
+    harmless: bool,
+    sent: u32,
+    may_have_run: bool,
+    ends: u32,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let delivery =
+        prop_oneof![Just(Delivery::NotSent), Just(Delivery::Refused), Just(Delivery::Sent),];
+    let status = prop_oneof![Just(0), Just(400), Just(401), Just(429), Just(503)];
+    prop_oneof![
+        4 => any::<bool>().prop_map(|harmless| Happening::Call { harmless }),
+        2 => any::<usize>().prop_map(Happening::Answer),
+        4 => (any::<usize>(), delivery, status).prop_map(|(n, d, s)| Happening::Breaks(n, d, s)),
+        1 => any::<usize>().prop_map(Happening::Cancel),
+        1 => (0..20_000_u64).prop_map(Happening::Pass),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_history_of_calls_that_break_off_alone(history in proptest::collection::vec(happening(), 0..80)) {
+        let policy = ServerPolicy { max_in_flight: 3, ..ServerPolicy::default() };
+        let mut limits = pool_of(20);
+        limits.breaker_threshold = 1000;
+        let mut bench = Bench::new(limits);
+        let server = bench.dispatch.add_server(policy);
+        let conn = bench.warm_up(server);
+        bench.effects.clear();
+        // By payload, which counts the calls.
+        let mut calls: Vec<Fate> = Vec::new();
+        for step in history {
+            let under_way = bench.dispatch.calls_on(conn);
+            let pick = |at: usize| under_way.get(at % under_way.len().max(1)).copied();
+            match step {
+                Happening::Call { harmless } => {
+                    bench.ask(server, Ask { timeout: None, harmless });
+                    calls.push(Fate { harmless, ..Fate::default() });
+                }
+                Happening::Answer(at) => if let Some(call) = pick(at) {
+                    let payload = bench.answer(call, conn);
+                    prop_assert!(payload.is_some());
+                    calls[payload.unwrap_or(0) as usize].ends += 1;
+                },
+                Happening::Breaks(at, delivery, status) => if let Some(call) = pick(at) {
+                    let fact = match status {
+                        0 => Fact::StreamDropped,
+                        429 => Fact::Limited { retry_after: Some(SECOND) },
+                        status => Fact::HttpStatus { status },
+                    };
+                    let payload = *bench.dispatch.payload(call).expect("it is under way");
+                    calls[payload as usize].may_have_run |= delivery == Delivery::Sent;
+                    broke(&mut bench, call, conn, fact, delivery);
+                },
+                Happening::Cancel(at) => if let Some(call) = pick(at) { bench.cancel(call) },
+                Happening::Pass(millis) => bench.pass(Duration::from_millis(millis)),
+            }
+            for (on, call) in bench.sent() {
+                prop_assert_eq!(on, conn);
+                // One that was sent and ended in the same step is gone already.
+                let Some(&payload) = bench.dispatch.payload(call) else { continue };
+                let fate = &mut calls[payload as usize];
+                fate.sent += 1;
+                prop_assert!(fate.sent <= 2, "sent a third time");
+                prop_assert!(!fate.may_have_run || fate.harmless, "sent again, and it may have run");
+            }
+            for (payload, verdict) in bench.answers() {
+                let fate = &mut calls[payload as usize];
+                fate.ends += 1;
+                let unsent = matches!(verdict, Verdict::Unavailable { .. } | Verdict::Refused { .. });
+                prop_assert!(!(unsent && fate.may_have_run), "told that it did not run: {:?}", verdict);
+            }
+            prop_assert!(calls.iter().all(|fate| fate.ends <= 1), "answered twice");
+            let on = bench.dispatch.calls_on(conn).len();
+            let busy = bench.state(conn).map_or(0, |state| state.in_flight());
+            prop_assert_eq!(on, busy as usize, "a place is lost or given twice");
+            prop_assert!(on <= 3);
+        }
+        while let Some(&call) = bench.dispatch.calls_on(conn).first() {
+            let payload = bench.answer(call, conn).expect("it is under way");
+            calls[payload as usize].ends += 1;
+        }
+        prop_assert!(calls.iter().all(|fate| fate.ends == 1), "a call was forgotten");
+        prop_assert_eq!(bench.dispatch.open_calls(), 0);
+        prop_assert_eq!(bench.state(conn), Some(State::Idle));
+    }
 }
