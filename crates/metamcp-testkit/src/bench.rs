@@ -270,7 +270,7 @@ impl Road {
             self.lines(|line| {
                 assert!(
                     find(line, b"\"isError\":true").is_none()
-                        && find(line, b"\"error\":").is_none(),
+                        && find(line, b"\"error\":{").is_none(),
                     "{}",
                     String::from_utf8_lossy(&line[..line.len().min(400)])
                 );

@@ -23,6 +23,8 @@ pub struct Outcome<'a> {
     pub structured: Cow<'a, [u8]>,
     /// Whether the tool says that it failed.
     pub is_error: bool,
+    /// Structured content as it came, if there is any.
+    pub content: Option<&'a [u8]>,
     /// Whether the value is all there is: no pictures, no second text, nothing about the result.
     pub is_plain: bool,
     /// Parts that are no text, raw.
@@ -80,7 +82,7 @@ pub fn read(result: &[u8]) -> Outcome<'_> {
             Cow::Owned(value_of(&many.join("\n")))
         }
     };
-    Outcome { structured: value, is_error, is_plain, others, texts }
+    Outcome { structured: value, is_error, content: structured, is_plain, others, texts }
 }
 
 /// The text of a part, and whether nothing else is said about it.

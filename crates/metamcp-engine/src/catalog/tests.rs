@@ -72,3 +72,40 @@ async fn an_older_list_does_not_replace_a_newer_one() {
     catalog.listed(ServerId(0), Ok(list(&["newest"])), None, at(8)).await;
     assert_eq!(found(&catalog, "newest"), ["server000:newest"]);
 }
+
+#[tokio::test]
+async fn a_part_is_made_from_the_difference_and_moves_only_when_it_changes() {
+    let catalog = catalog(None, 2);
+    let at = |seconds: u64| Moment::millis(1000 * seconds);
+    let config =
+        |number: u32| Arc::new(ServerConfig::stdio(format!("server{number:03}"), "none", &[]));
+    // Of the first server only what reads, nothing of the second.
+    let inside = [(ServerId(0), config(0))];
+    let part = |before: Option<&Narrowed>| {
+        let keep = |_: &ServerConfig, tool: &str| tool.starts_with("read");
+        Narrowed::of(&catalog.snapshot(), &inside, keep, before)
+    };
+    let names = |part: &Narrowed| -> Vec<String> {
+        let hits = part.part.index.search("read write", Strategy::Bm25, 9, None);
+        let mut names: Vec<String> = hits.iter().map(metamcp_core::search::Hit::id).collect();
+        names.sort();
+        names
+    };
+    catalog.listed(ServerId(0), Ok(list(&["read_a", "write_a"])), None, at(1)).await;
+    catalog.listed(ServerId(1), Ok(list(&["read_b"])), None, at(1)).await;
+    let first = part(None);
+    assert_eq!(names(&first), ["server000:read_a"]);
+    assert!(first.part.known(ServerId(1)).is_none());
+    // What changes outside does not move it, and what is inside is the same.
+    catalog.listed(ServerId(1), Ok(list(&["read_b", "read_c"])), None, at(2)).await;
+    catalog.listed(ServerId(0), Ok(list(&["read_a", "write_b"])), None, at(2)).await;
+    let second = part(Some(&first));
+    assert!(second.is_of(&catalog.snapshot()) && !first.is_of(&catalog.snapshot()));
+    assert_eq!(second.part.generation, first.part.generation);
+    assert!(Arc::ptr_eq(&second.part.index, &first.part.index));
+    assert_eq!(second.part.known(ServerId(0)).unwrap().listed_at, Some(at(2)));
+    catalog.listed(ServerId(0), Ok(list(&["read_a", "read_d"])), None, at(3)).await;
+    let third = part(Some(&second));
+    assert!(third.part.generation > second.part.generation);
+    assert_eq!(names(&third), ["server000:read_a", "server000:read_d"]);
+}

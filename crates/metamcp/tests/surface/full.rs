@@ -208,3 +208,28 @@ fn every_answer_of_every_tool_fits_what_was_published() {
         gateway.full(tool, &arguments);
     }
 }
+
+#[test]
+fn clients_of_the_stateless_era_get_the_same_answers() {
+    let gateway = gateway();
+    let ask = |tool: &str, arguments: Value| {
+        let params = json!({"name": tool, "arguments": arguments});
+        let id = gateway.client.stateless("tools/call", &params, &json!({}), &json!({})).unwrap();
+        gateway.client.wait(id, crate::gateway::HUNG).unwrap().value["result"].clone()
+    };
+    let ran = ask("run_tool", json!({"tool_id": "one:echo", "args": {"text": "x"}}));
+    assert_eq!(
+        (&ran["resultType"], &ran["structuredContent"]["structured"]),
+        (&json!("complete"), &json!("x"))
+    );
+    let chain = ask(
+        "run_chain",
+        json!({"steps": [{"tool_id": "one:echo", "args": {"text": "y"}}, {"tool_id": "one:fail"}]}),
+    );
+    assert_eq!(chain["structuredContent"]["final"], "y");
+    assert_eq!((&chain["isError"], &chain["resultType"]), (&json!(true), &json!("complete")));
+    let found = ask("search_tools", json!({"query": "echo"}));
+    assert_eq!(found["structuredContent"]["error"], Value::Null);
+    let refused = ask("describe_tool", json!({"tool_id": "one:none"}));
+    assert_eq!(refused["structuredContent"]["error"]["code"], "tool_not_found");
+}

@@ -81,12 +81,7 @@ impl View {
         let (view, entry, tool) = (self.clone(), wish.entry.clone(), Arc::clone(&wish.tool));
         let args = wish.arguments.clone();
         wish.dress = Some(Dress::new(move |outcome| {
-            if let Outcome::Result(result) = &outcome
-                && !is_error(result)
-            {
-                view.shapes.used(&entry.name, &tool, args.as_deref().unwrap_or(b"{}"));
-            }
-            view.ran(outcome, (&entry, &tool), beside, began)
+            view.ran(outcome, (&entry, &tool), args.as_deref(), beside, began)
         }));
         Ok(match self.begin(wish, caller, tag) {
             Begun::Handed => Step::Handed,
@@ -105,6 +100,7 @@ impl View {
         &self,
         outcome: Outcome,
         (entry, tool): (&Entry, &Arc<str>),
+        args: Option<&[u8]>,
         beside: Beside,
         began: Instant,
     ) -> Outcome {
@@ -133,6 +129,9 @@ impl View {
             Outcome::Cancelled => return Outcome::Cancelled,
         };
         let done = self.done(&result, (entry, tool), OP);
+        if done.error.is_none() {
+            self.shapes.used(&entry.name, tool, args.unwrap_or(b"{}"));
+        }
         let wants_result = beside.result || !done.is_plain;
         let whole = (wants_result && !done.is_kept).then(|| write::one_line(&result));
         let who = beside.server.then(|| who(entry));
@@ -166,7 +165,7 @@ impl View {
                 "These are the tool's own words. Check the arguments with describe_tool, or use another tool.",
             )))
         } else {
-            self.broken_promise(result, entry, tool).map(at)
+            read.content.and_then(|raw| self.broken_promise(raw, entry, tool)).map(at)
         };
         if self.is_too_long(result) {
             let handle = self.results.put_result(&self.owner(), result.clone());
@@ -192,12 +191,13 @@ impl View {
     }
 
     /// What is wrong with a result by the tool's own output schema.
-    fn broken_promise(&self, result: &[u8], entry: &Entry, tool: &str) -> Option<ErrorObject> {
-        let [structured] = object::pick(result, ["structuredContent"]).ok()?;
-        let structured = structured.filter(|raw| raw.len() <= MAX_CHECKED)?;
+    fn broken_promise(&self, content: &[u8], entry: &Entry, tool: &str) -> Option<ErrorObject> {
+        if content.len() > MAX_CHECKED {
+            return None;
+        }
         let snapshot = self.snapshot();
         let checker = snapshot.known(entry.id)?.tool(tool)?.output_checker()?;
-        let value: Value = serde_json::from_slice(structured).ok()?;
+        let value: Value = serde_json::from_slice(content).ok()?;
         let violations = checker.check(&value).err()?;
         let listed: Vec<Value> = violations
             .iter()
