@@ -73,9 +73,9 @@ fn a_child_that_does_not_read_costs_little_memory() {
     assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), Outcome::Fine);
     let mut codes: BTreeMap<String, usize> = BTreeMap::new();
     for id in ids {
+        // On a machine so busy that the last are sent after the first have timed out, a new child reads them.
         let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
-        assert_ne!(outcome, Outcome::Fine);
-        *codes.entry(outcome.code().unwrap_or("?").to_owned()).or_insert(0) += 1;
+        *codes.entry(outcome.code().unwrap_or("fine").to_owned()).or_insert(0) += 1;
     }
     let growth = peak(&client) - before;
     tell(format_args!("64 MB for a child that does not read: {codes:?}, {} more", mb(growth)));
