@@ -107,7 +107,7 @@ impl Login {
         // Only now it is true, and whoever reads it may call at once.
         match &exchanged {
             Ok(()) => {
-                show(&mut browser, 200, "You are logged in. You can close this window.").await
+                show(&mut browser, 200, "You are logged in. You can close this window.").await;
             }
             Err(_) => {
                 let words = "The login did not succeed. You can close this window.";

@@ -124,4 +124,13 @@ fn both_python_sdks_in_both_ways() {
             assert_eq!(result["content"][0]["text"], "3 steps", "{environment} {way}: {result}");
         }
     }
+    // The newer one was spoken to without a handshake, the older one with, and both over their streams of 2024.
+    let cache = world.home().join(".metamcp/cache/eras.json");
+    let remembered = || fs::read_to_string(&cache).unwrap_or_default();
+    let words = ["\"stateless\"", "\"initialize\"", "\"sse\""];
+    let deadline = Instant::now() + PATIENCE;
+    while !words.iter().all(|word| remembered().contains(word)) {
+        assert!(Instant::now() < deadline, "{}", remembered());
+        thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -215,7 +215,7 @@ proptest! {
             }
             prop_assert!(calls.iter().all(|fate| fate.ends <= 1), "answered twice");
             let on = bench.dispatch.calls_on(conn).len();
-            let busy = bench.state(conn).map_or(0, |state| state.in_flight());
+            let busy = bench.state(conn).map_or(0, State::in_flight);
             prop_assert_eq!(on, busy as usize, "a place is lost or given twice");
             prop_assert!(on <= 3);
         }
