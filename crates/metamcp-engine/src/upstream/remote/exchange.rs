@@ -110,6 +110,8 @@ impl Remote {
     ) -> Option<Reply> {
         let mut tried = Tried::default();
         loop {
+            // A session that is being begun anew is waited for: the server wants to hear that it was before all else.
+            drop(self.renewing.lock().await);
             let next = match self.post(connection, message).await {
                 Ok(posted) => {
                     self.judge(connection, listener, number, message, posted, &mut tried).await
