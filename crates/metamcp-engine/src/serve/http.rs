@@ -81,9 +81,13 @@ pub async fn serve(
     plan: Plan,
     mut stop: mpsc::Receiver<()>,
 ) -> Ended {
-    let Plan { ways, tls, keys, .. } = plan;
+    let Plan { mut ways, tls, keys, .. } = plan;
+    // Who is kept to one toolset cannot choose another.
+    let served = gateway.scopes.iter().filter(|_| gateway.view.scope.is_none());
+    let (names, scopes) = served.cloned().unzip();
+    ways.rules.toolsets = names;
     let sweep = (ways.session_timeout / 4).clamp(Duration::from_millis(50), SWEEP);
-    let door = Door::new(gateway.view.clone(), Arc::clone(&gateway.router), ways);
+    let door = Door::new(gateway.view.clone(), scopes, Arc::clone(&gateway.router), ways);
     let (tell, phase) = watch::channel(Phase::Serving);
     let most = most_connections();
     let room = Arc::new(Semaphore::new(most));

@@ -30,6 +30,13 @@ impl Scope {
     }
 }
 
+impl Default for Scope {
+    /// One that has nothing in it.
+    fn default() -> Scope {
+        Scope::new(Toolset { servers: Some(Vec::new()), ..Toolset::default() })
+    }
+}
+
 impl View {
     /// The servers this view has, in the order of the file.
     pub(crate) fn servers(&self) -> Arc<Servers> {

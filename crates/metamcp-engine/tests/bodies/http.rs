@@ -35,6 +35,7 @@ fn check_head(head: &Head<'_>) {
             hosts: vec!["ours.example.org".to_owned()],
             origins: vec!["https://app.example.org".to_owned()],
             legacy: bits & 1 > 0,
+            toolsets: Vec::new(),
             stateless: bits & 2 > 0,
             json: bits & 4 > 0,
         };

@@ -146,3 +146,48 @@ fn each_endpoint_says_who_gives_out_its_tokens() {
     }
     served.end();
 }
+
+#[test]
+fn a_toolset_has_an_endpoint_of_its_own_and_nothing_outside_is_reached_there() {
+    let start = |flags: &[&str]| {
+        let mut workspace = Workspace::new().unwrap();
+        workspace.server("a", chaos_server(&[]));
+        workspace.server("b", chaos_server(&[]));
+        workspace.setting("toolsets", json!({"small": {"allow": ["a:echo", "a:big"]}, "rest": {}}));
+        Served::start_in(workspace, flags)
+    };
+    let served = start(&[]);
+    let (path, main) = ("/mcp/toolsets/small", "/mcp");
+    let (inside, outside) = (session(&served, path), session(&served, main));
+    let call = |path: &str, session: &str, tool: &str, args: Value| {
+        let params = json!({"name": "mcp_call", "arguments": {"tool": tool, "args": args}});
+        ask(&served, path, session, "tools/call", &params).json()["result"].clone()
+    };
+    assert_eq!(call(path, &inside, "a:echo", json!({"text": "x"}))["content"][0]["text"], "x");
+    let code = |answer: &Value| answer["structuredContent"]["code"].clone();
+    assert_eq!(code(&call(path, &inside, "a:effect", json!({"key": "k"}))), "denied");
+    assert_eq!(code(&call(path, &inside, "b:echo", json!({"text": "x"}))), "server_not_found");
+    assert_eq!(call(main, &outside, "b:echo", json!({"text": "x"}))["content"][0]["text"], "x");
+    // What is kept by one session is not read from within a toolset that it is not of.
+    let id = |answer: &Value| answer["structuredContent"]["kept"]["id"].clone();
+    let open = id(&call(main, &outside, "a:big", json!({"bytes": 400_000})));
+    assert!(open.is_string());
+    assert_eq!(code(&call(path, &inside, "@results:read", json!({"id": open}))), "tool_not_found");
+    let own = id(&call(path, &inside, "a:big", json!({"bytes": 400_000})));
+    assert!(call(path, &inside, "@results:read", json!({"id": own}))["isError"].is_null());
+    assert_eq!(
+        post("/mcp/toolsets/none", &initialize("2025-11-25", &json!({})))
+            .send(served.address)
+            .status,
+        404
+    );
+    assert_eq!(ask(&served, main, &inside, "ping", &json!({})).status, 404);
+    served.end();
+    // A gateway that is kept to one toolset serves no other.
+    let served = start(&["--toolset", "small"]);
+    for path in ["/mcp/toolsets/rest", "/mcp/toolsets/small"] {
+        let response = post(path, &initialize("2025-11-25", &json!({}))).send(served.address);
+        assert_eq!(response.status, 404, "{path}");
+    }
+    served.end();
+}

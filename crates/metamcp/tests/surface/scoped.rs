@@ -25,7 +25,12 @@ fn workspace() -> Workspace {
 }
 
 fn scoped() -> Gateway {
-    Gateway::start(workspace(), &["--surface", "both", "--toolset", "docs"])
+    let gateway = Gateway::start(workspace(), &["--surface", "both", "--toolset", "docs"]);
+    // What is inside is known from here on, so that nothing depends on who starts how fast.
+    for server in ["one", "two"] {
+        gateway.client.mcp_call_now(server, "echo", &json!({"text": "known now"}), HUNG).unwrap();
+    }
+    gateway
 }
 
 /// The outside was neither named nor started.
@@ -187,4 +192,34 @@ fn a_toolset_that_is_not_there_is_no_toolset_at_all() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("there is no toolset \"doc\"; there are docs, all"), "{said}");
+}
+
+#[test]
+fn by_servers_shown_as_they_are() {
+    let gateway = Gateway::start(workspace(), &["--surface", "direct", "--toolset", "docs"]);
+    let list = gateway.client.ask("tools/list", &json!({}), HUNG).unwrap().value.to_string();
+    assert!(list.contains("echo") && !list.contains("effect"), "{list}");
+    for name in [
+        "one__effect",
+        "one_effect",
+        "effect",
+        "one:effect",
+        "vault__echo",
+        "vault_echo",
+        "vault:echo",
+    ] {
+        let answer = gateway.call(name, &json!({"text": "x", "key": "k"})).value;
+        assert!(
+            !answer["error"].is_null() || answer["result"]["isError"] == true,
+            "{name}: {answer:#}"
+        );
+    }
+    for (method, params) in [
+        ("resources/list", json!({})),
+        ("prompts/list", json!({})),
+        ("resources/read", json!({"uri": "memo://1"})),
+    ] {
+        gateway.client.ask(method, &params, HUNG).unwrap();
+    }
+    nothing_leaked(&gateway);
 }

@@ -28,7 +28,7 @@ use crate::clock;
 use crate::router::Router;
 use crate::serve::Session;
 use crate::serve::lanes::{Each, IdInUse, Lanes, Manner};
-use crate::surface::View;
+use crate::surface::{Scope, View};
 use crate::telemetry;
 
 /// How long a body may take to arrive: those who send it byte by byte hold a connection for no longer.
@@ -60,6 +60,8 @@ pub struct Ways {
 pub struct Door {
     /// What the main endpoint shows.
     view: View,
+    /// What the endpoints of toolsets are kept to, in the order of `Rules::toolsets`.
+    scopes: Vec<Arc<Scope>>,
     pub(super) router: Arc<Router>,
     pub(super) ways: Ways,
     pub(super) sessions: Mutex<Sessions<Arc<Session>>>,
@@ -85,9 +87,10 @@ pub(super) type Instead = Box<Response<Answer>>;
 
 impl Door {
     /// A door to a gateway.
-    pub fn new(view: View, router: Arc<Router>, ways: Ways) -> Arc<Door> {
+    pub fn new(view: View, scopes: Vec<Arc<Scope>>, router: Arc<Router>, ways: Ways) -> Arc<Door> {
         Arc::new_cyclic(|me| Door {
             view,
+            scopes,
             router,
             sessions: Mutex::new(Sessions::new(ways.session_timeout)),
             ways,
@@ -130,6 +133,11 @@ impl Door {
             Endpoint::Main => self.view.vocabulary,
             Endpoint::Direct => Vocabulary::Direct,
             Endpoint::Full => Vocabulary::Full,
+            Endpoint::Toolset(place) => {
+                // A place without a scope cannot come in; if it did, it would see nothing rather than all.
+                let scope = self.scopes.get(usize::from(place)).cloned();
+                return self.view.kept_to(scope.unwrap_or_default());
+            }
         };
         View { vocabulary, ..self.view.clone() }
     }
@@ -185,8 +193,8 @@ impl Door {
             let mut response =
                 reply::refusal(StatusCode::UNAUTHORIZED, REFUSED, &denied.to_string());
             let at = match admitted.endpoint {
-                Endpoint::Main => "",
-                other => other.path(),
+                Endpoint::Main => String::new(),
+                other => self.ways.rules.path(other),
             };
             let metadata = format!("{}{METADATA}{at}", self.base(host));
             reply::challenge(&mut response, &metadata, denied != Denied::Missing);
@@ -492,7 +500,7 @@ impl Door {
         let expected = self.ways.access.signed().map(|signed| &signed.expected);
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         let resource = expected.map_or_else(
-            || format!("{}{}", self.base(host), endpoint.path()),
+            || format!("{}{}", self.base(host), self.ways.rules.path(endpoint)),
             |expected| expected.audience.clone(),
         );
         let issuers: Vec<&str> = expected.iter().map(|expected| expected.issuer.as_str()).collect();

@@ -8,6 +8,8 @@ pub const MCP: &str = "/mcp";
 pub const DIRECT: &str = "/mcp/direct";
 /// The same, with the vocabulary of metatools.
 pub const FULL: &str = "/mcp/full";
+/// Below it one for each toolset, by its name.
+pub const TOOLSETS: &str = "/mcp/toolsets/";
 /// Where clients of 2024 listen.
 pub const SSE: &str = "/sse";
 /// Where they post.
@@ -26,6 +28,8 @@ pub struct Rules {
     pub origins: Vec<String>,
     /// Whether the transport of 2024 is served too.
     pub legacy: bool,
+    /// Toolsets that have an endpoint of their own.
+    pub toolsets: Vec<String>,
     /// Whether each request stands alone.
     pub stateless: bool,
     /// Whether answers are always single documents.
@@ -84,26 +88,8 @@ pub enum Endpoint {
     Direct,
     /// The vocabulary of metatools.
     Full,
-}
-
-impl Endpoint {
-    fn at(path: &str) -> Option<Endpoint> {
-        match path {
-            MCP => Some(Endpoint::Main),
-            DIRECT => Some(Endpoint::Direct),
-            FULL => Some(Endpoint::Full),
-            _ => None,
-        }
-    }
-
-    /// Its path.
-    pub fn path(self) -> &'static str {
-        match self {
-            Endpoint::Main => MCP,
-            Endpoint::Direct => DIRECT,
-            Endpoint::Full => FULL,
-        }
-    }
+    /// One toolset and nothing else, by its place among `Rules::toolsets`.
+    Toolset(u16),
 }
 
 impl Route {
@@ -215,22 +201,24 @@ impl Rules {
         }
         self.check_accept(route, head.accept)?;
         let endpoint = match route {
-            Route::Metadata => Endpoint::at(&head.path[METADATA.len()..]),
-            _ => Endpoint::at(head.path),
+            Route::Metadata => self.endpoint(&head.path[METADATA.len()..]),
+            _ => self.endpoint(head.path),
         };
         Ok(Admitted { route, endpoint: endpoint.unwrap_or_default(), shown_to })
     }
 
     fn route(&self, head: &Head<'_>, from_a_page: bool) -> Result<Route, Refusal> {
         let (routes, allowed): (&[(&str, Route)], _) = match head.path {
-            MCP | DIRECT | FULL if self.stateless => (&[("POST", Route::Post)], "POST"),
-            MCP | DIRECT | FULL => (
+            path if self.endpoint(path).is_some() && self.stateless => {
+                (&[("POST", Route::Post)], "POST")
+            }
+            path if self.endpoint(path).is_some() => (
                 &[("POST", Route::Post), ("GET", Route::Listen), ("DELETE", Route::Delete)],
                 "POST, GET, DELETE",
             ),
             SSE if self.legacy => (&[("GET", Route::Sse)], "GET"),
             MESSAGES if self.legacy => (&[("POST", Route::Messages)], "POST"),
-            path if is_metadata(path) => (&[("GET", Route::Metadata)], "GET"),
+            path if self.is_metadata(path) => (&[("GET", Route::Metadata)], "GET"),
             _ => return Err(Refusal::Path),
         };
         if head.method == "OPTIONS" && from_a_page {
@@ -264,14 +252,41 @@ impl Rules {
         !self.local && address(&name).is_some()
     }
 
+    /// The endpoint at a path.
+    fn endpoint(&self, path: &str) -> Option<Endpoint> {
+        match path {
+            MCP => Some(Endpoint::Main),
+            DIRECT => Some(Endpoint::Direct),
+            FULL => Some(Endpoint::Full),
+            _ => {
+                let name = path.strip_prefix(TOOLSETS)?;
+                let place = self.toolsets.iter().position(|known| known == name)?;
+                u16::try_from(place).ok().map(Endpoint::Toolset)
+            }
+        }
+    }
+
+    /// The path of an endpoint.
+    pub fn path(&self, endpoint: Endpoint) -> String {
+        match endpoint {
+            Endpoint::Main => MCP.to_owned(),
+            Endpoint::Direct => DIRECT.to_owned(),
+            Endpoint::Full => FULL.to_owned(),
+            Endpoint::Toolset(place) => {
+                let name = self.toolsets.get(usize::from(place)).map_or("", String::as_str);
+                format!("{TOOLSETS}{name}")
+            }
+        }
+    }
+
+    fn is_metadata(&self, path: &str) -> bool {
+        path.strip_prefix(METADATA)
+            .is_some_and(|rest| matches!(rest, "" | SSE) || self.endpoint(rest).is_some())
+    }
+
     fn is_listed(&self, origin: &str) -> bool {
         self.origins.iter().any(|listed| listed.eq_ignore_ascii_case(origin))
     }
-}
-
-fn is_metadata(path: &str) -> bool {
-    path.strip_prefix(METADATA)
-        .is_some_and(|rest| matches!(rest, "" | SSE) || Endpoint::at(rest).is_some())
 }
 
 /// The host of `host[:port]`; `None` where that is not its form.

@@ -115,6 +115,7 @@ impl Plan {
             hosts: words(&serve.allowed_hosts),
             origins: words(&serve.allowed_origins),
             legacy: serve.transport == Transport::Sse,
+            toolsets: Vec::new(),
             stateless: serve.stateless,
             json: serve.json_response,
         };
