@@ -157,6 +157,7 @@ impl ServerConfig {
         };
         let named =
             named.iter().map(|(_, value)| value).filter(|value| always || value.is_sensitive());
+        let named = named.filter(|value| !value.is_reference());
         named.chain(&self.expanded_secrets).collect()
     }
 }

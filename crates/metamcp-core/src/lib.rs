@@ -4,12 +4,14 @@
 pub mod arguments;
 pub mod breaker;
 pub mod chatter;
+pub mod clients;
 pub mod config;
 pub mod cursor;
 pub mod declarations;
 pub mod direct;
 pub mod discover;
 pub mod dispatch;
+pub mod edit;
 pub mod eval;
 pub mod excerpt;
 pub mod execution;

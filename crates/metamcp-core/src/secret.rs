@@ -3,11 +3,13 @@
 //! In: a name and a value; text and the secrets it may hold.  Out: the value, on request only; clean text.
 //! Tests: below and `secret/scrubber/tests.rs`.
 
+mod reference;
 mod scrubber;
 
 use std::borrow::Cow;
 use std::fmt;
 
+pub use self::reference::Reference;
 pub use scrubber::{Scrubbed, Scrubber};
 
 /// Shorter values are not replaced: they occur by chance in innocent text (`true`, `8080`, `en`).
@@ -22,12 +24,23 @@ const SHORTEST_RANDOM: usize = 16;
 pub struct Secret {
     name: String,
     value: String,
+    is_reference: bool,
 }
 
 impl Secret {
     /// Wraps `value`; `name` is what is printed in its place.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
-        Self { name: name.into(), value: value.into() }
+        Self { name: name.into(), value: value.into(), is_reference: false }
+    }
+
+    /// A value that says where the secret is; it is looked up when its server starts.
+    pub fn reference(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { is_reference: true, ..Self::new(name, value) }
+    }
+
+    /// Whether the value only says where the secret is.
+    pub fn is_reference(&self) -> bool {
+        self.is_reference
     }
 
     /// What the value is called: the environment variable or header it belongs to.
@@ -43,7 +56,7 @@ impl Secret {
     /// Whether the value is worth hiding, rather than a path, a switch or a number that happens to sit in `env`.
     /// In doubt it is: a secret shown is worse than a word hidden.
     pub fn is_sensitive(&self) -> bool {
-        names_a_secret(&self.name) || !is_plain(&self.value)
+        !self.is_reference && (names_a_secret(&self.name) || !is_plain(&self.value))
     }
 
     /// Whether results of servers are searched for it. Stricter than `is_sensitive`: a word too many that is missing

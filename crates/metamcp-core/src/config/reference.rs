@@ -81,7 +81,9 @@ Comments and trailing commas are fine.
 Every other key of the file is a [setting](settings.md).
 
 A file that cannot be used is an error with line and column, never an empty list of servers.
-`metamcp config check` shows what is read; `metamcp config schema` prints the JSON Schema for your editor.
+A gateway that runs follows its files: servers are added, changed and removed as they are saved, calls under way finish, and a file that cannot be used changes nothing until it is mended.
+Settings take effect with the next start.
+`metamcp add`, `remove`, `enable`, `disable` and `import` change the file and keep every other byte of it; `metamcp config check` shows what is read; `metamcp config schema` prints the JSON Schema for your editor.
 An unknown key is a warning that names the nearest known one.
 "#;
 
@@ -113,6 +115,25 @@ In `command`, `args`, `env`, `cwd`, `url` and `headers`:
 Everything else with a `$` stays as it is: there is no shell.
 A variable that is not set disables its server, and only that one: it stays in lists, with the reason.
 References that only another program can answer, such as `${input:token}`, do the same.
+
+## Secrets
+
+A value of `env` or `headers` may say where a secret is instead of holding it.
+It is looked up each time the server starts, goes into the server's environment or the request's header, and never into a log, an error or a command line.
+
+| written | is |
+|---|---|
+| `file:/run/secrets/key`, `file:~/key` | the content of a file, without the line break at its end |
+| `cmd:pass show work/key` | what a program prints; no shell, quotes keep spaces |
+| `op://vault/item/field` | an item of 1Password, read by its program `op` |
+| `keychain://service/account` | an entry of the system's keychain: `security` on macOS, `secret-tool` on Linux |
+| `secretref:env:NAME`, `secretref:` before any of the above | the same, said in full |
+| `literal:…` | the rest as it is, for a value that only looks like one of these |
+
+`file:./dev.db` and `file:///…` are left alone: servers understand them themselves.
+A secret that cannot be had keeps its server from starting, and only that one, with the reason.
+
+## What is shown of them
 
 Values of `env` and `headers`, and variables with names like `API_KEY` or `TOKEN`, are kept out of logs and errors: `[secret API_KEY]` stands in their place.
 "#;

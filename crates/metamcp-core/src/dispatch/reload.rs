@@ -12,7 +12,7 @@ impl<T> Dispatch<T> {
     }
 
     /// A server is configured differently: its connection finishes what it does and closes, the next call gets a
-    /// new one. What was learnt of the old configuration's failures is forgotten.
+    /// new one. What was learnt of the old configuration's failures is forgotten. One that was removed is back.
     pub fn change_server(
         &mut self,
         server: ServerId,
@@ -23,6 +23,7 @@ impl<T> Dispatch<T> {
         let breaker_policy = self.breaker_policy(&policy);
         let entry = &mut self.servers[server.0 as usize];
         entry.policy = policy;
+        entry.removed = false;
         entry.breaker.reset(breaker_policy);
         entry.limiter = Limiter::default();
         entry.last_failure = None;

@@ -11,7 +11,7 @@ use crate::config::keys::TRANSPORTS;
 use crate::config::read::{Field, Fields, Node, properties};
 use crate::config::report::Report;
 use crate::config::{HttpKind, Transport};
-use crate::secret::{Secret, names_a_secret};
+use crate::secret::{Reference, Secret, names_a_secret};
 use crate::settings::shown;
 
 /// Reads values in which variables may stand.
@@ -131,7 +131,10 @@ impl Values<'_, '_, '_> {
             if let Some(fault) = check(name, &value) {
                 self.report.problem(node.range(), &node.path, fault);
             }
-            named.push((name.to_owned(), Secret::new(name, value)));
+            // Judged by what is written: a variable whose value looks like a reference is a value.
+            let is_reference = matches!(node.value, Value::StringLit(literal) if Reference::is_one(&literal.value));
+            let wrap = if is_reference { Secret::reference } else { Secret::new };
+            named.push((name.to_owned(), wrap(name, value)));
         }
         Some(named)
     }

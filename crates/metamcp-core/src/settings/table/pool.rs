@@ -64,7 +64,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Count { min: 0, max: MOST_CONNECTIONS },
         default: Some(Value::Number(0)),
         help: "Connections that idle time does not close",
-        doc: "Counted over all servers. It guards against the idle timeout; a full pool may still swap one server for another, \
+        doc: "Counted over all servers; so many are started with the gateway, in the order of the file. It guards against the idle timeout; a full pool may still swap one server for another, \
               since the number stays the same.",
         store: |settings, value| settings.pool.min_size = value.count(),
     },

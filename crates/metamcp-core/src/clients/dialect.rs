@@ -1,0 +1,140 @@
+//! How clients write one server, where that differs from the usual `command`, `args`, `env` or `url`.
+
+use serde_json::{Map, Value, json};
+
+/// How a client writes its servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// `command`, `args`, `env`, or `url`, `headers`.
+    Standard,
+    /// The same with a `type` that must be there.
+    Typed,
+    /// The same with `source: "custom"`, and in older files a `command` that is an object.
+    Zed,
+    /// `httpUrl` is HTTP, `url` is SSE.
+    Gemini,
+    /// One list for program and arguments, `environment`, `type: "local"`.
+    OpenCode,
+    /// `cmd`, `envs`, `uri`, a `timeout` in seconds.
+    Goose,
+    /// TOML with `http_headers`, `bearer_token_env_var`, time-outs in seconds.
+    Codex,
+}
+
+impl Dialect {
+    /// The entry by which a client starts this gateway.
+    pub fn own_entry(self, command: &str, args: &[String]) -> Value {
+        match self {
+            Dialect::Standard | Dialect::Gemini | Dialect::Codex => {
+                json!({ "command": command, "args": args })
+            }
+            Dialect::Typed => json!({ "type": "stdio", "command": command, "args": args }),
+            Dialect::Zed => {
+                json!({ "source": "custom", "command": command, "args": args, "env": {} })
+            }
+            Dialect::OpenCode => {
+                let words: Vec<&str> =
+                    std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
+                json!({ "type": "local", "command": words, "enabled": true })
+            }
+            Dialect::Goose => json!({
+                "name": "metamcp",
+                "type": "stdio",
+                "cmd": command,
+                "args": args,
+                "envs": {},
+                "enabled": true,
+                "timeout": 300,
+            }),
+        }
+    }
+
+    /// An entry as our own file takes it. Keys without meaning to us stay: they are somebody's.
+    pub(super) fn to_standard(self, entry: &Value) -> Result<Value, String> {
+        let Value::Object(entry) = entry else { return Err("is not an object".to_owned()) };
+        let mut entry = entry.clone();
+        match self {
+            Dialect::Standard | Dialect::Typed | Dialect::OpenCode => {}
+            Dialect::Gemini => {
+                if entry.contains_key("url") && !entry.contains_key("type") {
+                    entry.insert("type".to_owned(), "sse".into());
+                }
+            }
+            Dialect::Zed => zed(&mut entry)?,
+            Dialect::Goose => goose(&mut entry)?,
+            Dialect::Codex => codex(&mut entry),
+        }
+        Ok(Value::Object(entry))
+    }
+}
+
+fn rename(entry: &mut Map<String, Value>, from: &str, to: &str) {
+    if let Some(value) = entry.remove(from) {
+        entry.insert(to.to_owned(), value);
+    }
+}
+
+fn zed(entry: &mut Map<String, Value>) -> Result<(), String> {
+    entry.remove("source");
+    if entry.get("command").is_none_or(Value::is_null) && !entry.contains_key("url") {
+        return Err("is an extension of that client, without a command of its own".to_owned());
+    }
+    if let Some(Value::Object(inner)) = entry.get("command").cloned() {
+        entry.remove("command");
+        for (key, value) in inner {
+            entry.insert(if key == "path" { "command".to_owned() } else { key }, value);
+        }
+    }
+    entry.retain(|_, value| !value.is_null());
+    Ok(())
+}
+
+fn goose(entry: &mut Map<String, Value>) -> Result<(), String> {
+    match entry.get("type").and_then(Value::as_str) {
+        Some("stdio" | "sse" | "streamable_http") | None => {}
+        Some(kind) => return Err(format!("is of type `{kind}`, which is part of that client")),
+    }
+    rename(entry, "cmd", "command");
+    rename(entry, "envs", "env");
+    rename(entry, "uri", "url");
+    seconds(entry, "timeout");
+    for key in ["name", "display_name", "bundled", "env_keys", "available_tools"] {
+        entry.remove(key);
+    }
+    let is_remote = entry.contains_key("url");
+    entry.retain(|key, value| !(value.is_null() || is_remote && key == "env"));
+    Ok(())
+}
+
+fn codex(entry: &mut Map<String, Value>) {
+    rename(entry, "http_headers", "headers");
+    if let Some(Value::String(variable)) = entry.remove("bearer_token_env_var") {
+        let headers = entry.entry("headers").or_insert_with(|| json!({}));
+        headers["Authorization"] = format!("Bearer ${{{variable}}}").into();
+    }
+    if let Some(Value::Array(names)) = entry.remove("env_vars") {
+        let env = entry.entry("env").or_insert_with(|| json!({}));
+        for name in names.iter().filter_map(Value::as_str) {
+            env[name] = format!("${{{name}}}").into();
+        }
+    }
+    seconds(entry, "tool_timeout_sec");
+    for key in ["startup_timeout_sec", "startup_timeout_ms"] {
+        entry.remove(key);
+    }
+}
+
+/// A time in seconds, as the milliseconds we count in.
+fn seconds(entry: &mut Map<String, Value>, key: &str) {
+    if let Some(time) =
+        entry.remove(key).and_then(|value| value.as_f64()).filter(|time| *time > 0.0)
+    {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and a longer time limit than fits is refused by the reader"
+        )]
+        let millis = (time * 1_000.0) as u64;
+        entry.insert("timeoutMs".to_owned(), millis.into());
+    }
+}

@@ -1,0 +1,98 @@
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::{CLIENTS, Dialect, Imported, Places, System, import, is_the_gateway, named};
+use crate::edit;
+
+fn places(system: System) -> Places {
+    Places {
+        system,
+        home: "/home/me".into(),
+        config: "/home/me/.config".into(),
+        app_data: "/home/me/AppData/Roaming".into(),
+        claude: None,
+    }
+}
+
+#[test]
+fn every_client_has_a_file_of_its_own_on_every_system() {
+    for system in [System::Linux, System::Mac, System::Windows] {
+        let at = places(system);
+        let mut files: Vec<PathBuf> =
+            CLIENTS.iter().flat_map(|client| (client.files)(&at)).collect();
+        let count = files.len();
+        files.sort();
+        files.dedup();
+        assert_eq!(files.len(), count);
+        assert!(files.iter().all(|file| file.starts_with("/home/me")));
+    }
+    let desktop = (named("Claude Desktop").unwrap().files)(&places(System::Mac));
+    let expected = "/home/me/Library/Application Support/Claude/claude_desktop_config.json";
+    assert_eq!(desktop, [Path::new(expected)]);
+    assert!(named("VS_code").is_some() && named("nothing").is_none());
+}
+
+#[test]
+fn what_a_client_is_given_is_never_taken_over() {
+    for client in CLIENTS {
+        let entry = client.dialect.own_entry("/opt/bin/metamcp", &["--home".into(), "/x".into()]);
+        let text = edit::set(client.format, "", &[client.key, &["metamcp"]].concat(), &entry);
+        let text = text.unwrap_or_else(|error| panic!("{}: {error}", client.id));
+        let read = edit::read(client.format, &text, &[client.key, &["metamcp"]].concat());
+        assert_eq!(read, Ok(Some(entry.clone())), "{}", client.id);
+        assert_eq!(import(client.dialect, "metamcp", &entry), Imported::Itself, "{}", client.id);
+    }
+    assert!(is_the_gateway(&json!({ "command": "npx", "args": ["-y", "metamcp@1.2.3"] })));
+    assert!(is_the_gateway(&json!({ "command": "C:\\bin\\MetaMCP.exe" })));
+    assert!(!is_the_gateway(&json!({ "command": "npx", "args": ["-y", "metamcp-notes"] })));
+    assert!(!is_the_gateway(&json!({ "command": "cat", "args": ["metamcp"] })));
+}
+
+#[test]
+fn entries_of_every_dialect_become_ours() {
+    let check = |dialect, entry, expect| {
+        assert_eq!(import(dialect, "one", &entry), Imported::Server(expect), "{entry}");
+    };
+    let usual = json!({ "command": "npx", "args": ["-y", "x"], "env": { "A": "1" } });
+    check(Dialect::Standard, usual.clone(), usual.clone());
+    check(
+        Dialect::Zed,
+        json!({ "source": "custom", "command": { "path": "npx", "args": ["-y", "x"], "env": { "A": "1" } } }),
+        usual.clone(),
+    );
+    check(
+        Dialect::Goose,
+        json!({ "name": "one", "type": "stdio", "cmd": "npx", "args": ["-y", "x"], "envs": { "A": "1" }, "timeout": 300, "bundled": null }),
+        json!({ "type": "stdio", "args": ["-y", "x"], "command": "npx", "env": { "A": "1" }, "timeoutMs": 300_000 }),
+    );
+    check(
+        Dialect::Codex,
+        json!({ "url": "https://x.example/mcp", "bearer_token_env_var": "TOKEN", "startup_timeout_sec": 5 }),
+        json!({ "url": "https://x.example/mcp", "headers": { "Authorization": "Bearer ${TOKEN}" } }),
+    );
+    check(
+        Dialect::Gemini,
+        json!({ "url": "https://x.example/sse" }),
+        json!({ "url": "https://x.example/sse", "type": "sse" }),
+    );
+    check(
+        Dialect::OpenCode,
+        json!({ "type": "local", "command": ["npx", "x"], "environment": { "A": "1" }, "enabled": false }),
+        json!({ "type": "local", "command": ["npx", "x"], "environment": { "A": "1" }, "enabled": false }),
+    );
+    for (dialect, entry) in [
+        (
+            Dialect::Typed,
+            json!({ "type": "stdio", "command": "x", "env": { "K": "${input:key}" } }),
+        ),
+        (Dialect::Standard, json!({ "command": "x", "cwd": "${workspaceFolder}" })),
+        (Dialect::Goose, json!({ "type": "builtin", "name": "developer" })),
+        (Dialect::Zed, json!({ "source": "extension", "settings": {} })),
+        (Dialect::Standard, json!({ "args": ["x"] })),
+        (Dialect::Standard, json!("npx x")),
+    ] {
+        let outcome = import(dialect, "one", &entry);
+        assert!(matches!(&outcome, Imported::Left(why) if !why.is_empty()), "{entry}: {outcome:?}");
+    }
+}

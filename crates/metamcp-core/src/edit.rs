@@ -1,0 +1,95 @@
+//! Edits of config files as text: one entry put in or taken out, every other byte kept.
+//! Owns: where an entry goes, and how it is indented, in JSON with comments, TOML and YAML.      Never: opens a file, knows what an entry means.
+//! In: the text, the path of keys, a value.  Out: the new text, or an `EditError` that leaves the old one alone.
+//! Tests: `edit/tests.rs`.
+
+mod json;
+mod toml;
+mod yaml;
+
+use serde_json::Value;
+
+/// What a file is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// JSON, with comments and trailing commas where they are there already.
+    Json,
+    /// TOML.
+    Toml,
+    /// The part of YAML that programs write: block mappings, block and flow lists of scalars.
+    Yaml,
+}
+
+/// Why a text is not edited or read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// The text is broken before anything was done.
+    #[error("line {line}: {message}")]
+    Syntax {
+        /// Where, counted from one.
+        line: usize,
+        /// What the reader says.
+        message: String,
+    },
+    /// Something else than an object stands where entries go.
+    #[error("`{path}` is not {expected}")]
+    NotAnObject {
+        /// The keys that lead there.
+        path: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A key that is given twice: which one counts is a matter of opinion.
+    #[error("`{path}` is given twice; keep one of the two")]
+    Twice {
+        /// The keys that lead there.
+        path: String,
+    },
+    /// The text is sound, but written in a way that is not edited here.
+    #[error("line {line}: {what} is not something this program edits")]
+    Unsupported {
+        /// Where, counted from one.
+        line: usize,
+        /// What.
+        what: &'static str,
+    },
+}
+
+/// `text` with the value at `path` set: replaced where it is, put behind its last sibling where it is not.
+/// Objects on the way are made. An empty text becomes a whole file.
+pub fn set(format: Format, text: &str, path: &[&str], value: &Value) -> Result<String, EditError> {
+    match format {
+        Format::Json => json::set(text, path, value),
+        Format::Toml => toml::set(text, path, value),
+        Format::Yaml => yaml::set(text, path, value),
+    }
+}
+
+/// `text` without the entry at `path`; `None` if there is no such entry.
+pub fn remove(format: Format, text: &str, path: &[&str]) -> Result<Option<String>, EditError> {
+    match format {
+        Format::Json => json::remove(text, path),
+        Format::Toml => toml::remove(text, path),
+        Format::Yaml => yaml::remove(text, path),
+    }
+}
+
+/// The value at `path`, if there is one. An empty path is the whole file; in YAML only a block mapping is read.
+pub fn read(format: Format, text: &str, path: &[&str]) -> Result<Option<Value>, EditError> {
+    match format {
+        Format::Json => json::read(text, path),
+        Format::Toml => toml::read(text, path),
+        Format::Yaml => yaml::read(text, path),
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+}
+
+fn dotted(path: &[&str]) -> String {
+    path.join(".")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,345 @@
+//! JSON with comments, edited by the spans of its values.
+
+use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
+use jsonc_parser::common::Ranged;
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use serde_json::Value;
+
+use super::{EditError, dotted, line_of};
+
+/// What files without any indentation of their own get.
+const USUAL_INDENT: &str = "  ";
+const BOM: &str = "\u{feff}";
+
+pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, EditError> {
+    let (bom, body) = split(text);
+    let Some(root) = parse(body)? else {
+        return Ok(format!("{bom}{}\n", rendered(&nested(path, value), "", &Style::of(body))));
+    };
+    let style = Style::of(body);
+    let mut object = object_at(&root, &[])?;
+    for (depth, key) in path.iter().enumerate() {
+        let (here, rest) = (&path[..=depth], &path[depth + 1..]);
+        match property(object, here)? {
+            Some((_, found)) if rest.is_empty() => {
+                let range = found.value.range();
+                let indent = leading(body, found.range.start);
+                let fresh = rendered(value, indent, &style);
+                return Ok(spliced(text, body, &[(range.start, range.end, fresh)]));
+            }
+            Some((_, found)) => object = object_at(&found.value, here)?,
+            None => {
+                let edits = insertion(body, object, key, &nested(rest, value), &style);
+                return Ok(spliced(text, body, &edits));
+            }
+        }
+    }
+    Err(EditError::NotAnObject { path: String::new(), expected: "a path" })
+}
+
+pub(super) fn remove(text: &str, path: &[&str]) -> Result<Option<String>, EditError> {
+    let (_, body) = split(text);
+    let Some(root) = parse(body)? else { return Ok(None) };
+    let Some((_, parents)) = path.split_last() else { return Ok(None) };
+    let mut object = object_at(&root, &[])?;
+    for depth in 0..parents.len() {
+        match property(object, &path[..=depth])? {
+            Some((_, found)) => object = object_at(&found.value, &path[..=depth])?,
+            None => return Ok(None),
+        }
+    }
+    Ok(property(object, path)?
+        .map(|(index, found)| spliced(text, body, &removal(body, object, index, found))))
+}
+
+pub(super) fn read(text: &str, path: &[&str]) -> Result<Option<Value>, EditError> {
+    let (_, body) = split(text);
+    let Some(root) = parse(body)? else { return Ok(None) };
+    let mut node = &root;
+    for depth in 0..path.len() {
+        match property(object_at(node, &path[..depth])?, &path[..=depth])? {
+            Some((_, found)) => node = &found.value,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(to_value(node)))
+}
+
+fn to_value(node: &Node<'_>) -> Value {
+    match node {
+        Node::StringLit(text) => Value::from(text.value.as_ref()),
+        Node::NumberLit(number) => {
+            serde_json::from_str(number.value).unwrap_or_else(|_| Value::from(number.value))
+        }
+        Node::BooleanLit(flag) => Value::from(flag.value),
+        Node::NullKeyword(_) => Value::Null,
+        Node::Array(array) => array.elements.iter().map(to_value).collect(),
+        Node::Object(object) => {
+            let named = object.properties.iter();
+            Value::Object(
+                named.map(|one| (one.name.as_str().to_owned(), to_value(&one.value))).collect(),
+            )
+        }
+    }
+}
+
+fn split(text: &str) -> (&str, &str) {
+    match text.strip_prefix(BOM) {
+        Some(body) => (BOM, body),
+        None => ("", text),
+    }
+}
+
+/// The same dialect as the reader of the configuration: comments and trailing commas, nothing looser.
+fn parse(body: &str) -> Result<Option<Node<'_>>, EditError> {
+    let options = ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    let parsed = parse_to_ast(body, &CollectOptions::default(), &options).map_err(|error| {
+        EditError::Syntax {
+            line: line_of(body, error.range().start),
+            message: error.kind().to_string().to_lowercase(),
+        }
+    })?;
+    match parsed.value {
+        // Comments without a value: whatever they say would be lost in a file written anew.
+        None if !body.trim().is_empty() => {
+            Err(EditError::Syntax { line: 1, message: "there is no value, only comments".into() })
+        }
+        value => Ok(value),
+    }
+}
+
+fn object_at<'n, 'a>(node: &'n Node<'a>, path: &[&str]) -> Result<&'n Object<'a>, EditError> {
+    match node {
+        Node::Object(object) => Ok(object),
+        _ => {
+            let path = if path.is_empty() { "the file".to_owned() } else { dotted(path) };
+            Err(EditError::NotAnObject { path, expected: "an object" })
+        }
+    }
+}
+
+/// The property named by the last key of `path`.
+fn property<'n, 'a>(
+    object: &'n Object<'a>,
+    path: &[&str],
+) -> Result<Option<(usize, &'n ObjectProp<'a>)>, EditError> {
+    let Some(key) = path.last() else { return Ok(None) };
+    let mut named =
+        object.properties.iter().enumerate().filter(|(_, one)| one.name.as_str() == *key);
+    let found = named.next();
+    match named.next() {
+        Some(_) => Err(EditError::Twice { path: dotted(path) }),
+        None => Ok(found),
+    }
+}
+
+/// How this file is laid out.
+struct Style {
+    unit: String,
+    newline: &'static str,
+}
+
+impl Style {
+    fn of(body: &str) -> Style {
+        let newline = if body.contains("\r\n") { "\r\n" } else { "\n" };
+        let indents = body.lines().filter_map(|line| {
+            let rest = line.trim_start_matches([' ', '\t']);
+            (rest.starts_with('"') && rest.len() < line.len())
+                .then(|| &line[..line.len() - rest.len()])
+        });
+        let unit = indents.min_by_key(|indent| indent.len()).unwrap_or(USUAL_INDENT).to_owned();
+        Style { unit, newline }
+    }
+}
+
+/// A value as people write it: objects over several lines, lists of plain values in one.
+fn rendered(value: &Value, indent: &str, style: &Style) -> String {
+    let Style { unit, newline } = style;
+    let inner = format!("{indent}{unit}");
+    let lines = |open: char, entries: Vec<String>, close: char| {
+        let entries = entries.join(&format!(",{newline}{inner}"));
+        format!("{open}{newline}{inner}{entries}{newline}{indent}{close}")
+    };
+    match value {
+        Value::Object(object) if !object.is_empty() => {
+            let entry = |(key, value): (&String, &Value)| {
+                format!("{}: {}", Value::from(key.as_str()), rendered(value, &inner, style))
+            };
+            lines('{', object.iter().map(entry).collect(), '}')
+        }
+        Value::Array(values)
+            if values.iter().any(|value| value.is_object() || value.is_array()) =>
+        {
+            lines('[', values.iter().map(|value| rendered(value, &inner, style)).collect(), ']')
+        }
+        _ => in_line(value),
+    }
+}
+
+/// A value in one line.
+fn in_line(value: &Value) -> String {
+    match value {
+        Value::Object(object) if !object.is_empty() => {
+            let entry = |(key, value): (&String, &Value)| {
+                format!("{}: {}", Value::from(key.as_str()), in_line(value))
+            };
+            format!("{{ {} }}", object.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(values) => {
+            format!("[{}]", values.iter().map(in_line).collect::<Vec<_>>().join(", "))
+        }
+        plain => plain.to_string(),
+    }
+}
+
+fn nested(path: &[&str], value: &Value) -> Value {
+    path.iter().rev().fold(value.clone(), |inner, key| {
+        Value::Object(std::iter::once(((*key).to_owned(), inner)).collect())
+    })
+}
+
+/// A part of the text and what goes in its place.
+type Edit = (usize, usize, String);
+
+fn spliced(text: &str, body: &str, edits: &[Edit]) -> String {
+    let offset = text.len() - body.len();
+    let mut edited = text[..offset].to_owned();
+    let mut copied = 0;
+    for (start, end, fresh) in edits {
+        edited.push_str(&body[copied..*start]);
+        edited.push_str(fresh);
+        copied = *end;
+    }
+    edited.push_str(&body[copied..]);
+    edited
+}
+
+fn insertion(
+    body: &str,
+    object: &Object<'_>,
+    key: &str,
+    value: &Value,
+    style: &Style,
+) -> Vec<Edit> {
+    let close = object.range.end - 1;
+    let entry = |indent: &str| format!("{}: {}", Value::from(key), rendered(value, indent, style));
+    let Some(last) = object.properties.last() else {
+        let outer = leading(body, object.range.start);
+        let inner = format!("{outer}{}", style.unit);
+        let kept = object.range.start + 1 + body[object.range.start + 1..close].trim_end().len();
+        let fresh = format!("{0}{inner}{1}{0}{outer}", style.newline, entry(&inner));
+        return vec![(kept, close, fresh)];
+    };
+    let end = last.range.end;
+    let comma = comma_after(body, end, close);
+    let after = comma.map_or(end, |at| at + 1);
+    let tail = if comma.is_some() { "," } else { "" };
+    let mut edits = Vec::new();
+    if comma.is_none() {
+        edits.push((end, end, ",".to_owned()));
+    }
+    match own_line(body, last.range.start) {
+        Some(indent) => {
+            let at = line_end(body, after, close);
+            let fresh = format!("{}{indent}{}{tail}", style.newline, entry(indent));
+            edits.push((at, at, fresh));
+        }
+        None => {
+            let entry = format!("{}: {}", Value::from(key), in_line(value));
+            edits.push((after, after, format!(" {entry}{tail}")));
+        }
+    }
+    edits
+}
+
+fn removal(body: &str, object: &Object<'_>, index: usize, found: &ObjectProp<'_>) -> Vec<Edit> {
+    let close = object.range.end - 1;
+    let (mut start, mut end) = (found.range.start, found.range.end);
+    let mut edits = Vec::new();
+    match comma_after(body, end, close) {
+        Some(comma) if body[end..comma].trim().is_empty() => end = comma + 1,
+        Some(comma) => edits.push((comma, comma + 1, String::new())),
+        None => {
+            let before = index.checked_sub(1).map(|index| &object.properties[index]);
+            let comma = before.and_then(|before| comma_after(body, before.range.end, start));
+            edits.extend(comma.map(|comma| (comma, comma + 1, String::new())));
+        }
+    }
+    let rest = &body[end..close];
+    let blank = rest.len() - rest.trim_start_matches([' ', '\t', '\r']).len();
+    if own_line(body, start).is_some() && rest[blank..].starts_with('\n') {
+        start -= leading(body, start).len();
+        end += blank + 1;
+    } else {
+        end += rest.len() - rest.trim_start_matches([' ', '\t']).len();
+    }
+    edits.push((start, end, String::new()));
+    edits.sort_by_key(|(start, ..)| *start);
+    edits
+}
+
+/// The whitespace at the beginning of the line that holds `at`.
+fn leading(body: &str, at: usize) -> &str {
+    let line = body[..at].rfind('\n').map_or(0, |newline| newline + 1);
+    let rest = body[line..].trim_start_matches([' ', '\t']);
+    &body[line..body.len() - rest.len()]
+}
+
+/// The indentation, if nothing else stands before `at` in its line.
+fn own_line(body: &str, at: usize) -> Option<&str> {
+    let indent = leading(body, at);
+    let line = body[..at].rfind('\n')? + 1;
+    (line + indent.len() == at).then_some(indent)
+}
+
+/// The comma between `from` and `to`, where only space and comments are.
+fn comma_after(body: &str, from: usize, to: usize) -> Option<usize> {
+    let mut at = from;
+    while at < to {
+        match comment(body, at, to) {
+            Some(end) => at = end,
+            None if body.as_bytes()[at] == b',' => return Some(at),
+            None => at += 1,
+        }
+    }
+    None
+}
+
+/// Behind the last comment that begins in the line of `from`.
+fn line_end(body: &str, from: usize, to: usize) -> usize {
+    let (mut at, mut kept) = (from, from);
+    while at < to && body.as_bytes()[at] != b'\n' {
+        match comment(body, at, to) {
+            Some(end) => {
+                let spans_lines = body[at..end].contains('\n');
+                (at, kept) = (end, end);
+                if spans_lines {
+                    break;
+                }
+            }
+            None => at += 1,
+        }
+    }
+    kept
+}
+
+/// The end of the comment that begins at `at`, without its line break.
+fn comment(body: &str, at: usize, to: usize) -> Option<usize> {
+    let rest = &body[at..to];
+    if rest.starts_with("//") {
+        let line = rest.split('\n').next().unwrap_or(rest);
+        return Some(at + line.trim_end_matches('\r').len());
+    }
+    rest.strip_prefix("/*").map(|inner| inner.find("*/").map_or(to, |end| at + 2 + end + 2))
+}

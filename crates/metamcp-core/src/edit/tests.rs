@@ -1,0 +1,190 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{EditError, Format, read, remove, set};
+
+fn put(text: &str, path: &[&str], value: &Value) -> String {
+    set(Format::Json, text, path, value).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn taken(text: &str, path: &[&str]) -> String {
+    remove(Format::Json, text, path)
+        .unwrap_or_else(|error| panic!("{text}: {error}"))
+        .expect("the entry is there")
+}
+
+const AT: &[&str] = &["mcpServers", "new"];
+
+#[test]
+fn a_new_entry_goes_behind_the_last_and_nothing_else_moves() {
+    let check = |before: &str, after: &str| assert_eq!(put(before, AT, &json!(1)), after);
+    check("", "{\n  \"mcpServers\": {\n    \"new\": 1\n  }\n}\n");
+    check("{}", "{\n  \"mcpServers\": {\n    \"new\": 1\n  }\n}");
+    check(
+        "{\n    \"mcpServers\": {\n        \"a\": {}\n    }\n}\n",
+        "{\n    \"mcpServers\": {\n        \"a\": {},\n        \"new\": 1\n    }\n}\n",
+    );
+    check(
+        "{\n  \"mcpServers\": {\n    \"a\": {} // mine\n    // the end\n  }\n}\n",
+        "{\n  \"mcpServers\": {\n    \"a\": {}, // mine\n    \"new\": 1\n    // the end\n  }\n}\n",
+    );
+    check(
+        "{\n  \"mcpServers\": {\n    \"a\": {}, // mine\n  },\n}\n",
+        "{\n  \"mcpServers\": {\n    \"a\": {}, // mine\n    \"new\": 1,\n  },\n}\n",
+    );
+    check("{ \"mcpServers\": { \"a\": 1 } }", "{ \"mcpServers\": { \"a\": 1, \"new\": 1 } }");
+    check(
+        "{\n\t\"mcpServers\": {\n\t\t// none yet\n\t}\n}",
+        "{\n\t\"mcpServers\": {\n\t\t// none yet\n\t\t\"new\": 1\n\t}\n}",
+    );
+    check(
+        "{\r\n  \"mcpServers\": {\r\n    \"a\": 1\r\n  }\r\n}\r\n",
+        "{\r\n  \"mcpServers\": {\r\n    \"a\": 1,\r\n    \"new\": 1\r\n  }\r\n}\r\n",
+    );
+    check("\u{feff}{\"mcpServers\":{}}", "\u{feff}{\"mcpServers\":{\n  \"new\": 1\n}}");
+    check(
+        "{\n  \"mcpServers\": {\n    \"a\": 1 /* one\n two */\n  }\n}",
+        "{\n  \"mcpServers\": {\n    \"a\": 1, /* one\n two */\n    \"new\": 1\n  }\n}",
+    );
+    check(
+        "{\n  \"mcpServers\": {\n    \"new\": { \"x\": 1 }, // kept\n    \"b\": 2\n  }\n}",
+        "{\n  \"mcpServers\": {\n    \"new\": 1, // kept\n    \"b\": 2\n  }\n}",
+    );
+}
+
+#[test]
+fn an_entry_goes_and_nothing_else_with_it() {
+    let check = |before: &str, after: &str| assert_eq!(taken(before, &["m", "x"]), after);
+    check("{\"m\":{\"x\":1}}", "{\"m\":{}}");
+    check("{ \"m\": { \"x\": 1, \"b\": 2 } }", "{ \"m\": { \"b\": 2 } }");
+    check("{ \"m\": { \"b\": 2, \"x\": 1 } }", "{ \"m\": { \"b\": 2 } }");
+    check(
+        "{\n  \"m\": {\n    \"x\": {\n      \"y\": 1\n    },\n    \"b\": 2\n  }\n}",
+        "{\n  \"m\": {\n    \"b\": 2\n  }\n}",
+    );
+    check(
+        "{\n  \"m\": {\n    \"b\": 2, // two\n    \"x\": 1\n  }\n}",
+        "{\n  \"m\": {\n    \"b\": 2 // two\n  }\n}",
+    );
+    check(
+        "{\n  \"m\": {\n    \"x\": 1, // why\n    \"b\": 2,\n  }\n}",
+        "{\n  \"m\": {\n    // why\n    \"b\": 2,\n  }\n}",
+    );
+    assert_eq!(remove(Format::Json, "{\"m\":{}}", &["m", "x"]), Ok(None));
+}
+
+#[test]
+fn what_cannot_be_edited_is_refused() {
+    let fails = |text: &str| set(Format::Json, text, AT, &json!(1)).expect_err(text).to_string();
+    assert!(fails("{ \"mcpServers\": { ").starts_with("line 1: "));
+    assert_eq!(fails("[]"), "`the file` is not an object");
+    assert_eq!(fails("{ \"mcpServers\": [] }"), "`mcpServers` is not an object");
+    assert_eq!(
+        fails("{ \"mcpServers\": {}, \"mcpServers\": {} }"),
+        "`mcpServers` is given twice; keep one of the two"
+    );
+    assert!(matches!(
+        set(Format::Json, "// only words\n", AT, &json!(1)),
+        Err(EditError::Syntax { .. })
+    ));
+    assert!(set(Format::Toml, "a = [", &["x"], &json!(1)).is_err());
+}
+
+#[test]
+fn toml_keeps_its_comments() {
+    let before = "# my codex\nmodel = \"o\" # the model\n\n[mcp_servers.a] # first\ncommand = 'x'\n\n[profiles.b]\nz = 1\n";
+    let entry = json!({ "command": "metamcp", "args": ["--x"], "env": { "K": "v" } });
+    let after = set(Format::Toml, before, &["mcp_servers", "metamcp"], &entry).unwrap();
+    for line in before.lines() {
+        assert!(after.contains(line), "{line:?} is gone:\n{after}");
+    }
+    assert_eq!(read(Format::Toml, &after, &["mcp_servers", "metamcp"]), Ok(Some(entry)));
+    let again = remove(Format::Toml, &after, &["mcp_servers", "metamcp"]).unwrap().unwrap();
+    assert_eq!(again, before);
+}
+
+const GOOSE: &str = "# goose\nGOOSE_MODEL: x # which\nextensions:\n  developer:\n    type: builtin\n    enabled: true\n\n  # mine\n  files:\n    args:\n    - -y\n    - \"a: b\"\n    cmd: npx\n    envs: {}\n    timeout: 300\nlast: 1\n";
+
+#[test]
+fn yaml_as_programs_write_it() {
+    let files = read(Format::Yaml, GOOSE, &["extensions", "files"]).unwrap().unwrap();
+    assert_eq!(files, json!({ "args": ["-y", "a: b"], "cmd": "npx", "envs": {}, "timeout": 300 }));
+    let entry = json!({ "cmd": "/opt/meta mcp", "args": ["--x"], "enabled": true, "envs": {} });
+    let after = set(Format::Yaml, GOOSE, &["extensions", "metamcp"], &entry).unwrap();
+    for line in GOOSE.lines() {
+        assert!(after.contains(line), "{line:?} is gone:\n{after}");
+    }
+    assert_eq!(read(Format::Yaml, &after, &["extensions", "metamcp"]), Ok(Some(entry.clone())));
+    let again = remove(Format::Yaml, &after, &["extensions", "metamcp"]).unwrap();
+    assert_eq!(again.as_deref(), Some(GOOSE));
+    let replaced = set(Format::Yaml, &after, &["extensions", "metamcp"], &entry).unwrap();
+    assert_eq!(replaced, after);
+    for text in ["", "extensions: {}\n", "a: 1", "extensions:\n"] {
+        let after = set(Format::Yaml, text, &["extensions", "m"], &entry).unwrap();
+        assert_eq!(
+            read(Format::Yaml, &after, &["extensions", "m"]),
+            Ok(Some(entry.clone())),
+            "{after}"
+        );
+    }
+    for text in ["extensions: { a: 1 }\n", "a: 1\n---\nb: 2\n", "extensions:\n\tx: 1\n"] {
+        assert!(set(Format::Yaml, text, &["extensions", "m"], &entry).is_err(), "{text}");
+    }
+}
+
+/// Objects with comments in every place where one may stand.
+fn commented() -> impl Strategy<Value = String> {
+    let gap = prop_oneof![
+        Just(""),
+        Just(" "),
+        Just("\n  "),
+        Just(" // c\n"),
+        Just("/* , } */"),
+        Just("\r\n\t"),
+    ];
+    let entry = (gap.clone(), "[a-c]{1,3}", gap.clone(), gap.clone());
+    (proptest::collection::vec(entry, 0..4), gap.clone(), any::<bool>()).prop_map(
+        |(entries, last, trailing)| {
+            let mut seen = std::collections::HashSet::new();
+            let entries: Vec<_> =
+                entries.into_iter().filter(|(_, key, ..)| seen.insert(key.clone())).collect();
+            let count = entries.len();
+            let mut text = "{\"m\":{".to_owned();
+            for (at, (before, key, between, after)) in entries.into_iter().enumerate() {
+                let comma = if at + 1 < count || trailing { "," } else { "" };
+                text.push_str(&format!("{before}\"{key}\":{between}[1, \"//\"]{after}{comma}"));
+            }
+            text.push_str(&format!("{last}}}}}"));
+            text
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_was_put_in_is_there_and_goes_again(text in commented(), key in "[a-d]{1,3}") {
+        let before = read(Format::Json, &text, &["m"]).unwrap().unwrap();
+        let value = json!({ "k": [1, { "x": "y" }] });
+        let after = set(Format::Json, &text, &["m", &key], &value).unwrap();
+        let mut expected = before.clone();
+        expected[&key] = value;
+        prop_assert_eq!(read(Format::Json, &after, &["m"]).unwrap().unwrap(), expected, "{}", after);
+        for comment in ["// c", "/* , } */"] {
+            let count = |text: &str| text.matches(comment).count();
+            prop_assert!(count(&after) == count(&text), "a comment is gone: {}", after);
+        }
+        let gone = remove(Format::Json, &after, &["m", &key]).unwrap().unwrap();
+        let mut expected = before;
+        expected.as_object_mut().unwrap().shift_remove(&key);
+        prop_assert_eq!(read(Format::Json, &gone, &["m"]).unwrap().unwrap(), expected, "{}", gone);
+    }
+
+    #[test]
+    fn never_panics(text in "[\\{\\}\\[\\],:\"/*a\n #'-]{0,40}") {
+        for format in [Format::Json, Format::Toml, Format::Yaml] {
+            let _outcome = set(format, &text, &["m", "x"], &json!(1));
+            let _outcome = remove(format, &text, &["m", "x"]);
+            let _outcome = read(format, &text, &[]);
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The part of YAML that programs write, edited line by line. What is written otherwise is refused, never guessed.
+//! Understood: block mappings, `- ` lists of scalars, flow lists of scalars, `{}`, quoted and plain scalars, comments.
+
+use serde_json::{Map, Value};
+
+use super::EditError;
+
+/// Deeper is not written by the programs whose files these are.
+const DEEPEST: usize = 16;
+
+pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, EditError> {
+    let lines = lines(text)?;
+    let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let Some((last, parents)) = path.split_last() else { return Ok(text.to_owned()) };
+    let mut block = Block { first: 0, end: lines.len(), indent: 0 };
+    for (depth, key) in parents.iter().enumerate() {
+        let Some(at) = find(&lines, &block, key)? else {
+            let rest: Value = path[depth + 1..].iter().rev().fold(value.clone(), |inner, key| {
+                Value::Object(std::iter::once(((*key).to_owned(), inner)).collect())
+            });
+            return Ok(inserted(text, &lines, &block, key, &rest, newline));
+        };
+        let inner = children(&lines, at, block.end, block.indent);
+        match lines[at].value {
+            "" => {}
+            "{}" => {
+                // `extensions: {}` becomes a block: only the braces go.
+                let line = &lines[at];
+                let end = line.start + line.text.trim_end().len();
+                let key_line = text[line.start..end].trim_end_matches("{}").trim_end();
+                let emptied = format!("{}{key_line}{}", &text[..line.start], &text[end..]);
+                return set(&emptied, path, value);
+            }
+            _ => {
+                return Err(EditError::Unsupported {
+                    line: at + 1,
+                    what: "a mapping written in one line",
+                });
+            }
+        }
+        block = inner;
+    }
+    if let Some(at) = find(&lines, &block, last)? {
+        let end = children(&lines, at, block.end, block.indent).end;
+        let fresh = entry(last, value, block.indent, newline);
+        let (start, end) = (lines[at].start, offset(text, &lines, end));
+        return Ok(format!("{}{fresh}{}", &text[..start], &text[end..]));
+    }
+    Ok(inserted(text, &lines, &block, last, value, newline))
+}
+
+pub(super) fn remove(text: &str, path: &[&str]) -> Result<Option<String>, EditError> {
+    let lines = lines(text)?;
+    let mut block = Block { first: 0, end: lines.len(), indent: 0 };
+    for (depth, key) in path.iter().enumerate() {
+        let Some(at) = find(&lines, &block, key)? else { return Ok(None) };
+        let inner = children(&lines, at, block.end, block.indent);
+        if depth + 1 == path.len() {
+            let (start, end) = (lines[at].start, offset(text, &lines, inner.end));
+            return Ok(Some(format!("{}{}", &text[..start], &text[end..])));
+        }
+        block = inner;
+    }
+    Ok(None)
+}
+
+pub(super) fn read(text: &str, path: &[&str]) -> Result<Option<Value>, EditError> {
+    let lines = lines(text)?;
+    let mut block = Block { first: 0, end: lines.len(), indent: 0 };
+    for (depth, key) in path.iter().enumerate() {
+        let Some(at) = find(&lines, &block, key)? else { return Ok(None) };
+        if depth + 1 == path.len() {
+            return value_at(&lines, at, block.end, block.indent, depth).map(Some);
+        }
+        block = children(&lines, at, block.end, block.indent);
+    }
+    mapping(&lines, &block, 0).map(Some)
+}
+
+/// One line: where it starts, its indentation, and its key and value where it has them.
+struct Line<'t> {
+    text: &'t str,
+    start: usize,
+    indent: usize,
+    /// Nothing but space or a comment.
+    blank: bool,
+    key: Option<String>,
+    value: &'t str,
+}
+
+/// Some lines below one key.
+struct Block {
+    first: usize,
+    end: usize,
+    indent: usize,
+}
+
+fn lines(text: &str) -> Result<Vec<Line<'_>>, EditError> {
+    let mut start = 0;
+    let mut lines: Vec<Line<'_>> = Vec::new();
+    for (number, whole) in text.split_inclusive('\n').enumerate() {
+        let body = whole.trim_end_matches(['\n', '\r']);
+        let rest = body.trim_start_matches(' ');
+        let (indent, blank) =
+            (body.len() - rest.len(), rest.trim().is_empty() || rest.starts_with('#'));
+        let refuse = |what| Err(EditError::Unsupported { line: number + 1, what });
+        if !blank && rest.starts_with('\t') {
+            return refuse("indentation by tabs");
+        }
+        if !blank && indent == 0 && (rest.starts_with("---") || rest.starts_with("...")) {
+            let first = lines.iter().all(|line| line.blank);
+            if !first || rest.trim() != "---" {
+                return refuse("a file of several documents");
+            }
+            lines.push(Line { text: body, start, indent, blank: true, key: None, value: "" });
+            start += whole.len();
+            continue;
+        }
+        let (key, value) = match (blank, split_key(rest)) {
+            (false, Some((key, value))) => (Some(key), uncommented(value)),
+            _ => (None, uncommented(rest)),
+        };
+        lines.push(Line { text: body, start, indent, blank, key, value });
+        start += whole.len();
+    }
+    Ok(lines)
+}
+
+/// The key of `key: value`; `None` for a line that is something else.
+fn split_key(rest: &str) -> Option<(String, &str)> {
+    if rest.starts_with(['-', '[', '{', '?', '&', '*', '!', '|', '>']) && !rest.starts_with("-_") {
+        return None;
+    }
+    let (key, after) = match rest.chars().next()? {
+        quote @ ('"' | '\'') => {
+            let end = rest[1..].find(quote)? + 1;
+            (rest[1..end].to_owned(), &rest[end + 1..])
+        }
+        _ => {
+            let end = rest.find(": ").or_else(|| rest.strip_suffix(':').map(str::len))?;
+            (rest[..end].trim_end().to_owned(), &rest[end..])
+        }
+    };
+    let value = after.strip_prefix(':')?;
+    (value.is_empty() || value.starts_with(' ')).then(|| (key, value.trim()))
+}
+
+/// A value without the comment behind it.
+fn uncommented(value: &str) -> &str {
+    if value.starts_with(['"', '\'']) {
+        let quote = value.as_bytes()[0];
+        let end = closing(value, quote).map_or(value.len(), |end| end + 1);
+        return &value[..end];
+    }
+    if value.starts_with('#') {
+        return "";
+    }
+    value.find(" #").map_or(value, |at| &value[..at]).trim_end()
+}
+
+/// Where a quoted scalar ends.
+fn closing(value: &str, quote: u8) -> Option<usize> {
+    let bytes = value.as_bytes();
+    let mut at = 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'\\' if quote == b'"' => at += 1,
+            byte if byte == quote && quote == b'\'' && bytes.get(at + 1) == Some(&b'\'') => at += 1,
+            byte if byte == quote => return Some(at),
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+fn find(lines: &[Line<'_>], block: &Block, key: &str) -> Result<Option<usize>, EditError> {
+    let mut found = None;
+    for (at, line) in lines.iter().enumerate().take(block.end).skip(block.first) {
+        if line.blank || line.indent != block.indent || line.key.as_deref() != Some(key) {
+            continue;
+        }
+        if found.replace(at).is_some() {
+            return Err(EditError::Twice { path: key.to_owned() });
+        }
+    }
+    Ok(found)
+}
+
+/// The lines below the key at `at`, without what is blank behind them.
+fn children(lines: &[Line<'_>], at: usize, limit: usize, indent: usize) -> Block {
+    let mut end = at + 1;
+    let mut inner = None;
+    for (number, line) in lines.iter().enumerate().take(limit).skip(at + 1) {
+        if line.blank {
+            continue;
+        }
+        // A list may stand at the indentation of its own key.
+        let is_item = line.indent == indent && line.text.trim_start().starts_with("- ");
+        if line.indent <= indent && !is_item {
+            break;
+        }
+        inner.get_or_insert(line.indent);
+        end = number + 1;
+    }
+    Block { first: at + 1, end, indent: inner.unwrap_or(indent + 2) }
+}
+
+fn offset(text: &str, lines: &[Line<'_>], line: usize) -> usize {
+    lines.get(line).map_or(text.len(), |line| line.start)
+}
+
+fn inserted(
+    text: &str,
+    lines: &[Line<'_>],
+    block: &Block,
+    key: &str,
+    value: &Value,
+    newline: &str,
+) -> String {
+    // At the end of the file, what is blank stays behind nothing: the entry goes after the last line.
+    let at = offset(text, lines, block.end);
+    let before = &text[..at];
+    let gap = if before.is_empty() || before.ends_with('\n') { "" } else { newline };
+    format!("{before}{gap}{}{}", entry(key, value, block.indent, newline), &text[at..])
+}
+
+fn entry(key: &str, value: &Value, indent: usize, newline: &str) -> String {
+    let pad = " ".repeat(indent);
+    let key = scalar(&Value::from(key));
+    match value {
+        Value::Object(object) if !object.is_empty() => {
+            let inner: String =
+                object.iter().map(|(key, value)| entry(key, value, indent + 2, newline)).collect();
+            format!("{pad}{key}:{newline}{inner}")
+        }
+        Value::Array(values) if !values.is_empty() => {
+            let items: String =
+                values.iter().map(|value| format!("{pad}- {}{newline}", scalar(value))).collect();
+            format!("{pad}{key}:{newline}{items}")
+        }
+        Value::Object(_) => format!("{pad}{key}: {{}}{newline}"),
+        Value::Array(_) => format!("{pad}{key}: []{newline}"),
+        plain => format!("{pad}{key}: {}{newline}", scalar(plain)),
+    }
+}
+
+/// Plain where every reader of YAML agrees that it is a string, else as JSON, which YAML reads too.
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) => {
+            let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
+                && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./@".contains(c))
+                && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
+                    .contains(&text.to_ascii_lowercase().as_str());
+            if plain { text.clone() } else { value.to_string() }
+        }
+        other => other.to_string(),
+    }
+}
+
+fn mapping(lines: &[Line<'_>], block: &Block, depth: usize) -> Result<Value, EditError> {
+    let mut object = Map::new();
+    let mut at = block.first;
+    while at < block.end {
+        let line = &lines[at];
+        if line.blank {
+            at += 1;
+            continue;
+        }
+        let refuse = |what| Err(EditError::Unsupported { line: at + 1, what });
+        if depth > DEEPEST {
+            return refuse("nesting this deep");
+        }
+        let (true, Some(key)) = (line.indent == block.indent, &line.key) else {
+            return refuse("this way of writing a mapping");
+        };
+        let value = value_at(lines, at, block.end, block.indent, depth)?;
+        if object.insert(key.clone(), value).is_some() {
+            return Err(EditError::Twice { path: key.clone() });
+        }
+        at = children(lines, at, block.end, block.indent).end;
+    }
+    Ok(Value::Object(object))
+}
+
+fn value_at(
+    lines: &[Line<'_>],
+    at: usize,
+    limit: usize,
+    indent: usize,
+    depth: usize,
+) -> Result<Value, EditError> {
+    let line = &lines[at];
+    let refuse = |what| EditError::Unsupported { line: at + 1, what };
+    if !line.value.is_empty() {
+        return flow(line.value).ok_or_else(|| refuse("this way of writing a value"));
+    }
+    let block = children(lines, at, limit, indent);
+    let inner = lines[block.first..block.end].iter().filter(|line| !line.blank);
+    let inner: Vec<&Line<'_>> = inner.collect();
+    if inner.is_empty() {
+        return Ok(Value::Null);
+    }
+    if inner.iter().all(|line| line.text.trim_start().starts_with("- ")) {
+        let items = inner.iter().map(|line| {
+            let item = line.text.trim_start()[2..].trim();
+            let is_mapping = split_key(item).is_some() && !item.starts_with(['"', '\'']);
+            if is_mapping { None } else { flow(uncommented(item)) }
+        });
+        let items: Option<Vec<Value>> = items.collect();
+        return items.map(Value::from).ok_or_else(|| refuse("a list of other things than scalars"));
+    }
+    mapping(lines, &block, depth + 1)
+}
+
+/// A value in one line: a scalar, a flow list of scalars, or an empty mapping.
+fn flow(text: &str) -> Option<Value> {
+    match text {
+        "{}" => return Some(Value::Object(Map::new())),
+        "[]" => return Some(Value::Array(Vec::new())),
+        "~" | "null" => return Some(Value::Null),
+        "true" => return Some(true.into()),
+        "false" => return Some(false.into()),
+        _ => {}
+    }
+    if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        // JSON is YAML, and the only flow list whose commas are told apart with certainty.
+        let json: Option<Value> = serde_json::from_str(text).ok();
+        return json
+            .filter(|value| value.as_array().is_some_and(|all| all.iter().all(is_plain)))
+            .or_else(|| {
+                let words = inner.split(',').map(str::trim);
+                let plain = words.clone().all(|word| {
+                    !word.is_empty() && !word.contains(['"', '\'', '[', '{', ':', '#', '&', '*'])
+                });
+                plain.then(|| words.map(|word| flow(word).unwrap_or_default()).collect())
+            });
+    }
+    match text.as_bytes()[0] {
+        b'"' => serde_json::from_str(text).ok(),
+        b'\'' => {
+            let inner = text.strip_prefix('\'')?.strip_suffix('\'')?;
+            Some(inner.replace("''", "'").into())
+        }
+        b'{' | b'[' | b'&' | b'*' | b'!' | b'|' | b'>' | b'%' | b'@' | b'`' => None,
+        _ => {
+            let number: Option<i64> = text.parse().ok();
+            Some(number.map_or_else(|| text.into(), Value::from))
+        }
+    }
+}
+
+fn is_plain(value: &Value) -> bool {
+    !value.is_array() && !value.is_object()
+}
