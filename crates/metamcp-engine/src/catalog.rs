@@ -158,6 +158,45 @@ impl Catalog {
         self.lock().configs.insert(server, config);
     }
 
+    /// Servers were added, configured differently or removed: what was known of them is forgotten, and what is on disk
+    /// of those that are there is read. The digest stays: a model must not see its list of tools change.
+    pub async fn reconfigure(
+        self: &Arc<Self>,
+        changed: Vec<(ServerId, Arc<ServerConfig>)>,
+        removed: &[ServerId],
+    ) {
+        {
+            let mut writing = self.lock();
+            let before = self.snapshot();
+            let (mut known, mut failed) = (before.known.clone(), before.failed.clone());
+            for server in changed.iter().map(|(server, _)| server).chain(removed) {
+                known.remove(server);
+                failed.remove(server);
+                writing.parts.remove(server);
+                writing.configs.remove(server);
+            }
+            writing.configs.extend(changed.iter().map(|(id, config)| (*id, Arc::clone(config))));
+            let index = Arc::new(Index::new(writing.parts.values().cloned().collect()));
+            self.swap(Snapshot { known, failed, index, generation: before.generation + 1 });
+        }
+        let catalog = Arc::clone(self);
+        elsewhere(move || {
+            let enabled: Vec<_> =
+                changed.into_iter().filter(|(_, config)| config.is_enabled()).collect();
+            catalog.publish(catalog.cached(&enabled), None);
+        })
+        .await;
+    }
+
+    /// What is on disk of these servers.
+    fn cached(&self, configs: &[(ServerId, Arc<ServerConfig>)]) -> Vec<Built> {
+        let Some(cache) = &self.cache else { return Vec::new() };
+        on_all_cores(configs, |vocabulary, (id, config)| {
+            let found = cache.read(&config.name, unix_millis()).ok()?.found()?;
+            Some(Built::new(*id, config, Arc::new(found.tools), vocabulary, &self.tuning))
+        })
+    }
+
     /// Everything known now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().expect("no panic while the snapshot is locked"))
@@ -245,11 +284,7 @@ impl Catalog {
         drop(self.digest.set(Digest { all, lines: lines.collect() }));
         self.loaded.reach(Loaded::Titles as u64);
         let Some(cache) = &self.cache else { return };
-        let built = on_all_cores(&configs, |vocabulary, (id, config)| {
-            let found = cache.read(&config.name, unix_millis()).ok()?.found()?;
-            Some(Built::new(*id, config, Arc::new(found.tools), vocabulary, &self.tuning))
-        });
-        self.publish(built, None);
+        self.publish(self.cached(&configs), None);
         let known: Vec<&str> = configs.iter().map(|(_, config)| config.name.as_str()).collect();
         drop(cache.sweep(&known, unix_millis()));
     }

@@ -37,6 +37,8 @@ pub struct Loaded {
     pub remarks: Vec<Remark>,
     /// The file the servers come from.
     pub source: Source,
+    /// Every file that has a say: a change of one of them may change all of this.
+    pub files: Vec<PathBuf>,
 }
 
 /// The file the servers come from.
@@ -70,7 +72,7 @@ impl Source {
         let places: Vec<String> =
             looked.iter().map(|path| format!("  {}", path.display())).collect();
         Some(format!(
-            "no config file was found; looked for\n{}\n\nWrite one of them, for example:\n\n{EXAMPLE}\n",
+            "no config file was found; looked for\n{}\n\n`metamcp init` takes over the servers your clients have. Or write one of them, for example:\n\n{EXAMPLE}\n",
             places.join("\n")
         ))
     }

@@ -12,7 +12,6 @@ use metamcp_core::ledger::{self, Keep};
 use metamcp_core::notify::Pace;
 use metamcp_core::replay::Rule;
 use metamcp_core::search::Tuning;
-use metamcp_core::secret::Scrubber;
 use metamcp_core::settings::{Bm25Settings, Replay, SearchStrategy, Settings};
 use metamcp_sandbox::host::Launch;
 
@@ -85,7 +84,6 @@ impl Gateway {
         let habits = settings.learn.then(|| Memory::start(HabitFile::new(&settings.home)));
         let code = CodeMode::new(&settings.code, worker);
         let shapes = Shapes::new(&settings.home);
-        let secrets = config.servers.iter().flat_map(ServerConfig::secrets);
         let parts = Parts {
             router: Arc::clone(&router),
             catalog: Arc::clone(&catalog),
@@ -93,7 +91,7 @@ impl Gateway {
             code,
             shapes,
             results: Results::new(&settings.home),
-            scrubber: if settings.scrub { Scrubber::new(secrets) } else { Scrubber::off() },
+            scrubs: settings.scrub,
         };
         let surface = Arc::new(Surface::new(parts, options));
         let scopes: Vec<(String, Arc<Scope>)> = config
@@ -105,6 +103,15 @@ impl Gateway {
         let scope = scope.map(|(_, scope)| Arc::clone(scope));
         let view = View { surface, vocabulary: settings.surface, scope };
         Gateway { router, catalog, view, habits, scopes }
+    }
+
+    /// Starts the first `count` servers without waiting for a call, where the operator wants some kept at hand.
+    pub fn warm(&self, count: usize) {
+        let servers = self.router.servers();
+        for entry in servers.iter().filter(|entry| entry.config.is_enabled()).take(count) {
+            // Whoever needs the server hears why it cannot be started.
+            drop(self.router.wake(entry.id));
+        }
     }
 }
 
@@ -142,7 +149,7 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-fn policy(server: &ServerConfig, settings: &Settings) -> ServerPolicy {
+pub(crate) fn policy(server: &ServerConfig, settings: &Settings) -> ServerPolicy {
     let keep = match server.lifecycle {
         Lifecycle::Default => Keep::UntilTimeout,
         Lifecycle::KeepAlive { .. } => Keep::Alive,

@@ -11,15 +11,15 @@ mod message;
 mod offers;
 mod relay;
 mod rounds;
+mod servers;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use metamcp_core::config::ServerConfig;
 use metamcp_core::dispatch::{
-    Ask, CallId, Dispatch, Effect, Effects, Limits, ServerPolicy, ServerView, Shut, Verdict,
+    Ask, CallId, Dispatch, Effect, Effects, Limits, ServerView, Shut, Verdict,
 };
 use metamcp_core::failure::Failure;
 use metamcp_core::ledger::{ConnId, ServerId};
@@ -48,6 +48,7 @@ use crate::upstream::{Connection, Link};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use relay::{Level, Question};
+pub use servers::{Entry, Servers};
 
 /// What may wait for a child that reads slowly. Beyond it further calls are refused rather than kept in memory.
 const CHILD_BACKLOG: u64 = 8 * 1024 * 1024;
@@ -177,53 +178,6 @@ impl Pending {
     }
 }
 
-/// One configured server as the router knows it.
-#[derive(Debug, Clone)]
-pub struct Entry {
-    /// Its place.
-    pub id: ServerId,
-    /// Its configuration.
-    pub config: Arc<ServerConfig>,
-    /// Its name, shared.
-    pub name: Arc<str>,
-}
-
-/// All configured servers, in the order of the file.
-#[derive(Debug, Clone, Default)]
-pub struct Servers {
-    entries: Vec<Entry>,
-    by_name: HashMap<Arc<str>, usize>,
-}
-
-impl Servers {
-    /// The server of that name.
-    pub fn named(&self, name: &str) -> Option<&Entry> {
-        self.entries.get(*self.by_name.get(name)?)
-    }
-
-    /// The server at that place.
-    pub fn at(&self, id: ServerId) -> Option<&Entry> {
-        self.entries.get(id.0 as usize)
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> std::slice::Iter<'_, Entry> {
-        self.entries.iter()
-    }
-
-    /// Those that `keep` is true of. Their places stay what they are, so only names lead to them.
-    pub fn filtered(&self, keep: impl Fn(&Entry) -> bool) -> Servers {
-        let mut kept = Servers::default();
-        self.entries.iter().filter(|entry| keep(entry)).cloned().for_each(|entry| kept.push(entry));
-        kept
-    }
-
-    fn push(&mut self, entry: Entry) {
-        self.by_name.insert(Arc::clone(&entry.name), self.entries.len());
-        self.entries.push(entry);
-    }
-}
-
 pub(crate) enum Slot {
     /// Its process is being started.
     Starting { unwanted: bool },
@@ -323,22 +277,6 @@ impl Router {
         });
         task::spawn("sweeper", sweep(Arc::downgrade(&router)));
         router
-    }
-
-    /// Configured servers.
-    pub fn servers(&self) -> Arc<Servers> {
-        Arc::clone(&self.servers.read().expect("no panic while servers are locked"))
-    }
-
-    /// Adds a server.
-    pub fn add(&self, config: Arc<ServerConfig>, policy: ServerPolicy) -> ServerId {
-        let id = self.lock().dispatch.add_server(policy);
-        let entry = Entry { id, name: config.name.as_str().into(), config };
-        let mut servers = self.servers.write().expect("no panic while servers are locked");
-        let mut next = Servers::clone(&servers);
-        next.push(entry);
-        *servers = Arc::new(next);
-        id
     }
 
     /// A caller from whom calls will come; it hears logs and is asked questions while it lives.
@@ -729,10 +667,6 @@ impl Router {
         self.lock().slots.remove(&conn);
         self.with(|dispatch, effects| dispatch.gone(conn, now, effects));
         self.stir.step();
-    }
-
-    pub(crate) fn entry(&self, server: ServerId) -> Option<Entry> {
-        self.servers().at(server).cloned()
     }
 }
 

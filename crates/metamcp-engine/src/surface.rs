@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,7 +38,7 @@ use crate::catalog::Catalog;
 use crate::habits::Memory;
 use crate::held::Held;
 use crate::results::Results;
-use crate::router::{Caller, Entry, Router};
+use crate::router::{Caller, Entry, Router, Servers};
 use crate::shapes::Shapes;
 use crate::telemetry;
 use execute::CodeMode;
@@ -76,8 +76,8 @@ pub struct Parts {
     pub shapes: Shapes,
     /// Values too long to show.
     pub results: Results,
-    /// What takes secrets out of everything that leaves.
-    pub scrubber: Scrubber,
+    /// Whether secrets are taken out of everything that leaves.
+    pub scrubs: bool,
 }
 
 /// See the module.
@@ -97,7 +97,9 @@ pub struct Surface {
     pub(crate) held: Held,
     /// Where resources and prompts were seen.
     owners: Mutex<direct::Owners>,
-    scrubber: Scrubber,
+    /// What takes secrets out of everything that leaves, and the servers whose secrets it knows.
+    scrubber: Mutex<(Arc<Servers>, Arc<Scrubber>)>,
+    scrubs: bool,
     /// Secrets taken out so far.
     scrubbed: AtomicU64,
 }
@@ -213,7 +215,8 @@ impl View {
 
     /// JSON on its way to a model, without secrets.
     pub fn clean<'a>(&self, json: &'a [u8]) -> Cow<'a, [u8]> {
-        let clean = self.scrubber.scrub(json);
+        let scrubber = self.scrubber();
+        let clean = scrubber.scrub(json);
         if clean.removed > 0 {
             let before = self.scrubbed.fetch_add(clean.removed as u64, Ordering::Relaxed);
             let all = before + clean.removed as u64;
@@ -282,7 +285,9 @@ impl Surface {
         let mut seal = [0; 32];
         // A seal that can be guessed would let a client answer for another one, which must not be risked.
         getrandom::fill(&mut seal).expect("the system has randomness");
-        let Parts { router, catalog, habits, code, shapes, results, scrubber } = parts;
+        let Parts { router, catalog, habits, code, shapes, results, scrubs } = parts;
+        let servers = router.servers();
+        let scrubber = Arc::new(scrubber_for(&servers, scrubs));
         Surface {
             router,
             catalog,
@@ -294,9 +299,21 @@ impl Surface {
             shapes,
             held: Held::new(Key::new(seal)),
             owners: Mutex::default(),
-            scrubber,
+            scrubber: Mutex::new((servers, scrubber)),
+            scrubs,
             scrubbed: AtomicU64::new(0),
         }
+    }
+
+    /// The scrubber for the servers as they are configured now, with the secrets that were looked up for them.
+    fn scrubber(&self) -> Arc<Scrubber> {
+        let servers = self.router.servers();
+        let mut last = self.scrubber.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&last.0, &servers) {
+            let scrubber = Arc::new(scrubber_for(&servers, self.scrubs));
+            *last = (servers, scrubber);
+        }
+        Arc::clone(&last.1)
     }
 
     /// How many secrets were taken out of answers so far.
@@ -315,4 +332,8 @@ impl Surface {
         let found = servers.named(name);
         found.or_else(|| servers.named(metamcp_core::discover::without_alias(name)?)).cloned()
     }
+}
+
+fn scrubber_for(servers: &Servers, scrubs: bool) -> Scrubber {
+    if scrubs { Scrubber::new(servers.secrets()) } else { Scrubber::off() }
 }

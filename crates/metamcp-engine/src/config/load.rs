@@ -26,9 +26,12 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
 
     let mut remarks = Vec::new();
     let mut given = Vec::new();
+    let mut files: Vec<PathBuf> = USER_FILES.iter().map(|name| home.join(name)).collect();
+    files.insert(0, working_dir.join(PROJECT_FILE));
     let (source, Config { servers, toolsets, .. }) = match early.config {
         Some(named) => {
             let path = absolute(&named, working_dir, lookup)?;
+            files = vec![path.clone()];
             let read = read(&path, lookup)?;
             remarks.extend(read.remarks(|_| true));
             given.extend(read.given);
@@ -56,7 +59,7 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
         let known = config.toolsets.iter().map(|toolset| toolset.name.clone()).collect();
         return Err(LoadError::NoSuchToolset { name: wanted.clone(), known });
     }
-    Ok(Loaded { config, values: resolved.values, remarks, source })
+    Ok(Loaded { config, values: resolved.values, remarks, source, files })
 }
 
 /// The project's file, else the user's; the user's settings count beneath the project's, its servers do not.

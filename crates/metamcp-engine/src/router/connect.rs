@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::{Entry, Router, Slot, handshake};
 use crate::outbox::WriteEnd;
+use crate::secrets;
 use crate::stream;
 use crate::task;
 use crate::upstream::eras::Way;
@@ -56,6 +57,17 @@ pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId)
 
 /// Starts its process and speaks to it in the way that is known, or finds out.
 async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Way>) {
+    let entry = match secrets::resolved(&entry.config).await {
+        Ok(None) => entry,
+        Ok(Some(config)) => {
+            router.remember(&entry, &config);
+            Entry { config: Arc::new(config), ..entry }
+        }
+        Err(error) => {
+            let fact = Fact::SpawnFailed { reason: error.to_string() };
+            return start_failed(&router, conn, Failure::new(fact));
+        }
+    };
     if let Transport::Http { kind, .. } = &entry.config.transport {
         // One that is said to speak the older transport is not asked about the newest.
         let known = if *kind == HttpKind::Sse { Some(Way::Sse) } else { known };

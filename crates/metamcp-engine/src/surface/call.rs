@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_core::arguments;
-use metamcp_core::config::{Retry, ServerState};
+use metamcp_core::config::{Retry, ServerConfig, ServerState};
 use metamcp_core::discover::split_id;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::nearest::nearest;
@@ -182,12 +182,27 @@ impl View {
         }
     }
 
+    /// Starts a server and reads its tools, whatever is known of it; the error says what went wrong.
+    pub async fn try_out(&self, name: &str) -> Result<(), ErrorObject> {
+        self.catalog.loaded().await;
+        match self.server(name) {
+            Some(entry) => self.listed(&entry).await,
+            None => Err(self.no_such_server(name)),
+        }
+    }
+
+    /// The configuration with the secrets that were looked up when the server started, which must not be told.
+    fn config_now(&self, entry: &Entry) -> Arc<ServerConfig> {
+        self.router.entry(entry.id).map_or_else(|| Arc::clone(&entry.config), |now| now.config)
+    }
+
     /// Waits until a live server has listed its tools, or has failed to.
     pub(super) async fn listed(&self, entry: &Entry) -> Result<(), ErrorObject> {
         let mut seen = self.router.stir.now();
         let started = self.router.clock.now();
         let refused = |verdict| {
-            from_verdict(&entry.name, &verdict, &[], Some(&entry.config)).at(&entry.name, None)
+            let config = self.config_now(entry);
+            from_verdict(&entry.name, &verdict, &[], Some(&config)).at(&entry.name, None)
         };
         self.router.wake(entry.id).map_err(refused)?;
         loop {
@@ -222,7 +237,8 @@ impl View {
                     let waited = self.router.clock.now().since(started);
                     let verdict = Verdict::PoolExhausted { waited, holders: Vec::new() };
                     let holders = self.router.holders();
-                    return Err(from_verdict(&entry.name, &verdict, &holders, Some(&entry.config))
+                    let config = self.config_now(entry);
+                    return Err(from_verdict(&entry.name, &verdict, &holders, Some(&config))
                         .at(&entry.name, None));
                 }
             }

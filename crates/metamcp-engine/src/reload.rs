@@ -1,0 +1,181 @@
+//! The configuration as it changes: watches its files and brings the running gateway in line with them.
+//! Owns: when the files are read again, what is done about the difference.      Never: takes a broken file for an empty one, touches a server that did not change.
+//! In: a way to load the configuration.  Out: servers added, changed, removed; words in the log.
+//! Tests: `metamcp/tests/promises/reload.rs`.
+
+#[cfg_attr(not(target_os = "linux"), path = "reload/portable.rs")]
+#[cfg_attr(target_os = "linux", path = "reload/linux.rs")]
+mod folders;
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use metamcp_core::config::{self, Config};
+use metamcp_core::notify::List;
+use metamcp_core::settings::LogLevel;
+
+use self::folders::Folders;
+use crate::catalog::Catalog;
+use crate::config::{LoadError, Loaded, Source};
+use crate::gateway::{Gateway, policy};
+use crate::router::Router;
+use crate::{task, telemetry};
+
+/// How often the files are looked at even if nothing was heard: links, network disks and systems without notices.
+const POLL: Duration = Duration::from_secs(2);
+/// What is written in one go is read in one go.
+const SETTLE: Duration = Duration::from_millis(10);
+/// A file that makes no sense may be one that is being written; it gets this long before anybody is told.
+const SECOND_LOOK: Duration = Duration::from_millis(150);
+
+/// Loads the configuration from all its sources.
+pub type Load = dyn Fn() -> Result<Loaded, LoadError> + Send + Sync;
+
+/// Watches the files of a configuration for as long as the gateway runs.
+pub fn watch(gateway: &Gateway, loaded: &Loaded, load: Arc<Load>) {
+    let live = Live {
+        router: Arc::clone(&gateway.router),
+        catalog: Arc::clone(&gateway.catalog),
+        config: loaded.config.clone(),
+        source: loaded.source.clone(),
+        complaint: None,
+    };
+    let files = loaded.files.clone();
+    // Watched before this returns: a change made from now on is not missed.
+    let folders = Folders::of(&files);
+    let seen = stamps(&files);
+    task::spawn("reload", live.follow(files, folders, seen, load));
+}
+
+/// What tells one state of a file from another; links are followed.
+type Stamp = Option<(Option<SystemTime>, u64)>;
+
+fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
+    let stamp =
+        |file: &PathBuf| fs::metadata(file).ok().map(|file| (file.modified().ok(), file.len()));
+    files.iter().map(stamp).collect()
+}
+
+/// The gateway as it runs, and the configuration it runs with.
+struct Live {
+    router: Arc<Router>,
+    catalog: Arc<Catalog>,
+    config: Config,
+    source: Source,
+    /// What was said last about files that cannot be used.
+    complaint: Option<String>,
+}
+
+impl Live {
+    async fn follow(
+        mut self,
+        files: Vec<PathBuf>,
+        folders: Folders,
+        mut seen: Vec<Stamp>,
+        load: Arc<Load>,
+    ) {
+        loop {
+            let heard = tokio::time::timeout(POLL, folders.changed()).await.is_ok();
+            if heard {
+                tokio::time::sleep(SETTLE).await;
+            }
+            let now = stamps(&files);
+            // Two states may look alike from outside, so that what was heard counts on its own.
+            if heard || now != seen {
+                seen = now;
+                self.reload(&load).await;
+            }
+        }
+    }
+
+    async fn reload(&mut self, load: &Arc<Load>) {
+        let mut loaded = read(load).await;
+        if !matches!(&loaded, Ok(loaded) if loaded.source == self.source) {
+            tokio::time::sleep(SECOND_LOOK).await;
+            loaded = read(load).await;
+        }
+        let complaint = match loaded {
+            Ok(Loaded { source: Source::Nowhere { .. }, .. }) => {
+                "the config file is gone".to_owned()
+            }
+            Ok(loaded) => {
+                self.complaint = None;
+                return self.apply(loaded).await;
+            }
+            Err(error) => error.to_string(),
+        };
+        if self.complaint.as_ref() != Some(&complaint) {
+            let message = format!("{complaint}; the configuration in force stays as it is");
+            telemetry::log(LogLevel::Error, &message);
+            self.complaint = Some(complaint);
+        }
+    }
+
+    async fn apply(&mut self, loaded: Loaded) {
+        let Loaded { config, source, .. } = loaded;
+        let diff = config::diff(&self.config, &config);
+        let is_same =
+            config.settings == self.config.settings && config.toolsets == self.config.toolsets;
+        if !is_same {
+            let message =
+                "settings or toolsets changed; they take effect when metamcp is started again";
+            telemetry::log(LogLevel::Warn, message);
+        }
+        self.source = source;
+        if diff.is_empty() {
+            self.config = config;
+            return self.arrange();
+        }
+        let servers = self.router.servers();
+        let id = |name: &String| servers.named(name).map(|entry| entry.id);
+        let removed: Vec<_> = diff.removed.iter().filter_map(id).collect();
+        for server in &removed {
+            self.router.remove(*server);
+        }
+        let mut changed = Vec::new();
+        for name in diff.added.iter().chain(&diff.changed) {
+            let Some(server) = config.server(name) else { continue };
+            let policy = policy(server, &self.config.settings);
+            let server = Arc::new(server.clone());
+            let id = match id(name) {
+                Some(id) => {
+                    self.router.change(id, Arc::clone(&server), policy);
+                    id
+                }
+                None => self.router.add(Arc::clone(&server), policy),
+            };
+            changed.push((id, server));
+        }
+        self.catalog.reconfigure(changed, &removed).await;
+        self.router.notices.heard(List::Tools, self.catalog.snapshot().digest());
+        self.config = config;
+        self.arrange();
+        self.router.stir.step();
+        telemetry::log(
+            LogLevel::Info,
+            &format!(
+                "the configuration changed: {} added, {} changed, {} removed",
+                diff.added.len(),
+                diff.changed.len(),
+                diff.removed.len()
+            ),
+        );
+    }
+
+    fn arrange(&self) {
+        let names: Vec<&str> =
+            self.config.servers.iter().map(|server| server.name.as_str()).collect();
+        self.router.arrange(&names);
+    }
+}
+
+/// Reads the files where a slow disk holds up nobody.
+async fn read(load: &Arc<Load>) -> Result<Loaded, LoadError> {
+    let load = Arc::clone(load);
+    match tokio::task::spawn_blocking(move || load()).await {
+        Ok(loaded) => loaded,
+        Err(_) => Err(LoadError::NoHome),
+    }
+}

@@ -1,0 +1,171 @@
+//! The table of configured servers: who has which place, in which order, and how that changes with the configuration.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use metamcp_core::config::ServerConfig;
+use metamcp_core::dispatch::ServerPolicy;
+use metamcp_core::ledger::ServerId;
+use metamcp_core::secret::Secret;
+
+use super::Router;
+
+/// One configured server as the router knows it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its place.
+    pub id: ServerId,
+    /// Its configuration.
+    pub config: Arc<ServerConfig>,
+    /// Its name, shared.
+    pub name: Arc<str>,
+}
+
+/// All configured servers, in the order of the file.
+#[derive(Debug, Clone, Default)]
+pub struct Servers {
+    /// By place, those gone from the configuration included: their calls may still be under way.
+    entries: Vec<Entry>,
+    by_name: HashMap<Arc<str>, usize>,
+    /// The places of those that are configured, in order.
+    order: Vec<usize>,
+}
+
+impl Servers {
+    /// The server of that name.
+    pub fn named(&self, name: &str) -> Option<&Entry> {
+        self.entries.get(*self.by_name.get(name)?)
+    }
+
+    /// The server at that place.
+    pub fn at(&self, id: ServerId) -> Option<&Entry> {
+        self.entries.get(id.0 as usize)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> + Clone {
+        self.order.iter().map(|&at| &self.entries[at])
+    }
+
+    /// The secrets of all of them, those included whose calls may still be under way.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.entries.iter().flat_map(|entry| entry.config.secrets())
+    }
+
+    /// Those that `keep` is true of. Their places stay what they are, so only names lead to them.
+    pub fn filtered(&self, keep: impl Fn(&Entry) -> bool) -> Servers {
+        let mut kept = Servers::default();
+        self.iter().filter(|entry| keep(entry)).cloned().for_each(|entry| kept.push(entry));
+        kept
+    }
+
+    fn push(&mut self, entry: Entry) {
+        let at = self.entries.len();
+        self.by_name.insert(Arc::clone(&entry.name), at);
+        self.order.push(at);
+        self.entries.push(entry);
+    }
+
+    /// A new server, or one that is configured differently.
+    fn put(&mut self, entry: Entry) {
+        let at = entry.id.0 as usize;
+        if self.by_name.insert(Arc::clone(&entry.name), at).is_none() {
+            self.order.push(at);
+        }
+        match self.entries.get_mut(at) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    fn withdraw(&mut self, id: ServerId) {
+        let at = id.0 as usize;
+        self.order.retain(|known| *known != at);
+        if let Some(entry) = self.entries.get(at) {
+            self.by_name.remove(&entry.name);
+        }
+    }
+}
+
+impl Router {
+    /// Configured servers.
+    pub fn servers(&self) -> Arc<Servers> {
+        Arc::clone(&self.servers.read().expect("no panic while servers are locked"))
+    }
+
+    /// Adds a server. One that was configured before gets its old place back, so that a file that flips between two
+    /// states does not make the table grow.
+    pub fn add(&self, config: Arc<ServerConfig>, policy: ServerPolicy) -> ServerId {
+        let known =
+            self.servers().entries.iter().find(|entry| *entry.name == *config.name).cloned();
+        match known {
+            Some(entry) => {
+                self.change(entry.id, config, policy);
+                entry.id
+            }
+            None => {
+                let id = self.lock().dispatch.add_server(policy);
+                self.put(id, config);
+                id
+            }
+        }
+    }
+
+    /// A server is configured differently: calls under way finish where they are, the next one gets a new connection.
+    pub fn change(&self, id: ServerId, config: Arc<ServerConfig>, policy: ServerPolicy) {
+        // The configuration first: whatever the dispatch starts from now on starts from it.
+        self.put(id, config);
+        let now = self.clock.now();
+        self.with(|dispatch, effects| dispatch.change_server(id, policy, now, effects));
+    }
+
+    /// A server is gone from the configuration: calls under way may finish, others hear that it is unknown.
+    pub fn remove(&self, id: ServerId) {
+        self.with_servers(|servers| servers.withdraw(id));
+        let now = self.clock.now();
+        self.with(|dispatch, effects| dispatch.remove_server(id, now, effects));
+    }
+
+    /// Puts the servers into the order of these names.
+    pub fn arrange(&self, names: &[&str]) {
+        let rank = |name: &str| names.iter().position(|known| *known == name);
+        self.with_servers(|servers| {
+            let Servers { entries, order, .. } = servers;
+            order.sort_by_key(|&at| rank(&entries[at].name).unwrap_or(usize::MAX));
+        });
+    }
+
+    /// Secrets that were looked up for a server are kept out of everything that is said about it.
+    pub(crate) fn remember(&self, entry: &Entry, resolved: &ServerConfig) {
+        let mut config = ServerConfig::clone(&entry.config);
+        for secret in resolved.secrets() {
+            if !config.expanded_secrets.contains(secret) {
+                config.expanded_secrets.push(secret.clone());
+            }
+        }
+        self.with_servers(|servers| {
+            let known = servers.entries.get_mut(entry.id.0 as usize);
+            // One that was configured differently meanwhile looks up its own.
+            if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.config, &entry.config)) {
+                known.config = Arc::new(config);
+            }
+        });
+    }
+
+    fn put(&self, id: ServerId, config: Arc<ServerConfig>) {
+        let entry = Entry { id, name: config.name.as_str().into(), config };
+        self.with_servers(|servers| servers.put(entry));
+    }
+
+    /// Changes the table of servers; readers see the old one or the new one, whole.
+    fn with_servers(&self, change: impl FnOnce(&mut Servers)) {
+        let mut servers = self.servers.write().expect("no panic while servers are locked");
+        let mut next = Servers::clone(&servers);
+        change(&mut next);
+        *servers = Arc::new(next);
+    }
+
+    pub(crate) fn entry(&self, server: ServerId) -> Option<Entry> {
+        self.servers().at(server).cloned()
+    }
+}

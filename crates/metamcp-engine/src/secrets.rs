@@ -1,0 +1,195 @@
+//! Secrets that the configuration only refers to, looked up when a server starts.
+//! Owns: reading files, asking keychains and programs, with a limit on time and size.      Never: logs a value, puts one into arguments, keeps one longer than its server.
+//! In: a server's configuration.  Out: the same with values in place of references, or why one cannot be had.
+//! Tests: below, and `metamcp/tests/promises/secrets.rs` with a real child.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use metamcp_core::config::{ServerConfig, Transport};
+use metamcp_core::secret::{Reference, Secret};
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+
+/// How long a program may take: a person may have to unlock something.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than any secret that fits into a variable or a header.
+const LONGEST: u64 = 64 * 1024;
+
+/// Why a secret cannot be had. The server it is for is not started; all others are.
+#[derive(Debug, thiserror::Error)]
+#[error("the secret for {name} cannot be had: {why}")]
+pub struct Unresolved {
+    name: String,
+    why: String,
+}
+
+/// The configuration with every reference looked up; `None` if there is none.
+pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unresolved> {
+    let named = |config: &mut ServerConfig| -> Vec<(String, Secret)> {
+        match &mut config.transport {
+            Transport::Stdio { env, .. } => std::mem::take(env),
+            Transport::Http { headers, .. } => std::mem::take(headers),
+        }
+    };
+    let mut config = config.clone();
+    let values = named(&mut config);
+    if !values.iter().any(|(_, value)| value.is_reference()) {
+        return Ok(None);
+    }
+    let mut looked_up = Vec::with_capacity(values.len());
+    for (name, value) in values {
+        let value = if value.is_reference() { look_up(&name, &value).await? } else { value };
+        looked_up.push((name, value));
+    }
+    match &mut config.transport {
+        Transport::Stdio { env, .. } => *env = looked_up,
+        Transport::Http { headers, .. } => *headers = looked_up,
+    }
+    Ok(Some(config))
+}
+
+async fn look_up(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
+    let fail = |why| Unresolved { name: name.to_owned(), why };
+    let reference = Reference::parse(value.expose()).map_err(fail)?;
+    let found = match reference {
+        Reference::Literal(text) => Ok(text),
+        Reference::Variable(variable) => std::env::var(&variable)
+            .map_err(|_| format!("environment variable {variable} is not set")),
+        Reference::File(path) => file(&path).await,
+        Reference::Command(words) => {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            printed(&words).await
+        }
+        Reference::OnePassword(item) => printed(&["op", "read", "--no-newline", &item]).await,
+        Reference::Keychain { service, account } => keychain(&service, &account).await,
+    };
+    let found = found.map_err(fail)?;
+    if found.is_empty() {
+        return Err(fail("it is empty".to_owned()));
+    }
+    if found.contains('\0') {
+        return Err(fail("it holds a NUL character, which no program can be given".to_owned()));
+    }
+    Ok(Secret::new(name, found))
+}
+
+async fn file(path: &str) -> Result<String, String> {
+    let path = match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => PathBuf::from(path),
+    };
+    let read = move || {
+        let fail = |error: std::io::Error| format!("{}: {error}", path.display());
+        let kind = std::fs::metadata(&path).map_err(fail)?;
+        // A pipe that nobody writes to would be waited for without end.
+        if !kind.is_file() || kind.len() > LONGEST {
+            return Err(format!("{} is not a file of the size of a secret", path.display()));
+        }
+        let bytes = std::fs::read(&path).map_err(fail)?;
+        text(bytes).ok_or_else(|| format!("{} is not text", path.display()))
+    };
+    // A slow disk holds up this server and nobody else.
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err("it cannot be read".to_owned()))
+}
+
+#[cfg(target_os = "macos")]
+async fn keychain(service: &str, account: &str) -> Result<String, String> {
+    printed(&["security", "find-generic-password", "-w", "-s", service, "-a", account]).await
+}
+
+#[cfg(not(any(target_os = "macos", windows)))]
+async fn keychain(service: &str, account: &str) -> Result<String, String> {
+    printed(&["secret-tool", "lookup", "service", service, "account", account]).await
+}
+
+#[cfg(windows)]
+async fn keychain(_service: &str, _account: &str) -> Result<String, String> {
+    Err("this system's keychain is not read; use `cmd:` with a program that does".to_owned())
+}
+
+/// What a program prints. Its error output is not shown: it might hold what must not be.
+async fn printed(words: &[&str]) -> Result<String, String> {
+    let Some((program, args)) = words.split_first() else { return Err("no program".to_owned()) };
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("{program} cannot be run: {error}"))?;
+    let mut out = child.stdout.take().ok_or("its output is not there")?.take(LONGEST + 1);
+    let mut bytes = Vec::new();
+    let run = async {
+        out.read_to_end(&mut bytes).await?;
+        child.wait().await
+    };
+    let ended = tokio::time::timeout(PATIENCE, run).await;
+    let status = ended
+        .map_err(|_| format!("{program} did not answer within {} s", PATIENCE.as_secs()))?
+        .map_err(|error| format!("{program}: {error}"))?;
+    if !status.success() {
+        return Err(format!("{program} failed ({status}); run it in a terminal to see why"));
+    }
+    text(bytes).ok_or_else(|| format!("what {program} printed is not a secret"))
+}
+
+/// The text without the line break at its end.
+fn text(bytes: Vec<u8>) -> Option<String> {
+    if bytes.len() as u64 > LONGEST {
+        return None;
+    }
+    let mut text = String::from_utf8(bytes).ok()?;
+    text.truncate(text.trim_end_matches(['\n', '\r']).len());
+    Some(text)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use metamcp_core::config::{ServerConfig, Transport};
+    use metamcp_core::secret::Secret;
+
+    use super::*;
+
+    async fn value(reference: &str) -> Result<String, String> {
+        let mut server = ServerConfig::stdio("one", "x", &[]);
+        let Transport::Stdio { env, .. } = &mut server.transport else { unreachable!() };
+        env.push(("KEY".to_owned(), Secret::reference("KEY", reference)));
+        let server = resolved(&server).await.map_err(|error| error.to_string())?;
+        let Transport::Stdio { env, .. } = server.expect("there is one reference").transport else {
+            unreachable!()
+        };
+        Ok(env[0].1.expose().to_owned())
+    }
+
+    #[tokio::test]
+    async fn every_form_that_can_be_tried_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "s3cret\n").unwrap();
+        let path = path.display();
+        assert_eq!(value(&format!("file:{path}")).await.as_deref(), Ok("s3cret"));
+        assert_eq!(value(&format!("secretref:file:{path}")).await.as_deref(), Ok("s3cret"));
+        assert_eq!(value("cmd:printf 'a b'").await.as_deref(), Ok("a b"));
+        assert_eq!(value("literal:op://x").await.as_deref(), Ok("op://x"));
+        for (reference, why) in [
+            ("file:/nonexistent/key".to_owned(), "No such file"),
+            (format!("file:{}", folder.path().display()), "not a file"),
+            ("cmd:false".to_owned(), "false failed"),
+            ("cmd:/nonexistent/program".to_owned(), "cannot be run"),
+            ("cmd:true".to_owned(), "empty"),
+            ("secretref:env:METAMCP_NOT_SET".to_owned(), "METAMCP_NOT_SET is not set"),
+        ] {
+            let told = value(&reference).await.unwrap_err();
+            assert!(told.starts_with("the secret for KEY") && told.contains(why), "{told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_references_nothing_is_done() {
+        let server = ServerConfig::stdio("one", "x", &[]);
+        assert!(resolved(&server).await.unwrap().is_none());
+    }
+}

@@ -1,0 +1,235 @@
+//! Files that belong to the user or to another program: changed under a lock, whole, and never from a stale reading.
+//! Owns: the lock, reading before writing, atomic replacement that keeps mode and links.      Never: knows what is in a file, creates one half.
+//! In: a path, and a function from the old text to the new.  Out: what was there and what is there now.
+//! Tests: below, and `metamcp/tests/config/first.rs` with many processes.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Largest file that is edited: state files of clients grow, but not beyond this.
+const LARGEST: u64 = 64 << 20;
+/// Programs that do not know of our lock may write between our reading and our writing; so often we begin anew.
+const ATTEMPTS: usize = 8;
+
+/// Why a file was not changed. It is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum UserFileError<E> {
+    /// The system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The refusal.
+        source: io::Error,
+    },
+    /// It is no text.
+    #[error("{} is not UTF-8 text", path.display())]
+    NotText {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// It is far too large, or no file at all.
+    #[error("{} is not a file of a size that is edited", path.display())]
+    NotAFile {
+        /// Which path.
+        path: PathBuf,
+    },
+    /// Another program kept writing it.
+    #[error("{} keeps changing; try again when nothing else writes it", path.display())]
+    Busy {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The change itself was refused.
+    #[error("{0}")]
+    Refused(E),
+}
+
+/// A change that was made, or found unnecessary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// The file itself, links followed.
+    pub path: PathBuf,
+    /// What was there; `None` if there was no file.
+    pub before: Option<String>,
+    /// What is there now; `None` if nothing had to change.
+    pub after: Option<String>,
+}
+
+/// The text of a file; `None` if there is none.
+pub fn read<E>(path: &Path) -> Result<Option<String>, UserFileError<E>> {
+    let fail = |action, source| UserFileError::Io { action, path: path.to_owned(), source };
+    let kind = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fail("examine", error)),
+    };
+    // Opening a pipe that nobody writes to would wait for ever.
+    if !kind.is_file() || kind.len() > LARGEST {
+        return Err(UserFileError::NotAFile { path: path.to_owned() });
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| fail("open", error))?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| fail("read", error))?;
+    let text = String::from_utf8(bytes);
+    text.map(Some).map_err(|_| UserFileError::NotText { path: path.to_owned() })
+}
+
+/// Changes a file. `change` is given the text and gives the new one, or `None` to leave it; it may be asked again if
+/// another program wrote the file in between. Missing directories are made.
+pub fn change<E>(
+    path: &Path,
+    mut change: impl FnMut(Option<&str>) -> Result<Option<String>, E>,
+) -> Result<Changed, UserFileError<E>> {
+    // A file kept elsewhere and linked to stays linked.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let fail = |action, source| UserFileError::Io { action, path: path.clone(), source };
+    let folder = path.parent().unwrap_or(Path::new(".")).to_owned();
+    fs::create_dir_all(&folder).map_err(|error| fail("make the folder of", error))?;
+    let _lock = lock(&folder, &path).map_err(|error| fail("lock", error))?;
+    for _ in 0..ATTEMPTS {
+        let before = read(&path)?;
+        let Some(after) = change(before.as_deref()).map_err(UserFileError::Refused)? else {
+            return Ok(Changed { path, before, after: None });
+        };
+        if before.as_deref() == Some(after.as_str()) {
+            return Ok(Changed { path, before, after: None });
+        }
+        let temporary = written(&folder, &path, &after).map_err(|error| fail("write", error))?;
+        let is_same = read::<E>(&path).is_ok_and(|now| now == before);
+        let moved = is_same.then(|| fs::rename(&temporary, &path));
+        if !matches!(moved, Some(Ok(()))) {
+            // What failed is told; a temporary file left behind is the lesser trouble.
+            fs::remove_file(&temporary).ok();
+        }
+        match moved {
+            Some(Ok(())) => {
+                // The name is on disk once its folder is; a system that cannot do that loses nothing by it.
+                File::open(&folder).and_then(|folder| folder.sync_all()).ok();
+                return Ok(Changed { path, before, after: Some(after) });
+            }
+            Some(Err(error)) => return Err(fail("replace", error)),
+            None => {}
+        }
+    }
+    Err(UserFileError::Busy { path })
+}
+
+/// Held until it is dropped. The folder itself is locked where that can be, so that nothing is left lying beside other
+/// programs' files.
+fn lock(folder: &Path, path: &Path) -> io::Result<File> {
+    let file = if cfg!(unix) {
+        File::open(folder)?
+    } else {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".lock");
+        File::options().create(true).append(true).open(name)?
+    };
+    file.lock()?;
+    Ok(file)
+}
+
+/// A new file beside the old one with its mode; private where there is no old one.
+fn written(folder: &Path, path: &Path, text: &str) -> io::Result<PathBuf> {
+    let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = folder.join(format!(".{name}.{}.{random:016x}", std::process::id()));
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&temporary)?;
+    let wrote = file.write_all(text.as_bytes()).and_then(|()| {
+        if let Ok(old) = fs::metadata(path) {
+            file.set_permissions(old.permissions())?;
+        }
+        file.sync_all()
+    });
+    if let Err(error) = wrote {
+        fs::remove_file(&temporary).ok();
+        return Err(error);
+    }
+    Ok(temporary)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    fn append(path: &Path, word: &str) -> Changed {
+        change::<Infallible>(path, |old| Ok(Some(format!("{}{word}\n", old.unwrap_or_default()))))
+            .unwrap()
+    }
+
+    #[test]
+    fn many_at_once_lose_nothing_and_leave_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/er/file");
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for turn in 0..20 {
+                        append(path, &format!("{thread}-{turn}"));
+                    }
+                });
+            }
+        });
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 160);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_program_that_does_not_lock_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "a").unwrap();
+        let mut times = 0;
+        let changed = change::<Infallible>(&path, |old| {
+            times += 1;
+            let old = old.unwrap_or_default().to_owned();
+            if times == 1 {
+                fs::write(&path, "theirs").unwrap();
+            }
+            Ok(Some(format!("{old}+ours")))
+        });
+        assert_eq!(changed.unwrap().before.as_deref(), Some("theirs"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs+ours");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn mode_and_link_stay() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&path, "a").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        append(&link, "b");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "ab\n");
+        let fresh = append(&folder.path().join("fresh"), "x");
+        assert_eq!(fs::metadata(&fresh.path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_is_refused_stays_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"\xff\xfe").unwrap();
+        let outcome = change::<Infallible>(&path, |_| Ok(Some(String::new())));
+        assert!(matches!(outcome, Err(UserFileError::NotText { .. })));
+        fs::write(&path, "a").unwrap();
+        let outcome = change(&path, |_| Err::<Option<String>, _>("no"));
+        assert!(matches!(outcome, Err(UserFileError::Refused("no"))));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a");
+    }
+}
