@@ -3,6 +3,7 @@
 //! In: the arguments of the process.  Out: `Args`, or clap's own error.
 //! Tests: `args/tests.rs`: help of every subcommand, flags against the table of settings.
 
+mod first;
 mod flags;
 
 use std::path::PathBuf;
@@ -10,6 +11,9 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub(crate) use self::first::{
+    AddArgs, DoctorArgs, ImportArgs, InitArgs, NameArgs, Scope, ScopeArgs, WriteArgs,
+};
 pub(crate) use self::flags::SettingFlags;
 use crate::exit::Exit;
 
@@ -52,6 +56,28 @@ Examples:
   metamcp --config work.json                   serve those of another file
   metamcp --max-connections 8 --log-level info at most eight servers at once, and say what happens")]
     Serve,
+    /// Put metamcp in front of the servers your clients already have
+    #[command(after_help = first::INIT_HELP)]
+    Init(InitArgs),
+    /// Add a server
+    #[command(after_help = first::ADD_HELP)]
+    Add(AddArgs),
+    /// Remove a server
+    #[command(after_help = "\
+Examples:
+  metamcp remove github
+  metamcp remove github --dry-run --json")]
+    Remove(NameArgs),
+    /// Take over the servers of a client or of a file
+    #[command(after_help = first::IMPORT_HELP)]
+    Import(ImportArgs),
+    /// Let a server be used again
+    Enable(NameArgs),
+    /// Leave a server out without removing it
+    Disable(NameArgs),
+    /// Find out what is wrong, and what to do about it
+    #[command(after_help = first::DOCTOR_HELP)]
+    Doctor(DoctorArgs),
     /// List the servers, or the tools of one
     #[command(after_help = "\
 Examples:
@@ -349,13 +375,14 @@ pub(crate) fn command() -> clap::Command {
 const EXAMPLES: &str = "\
 Examples:
   metamcp demo                              see it at work, without any config
+  metamcp init                              put it in front of the servers you have
   metamcp config check                      what is read, and what is wrong with it
   metamcp search \"read a file\"              find a tool
   metamcp call notes:add --args '{\"text\": \"milk\"}'
   metamcp SUBCOMMAND --help                 more on one of them";
 
 const AFTER_SHORT_HELP: &str = "\
-All settings: metamcp --help. First steps: metamcp demo, then metamcp config check.";
+All settings: metamcp --help. First steps: metamcp demo, then metamcp init.";
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ mod tokens;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use metamcp_core::settings::{CodeProfile, CodeSettings, Given};
@@ -136,10 +137,29 @@ fn run(args: Args) -> anyhow::Result<Exit> {
     let mut out = anstream::stdout();
     let mut diagnostics = anstream::stderr();
     match command.unwrap_or(Command::Serve) {
-        Command::Serve => match load(settings.given)? {
-            Ok(loaded) => commands::serve::run(&loaded, &mut diagnostics),
-            Err(error) => cannot_load(&error),
-        },
+        Command::Serve => serve(settings.given, &mut diagnostics),
+        Command::Init(args) => with_config(settings.given, |loaded| {
+            commands::init::run(loaded, &args, &mut out, &mut diagnostics)
+        }),
+        Command::Add(args) => {
+            let given = settings.given.clone();
+            with_config(settings.given, |loaded| {
+                commands::servers::add(loaded, &given, &args, &mut out)
+            })
+        }
+        Command::Remove(args) => {
+            with_config(settings.given, |loaded| commands::servers::remove(loaded, &args, &mut out))
+        }
+        Command::Import(args) => {
+            with_config(settings.given, |loaded| commands::import::run(loaded, &args, &mut out))
+        }
+        Command::Enable(args) => with_config(settings.given, |loaded| {
+            commands::servers::switch(loaded, &args, true, &mut out)
+        }),
+        Command::Disable(args) => with_config(settings.given, |loaded| {
+            commands::servers::switch(loaded, &args, false, &mut out)
+        }),
+        Command::Doctor(args) => commands::doctor::run(&load(settings.given)?, &args, &mut out),
         Command::List(args) => {
             with_servers(settings.given, |loaded| commands::list::run(loaded, &args, &mut out))
         }
@@ -174,6 +194,30 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         },
         Command::Config(ConfigCommand::Docs(arguments)) => commands::config::docs(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
+    }
+}
+
+/// Runs a command that works without a config file as well, but not with one that cannot be used.
+fn with_config(
+    flags: Vec<Given>,
+    command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    match load(flags)? {
+        Ok(loaded) => command(&loaded),
+        Err(error) => cannot_load(&error),
+    }
+}
+
+/// Serves, and reads the configuration again whenever one of its files changes.
+fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit> {
+    let working_dir = std::env::current_dir().context("the working directory is not known")?;
+    let load = move || {
+        let flags = flags.clone();
+        config::load(Request { flags, lookup: &env::lookup, working_dir: &working_dir })
+    };
+    match load() {
+        Ok(loaded) => commands::serve::run(&loaded, Arc::new(load), diagnostics),
+        Err(error) => cannot_load(&error),
     }
 }
 

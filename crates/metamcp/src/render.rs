@@ -84,6 +84,11 @@ pub(crate) fn table(out: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()>
     Ok(())
 }
 
+/// A number of things.
+pub(crate) fn plural(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Text from files and servers with control characters made visible: an escape code in a name must not reach the terminal.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

@@ -1,6 +1,13 @@
 //! `metamcp config` and the command line around it, as a shell sees them.
 
-use std::path::Path;
+#[path = "config/doctor.rs"]
+mod doctor;
+#[path = "config/first.rs"]
+mod first;
+#[path = "config/init.rs"]
+mod init;
+
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use insta::assert_snapshot;
@@ -8,12 +15,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A folder with a project and a home, and nothing of the machine's own environment.
-struct Shell {
+pub(crate) struct Shell {
     root: TempDir,
 }
 
 impl Shell {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
         for folder in ["project", "user/.metamcp"] {
             std::fs::create_dir_all(root.path().join(folder)).expect("an empty folder");
@@ -21,21 +28,31 @@ impl Shell {
         Self { root }
     }
 
-    fn with_project(text: &str) -> Self {
+    pub(crate) fn with_project(text: &str) -> Self {
         let shell = Self::new();
         shell.write("project/.mcp.json", text);
         shell
     }
 
-    fn write(&self, path: &str, text: &str) {
-        std::fs::write(self.root.path().join(path), text).expect("a writable folder");
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a writable folder");
+        std::fs::write(path, text).expect("a writable folder");
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root.path().join(path)
+    }
+
+    pub(crate) fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.run_with(arguments, &[])
     }
 
-    fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    pub(crate) fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_metamcp"))
             .args(arguments)
             .env_clear()
@@ -48,11 +65,12 @@ impl Shell {
     }
 
     /// Exit code, stdout and stderr, with the folder of this test named `ROOT`.
-    fn told(&self, arguments: &[&str]) -> String {
+    pub(crate) fn told(&self, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.run(arguments);
         let root = self.root.path().canonicalize().expect("it exists").display().to_string();
         let text = |bytes: Vec<u8>| {
             let text = String::from_utf8(bytes).expect("we write UTF-8");
+            let text = text.replace(env!("CARGO_BIN_EXE_metamcp"), "METAMCP");
             text.replace(&root, "ROOT").replace(&self.root.path().display().to_string(), "ROOT")
         };
         format!(
@@ -63,7 +81,7 @@ impl Shell {
         )
     }
 
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(arguments);
         serde_json::from_slice(&output.stdout).expect("stdout is one JSON document")
     }

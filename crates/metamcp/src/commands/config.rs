@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::{CheckArgs, DocsArgs, PathArgs};
 use crate::exit::Exit;
-use crate::render::{BOLD, DIM, YELLOW, load_error, remarks, styled, table, visible};
+use crate::render::{BOLD, DIM, YELLOW, load_error, plural, remarks, styled, table, visible};
 
 /// `metamcp config check`.
 pub(crate) fn check(
@@ -130,10 +130,6 @@ fn check_text(
         plural(warnings, "warning")
     )?;
     Ok(())
-}
-
-fn plural(count: usize, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What starts the server or where it is, or why it is left out.

@@ -1,6 +1,7 @@
 //! `metamcp serve`: the gateway on stdin and stdout, or over HTTP.
 
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 
 use anyhow::Context;
 use metamcp_child::ShimCommand;
@@ -9,7 +10,7 @@ use metamcp_core::settings::{LogLevel, Transport};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::serve::http::Plan;
-use metamcp_engine::{serve, stream, task, telemetry};
+use metamcp_engine::{reload, serve, stream, task, telemetry};
 use tokio::sync::mpsc;
 
 use crate::exit::Exit;
@@ -19,7 +20,12 @@ use crate::render;
 const SIGNALS: usize = 4;
 
 /// Serves until the client goes or a signal comes. `diagnostics` is where people look: stdout belongs to the client.
-pub(crate) fn run(loaded: &Loaded, diagnostics: &mut dyn Write) -> anyhow::Result<Exit> {
+/// `load` is asked again whenever a config file changes.
+pub(crate) fn run(
+    loaded: &Loaded,
+    load: Arc<reload::Load>,
+    diagnostics: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     tell(loaded, diagnostics)?;
     let settings = &loaded.config.settings;
     telemetry::start(settings.log_level);
@@ -41,6 +47,8 @@ pub(crate) fn run(loaded: &Loaded, diagnostics: &mut dyn Write) -> anyhow::Resul
         };
         let gateway =
             Gateway::start(&loaded.config, shim, crate::worker(&loaded.config.settings.code));
+        gateway.warm(settings.pool.min_size as usize);
+        reload::watch(&gateway, loaded, load);
         match plan.zip(bound) {
             Some((plan, (listener, address))) => {
                 writeln!(diagnostics, "metamcp: listening on {address}")?;

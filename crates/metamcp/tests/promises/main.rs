@@ -18,5 +18,7 @@ mod floods;
 mod history;
 mod kill;
 mod pool;
+mod reload;
+mod secrets;
 mod signals;
 mod world;

@@ -1,0 +1,156 @@
+//! The arguments of the commands that set things up: init, add, remove, import, enable, disable, doctor.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+pub(super) const INIT_HELP: &str = "\
+Looks for the MCP clients on this machine, takes over the servers they have into ~/.metamcp/mcp.json, and writes metamcp
+into each in their place. What would change is shown first, and nothing is changed without a yes. Every file is kept as it
+was in ~/.metamcp/backups; comments and everything else in the files stay. A file that cannot be read is left alone.
+
+Examples:
+  metamcp init --dry-run                 only show it
+  metamcp init --client cursor --yes     one client, without a question
+  metamcp init --keep                    leave the servers in the clients' files too
+  metamcp init --undo                    put everything back";
+
+pub(super) const ADD_HELP: &str = "\
+The grammar is that of `claude mcp add`: options first, then the name, then the command behind `--`, or an address.
+The command is not given to a shell. A gateway that runs picks the server up by itself.
+
+Examples:
+  metamcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  metamcp add -e API_KEY='${API_KEY}' search -- uvx some-search-server
+  metamcp add docs --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
+  metamcp add --transport sse old https://mcp.example.com/sse";
+
+pub(super) const IMPORT_HELP: &str = "\
+Reads only; the client keeps its servers. A server that is there already under the same name and means the same is left
+out; one that means something else gets the client's name behind its own. metamcp itself is never taken over.
+
+Examples:
+  metamcp import cursor
+  metamcp import ~/work/.mcp.json --dry-run
+  metamcp import ~/.codex/config.toml --json";
+
+pub(super) const DOCTOR_HELP: &str = "\
+Looks at the configuration, its variables, the programs your servers need, and the clients; starts every server and lists
+its tools; looks at the cache and for processes left behind. --fix does what can be done safely: file modes, and what a
+crash left in the cache.
+
+Exits with 0 if there is no problem (warnings are none), with 1 if there is one, with 3 if the configuration cannot be used.
+
+Examples:
+  metamcp doctor
+  metamcp doctor --fix
+  metamcp doctor --json | jq '.findings[] | select(.level == \"problem\")'";
+
+/// How a command that writes does so.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub(crate) struct WriteArgs {
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which file is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    /// Your own, in the home of metamcp
+    User,
+    /// .mcp.json in the working directory
+    Project,
+}
+
+/// Which file a command changes.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub(crate) struct ScopeArgs {
+    /// Which file: your own, or the project's; without it the one `metamcp config path` prints
+    #[arg(long, short, value_enum)]
+    pub(crate) scope: Option<Scope>,
+}
+
+/// Arguments of `metamcp init`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct InitArgs {
+    /// Only this client; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) client: Vec<String>,
+    /// Do it without asking
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Leave the servers in the clients' files as well
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Take back what the last init did
+    #[arg(long, conflicts_with_all = ["client", "keep"])]
+    pub(crate) undo: bool,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+/// Arguments of `metamcp add`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AddArgs {
+    /// What the server is to be called
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// The command with its arguments, behind `--`; or the address of a remote server
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<String>,
+    /// A variable for the server: KEY=VALUE; may be given several times
+    #[arg(long, short, value_name = "KEY=VALUE")]
+    pub(crate) env: Vec<String>,
+    /// The address of a remote server
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// A header for a remote server: 'Name: value'; may be given several times
+    #[arg(long, short = 'H', value_name = "HEADER")]
+    pub(crate) header: Vec<String>,
+    /// Replace a server of that name
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+/// Arguments of `metamcp remove`, `enable` and `disable`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct NameArgs {
+    /// Which server
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+/// Arguments of `metamcp import`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ImportArgs {
+    /// A client, such as cursor, or a file
+    #[arg(value_name = "CLIENT|FILE")]
+    pub(crate) from: PathBuf,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+/// Arguments of `metamcp doctor`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DoctorArgs {
+    /// Mend what can be mended safely
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,95 @@
+//! `metamcp doctor`, on healthy and on sick configurations.
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::Shell;
+
+const OWN: &str = "user/.metamcp/mcp.json";
+
+/// A shell whose config names servers that need nothing but this program.
+fn shell() -> Shell {
+    let shell = Shell::new();
+    let program = Value::from(env!("CARGO_BIN_EXE_metamcp"));
+    shell.write(
+        OWN,
+        &format!(
+            r#"{{
+  "mcpServers": {{
+    "clock": {{ "command": {program}, "args": ["__example", "clock"] }},
+    "broken": {{ "command": "/bin/sh", "args": ["-c", "echo 'cannot open s3cret-value' >&2; exit 7"], "env": {{ "API_KEY": "s3cret-value" }} }},
+    "missing": {{ "command": "no-such-program-anywhere" }},
+    "unset": {{ "command": "x", "env": {{ "K": "${{NOT_SET_AT_ALL}}" }} }},
+    "off": {{ "command": "x", "disabled": true }}
+  }}
+}}
+"#
+        ),
+    );
+    shell
+}
+
+/// Without times, which differ, and without what depends on the machine.
+fn steady(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.contains("no server needs it"));
+    let mut steady = String::new();
+    for line in lines {
+        let line = match (line.find(" ("), line.ends_with(" ms)")) {
+            (Some(at), true) => &line[..at],
+            _ => line,
+        };
+        let line = if line.starts_with("  ok: metamcp ") { "  ok: metamcp VERSION" } else { line };
+        steady.push_str(line);
+        steady.push('\n');
+    }
+    steady
+}
+
+#[test]
+fn every_finding_has_its_cure_and_no_secret_is_shown() {
+    let shell = shell();
+    shell.write("user/.cursor/mcp.json", r#"{ "mcpServers": { "x": { "command": "y" } } }"#);
+    shell.write("user/.kiro/settings/mcp.json", "{ broken");
+    shell.write("user/.metamcp/cache/clock-1/schema.json.corrupt-1", "?");
+    let told = shell.told(&["doctor"]);
+    assert!(!told.contains("s3cret-value"), "{told}");
+    assert_snapshot!(steady(&told));
+    let json = shell.json(&["doctor", "--json"]);
+    for finding in json["findings"].as_array().unwrap() {
+        if finding["level"] == "problem" {
+            assert!(finding["cure"].is_string(), "{finding}");
+        }
+    }
+}
+
+#[test]
+fn what_can_be_mended_is() {
+    let shell = shell();
+    let left = "user/.metamcp/cache/clock-1/schema.json.corrupt-1";
+    shell.write(left, "?");
+    shell.run(&["doctor"]);
+    assert!(shell.path(left).exists(), "nothing is changed without --fix");
+    let json = shell.json(&["doctor", "--fix", "--json"]);
+    assert!(!shell.path(left).exists());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(shell.path(OWN)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "the file holds a secret");
+    }
+    let all = json["findings"].as_array().unwrap();
+    assert!(all.iter().filter(|finding| finding["fixed"] == Value::Bool(true)).count() >= 2);
+}
+
+#[test]
+fn exit_codes() {
+    let shell = Shell::new();
+    assert_eq!(shell.run(&["doctor"]).status.code(), Some(3), "no file");
+    shell.write(OWN, "{ \"mcpServers\": { ");
+    assert_eq!(shell.run(&["doctor"]).status.code(), Some(3), "a broken one");
+    shell.write(OWN, "{ \"mcpServers\": {} }");
+    assert_eq!(shell.run(&["doctor"]).status.code(), Some(0), "nothing wrong");
+    shell
+        .write(OWN, "{ \"mcpServers\": { \"a\": { \"command\": \"no-such-program-anywhere\" } } }");
+    assert_eq!(shell.run(&["doctor"]).status.code(), Some(1), "a problem");
+}

@@ -1,0 +1,172 @@
+//! `metamcp add`, `remove`, `enable`, `disable` and `import`, as a shell sees them.
+
+use std::process::{Command, Stdio};
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::Shell;
+
+const OWN: &str = "user/.metamcp/mcp.json";
+
+const COMMENTED: &str = r#"{
+  // my servers
+  "mcpServers": {
+    "files": { "command": "npx", "args": ["-y", "server-filesystem"] }, // the notes
+    /* switched off while it is broken */
+    "web": {
+      "url": "https://mcp.example.com/mcp",
+      "disabled": true
+    }
+  },
+  "pool": { "poolSize": 5 }, // few
+}
+"#;
+
+fn shell() -> Shell {
+    let shell = Shell::new();
+    shell.write(OWN, COMMENTED);
+    shell
+}
+
+#[test]
+fn what_the_commands_say() {
+    let shell = shell();
+    let mut all = String::new();
+    for line in [
+        &["add", "notes", "--", "uvx", "notes-server", "--flag"][..],
+        &["add", "notes", "--", "other"],
+        &["add", "notes", "--force", "--dry-run", "--", "other"],
+        &["add", "-e", "API_KEY=s3cret-value", "search", "--", "npx", "-y", "search"],
+        &[
+            "add",
+            "docs",
+            "--url",
+            "https://docs.example.com/mcp",
+            "--header",
+            "X-Key: s3cret-value",
+        ],
+        &["add", "--transport", "sse", "old", "https://old.example.com/sse"],
+        &["add", "-e", "s3cret-value", "x", "--", "y"],
+        &["add", "nothing"],
+        &["add", "a:b", "--", "x"],
+        &["add", "both", "--url", "https://x.example.com", "--", "y"],
+        &["enable", "web"],
+        &["disable", "files", "--json"],
+        &["remove", "note"],
+        &["remove", "notes", "--dry-run"],
+        &["remove", "notes", "--json"],
+        &["import", "cursor"],
+        &["import", "nothing-of-the-kind"],
+    ] {
+        all.push_str(&format!("$ metamcp {}\n{}\n\n", line.join(" "), shell.told(line)));
+    }
+    assert!(
+        !all.replace("$ metamcp", "")
+            .lines()
+            .any(|line| { line.contains("s3cret-value") && !line.starts_with(" add") })
+    );
+    all.push_str(&shell.read(OWN));
+    assert_snapshot!(all);
+}
+
+#[test]
+fn a_file_that_is_broken_is_refused_and_left() {
+    let shell = shell();
+    let broken = COMMENTED.replace("},\n  \"pool\"", "\n  \"pool\"");
+    shell.write(OWN, &broken);
+    for line in [&["add", "x", "--", "y"][..], &["remove", "files"], &["disable", "files"]] {
+        assert_eq!(shell.run(line).status.code(), Some(3), "{line:?}");
+        assert_eq!(shell.read(OWN), broken);
+    }
+}
+
+#[test]
+fn switching_off_and_on_again_leaves_the_file_as_it_was() {
+    let shell = shell();
+    for (first, second, name) in [("disable", "enable", "files"), ("enable", "disable", "web")] {
+        shell.run(&[first, name]);
+        assert_ne!(shell.read(OWN), COMMENTED, "{first} {name}");
+        shell.run(&[second, name]);
+        let without_space = |text: &str| text.split_whitespace().collect::<String>();
+        assert_eq!(without_space(&shell.read(OWN)), without_space(COMMENTED), "{second} {name}");
+    }
+}
+
+#[test]
+fn the_project_has_a_file_of_its_own() {
+    let shell = shell();
+    shell.run(&["add", "--scope", "project", "here", "--", "x"]);
+    assert!(shell.read("project/.mcp.json").contains("here"));
+    // From now on it is the one in force, unless the other is asked for.
+    shell.run(&["add", "also-here", "--", "x"]);
+    shell.run(&["add", "-s", "user", "there", "--", "x"]);
+    assert!(shell.read("project/.mcp.json").contains("also-here"));
+    assert!(shell.read(OWN).contains("there"));
+}
+
+#[test]
+fn a_first_server_makes_the_file() {
+    let shell = Shell::new();
+    assert_eq!(shell.run(&["add", "one", "--", "x"]).status.code(), Some(0));
+    let text = shell.read(OWN);
+    assert_eq!(
+        text,
+        "{\n  \"mcpServers\": {\n    \"one\": {\n      \"command\": \"x\"\n    }\n  }\n}\n"
+    );
+}
+
+#[test]
+fn importing_from_files_of_every_kind() {
+    let shell = Shell::new();
+    shell.write(OWN, r#"{ "mcpServers": { "files": { "command": "npx", "args": ["files"] } } }"#);
+    shell.write("project/codex.toml", "[mcp_servers.files]\ncommand = \"other\"\n\n[mcp_servers.docs]\nurl = \"https://d.example.com/mcp\"\nbearer_token_env_var = \"DOCS\"\n");
+    shell.write("project/goose.yaml", "extensions:\n  developer:\n    type: builtin\n  files:\n    type: stdio\n    cmd: npx\n    args:\n    - files\n");
+    shell.write("project/vs.json", r#"{ "servers": { "metamcp": { "type": "stdio", "command": "/bin/metamcp", "args": ["--config", "x"] }, "asks": { "type": "stdio", "command": "x", "env": { "K": "${input:k}" } } } }"#);
+    let mut all = String::new();
+    for line in [
+        &["import", "codex.toml"][..],
+        &["import", "goose.yaml", "--json"],
+        &["import", "vs.json"],
+        &["import", "codex.toml", "--dry-run"],
+    ] {
+        all.push_str(&format!("$ metamcp {}\n{}\n\n", line.join(" "), shell.told(line)));
+    }
+    all.push_str(&shell.read(OWN));
+    assert_snapshot!(all);
+}
+
+#[test]
+fn sixteen_processes_at_once_lose_nothing() {
+    const PROCESSES: usize = 16;
+    const EACH: usize = 4;
+    let shell = shell();
+    std::thread::scope(|scope| {
+        for process in 0..PROCESSES {
+            let shell = &shell;
+            scope.spawn(move || {
+                for turn in 0..EACH {
+                    let status = Command::new(env!("CARGO_BIN_EXE_metamcp"))
+                        .args(["add", &format!("s{process}-{turn}"), "--", "x"])
+                        .env_clear()
+                        .env("HOME", shell.path("user"))
+                        .current_dir(shell.path("project"))
+                        .stdin(Stdio::null())
+                        .status();
+                    assert!(status.unwrap().success());
+                }
+            });
+        }
+    });
+    let checked = shell.json(&["config", "check", "--json"]);
+    let names = checked["servers"].as_array().unwrap().len();
+    assert_eq!(names, 2 + PROCESSES * EACH);
+    let text = shell.read(OWN);
+    for comment in ["// my servers", "// the notes", "/* switched off", "// few"] {
+        assert!(text.contains(comment), "{comment}");
+    }
+    // Nothing lies beside it, neither a lock nor half a file.
+    let beside = std::fs::read_dir(shell.path("user/.metamcp")).unwrap().count();
+    assert_eq!(beside, 1);
+    assert_eq!(shell.json(&["remove", "s3-1", "--json"])["done"], json!("removed"));
+}

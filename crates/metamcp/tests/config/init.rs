@@ -1,0 +1,155 @@
+//! `metamcp init` on homes with clients of every kind.
+
+use insta::assert_snapshot;
+
+use crate::Shell;
+
+const OWN: &str = "user/.metamcp/mcp.json";
+
+/// A client's file with comments, things that are none of ours, and two servers.
+const FILES: &[(&str, &str)] = &[
+    (
+        "user/.config/Claude/claude_desktop_config.json",
+        "{\n  \"globalShortcut\": \"\",\n  \"mcpServers\": {\n    \"files\": { \"command\": \"npx\", \"args\": [\"-y\", \"files\"] }\n  }\n}\n",
+    ),
+    (
+        "user/.claude.json",
+        "{\n  \"numStartups\": 7,\n  \"mcpServers\": {\n    \"web\": { \"type\": \"http\", \"url\": \"https://web.example.com/mcp\" }\n  },\n  \"projects\": { \"/x\": { \"mcpServers\": {} } }\n}",
+    ),
+    (
+        "user/.cursor/mcp.json",
+        "{\n\t// cursor, with tabs\n\t\"mcpServers\": {\n\t\t\"files\": { \"command\": \"npx\", \"args\": [\"-y\", \"files\"] }, // the same\n\t\t\"git\": { \"command\": \"uvx\", \"args\": [\"mcp-server-git\"], \"env\": { \"TOKEN\": \"s3cret-value\" } },\n\t},\n}\n",
+    ),
+    (
+        "user/.config/Code/User/mcp.json",
+        "{\r\n  \"inputs\": [],\r\n  \"servers\": {\r\n    \"asks\": { \"type\": \"stdio\", \"command\": \"x\", \"env\": { \"K\": \"${input:k}\" } },\r\n    \"git\": { \"type\": \"stdio\", \"command\": \"another-git\" }\r\n  }\r\n}\r\n",
+    ),
+    (
+        "user/.codeium/windsurf/mcp_config.json",
+        "{ \"mcpServers\": { \"far\": { \"serverUrl\": \"https://far.example.com/mcp\" } } }",
+    ),
+    (
+        "user/.codex/config.toml",
+        "# codex\nmodel = \"x\" # the model\n\n[mcp_servers.docs] # the docs\ncommand = 'docs'\nargs = [\"a\"]\n\n[profiles.one]\nz = 1\n",
+    ),
+    (
+        "user/.gemini/settings.json",
+        "{\n  \"theme\": \"dark\",\n  \"mcpServers\": {\n    \"gem\": { \"httpUrl\": \"https://gem.example.com/mcp\" }\n  }\n}\n",
+    ),
+    (
+        "user/.config/zed/settings.json",
+        "// Zed settings\n{\n  \"vim_mode\": true, // yes\n  \"context_servers\": {\n    \"zedded\": { \"source\": \"custom\", \"command\": \"zs\", \"args\": [], \"env\": {} },\n    \"ext\": { \"source\": \"extension\", \"settings\": {} }\n  }\n}\n",
+    ),
+    (
+        "user/.config/opencode/opencode.json",
+        "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  \"mcp\": {\n    \"open\": { \"type\": \"local\", \"command\": [\"open-server\", \"-x\"] }\n  }\n}\n",
+    ),
+    (
+        "user/.config/goose/config.yaml",
+        "# goose\nGOOSE_MODEL: m\nextensions:\n  developer:\n    type: builtin\n    enabled: true\n  gander:\n    type: stdio\n    cmd: gander\n    args:\n    - --fast\n    envs: {}\n    enabled: true\n",
+    ),
+    (
+        "user/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        "{\n  \"mcpServers\": {\n    \"clined\": { \"command\": \"cl\", \"autoApprove\": [], \"disabled\": false }\n  }\n}\n",
+    ),
+    ("user/.kiro/settings/mcp.json", "{ \"mcpServers\": { \"broken\": { \"command\": \"x\" } \n"),
+];
+
+fn shell() -> Shell {
+    let shell = Shell::new();
+    for (path, text) in FILES {
+        shell.write(path, text);
+    }
+    shell
+}
+
+#[test]
+fn what_init_shows_does_and_takes_back() {
+    let shell = shell();
+    let mut all = format!("$ metamcp init --dry-run\n{}\n\n", shell.told(&["init", "--dry-run"]));
+    for (path, text) in FILES {
+        assert_eq!(shell.read(path), *text, "a dry run touched {path}");
+    }
+    assert!(!shell.path(OWN).exists());
+    all.push_str(&format!("$ metamcp init\n{}\n\n", shell.told(&["init"]).lines().last().unwrap()));
+    assert!(!shell.path(OWN).exists(), "nobody said yes");
+    let done = shell.run(&["init", "--yes"]);
+    assert_eq!(done.status.code(), Some(1), "one file could not be read");
+    for (path, _) in FILES {
+        all.push_str(&format!("--- {path}\n{}\n", shell.read(path)));
+    }
+    all.push_str(&format!("--- {OWN}\n{}\n", shell.read(OWN)));
+    let plain = |text: String| {
+        let text = text.replace(env!("CARGO_BIN_EXE_metamcp"), "METAMCP");
+        text.replace(&shell.path("").display().to_string(), "ROOT/").replace('\r', "")
+    };
+    let again = shell.told(&["init", "--yes"]);
+    assert!(again.contains("Nothing to change."), "{again}");
+    let undone = shell.told(&["init", "--undo"]);
+    for (path, text) in FILES {
+        assert_eq!(shell.read(path), *text, "{path}");
+    }
+    assert!(!shell.path(OWN).exists());
+    all.push_str(&format!("\n$ metamcp init --undo\n{undone}"));
+    assert_snapshot!(plain(all));
+}
+
+/// Every client's file keeps every line that is not about the servers that moved.
+#[test]
+fn comments_and_unknown_keys_survive() {
+    let shell = shell();
+    shell.run(&["init", "--yes"]);
+    for (path, kept) in [
+        ("user/.config/Claude/claude_desktop_config.json", &["\"globalShortcut\": \"\","][..]),
+        ("user/.claude.json", &["\"numStartups\": 7,", "\"projects\": { \"/x\""]),
+        ("user/.cursor/mcp.json", &["// cursor, with tabs", "// the same"]),
+        ("user/.config/Code/User/mcp.json", &["\"inputs\": [],\r\n", "${input:k}"]),
+        ("user/.codex/config.toml", &["# codex", "# the model", "[profiles.one]"]),
+        ("user/.config/zed/settings.json", &["// Zed settings", "// yes", "\"ext\""]),
+        ("user/.config/goose/config.yaml", &["# goose", "developer:", "type: builtin"]),
+    ] {
+        let text = shell.read(path);
+        for line in kept {
+            assert!(text.contains(line), "{path} lost {line:?}:\n{text}");
+        }
+        assert!(text.contains("metamcp"), "{path}");
+    }
+    let checked =
+        shell.run(&["config", "check", "--config", &shell.path(OWN).display().to_string()]);
+    assert_eq!(checked.status.code(), Some(0));
+}
+
+#[test]
+fn a_file_that_its_client_wrote_since_keeps_what_it_wrote() {
+    let shell = shell();
+    shell.run(&["init", "--yes", "--client", "claude-code", "--client", "cursor"]);
+    let path = "user/.claude.json";
+    shell.write(path, &shell.read(path).replace("\"numStartups\": 7", "\"numStartups\": 8"));
+    let undone = shell.told(&["init", "--undo"]);
+    assert!(undone.contains("changed since"), "{undone}");
+    let text = shell.read(path);
+    assert!(text.contains("\"numStartups\": 8") && text.contains("web.example.com"), "{text}");
+    assert!(!text.contains("metamcp"), "{text}");
+}
+
+#[test]
+fn keeping_the_servers_where_they_are() {
+    let shell = shell();
+    shell.run(&["init", "--yes", "--keep", "--client", "cursor"]);
+    let text = shell.read("user/.cursor/mcp.json");
+    assert!(text.contains("\"git\"") && text.contains("\"metamcp\""), "{text}");
+    assert!(shell.read(OWN).contains("\"git\""));
+    assert!(!shell.read("user/.claude.json").contains("metamcp"));
+}
+
+#[test]
+fn a_machine_without_clients_and_names_that_are_none() {
+    let shell = Shell::new();
+    let all = [
+        shell.told(&["init"]),
+        shell.told(&["init", "--client", "nobody"]),
+        shell.told(&["init", "--undo"]),
+        shell.told(&["init", "--json"]),
+    ];
+    assert_snapshot!(all.join("\n"));
+}

@@ -1,0 +1,147 @@
+//! The config file changes under load: every change is seen, no call is dropped, and what did not change is not touched.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use metamcp_testkit::{Client, Outcome, What, Workspace, chaos_server, eventually};
+use serde_json::{Value, json};
+
+use crate::world::{PATIENCE, call, size, start, stop, tell, timed};
+
+/// Calls a second while the file flips.
+const RATE: u32 = 200;
+
+/// Puts a config in place as editors and our own commands do: whole, by a rename.
+fn flip(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    fs::write(&beside, text).unwrap();
+    fs::rename(&beside, path).unwrap();
+}
+
+/// The turn that a server says it was started in.
+fn turn(client: &Client) -> Option<String> {
+    let answer = client.mcp_call_now("changing", "env", &json!({}), PATIENCE).unwrap();
+    let seen = answer.result()?["structuredContent"]["environment"]["TURN"].as_str()?.to_owned();
+    Some(seen)
+}
+
+#[test]
+fn the_file_flips_under_load() {
+    let flips = size(25, 1_000, 3_000);
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("steady", chaos_server(&[]));
+    workspace.server("changing", chaos_server(&[]).variable("TURN", "0"));
+    workspace.server("coming", chaos_server(&[]));
+    let client = start(&workspace);
+    let path = workspace.project().join(".mcp.json");
+    let config: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    call(&client, "steady", "effect", &json!({"key": "first"}));
+
+    let over = AtomicBool::new(false);
+    let (ids, took) = thread::scope(|scope| {
+        let calls = scope.spawn(|| under_load(&client, &over));
+        let ((), took) = timed(|| {
+            for number in 1..=flips {
+                let mut config = config.clone();
+                config["mcpServers"]["changing"]["env"]["TURN"] = number.to_string().into();
+                let comes = number % 2 == 0;
+                if !comes {
+                    config["mcpServers"].as_object_mut().unwrap().remove("coming");
+                }
+                flip(&path, &config.to_string());
+                let number = number.to_string();
+                let seen = eventually(PATIENCE, || turn(&client).as_ref() == Some(&number));
+                assert!(seen, "flip {number} was missed; stderr:\n{}", client.stderr());
+                // What changed with it is in force as well.
+                let outcome = call(&client, "coming", "echo", &json!({"text": "x"}));
+                match (comes, &outcome) {
+                    (true, Outcome::Fine) => {}
+                    (false, Outcome::Refused(error)) if error.code == "server_not_found" => {}
+                    _ => panic!("flip {number}: {outcome}"),
+                }
+            }
+        });
+        over.store(true, Ordering::Relaxed);
+        (calls.join().unwrap(), took)
+    });
+    for (key, id) in &ids {
+        let answer = client.wait(*id, PATIENCE).unwrap();
+        let right = format!("done {key}");
+        assert_eq!(answer.text(), Some(right.as_str()), "{}", answer.value);
+    }
+    let steady = workspace.journal("steady");
+    assert_eq!(
+        steady.count(What::Start).unwrap(),
+        1,
+        "it did not change, so it was not started again"
+    );
+    let mut executions = steady.executions_by_key().unwrap();
+    executions.extend(workspace.journal("changing").executions_by_key().unwrap());
+    for (key, _) in &ids {
+        assert_eq!(executions.get(key), Some(&1), "{key} is to be run once");
+    }
+    tell(format_args!("{flips} flips in {took:.1?}, {} calls meanwhile, all answered", ids.len()));
+    stop(client, &workspace);
+}
+
+/// Calls to a server that stays and to one that changes, at a steady rate, until it is over.
+fn under_load(client: &Client, over: &AtomicBool) -> Vec<(String, u64)> {
+    let began = Instant::now();
+    let mut ids = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let number = u32::try_from(ids.len()).unwrap();
+        let server = if number.is_multiple_of(2) { "steady" } else { "changing" };
+        let key = format!("{server}-{number}");
+        let id = client.mcp_call(server, "effect", &json!({"key": key})).unwrap();
+        ids.push((key, id));
+        // The pace of the load, not a way to wait for anything.
+        let due = began + Duration::from_secs(1) * number / RATE;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    ids
+}
+
+#[test]
+fn a_broken_file_keeps_the_old_configuration_and_says_so() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", chaos_server(&[]));
+    let client = start(&workspace);
+    let path = workspace.project().join(".mcp.json");
+    let sound = fs::read_to_string(&path).unwrap();
+    let says = |words: &str| eventually(PATIENCE, || client.stderr().contains(words));
+
+    flip(&path, "{ \"mcpServers\": { ");
+    assert!(says("the configuration in force stays as it is"), "{}", client.stderr());
+    let works = || matches!(call(&client, "one", "echo", &json!({"text": "x"})), Outcome::Fine);
+    assert!(works());
+    // Not even a file that is gone takes the servers away.
+    fs::remove_file(&path).unwrap();
+    assert!(says("the config file is gone"), "{}", client.stderr());
+    assert!(works());
+    // Mended, it counts again.
+    flip(&path, &sound.replace("\"one\"", "\"two\""));
+    let two = || matches!(call(&client, "two", "echo", &json!({"text": "x"})), Outcome::Fine);
+    assert!(eventually(PATIENCE, two));
+    assert!(!works(), "it is not configured any more");
+    stop(client, &workspace);
+}
+
+#[test]
+fn a_file_written_in_place_and_one_made_later_are_seen() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", chaos_server(&[]));
+    let client = start(&workspace);
+    let path = workspace.project().join(".mcp.json");
+    let sound = fs::read_to_string(&path).unwrap();
+    fs::write(&path, sound.replace("\"one\"", "\"two\"")).unwrap();
+    let there = |name: &str| {
+        eventually(PATIENCE, || {
+            matches!(call(&client, name, "echo", &json!({"text": "x"})), Outcome::Fine)
+        })
+    };
+    assert!(there("two"));
+    stop(client, &workspace);
+}
