@@ -11,6 +11,7 @@ pub mod login;
 pub mod notices;
 pub mod outbox;
 pub mod progress;
+pub mod provision;
 pub mod results;
 pub mod router;
 pub mod serve;

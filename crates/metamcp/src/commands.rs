@@ -12,5 +12,6 @@ pub(crate) mod eval;
 pub(crate) mod forget;
 mod gateway;
 pub(crate) mod list;
+pub(crate) mod provisioned;
 pub(crate) mod run;
 pub(crate) mod serve;
