@@ -43,6 +43,8 @@ const MOST_PAGES: usize = 600;
 const MOST: usize = 60_000;
 /// Largest file of remembered servers.
 const MAX_FILE: u64 = 128 * 1024 * 1024;
+/// What is written where no registry is wanted.
+const NONE: &str = "none";
 /// Format of the file.
 const FORMAT: u32 = 1;
 
@@ -86,7 +88,8 @@ pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
         let (home, state) = (home.to_owned(), Arc::default());
         Registry { base, bearer, home, state }
     };
-    list.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty()).map(one).collect()
+    let words = list.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty() && *word != NONE);
+    words.map(one).collect()
 }
 
 impl Registry {

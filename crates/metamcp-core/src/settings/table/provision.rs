@@ -29,7 +29,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Some(Value::Text(Cow::Borrowed(OFFICIAL))),
         help: "Addresses of the registries to search, with spaces between them",
         doc: "Each must answer `/v0.1/servers` as the official one does. For one that wants a token, write the name of the variable \
-              that holds it behind a bar: `https://registry.example.com|REGISTRY_TOKEN`. Empty, only the list of well-known servers in metamcp is searched.",
+              that holds it behind a bar: `https://registry.example.com|REGISTRY_TOKEN`. With `none`, only the list of well-known servers in metamcp is searched.",
         store: |settings, value| settings.provision.registries = value.text().into_owned(),
     },
     Setting {
