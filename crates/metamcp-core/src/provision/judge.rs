@@ -225,7 +225,10 @@ fn age(kind: Kind, facts: &Facts, at: &Circumstances<'_>, verdict: &mut Verdict)
         Some(published) => {
             let age = at.now.saturating_sub(published);
             if age < at.least_days * DAY {
-                let age = crate::text::duration(std::time::Duration::from_millis(age));
+                let age = match age / DAY {
+                    0 => format!("{} hours", age / (DAY / 24)),
+                    days => format!("{days} days"),
+                };
                 verdict.refusals.push(Refusal::TooYoung { age, least: at.least_days });
             } else {
                 verdict.reasons.push(format!("this version is {} days old", age / DAY));

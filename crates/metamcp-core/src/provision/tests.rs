@@ -75,8 +75,8 @@ fn every_bad_package_is_refused_with_its_reason() {
         assert_eq!(verdict.word(), "refused");
         reasons.join("; ")
     };
-    let hour = Facts { published: Some(NOW - DAY / 24), ..good() };
-    insta::assert_snapshot!(refused(hour, None, "@ada/notes"), @"this version is 1 h old, and less than 7 days is too young: a stolen account is usually noticed in that time");
+    let hour = Facts { published: Some(NOW - DAY / 8), ..good() };
+    insta::assert_snapshot!(refused(hour, None, "@ada/notes"), @"this version is 3 hours old, and less than 7 days is too young: a stolen account is usually noticed in that time");
     let undated = Facts { published: None, ..good() };
     insta::assert_snapshot!(refused(undated, None, "@ada/notes"), @"its source does not say when this version was published");
     insta::assert_snapshot!(refused(good(), Some("sha512-BBBB"), "@ada/notes"), @"the hash of this version changed: it was sha512-BBBB and is sha512-AAAA");
