@@ -6,13 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::header::{ACCEPT, AUTHORIZATION, HeaderValue, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use hyper::{Request, StatusCode};
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use metamcp_core::provision::{Candidate, Page, Status, day, page};
 use metamcp_core::secret::Secret;
 use serde::{Deserialize, Serialize};
@@ -22,6 +17,7 @@ use tokio::sync::Mutex;
 use crate::clock::unix_millis;
 use crate::files::{Directory, FileError, component};
 use crate::task;
+use crate::web::{self, Outgoing, Plan, Tunnel, Web};
 
 /// How long what is remembered needs no second look.
 const FRESH: u64 = 24 * 60 * 60 * 1000;
@@ -227,20 +223,12 @@ async fn fetch(url: &str, bearer: Option<&Secret>) -> Result<Bytes, String> {
     if !url.starts_with("https://") && !local.iter().any(|start| url.starts_with(start)) {
         return Err("its address is not one of https".to_owned());
     }
-    let mut tcp = HttpConnector::new();
-    tcp.set_connect_timeout(Some(CONNECT));
-    tcp.enforce_http(false);
-    let connector = HttpsConnectorBuilder::new()
-        .with_webpki_roots()
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(tcp);
-    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
-    let agent = HeaderValue::from_static(concat!("metamcp/", env!("CARGO_PKG_VERSION")));
+    // Through the tunnel that the surroundings name, as package clients go.
+    let plan = Plan { tunnel: Tunnel::from_surroundings(), ..Plan::plain(CONNECT, 1) };
+    let web = Web::new(plan).map_err(|_| "TLS cannot be set up".to_owned())?;
     let mut request = Request::get(url)
         .header(ACCEPT, "application/json")
-        .header(USER_AGENT, agent)
-        .body(Empty::new())
+        .body(Outgoing::of(Bytes::new()))
         .map_err(|_| "its address cannot be used".to_owned())?;
     if let Some(bearer) = bearer {
         let value = HeaderValue::try_from(format!("Bearer {}", bearer.expose()));
@@ -248,12 +236,12 @@ async fn fetch(url: &str, bearer: Option<&Secret>) -> Result<Bytes, String> {
         value.set_sensitive(true);
         request.headers_mut().insert(AUTHORIZATION, value);
     }
-    let answer = client.request(request).await.map_err(|_| "no connection".to_owned())?;
+    let answer = web.send(request).await.map_err(|_| "no connection".to_owned())?;
     if answer.status() != StatusCode::OK {
         return Err(format!("status {}", answer.status().as_u16()));
     }
-    let body = Limited::new(answer.into_body(), MAX_PAGE).collect().await;
-    body.map(|body| body.to_bytes()).map_err(|_| "its answer is cut or too long".to_owned())
+    let body = web::whole(answer.into_body(), MAX_PAGE).await;
+    body.map_err(|_| "its answer is cut or too long".to_owned())
 }
 
 /// A value as it may stand in a query.

@@ -314,9 +314,12 @@ pub(super) fn server_config(record: &Record) -> ServerConfig {
         }
     }
     config.transport = match plan.kind {
-        Kind::Remote => {
-            Transport::Http { url: command, headers: given, kind: HttpKind::Streamable }
-        }
+        Kind::Remote => Transport::Http {
+            url: command,
+            headers: given,
+            kind: HttpKind::Streamable,
+            options: Box::default(),
+        },
         Kind::Npm | Kind::Pypi | Kind::Oci => match config.transport {
             Transport::Stdio { command, args, .. } => {
                 let cwd = Some(PathBuf::from(&plan.prefix));
