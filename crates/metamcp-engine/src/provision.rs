@@ -30,9 +30,9 @@ pub use store::{Pending, Record, Store, StoreError};
 
 /// Candidates whose packages are looked at for one answer.
 const LOOKED_AT: usize = 3;
-/// Package clients at work at once: each is a process that may use a whole processor.
-const CLIENTS: usize = 2;
-/// How long what a client said is believed, so that a model that asks a hundred times starts two processes.
+/// Package clients at work at once: each may use a whole processor, and two would meet in one folder.
+const CLIENTS: usize = 1;
+/// How long what a client said is believed, so that a model that asks a hundred times starts one process.
 const FACTS_LAST: u64 = 10 * 60 * 1000;
 /// Most packages whose facts are remembered.
 const MOST_FACTS: usize = 256;
@@ -190,22 +190,29 @@ impl Provisioner {
     }
 
     async fn facts(&self, candidate: &Candidate) -> Result<Facts, ClientError> {
-        let (package, now) = (candidate.package(), unix_millis());
-        if let Ok(facts) = self.facts.lock()
-            && let Some((at, known)) = facts.get(&package)
-            && now.saturating_sub(*at) < FACTS_LAST
-        {
-            return Ok(known.clone());
+        let package = candidate.package();
+        if let Some(known) = self.known_facts(&package) {
+            return Ok(known);
         }
         let _turn = self.turn().await?;
+        // Whoever had the turn before may have asked the same.
+        if let Some(known) = self.known_facts(&package) {
+            return Ok(known);
+        }
         let facts = clients::facts(candidate, &self.store.work(&package)).await?;
         if let Ok(mut remembered) = self.facts.lock() {
             if remembered.len() >= MOST_FACTS {
                 remembered.clear();
             }
-            remembered.insert(package, (now, facts.clone()));
+            remembered.insert(package, (unix_millis(), facts.clone()));
         }
         Ok(facts)
+    }
+
+    fn known_facts(&self, package: &str) -> Option<Facts> {
+        let facts = self.facts.lock().ok()?;
+        let (at, known) = facts.get(package)?;
+        (unix_millis().saturating_sub(*at) < FACTS_LAST).then(|| known.clone())
     }
 
     async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, ClientError> {
