@@ -28,6 +28,7 @@ pub use registry::{Page, page};
 pub use render::{candidates_text, question, told};
 pub use request::{BadRequest, Request};
 
-/// From this chance on a tool that is here already is taken for an answer to a need. Of needs put to catalogs that
-/// cannot meet them, less than one in ten gets such a hit; see `docs/provisioning.md`.
+/// From this chance on a tool that is here already is taken for an answer to a need. The chance itself is fitted on
+/// questions with known answers and on questions put to the wrong catalog; `examples/floor.rs` shows what share of each
+/// a floor lets through.
 pub const LOCAL_FLOOR: f32 = 0.40;

@@ -85,17 +85,16 @@ pub fn look_alike<'a>(
         return None;
     }
     let own = folded(name);
-    let scope =
-        |name: &str| name.strip_prefix('@').and_then(|rest| rest.split('/').next()).map(folded);
     let (own_scope, known_scopes): (_, Vec<_>) =
         (scope(name), known.clone().into_iter().filter_map(scope).collect());
     known.into_iter().find(|known| {
         let whole = folded(known);
         let last = folded(known.rsplit('/').next().unwrap_or(known));
-        match (&own_scope, scope(known)) {
+        match (own_scope, scope(known)) {
             // Whoever owns a scope may publish in it; only another one that reads like it pretends.
-            (Some(own_scope), Some(scope)) => {
-                *own_scope != scope && !known_scopes.contains(own_scope) && near(own_scope, &scope)
+            (Some(own), Some(scope)) => {
+                let (read, theirs) = (folded(own), folded(scope));
+                !known_scopes.contains(&own) && (read == theirs || near(&read, &theirs))
             }
             (Some(_), None) => false,
             // The same without its scope, or with the scope as part of the name.
@@ -107,6 +106,11 @@ pub fn look_alike<'a>(
             (None, None) => own == whole || near(&own, &whole),
         }
     })
+}
+
+/// The scope of a name of npm, without its sign.
+fn scope(name: &str) -> Option<&str> {
+    name.strip_prefix('@').and_then(|rest| rest.split('/').next())
 }
 
 /// What is left of a name when case, separators and characters that read alike are not told apart.

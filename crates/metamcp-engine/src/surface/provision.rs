@@ -74,7 +74,7 @@ impl View {
     ) -> Finished {
         let local = self.here_already(request).await;
         if !local.is_empty() {
-            return told("local", local_text(&local), json!({ "tools": ids(&local) }));
+            return told("local", &local_text(&local), json!({ "tools": ids(&local) }));
         }
         let servers = self.router.servers();
         let taken = |name: &str| servers.named(name).is_some();
@@ -199,7 +199,7 @@ impl View {
              Ask the user to run `metamcp approve {id}` in a terminal, then call mcp_provision again with the same arguments.",
             candidates_text(std::slice::from_ref(plan))
         );
-        Err(told("needs_approval", text, json!({ "id": id, "server": plan.server })))
+        Err(told("needs_approval", &text, json!({ "id": id, "server": plan.server })))
     }
 
     fn installed(&self, plan: &Plan) -> Finished {
@@ -226,7 +226,7 @@ impl View {
                     "Installed {} {} as {name:?}, but its tools are not known: {why}.",
                     plan.identifier, plan.version
                 );
-                return told("installed", text, json!({ "server": name, "tools": [] }));
+                return told("installed", &text, json!({ "server": name, "tools": [] }));
             }
         };
         let mut text = format!(
@@ -234,7 +234,7 @@ impl View {
             plan.identifier, plan.version
         );
         text.push_str(&lines(&hits));
-        told("installed", text, json!({ "server": name, "tools": ids(&hits) }))
+        told("installed", &text, json!({ "server": name, "tools": ids(&hits) }))
     }
 }
 
@@ -294,7 +294,7 @@ fn candidates(found: &Found, may_be_had: bool) -> Finished {
     });
     text.push_str(&noted(&found.notes));
     let listed: Vec<Value> = plans.iter().map(plan_json).collect();
-    told("candidates", text, json!({ "candidates": listed }))
+    told("candidates", &text, json!({ "candidates": listed }))
 }
 
 fn plan_json(plan: &Plan) -> Value {
@@ -323,7 +323,7 @@ fn nothing(request: &Request, found: &Found) -> Finished {
         text::clean_line(&request.intent, 200),
         noted(&found.notes)
     );
-    told("nothing", text, json!({}))
+    told("nothing", &text, json!({}))
 }
 
 fn noted(notes: &[String]) -> String {
@@ -350,7 +350,7 @@ fn ids(hits: &[Hit]) -> Vec<String> {
     hits.iter().map(Hit::id).collect()
 }
 
-fn told(status: &str, text: String, mut more: Value) -> Finished {
+fn told(status: &str, text: &str, mut more: Value) -> Finished {
     more["status"] = json!(status);
     let result = json!({
         "content": [{ "type": "text", "text": text.trim_end() }],
