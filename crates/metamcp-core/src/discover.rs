@@ -14,7 +14,7 @@ use crate::search::Hit;
 pub use digest::{DIGEST_BUDGET, DigestLine, digest};
 pub(crate) use render::claims;
 pub use render::{to_json, to_text};
-pub use surface::{compact_list, compact_tools, instructions};
+pub use surface::{compact_list, compact_tools, instructions, provision_tool};
 
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,7 @@ pub mod moment;
 pub mod nearest;
 pub mod notify;
 pub mod oauth;
+pub mod provision;
 pub mod refresh;
 pub mod replay;
 pub mod search;

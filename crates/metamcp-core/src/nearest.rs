@@ -47,7 +47,7 @@ fn score(wanted: &[char], candidate: &[char]) -> Option<usize> {
 }
 
 /// Edits between two names, a swap of neighbours counting as one.
-fn distance(a: &[char], b: &[char]) -> usize {
+pub(crate) fn distance(a: &[char], b: &[char]) -> usize {
     let mut before = vec![0; b.len() + 1];
     let mut above: Vec<usize> = (0..=b.len()).collect();
     for (i, &from) in a.iter().enumerate() {

@@ -52,6 +52,8 @@ pub struct Settings {
     pub embedding: EmbeddingSettings,
     /// Whether use is remembered.
     pub learn: bool,
+    /// How servers are found and installed.
+    pub provision: ProvisionSettings,
     /// Limits of code mode.
     pub code: CodeSettings,
     /// How clients reach the gateway.
@@ -105,6 +107,17 @@ impl Bm25Settings {
         max_tools: 0,
         max_text: 0,
     };
+}
+
+/// How servers are found and installed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProvisionSettings {
+    /// Whether it is done at all.
+    pub is_on: bool,
+    /// Addresses of registries, each with the variable of its token behind a bar.
+    pub registries: String,
+    /// How many days old a version must be.
+    pub least_days: u64,
 }
 
 /// Limits of the pool of connections, and of the breaker of each server.
@@ -363,6 +376,7 @@ fn blank() -> Settings {
         bm25: Bm25Settings::USUAL,
         embedding: EmbeddingSettings::default(),
         learn: false,
+        provision: ProvisionSettings::default(),
         code: CodeSettings::default(),
         serve: ServeSettings::default(),
         notify: NotifySettings::default(),

@@ -3,7 +3,7 @@
 //! In: lists as they are read.  Out: `Snapshot`s.
 //! Tests: `catalog/tests.rs`, `catalog/schema_cache/tests.rs`, `metamcp/tests/`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +15,16 @@ use metamcp_core::discover::{self, DigestLine};
 use metamcp_core::ledger::ServerId;
 use metamcp_core::moment::Moment;
 use metamcp_core::search::{About, Index, ServerIndex, Tuning, Vocabulary};
+use metamcp_core::settings::LogLevel;
 use metamcp_core::tool::{ServerTools, Tool};
 use metamcp_wire::handshake::Peer;
 use tokio::task::JoinHandle;
 
 use crate::clock::unix_millis;
 use crate::progress::Progress;
+use crate::provision::Pinned;
 use crate::task;
+use crate::telemetry;
 
 mod narrowed;
 pub mod schema_cache;
@@ -109,6 +112,8 @@ pub struct Catalog {
     digest: OnceLock<Digest>,
     ttl: Duration,
     tuning: Tuning,
+    /// What tools of installed servers must look like.
+    pinned: Option<Arc<Pinned>>,
 }
 
 /// What is said about the servers at the start, all of them and one by one.
@@ -130,6 +135,8 @@ enum Loaded {
 struct Writing {
     configs: HashMap<ServerId, Arc<ServerConfig>>,
     parts: HashMap<ServerId, Arc<ServerIndex>>,
+    /// Tools that changed since they were agreed to, and are not shown until somebody looked.
+    blocked: HashMap<ServerId, BTreeSet<String>>,
 }
 
 impl Catalog {
@@ -144,6 +151,7 @@ impl Catalog {
             digest: OnceLock::new(),
             ttl,
             tuning: Tuning::default(),
+            pinned: None,
         }
     }
 
@@ -151,6 +159,18 @@ impl Catalog {
     #[must_use]
     pub fn tuned(self, tuning: Tuning) -> Catalog {
         Catalog { tuning, ..self }
+    }
+
+    /// The same, with what tools of installed servers must look like.
+    #[must_use]
+    pub fn pinned(mut self, pinned: Arc<Pinned>) -> Catalog {
+        self.pinned = Some(pinned);
+        self
+    }
+
+    /// Whether a tool changed since it was agreed to, and waits for somebody to look at it.
+    pub fn is_blocked(&self, server: ServerId, tool: &str) -> bool {
+        self.lock().blocked.get(&server).is_some_and(|tools| tools.contains(tool))
     }
 
     /// A server whose tools may become known.
@@ -193,7 +213,9 @@ impl Catalog {
         let Some(cache) = &self.cache else { return Vec::new() };
         on_all_cores(configs, |vocabulary, (id, config)| {
             let found = cache.read(&config.name, unix_millis()).ok()?.found()?;
-            Some(Built::new(*id, config, Arc::new(found.tools), vocabulary, &self.tuning))
+            let blocked = self.blocked(*id, config, &found.tools, false);
+            let tools = permitted(Arc::new(found.tools), config, &blocked);
+            Some(Built::new(*id, config, tools, vocabulary, &self.tuning))
         })
     }
 
@@ -359,13 +381,65 @@ impl Catalog {
             let Some(config) = writing.configs.get(&server).cloned() else { return };
             (config, writing.parts.get(&server).cloned())
         };
-        let tools = permitted(tools, &config);
+        let blocked = self.blocked(server, &config, &tools, true);
+        let tools = permitted(tools, &config, &blocked);
+        self.warn_of_changes(server, &config, &tools);
         let same = part.filter(|part| part.tools().fingerprint == tools.fingerprint);
         let built = match same {
             Some(part) => Built { server, tools, part },
             None => Built::new(server, &config, tools, &mut Vocabulary::default(), &self.tuning),
         };
         self.publish(vec![built], Some(now));
+    }
+
+    /// The tools of an installed server that are not what was agreed to; remembered for those who call them.
+    fn blocked(
+        &self,
+        server: ServerId,
+        config: &ServerConfig,
+        tools: &ServerTools,
+        is_live: bool,
+    ) -> BTreeSet<String> {
+        let Some(pinned) = &self.pinned else { return BTreeSet::new() };
+        let changed = pinned.changed(&config.name, tools, is_live);
+        let mut writing = self.lock();
+        if changed.is_empty() {
+            writing.blocked.remove(&server);
+        } else {
+            let names: Vec<&str> = changed.iter().map(String::as_str).collect();
+            let line = format!(
+                "tools of the installed server {:?} changed and are blocked: {}; look at them, then run `metamcp provisioned accept {}`",
+                config.name,
+                names.join(", "),
+                config.name
+            );
+            telemetry::log(LogLevel::Warn, &line);
+            writing.blocked.insert(server, changed.clone());
+        }
+        changed
+    }
+
+    /// A configured server may change its tools, but not unnoticed.
+    fn warn_of_changes(&self, server: ServerId, config: &ServerConfig, tools: &ServerTools) {
+        let snapshot = self.snapshot();
+        let Some(old) = snapshot.known(server).filter(|_| telemetry::wants(LogLevel::Warn)) else {
+            return;
+        };
+        if old.tools.fingerprint == tools.fingerprint {
+            return;
+        }
+        let changed = |tool: &&Tool| {
+            old.tool(&tool.name).is_some_and(|before| before.fingerprint != tool.fingerprint)
+        };
+        let names: Vec<&str> = tools.tools.iter().filter(changed).map(|tool| &*tool.name).collect();
+        if !names.is_empty() {
+            let line = format!(
+                "the server {:?} changed the description or schema of {}",
+                config.name,
+                names.join(", ")
+            );
+            telemetry::log(LogLevel::Warn, &line);
+        }
     }
 
     /// Puts lists into the snapshot. Without a moment they come from disk and never replace what is live.
@@ -421,7 +495,6 @@ impl Built {
         vocabulary: &mut Vocabulary,
         tuning: &Tuning,
     ) -> Built {
-        let tools = permitted(tools, config);
         let about = about(config);
         let part = ServerIndex::build_tuned(vocabulary, &config.name, about, &tools, tuning);
         let part = Arc::new(part);
@@ -465,10 +538,15 @@ fn about(config: &ServerConfig) -> About<'_> {
     About { description: config.description.as_deref(), tags: &config.tags }
 }
 
-/// What the configuration leaves of a list.
-fn permitted(tools: Arc<ServerTools>, config: &ServerConfig) -> Arc<ServerTools> {
-    if tools.tools.iter().all(|tool| config.tools.permits(&tool.name)) {
+/// What the configuration leaves of a list, without what is blocked.
+fn permitted(
+    tools: Arc<ServerTools>,
+    config: &ServerConfig,
+    blocked: &BTreeSet<String>,
+) -> Arc<ServerTools> {
+    let may = |tool: &Tool| config.tools.permits(&tool.name) && !blocked.contains(&*tool.name);
+    if tools.tools.iter().all(may) {
         return tools;
     }
-    Arc::new(tools.filtered(|tool| config.tools.permits(&tool.name)))
+    Arc::new(tools.filtered(may))
 }

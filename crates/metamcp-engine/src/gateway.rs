@@ -19,6 +19,7 @@ use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
 use crate::habits::{HabitFile, Memory};
+use crate::provision::{self, Pinned, Provisioner};
 use crate::results::Results;
 use crate::router::{Router, Timing};
 use crate::shapes::Shapes;
@@ -45,8 +46,9 @@ impl Gateway {
     pub fn start(config: &Config, shim: ShimCommand, worker: Launch) -> Gateway {
         let settings = &config.settings;
         let cache = SchemaCache::new(&settings.home);
-        let catalog =
-            Arc::new(Catalog::new(Some(cache), settings.catalog_ttl).tuned(tuning(settings)));
+        let pinned = Arc::new(Pinned::new(&settings.home));
+        let catalog = Catalog::new(Some(cache), settings.catalog_ttl).tuned(tuning(settings));
+        let catalog = Arc::new(catalog.pinned(Arc::clone(&pinned)));
         let launcher = Launcher::new(shim, settings.containment, &settings.home);
         let timing = Timing {
             list: settings.timeouts.list,
@@ -59,12 +61,28 @@ impl Gateway {
         };
         let router =
             Router::start(Clock::start(), limits(settings), timing, Arc::clone(&catalog), launcher);
-        for server in &config.servers {
-            let server = Arc::new(server.clone());
-            let id = router.add(Arc::clone(&server), policy(&server, settings));
-            catalog.add(id, server);
+        let join = {
+            let (router, catalog, settings) =
+                (Arc::clone(&router), Arc::clone(&catalog), settings.clone());
+            move |server: ServerConfig| {
+                let server = Arc::new(server);
+                let id = router.add(Arc::clone(&server), policy(&server, &settings));
+                catalog.add(id, server);
+            }
+        };
+        config.servers.iter().cloned().for_each(&join);
+        // What the configuration names goes before what was installed.
+        let installed = provision::installed(&settings.home).into_iter();
+        for server in installed.filter(|server| config.server(&server.name).is_none()) {
+            pinned.add(&server.name);
+            join(server);
         }
         catalog.load();
+        let join = Box::new(move |server: ServerConfig| {
+            pinned.add(&server.name);
+            join(server);
+        });
+        let provisioner = Provisioner::new(&settings.home, &settings.provision, join);
         let options = Options {
             ranking: semantic::configured(
                 settings.search,
@@ -92,6 +110,7 @@ impl Gateway {
             shapes,
             results: Results::new(&settings.home),
             scrubs: settings.scrub,
+            provisioner,
         };
         let surface = Arc::new(Surface::new(parts, options));
         let scopes: Vec<(String, Arc<Scope>)> = config

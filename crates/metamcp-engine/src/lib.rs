@@ -12,6 +12,7 @@ pub mod notices;
 pub mod outbox;
 pub mod progress;
 pub mod reload;
+pub mod provision;
 pub mod results;
 pub mod router;
 pub mod secrets;

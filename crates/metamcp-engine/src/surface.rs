@@ -12,6 +12,7 @@ pub mod execute;
 mod full;
 mod kept;
 mod offers;
+mod provision;
 pub mod reply;
 mod scope;
 mod script;
@@ -37,6 +38,7 @@ use metamcp_wire::seal::Key;
 use crate::catalog::Catalog;
 use crate::habits::Memory;
 use crate::held::Held;
+use crate::provision::Provisioner;
 use crate::results::Results;
 use crate::router::{Caller, Entry, Router, Servers};
 use crate::shapes::Shapes;
@@ -78,6 +80,8 @@ pub struct Parts {
     pub results: Results,
     /// Whether secrets are taken out of everything that leaves.
     pub scrubs: bool,
+    /// Finds and installs servers.
+    pub provisioner: Provisioner,
 }
 
 /// See the module.
@@ -95,6 +99,8 @@ pub struct Surface {
     pub(crate) shapes: Shapes,
     /// Calls that wait for their client to come back.
     pub(crate) held: Held,
+    /// Finds and installs servers.
+    pub(crate) provisioner: Provisioner,
     /// Where resources and prompts were seen.
     owners: Mutex<direct::Owners>,
     /// What takes secrets out of everything that leaves, and the servers whose secrets it knows.
@@ -183,18 +189,23 @@ impl Finished {
 }
 
 /// The tools of the compact vocabulary. Those of both can be called, listed or not.
-const COMPACT: [&str; 3] = ["mcp_discover", "mcp_call", "mcp_execute"];
+const COMPACT: [&str; 4] = ["mcp_discover", "mcp_call", "mcp_execute", "mcp_provision"];
 
 impl View {
     /// The `tools/list` result.
     pub async fn tools(&self) -> String {
         let (digest, code) = (self.digest().await, self.code.is_on());
+        // Whoever is kept to a part of everything gets nothing that is not in it.
+        let provisions = self.provisioner.is_on() && self.scope.is_none();
         let mut tools = Vec::new();
         if self.vocabulary != Vocabulary::Full {
-            tools = metamcp_core::discover::compact_list(digest, code);
+            tools = metamcp_core::discover::compact_list(digest, code, provisions);
         }
         if matches!(self.vocabulary, Vocabulary::Full | Vocabulary::Both) {
             tools.extend(vocabulary::tools(digest, code));
+        }
+        if self.vocabulary == Vocabulary::Full && provisions {
+            tools.push(metamcp_core::discover::provision_tool());
         }
         serde_json::json!({ "tools": tools }).to_string()
     }
@@ -257,6 +268,7 @@ impl View {
             "mcp_call" => self.mcp_call(arguments, meta, line, caller, tag),
             "mcp_discover" => self.mcp_discover(arguments, caller),
             "mcp_execute" => self.mcp_execute(arguments, meta, caller, tag),
+            "mcp_provision" => self.mcp_provision(arguments, caller, tag),
             name if vocabulary::NAMES.contains(&name) => {
                 self.full(name, arguments, meta, line, (caller, tag))
             }
@@ -285,7 +297,7 @@ impl Surface {
         let mut seal = [0; 32];
         // A seal that can be guessed would let a client answer for another one, which must not be risked.
         getrandom::fill(&mut seal).expect("the system has randomness");
-        let Parts { router, catalog, habits, code, shapes, results, scrubs } = parts;
+        let Parts { router, catalog, habits, code, shapes, results, scrubs, provisioner } = parts;
         let servers = router.servers();
         let scrubber = Arc::new(scrubber_for(&servers, scrubs));
         Surface {
@@ -301,6 +313,7 @@ impl Surface {
             owners: Mutex::default(),
             scrubber: Mutex::new((servers, scrubber)),
             scrubs,
+            provisioner,
             scrubbed: AtomicU64::new(0),
         }
     }

@@ -43,8 +43,8 @@ of your servers:
 
     { \"mcpServers\": { \"metamcp\": { \"command\": \"metamcp\" } } }
 
-and your servers into ~/.metamcp/mcp.json, in the same format. The model then sees three tools, one to find tools, one to \
-call them and one to run code over many, and your servers start when they are first needed.";
+and your servers into ~/.metamcp/mcp.json, in the same format. The model then sees four tools: to find tools, to \
+call them, to run code over many, and to ask for a server you do not have. Your servers start when they are first needed.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -138,6 +138,19 @@ Examples:
     /// Log in to remote servers, and out again
     #[command(subcommand)]
     Auth(AuthCommand),
+    /// Say yes to a server that a model asked to install
+    #[command(after_help = "\
+A model can ask for a server; only you can have it installed. This shows exactly what would be fetched and run, and asks. \
+The yes is good for this plan alone, once, for a quarter of an hour; the model then asks again, and the server is installed.
+
+Examples:
+  metamcp approve                      the plans that wait
+  metamcp approve 3f2a9c01b7d4
+  metamcp approve 3f2a9c01b7d4 --set directory=/home/me/notes")]
+    Approve(ApproveArgs),
+    /// The servers that were installed after a yes
+    #[command(subcommand)]
+    Provisioned(ProvisionedCommand),
     /// Show the gateway at work on example servers; needs no config
     Demo(DemoArgs),
     /// Check and explain the configuration
@@ -231,6 +244,50 @@ pub(crate) struct EvalArgs {
 /// Arguments of `metamcp forget`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ForgetArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp approve`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ApproveArgs {
+    /// The id of the plan, as the model was told
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// A value that the plan asks for
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) values: Vec<String>,
+    /// Print JSON; shows what waits, and cannot say yes
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The subcommands of `metamcp provisioned`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProvisionedCommand {
+    /// List them, with version and hash
+    List(ProvisionedListArgs),
+    /// Take one away with all that belongs to it
+    Remove(ProvisionedNameArgs),
+    /// Accept the tools of one as they are now, after they changed
+    Accept(ProvisionedNameArgs),
+}
+
+/// Arguments of `metamcp provisioned list`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ProvisionedListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp provisioned remove` and `accept`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ProvisionedNameArgs {
+    /// The server
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -15,6 +15,7 @@ mod gateway;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod list;
+pub(crate) mod provisioned;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod servers;

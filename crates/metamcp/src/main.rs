@@ -180,6 +180,14 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Auth(command) => {
             with_servers(settings.given, |loaded| commands::auth::run(loaded, &command, &mut out))
         }
+        Command::Approve(args) => match load(settings.given)? {
+            Ok(loaded) => commands::provisioned::approve(&loaded, &args, &mut out),
+            Err(error) => cannot_load(&error),
+        },
+        Command::Provisioned(command) => match load(settings.given)? {
+            Ok(loaded) => commands::provisioned::run(&loaded, &command, &mut out),
+            Err(error) => cannot_load(&error),
+        },
         Command::Demo(args) => {
             commands::demo::run(args.json, &mut out, &mut diagnostics)?;
             Ok(Exit::Success)

@@ -3,15 +3,18 @@
 use serde_json::{Value, json};
 
 /// The `tools/list` result with the digest of the servers in it.
-pub fn compact_tools(digest: &str, code: bool) -> String {
-    json!({ "tools": compact_list(digest, code) }).to_string()
+pub fn compact_tools(digest: &str, code: bool, provisions: bool) -> String {
+    json!({ "tools": compact_list(digest, code, provisions) }).to_string()
 }
 
 /// The tools themselves.
-pub fn compact_list(digest: &str, code: bool) -> Vec<Value> {
+pub fn compact_list(digest: &str, code: bool, provisions: bool) -> Vec<Value> {
     let mut tools = vec![discover_tool(digest), call_tool()];
     if code {
         tools.push(execute_tool());
+    }
+    if provisions {
+        tools.push(provision_tool());
     }
     tools
 }
@@ -87,5 +90,24 @@ fn execute_tool() -> Value {
             "required": ["code"]
         },
         "annotations": {"readOnlyHint": false, "destructiveHint": true, "openWorldHint": true}
+    })
+}
+
+/// The tool that gets a server, which every vocabulary has.
+pub fn provision_tool() -> Value {
+    json!({
+        "name": "mcp_provision",
+        "title": "Get a missing tool",
+        "description": "When mcp_discover finds nothing: find a server to install.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "intent": {"type": "string"},
+                "context": {"type": "string"},
+                "autoProvision": {"type": "boolean", "description": "Ask the user to install it"}
+            },
+            "required": ["intent"]
+        },
+        "annotations": {"readOnlyHint": false, "destructiveHint": false, "openWorldHint": true}
     })
 }

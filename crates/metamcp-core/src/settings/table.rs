@@ -8,6 +8,7 @@ mod notify;
 mod output;
 mod pool;
 mod process;
+mod provision;
 mod search;
 mod serve;
 
@@ -125,6 +126,7 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
         pool::SETTINGS,
         search::SETTINGS,
         output::SETTINGS,
+        provision::SETTINGS,
         code::SETTINGS,
         serve::SETTINGS,
         notify::SETTINGS,

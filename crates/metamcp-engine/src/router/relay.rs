@@ -1,13 +1,14 @@
 //! Questions of servers to the client whose call caused them, and the log level the other way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use metamcp_core::dispatch::CallId;
 use metamcp_core::failure::Fact;
 use metamcp_core::ledger::{ConnId, ServerId};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::{Caller, Router, Slot, rounds};
 use crate::upstream::{Connection, Reply};
@@ -38,8 +39,8 @@ enum Whose {
     Server { conn: Arc<Connection>, call: Option<CallId>, router: Weak<Router> },
     /// A server that answered a call with questions; the call is made again with the answers.
     Round { round: u64, key: String, router: Weak<Router> },
-    /// We ourselves, for a server that wants a login; nobody waits for the answer.
-    Gateway,
+    /// We ourselves; what the client says goes to whoever waits for it, if anybody does.
+    Gateway { answer: Mutex<Option<oneshot::Sender<Reply>>>, has_cause: bool },
 }
 
 impl Question {
@@ -87,9 +88,22 @@ impl Question {
             id: Bytes::from(id),
             method: "elicitation/create".to_owned(),
             params: Some(Bytes::from(params.to_string())),
-            whose: Box::new(Whose::Gateway),
+            whose: Box::new(Whose::Gateway { answer: Mutex::new(None), has_cause: false }),
             settled: AtomicBool::new(false),
         }
+    }
+
+    /// A question of our own, and where its answer arrives; nothing does if the client never gives one.
+    pub fn of_gateway(method: &str, params: &Value) -> (Question, oneshot::Receiver<Reply>) {
+        let (sender, answer) = oneshot::channel();
+        let question = Question {
+            id: Bytes::new(),
+            method: method.to_owned(),
+            params: Some(Bytes::from(params.to_string())),
+            whose: Box::new(Whose::Gateway { answer: Mutex::new(Some(sender)), has_cause: true }),
+            settled: AtomicBool::new(false),
+        };
+        (question, answer)
     }
 
     /// Whether this is the question with that id of that connection; without an id, any of it. One of a round outlives
@@ -98,7 +112,7 @@ impl Question {
         match &*self.whose {
             Whose::Server { conn: own, .. } => own.id == conn && id.is_none_or(|id| id == self.id),
             Whose::Round { .. } => id.is_some_and(|id| id == self.id),
-            Whose::Gateway => false,
+            Whose::Gateway { .. } => false,
         }
     }
 
@@ -107,7 +121,7 @@ impl Question {
         match &*self.whose {
             Whose::Server { call, .. } => call.is_some(),
             Whose::Round { .. } => true,
-            Whose::Gateway => false,
+            Whose::Gateway { has_cause, .. } => *has_cause,
         }
     }
 
@@ -126,8 +140,13 @@ impl Question {
                     router.round_answered(*round, key, result);
                 }
             }
-            // Whether they go there, the next call will show.
-            Whose::Gateway => {}
+            Whose::Gateway { answer, .. } => {
+                let waiting = answer.lock().ok().and_then(|mut answer| answer.take());
+                if let Some(waiting) = waiting {
+                    // Whoever asked may have stopped waiting.
+                    drop(waiting.send(reply.clone()));
+                }
+            }
         }
         self.settle();
     }
@@ -162,7 +181,8 @@ impl Question {
                     router.round_answered(*round, key, None);
                 }
             }
-            Whose::Gateway => {}
+            // Dropped without an answer, the channel says so.
+            Whose::Gateway { .. } => {}
         }
     }
 }

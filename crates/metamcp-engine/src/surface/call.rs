@@ -248,6 +248,9 @@ impl View {
     fn judge(&self, wish: &Wish, known: Option<&Known>) -> Judged {
         let Some(known) = known else { return Judged::Unknown };
         let Some(tool) = known.tool(&wish.tool) else {
+            if self.catalog.is_blocked(wish.entry.id, &wish.tool) {
+                return Judged::No(Box::new(blocked(wish)));
+            }
             return Judged::No(Box::new(no_such_tool(wish, known)));
         };
         if let Err(refused) = checked(wish, tool) {
@@ -467,6 +470,19 @@ fn checked(wish: &Wish, tool: &Tool) -> Result<(), Box<ErrorObject>> {
                 .detail("signature", tool.signature()),
         )
     })
+}
+
+/// A tool of an installed server that is not what it was when the server was agreed to.
+fn blocked(wish: &Wish) -> ErrorObject {
+    let name = &wish.entry.name;
+    ErrorObject::new(
+        Code::Denied,
+        format!("the tool {:?} of the installed server {name:?} changed since it was agreed to", &*wish.tool),
+    )
+    .at(name, Some(&wish.tool))
+    .hint(format!(
+        "The call was not sent. The user can look at it and run `metamcp provisioned accept {name}` in a terminal."
+    ))
 }
 
 fn no_such_tool(wish: &Wish, known: &Known) -> ErrorObject {

@@ -10,12 +10,14 @@
 mod abrupt;
 mod clients;
 mod conformance;
+mod fake_sources;
 mod http;
 mod identical;
 mod inspector;
 mod installed;
 mod peer;
 mod plan;
+mod provision;
 mod remote;
 mod scripts;
 mod servers;

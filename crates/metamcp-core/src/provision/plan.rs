@@ -1,0 +1,243 @@
+//! Exactly what would be installed and run; and the yes that is good for this, once, for a while.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::candidate::{Argument, Candidate, Input, Kind, Source};
+use super::facts::{Facts, Lock, hex};
+use super::judge::Verdict;
+
+/// How long a yes given in a terminal may wait to be used.
+const YES_LASTS: u64 = 15 * 60 * 1000;
+/// Longest value a person may give.
+const MAX_VALUE: usize = 4096;
+
+/// One word of a command line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Word {
+    /// Known.
+    Fixed(String),
+    /// What the person gives under that name.
+    Asked(String),
+}
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What the server will be called here.
+    pub server: String,
+    /// What it does, in its publisher's words.
+    pub description: String,
+    /// As its source names it.
+    pub candidate: String,
+    /// Who offers it.
+    pub source: Source,
+    /// How it is brought here.
+    pub kind: Kind,
+    /// The package, the image or the address.
+    pub identifier: String,
+    /// Its exact version.
+    pub version: String,
+    /// Its hash.
+    pub integrity: Option<String>,
+    /// Everything it needs, pinned.
+    pub lock: Option<Lock>,
+    /// The folder of its own that it is installed into.
+    pub prefix: String,
+    /// The command line; for a remote one, its address alone.
+    pub argv: Vec<Word>,
+    /// Values for it that only the person has.
+    pub asked: Vec<Input>,
+    /// The variables it gets from the environment of the gateway, and no others.
+    pub environment: Vec<Input>,
+    /// When this version was published, in milliseconds since 1970.
+    pub published: Option<u64>,
+    /// What is to be said for and against it.
+    pub verdict: Verdict,
+}
+
+/// A yes of a person to one plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Yes {
+    /// The plan's digest.
+    pub digest: String,
+    /// What the person gave for the values asked.
+    pub values: Vec<(String, String)>,
+    /// Until when it is good, in milliseconds since 1970.
+    pub expires: u64,
+}
+
+/// A plan somebody agreed to, complete with values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Consent {
+    /// The command line, every word of it.
+    pub argv: Vec<String>,
+}
+
+/// Why a yes is none for this plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    /// To something else.
+    #[error("the yes was given to another plan")]
+    Other,
+    /// Too long ago.
+    #[error("the yes is too old")]
+    Expired,
+    /// A value is missing.
+    #[error("the value {name} is missing")]
+    Missing {
+        /// Which.
+        name: String,
+    },
+    /// A value no program may be given.
+    #[error(
+        "the value {name} cannot be used: it starts with a dash, is too long, or holds a control character"
+    )]
+    Value {
+        /// Which.
+        name: String,
+    },
+    /// What is refused stays refused.
+    #[error("the plan is refused")]
+    Refused,
+}
+
+impl Plan {
+    /// Puts a plan together. `prefix` is the folder it may be installed into.
+    pub fn new(
+        server: String,
+        candidate: &Candidate,
+        facts: &Facts,
+        verdict: Verdict,
+        prefix: &str,
+    ) -> Plan {
+        let offer = &candidate.offer;
+        let mut argv: Vec<Word> =
+            start(candidate, facts, prefix).into_iter().map(Word::Fixed).collect();
+        let mut asked = Vec::new();
+        for argument in &offer.arguments {
+            match argument {
+                Argument::Fixed(text) => argv.push(Word::Fixed(text.clone())),
+                Argument::Asked { flag, input } => {
+                    argv.extend(flag.clone().map(Word::Fixed));
+                    argv.push(Word::Asked(input.name.clone()));
+                    asked.push(input.clone());
+                }
+            }
+        }
+        Plan {
+            server,
+            description: candidate.description.clone(),
+            candidate: candidate.name.clone(),
+            source: candidate.source.clone(),
+            kind: offer.kind,
+            identifier: offer.identifier.clone(),
+            version: offer.version.clone(),
+            integrity: facts.integrity.clone(),
+            lock: facts.lock.clone(),
+            prefix: prefix.to_owned(),
+            argv,
+            asked,
+            environment: offer.environment.clone(),
+            published: facts.published,
+            verdict,
+        }
+    }
+
+    /// Covers all that a yes is given to: what is fetched, what is run, what it is handed.
+    pub fn digest(&self) -> String {
+        let names: Vec<&str> = self.environment.iter().map(|input| input.name.as_str()).collect();
+        let lock = self.lock.as_ref().map(|lock| &lock.digest);
+        let what = (
+            (&self.server, self.kind, &self.identifier, &self.version, &self.integrity, lock),
+            (&self.prefix, &self.argv, names, self.verdict.scripts_agreed),
+        );
+        // Everything in there is text and lists of it, which can always be written.
+        hex(&Sha256::digest(serde_json::to_vec(&what).unwrap_or_default()))
+    }
+
+    /// What a person types to mean this plan.
+    pub fn id(&self) -> String {
+        self.digest().chars().take(12).collect()
+    }
+
+    /// Whether it may be run if a person says yes.
+    pub fn is_refused(&self) -> bool {
+        !self.verdict.refusals.is_empty()
+    }
+
+    /// A yes to this plan, given now.
+    pub fn yes(&self, values: Vec<(String, String)>, now: u64) -> Yes {
+        Yes { digest: self.digest(), values, expires: now.saturating_add(YES_LASTS) }
+    }
+
+    /// Whether a yes is one to this very plan, and what it comes to.
+    pub fn agreed(&self, yes: &Yes, now: u64) -> Result<Consent, Rejected> {
+        if yes.digest != self.digest() {
+            return Err(Rejected::Other);
+        }
+        // One from far in the future was written by a clock that was wrong, or by somebody else.
+        if now > yes.expires || yes.expires - now > YES_LASTS {
+            return Err(Rejected::Expired);
+        }
+        self.complete(&yes.values)
+    }
+
+    /// The plan with values in place of those that were asked for.
+    pub fn complete(&self, values: &[(String, String)]) -> Result<Consent, Rejected> {
+        if self.is_refused() {
+            return Err(Rejected::Refused);
+        }
+        let value = |name: &String| {
+            let given =
+                values.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+            let default = self.asked.iter().find(|input| input.name == *name)?.default.as_deref();
+            given.filter(|given| !given.is_empty()).or(default).map(str::to_owned)
+        };
+        let mut argv = Vec::with_capacity(self.argv.len());
+        for word in &self.argv {
+            argv.push(match word {
+                Word::Fixed(text) => text.clone(),
+                Word::Asked(name) => {
+                    let value =
+                        value(name).ok_or_else(|| Rejected::Missing { name: name.clone() })?;
+                    if !usable(&value) || value.starts_with('-') {
+                        return Err(Rejected::Value { name: name.clone() });
+                    }
+                    value
+                }
+            });
+        }
+        if argv.iter().any(|word| !usable(word)) {
+            return Err(Rejected::Value { name: "of its publisher".to_owned() });
+        }
+        Ok(Consent { argv })
+    }
+}
+
+fn usable(word: &str) -> bool {
+    word.len() <= MAX_VALUE && !word.chars().any(char::is_control)
+}
+
+/// The table of runtimes: what comes before the arguments of the server itself. Nothing in it is taken from a
+/// registry but names that were checked.
+fn start(candidate: &Candidate, facts: &Facts, prefix: &str) -> Vec<String> {
+    let offer = &candidate.offer;
+    let entry = facts.entry.as_deref().unwrap_or_default();
+    match offer.kind {
+        Kind::Npm => {
+            vec!["node".to_owned(), format!("{prefix}/node_modules/{}/{entry}", offer.identifier)]
+        }
+        Kind::Pypi => vec![format!("{prefix}/venv/bin/{entry}")],
+        Kind::Oci => {
+            let mut argv: Vec<String> =
+                ["docker", "run", "-i", "--rm", "--pull", "never"].map(str::to_owned).to_vec();
+            for input in &offer.environment {
+                argv.extend(["-e".to_owned(), input.name.clone()]);
+            }
+            argv.push(offer.identifier.clone());
+            argv
+        }
+        Kind::Remote => vec![offer.identifier.clone()],
+    }
+}

@@ -1,0 +1,146 @@
+//! Plans as people and models read them. Whatever a publisher wrote is cleaned before it is shown.
+
+use serde_json::{Map, Value, json};
+
+use super::candidate::{Input, Kind, Source};
+use super::plan::{Plan, Word};
+use crate::text;
+
+/// Longest text of a publisher that is shown.
+const MAX_SHOWN: usize = 300;
+
+/// Everything a person needs to know before a yes, every word of the command line included.
+pub fn told(plan: &Plan) -> String {
+    let mut out = String::new();
+    let shown = |text: &str| text::clean_line(text, MAX_SHOWN).into_owned();
+    let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<10} {value}\n"));
+    line("server", &format!("{} ({})", plan.server, shown(&plan.description)));
+    let source = match &plan.source {
+        Source::Registry(base) => format!("{} in {base}", plan.candidate),
+        Source::Builtin => "the list of well-known servers in metamcp".to_owned(),
+    };
+    line("found in", &source);
+    let package = match plan.kind {
+        Kind::Npm | Kind::Pypi => {
+            format!("{} {} {}", plan.kind.word(), plan.identifier, plan.version)
+        }
+        Kind::Oci => format!("image {}", plan.identifier),
+        Kind::Remote => "nothing: a service elsewhere".to_owned(),
+    };
+    line("installs", &package);
+    if let Some(integrity) = &plan.integrity {
+        line("hash", integrity);
+    }
+    if let Some(lock) = &plan.lock {
+        line("with", &format!("{} packages in all, each pinned to its hash", lock.packages));
+    }
+    let (runs, into) =
+        if plan.kind == Kind::Remote { ("speaks to", "") } else { ("runs", &*plan.prefix) };
+    line(runs, &command(plan));
+    if matches!(plan.kind, Kind::Npm | Kind::Pypi) {
+        line("into", into);
+    }
+    line("variables", &variables(plan));
+    for input in &plan.asked {
+        line("asks for", &format!("{} ({})", input.name, shown(&input.description)));
+    }
+    for reason in &plan.verdict.reasons {
+        line("note", &shown(reason));
+    }
+    for refusal in &plan.verdict.refusals {
+        line("REFUSED", &text::clean_line(&refusal.to_string(), 1000));
+    }
+    out
+}
+
+/// The command line, quoted so that each word can be told from the next.
+fn command(plan: &Plan) -> String {
+    let word = |word: &Word| match word {
+        Word::Fixed(text)
+            if text.chars().all(|c| c.is_ascii_graphic() && !"\"'\\$`".contains(c)) =>
+        {
+            text.clone()
+        }
+        // Escapes stand for what cannot be seen; nothing is cut.
+        Word::Fixed(text) => format!("{text:?}"),
+        Word::Asked(name) => format!("<{name}>"),
+    };
+    plan.argv.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn variables(plan: &Plan) -> String {
+    let name = |input: &Input| {
+        let need = if input.required { " (required)" } else { "" };
+        format!("{}{need}", input.name)
+    };
+    if plan.environment.is_empty() {
+        return "none of yours".to_owned();
+    }
+    plan.environment.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// The params of the question put to a person through the client. It never asks for a secret.
+pub fn question(plan: &Plan) -> Value {
+    let message = format!(
+        "A model asks to install and run an MCP server on this machine. Say yes only if you want this server.\n\n{}",
+        told(plan)
+    );
+    let mut properties = Map::new();
+    properties.insert(
+        "install".to_owned(),
+        json!({
+            "type": "boolean",
+            "title": format!("Install and run {}", plan.server),
+            "description": "Exactly what is shown, this once",
+            "default": false,
+        }),
+    );
+    let mut required = vec!["install".to_owned()];
+    for input in &plan.asked {
+        let mut field = json!({
+            "type": "string",
+            "title": input.name,
+            "description": text::clean_line(&input.description, MAX_SHOWN),
+        });
+        match &input.default {
+            Some(default) => field["default"] = json!(default),
+            None => required.push(input.name.clone()),
+        }
+        properties.insert(input.name.clone(), field);
+    }
+    json!({
+        "mode": "form",
+        "message": message,
+        "requestedSchema": { "type": "object", "properties": properties, "required": required },
+    })
+}
+
+/// The plans as a model reads them.
+pub fn candidates_text(plans: &[Plan]) -> String {
+    let mut out = String::new();
+    for (number, plan) in plans.iter().enumerate() {
+        let about = text::first_sentence(&plan.description, 160);
+        let heading = format!(
+            "{}. {} {} {}: {}",
+            number + 1,
+            plan.kind.word(),
+            plan.identifier,
+            plan.version,
+            text::clean_line(&about, 160)
+        );
+        out.push_str(heading.replace("  ", " ").trim_end());
+        out.push_str(&format!(
+            "\n   runs: {}\n   environment: {}\n",
+            command(plan),
+            variables(plan)
+        ));
+        let why: Vec<String> = if plan.is_refused() {
+            plan.verdict.refusals.iter().map(ToString::to_string).collect()
+        } else {
+            plan.verdict.reasons.clone()
+        };
+        let why = text::clean_line(&why.join("; "), 1000).into_owned();
+        out.push_str(&format!("   verdict: {}: {why}\n", plan.verdict.word()));
+    }
+    out
+}

@@ -1,0 +1,332 @@
+//! Plans and verdicts as tables; texts as users see them.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const DAY: u64 = 24 * 60 * 60 * 1000;
+const NOW: u64 = 400 * DAY;
+const KNOWN: [&str; 4] = [
+    "@modelcontextprotocol/server-filesystem",
+    "@playwright/mcp",
+    "mcp-server-kubernetes",
+    "firecrawl-mcp",
+];
+
+fn offered(identifier: &str, version: &str) -> Candidate {
+    let document = json!({ "servers": [{
+        "server": {
+            "name": "io.github.ada/notes",
+            "description": "Keeps notes",
+            "version": version,
+            "packages": [{
+                "registryType": "npm",
+                "identifier": identifier,
+                "version": version,
+                "transport": { "type": "stdio" },
+                "packageArguments": [
+                    { "type": "named", "name": "--mode", "value": "fast" },
+                    { "type": "positional", "valueHint": "folder", "description": "where notes lie", "isRequired": true },
+                ],
+                "environmentVariables": [
+                    { "name": "NOTES_TOKEN", "isRequired": true, "isSecret": true },
+                    { "name": "bad name" },
+                ],
+            }],
+        },
+        "_meta": { "io.modelcontextprotocol.registry/official": { "status": "active", "isLatest": true } },
+    }] });
+    page("https://registry.example.com", &document).candidates.remove(0)
+}
+
+fn good() -> Facts {
+    Facts {
+        exists: true,
+        integrity: Some("sha512-AAAA".to_owned()),
+        published: Some(NOW - 30 * DAY),
+        entry: Some("dist/index.js".to_owned()),
+        lock: Some(Lock {
+            digest: "d1".to_owned(),
+            packages: 3,
+            scripted: Vec::new(),
+            unpinned: Vec::new(),
+            integrity: Some("sha512-AAAA".to_owned()),
+        }),
+        ..Facts::default()
+    }
+}
+
+fn judged(candidate: &Candidate, facts: &Facts, seen: Option<&str>, trust: &Trust) -> Verdict {
+    let at = Circumstances { now: NOW, least_days: 7, seen, trust, known: &KNOWN };
+    judge(candidate, facts, &at)
+}
+
+fn planned() -> Plan {
+    let (candidate, facts) = (offered("@ada/notes", "1.2.3"), good());
+    let verdict = judged(&candidate, &facts, None, &Trust::default());
+    Plan::new("notes".to_owned(), &candidate, &facts, verdict, "/home/ada/.metamcp/provisioned/x")
+}
+
+#[test]
+fn every_bad_package_is_refused_with_its_reason() {
+    let refused = |facts: Facts, seen: Option<&str>, identifier: &str| {
+        let verdict = judged(&offered(identifier, "1.2.3"), &facts, seen, &Trust::default());
+        let reasons: Vec<String> = verdict.refusals.iter().map(ToString::to_string).collect();
+        assert_eq!(verdict.word(), "refused");
+        reasons.join("; ")
+    };
+    let hour = Facts { published: Some(NOW - DAY / 8), ..good() };
+    insta::assert_snapshot!(refused(hour, None, "@ada/notes"), @"this version is 3 hours old, and less than 7 days is too young: a stolen account is usually noticed in that time");
+    let undated = Facts { published: None, ..good() };
+    insta::assert_snapshot!(refused(undated, None, "@ada/notes"), @"its source does not say when this version was published");
+    insta::assert_snapshot!(refused(good(), Some("sha512-BBBB"), "@ada/notes"), @"the hash of this version changed: it was sha512-BBBB and is sha512-AAAA");
+    insta::assert_snapshot!(refused(Facts::default(), None, "@ada/notes"), @"npm:@ada/notes@1.2.3 does not exist at its source: it is gone, or never was");
+    insta::assert_snapshot!(refused(good(), None, "firecrawl-mpc"), @"its name can be taken for firecrawl-mcp, which is well known and another package");
+    let scripted = Facts { scripts: vec!["@ada/notes: postinstall".to_owned()], ..good() };
+    insta::assert_snapshot!(refused(scripted, None, "@ada/notes"), @r#"it runs code while it is installed (@ada/notes: postinstall); list "npm:@ada/notes" under installScripts in trusted.json to agree"#);
+    let mut below = good();
+    below.lock.as_mut().unwrap().scripted.push("left-pad@1.0.0".to_owned());
+    assert!(refused(below, None, "@ada/notes").contains("left-pad@1.0.0: install"));
+    let mut loose = good();
+    loose.lock.as_mut().unwrap().unpinned.push("git-thing@1.0.0".to_owned());
+    assert!(refused(loose, None, "@ada/notes").contains("nothing pins git-thing@1.0.0"));
+    let mut other = good();
+    other.lock.as_mut().unwrap().integrity = Some("sha512-CCCC".to_owned());
+    assert!(refused(other, None, "@ada/notes").contains("changed"));
+}
+
+#[test]
+fn what_was_deleted_stays_refused_and_what_is_trusted_needs_no_question() {
+    let mut deleted = offered("@ada/notes", "1.2.3");
+    deleted.status = Status::Deleted("malware".to_owned());
+    let trust = Trust::read(br#"{"publishers": ["npm:@ada"]}"#).unwrap();
+    let verdict = judged(&deleted, &good(), None, &trust);
+    assert_eq!(verdict.word(), "refused");
+    let verdict = judged(&offered("@ada/notes", "1.2.3"), &good(), None, &trust);
+    assert_eq!(verdict.word(), "trusted");
+    // Who owns one scope owns no other, and no name without one.
+    for other in ["@adaa/notes", "ada-notes"] {
+        assert_eq!(judged(&offered(other, "1.2.3"), &good(), None, &trust).word(), "needs a yes");
+    }
+    let agreed = Trust::read(br#"{"installScripts": ["npm:@ada/notes"]}"#).unwrap();
+    let scripted = Facts { scripts: vec!["@ada/notes: install".to_owned()], ..good() };
+    let verdict = judged(&offered("@ada/notes", "1.2.3"), &scripted, None, &agreed);
+    assert!(verdict.scripts_agreed && verdict.refusals.is_empty());
+    assert!(Trust::read(b"{\"publishers\": 7}").is_err());
+}
+
+#[test]
+fn names_that_pretend_are_told_from_names_that_are() {
+    for (name, of) in [
+        ("server-filesystem", Some(KNOWN[0])),
+        ("modelcontextprotocol-server-filesystem", Some(KNOWN[0])),
+        ("modelcontextprotocol_server-fi1esystem", Some(KNOWN[0])),
+        ("@modelcontextprotoco1/server-anything", Some(KNOWN[0])),
+        ("@modelcontextprotcol/server-filesystem", Some(KNOWN[0])),
+        ("mcp-server-kubernetesx", Some(KNOWN[2])),
+        ("mcp-server-kubernettes", Some(KNOWN[2])),
+        ("@modelcontextprotocol/server-new", None),
+        ("mcp-server-kubernetes", None),
+        ("@ada/mcp", None),
+        ("weather-mcp", None),
+    ] {
+        assert_eq!(look_alike(name, KNOWN), of, "{name}");
+    }
+}
+
+#[test]
+fn nothing_but_names_reaches_a_client() {
+    for (kind, name, version) in [
+        (Kind::Npm, "--node-options", "1.0.0"),
+        (Kind::Npm, "a;rm -rf ~", "1.0.0"),
+        (Kind::Npm, "$(id)", "1.0.0"),
+        (Kind::Npm, "name\0", "1.0.0"),
+        (Kind::Npm, "name\n", "1.0.0"),
+        (Kind::Npm, "../../x", "1.0.0"),
+        (Kind::Npm, "@/x", "1.0.0"),
+        (Kind::Npm, "git+ssh://x", "1.0.0"),
+        (Kind::Npm, "name", "latest"),
+        (Kind::Npm, "name", "^1.0.0"),
+        (Kind::Npm, "name", "1.0.0 || 2"),
+        (Kind::Npm, "name", ""),
+        (Kind::Pypi, "name[extra]", "1.0"),
+        (Kind::Pypi, "name @ https://x", "1.0"),
+        (Kind::Pypi, "-r", "1.0"),
+        (Kind::Oci, "ghcr.io/a/b:latest", ""),
+        (
+            Kind::Oci,
+            "evil.example.com/a@sha256:0000000000000000000000000000000000000000000000000000000000000000",
+            "",
+        ),
+        (
+            Kind::Oci,
+            "--privileged@sha256:0000000000000000000000000000000000000000000000000000000000000000",
+            "",
+        ),
+        (Kind::Remote, "http://a.example.com/mcp", ""),
+        (Kind::Remote, "https://{tenant}.example.com/mcp", ""),
+        (Kind::Remote, "https://localhost/mcp", ""),
+        (Kind::Remote, "javascript:alert(1)", ""),
+    ] {
+        assert!(valid(kind, name, version).is_err(), "{name} {version}");
+    }
+    assert!(valid(Kind::Npm, "@scope/some.name_x", "1.0.0-beta.1").is_ok());
+    assert!(valid(Kind::Pypi, "mcp-server-time", "2026.8.18").is_ok());
+    assert!(valid(Kind::Remote, "https://mcp.example.com/mcp", "").is_ok());
+    let docker = format!("ghcr.io/a/b@sha256:{}", "0".repeat(64));
+    assert!(valid(Kind::Oci, &docker, "").is_ok());
+}
+
+#[test]
+fn a_command_line_comes_from_the_table_and_paths_stay_inside() {
+    let view = |bin: Value| {
+        let document = json!({ "name": "@ada/notes", "version": "1.2.3", "bin": bin, "dist": { "integrity": "sha512-AAAA" } });
+        npm_view("@ada/notes", "1.2.3", &document).entry
+    };
+    assert_eq!(view(json!("./cli.js")).as_deref(), Some("cli.js"));
+    assert_eq!(view(json!({ "a": "x.js", "notes": "y.js" })).as_deref(), Some("y.js"));
+    assert_eq!(view(json!({ "a": "x.js", "b": "y.js" })), None);
+    for bad in ["../../../bin/sh", "/bin/sh", "a/../../b", "C:\\x", "", "a\nb"] {
+        assert_eq!(view(json!(bad)), None, "{bad}");
+    }
+    let argv = planned().complete(&[("folder".to_owned(), "/notes".to_owned())]).unwrap().argv;
+    assert_eq!(argv[0], "node");
+    assert!(argv[1].ends_with("/node_modules/@ada/notes/dist/index.js"));
+    assert_eq!(argv[2..], ["--mode", "fast", "/notes"]);
+    // Another version than the one asked for is none.
+    assert!(!npm_view("a", "1.0.0", &json!({ "version": "1.0.1" })).exists);
+}
+
+#[test]
+fn a_yes_is_for_one_plan_for_a_while() {
+    let plan = planned();
+    let values = vec![("folder".to_owned(), "/notes".to_owned())];
+    let yes = plan.yes(values, NOW);
+    assert!(plan.agreed(&yes, NOW + 60_000).is_ok());
+    assert_eq!(plan.agreed(&yes, NOW + 16 * 60_000), Err(Rejected::Expired));
+    assert_eq!(plan.agreed(&yes, NOW - DAY), Err(Rejected::Expired));
+    let changes: [fn(&mut Plan); 6] = [
+        |plan| plan.argv.push(Word::Fixed("--evil".to_owned())),
+        |plan| plan.version = "1.2.4".to_owned(),
+        |plan| plan.integrity = Some("sha512-BBBB".to_owned()),
+        |plan| plan.environment.push(Input { name: "AWS_SECRET".to_owned(), ..Input::default() }),
+        |plan| plan.lock.as_mut().unwrap().digest = "d2".to_owned(),
+        |plan| plan.verdict.scripts_agreed = true,
+    ];
+    for change in changes {
+        let mut other = plan.clone();
+        change(&mut other);
+        assert_eq!(other.agreed(&yes, NOW), Err(Rejected::Other));
+        assert_ne!(other.id(), plan.id());
+    }
+    let missing = Rejected::Missing { name: "folder".to_owned() };
+    assert_eq!(plan.complete(&[]), Err(missing));
+    for bad in ["--inspect=0.0.0.0", "a\0b", "a\nb"] {
+        let bad = plan.complete(&[("folder".to_owned(), bad.to_owned())]);
+        assert_eq!(bad, Err(Rejected::Value { name: "folder".to_owned() }));
+    }
+}
+
+#[test]
+fn a_plan_as_a_person_reads_it() {
+    insta::assert_snapshot!(told(&planned()));
+    insta::assert_snapshot!(format!("{:#}", question(&planned())["requestedSchema"]));
+    insta::assert_snapshot!(candidates_text(&[planned()]));
+}
+
+#[test]
+fn pages_of_registries_are_read_whatever_is_in_them() {
+    let document = json!({
+        "servers": [
+            { "server": { "name": "a/old", "description": "x", "packages": [{ "registry_type": "npm", "name": "old", "version": "1.0.0" }] } },
+            { "server": { "name": "a/two", "description": "x", "packages": [
+                { "registryType": "oci", "identifier": "ghcr.io/a/b:1", "transport": { "type": "stdio" } },
+                { "registryType": "pypi", "identifier": "two", "version": "2.0", "transport": { "type": "stdio" } } ] } },
+            { "server": { "name": "a/remote", "description": "x", "remotes": [{ "type": "streamable-http", "url": "https://a.example.com/mcp" }] } },
+            { "server": { "name": "a/stale" , "packages": [] }, "_meta": { "io.modelcontextprotocol.registry/official": { "isLatest": false } } },
+            { "server": { "name": "a/gone" }, "_meta": { "io.modelcontextprotocol.registry/official": { "status": "deleted" } } },
+            { "server": { "name": "a/strange", "packages": [{ "registryType": "mcpb", "identifier": "x" }] } },
+            7, null, {}, { "server": { "name": 3 } },
+        ],
+        "metadata": { "nextCursor": "a/strange:1" },
+    });
+    let read = page("https://registry.example.com", &document);
+    let named: Vec<(String, Kind)> =
+        read.candidates.iter().map(|one| (one.name.clone(), one.offer.kind)).collect();
+    let expected = [
+        ("a/old".to_owned(), Kind::Npm),
+        ("a/two".to_owned(), Kind::Pypi),
+        ("a/remote".to_owned(), Kind::Remote),
+        ("a/gone".to_owned(), Kind::Remote),
+    ];
+    assert_eq!(named, expected);
+    assert_eq!(read.next.as_deref(), Some("a/strange:1"));
+    assert!(!page("x", &json!({ "title": "Not Found", "status": 404 })).is_page);
+}
+
+#[test]
+fn the_built_in_list_is_usable_and_found_by_what_it_does() {
+    let all = builtin();
+    assert!(all.len() >= 20);
+    for one in &all {
+        assert_eq!(
+            valid(one.offer.kind, &one.offer.identifier, &one.offer.version),
+            Ok(()),
+            "{}",
+            one.name
+        );
+        let others = all.iter().map(|one| one.offer.identifier.as_str()).collect::<Vec<_>>();
+        assert_eq!(look_alike(&one.offer.identifier, others.iter().copied()), None);
+    }
+    for (need, package) in [
+        ("take a screenshot of a web page", "@playwright/mcp"),
+        ("convert a time between time zones", "mcp-server-time"),
+        ("create an issue on GitHub", "@modelcontextprotocol/server-github"),
+        ("query a postgres database", "@modelcontextprotocol/server-postgres"),
+        ("send a message to a slack channel", "@modelcontextprotocol/server-slack"),
+        ("refund a stripe payment", "@stripe/mcp"),
+        ("remember facts between conversations", "@modelcontextprotocol/server-memory"),
+    ] {
+        assert_eq!(ranked(need, &all, 3)[0].0.offer.identifier, package, "{need}");
+    }
+}
+
+#[test]
+fn what_pip_says_is_read_with_its_dates() {
+    let files = json!([
+        { "filename": "mcp_server_time-1.0-py3-none-any.whl", "sha256": "ab", "uploaded": "2026-01-01T00:00:00Z", "yanked": false },
+        { "filename": "mcp_server_time-1.0.tar.gz", "sha256": "cd", "uploaded": "2026-01-02T00:00:00Z", "yanked": false },
+        { "filename": "mcp_server_time-1.0.1.tar.gz", "sha256": "ef", "uploaded": null, "yanked": true },
+    ]);
+    let facts = pip_files("mcp-server-time", "1.0", &files);
+    assert_eq!(facts.integrity.as_deref(), Some("sha256:ab"));
+    assert_eq!(facts.published, unix_millis("2026-01-02T00:00:00Z"));
+    assert!(facts.scripts.is_empty() && !facts.yanked);
+    let source = pip_files("mcp.server_time", "1.0.1", &files);
+    assert!(source.exists && source.yanked && source.published.is_none());
+    assert_eq!(source.scripts.len(), 1);
+    assert!(!pip_files("mcp-server-time", "2.0", &files).exists);
+}
+
+#[test]
+fn servers_get_short_names_that_are_free() {
+    let name = |identifier: &str| server_name(identifier, |taken| taken == "memory");
+    assert_eq!(name("@modelcontextprotocol/server-filesystem"), "filesystem");
+    assert_eq!(name("@modelcontextprotocol/server-memory"), "modelcontextprotocol-server-memory");
+    assert_eq!(name("mcp-server-time"), "time");
+    assert_eq!(name("@playwright/mcp"), "playwright-mcp");
+    assert_eq!(name("https://mcp.example.com/mcp"), "mcp-example-com-mcp");
+    assert_eq!(name("metamcp"), "metamcp-2");
+}
+
+#[test]
+fn a_request_says_what_is_needed() {
+    let request = |arguments: Value| Request::decode(Some(&arguments));
+    let wanted = request(json!({ "intent": " mail ", "context": "imap", "autoProvision": true }));
+    let wanted = wanted.unwrap();
+    assert_eq!((wanted.need().as_str(), wanted.wants_install), ("mail imap", true));
+    for bad in [json!({}), json!({ "intent": 3 }), json!({ "intent": "x", "autoProvision": "yes" })]
+    {
+        assert!(request(bad).is_err());
+    }
+}

@@ -1,0 +1,253 @@
+//! Finding servers elsewhere, and installing the ones a person agreed to.
+//! Owns: registries and their cache, package clients, plans waiting for a yes, what is installed.      Never: decides what may run (the core does), asks a client, calls a server.
+//! In: a need; a plan and a consent to it.  Out: candidates, plans, the configuration of an installed server.
+//! Tests: `metamcp/tests/real/provision.rs`, `provision/store/tests.rs`.
+
+mod clients;
+mod install;
+mod pins;
+mod registry;
+mod store;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use metamcp_core::config::ServerConfig;
+use metamcp_core::provision::{
+    self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, ranked,
+};
+use metamcp_core::settings::ProvisionSettings;
+use tokio::sync::Semaphore;
+
+use crate::clock::unix_millis;
+
+pub use clients::ClientError;
+pub use install::InstallError;
+pub use pins::Pinned;
+pub use registry::Registry;
+pub use store::{Pending, Record, Store, StoreError};
+
+/// Candidates whose packages are looked at for one answer.
+const LOOKED_AT: usize = 3;
+/// Package clients at work at once: each may use a whole processor, and two would meet in one folder.
+const CLIENTS: usize = 1;
+/// How long what a client said is believed, so that a model that asks a hundred times starts one process.
+const FACTS_LAST: u64 = 10 * 60 * 1000;
+/// Most packages whose facts are remembered.
+const MOST_FACTS: usize = 256;
+/// Below this chance a candidate is no answer to a need.
+const FITS: f32 = metamcp_core::discover::FITS;
+
+/// Puts an installed server into the running gateway.
+pub type Join = Box<dyn Fn(ServerConfig) + Send + Sync>;
+
+/// See the module.
+pub struct Provisioner {
+    settings: ProvisionSettings,
+    /// Files of it.
+    pub store: Store,
+    registries: Vec<Arc<Registry>>,
+    clients: Semaphore,
+    /// One question to a person at a time: a hundred at once get a yes to the wrong one.
+    pub(crate) asking: Semaphore,
+    /// One installation at a time.
+    installing: Semaphore,
+    facts: Mutex<HashMap<String, (u64, Facts)>>,
+    join: Join,
+}
+
+/// What was found for a need.
+#[derive(Debug)]
+pub struct Found {
+    /// Plans, best first. What is refused is among them, with its reasons.
+    pub plans: Vec<(Candidate, Plan)>,
+    /// What the reader should know, such as a registry that does not answer.
+    pub notes: Vec<String>,
+}
+
+impl Provisioner {
+    /// With its files under `home`. `join` puts what is installed to use.
+    pub fn new(home: &Path, settings: &ProvisionSettings, join: Join) -> Provisioner {
+        let registries = registry::configured(&settings.registries, home);
+        Provisioner {
+            settings: settings.clone(),
+            store: Store::new(home),
+            registries: registries.into_iter().map(Arc::new).collect(),
+            clients: Semaphore::new(CLIENTS),
+            asking: Semaphore::new(1),
+            installing: Semaphore::new(1),
+            facts: Mutex::default(),
+            join,
+        }
+    }
+
+    /// Whether it is wanted at all.
+    pub fn is_on(&self) -> bool {
+        self.settings.is_on
+    }
+
+    /// Candidates for a need from every registry and from the built-in list, with what is known of their packages.
+    /// Nothing of them is run.
+    pub async fn find(&self, need: &str, taken: &(dyn Fn(&str) -> bool + Sync)) -> Found {
+        let mut notes = Vec::new();
+        let mut all = core::builtin();
+        // All registries at once; the slowest costs no more than its own patience.
+        let asked: Vec<_> = self
+            .registries
+            .iter()
+            .map(|registry| {
+                let registry = Arc::clone(registry);
+                crate::task::spawn("registry", async move { registry.candidates().await })
+            })
+            .collect();
+        for answer in asked {
+            // One that panicked was reported by its task.
+            let Ok((candidates, note)) = answer.await else { continue };
+            notes.extend(note);
+            for candidate in candidates.iter() {
+                // The same package from two sources is offered once, by the one that vouches for more.
+                let known = all.iter().any(|known| {
+                    known.offer.kind == candidate.offer.kind
+                        && known.offer.identifier == candidate.offer.identifier
+                });
+                if !known {
+                    all.push(candidate.clone());
+                }
+            }
+        }
+        let need = need.to_owned();
+        let searched = tokio::task::spawn_blocking(move || {
+            let hits = ranked(&need, &all, LOOKED_AT);
+            let fitting = hits.into_iter().filter(|(_, sure)| sure.is_none_or(|sure| sure >= FITS));
+            fitting.map(|(candidate, _)| candidate.clone()).collect::<Vec<_>>()
+        });
+        let mut plans = Vec::new();
+        for candidate in searched.await.unwrap_or_default() {
+            match self.plan(&candidate, taken, false).await {
+                Ok(plan) => plans.push((candidate, plan)),
+                Err(error) => notes.push(format!("{}: {error}", candidate.package())),
+            }
+        }
+        Found { plans, notes }
+    }
+
+    /// Exactly what would be installed and run. With `whole`, everything it needs is pinned too; only such a plan can
+    /// be agreed to.
+    pub async fn plan(
+        &self,
+        candidate: &Candidate,
+        taken: &(dyn Fn(&str) -> bool + Sync),
+        whole: bool,
+    ) -> Result<Plan, ClientError> {
+        let offer = &candidate.offer;
+        let prefix = self.store.prefix(&candidate.package());
+        let trust = self.store.trust().map_err(|why| ClientError::Unusable { why })?;
+        let known: Vec<String> = core::builtin()
+            .into_iter()
+            .filter(|known| known.offer.kind == offer.kind)
+            .map(|known| known.offer.identifier)
+            .collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let seen = self.store.seen(&candidate.package());
+        let circumstances = Circumstances {
+            now: unix_millis(),
+            least_days: self.settings.least_days,
+            seen: seen.as_deref(),
+            trust: &trust,
+            known: &known,
+        };
+        // What is refused by its name alone is not even looked up.
+        let unseen = Facts { exists: true, ..Facts::default() };
+        let hopeless =
+            core::judge(candidate, &unseen, &circumstances).refusals.into_iter().any(|refusal| {
+                use core::Refusal;
+                matches!(
+                    refusal,
+                    Refusal::Deleted { .. } | Refusal::Unusable { .. } | Refusal::LookAlike { .. }
+                )
+            });
+        let mut facts = if hopeless { unseen } else { self.facts(candidate).await? };
+        let mut verdict = core::judge(candidate, &facts, &circumstances);
+        if whole && verdict.refusals.is_empty() && matches!(offer.kind, Kind::Npm | Kind::Pypi) {
+            let _turn = self.turn().await?;
+            let before = unix_millis().saturating_sub(self.settings.least_days * 86_400_000);
+            let work = self.store.work(&candidate.package());
+            facts.lock = Some(clients::lock(candidate, &work, before).await?);
+            verdict = core::judge(candidate, &facts, &circumstances);
+        }
+        if verdict.refusals.is_empty() && facts.entry.is_none() && offer.kind == Kind::Npm {
+            let why = "it has no program that could be started".to_owned();
+            verdict.refusals.push(core::Refusal::Unusable { why });
+        }
+        if verdict.refusals.is_empty()
+            && let Some(integrity) = &facts.integrity
+        {
+            self.store.remember_seen(&candidate.package(), integrity);
+        }
+        let server = core::server_name(&offer.identifier, taken);
+        Ok(Plan::new(server, candidate, &facts, verdict, &prefix))
+    }
+
+    async fn facts(&self, candidate: &Candidate) -> Result<Facts, ClientError> {
+        let package = candidate.package();
+        if let Some(known) = self.known_facts(&package) {
+            return Ok(known);
+        }
+        let _turn = self.turn().await?;
+        // Whoever had the turn before may have asked the same.
+        if let Some(known) = self.known_facts(&package) {
+            return Ok(known);
+        }
+        let facts = clients::facts(candidate, &self.store.work(&package)).await?;
+        if let Ok(mut remembered) = self.facts.lock() {
+            if remembered.len() >= MOST_FACTS {
+                remembered.clear();
+            }
+            remembered.insert(package, (unix_millis(), facts.clone()));
+        }
+        Ok(facts)
+    }
+
+    fn known_facts(&self, package: &str) -> Option<Facts> {
+        let facts = self.facts.lock().ok()?;
+        let (at, known) = facts.get(package)?;
+        (unix_millis().saturating_sub(*at) < FACTS_LAST).then(|| known.clone())
+    }
+
+    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, ClientError> {
+        let gone = ClientError::Unusable { why: "metamcp is shutting down".to_owned() };
+        self.clients.acquire().await.map_err(|_| gone)
+    }
+
+    /// Installs what was agreed to and puts it to use. Whatever fails, nothing of it is left to be run.
+    pub async fn install(&self, plan: &Plan, consent: &Consent) -> Result<(), InstallError> {
+        let gone = |_| InstallError::Unusable { why: "metamcp is shutting down".to_owned() };
+        let _turn = self.installing.acquire().await.map_err(gone)?;
+        let package = package_of(plan);
+        install::install(plan, &self.store.work(&package)).await?;
+        let record = Record::new(plan.clone(), consent.argv.clone(), unix_millis());
+        self.store.remember_installed(&record)?;
+        (self.join)(store::server_config(&record));
+        Ok(())
+    }
+}
+
+/// The name under which files of a plan are kept; the same as of its candidate.
+fn package_of(plan: &Plan) -> String {
+    if plan.version.is_empty() {
+        format!("{}:{}", plan.kind.word(), plan.identifier)
+    } else {
+        format!("{}:{}@{}", plan.kind.word(), plan.identifier, plan.version)
+    }
+}
+
+/// The servers that were installed before, as the gateway uses them.
+pub fn installed(home: &Path) -> Vec<ServerConfig> {
+    Store::new(home).records().iter().map(store::server_config).collect()
+}
+
+/// Where a program's files lie, for those who remove them.
+pub fn folder(home: &Path) -> PathBuf {
+    home.join(store::INSTALLED)
+}

@@ -1,0 +1,281 @@
+//! The user's own package clients, asked about packages. No shell, no package code, bounded in time and output; where
+//! they look, through which mirror and proxy, is theirs to know.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use metamcp_core::provision::{
+    Candidate, Facts, Kind, Lock, day, npm_error, npm_lock, npm_view, pip_files, pip_report,
+};
+use metamcp_core::text;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+
+use crate::files::{Directory, FileError};
+
+/// To look something up.
+const LOOK: Duration = Duration::from_secs(30);
+/// To resolve everything a package needs, which fetches the description of each part.
+const RESOLVE: Duration = Duration::from_secs(180);
+/// To fetch and unpack all of it.
+pub(super) const FETCH: Duration = Duration::from_secs(300);
+/// Most of the output that is read; descriptions of packages with a thousand versions are a few megabytes.
+const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
+/// Most of the complaints that are read.
+const MAX_COMPLAINT: usize = 600;
+/// How long a resolved lock is used again, so that a plan stays the same while a person thinks about it.
+const LOCK_LASTS: u64 = 24 * 60 * 60 * 1000;
+/// Largest lock.
+const MAX_LOCK: u64 = 16 * 1024 * 1024;
+
+pub(super) const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
+pub(super) const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
+
+/// Asks pip's own session for the files of a package.
+const PIP_FILES: &str = include_str!("pip_files.py");
+
+/// Why a client could not say.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// It is not on this machine.
+    #[error("{program} is not installed, and it is what brings such servers here")]
+    Missing {
+        /// Which.
+        program: String,
+    },
+    /// It did not end.
+    #[error("{program} did not end within {}", text::duration(*limit))]
+    TimedOut {
+        /// Which.
+        program: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// It failed.
+    #[error("{program} failed: {said}")]
+    Failed {
+        /// Which.
+        program: String,
+        /// Its own words, cleaned.
+        said: String,
+    },
+    /// Something else.
+    #[error("{why}")]
+    Unusable {
+        /// What.
+        why: String,
+    },
+    /// A file of ours.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// What a client printed.
+pub(super) struct Printed {
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: String,
+    pub(super) succeeded: bool,
+}
+
+/// Runs a client to its end.
+pub(super) async fn run(
+    program: &str,
+    args: &[&str],
+    folder: &Path,
+    limit: Duration,
+) -> Result<Printed, ClientError> {
+    let name = || program.rsplit('/').next().unwrap_or(program).to_owned();
+    let mut command = Command::new(program);
+    command
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .env("NO_COLOR", "1")
+        .env("PIP_NO_INPUT", "1")
+        .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+        .env("npm_config_update_notifier", "false")
+        .kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => ClientError::Missing { program: name() },
+        _ => ClientError::Failed { program: name(), said: error.to_string() },
+    })?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let ended = async {
+        let (stdout, stderr) = tokio::join!(read(stdout), read(stderr));
+        let status = child.wait().await;
+        (stdout, stderr, status)
+    };
+    let Ok((stdout, stderr, status)) = tokio::time::timeout(limit, ended).await else {
+        return Err(ClientError::TimedOut { program: name(), limit });
+    };
+    let status =
+        status.map_err(|error| ClientError::Failed { program: name(), said: error.to_string() })?;
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    Ok(Printed { stdout, stderr, succeeded: status.success() })
+}
+
+async fn read(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(stream) = stream {
+        // What was read before an error is all there is.
+        drop(stream.take(MAX_OUTPUT).read_to_end(&mut bytes).await);
+    }
+    bytes
+}
+
+impl Printed {
+    /// The failure, in the client's own words.
+    pub(super) fn failure(&self, program: &str) -> ClientError {
+        // The last lines are those that say what went wrong; npm ends with where its log lies.
+        let said: Vec<&str> = self
+            .stderr
+            .lines()
+            .filter(|line| !line.contains("complete log of this run") && !line.contains("npm warn"))
+            .collect();
+        let said = text::clean_line(&said.join(" "), MAX_COMPLAINT).into_owned();
+        ClientError::Failed { program: program.to_owned(), said }
+    }
+}
+
+/// What is known of a candidate's package.
+pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, ClientError> {
+    let offer = &candidate.offer;
+    match offer.kind {
+        Kind::Npm => {
+            prepare(work)?;
+            let spec = format!("{}@{}", offer.identifier, offer.version);
+            let fields = ["name", "version", "dist", "time", "bin", "scripts", "deprecated"];
+            let mut args = vec!["view", "--json", spec.as_str()];
+            args.extend(fields);
+            let printed = run(NPM, &args, work, LOOK).await?;
+            let document: Value = serde_json::from_slice(&printed.stdout).unwrap_or_default();
+            match npm_error(&document) {
+                Some((true, _)) => Ok(Facts::default()),
+                Some((false, said)) => {
+                    let said = text::clean_line(&said, MAX_COMPLAINT).into_owned();
+                    Err(ClientError::Failed { program: "npm".to_owned(), said })
+                }
+                // A version that does not exist is answered with nothing by some versions of npm.
+                None if printed.succeeded => {
+                    Ok(npm_view(&offer.identifier, &offer.version, &document))
+                }
+                None => Err(printed.failure("npm")),
+            }
+        }
+        Kind::Pypi => {
+            prepare(work)?;
+            let args = ["-I", "-c", PIP_FILES, offer.identifier.as_str()];
+            let printed = run(PYTHON, &args, work, LOOK).await?;
+            if !printed.succeeded {
+                return Err(printed.failure("pip"));
+            }
+            let document: Value = serde_json::from_slice(&printed.stdout).unwrap_or_default();
+            Ok(pip_files(&offer.identifier, &offer.version, &document))
+        }
+        // The digest is the version, so the image cannot be another; its registry says since when it is offered.
+        Kind::Oci => Ok(Facts {
+            exists: true,
+            integrity: offer.identifier.split_once('@').map(|(_, digest)| digest.to_owned()),
+            published: candidate.published,
+            ..Facts::default()
+        }),
+        Kind::Remote => Ok(Facts { exists: true, ..Facts::default() }),
+    }
+}
+
+/// Everything a package needs, pinned, in a file in `work`. Nothing published after `before` is chosen where the
+/// client can see to that.
+pub(super) async fn lock(
+    candidate: &Candidate,
+    work: &Path,
+    before: u64,
+) -> Result<Lock, ClientError> {
+    let folder = prepare(work)?;
+    let offer = &candidate.offer;
+    let unreadable = |program: &str| ClientError::Failed {
+        program: program.to_owned(),
+        said: "what it resolved cannot be read".to_owned(),
+    };
+    if offer.kind == Kind::Npm {
+        if let Some(raw) = recent(&folder, NPM_LOCK)?
+            && let Some(lock) = npm_lock(&offer.identifier, &raw)
+        {
+            return Ok(lock);
+        }
+        let manifest = json!({ "name": "provisioned", "version": "0.0.0", "private": true });
+        folder.remove(NPM_LOCK)?;
+        folder.replace("package.json", manifest.to_string().as_bytes())?;
+        let spec = format!("{}@{}", offer.identifier, offer.version);
+        let before = format!("--before={}", day(before));
+        let args = [
+            "install",
+            "--package-lock-only",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--save-exact",
+            before.as_str(),
+            spec.as_str(),
+        ];
+        let printed = run(NPM, &args, work, RESOLVE).await?;
+        if !printed.succeeded {
+            return Err(printed.failure("npm"));
+        }
+        let raw = recent(&folder, NPM_LOCK)?.ok_or_else(|| unreadable("npm"))?;
+        return npm_lock(&offer.identifier, &raw).ok_or_else(|| unreadable("npm"));
+    }
+    let raw = match recent(&folder, PIP_REPORT)? {
+        Some(raw) => raw,
+        None => {
+            let spec = format!("{}=={}", offer.identifier, offer.version);
+            let args = [
+                "-I",
+                "-m",
+                "pip",
+                "install",
+                "--dry-run",
+                "--quiet",
+                "--ignore-installed",
+                "--only-binary",
+                ":all:",
+                "--report",
+                PIP_REPORT,
+                spec.as_str(),
+            ];
+            let printed = run(PYTHON, &args, work, RESOLVE).await?;
+            if !printed.succeeded {
+                return Err(printed.failure("pip"));
+            }
+            recent(&folder, PIP_REPORT)?.ok_or_else(|| unreadable("pip"))?
+        }
+    };
+    let document: Value = serde_json::from_slice(&raw).map_err(|_| unreadable("pip"))?;
+    let (lock, requirements) = pip_report(&offer.identifier, &offer.version, &document)
+        .ok_or_else(|| unreadable("pip"))?;
+    folder.replace(PIP_LOCK, requirements.as_bytes())?;
+    Ok(lock)
+}
+
+/// What npm resolved.
+pub(super) const NPM_LOCK: &str = "package-lock.json";
+/// What pip resolved, as requirements with hashes.
+pub(super) const PIP_LOCK: &str = "requirements.lock";
+const PIP_REPORT: &str = "report.json";
+
+/// A folder that is ours and private.
+pub(super) fn prepare(folder: &Path) -> Result<Directory, ClientError> {
+    Ok(Directory::home_or_create(folder)?)
+}
+
+fn recent(folder: &Directory, name: &str) -> Result<Option<Vec<u8>>, ClientError> {
+    let age = folder.modified_ms(name).map(|at| crate::clock::unix_millis().saturating_sub(at));
+    if age.is_none_or(|age| age > LOCK_LASTS) {
+        return Ok(None);
+    }
+    let Some(mut opened) = folder.open(name)? else { return Ok(None) };
+    Ok(Some(opened.read(MAX_LOCK)?))
+}

@@ -1,0 +1,160 @@
+//! Puts into a folder of its own exactly what a plan says: the packages of its lock, each checked against its hash by
+//! the client that fetches it. Code of a package runs only where that was agreed to.
+
+use std::path::Path;
+
+use metamcp_core::provision::{Kind, Plan, npm_lock};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::clients::{self, ClientError, FETCH, NPM, NPM_LOCK, PIP_LOCK, PYTHON, run};
+use super::store::StoreError;
+use crate::files::FileError;
+
+/// Largest lock.
+const MAX_LOCK: u64 = 16 * 1024 * 1024;
+
+/// Why it was not installed.
+#[derive(Debug, thiserror::Error)]
+pub enum InstallError {
+    /// What was resolved is not what was agreed to.
+    #[error("what would be installed is no longer what was agreed to: {what}")]
+    Changed {
+        /// What differs.
+        what: String,
+    },
+    /// The client failed; a hash that does not match is among its reasons.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A file of ours.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Remembering it failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something else.
+    #[error("{why}")]
+    Unusable {
+        /// What.
+        why: String,
+    },
+}
+
+/// Carries out the plan's installation; on failure its folder is removed again.
+pub(super) async fn install(plan: &Plan, work: &Path) -> Result<(), InstallError> {
+    // What an earlier attempt left behind was never agreed to be run.
+    remove(Path::new(&plan.prefix))?;
+    let done = carry_out(plan, work).await;
+    if done.is_err() {
+        remove(Path::new(&plan.prefix))?;
+    }
+    done
+}
+
+async fn carry_out(plan: &Plan, work: &Path) -> Result<(), InstallError> {
+    let prefix = Path::new(&plan.prefix);
+    match plan.kind {
+        Kind::Npm => npm(plan, work, prefix).await,
+        Kind::Pypi => pypi(plan, work, prefix).await,
+        Kind::Oci => {
+            clients::prepare(prefix)?;
+            let printed = run("docker", &["pull", &plan.identifier], prefix, FETCH).await?;
+            if printed.succeeded { Ok(()) } else { Err(printed.failure("docker").into()) }
+        }
+        Kind::Remote => {
+            clients::prepare(prefix)?;
+            Ok(())
+        }
+    }
+}
+
+async fn npm(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallError> {
+    let raw = agreed_lock(plan, work, NPM_LOCK)?;
+    let lock = npm_lock(&plan.identifier, &raw);
+    if lock.as_ref() != plan.lock.as_ref() {
+        return Err(InstallError::Changed { what: "its lockfile".to_owned() });
+    }
+    let folder = clients::prepare(prefix)?;
+    let manifest = json!({
+        "name": "provisioned",
+        "version": "0.0.0",
+        "private": true,
+        "dependencies": { plan.identifier.as_str(): plan.version },
+    });
+    folder.replace("package.json", manifest.to_string().as_bytes())?;
+    folder.replace(NPM_LOCK, &raw)?;
+    let scripts =
+        if plan.verdict.scripts_agreed { "--ignore-scripts=false" } else { "--ignore-scripts" };
+    let args = ["ci", scripts, "--no-audit", "--no-fund", "--omit=dev"];
+    let printed = run(NPM, &args, prefix, FETCH).await?;
+    if !printed.succeeded {
+        return Err(printed.failure("npm").into());
+    }
+    is_there(plan, 1)
+}
+
+async fn pypi(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallError> {
+    let raw = agreed_lock(plan, work, PIP_LOCK)?;
+    let folder = clients::prepare(prefix)?;
+    folder.replace(PIP_LOCK, &raw)?;
+    let printed = run(PYTHON, &["-I", "-m", "venv", "venv"], prefix, FETCH).await?;
+    if !printed.succeeded {
+        return Err(printed.failure("python").into());
+    }
+    let python = prefix.join("venv/bin/python");
+    let args = [
+        "-I",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "-r",
+        PIP_LOCK,
+    ];
+    let printed = run(&python.to_string_lossy(), &args, prefix, FETCH).await?;
+    if !printed.succeeded {
+        return Err(printed.failure("pip").into());
+    }
+    is_there(plan, 0)
+}
+
+/// The lock the plan was made with, by its digest.
+fn agreed_lock(plan: &Plan, work: &Path, name: &str) -> Result<Vec<u8>, InstallError> {
+    let changed = || InstallError::Changed { what: "its lockfile".to_owned() };
+    let folder = clients::prepare(work)?;
+    let raw = folder.open(name)?.ok_or_else(changed)?.read(MAX_LOCK)?;
+    let digest: String = Sha256::digest(&raw).iter().map(|byte| format!("{byte:02x}")).collect();
+    match &plan.lock {
+        Some(lock) if lock.digest == digest => Ok(raw),
+        _ => Err(changed()),
+    }
+}
+
+/// The program itself came with the package.
+fn is_there(plan: &Plan, word: usize) -> Result<(), InstallError> {
+    use metamcp_core::provision::Word;
+    match plan.argv.get(word) {
+        Some(Word::Fixed(path)) if Path::new(path).is_file() => Ok(()),
+        _ => Err(InstallError::Unusable {
+            why: format!(
+                "{} {} came without the program it should have",
+                plan.identifier, plan.version
+            ),
+        }),
+    }
+}
+
+/// Removes a folder of ours with all that is in it; a link in its place is removed, not followed.
+pub(super) fn remove(folder: &Path) -> Result<(), FileError> {
+    let failed = |source| FileError::Io { action: "remove", path: folder.to_owned(), source };
+    match std::fs::symlink_metadata(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(error)),
+        Ok(found) if found.is_dir() => std::fs::remove_dir_all(folder).map_err(failed),
+        Ok(_) => std::fs::remove_file(folder).map_err(failed),
+    }
+}

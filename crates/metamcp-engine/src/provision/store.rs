@@ -1,0 +1,339 @@
+//! What is on disk: plans that wait for a yes, the yes itself, hashes seen before, what is installed, what is trusted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use metamcp_core::config::{HttpKind, ServerConfig, ServerState, Transport};
+use metamcp_core::provision::{Consent, Kind, Plan, Rejected, Trust, Yes};
+use metamcp_core::secret::Secret;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::install;
+use crate::clock::unix_millis;
+use crate::files::{Directory, FileError, component};
+
+#[cfg(test)]
+mod tests;
+
+/// Installed servers, a folder each, under the home.
+pub(super) const INSTALLED: &str = "provisioned";
+/// Everything else, under the home.
+const OWN: &str = "provision";
+const PENDING: &str = "pending";
+const AGREED: &str = "agreed";
+const WORK: &str = "work";
+const SEEN: &str = "seen.json";
+const RECORD: &str = "server.json";
+const TRUSTED: &str = "trusted.json";
+
+/// Largest file read; a plan with a thousand packages is a tenth of it.
+const MAX_FILE: u64 = 4 * 1024 * 1024;
+/// How long a plan waits for a yes.
+const WAITS: u64 = 60 * 60 * 1000;
+/// Most plans that wait; a model that asks for ever fills no disk.
+const MOST_PENDING: usize = 64;
+/// Most hashes remembered.
+const MOST_SEEN: usize = 4096;
+/// Most installed servers looked for.
+const MOST_INSTALLED: usize = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Store {
+    home: PathBuf,
+}
+
+/// A plan that waits for a yes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Pending {
+    /// The plan.
+    pub plan: Plan,
+    /// Since when, in milliseconds since 1970.
+    pub since: u64,
+}
+
+/// An installed server.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    /// What was agreed to.
+    pub plan: Plan,
+    /// What is run, every word of it.
+    pub argv: Vec<String>,
+    /// When it was installed, in milliseconds since 1970.
+    pub installed: u64,
+    /// What its tools looked like when they were first listed, by name.
+    #[serde(default)]
+    pub pins: BTreeMap<String, String>,
+}
+
+impl Record {
+    /// One without pins yet.
+    pub fn new(plan: Plan, argv: Vec<String>, installed: u64) -> Record {
+        Record { plan, argv, installed, pins: BTreeMap::new() }
+    }
+}
+
+/// Why something could not be kept or found.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// No such plan waits.
+    #[error("no plan {id} waits for a yes; it was used, is older than an hour, or never was")]
+    NoPlan {
+        /// What was asked for.
+        id: String,
+    },
+    /// No such server is installed.
+    #[error("no server {name:?} was installed by metamcp")]
+    NotInstalled {
+        /// What was asked for.
+        name: String,
+    },
+    /// The values do not do.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+}
+
+impl Store {
+    /// Files under that home.
+    pub fn new(home: &Path) -> Store {
+        Store { home: home.to_owned() }
+    }
+
+    /// The folder a package is installed into, absolute where the home is.
+    pub fn prefix(&self, package: &str) -> String {
+        let home = std::path::absolute(&self.home).unwrap_or_else(|_| self.home.clone());
+        home.join(INSTALLED).join(component(package)).to_string_lossy().into_owned()
+    }
+
+    /// A folder for what is resolved of a package.
+    pub(super) fn work(&self, package: &str) -> PathBuf {
+        self.home.join(OWN).join(WORK).join(component(package))
+    }
+
+    /// What the user grants in advance. A file that cannot be read grants nothing, and says so.
+    pub fn trust(&self) -> Result<Trust, String> {
+        let read = || -> Result<Option<Vec<u8>>, FileError> {
+            let Some(home) = Directory::home(&self.home)? else { return Ok(None) };
+            let Some(mut file) = home.open(TRUSTED)? else { return Ok(None) };
+            Ok(Some(file.read(MAX_FILE)?))
+        };
+        match read() {
+            Ok(None) => Ok(Trust::default()),
+            Ok(Some(raw)) => Trust::read(&raw).map_err(|why| format!("{TRUSTED}: {why}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The hash this package had when it was first seen.
+    pub fn seen(&self, package: &str) -> Option<String> {
+        self.all_seen().remove(package)
+    }
+
+    pub(super) fn remember_seen(&self, package: &str, integrity: &str) {
+        let mut seen = self.all_seen();
+        if seen.contains_key(package) || seen.len() >= MOST_SEEN {
+            return;
+        }
+        seen.insert(package.to_owned(), integrity.to_owned());
+        // Not kept, it is as if it were seen for the first time again.
+        drop(self.own().and_then(|own| write(&own, SEEN, &seen)));
+    }
+
+    fn all_seen(&self) -> BTreeMap<String, String> {
+        self.own().ok().and_then(|own| read(&own, SEEN)).unwrap_or_default()
+    }
+
+    /// Keeps a plan until somebody says yes in a terminal. The same plan has the same id.
+    pub fn wait_for_yes(&self, plan: &Plan) -> Result<String, StoreError> {
+        let pending = self.part(PENDING)?;
+        self.sweep(&pending);
+        let id = plan.id();
+        write(
+            &pending,
+            &format!("{id}.json"),
+            &Pending { plan: plan.clone(), since: unix_millis() },
+        )?;
+        Ok(id)
+    }
+
+    /// Plans that wait, by id.
+    pub fn pending(&self) -> Vec<(String, Pending)> {
+        let Ok(folder) = self.part(PENDING) else { return Vec::new() };
+        let names = folder.names(MOST_PENDING * 2).unwrap_or_default();
+        let now = unix_millis();
+        let waiting = names.into_iter().filter_map(|name| {
+            let id = name.strip_suffix(".json")?.to_owned();
+            let pending: Pending = read(&folder, &name)?;
+            // A file whose name says something else was not written by us.
+            (pending.plan.id() == id && now.saturating_sub(pending.since) <= WAITS)
+                .then_some((id, pending))
+        });
+        waiting.collect()
+    }
+
+    fn sweep(&self, folder: &Directory) {
+        let mut names = folder.names(MOST_PENDING * 4).unwrap_or_default();
+        let now = unix_millis();
+        let age =
+            |name: &String| folder.modified_ms(name).map_or(u64::MAX, |at| now.saturating_sub(at));
+        names.sort_by_key(age);
+        for (number, name) in names.iter().enumerate() {
+            if number + 1 >= MOST_PENDING || age(name) > WAITS {
+                // What cannot be removed is passed over when it is read.
+                folder.remove(name).ok();
+            }
+        }
+    }
+
+    /// Writes down the yes of a person to a plan that waits.
+    pub fn agree(&self, id: &str, values: Vec<(String, String)>) -> Result<Plan, StoreError> {
+        let found = self.pending().into_iter().find(|(known, _)| known == id);
+        let Some((_, pending)) = found else {
+            return Err(StoreError::NoPlan { id: id.to_owned() });
+        };
+        pending.plan.complete(&values)?;
+        let yes = pending.plan.yes(values, unix_millis());
+        write(&self.part(AGREED)?, &format!("{id}.json"), &yes)?;
+        Ok(pending.plan)
+    }
+
+    /// Uses up the yes to a plan, if there is one. It is gone afterwards, whether it was good or not.
+    pub fn use_yes(&self, plan: &Plan) -> Result<Option<Consent>, StoreError> {
+        let agreed = self.part(AGREED)?;
+        let name = format!("{}.json", plan.id());
+        let claimed = format!("{}.used-{}", plan.id(), std::process::id());
+        // Of two gateways that see it only one can move it.
+        if agreed.open(&name)?.is_none() || agreed.rename(&name, &claimed).is_err() {
+            return Ok(None);
+        }
+        let yes: Option<Yes> = read(&agreed, &claimed);
+        agreed.remove(&claimed)?;
+        self.forget_pending(plan);
+        match yes {
+            Some(yes) => Ok(Some(plan.agreed(&yes, unix_millis())?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The plan waits no longer.
+    pub fn forget_pending(&self, plan: &Plan) {
+        if let Ok(pending) = self.part(PENDING) {
+            pending.remove(&format!("{}.json", plan.id())).ok();
+        }
+    }
+
+    pub(super) fn remember_installed(&self, record: &Record) -> Result<(), StoreError> {
+        let folder = Directory::home_or_create(Path::new(&record.plan.prefix))?;
+        write(&folder, RECORD, record)?;
+        Ok(())
+    }
+
+    /// Installed servers, by name.
+    pub fn records(&self) -> Vec<Record> {
+        let Ok(Some(home)) = Directory::home(&self.home) else { return Vec::new() };
+        let Ok(Some(all)) = home.inside(INSTALLED) else { return Vec::new() };
+        let names = all.names(MOST_INSTALLED).unwrap_or_default();
+        let records = names.iter().filter_map(|name| read(&all.inside(name).ok()??, RECORD));
+        let mut records: Vec<Record> = records.collect();
+        records.sort_by(|a, b| a.plan.server.cmp(&b.plan.server));
+        records
+    }
+
+    fn record(&self, name: &str) -> Result<Record, StoreError> {
+        let found = self.records().into_iter().find(|record| record.plan.server == name);
+        found.ok_or_else(|| StoreError::NotInstalled { name: name.to_owned() })
+    }
+
+    /// Takes an installed server away with all that belongs to it.
+    pub fn remove(&self, name: &str) -> Result<Record, StoreError> {
+        let record = self.record(name)?;
+        let folder = Path::new(&record.plan.prefix);
+        // Without its record it is not run any more, whatever happens to the rest.
+        if let Some(own) = Directory::home(folder)? {
+            own.remove(RECORD)?;
+        }
+        install::remove(folder)?;
+        install::remove(&self.work(&super::package_of(&record.plan)))?;
+        Ok(record)
+    }
+
+    /// The tools of a server are fine as they are now: they are pinned anew when they are next listed.
+    pub fn accept(&self, name: &str) -> Result<Record, StoreError> {
+        let mut record = self.record(name)?;
+        record.pins.clear();
+        self.remember_installed(&record)?;
+        Ok(record)
+    }
+
+    fn own(&self) -> Result<Directory, FileError> {
+        Directory::home_or_create(&self.home)?.inside_or_create(OWN)
+    }
+
+    fn part(&self, name: &str) -> Result<Directory, FileError> {
+        self.own()?.inside_or_create(name)
+    }
+}
+
+fn read<T: DeserializeOwned>(folder: &Directory, name: &str) -> Option<T> {
+    let raw = folder.open(name).ok()??.read(MAX_FILE).ok()?;
+    serde_json::from_slice(&raw).ok()
+}
+
+fn write(folder: &Directory, name: &str, value: &impl Serialize) -> Result<(), FileError> {
+    let bytes = serde_json::to_vec_pretty(value).map_err(|error| FileError::Io {
+        action: "write",
+        path: folder.path().join(name),
+        source: error.into(),
+    })?;
+    folder.replace(name, &bytes)
+}
+
+/// An installed server as the gateway uses it. It gets the variables that were agreed to from our own environment,
+/// and no others.
+pub(super) fn server_config(record: &Record) -> ServerConfig {
+    let plan = &record.plan;
+    let (command, args) = match record.argv.split_first() {
+        Some((command, args)) => (command.clone(), args.to_vec()),
+        None => (String::new(), Vec::new()),
+    };
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut config = ServerConfig::stdio(&plan.server, &command, &args);
+    config.description = Some(plan.description.clone()).filter(|about| !about.is_empty());
+    let mut missing = Vec::new();
+    let mut given = Vec::new();
+    for input in &plan.environment {
+        let value = std::env::var(&input.name).ok().or_else(|| input.default.clone());
+        match value.filter(|value| !value.is_empty()) {
+            Some(value) => given.push((input.name.clone(), Secret::new(&input.name, value))),
+            None if input.required => missing.push(input.name.clone()),
+            None => {}
+        }
+    }
+    config.transport = match plan.kind {
+        Kind::Remote => Transport::Http {
+            url: command,
+            headers: given,
+            kind: HttpKind::Streamable,
+            options: Box::default(),
+        },
+        Kind::Npm | Kind::Pypi | Kind::Oci => match config.transport {
+            Transport::Stdio { command, args, .. } => {
+                let cwd = Some(PathBuf::from(&plan.prefix));
+                Transport::Stdio { command, args, env: given, cwd }
+            }
+            other => other,
+        },
+    };
+    if !missing.is_empty() {
+        let reason = format!(
+            "it needs {} in the environment of metamcp; set it and start metamcp again",
+            missing.join(", ")
+        );
+        config.state = ServerState::Disabled { reason };
+    }
+    config
+}

@@ -1,0 +1,360 @@
+//! `mcp_provision`: what is here already, else what could be had; and, if a person says yes, having it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use metamcp_core::discover;
+use metamcp_core::provision::{
+    Candidate, Consent, LOCAL_FLOOR, Plan, Rejected, Request, candidates_text, question,
+};
+use metamcp_core::search::{Hit, Strategy};
+use metamcp_core::settings::LogLevel;
+use metamcp_core::text;
+use metamcp_wire::object;
+use metamcp_wire::scan::MAX_DEPTH;
+use serde_json::{Value, json};
+
+use super::reply::{Code, ErrorObject};
+use super::{Finished, Step, View};
+use crate::provision::{Found, Provisioner};
+use crate::router::{Caller, Question};
+use crate::telemetry;
+use crate::upstream::Reply;
+
+/// Tools shown of those that are here already.
+const SHOWN: usize = 5;
+/// How long a person may think.
+const THINKS: Duration = Duration::from_secs(5 * 60);
+
+/// What became of a question to a person.
+enum Said {
+    Yes(Vec<(String, String)>),
+    No,
+    /// It could not be asked, or did not answer.
+    Nothing(&'static str),
+}
+
+impl View {
+    pub(super) fn mcp_provision(
+        &self,
+        arguments: Option<&[u8]>,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Step {
+        let arguments = match arguments.map(|raw| object::strict_value(raw, MAX_DEPTH)).transpose()
+        {
+            Ok(arguments) => arguments,
+            Err(defect) => {
+                return Step::Now(Finished::invalid(format!(
+                    "the arguments of mcp_provision cannot be used: {defect}"
+                )));
+            }
+        };
+        let request = match Request::decode(arguments.as_ref()) {
+            Ok(request) => request,
+            Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
+        };
+        // Whoever is kept to a part of everything gets nothing that is not in it.
+        if !self.provisioner.is_on() || self.scope.is_some() {
+            let off = ErrorObject::new(Code::Denied, "provisioning is switched off here").hint(
+                "Only the owner of the configuration can change that, with provision.enabled.",
+            );
+            return Step::Now(Finished::error(&off));
+        }
+        let (view, caller, tag) = (self.clone(), Arc::clone(caller), tag.clone());
+        Step::Later(Box::pin(async move { view.provision(&request, &caller, &tag).await }))
+    }
+
+    async fn provision(
+        &self,
+        request: &Request,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Finished {
+        let local = self.here_already(request).await;
+        if !local.is_empty() {
+            return told("local", &local_text(&local), json!({ "tools": ids(&local) }));
+        }
+        let servers = self.router.servers();
+        let taken = |name: &str| servers.named(name).is_some();
+        let found = self.provisioner.find(&request.need(), &taken).await;
+        if found.plans.is_empty() {
+            return nothing(request, &found);
+        }
+        let choice = found.plans.iter().find(|(_, plan)| !plan.is_refused());
+        match choice {
+            Some((candidate, _)) if request.wants_install => {
+                self.have(candidate, &taken, caller, tag).await
+            }
+            _ => candidates(&found, choice.is_some()),
+        }
+    }
+
+    /// Tools of the servers there are that meet the need with some certainty.
+    async fn here_already(&self, request: &Request) -> Vec<Hit> {
+        let query = discover::Request {
+            query: Some(request.intent.clone()),
+            limit: SHOWN,
+            ..discover::Request::default()
+        };
+        // Whatever it finds, it makes the servers known.
+        drop(self.discover(query).await);
+        let snapshot = self.catalog.snapshot();
+        let hits = snapshot.index.search(&request.intent, Strategy::Hybrid, SHOWN, None);
+        let sure = |hit: &Hit, floor: f32| hit.confidence.is_some_and(|chance| chance >= floor);
+        if !hits.first().is_some_and(|first| sure(first, LOCAL_FLOOR)) {
+            return Vec::new();
+        }
+        hits.into_iter().filter(|hit| sure(hit, discover::FITS)).collect()
+    }
+
+    /// Plans, asks, installs, and makes the tools known.
+    async fn have(
+        &self,
+        candidate: &Candidate,
+        taken: &(dyn Fn(&str) -> bool + Sync),
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Finished {
+        let provisioner = &self.provisioner;
+        let plan = match provisioner.plan(candidate, taken, true).await {
+            Ok(plan) => plan,
+            Err(error) => {
+                let failed = ErrorObject::new(
+                    Code::ExecutionFailed,
+                    format!("no plan for {}: {error}", candidate.package()),
+                );
+                return Finished::error(&failed.hint("Nothing was installed and nothing was run."));
+            }
+        };
+        if plan.is_refused() {
+            let text = candidates_text(std::slice::from_ref(&plan));
+            let refused =
+                ErrorObject::new(Code::Denied, format!("metamcp does not install this:\n{text}"));
+            return Finished::error(&refused.hint("Nothing was installed and nothing was run."));
+        }
+        let consent = match self.consent(&plan, caller, tag).await {
+            Ok(consent) => consent,
+            Err(finished) => return finished,
+        };
+        if let Err(error) = provisioner.install(&plan, &consent).await {
+            let failed = ErrorObject::new(
+                Code::ExecutionFailed,
+                format!("{} {} was not installed: {error}", plan.identifier, plan.version),
+            );
+            return Finished::error(
+                &failed.hint("Nothing of it is left, and nothing of it was run."),
+            );
+        }
+        let what = format!("installed {} {} as {:?}", plan.identifier, plan.version, plan.server);
+        telemetry::log(LogLevel::Info, &what);
+        self.make_known(&plan.server).await;
+        self.installed(&plan)
+    }
+
+    /// A person's yes to this very plan: given in advance, in a terminal, or now.
+    async fn consent(
+        &self,
+        plan: &Plan,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Result<Consent, Finished> {
+        let provisioner = &self.provisioner;
+        if plan.verdict.granted
+            && let Ok(consent) = plan.complete(&[])
+        {
+            return Ok(consent);
+        }
+        match provisioner.store.use_yes(plan) {
+            Ok(Some(consent)) => return Ok(consent),
+            Ok(None) => {}
+            Err(error) => {
+                telemetry::log(LogLevel::Warn, &format!("a yes was not used: {error}"));
+            }
+        }
+        let why = match ask(provisioner, plan, caller, tag).await {
+            Said::Yes(values) => match plan.complete(&values) {
+                Ok(consent) => {
+                    provisioner.store.forget_pending(plan);
+                    return Ok(consent);
+                }
+                Err(rejected) => return Err(Finished::error(&unusable(plan, &rejected))),
+            },
+            Said::No => {
+                provisioner.store.forget_pending(plan);
+                let denied = ErrorObject::new(Code::Denied, "the user said no")
+                    .hint("Nothing was installed. Do not ask for it again.");
+                return Err(Finished::error(&denied));
+            }
+            Said::Nothing(why) => why,
+        };
+        let id = provisioner.store.wait_for_yes(plan).map_err(|error| {
+            let failed =
+                ErrorObject::new(Code::Internal, format!("the plan cannot be kept: {error}"));
+            Finished::error(&failed)
+        })?;
+        let text = format!(
+            "Nothing was installed: a person has to agree first, and {why}.\n{}\
+             Ask the user to run `metamcp approve {id}` in a terminal, then call mcp_provision again with the same arguments.",
+            candidates_text(std::slice::from_ref(plan))
+        );
+        Err(told("needs_approval", &text, json!({ "id": id, "server": plan.server })))
+    }
+
+    fn installed(&self, plan: &Plan) -> Finished {
+        let name = &plan.server;
+        let Some(entry) = self.server(name) else {
+            let lost = ErrorObject::new(
+                Code::Internal,
+                format!("the server {name:?} is installed but not in use"),
+            );
+            return Finished::error(&lost.hint("Start metamcp again."));
+        };
+        let snapshot = self.catalog.snapshot();
+        let hits: Vec<Hit> = match snapshot.known(entry.id) {
+            Some(known) => Hit::all_of(&entry.name, &known.tools),
+            None => {
+                let why = match &entry.config.state {
+                    metamcp_core::config::ServerState::Disabled { reason } => reason.clone(),
+                    metamcp_core::config::ServerState::Enabled => {
+                        let failure = snapshot.failure(entry.id).map(ToString::to_string);
+                        failure.unwrap_or_else(|| "it did not list its tools".to_owned())
+                    }
+                };
+                let text = format!(
+                    "Installed {} {} as {name:?}, but its tools are not known: {why}.",
+                    plan.identifier, plan.version
+                );
+                return told("installed", &text, json!({ "server": name, "tools": [] }));
+            }
+        };
+        let mut text = format!(
+            "Installed {} {} as {name:?}. Its tools can be called now with mcp_call:\n",
+            plan.identifier, plan.version
+        );
+        text.push_str(&lines(&hits));
+        told("installed", &text, json!({ "server": name, "tools": ids(&hits) }))
+    }
+}
+
+/// Puts the plan to the person behind the client.
+async fn ask(
+    provisioner: &Provisioner,
+    plan: &Plan,
+    caller: &Arc<dyn Caller>,
+    tag: &Bytes,
+) -> Said {
+    let Ok(_turn) = provisioner.asking.try_acquire() else {
+        return Said::Nothing("another question is open already");
+    };
+    let (asked, answer) = Question::of_gateway("elicitation/create", &question(plan));
+    if caller.ask(Some(tag), asked).is_err() {
+        return Said::Nothing("this client cannot ask one");
+    }
+    let reply = match tokio::time::timeout(THINKS, answer).await {
+        Ok(Ok(Reply::Result(reply))) => reply,
+        Ok(_) => return Said::Nothing("the client did not put the question"),
+        Err(_) => return Said::Nothing("nobody answered"),
+    };
+    let Ok(reply) = object::strict_value(&reply, MAX_DEPTH) else {
+        return Said::Nothing("the client's answer cannot be read");
+    };
+    let content = reply.get("content");
+    let agreed = content.and_then(|content| content.get("install")).and_then(Value::as_bool);
+    match (reply.get("action").and_then(Value::as_str), agreed) {
+        (Some("accept"), Some(true)) => {
+            let value = |name: &String| {
+                let value = content?.get(name)?.as_str()?.to_owned();
+                Some((name.clone(), value))
+            };
+            Said::Yes(plan.asked.iter().filter_map(|input| value(&input.name)).collect())
+        }
+        (Some("accept" | "decline"), _) => Said::No,
+        _ => Said::Nothing("the question was put aside"),
+    }
+}
+
+fn unusable(plan: &Plan, rejected: &Rejected) -> ErrorObject {
+    ErrorObject::new(
+        Code::ValidationInput,
+        format!("{} was not installed: {rejected}", plan.identifier),
+    )
+    .hint("Nothing was run. Ask again, and let the user give the value.")
+}
+
+fn candidates(found: &Found, may_be_had: bool) -> Finished {
+    let plans: Vec<Plan> = found.plans.iter().map(|(_, plan)| plan.clone()).collect();
+    let mut text = String::from("No tool here does that. These servers could be installed:\n");
+    text.push_str(&candidates_text(&plans));
+    text.push_str(if may_be_had {
+        "Call again with \"autoProvision\": true to ask the user for the first that is not refused. Nothing runs without their yes."
+    } else {
+        "None of them may be installed. Say what is needed in other words, or ask the user to configure a server."
+    });
+    text.push_str(&noted(&found.notes));
+    let listed: Vec<Value> = plans.iter().map(plan_json).collect();
+    told("candidates", &text, json!({ "candidates": listed }))
+}
+
+fn plan_json(plan: &Plan) -> Value {
+    let refusals: Vec<String> = plan.verdict.refusals.iter().map(ToString::to_string).collect();
+    let variables: Vec<Value> = plan
+        .environment
+        .iter()
+        .map(|input| json!({ "name": input.name, "required": input.required }))
+        .collect();
+    json!({
+        "server": plan.server,
+        "source": plan.kind.word(),
+        "package": plan.identifier,
+        "version": plan.version,
+        "integrity": plan.integrity,
+        "environment": variables,
+        "verdict": plan.verdict.word(),
+        "reasons": if refusals.is_empty() { plan.verdict.reasons.clone() } else { refusals },
+    })
+}
+
+fn nothing(request: &Request, found: &Found) -> Finished {
+    let text = format!(
+        "Nothing was found for {:?}, neither here nor in the registries nor among well-known servers. \
+         Say what is needed in other words, or ask the user to add a server to the configuration.{}",
+        text::clean_line(&request.intent, 200),
+        noted(&found.notes)
+    );
+    told("nothing", &text, json!({}))
+}
+
+fn noted(notes: &[String]) -> String {
+    let note = |note: &String| format!("\nNote: {}", text::clean_line(note, 600));
+    notes.iter().map(note).collect()
+}
+
+fn local_text(hits: &[Hit]) -> String {
+    format!(
+        "Nothing needs to be installed; these tools are here, to be called with mcp_call:\n{}",
+        lines(hits)
+    )
+}
+
+fn lines(hits: &[Hit]) -> String {
+    let line = |hit: &Hit| {
+        let about = text::first_sentence(&hit.tool().description, 160);
+        format!("{}:{}  {about}\n", hit.server, hit.tool().signature())
+    };
+    hits.iter().map(line).collect()
+}
+
+fn ids(hits: &[Hit]) -> Vec<String> {
+    hits.iter().map(Hit::id).collect()
+}
+
+fn told(status: &str, text: &str, mut more: Value) -> Finished {
+    more["status"] = json!(status);
+    let result = json!({
+        "content": [{ "type": "text", "text": text.trim_end() }],
+        "structuredContent": more,
+    });
+    Finished::Result(result.to_string().into_bytes())
+}

@@ -1,0 +1,147 @@
+//! `metamcp approve` and `metamcp provisioned`: the person's side of installing servers.
+
+use std::io::{BufRead, IsTerminal, Write};
+
+use anyhow::Context;
+use metamcp_core::provision::{day, told};
+use metamcp_engine::config::Loaded;
+use metamcp_engine::provision::{Record, Store};
+use serde_json::{Value, json};
+
+use crate::args::{ApproveArgs, ProvisionedCommand};
+use crate::exit::Exit;
+use crate::render;
+
+/// Shows a plan that waits and asks for a yes, which only a person at a terminal can give.
+pub(crate) fn approve(
+    loaded: &Loaded,
+    args: &ApproveArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let store = Store::new(&loaded.config.settings.home);
+    let waiting = store.pending();
+    let Some(id) = args.id.as_deref().filter(|_| !args.json) else {
+        let wanted = |known: &String| args.id.as_ref().is_none_or(|id| id == known);
+        let shown: Vec<_> = waiting.into_iter().filter(|(id, _)| wanted(id)).collect();
+        if args.json {
+            let all: Vec<Value> = shown
+                .iter()
+                .map(|(id, pending)| json!({ "id": id, "plan": pending.plan }))
+                .collect();
+            writeln!(out, "{:#}", Value::from(all))?;
+            return Ok(Exit::Success);
+        }
+        if shown.is_empty() {
+            writeln!(out, "No plan waits for a yes.")?;
+        }
+        for (id, pending) in shown {
+            writeln!(out, "{}", render::styled(render::BOLD, &id))?;
+            writeln!(out, "{}", render::visible(&told(&pending.plan)))?;
+        }
+        return Ok(Exit::Success);
+    };
+    let mut values = Vec::new();
+    for value in &args.values {
+        let (name, value) = value.split_once('=').context("--set wants NAME=VALUE")?;
+        values.push((name.to_owned(), value.to_owned()));
+    }
+    let Some((_, pending)) = waiting.into_iter().find(|(known, _)| known == id) else {
+        anyhow::bail!(
+            "no plan {id} waits for a yes; it was used, is older than an hour, or never was"
+        );
+    };
+    writeln!(out, "{}", render::visible(&told(&pending.plan)))?;
+    let stdin = std::io::stdin();
+    // What a program can type, a model can make a program type.
+    anyhow::ensure!(
+        stdin.is_terminal(),
+        "a yes is given at a terminal, by a person; nothing was agreed to"
+    );
+    for input in &pending.plan.asked {
+        if input.default.is_none() && !values.iter().any(|(name, _)| *name == input.name) {
+            write!(out, "{} ({}): ", input.name, render::visible(&input.description))?;
+            out.flush()?;
+            let mut line = String::new();
+            stdin.lock().read_line(&mut line)?;
+            values.push((input.name.clone(), line.trim().to_owned()));
+        }
+    }
+    write!(out, "Install and run exactly this? Type yes: ")?;
+    out.flush()?;
+    let mut line = String::new();
+    stdin.lock().read_line(&mut line)?;
+    if line.trim() != "yes" {
+        writeln!(out, "Nothing was agreed to.")?;
+        return Ok(Exit::Failure);
+    }
+    store.agree(id, values)?;
+    writeln!(
+        out,
+        "Agreed, for a quarter of an hour. Let the model ask again; it is installed then."
+    )?;
+    Ok(Exit::Success)
+}
+
+/// What is installed, and taking it away.
+pub(crate) fn run(
+    loaded: &Loaded,
+    command: &ProvisionedCommand,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let store = Store::new(&loaded.config.settings.home);
+    match command {
+        ProvisionedCommand::List(args) => {
+            let records = store.records();
+            if args.json {
+                let all: Vec<Value> = records.iter().map(as_json).collect();
+                writeln!(out, "{:#}", Value::from(all))?;
+                return Ok(Exit::Success);
+            }
+            if records.is_empty() {
+                writeln!(out, "No server was installed by metamcp.")?;
+            }
+            for record in &records {
+                let plan = &record.plan;
+                let name = render::styled(render::BOLD, &render::visible(&plan.server));
+                writeln!(out, "{name}  {} {} {}", plan.kind.word(), plan.identifier, plan.version)?;
+                writeln!(out, "  installed {}", day(record.installed))?;
+                if let Some(integrity) = &plan.integrity {
+                    writeln!(out, "  hash {}", render::visible(integrity))?;
+                }
+                writeln!(out, "  runs {}", render::visible(&record.argv.join(" ")))?;
+            }
+        }
+        ProvisionedCommand::Remove(args) => {
+            let record = store.remove(&args.name)?;
+            if args.json {
+                writeln!(out, "{:#}", json!({ "removed": as_json(&record) }))?;
+            } else {
+                writeln!(out, "Removed {} and {}.", args.name, record.plan.prefix)?;
+                writeln!(out, "A gateway that runs lists it until it is started again.")?;
+            }
+        }
+        ProvisionedCommand::Accept(args) => {
+            let record = store.accept(&args.name)?;
+            if args.json {
+                writeln!(out, "{:#}", json!({ "accepted": as_json(&record) }))?;
+            } else {
+                writeln!(out, "The tools of {} are accepted as they are next listed.", args.name)?;
+            }
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn as_json(record: &Record) -> Value {
+    let plan = &record.plan;
+    json!({
+        "server": plan.server,
+        "source": plan.kind.word(),
+        "package": plan.identifier,
+        "version": plan.version,
+        "integrity": plan.integrity,
+        "installed": day(record.installed),
+        "argv": record.argv,
+        "folder": plan.prefix,
+    })
+}
