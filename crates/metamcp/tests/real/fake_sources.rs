@@ -46,7 +46,7 @@ impl Sources {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (served, heard) = (Arc::clone(&served), Arc::clone(&heard));
-                thread::spawn(move || answer(stream, &served, &heard));
+                thread::spawn(move || answer(&stream, &served, &heard));
             }
         });
         let sources =
@@ -179,8 +179,8 @@ require('readline').createInterface({ input: process.stdin }).on('line', line =>
 });
 ";
 
-fn answer(stream: TcpStream, pages: &Pages, asked: &Mutex<Vec<String>>) {
-    let mut reader = BufReader::new(&stream);
+fn answer(stream: &TcpStream, pages: &Pages, asked: &Mutex<Vec<String>>) {
+    let (mut reader, mut writer) = (BufReader::new(stream), stream);
     let mut first = String::new();
     if reader.read_line(&mut first).is_err() {
         return;
@@ -202,7 +202,7 @@ fn answer(stream: TcpStream, pages: &Pages, asked: &Mutex<Vec<String>>) {
         body.len()
     );
     // A client that left is no failure of the test.
-    drop((&stream).write_all(head.as_bytes()).and_then(|()| (&stream).write_all(&body)));
+    drop(writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(&body)));
 }
 
 fn ring_sha512(bytes: &[u8]) -> ring::digest::Digest {
