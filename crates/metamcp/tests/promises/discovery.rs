@@ -87,7 +87,7 @@ fn initialize_needs_no_server_however_many_there_are() {
         .iter()
         .filter_map(|tool| tool["name"].as_str())
         .collect();
-    assert_eq!(names, ["mcp_discover", "mcp_call", "mcp_execute"]);
+    assert_eq!(names, ["mcp_discover", "mcp_call", "mcp_execute", "mcp_provision"]);
     let overview = discover(&client, &json!({}));
     assert!(overview.contains("server-49"), "{overview}");
     assert_eq!(descendants(client.pid()), [], "nothing is started before something needs it");

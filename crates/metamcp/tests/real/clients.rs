@@ -58,7 +58,10 @@ fn find_and_call(client: Client) {
         .call("nothing", "mcp_call", &through("everything", "ehco", &json!({})));
     let report = plan.run(&world, client, &world.gateway());
 
-    assert_eq!(sorted(report.tools("list")), ["mcp_call", "mcp_discover", "mcp_execute"]);
+    assert_eq!(
+        sorted(report.tools("list")),
+        ["mcp_call", "mcp_discover", "mcp_execute", "mcp_provision"]
+    );
     assert!(report.instructions().contains("everything"), "{}", report.instructions());
     assert!(report.step("find").text().contains("everything:echo"));
     assert!(report.step("pages").text().contains("playwright:browser_click"));
@@ -193,7 +196,10 @@ fn asks_the_era(client: Client) {
         assert!(value.contains(told), "{value}");
     }
     assert_eq!(report.step("long").progress_before_response(), [1, 2, 3, 4]);
-    assert_eq!(sorted(report.tools("list")), ["mcp_call", "mcp_discover", "mcp_execute"]);
+    assert_eq!(
+        sorted(report.tools("list")),
+        ["mcp_call", "mcp_discover", "mcp_execute", "mcp_provision"]
+    );
     assert_eq!(report.step("echo").text(), "Echo: hi");
     world.nothing_is_left();
 }

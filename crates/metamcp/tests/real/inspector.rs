@@ -42,7 +42,7 @@ fn the_inspector_lists_exactly_our_tools() {
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
     names.sort_unstable();
-    assert_eq!(names, ["mcp_call", "mcp_discover", "mcp_execute"]);
+    assert_eq!(names, ["mcp_call", "mcp_discover", "mcp_execute", "mcp_provision"]);
 }
 
 #[test]
