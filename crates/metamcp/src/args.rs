@@ -417,16 +417,24 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = std::ffi::OsString>,
 ) -> Result<Args, clap::Error> {
-    let matches = command().try_get_matches_from(arguments)?;
+    let arguments: Vec<std::ffi::OsString> = arguments.into_iter().collect();
+    // Every setting for every command is thousands of flags, and a gateway should not wait for them at its start.
+    let is_named = |name: &str| arguments.iter().any(|word| word == name);
+    let matches = command_with(&is_named).try_get_matches_from(arguments.iter())?;
     Args::from_arg_matches(&matches)
 }
 
 /// The whole command line, with the settings' flags shown where they help.
 pub(crate) fn command() -> clap::Command {
+    command_with(&|_| true)
+}
+
+/// The same with flags only for those commands that `is_named`.
+fn command_with(is_named: &dyn Fn(&str) -> bool) -> clap::Command {
     let codes: Vec<String> =
         Exit::ALL.iter().map(|(exit, meaning)| format!("  {}  {meaning}", exit.code())).collect();
     let after = format!("{EXAMPLES}\n\nExit codes:\n{}", codes.join("\n"));
-    flags::settle(Args::command()).after_long_help(after).after_help(AFTER_SHORT_HELP)
+    flags::settle(Args::command(), is_named).after_long_help(after).after_help(AFTER_SHORT_HELP)
 }
 
 const EXAMPLES: &str = "\

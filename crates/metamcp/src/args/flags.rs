@@ -47,13 +47,16 @@ impl clap::Args for SettingFlags {
 }
 
 /// Settings' flags work in every place; below the top level most are left out of the help, which would drown in them.
-pub(super) fn settle(command: Command) -> Command {
+/// Only commands that are wanted are looked at: there are many, and one of them is used.
+pub(super) fn settle(command: Command, is_wanted: &dyn Fn(&str) -> bool) -> Command {
     let names: Vec<String> =
         command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, settle_subcommand))
+    names.into_iter().filter(|name| is_wanted(name)).fold(command, |command, name| {
+        command.mut_subcommand(name, |sub| settle_subcommand(sub, is_wanted))
+    })
 }
 
-fn settle_subcommand(command: Command) -> Command {
+fn settle_subcommand(command: Command, is_wanted: &dyn Fn(&str) -> bool) -> Command {
     if command.get_name() == "serve" {
         return command;
     }
@@ -66,7 +69,8 @@ fn settle_subcommand(command: Command) -> Command {
     let footer =
         reads_config.then_some("The settings of `metamcp --help` are understood here too.");
     let after: Vec<&str> = own_help.as_deref().into_iter().chain(footer).collect();
-    settle(command.args(SETTINGS.iter().map(quiet)).after_long_help(after.join("\n\n")))
+    let command = command.args(SETTINGS.iter().map(quiet)).after_long_help(after.join("\n\n"));
+    settle(command, is_wanted)
 }
 
 fn flag(setting: &'static Setting) -> Arg {
