@@ -23,6 +23,7 @@ use std::time::Duration;
 pub use self::diff::{Diff, diff};
 pub use self::filter::{Pattern, ToolFilter};
 pub use self::names::LONGEST_NAME;
+pub(crate) use self::parse::DIALECT;
 #[doc(hidden)]
 pub use self::parse::fuzz_config;
 pub use self::parse::{Loaded, decode, parse};

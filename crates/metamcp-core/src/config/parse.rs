@@ -39,23 +39,25 @@ pub fn decode(bytes: &[u8]) -> Result<&str, ConfigError> {
     })
 }
 
+/// How JSON is written by people: with comments and trailing commas, and nothing looser. Editing reads the same.
+pub(crate) const DIALECT: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_trailing_commas: true,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
 /// Reads a config file. `lookup` answers for environment variables.
 pub fn parse(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, ConfigError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut report = Report::new(text);
-    let options = ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: false,
-        allow_missing_commas: false,
-        allow_single_quoted_strings: false,
-        allow_hexadecimal_numbers: false,
-        allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_non_finite_numbers: false,
-        allow_extended_string_escapes: false,
-    };
-    let value = match parse_to_ast(text, &CollectOptions::default(), &options) {
+    let value = match parse_to_ast(text, &CollectOptions::default(), &DIALECT) {
         Ok(parsed) => parsed.value,
         Err(error) => {
             let (message, hint) = syntax_words(text, &error);

@@ -2,10 +2,11 @@
 
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use jsonc_parser::common::Ranged;
-use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use jsonc_parser::{CollectOptions, parse_to_ast};
 use serde_json::Value;
 
 use super::{EditError, dotted, line_of};
+use crate::config::DIALECT;
 
 /// What files without any indentation of their own get.
 const USUAL_INDENT: &str = "  ";
@@ -92,19 +93,7 @@ fn split(text: &str) -> (&str, &str) {
 
 /// The same dialect as the reader of the configuration: comments and trailing commas, nothing looser.
 fn parse(body: &str) -> Result<Option<Node<'_>>, EditError> {
-    let options = ParseOptions {
-        allow_comments: true,
-        allow_trailing_commas: true,
-        allow_loose_object_property_names: false,
-        allow_missing_commas: false,
-        allow_single_quoted_strings: false,
-        allow_hexadecimal_numbers: false,
-        allow_unary_plus_numbers: false,
-        allow_bare_decimal_point_numbers: false,
-        allow_non_finite_numbers: false,
-        allow_extended_string_escapes: false,
-    };
-    let parsed = parse_to_ast(body, &CollectOptions::default(), &options).map_err(|error| {
+    let parsed = parse_to_ast(body, &CollectOptions::default(), &DIALECT).map_err(|error| {
         EditError::Syntax {
             line: line_of(body, error.range().start),
             message: error.kind().to_string().to_lowercase(),
