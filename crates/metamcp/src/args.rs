@@ -5,6 +5,7 @@
 
 mod first;
 mod flags;
+mod quick;
 
 use std::path::PathBuf;
 
@@ -418,6 +419,14 @@ pub(crate) fn parse(
     arguments: impl IntoIterator<Item = std::ffi::OsString>,
 ) -> Result<Args, clap::Error> {
     let arguments: Vec<std::ffi::OsString> = arguments.into_iter().collect();
+    if let Some(given) = quick::serving(arguments.get(1..).unwrap_or_default()) {
+        return Ok(Args { settings: SettingFlags { given }, command: None });
+    }
+    thorough(arguments)
+}
+
+/// The same with everything that can be said.
+fn thorough(arguments: Vec<std::ffi::OsString>) -> Result<Args, clap::Error> {
     // Every setting for every command is thousands of flags, and a gateway should not wait for them at its start.
     let is_named = |name: &str| arguments.iter().any(|word| word == name);
     let matches = command_with(&is_named).try_get_matches_from(arguments.iter())?;

@@ -81,10 +81,8 @@ fn flag(setting: &'static Setting) -> Arg {
     if setting.default.is_some() {
         notes.push(format!("default: {}", setting.default_text()));
     }
-    // What is off can be turned on by its name alone; `--flag=false` still says the opposite.
-    let bare = setting.default == Some(Value::Switch(false));
     let arg = Arg::new(setting.flag);
-    let arg = if bare {
+    let arg = if is_bare(setting) {
         arg.num_args(0..=1).require_equals(true).default_missing_value("true")
     } else {
         arg
@@ -99,6 +97,11 @@ fn flag(setting: &'static Setting) -> Arg {
         .value_parser(parser(setting))
         .help(help(setting))
         .long_help(format!("{}\n[{}]", help(setting), notes.join(", ")))
+}
+
+/// What is off can be turned on by its name alone; `--flag=false` still says the opposite.
+pub(super) fn is_bare(setting: &Setting) -> bool {
+    setting.default == Some(Value::Switch(false))
 }
 
 /// The words are listed by name; what they mean is in the reference.

@@ -87,3 +87,53 @@ fn no_subcommand_is_serving() {
         Some(Command::Call(_))
     ));
 }
+
+/// Two readers of one line say the same, or only one of them says anything.
+#[test]
+fn a_line_read_quickly_is_read_as_by_clap() {
+    let words =
+        |line: &[&str]| -> Vec<std::ffi::OsString> { line.iter().map(Into::into).collect() };
+    let both = |line: &[&str]| {
+        let whole: Vec<&str> = [&["metamcp"], line].concat();
+        let told = |args: Args| {
+            assert!(matches!(args.command, None | Some(Command::Serve)), "{line:?}");
+            format!("{:?}", args.settings.given)
+        };
+        let slow = thorough(words(&whole)).ok().map(told);
+        (quick::serving(&words(line)).map(|given| format!("{given:?}")), slow)
+    };
+    let mut understood: Vec<Vec<String>> = vec![
+        vec![],
+        vec!["serve".into()],
+        vec!["--max-connections".into(), "7".into(), "--config=x".into()],
+        vec!["serve".into(), "--log-level".into(), "debug".into()],
+    ];
+    for setting in SETTINGS.iter().filter(|setting| setting.default.is_some()) {
+        let (flag, value) = (format!("--{}", setting.flag), setting.default_text());
+        understood.push(vec![format!("{flag}={value}")]);
+        if flags::is_bare(setting) {
+            understood.push(vec![flag]);
+        } else {
+            understood.push(vec![flag, value.into_owned()]);
+        }
+    }
+    for line in &understood {
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        let (quick, slow) = both(&line);
+        assert!(quick.is_some() && quick == slow, "{line:?}: {quick:?} {slow:?}");
+    }
+    for line in [
+        &["--help"][..],
+        &["-V"],
+        &["list"],
+        &["serve", "serve"],
+        &["--config"],
+        &["--config", "-x"],
+        &["--config", "a", "--config", "b"],
+        &["--max-connections", "many"],
+        &["--", "serve"],
+        &["--stateless", "true"],
+    ] {
+        assert!(quick::serving(&words(line)).is_none(), "{line:?}");
+    }
+}
