@@ -1,9 +1,11 @@
 //! Signed tokens: those of our issuer for us let a client in, and no others.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use metamcp_testkit::{What, Workspace, chaos_server};
+use metamcp_testkit::site::{Asked, Site, Talk};
+use metamcp_testkit::{What, Workspace, chaos_server, eventually};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 
@@ -34,15 +36,17 @@ fn token(key: &Ed25519KeyPair, claims: &Value) -> String {
     format!("{signed}.{signature}")
 }
 
+fn key_set(key: &Ed25519KeyPair) -> Value {
+    json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": encode(key.public_key().as_ref())}]})
+}
+
 #[test]
 fn a_token_of_our_issuer_for_us_lets_a_client_in() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));
     let (ours, theirs) = (key(1), key(2));
     let keys = workspace.file("keys.json");
-    let public = encode(ours.public_key().as_ref());
-    let set = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": public}]});
-    fs::write(&keys, set.to_string()).unwrap();
+    fs::write(&keys, key_set(&ours).to_string()).unwrap();
     let flags = [
         "--jwks",
         &keys.to_string_lossy(),
@@ -89,5 +93,38 @@ fn a_token_of_our_issuer_for_us_lets_a_client_in() {
     assert_eq!(metadata["resource"], us);
     assert_eq!(metadata["authorization_servers"], json!(["https://issuer.example.org"]));
     assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 0);
+    served.end();
+}
+
+/// The issuer's own address is asked for its keys; nobody gets in on those of somebody else.
+#[test]
+fn keys_are_fetched_from_the_issuer() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]));
+    let (ours, theirs) = (key(1), key(2));
+    let set = key_set(&ours);
+    let issuer =
+        Site::start(Arc::new(move |_: &Asked, talk: &mut Talk<'_>| talk.json(200, &[], &set)))
+            .unwrap();
+    let flags = [
+        "--jwks",
+        &issuer.url("/keys"),
+        "--jwt-issuer",
+        "https://issuer.example.org",
+        "--jwt-audience",
+        "https://us.example.org/mcp",
+    ];
+    let served = Served::start_in(workspace, &flags);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims = json!({"iss": "https://issuer.example.org", "aud": "https://us.example.org/mcp", "sub": "ada", "exp": now + 600});
+    let enter = |key: &Ed25519KeyPair| {
+        Request::post(&initialize("2025-11-25", &json!({})))
+            .with("Authorization", &format!("Bearer {}", token(key, &claims)))
+            .send(served.address)
+            .status
+    };
+    assert!(eventually(Duration::from_secs(20), || enter(&ours) == 200), "the keys never came");
+    assert_eq!(enter(&theirs), 401);
+    assert_eq!(issuer.asked()[0].path(), "/keys");
     served.end();
 }

@@ -230,7 +230,7 @@ fn every_client_sees_servers_as_they_are() {
     world.nothing_is_left();
 }
 
-/// The Inspector's command line over both transports.
+/// The Inspector's command line over one way.
 fn inspected(way: Way) {
     let world = World::new();
     let serving = Serving::start(&world, way);
@@ -240,7 +240,8 @@ fn inspected(way: Way) {
     args.extend(["--tool-args-json".to_owned(), arguments]);
     args.extend(["--format", "json", "--quiet", "--transport"].map(str::to_owned));
     args.extend([serving.remote.over.to_owned(), serving.remote.url.clone()]);
-    let start = Start { command: world.installed.node(), args, env: Vec::new() };
+    let env = serving.remote.trust.clone();
+    let start = Start { command: world.installed.node(), args, env };
     let output = world.command(&start).stdin(Stdio::null()).output().unwrap();
     let answer = parsed("Inspector", &output);
     assert_eq!(answer["result"]["content"][0]["text"], "Echo: hi", "{answer}");
@@ -254,4 +255,11 @@ fn the_inspector_over_streamable_http() {
 #[test]
 fn the_inspector_over_the_transport_of_2024() {
     inspected(Way::Sse);
+}
+
+#[test]
+fn the_inspector_over_tls_without_sessions_and_with_documents() {
+    for way in [Way::Tls, Way::Stateless, Way::Json] {
+        inspected(way);
+    }
 }
