@@ -70,6 +70,21 @@ struct Programs {
     relay: PathBuf,
 }
 
+/// Adds rows to the page: where, with what, in which folder, how often.
+type Section = fn(&Place, &Programs, &Path, usize, &mut String) -> Result<()>;
+
+/// What is measured after the loads, by the name `--only` takes.
+const SECTIONS: &[(&str, Section)] = &[
+    ("start", |_, programs, folder, rounds, page| small_rows(programs, folder, rounds, page)),
+    ("code", |_, programs, folder, rounds, page| code_rows(programs, folder, rounds, page)),
+    ("sandbox", |place, _, _, _, page| sandbox_rows(place, page)),
+    ("vocabulary", |_, programs, folder, rounds, page| {
+        vocabulary::rows(programs, folder, rounds, page)
+    }),
+    ("tokens", |place, _, _, _, page| token_rows(place, page)),
+    ("http", http::rows),
+];
+
 /// `cargo xtask bench`.
 pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     let mut rounds = ROUNDS;
@@ -78,7 +93,8 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     while let Some(option) = given.next() {
         match option.as_str() {
             "--quick" => rounds = QUICK_ROUNDS,
-            "--only" => only.push(given.next().context("--only needs part of a row's name")?),
+            "--only" => only
+                .push(given.next().context("--only needs part of a row's name, or a section's")?),
             other => bail!("bench does not know {other:?}"),
         }
     }
@@ -109,16 +125,13 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
         let roads = measure(&programs, &folder, row, rounds)?;
         page.push_str(&line(row, &roads));
     }
-    if only == ["http"] {
-        http::rows(place, &programs, &folder, rounds, &mut page)?;
+    for (name, rows) in SECTIONS {
+        if only.is_empty() || only.contains(name) {
+            drop(writeln!(io::stderr(), "bench: {name}"));
+            rows(place, &programs, &folder, rounds, &mut page)?;
+        }
     }
     if only.is_empty() {
-        small_rows(&programs, &folder, rounds, &mut page)?;
-        code_rows(&programs, &folder, rounds, &mut page)?;
-        sandbox_rows(place, &mut page)?;
-        vocabulary::rows(&programs, &folder, rounds, &mut page)?;
-        token_rows(place, &mut page)?;
-        http::rows(place, &programs, &folder, rounds, &mut page)?;
         std::fs::write(place.root.join("docs/benchmarks.md"), &page)?;
     }
     io::stdout().write_all(page.as_bytes())?;
@@ -279,7 +292,6 @@ fn code_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Strin
     let script = |code: &'static str, calls: &'static str| {
         ["--one-by-one", "--script", code, "--calls", calls]
     };
-    drop(writeln!(io::stderr(), "bench: code mode"));
     page.push_str("\n## Code mode\n\n| what | number |\n|---|---|\n");
     let cold = best(&script(ONE, "1"), "first_us", false)?;
     let (warm, tail) = (
@@ -315,7 +327,6 @@ fn code_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Strin
 
 /// Code mode alone, next to what the machine needs to start and to wake a process.
 fn sandbox_rows(place: &Place, page: &mut String) -> Result<()> {
-    drop(writeln!(io::stderr(), "bench: the sandbox"));
     let example = ["run", "--release", "-q", "-p", "metamcp-sandbox", "--example", "sandbox-bench"];
     let rows = run::quiet(place.cargo().args(example))?;
     page.push_str("\nThe sandbox alone, and what this machine needs to start or to wake a process:\n\n| what | number |\n|---|---|\n");
@@ -325,7 +336,6 @@ fn sandbox_rows(place: &Place, page: &mut String) -> Result<()> {
 
 /// Tokens of three tasks on real servers, counted by the test that does them both ways.
 fn token_rows(place: &Place, page: &mut String) -> Result<()> {
-    drop(writeln!(io::stderr(), "bench: tokens"));
     run::loud(place.cargo().args(["xtask", "test", "--only", "real"]))?;
     run::loud(place.cargo().args([
         "test",

@@ -1,7 +1,6 @@
 //! The second vocabulary next to the first, and what taking secrets out costs where there are none.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::Result;
@@ -26,7 +25,6 @@ pub(super) fn rows(
         }
         Ok(found)
     };
-    drop(writeln!(io::stderr(), "bench: the second vocabulary"));
     let text = "x".repeat(64);
     let run = json!({ "tool_id": "s0:echo", "args": { "text": text } }).to_string();
     let step = json!({ "tool_id": "s0:echo", "args": { "text": text } });
