@@ -1,7 +1,8 @@
 //! How fast code mode is: warm and cold runs, a tool call, a hundred at once, runs in a second; how soon attacks end.
 //!
 //! `cargo run --release -p metamcp-sandbox --example sandbox-bench` prints rows of a table, as `cargo xtask bench`
-//! puts them into its page. The example is its own worker. What a machine needs to start a process and to wake one is
+//! puts them into its page; a word behind it (`warm`, `cold`, `calls`, `rate`, `attacks`) prints only those. The example
+//! is its own worker. What a machine needs to start a process and to wake one is
 //! measured beside it, since both are most of these numbers.
 
 fn main() -> std::io::Result<()> {
@@ -42,12 +43,15 @@ mod linux {
 
     pub(super) fn main() -> io::Result<()> {
         let mut arguments = std::env::args_os().skip(1);
-        if arguments.next().is_some_and(|first| first == WORD) {
+        let first = arguments.next();
+        if first.as_ref().is_some_and(|first| first == WORD) {
             std::process::exit(worker_main(arguments));
         }
+        let only = first.map(|first| first.to_string_lossy().into_owned());
         // As a task, as in the gateway: what waits on the outside of a runtime is woken through a thread.
-        tokio::runtime::Runtime::new()?
-            .block_on(async { tokio::spawn(async { measure(&mut io::stdout()).await }).await? })
+        tokio::runtime::Runtime::new()?.block_on(async {
+            tokio::spawn(async move { measure(only.as_deref(), &mut io::stdout()).await }).await?
+        })
     }
 
     fn workers(ready: usize) -> Workers {
@@ -69,7 +73,27 @@ mod linux {
         workers.take().await.map_err(io::Error::other)
     }
 
-    async fn measure(out: &mut (impl Write + Send)) -> io::Result<()> {
+    async fn measure(only: Option<&str>, out: &mut (impl Write + Send)) -> io::Result<()> {
+        let is_wanted = |name: &str| only.is_none_or(|only| only == name);
+        if is_wanted("warm") {
+            warm(out).await?;
+        }
+        if is_wanted("cold") {
+            cold(out).await?;
+        }
+        if is_wanted("calls") {
+            calls(out).await?;
+        }
+        if is_wanted("rate") {
+            rate(out).await?;
+        }
+        if is_wanted("attacks") {
+            attacks(out).await?;
+        }
+        Ok(())
+    }
+
+    async fn warm(out: &mut (impl Write + Send)) -> io::Result<()> {
         let pool = workers(2);
         drop(taken(&pool).await?);
         let mut times = Vec::new();
@@ -81,8 +105,10 @@ mod linux {
             once(taken(&pool).await?, "return 1 + 1").await;
             times.push(began.elapsed());
         }
-        say(out, "a script without calls, a worker waits", &mut times)?;
+        say(out, "a script without calls, a worker waits", &mut times)
+    }
 
+    async fn cold(out: &mut (impl Write + Send)) -> io::Result<()> {
         let pool = workers(0);
         let mut times = Vec::new();
         for _ in 0..COLD {
@@ -91,31 +117,37 @@ mod linux {
             times.push(began.elapsed());
         }
         say(out, "the same, no worker waits", &mut times)?;
-
         let mut times = Vec::new();
         for _ in 0..COLD {
             let began = Instant::now();
             nothing(1)?;
             times.push(began.elapsed());
         }
-        say(out, "a process that does nothing (`true`)", &mut times)?;
-        say(out, "one byte to another thread and back, over a socket", &mut wake_ups()?)?;
+        say(out, "a process that does nothing (`true`)", &mut times)
+    }
 
-        let mut times = Vec::new();
+    async fn calls(out: &mut (impl Write + Send)) -> io::Result<()> {
+        say(out, "one byte to another thread and back, over a socket", &mut wake_ups()?)?;
+        let pool = workers(0);
+        let (mut times, mut used) = (Vec::new(), Vec::new());
         for _ in 0..10 {
             let code = "for (let i = 0; i < 1000; i++) await s.echo({ i }); return 1";
-            times.push(once(taken(&pool).await?, code).await.wall / 1000);
+            let outcome = once(taken(&pool).await?, code).await;
+            times.push(outcome.wall / 1000);
+            used.push(outcome.cpu / 1000);
         }
         say(out, "one call of a script, in a row of 1000", &mut times)?;
-
+        say(out, "the same, processor time of the script", &mut used)?;
         let mut times = Vec::new();
         for _ in 0..30 {
             let code =
                 "await Promise.all(Array.from({ length: 100 }, (_, i) => s.echo({ i }))); return 1";
             times.push(once(taken(&pool).await?, code).await.wall);
         }
-        say(out, "100 calls of a script at once", &mut times)?;
+        say(out, "100 calls of a script at once", &mut times)
+    }
 
+    async fn rate(out: &mut (impl Write + Send)) -> io::Result<()> {
         let pool = workers(4);
         let began = Instant::now();
         let mut lanes = Vec::new();
@@ -146,8 +178,7 @@ mod linux {
         writeln!(
             out,
             "| processes in a second that do nothing (`true`), four at once | {rate:.0} |"
-        )?;
-        attacks(out).await
+        )
     }
 
     fn wake_ups() -> io::Result<Vec<Duration>> {

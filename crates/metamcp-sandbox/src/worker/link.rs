@@ -18,6 +18,13 @@ const GATHER: usize = 64 * 1024;
 /// Bytes taken from the socket at once.
 const PIECE: usize = 64 * 1024;
 
+/// How long an answer is looked for before it is slept for, while answers come that soon. Being woken takes longer than
+/// most answers that the gateway has at hand.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// Answers that come within this, being woken included, are worth looking for the next time.
+const SOON: Duration = Duration::from_micros(100);
+
 /// Why nothing more can be heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
@@ -34,6 +41,8 @@ pub(super) struct Link {
     outbox: Vec<u8>,
     inbox: Frames,
     piece: Vec<u8>,
+    /// Whether the last answer came within [`SOON`].
+    soon: bool,
 }
 
 impl Link {
@@ -83,9 +92,15 @@ impl Link {
     /// The next message, or none if `until` comes first.
     pub(super) fn receive(&mut self, until: Option<Instant>) -> Result<Option<ToWorker>, Closed> {
         self.flush()?;
+        let asked = Instant::now();
         loop {
             if let Some(message) = self.at_hand()? {
+                self.soon = asked.elapsed() < SOON;
                 return Ok(Some(message));
+            }
+            if self.soon && self.ends == Ends::Socket && asked.elapsed() < LOOK {
+                self.take_in(MsgFlags::MSG_DONTWAIT)?;
+                continue;
             }
             if let Some(until) = until {
                 let left = until.saturating_duration_since(Instant::now());
