@@ -67,7 +67,14 @@ pub(super) enum Watch {
 struct Open {
     kind: Kind,
     asked: Duration,
-    started: bool,
+}
+
+/// Those of one server, or all questions: how many are under way, and who comes next.
+#[derive(Debug, Default)]
+struct Line {
+    running: usize,
+    /// The place in the order of all that ever waited, and the worker's number.
+    waiting: VecDeque<(u64, u32)>,
 }
 
 /// The books of one run. Times are since its start.
@@ -78,9 +85,11 @@ pub(super) struct Ledger {
     questions: u32,
     /// By the worker's number, so that what is dropped at the end is named in the order it was asked.
     open: BTreeMap<u32, Open>,
-    waiting: VecDeque<u32>,
     in_flight: usize,
-    at_server: HashMap<String, usize>,
+    at_server: HashMap<String, Line>,
+    questions_line: Line,
+    /// How many ever waited.
+    waited: u64,
     made: Vec<CallMade>,
 }
 
@@ -91,9 +100,10 @@ impl Ledger {
             calls: 0,
             questions: 0,
             open: BTreeMap::new(),
-            waiting: VecDeque::new(),
             in_flight: 0,
             at_server: HashMap::new(),
+            questions_line: Line::default(),
+            waited: 0,
             made: Vec::new(),
         }
     }
@@ -111,13 +121,17 @@ impl Ledger {
             return Admit::Strike(strike);
         }
         *count += 1;
-        let starts = self.has_room(&kind);
+        let (has_slot, waited) = (self.in_flight < self.limits.in_flight, self.waited);
+        let (line, most) = self.line(&kind);
+        let starts = has_slot && line.running < most;
         if starts {
-            self.occupy(&kind);
+            line.running += 1;
+            self.in_flight += 1;
         } else {
-            self.waiting.push_back(id);
+            line.waiting.push_back((waited, id));
+            self.waited += 1;
         }
-        self.open.insert(id, Open { kind, asked: now, started: starts });
+        self.open.insert(id, Open { kind, asked: now });
         if starts { Admit::Start } else { Admit::Wait }
     }
 
@@ -125,10 +139,8 @@ impl Ledger {
     pub(super) fn finished(&mut self, id: u32, ok: bool, now: Duration) -> Vec<u32> {
         let Some(open) = self.open.remove(&id) else { return Vec::new() };
         self.in_flight -= 1;
+        self.line(&open.kind).0.running -= 1;
         if let Kind::Call { server, tool } = open.kind {
-            if let Some(count) = self.at_server.get_mut(&server) {
-                *count -= 1;
-            }
             let ended = if ok { Ended::Ok } else { Ended::Failed };
             self.made.push(CallMade { server, tool, took: now.saturating_sub(open.asked), ended });
         }
@@ -162,41 +174,31 @@ impl Ledger {
     /// The first in line that has room, as often as there is one: a busy server holds up only its own.
     fn turns(&mut self) -> Vec<u32> {
         let mut next = Vec::new();
-        let mut index = 0;
-        while index < self.waiting.len() && self.in_flight < self.limits.in_flight {
-            let id = self.waiting[index];
-            let Some(kind) = self.open.get(&id).map(|open| open.kind.clone()) else {
-                self.waiting.remove(index);
-                continue;
-            };
-            if self.has_room(&kind) {
-                self.waiting.remove(index);
-                self.occupy(&kind);
-                if let Some(open) = self.open.get_mut(&id) {
-                    open.started = true;
-                }
-                next.push(id);
-            } else {
-                index += 1;
-            }
+        while self.in_flight < self.limits.in_flight {
+            let most = self.limits.per_server;
+            let servers = self.at_server.values_mut().filter(|line| line.running < most);
+            let ready = servers.chain([&mut self.questions_line]);
+            let first = ready.filter(|line| !line.waiting.is_empty());
+            let Some(line) = first.min_by_key(|line| line.waiting.front().copied()) else { break };
+            let Some((_, id)) = line.waiting.pop_front() else { break };
+            line.running += 1;
+            self.in_flight += 1;
+            next.push(id);
         }
         next
     }
 
-    fn has_room(&self, kind: &Kind) -> bool {
-        self.in_flight < self.limits.in_flight
-            && match kind {
-                Kind::Question => true,
-                Kind::Call { server, .. } => {
-                    self.at_server.get(server).copied().unwrap_or(0) < self.limits.per_server
+    /// The line something belongs in, and how many of it may be under way.
+    fn line(&mut self, kind: &Kind) -> (&mut Line, usize) {
+        match kind {
+            Kind::Question => (&mut self.questions_line, usize::MAX),
+            Kind::Call { server, .. } => {
+                if !self.at_server.contains_key(server) {
+                    self.at_server.insert(server.clone(), Line::default());
                 }
+                let line = self.at_server.get_mut(server).expect("put there if it was missing");
+                (line, self.limits.per_server)
             }
-    }
-
-    fn occupy(&mut self, kind: &Kind) {
-        self.in_flight += 1;
-        if let Kind::Call { server, .. } = kind {
-            *self.at_server.entry(server.clone()).or_default() += 1;
         }
     }
 }
@@ -321,8 +323,11 @@ mod tests {
                 }
                 prop_assert!(running.len() <= limits.in_flight);
                 prop_assert_eq!(running.len(), ledger.in_flight);
-                prop_assert!(ledger.at_server.values().all(|&count| count <= limits.per_server));
-                prop_assert!(ledger.waiting.iter().all(|id| !ledger.has_room(&ledger.open[id].kind)));
+                prop_assert!(ledger.at_server.values().all(|line| line.running <= limits.per_server));
+                let is_full = ledger.in_flight == limits.in_flight;
+                let waits = |line: &Line| !line.waiting.is_empty();
+                prop_assert!(is_full || !waits(&ledger.questions_line));
+                prop_assert!(ledger.at_server.values().all(|line| is_full || !waits(line) || line.running == limits.per_server));
             }
             prop_assert_eq!(ledger.close(NOW).len(), asked as usize);
         }

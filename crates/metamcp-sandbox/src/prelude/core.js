@@ -65,31 +65,50 @@ const toolError = (fact, site) => {
   return error;
 };
 
-/** Questions without an answer: number → [resolve, reject, where it was asked, server, tool]. */
+/** Questions without an answer: number → who waits for it. */
 const pending = ownMap();
 
-const ask = (op, question, server = null, tool = null, site = new NativeError().stack) => {
-  return new NativePromise((resolve, reject) => {
-    const text = wellFormed(stringify(question));
-    if (text.length > limits.payload) {
-      throw new RangeError(`the arguments are ${text.length} characters of JSON, ${limits.payload} at most`);
-    }
-    pending.set(native.request(op, text), [resolve, reject, site, server, tool]);
-  });
-};
+/** Puts a question. What waits for its answer is told the answer, or what `of` makes of it. */
+const put = (waiting, op, question) => new NativePromise((resolve, reject) => {
+  waiting.resolve = resolve;
+  waiting.reject = reject;
+  const text = stringify(question);
+  if (text.length > limits.payload) {
+    throw new RangeError(`the arguments are ${text.length} characters of JSON, ${limits.payload} at most`);
+  }
+  waiting.asked = true;
+  pending.set(native.request(op, text), waiting);
+});
+
+const waitingFor = (server, tool, of) =>
+  ({ __proto__: null, server, tool, of, site: new NativeError().stack, resolve: null, reject: null, asked: false, raw: null, settled: 0, answer: undefined });
+
+const ask = (op, question) => put(waitingFor(null, null, null), op, question);
 
 /** An answer, parsed; or what is known about there being none. */
 const settle = (id, ok, value) => {
   const waiting = pending.get(id);
   if (waiting === undefined) return;
   pending.delete(id);
-  const { 0: resolve, 1: reject, 2: site, 3: server, 4: tool } = waiting;
-  if (ok) {
-    resolve(value);
-  } else {
-    reject(toolError({ server, tool, ...value }, site));
+  waiting.settled = ok ? 1 : 2;
+  const answer = waiting.answer = ok ? value : toolError({ server: waiting.server, tool: waiting.tool, ...value }, waiting.site);
+  if (waiting.raw !== null) (ok ? waiting.raw.resolve : waiting.raw.reject)(answer);
+  if (!ok) return waiting.reject(answer);
+  if (waiting.of === null) return waiting.resolve(answer);
+  let made;
+  try {
+    made = waiting.of(answer, waiting);
+  } catch (error) {
+    return waiting.reject(error);
   }
+  waiting.resolve(made);
 };
+
+/** The answer as it came, for those who ask for it besides what was made of it. */
+const rawOf = waiting => new NativePromise((resolve, reject) => {
+  if (waiting.settled === 0) waiting.raw = { resolve, reject };
+  else (waiting.settled === 1 ? resolve : reject)(waiting.answer);
+});
 
 const textsOf = content => {
   const texts = [];
@@ -116,7 +135,7 @@ const valueOfText = text => {
 };
 
 /** What of a tool's result is of use to a script. */
-const useful = (result, server, tool, site) => {
+const useful = (result, { server, tool, site }) => {
   if (result === null || typeof result !== "object") return result;
   const texts = isArray(result.content) ? textsOf(result.content) : undefined;
   if (result.isError === true) {
@@ -129,7 +148,7 @@ const useful = (result, server, tool, site) => {
   return valueOfText(texts.length === 1 ? texts[0] : join(texts, "\n"));
 };
 
-const callTool = (server, tool, args) => {
+const callTool = (server, tool, args, raw = false) => {
   if (typeof tool !== "string" || tool === "") {
     return NativePromise.reject(new TypeError(`which tool of ${server}? call("tool", arguments)`));
   }
@@ -138,10 +157,11 @@ const callTool = (server, tool, args) => {
     const given = isArray(args) ? "an array" : `a ${typeof args}`;
     return NativePromise.reject(new TypeError(`the arguments of ${server}.${tool} must be one object with named values, not ${given}`));
   }
-  const site = new NativeError().stack;
-  const answer = ask(CALL, { server, tool, arguments: args }, server, tool, site);
-  const value = then(answer, result => useful(result, server, tool, site));
-  value.raw = () => answer;
+  const waiting = waitingFor(server, tool, raw ? null : useful);
+  const value = put(waiting, CALL, { server, tool, arguments: args });
+  let whole = null;
+  // What could not be asked fails the same either way.
+  value.raw = () => whole ??= waiting.asked && !raw ? rawOf(waiting) : value;
   return value;
 };
 
@@ -166,8 +186,8 @@ const standIn = server => {
           ? (first, args) => typeof first === "string" ? callTool(server, first, args) : callTool(server, name, first)
           : args => callTool(server, name, args);
         tool.raw = name === "call"
-          ? (first, args) => (typeof first === "string" ? callTool(server, first, args) : callTool(server, name, first)).raw()
-          : args => callTool(server, name, args).raw();
+          ? (first, args) => typeof first === "string" ? callTool(server, first, args, true) : callTool(server, name, first, true)
+          : args => callTool(server, name, args, true);
         tools[name] = freeze(tool);
       }
       return tool;

@@ -124,6 +124,11 @@ fn a_call_gives_the_useful_part_of_the_result() {
         ("return (await github.text.raw()).content[0].text", json!("hello")),
         ("return (await github.text().raw()).content[0].text", json!("hello")),
         ("return (await github.wrong().raw()).isError", json!(true)),
+        (
+            "const p = github.text(); await p; return [await p, (await p.raw()).content[0].text, p.raw() === p.raw()]",
+            json!(["hello", "hello", true]),
+        ),
+        ("return github.text.raw(5).catch(e => e.name)", json!("TypeError")),
         ("return Object.keys(servers)", json!(["github", "my files", "console"])),
         (
             "return typeof github.then + typeof github.toJSON + `${typeof servers.then}`",
