@@ -23,6 +23,8 @@ struct Load {
     children: usize,
     /// Small requests, large answers.
     blob: bool,
+    /// Answers as events rather than documents, over HTTP.
+    events: bool,
     /// Whether calls go through `mcp_call`.
     gateway: bool,
     /// Start-up alone: time to the answer of `initialize`.
@@ -59,6 +61,7 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
         calls: 1000,
         children: 1,
         blob: false,
+        events: false,
         gateway: false,
         startup: false,
         discover: false,
@@ -90,6 +93,7 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
             "--calls" => load.calls = number()?,
             "--children" => load.children = number()?,
             "--blob" => load.blob = true,
+            "--events" => load.events = true,
             "--gateway" => load.gateway = true,
             "--startup" => load.startup = true,
             "--discover" => load.discover = true,

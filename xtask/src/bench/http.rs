@@ -74,6 +74,22 @@ pub(super) fn rows(
         let ratio = of(0, "calls_per_s") / of(1, "calls_per_s");
         writeln!(page, "| {connections} | {} | {} | **{ratio:.2}** |", columns(0), columns(1))?;
     }
+    let mut first = [f64::INFINITY; 2];
+    for _ in 0..rounds.max(3) {
+        for (first, form) in first.iter_mut().zip([None, Some("--events")]) {
+            let mut command = Command::new(&programs.client);
+            command.current_dir(folder).env("METAMCP_HOME", folder.join("home"));
+            command.args(["--http", "/mcp", "--payload", "64", "--calls", "5000", "--gateway"]);
+            command.args(form).arg("--").arg(&programs.metamcp).arg("--config").arg(&config);
+            command.args(["--transport", "http", "--port", "{port}"]);
+            *first = first.min(numbers(&mut command)?["first_us"].as_f64().unwrap_or(f64::NAN));
+        }
+    }
+    let [document, events] = first;
+    writeln!(
+        page,
+        "\nFirst byte of an answer, p50: {document:.0} us as a document, {events:.0} us as events."
+    )?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use std::{fs, io};
+use std::{fs, io, io::Read as _};
 
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
@@ -24,6 +24,9 @@ const START: Duration = Duration::from_secs(10);
 /// How long the next worker is not started after one was taken while others wait. Starting it takes as
 /// much of a processor as many a script, and a short one is over by then.
 const BREATH: Duration = Duration::from_millis(3);
+
+/// More than the kernel says of a process.
+const STATUS: usize = 8 * 1024;
 
 /// Bytes taken from a socket at once.
 pub(super) const PIECE: usize = 64 * 1024;
@@ -167,7 +170,7 @@ impl Shared {
             return Ok(());
         }
         // Where /proc is closed to us there is nothing to compare with; no code of a guest ran yet.
-        let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return Ok(()) };
+        let Some(status) = status(pid) else { return Ok(()) };
         for (layer, line) in
             [(layer::NO_NEW_PRIVILEGES, "NoNewPrivs:\t1"), (layer::SECCOMP, "Seccomp:\t2")]
         {
@@ -179,6 +182,13 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// What the kernel says of a process, in one piece: read as a file it comes in eight, since its length is not known.
+fn status(pid: u32) -> Option<String> {
+    let mut text = String::with_capacity(STATUS);
+    fs::File::open(format!("/proc/{pid}/status")).ok()?.read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 /// A locked-down process waiting for its one script. Dropping it kills it.

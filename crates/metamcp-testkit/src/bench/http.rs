@@ -23,8 +23,9 @@ pub(super) fn run(load: &Load, command: &[String], path: &str) -> Result<Value> 
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let port = address.port().to_string();
     let server = Server::start(command, &port)?;
-    let mut connections: Vec<Connection> =
-        (0..load.in_flight).map(|_| Connection::open(address, path)).collect::<Result<_>>()?;
+    let mut connections: Vec<Connection> = (0..load.in_flight)
+        .map(|_| Connection::open(address, path, load.events))
+        .collect::<Result<_>>()?;
     for connection in &mut connections {
         connection.handshake()?;
     }
@@ -36,12 +37,14 @@ pub(super) fn run(load: &Load, command: &[String], path: &str) -> Result<Value> 
     turn(&mut connections, WARM_UP * load.in_flight)?;
     let processor = processor_ns(server.0.id());
     let began = Instant::now();
-    let mut times = turn(&mut connections, load.calls)?;
+    let Times { answers: mut times, mut firsts } = turn(&mut connections, load.calls)?;
     let wall = began.elapsed();
     let spent = processor_ns(server.0.id()) - processor;
     times.sort_unstable();
+    firsts.sort_unstable();
     Ok(json!({
         "calls": times.len(),
+        "first_us": percentile(&firsts, 50),
         "p50_us": percentile(&times, 50),
         "p99_us": percentile(&times, 99),
         "calls_per_s": times.len() as f64 / wall.as_secs_f64(),
@@ -50,9 +53,17 @@ pub(super) fn run(load: &Load, command: &[String], path: &str) -> Result<Value> 
     }))
 }
 
-/// Sends and reads on all connections until so many answers are here; their times in nanoseconds.
-fn turn(connections: &mut [Connection], calls: usize) -> Result<Vec<u64>> {
-    let mut times = Vec::with_capacity(calls);
+/// How long answers took, in nanoseconds.
+struct Times {
+    /// To their last byte.
+    answers: Vec<u64>,
+    /// To their first.
+    firsts: Vec<u64>,
+}
+
+/// Sends and reads on all connections until so many answers are here.
+fn turn(connections: &mut [Connection], calls: usize) -> Result<Times> {
+    let (mut times, mut firsts) = (Vec::with_capacity(calls), Vec::with_capacity(calls));
     let mut sent = 0;
     for connection in connections.iter_mut().take(calls) {
         connection.send()?;
@@ -79,6 +90,7 @@ fn turn(connections: &mut [Connection], calls: usize) -> Result<Vec<u64>> {
                     bail!("{}", String::from_utf8_lossy(&answer.body));
                 }
                 times.push(connection.sent.elapsed().as_nanos() as u64);
+                firsts.push(connection.first.as_nanos() as u64);
                 if sent < calls {
                     connection.send()?;
                     sent += 1;
@@ -86,7 +98,7 @@ fn turn(connections: &mut [Connection], calls: usize) -> Result<Vec<u64>> {
             }
         }
     }
-    Ok(times)
+    Ok(Times { answers: times, firsts })
 }
 
 /// The measured server; ended when dropped.
@@ -120,6 +132,10 @@ struct Connection {
     session: Option<String>,
     request: Vec<u8>,
     sent: Instant,
+    /// How long the first byte of the last answer took.
+    first: Duration,
+    /// Whether it would rather have events than documents.
+    events: bool,
     buffer: Vec<u8>,
 }
 
@@ -131,7 +147,7 @@ struct Answer {
 
 impl Connection {
     /// Connects, as soon as somebody listens there.
-    fn open(address: SocketAddr, path: &str) -> Result<Connection> {
+    fn open(address: SocketAddr, path: &str, events: bool) -> Result<Connection> {
         let began = Instant::now();
         let stream = loop {
             match TcpStream::connect(address) {
@@ -144,11 +160,13 @@ impl Connection {
         stream.set_nonblocking(true)?;
         let (path, sent) = (path.to_owned(), Instant::now());
         let (request, buffer) = (Vec::new(), Vec::new());
-        Ok(Connection { stream, address, path, session: None, request, sent, buffer })
+        let first = Duration::ZERO;
+        let session = None;
+        Ok(Connection { stream, address, path, session, request, sent, first, events, buffer })
     }
 
     fn handshake(&mut self) -> Result<()> {
-        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
+        let params = json!({"protocolVersion": self.revision(), "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}});
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
         self.request = self.post(hello.to_string().as_bytes());
         let answer = self.exchange()?;
@@ -161,12 +179,22 @@ impl Connection {
         Ok(())
     }
 
+    /// Events are for clients of the newer one.
+    fn revision(&self) -> &'static str {
+        if self.events { "2025-11-25" } else { "2025-06-18" }
+    }
+
     fn post(&self, body: &[u8]) -> Vec<u8> {
         let session = self.session.as_ref().map_or_else(String::new, |id| {
-            format!("Mcp-Session-Id: {id}\r\nMCP-Protocol-Version: 2025-06-18\r\n")
+            format!("Mcp-Session-Id: {id}\r\nMCP-Protocol-Version: {}\r\n", self.revision())
         });
+        let accept = if self.events {
+            "text/event-stream, application/json"
+        } else {
+            "application/json, text/event-stream"
+        };
         let head = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n{session}Content-Length: {}\r\n\r\n",
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n{session}Content-Length: {}\r\n\r\n",
             self.path,
             self.address,
             body.len(),
@@ -197,7 +225,12 @@ impl Connection {
         let mut piece = [0; 64 * 1024];
         match self.stream.read(&mut piece) {
             Ok(0) => bail!("the server closed the connection"),
-            Ok(count) => self.buffer.extend_from_slice(&piece[..count]),
+            Ok(count) => {
+                if self.buffer.is_empty() {
+                    self.first = self.sent.elapsed();
+                }
+                self.buffer.extend_from_slice(&piece[..count]);
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(error.into()),
         }
