@@ -41,7 +41,11 @@ impl View {
         tag: &Bytes,
     ) -> Option<Step> {
         // Most calls are told apart by a look at the bytes.
-        memmem::find(arguments, b"@resources").or_else(|| memmem::find(arguments, b"@prompts"))?;
+        let is_named = |name: &[u8]| memmem::find(arguments, name).is_some();
+        memchr::memchr(b'@', arguments)?;
+        if !is_named(b"@resources") && !is_named(b"@prompts") {
+            return None;
+        }
         let value = object::strict_value(arguments, MAX_DEPTH).ok()?;
         let tool = value["tool"].as_str().unwrap_or_default().trim();
         let (server, tool) = match value["server"].as_str() {

@@ -1,6 +1,8 @@
 //! `_meta` of a request: what the request says about itself, and what ours say to servers.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde_json::Value;
 
 use super::Fault;
@@ -40,11 +42,14 @@ pub struct Meta<'a> {
     pub progress: Option<&'a [u8]>,
 }
 
+/// Made once: preparing the search takes longer than searching a usual request.
+static WORDS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PROTOCOL_VERSION));
+
 /// Whether a request is one of the stateless era: it says so itself, whatever came before it on its connection.
 pub fn is_modern(params: Option<&[u8]>) -> bool {
     // Most requests are told apart by one search; the few that hold the words somewhere are looked into.
     params.is_some_and(|params| {
-        memmem::find(params, PROTOCOL_VERSION.as_bytes()).is_some()
+        WORDS.find(params).is_some()
             && pick(params, ["_meta"])
                 .is_ok_and(|[meta]| meta.is_some_and(|meta| mentions(meta, PROTOCOL_VERSION)))
     })

@@ -578,29 +578,32 @@ fn era(headers: &HeaderMap) -> Result<Speaks, Instead> {
     })
 }
 
-/// Headers that mean something else, or nothing, when they stand twice.
-const SINGLE: [HeaderName; 7] =
+/// Headers that mean something else, or nothing, when they stand twice. `read_head` takes the first three by their places.
+static SINGLE: [HeaderName; 7] =
     [HOST, ORIGIN, CONTENT_TYPE, AUTHORIZATION, SESSION_ID, VERSION, LAST_EVENT];
 
+/// What of a head decides who may come in, in one pass over it.
 fn read_head<'a>(parts: &'a Parts, accept: Option<&'a str>) -> Head<'a> {
-    let headers = &parts.headers;
-    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let doubtful = SINGLE.into_iter().find(|name| {
-        let mut all = headers.get_all(name).iter();
-        let first = all.next();
-        first.is_some_and(|value| value.to_str().is_err()) || all.next().is_some()
-    });
+    let mut values = [None; 7];
+    let mut doubtful = None;
+    for (name, value) in &parts.headers {
+        let Some(place) = SINGLE.iter().position(|single| single == name) else { continue };
+        let text = value.to_str().ok();
+        if text.is_none() || values[place].is_some() {
+            doubtful = doubtful.or(Some(name.as_str()));
+        }
+        values[place] = values[place].or(text);
+    }
+    let [host, origin, content_type, ..] = values;
     Head {
         method: parts.method.as_str(),
         path: parts.uri.path(),
         authority: parts.uri.authority().map(hyper::http::uri::Authority::as_str),
-        host: text(&HOST),
-        origin: text(&ORIGIN),
-        content_type: text(&CONTENT_TYPE),
+        host,
+        origin,
+        content_type,
         accept,
-        doubtful: doubtful
-            .and_then(|name| headers.keys().find(|key| *key == name))
-            .map(HeaderName::as_str),
+        doubtful,
     }
 }
 
