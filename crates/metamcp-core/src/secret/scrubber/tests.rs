@@ -58,11 +58,23 @@ fn ordinary_words_of_a_configuration_stay() {
     check(&value, &value, 0);
 }
 
+/// With the fast search and with the plain one, wherever it stands.
 #[test]
-fn every_beginning_is_found_by_its_end() {
-    for (place, shape) in MARKED.iter().enumerate() {
-        let end = *shape.prefix.as_bytes().last_chunk::<3>().unwrap();
-        assert!(begun(end).contains(&place), "{}", shape.prefix);
+fn every_beginning_is_found() {
+    let plain = Beginnings::Plain(
+        AhoCorasick::new(LONG.iter().map(|shape| shape.prefix).chain([SIGNED.1, KEY.1])).ok(),
+    );
+    let prefixes = LONG.iter().map(|shape| shape.prefix).chain([SIGNED.1, KEY.1]);
+    for (place, prefix) in prefixes.enumerate() {
+        assert!(prefix.len() >= 4, "{prefix} slows the search down for all");
+        for before in 0..70 {
+            let text = format!("{}{prefix}", "y".repeat(before));
+            for search in [&*BEGINNINGS, &plain] {
+                let mut told = Vec::new();
+                search.each(text.as_bytes(), |number, start| told.push((number, start)));
+                assert_eq!(told, [(place, before)], "{prefix}");
+            }
+        }
     }
 }
 
