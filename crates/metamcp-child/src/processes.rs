@@ -3,7 +3,11 @@
 //! In: a pid.  Out: its descendants and their figures, as of a moment ago.
 //! Tests: below; everything in `tests/it/` stands on it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+
+/// More than the kernel says of a process in one line. Read in one piece: a file of unknown length comes in six.
+const LINE: usize = 1024;
 
 /// The fields of `/proc/<pid>/stat` that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +23,10 @@ pub(crate) struct Stat {
 
 /// What the kernel says of a process; `None` once it is gone.
 pub(crate) fn stat(pid: i32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    let mut line = [0; LINE];
+    let read = File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
+    // A name may be any bytes; those that are no text become something else, and are not looked at.
+    parse_stat(&String::from_utf8_lossy(&line[..read]))
 }
 
 fn parse_stat(line: &str) -> Option<Stat> {
@@ -38,7 +45,7 @@ fn parse_stat(line: &str) -> Option<Stat> {
 
 /// The children of a process.
 pub(crate) fn children(pid: i32) -> Vec<i32> {
-    if has_children_list() { listed(pid) } else { of(&family(), pid) }
+    if has_children_list() { listed(pid) } else { of(&family(all()), pid) }
 }
 
 /// The children of a process as the kernel lists them, over all its threads.
@@ -57,9 +64,9 @@ fn has_children_list() -> bool {
     fs::exists("/proc/thread-self/children").unwrap_or(false)
 }
 
-/// Every process with its parent, for kernels built without the list.
-fn family() -> Vec<(i32, i32)> {
-    all().into_iter().filter_map(|pid| Some((stat(pid)?.parent, pid))).collect()
+/// Processes with their parents, for kernels built without the list.
+fn family(pids: Vec<i32>) -> Vec<(i32, i32)> {
+    pids.into_iter().filter_map(|pid| Some((stat(pid)?.parent, pid))).collect()
 }
 
 fn of(family: &[(i32, i32)], parent: i32) -> Vec<i32> {
@@ -78,7 +85,19 @@ pub(crate) fn descendants(root: i32) -> Vec<i32> {
         return below(root, listed);
     }
     // Every process is looked at, but once for the whole tree.
-    let family = family();
+    let family = family(all());
+    below(root, |parent| of(&family, parent))
+}
+
+/// The same among processes that are younger than `root`, as its descendants are until pids begin anew. Where every
+/// process has to be looked at, most are not.
+pub(crate) fn younger_descendants(root: i32) -> Vec<i32> {
+    if has_children_list() {
+        return below(root, listed);
+    }
+    let mut pids = all();
+    pids.retain(|&pid| pid > root);
+    let family = family(pids);
     below(root, |parent| of(&family, parent))
 }
 
@@ -115,7 +134,10 @@ pub(crate) fn innermost_pid(pid: i32) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Stat, below, children, descendants, family, innermost_pid, of, parse_stat, stat};
+    use super::{
+        Stat, all, below, children, descendants, family, innermost_pid, of, parse_stat, stat,
+        younger_descendants,
+    };
     use std::process::{Command, Stdio};
 
     #[test]
@@ -144,8 +166,9 @@ mod tests {
             .unwrap();
         let (me, pid) = (std::process::id() as i32, child.id() as i32);
         assert!(children(me).contains(&pid));
-        assert!(of(&family(), me).contains(&pid));
+        assert!(of(&family(all()), me).contains(&pid));
         assert!(descendants(me).contains(&pid));
+        assert_eq!(younger_descendants(me).contains(&pid), pid > me);
         assert_eq!(stat(pid).unwrap().parent, me);
         assert_eq!(innermost_pid(pid), Some(pid));
         drop(child.stdin.take());

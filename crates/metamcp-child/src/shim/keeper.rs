@@ -20,12 +20,12 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
-use super::kill::Ground;
+use super::kill::{Ground, Look};
 use super::{Again, CLEAN, EXEC, MISUSED, close_inherited, control, errno, failed, raw, report};
 use crate::message::{HEADER, Order, Report, Stage, Start, header};
 
 /// Between two rounds of killing, at first and whenever somebody new turned up.
-const KILL_ROUND: Duration = Duration::from_millis(2);
+const KILL_ROUND: Duration = Duration::from_millis(4);
 
 /// Between two rounds that find only those who were struck already.
 const LONGEST_KILL_ROUND: Duration = Duration::from_millis(16);
@@ -308,8 +308,10 @@ impl Keeper {
             }
         }
         let mut rounds = Rounds::default();
+        let mut look = Look::Quick;
         loop {
-            let struck = self.ground.kill_all((!self.ended).then(|| self.leader_pid()));
+            let struck = self.ground.kill_all((!self.ended).then(|| self.leader_pid()), look);
+            look = Look::Whole;
             if self.is_empty_within(rounds.after(struck), child_ends) {
                 return CLEAN;
             }

@@ -19,6 +19,15 @@ pub(super) enum Ground {
     Namespace,
 }
 
+/// How the tree is read: every shim of a gateway that was killed does it in the same moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Only where descendants usually are.
+    Quick,
+    /// Everywhere.
+    Whole,
+}
+
 impl Ground {
     /// Sends a signal to every process but the shim.
     pub(super) fn signal_all(self, signal: Signal, leader: Option<Pid>) {
@@ -26,19 +35,19 @@ impl Ground {
             kill(Pid::from_raw(-1), signal).ok();
             return;
         }
-        for pid in below(leader) {
+        for pid in below(leader, Look::Whole) {
             kill(pid, signal).ok();
         }
     }
 
     /// Kills every process but the shim, as far as they exist now, and says who they were. What forks
     /// meanwhile is found by calling this again; whole groups go first because no fork slips through that.
-    pub(super) fn kill_all(self, leader: Option<Pid>) -> BTreeSet<Pid> {
+    pub(super) fn kill_all(self, leader: Option<Pid>, look: Look) -> BTreeSet<Pid> {
         if self.is_alone() {
             kill(Pid::from_raw(-1), Signal::SIGKILL).ok();
             return BTreeSet::new();
         }
-        let all = below(leader);
+        let all = below(leader, look);
         // Every group but our own was made inside the container: a group belongs to one session, and
         // nobody can enter a session that is not theirs.
         let groups: BTreeSet<Pid> = all.iter().filter_map(|&pid| getpgid(Some(pid)).ok()).collect();
@@ -68,9 +77,14 @@ impl Ground {
 
 /// Everything that descends from the shim. Where the system shows no process tree, the leader's group
 /// is what is left to aim at.
-fn below(leader: Option<Pid>) -> Vec<Pid> {
+fn below(leader: Option<Pid>, look: Look) -> Vec<Pid> {
     if cfg!(target_os = "linux") {
-        processes::descendants(getpid().as_raw()).into_iter().map(Pid::from_raw).collect()
+        let me = getpid().as_raw();
+        let found = match look {
+            Look::Quick => processes::younger_descendants(me),
+            Look::Whole => processes::descendants(me),
+        };
+        found.into_iter().map(Pid::from_raw).collect()
     } else {
         leader.map(|leader| Pid::from_raw(-leader.as_raw())).into_iter().collect()
     }
