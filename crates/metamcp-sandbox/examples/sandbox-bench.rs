@@ -113,7 +113,7 @@ mod linux {
     /// What a process has written; the pages of the binary belong to all of them.
     fn private_kib(pid: u32) -> io::Result<f64> {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-        let lines = text.lines().filter(|line| line.starts_with("Private_Dirty"));
+        let lines = text.lines().filter(|line| line.starts_with("Anonymous:"));
         let numbers = lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
         Ok(numbers.sum())
     }
