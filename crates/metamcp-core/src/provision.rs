@@ -18,12 +18,12 @@ mod request;
 mod tests;
 
 pub use builtin::builtin;
-pub use candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status, ranked};
+pub use candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status, named, ranked};
 pub use date::{day, unix_millis};
 pub use facts::{Facts, Lock, npm_error, npm_lock, npm_view, pip_files, pip_report};
 pub use judge::{Circumstances, Refusal, Trust, Verdict, judge};
 pub use names::{look_alike, server_name, valid};
-pub use plan::{Consent, Plan, Rejected, Word, Yes};
+pub use plan::{Consent, Contained, Plan, Rejected, Word, Yes};
 pub use registry::{Page, page};
 pub use render::{candidates_text, question, told};
 pub use request::{BadRequest, Request};

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use metamcp_child::walls;
 use metamcp_core::config::ServerConfig;
 use metamcp_core::provision::{
     self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, ranked,
@@ -186,7 +187,7 @@ impl Provisioner {
             self.store.remember_seen(&candidate.package(), integrity);
         }
         let server = core::server_name(&offer.identifier, taken);
-        Ok(Plan::new(server, candidate, &facts, verdict, &prefix))
+        Ok(Plan::new(server, candidate, &facts, verdict, &prefix, walls::available()))
     }
 
     async fn facts(&self, candidate: &Candidate) -> Result<Facts, ClientError> {
@@ -226,10 +227,34 @@ impl Provisioner {
         let _turn = self.installing.acquire().await.map_err(gone)?;
         let package = package_of(plan);
         install::install(plan, &self.store.work(&package)).await?;
-        let record = Record::new(plan.clone(), consent.argv.clone(), unix_millis());
+        let mut record = Record::new(plan.clone(), consent, unix_millis());
+        record.runtime = clients::runtime(plan).await;
         self.store.remember_installed(&record)?;
         (self.join)(store::server_config(&record));
+        self.store.tell_gateways();
         Ok(())
+    }
+
+    /// What was installed of this candidate's package, if it was.
+    pub fn installed(&self, candidate: &Candidate) -> Option<Record> {
+        let package = candidate.package();
+        self.store.records().into_iter().find(|record| package_of(&record.plan) == package)
+    }
+
+    /// Servers that can be had under a name: as their source calls them, by their package, or by the last part of
+    /// either. With it, what is wrong with registries. The list inside metamcp goes before every registry.
+    pub async fn named(&self, name: &str) -> (Vec<Candidate>, Vec<String>) {
+        let known = core::named(name, &core::builtin());
+        if !known.is_empty() {
+            return (known, Vec::new());
+        }
+        let (mut all, mut notes) = (Vec::new(), Vec::new());
+        for registry in &self.registries {
+            let (candidates, note) = registry.candidates().await;
+            notes.extend(note);
+            all.extend(core::named(name, &candidates));
+        }
+        (all, notes)
     }
 }
 
@@ -242,9 +267,15 @@ fn package_of(plan: &Plan) -> String {
     }
 }
 
-/// The servers that were installed before, as the gateway uses them.
-pub fn installed(home: &Path) -> Vec<ServerConfig> {
-    Store::new(home).records().iter().map(store::server_config).collect()
+/// The servers that were installed before, as the gateway uses them, each with how often its tools were accepted.
+pub fn installed(home: &Path) -> Vec<(ServerConfig, u64)> {
+    let records = Store::new(home).records();
+    records.iter().map(|record| (store::server_config(record), record.accepted)).collect()
+}
+
+/// The file that is written whenever what is installed changed.
+pub fn changed_file(home: &Path) -> PathBuf {
+    home.join(store::CHANGED)
 }
 
 /// Where a program's files lie, for those who remove them.

@@ -7,6 +7,7 @@
 #[cfg_attr(target_os = "linux", path = "reload/linux.rs")]
 mod folders;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use self::folders::Folders;
 use crate::catalog::Catalog;
 use crate::config::{LoadError, Loaded, Source};
 use crate::gateway::{Gateway, policy};
+use crate::provision::{self, Pinned};
 use crate::router::Router;
 use crate::{task, telemetry};
 
@@ -35,14 +37,19 @@ pub type Load = dyn Fn() -> Result<Loaded, LoadError> + Send + Sync;
 
 /// Watches the files of a configuration for as long as the gateway runs.
 pub fn watch(gateway: &Gateway, loaded: &Loaded, load: Arc<Load>) {
+    let mut config = loaded.config.clone();
+    let accepted = with_installed(&mut config);
     let live = Live {
         router: Arc::clone(&gateway.router),
         catalog: Arc::clone(&gateway.catalog),
-        config: loaded.config.clone(),
+        pinned: Arc::clone(&gateway.pinned),
+        config,
+        accepted,
         source: loaded.source.clone(),
         complaint: None,
     };
-    let files = loaded.files.clone();
+    let mut files = loaded.files.clone();
+    files.push(provision::changed_file(&loaded.config.settings.home));
     // Watched before this returns: a change made from now on is not missed.
     let folders = Folders::of(&files);
     let seen = stamps(&files);
@@ -62,7 +69,11 @@ fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
 struct Live {
     router: Arc<Router>,
     catalog: Arc<Catalog>,
+    pinned: Arc<Pinned>,
+    /// With the servers that were installed.
     config: Config,
+    /// How often changed tools of installed servers were accepted, by name.
+    accepted: BTreeMap<String, u64>,
     source: Source,
     /// What was said last about files that cannot be used.
     complaint: Option<String>,
@@ -97,7 +108,9 @@ impl Live {
             loaded = read(load).await;
         }
         let complaint = match loaded {
-            Ok(Loaded { source: Source::Nowhere { .. }, .. }) => {
+            Ok(Loaded { source: Source::Nowhere { .. }, .. })
+                if !matches!(self.source, Source::Nowhere { .. }) =>
+            {
                 "the config file is gone".to_owned()
             }
             Ok(loaded) => {
@@ -114,8 +127,17 @@ impl Live {
     }
 
     async fn apply(&mut self, loaded: Loaded) {
-        let Loaded { config, source, .. } = loaded;
-        let diff = config::diff(&self.config, &config);
+        let Loaded { mut config, source, .. } = loaded;
+        let accepted = with_installed(&mut config);
+        let mut diff = config::diff(&self.config, &config);
+        // Tools that were looked at are shown again: what is known of such a server is put together anew.
+        let looked_at = |name: &&String| self.accepted.get(*name).is_some_and(|at| at != &accepted[*name]);
+        let again: Vec<String> = accepted.keys().filter(looked_at).cloned().collect();
+        diff.changed.extend(again.into_iter().filter(|name| !diff.changed.contains(name)).collect::<Vec<_>>());
+        for name in accepted.keys() {
+            self.pinned.add(name);
+        }
+        self.accepted = accepted;
         let is_same =
             config.settings == self.config.settings && config.toolsets == self.config.toolsets;
         if !is_same {
@@ -137,6 +159,11 @@ impl Live {
         let mut changed = Vec::new();
         for name in diff.added.iter().chain(&diff.changed) {
             let Some(server) = config.server(name) else { continue };
+            // One that was installed through this gateway is in use already.
+            let known = servers.named(name).filter(|_| diff.added.contains(name));
+            if known.is_some_and(|entry| *entry.config == *server) {
+                continue;
+            }
             let policy = policy(server, &self.config.settings);
             let server = Arc::new(server.clone());
             let id = match id(name) {
@@ -169,6 +196,19 @@ impl Live {
             self.config.servers.iter().map(|server| server.name.as_str()).collect();
         self.router.arrange(&names);
     }
+}
+
+/// Puts the servers that were installed behind those of the configuration; how often the tools of each were accepted.
+fn with_installed(config: &mut Config) -> BTreeMap<String, u64> {
+    let mut accepted = BTreeMap::new();
+    for (server, times) in provision::installed(&config.settings.home) {
+        // What the configuration names goes before what was installed.
+        if config.server(&server.name).is_none() {
+            accepted.insert(server.name.clone(), times);
+            config.servers.push(server);
+        }
+    }
+    accepted
 }
 
 /// Reads the files where a slow disk holds up nobody.

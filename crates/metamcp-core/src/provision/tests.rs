@@ -64,7 +64,8 @@ fn judged(candidate: &Candidate, facts: &Facts, seen: Option<&str>, trust: &Trus
 fn planned() -> Plan {
     let (candidate, facts) = (offered("@ada/notes", "1.2.3"), good());
     let verdict = judged(&candidate, &facts, None, &Trust::default());
-    Plan::new("notes".to_owned(), &candidate, &facts, verdict, "/home/ada/.metamcp/provisioned/x")
+    let prefix = "/home/ada/.metamcp/provisioned/x";
+    Plan::new("notes".to_owned(), &candidate, &facts, verdict, prefix, Ok(()))
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use metamcp_core::provision::{
-    Candidate, Facts, Kind, Lock, day, npm_error, npm_lock, npm_view, pip_files, pip_report,
+    Candidate, Contained, Facts, Kind, Lock, Plan, day, npm_error, npm_lock, npm_view, pip_files, pip_report,
 };
 use metamcp_core::text;
 use serde_json::{Value, json};
@@ -31,6 +31,7 @@ const LOCK_LASTS: u64 = 24 * 60 * 60 * 1000;
 const MAX_LOCK: u64 = 16 * 1024 * 1024;
 
 pub(super) const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
+const NODE: &str = "node";
 pub(super) const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
 
 /// Asks pip's own session for the files of a package.
@@ -258,6 +259,18 @@ pub(super) async fn lock(
         .ok_or_else(|| unreadable("pip"))?;
     folder.replace(PIP_LOCK, requirements.as_bytes())?;
     Ok(lock)
+}
+
+/// The program behind the name `node`: a version switcher puts a stub there, which looks for it in a home that a
+/// server behind walls cannot read.
+pub(super) async fn runtime(plan: &Plan) -> Option<String> {
+    if plan.kind != Kind::Npm || plan.contained != Contained::Walls {
+        return None;
+    }
+    let args = ["-p", "process.execPath"];
+    let printed = run(NODE, &args, Path::new(&plan.prefix), LOOK).await.ok()?;
+    let path = String::from_utf8(printed.stdout).ok()?.trim().to_owned();
+    (printed.succeeded && Path::new(&path).is_file()).then_some(path)
 }
 
 /// What npm resolved.

@@ -8,7 +8,7 @@ fn plan(store: &Store) -> Plan {
     let candidate: Candidate = builtin().remove(1);
     let facts = Facts { exists: true, entry: Some("index.js".to_owned()), ..Facts::default() };
     let prefix = store.prefix(&candidate.package());
-    Plan::new("memory".to_owned(), &candidate, &facts, Verdict::default(), &prefix)
+    Plan::new("memory".to_owned(), &candidate, &facts, Verdict::default(), &prefix, Ok(()))
 }
 
 fn store() -> (tempfile::TempDir, Store) {
