@@ -48,7 +48,8 @@ pub struct Provisioner {
     settings: ProvisionSettings,
     /// Files of it.
     pub store: Store,
-    registries: Vec<Arc<Registry>>,
+    /// Where servers are looked for.
+    pub registries: Vec<Arc<Registry>>,
     clients: Semaphore,
     /// One question to a person at a time: a hundred at once get a yes to the wrong one.
     pub(crate) asking: Semaphore,
@@ -188,6 +189,26 @@ impl Provisioner {
         }
         let server = core::server_name(&offer.identifier, taken);
         Ok(Plan::new(server, candidate, &facts, verdict, &prefix, walls::available()))
+    }
+
+    /// All that is remembered of the registries, in one compressed file.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let all: Vec<registry::Kept> =
+            self.registries.iter().map(|registry| registry.load()).collect();
+        registry::packed(&all)
+    }
+
+    /// Takes over such a file: for each registry that it knows more of, its address, how many servers, as of when.
+    pub fn take_snapshot(&self, raw: &[u8]) -> Result<Vec<(String, usize, u64)>, ClientError> {
+        let unusable = || ClientError::Unusable { why: "this is no snapshot of registries".to_owned() };
+        let mut all: Vec<registry::Kept> = registry::unpacked(raw).ok_or_else(unusable)?;
+        let mut taken = Vec::new();
+        for registry in &self.registries {
+            if let Some((count, synced)) = registry.take(&mut all)? {
+                taken.push((registry.base().to_owned(), count, synced));
+            }
+        }
+        Ok(taken)
     }
 
     async fn facts(&self, candidate: &Candidate) -> Result<Facts, ClientError> {
