@@ -20,7 +20,7 @@ mod tests;
 pub use builtin::builtin;
 pub use candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status, named, ranked};
 pub use date::{day, unix_millis};
-pub use facts::{Facts, Lock, npm_error, npm_lock, npm_view, pip_files, pip_report};
+pub use facts::{Facts, Lock, npm_error, npm_lock, npm_view, pip_files, pip_newest, pip_report};
 pub use judge::{Circumstances, Refusal, Trust, Verdict, judge};
 pub use names::{look_alike, server_name, valid};
 pub use plan::{Consent, Contained, Plan, Rejected, Word, Yes};

@@ -191,6 +191,14 @@ impl Provisioner {
         Ok(Plan::new(server, candidate, &facts, verdict, &prefix, walls::available()))
     }
 
+    /// The newest version of an installed server's package, if its client knows of another.
+    pub async fn newest(&self, record: &Record) -> Option<String> {
+        let _turn = self.turn().await.ok()?;
+        let package = package_of(&record.plan);
+        let newest = clients::newest(&record.plan, &self.store.work(&package)).await?;
+        (newest != record.plan.version).then_some(newest)
+    }
+
     /// All that is remembered of the registries, in one compressed file.
     pub fn snapshot(&self) -> Vec<u8> {
         let all: Vec<registry::Kept> =
@@ -254,6 +262,11 @@ impl Provisioner {
         (self.join)(store::server_config(&record));
         self.store.tell_gateways();
         Ok(())
+    }
+
+    /// Puts to use what another process installed, ahead of the notice of it.
+    pub fn put_to_use(&self, record: &Record) {
+        (self.join)(store::server_config(record));
     }
 
     /// What was installed of this candidate's package, if it was.

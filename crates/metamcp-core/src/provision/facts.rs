@@ -170,6 +170,18 @@ pub fn pip_files(name: &str, version: &str, document: &Value) -> Facts {
     }
 }
 
+/// The version of the file that was uploaded last, of those that were not taken back and are no test versions.
+pub fn pip_newest(name: &str, document: &Value) -> Option<String> {
+    let files = document.as_array()?.iter().filter_map(|file| {
+        let version = python_version(name, file.get("filename")?.as_str()?)?;
+        let is_final = version.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let yanked = file.get("yanked").and_then(Value::as_bool) == Some(true);
+        let uploaded = unix_millis(file.get("uploaded")?.as_str()?)?;
+        (is_final && !yanked).then(|| (uploaded, version.to_owned()))
+    });
+    files.max().map(|(_, version)| version)
+}
+
 /// The version in the name of a file of that package.
 fn python_version<'a>(package: &str, filename: &'a str) -> Option<&'a str> {
     let same = |part: &str| python_name(part) == python_name(package);

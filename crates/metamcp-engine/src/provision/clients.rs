@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use metamcp_core::provision::{
-    Candidate, Contained, Facts, Kind, Lock, Plan, day, npm_error, npm_lock, npm_view, pip_files, pip_report,
+    Candidate, Contained, Facts, Kind, Lock, Plan, day, npm_error, npm_lock, npm_view, pip_files, pip_newest, pip_report,
 };
 use metamcp_core::text;
 use serde_json::{Value, json};
@@ -259,6 +259,26 @@ pub(super) async fn lock(
         .ok_or_else(|| unreadable("pip"))?;
     folder.replace(PIP_LOCK, requirements.as_bytes())?;
     Ok(lock)
+}
+
+/// The version that its client would choose today.
+pub(super) async fn newest(plan: &Plan, work: &Path) -> Option<String> {
+    prepare(work).ok()?;
+    match plan.kind {
+        Kind::Npm => {
+            let args = ["view", "--json", &plan.identifier, "version"];
+            let printed = run(NPM, &args, work, LOOK).await.ok()?;
+            let version: Value = serde_json::from_slice(&printed.stdout).ok()?;
+            version.as_str().map(str::to_owned)
+        }
+        Kind::Pypi => {
+            let args = ["-I", "-c", PIP_FILES, &plan.identifier];
+            let printed = run(PYTHON, &args, work, LOOK).await.ok()?;
+            let document: Value = serde_json::from_slice(&printed.stdout).ok()?;
+            pip_newest(&plan.identifier, &document)
+        }
+        Kind::Oci | Kind::Remote => None,
+    }
 }
 
 /// The program behind the name `node`: a version switcher puts a stub there, which looks for it in a home that a

@@ -120,6 +120,9 @@ impl View {
         let provisioner = &self.provisioner;
         // After a yes in a terminal it is there already.
         if let Some(record) = provisioner.installed(candidate) {
+            if self.server(&record.plan.server).is_none() {
+                provisioner.put_to_use(&record);
+            }
             self.make_known(&record.plan.server).await;
             return self.installed(&record.plan);
         }

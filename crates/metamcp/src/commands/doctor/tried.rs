@@ -7,6 +7,7 @@ use metamcp_core::secret::scrub;
 use metamcp_core::settings::LogLevel;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
+use metamcp_engine::provision;
 use metamcp_engine::task;
 
 use super::{Finding, Level};
@@ -17,7 +18,12 @@ const AREA: &str = "servers";
 
 /// Starts all that may be used, as many at once as the pool allows.
 pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
-    let servers = &loaded.config.servers;
+    let mut servers = loaded.config.servers.clone();
+    for (server, _) in provision::installed(&loaded.config.settings.home) {
+        if loaded.config.server(&server.name).is_none() {
+            servers.push(server);
+        }
+    }
     if !servers.iter().any(ServerConfig::is_enabled) {
         return Ok(servers.iter().map(left_out).collect());
     }
