@@ -6,6 +6,7 @@
 mod clients;
 mod install;
 mod pins;
+mod python;
 mod registry;
 mod store;
 

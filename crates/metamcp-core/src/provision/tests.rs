@@ -51,6 +51,7 @@ fn good() -> Facts {
             scripted: Vec::new(),
             unpinned: Vec::new(),
             integrity: Some("sha512-AAAA".to_owned()),
+            undated: Vec::new(),
         }),
         ..Facts::default()
     }
@@ -299,6 +300,8 @@ fn what_pip_says_is_read_with_its_dates() {
         { "filename": "mcp_server_time-1.0.tar.gz", "sha256": "cd", "uploaded": "2026-01-02T00:00:00Z", "yanked": false },
         { "filename": "mcp_server_time-1.0.1.tar.gz", "sha256": "ef", "uploaded": null, "yanked": true },
     ]);
+    let files = json!({ "mcp-server-time": files, "mcp.server_time": files });
+    assert_eq!(pip_newest("mcp-server-time", &files).as_deref(), Some("1.0"));
     let facts = pip_files("mcp-server-time", "1.0", &files);
     assert_eq!(facts.integrity.as_deref(), Some("sha256:ab"));
     assert_eq!(facts.published, unix_millis("2026-01-02T00:00:00Z"));

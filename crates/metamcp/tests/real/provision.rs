@@ -22,13 +22,15 @@ struct Place {
     folder: TempDir,
     registries: String,
     npm: Option<String>,
+    /// Found before everything else that is in `PATH`.
+    programs: Option<PathBuf>,
 }
 
 impl Place {
     fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("mcp.json"), "{\"mcpServers\": {}}").unwrap();
-        Place { folder, registries: "none".to_owned(), npm: None }
+        Place { folder, registries: "none".to_owned(), npm: None, programs: None }
     }
 
     fn with(sources: impl FnOnce(&Path) -> Sources) -> (Place, Sources) {
@@ -41,7 +43,9 @@ impl Place {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_metamcp"));
-        let path = std::env::var("PATH").expect("a machine with a PATH");
+        let path = std::env::var_os("PATH").expect("a machine with a PATH");
+        let folders = self.programs.clone().into_iter().chain(std::env::split_paths(&path));
+        let path = std::env::join_paths(folders).unwrap();
         command
             .args(args)
             .arg("--config")
@@ -50,6 +54,8 @@ impl Place {
             .env_clear()
             .env("PATH", path)
             .env("HOME", self.folder.path())
+            // The certificates of the machine, which every other client uses anyway.
+            .env("UV_SYSTEM_CERTS", "1")
             .env("METAMCP_REGISTRIES", &self.registries);
         if let Some(npm) = &self.npm {
             // Bytes that do not match are fetched again and again otherwise, for minutes.
@@ -145,6 +151,29 @@ fn a_server_from_pypi_is_installed_after_a_yes_and_called_at_once() {
     assert_eq!(installed["structuredContent"]["status"], "installed", "{installed:#}");
     let time = client.mcp_call_now("time", "get_current_time", &json!({ "timezone": "UTC" }), HUNG);
     assert!(time.unwrap().text().unwrap().contains("datetime"));
+}
+
+#[test]
+fn where_there_is_uv_it_brings_servers_of_pypi() {
+    let mut place = Place::new();
+    let folder = place.folder.path().join("uv");
+    let fetched = Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet", "--target"])
+        .arg(&folder)
+        .arg("uv")
+        .output()
+        .unwrap();
+    assert!(fetched.status.success(), "{fetched:?}");
+    place.programs = Some(folder.join("bin"));
+    let planned = place.run(&["add", "time", "--dry-run"]);
+    assert!(planned.contains("dates are from uv"), "{planned}");
+    assert!(planned.contains("nothing it needs is younger than 7 days"), "{planned}");
+    let installed = place.run(&["add", "time", "--yes"]);
+    assert!(installed.contains("time: installed"), "{installed}");
+    let time = place.run(&["call", "time:get_current_time", "--args", r#"{"timezone": "UTC"}"#]);
+    assert!(time.contains("datetime"), "{time}");
+    let sick = place.run(&["doctor"]);
+    assert!(sick.contains("time lists 2 tools"), "{sick}");
 }
 
 #[test]
