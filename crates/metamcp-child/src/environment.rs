@@ -190,8 +190,12 @@ mod tests {
 
     #[test]
     fn nothing_leads_out_of_a_home_of_its_own() {
-        let ours =
-            vars(&[("PATH", "/bin"), ("HOME", "/me"), ("XDG_CONFIG_HOME", "/me/c"), ("NVM_DIR", "/me/n")]);
+        let ours = vars(&[
+            ("PATH", "/bin"),
+            ("HOME", "/me"),
+            ("XDG_CONFIG_HOME", "/me/c"),
+            ("NVM_DIR", "/me/n"),
+        ]);
         let own = vars(&[("TOKEN", "mine")]);
         let seen = for_child_at(ours, &own, Some(Path::new("/own")));
         let expected =

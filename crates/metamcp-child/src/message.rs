@@ -131,8 +131,12 @@ impl Order {
                 body.list(start.env.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]));
                 body.list(start.cwd.iter().map(|cwd| path(cwd)));
                 body.list(start.walls.iter().map(|walls| path(&walls.home)));
-                body.list(start.walls.iter().flat_map(|walls| walls.reads.iter().map(|at| path(at))));
-                body.list(start.walls.iter().flat_map(|walls| walls.writes.iter().map(|at| path(at))));
+                body.list(
+                    start.walls.iter().flat_map(|walls| walls.reads.iter().map(|at| path(at))),
+                );
+                body.list(
+                    start.walls.iter().flat_map(|walls| walls.writes.iter().map(|at| path(at))),
+                );
                 1
             }
             Order::SignalLeader(signal) => {

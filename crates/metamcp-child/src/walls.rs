@@ -197,8 +197,7 @@ mod linux {
     /// Pairs that a program makes for itself are another call, and stay.
     fn refuse_sockets_with_paths() -> Result<(), seccompiler::Error> {
         let family = u64::from(libc::AF_UNIX.unsigned_abs());
-        let is_unix =
-            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family)?;
+        let is_unix = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family)?;
         let rules = BTreeMap::from([
             (libc::SYS_socket, vec![SeccompRule::new(vec![is_unix])?]),
             // Opens sockets without that call.

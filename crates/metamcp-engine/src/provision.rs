@@ -209,7 +209,8 @@ impl Provisioner {
 
     /// Takes over such a file: for each registry that it knows more of, its address, how many servers, as of when.
     pub fn take_snapshot(&self, raw: &[u8]) -> Result<Vec<(String, usize, u64)>, ClientError> {
-        let unusable = || ClientError::Unusable { why: "this is no snapshot of registries".to_owned() };
+        let unusable =
+            || ClientError::Unusable { why: "this is no snapshot of registries".to_owned() };
         let mut all: Vec<registry::Kept> = registry::unpacked(raw).ok_or_else(unusable)?;
         let mut taken = Vec::new();
         for registry in &self.registries {

@@ -131,9 +131,12 @@ impl Live {
         let accepted = with_installed(&mut config);
         let mut diff = config::diff(&self.config, &config);
         // Tools that were looked at are shown again: what is known of such a server is put together anew.
-        let looked_at = |name: &&String| self.accepted.get(*name).is_some_and(|at| at != &accepted[*name]);
+        let looked_at =
+            |name: &&String| self.accepted.get(*name).is_some_and(|at| at != &accepted[*name]);
         let again: Vec<String> = accepted.keys().filter(looked_at).cloned().collect();
-        diff.changed.extend(again.into_iter().filter(|name| !diff.changed.contains(name)).collect::<Vec<_>>());
+        diff.changed.extend(
+            again.into_iter().filter(|name| !diff.changed.contains(name)).collect::<Vec<_>>(),
+        );
         for name in accepted.keys() {
             self.pinned.add(name);
         }

@@ -128,7 +128,11 @@ fn measured(folder: &Path) -> Result<Outcome> {
 /// The ids that answer a question.
 fn right(question: &Value) -> BTreeSet<String> {
     let words = |list: &Value| -> Vec<String> {
-        list.as_array().into_iter().flatten().filter_map(|id| Some(id.as_str()?.to_owned())).collect()
+        list.as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|id| Some(id.as_str()?.to_owned()))
+            .collect()
     };
     let alternatives = question["alt"].as_object().into_iter().flat_map(|all| all.values());
     words(&question["gold"]).into_iter().chain(alternatives.flat_map(words)).collect()

@@ -49,7 +49,8 @@ fn main() -> Result<()> {
             other => bail!("unknown argument {other:?}"),
         }
     }
-    let folder = folder.context("usage: train-ranker FOLDER [--write FILE | --habits | --floor]")?;
+    let folder =
+        folder.context("usage: train-ranker FOLDER [--write FILE | --habits | --floor]")?;
     if floor {
         return floor::run(&folder, &mut io::stdout().lock());
     }

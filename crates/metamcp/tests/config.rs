@@ -57,7 +57,6 @@ impl Shell {
             .args(arguments)
             .env_clear()
             .env("HOME", self.root.path().join("user"))
-            .env("METAMCP_REGISTRIES", "none")
             .envs(variables.iter().copied())
             .current_dir(self.root.path().join("project"))
             .stdin(Stdio::null())

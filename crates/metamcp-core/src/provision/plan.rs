@@ -262,7 +262,9 @@ impl Plan {
 
     /// Values without which it cannot be run, given those that are there; `has` says which variables the gateway has.
     pub fn missing(&self, values: &[(String, String)], has: &dyn Fn(&str) -> bool) -> Vec<&Input> {
-        let given = |input: &Input| values.iter().any(|(name, value)| *name == input.name && !value.is_empty());
+        let given = |input: &Input| {
+            values.iter().any(|(name, value)| *name == input.name && !value.is_empty())
+        };
         let lacks = |input: &&Input| input.default.is_none() && !given(input);
         let asked = self.asked.iter().filter(lacks);
         let named = self.environment.iter().filter(lacks);

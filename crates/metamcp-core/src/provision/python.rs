@@ -159,7 +159,9 @@ pub fn pip_ages(requirements: &str, document: &Value, before: u64) -> Ages {
 
 /// What uv's failure to resolve one package alone says about it; nothing if it says nothing about it.
 pub fn uv_error(name: &str, said: &str) -> Option<Facts> {
-    if said.contains("there is no version of") || said.contains("was not found in the package registry") {
+    if said.contains("there is no version of")
+        || said.contains("was not found in the package registry")
+    {
         return Some(Facts::default());
     }
     let is_unbuilt = said.contains("has no usable wheels") || said.contains("has no wheels");
@@ -273,7 +275,8 @@ mod tests {
             "mcp": [file("mcp-1.0-py3-none-any.whl", "2026-01-01T00:00:00Z")],
             "old": [json!({ "filename": "old-1.0-py3-none-any.whl" })],
         });
-        let lock = "anyio==4.2 --hash=sha256:x\nmcp==1.0 --hash=sha256:x\nold==1.0 --hash=sha256:x\n";
+        let lock =
+            "anyio==4.2 --hash=sha256:x\nmcp==1.0 --hash=sha256:x\nold==1.0 --hash=sha256:x\n";
         let ages = pip_ages(lock, &document, before);
         assert_eq!(ages.too_young, "anyio!=4.2,!=4.3\n");
         assert_eq!(ages.undated, ["old==1.0"]);
@@ -285,8 +288,7 @@ mod tests {
         let text = format!(
             "lock-version = \"1.0\"\n\n[[packages]]\nname = \"mcp-server-time\"\nversion = \"2026.8.18\"\nwheels = [{{ url = \"https://x\", upload-time = 2026-08-18T16:06:24Z, hashes = {{ sha256 = \"{SHA}\" }} }}]\n\n[[packages]]\nname = \"bare\"\nversion = \"1\"\n"
         );
-        let (facts, lock, requirements) =
-            uv_lock("mcp_server_time", "2026.8.18", &text).unwrap();
+        let (facts, lock, requirements) = uv_lock("mcp_server_time", "2026.8.18", &text).unwrap();
         assert_eq!(facts.integrity, Some(format!("sha256:{SHA}")));
         assert_eq!(facts.published, unix_millis("2026-08-18T16:06:24Z"));
         assert_eq!(requirements, format!("mcp-server-time==2026.8.18 --hash=sha256:{SHA}\n"));

@@ -65,7 +65,10 @@ fn contained(plan: &Plan) -> String {
         Contained::Container => "a container without a folder of yours".to_owned(),
         Contained::Elsewhere => "it is on another machine and sees what it is sent".to_owned(),
         Contained::Nothing { why } => {
-            format!("NONE, so it can read and change every file that you can: {}", text::clean_line(why, MAX_SHOWN))
+            format!(
+                "NONE, so it can read and change every file that you can: {}",
+                text::clean_line(why, MAX_SHOWN)
+            )
         }
     }
 }

@@ -318,8 +318,9 @@ fn servers_get_short_names_that_are_free() {
     assert_eq!(name("@modelcontextprotocol/server-filesystem"), "filesystem");
     assert_eq!(name("@modelcontextprotocol/server-memory"), "modelcontextprotocol-server-memory");
     assert_eq!(name("mcp-server-time"), "time");
-    assert_eq!(name("@playwright/mcp"), "playwright-mcp");
-    assert_eq!(name("https://mcp.example.com/mcp"), "mcp-example-com-mcp");
+    assert_eq!(name("@playwright/mcp"), "playwright");
+    assert_eq!(name("@sentry/mcp-server"), "sentry");
+    assert_eq!(name("https://mcp.example.com/mcp"), "mcp-example-com");
     assert_eq!(name("metamcp"), "metamcp-2");
 }
 

@@ -116,7 +116,8 @@ pub(super) async fn install(prefix: &Path) -> Result<(), ClientError> {
     }
     let python = prefix.join("venv/bin/python");
     let python = python.to_string_lossy();
-    let only = ["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", PIP_LOCK];
+    let only =
+        ["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", PIP_LOCK];
     let mut args: Vec<&str> = match client {
         // Copies: a file that the cache shares could be changed for other projects too.
         Client::Uv => vec!["pip", "install", "--python", &python, "--link-mode", "copy"],
@@ -155,7 +156,8 @@ async fn compile(
 }
 
 async fn pip_ask(work: &Path, names: &[&str]) -> Result<Value, ClientError> {
-    let args: Vec<&str> = ["-I", "-c", PIP_FILES].into_iter().chain(names.iter().copied()).collect();
+    let args: Vec<&str> =
+        ["-I", "-c", PIP_FILES].into_iter().chain(names.iter().copied()).collect();
     let limit = if names.len() == 1 { LOOK } else { RESOLVE };
     let printed = run(PYTHON, &args, work, limit).await?;
     if !printed.succeeded {
@@ -187,7 +189,8 @@ async fn pip_lock(
         let document: Value = serde_json::from_slice(&raw).map_err(|_| unreadable("pip"))?;
         let (mut lock, requirements) =
             pip_report(name, version, &document).ok_or_else(|| unreadable("pip"))?;
-        let names: Vec<&str> = requirements.lines().filter_map(|line| Some(line.split_once("==")?.0)).collect();
+        let names: Vec<&str> =
+            requirements.lines().filter_map(|line| Some(line.split_once("==")?.0)).collect();
         let files = pip_ask(work, &names).await?;
         let Ages { too_young, undated } = pip_ages(&requirements, &files, before);
         lock.undated = undated;

@@ -340,4 +340,3 @@ fn write(folder: &Directory, name: &str, value: &impl Serialize) -> Result<(), F
     })?;
     folder.replace(name, &bytes)
 }
-

@@ -166,8 +166,11 @@ fn logins(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
         let cure = format!("metamcp auth login {name}");
         findings.push(match stands {
             Stands::Fine(words) => Finding::new(Level::Good, AREA, format!("{name}: {words}")),
-            Stands::Open(words) => Finding::new(Level::Note, AREA, format!("{name}: {words}")).cure(format!("if it wants one: {cure}")),
-            Stands::Ended(words) => Finding::new(Level::Problem, AREA, format!("{name}: {words}")).cure(cure),
+            Stands::Open(words) => Finding::new(Level::Note, AREA, format!("{name}: {words}"))
+                .cure(format!("if it wants one: {cure}")),
+            Stands::Ended(words) => {
+                Finding::new(Level::Problem, AREA, format!("{name}: {words}")).cure(cure)
+            }
             Stands::Unreadable(words) => {
                 let cure = format!("metamcp auth logout {name}, then {cure}");
                 Finding::new(Level::Problem, AREA, format!("{name}: {words}")).cure(cure)

@@ -47,8 +47,7 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
             writeln!(out, "{}", visible(&told(&plan)))?;
         }
         if plan.is_refused() {
-            let why: Vec<String> =
-                plan.verdict.refusals.iter().map(ToString::to_string).collect();
+            let why: Vec<String> = plan.verdict.refusals.iter().map(ToString::to_string).collect();
             bail!("metamcp does not install this: {}", visible(&why.join("; ")));
         }
         let values = values(&plan, args, out)?;
@@ -80,7 +79,11 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
         } else {
             writeln!(out, "{}: {done}, in {}", plan.server, plan.prefix)?;
             if !args.write.dry_run {
-                writeln!(out, "A gateway that runs has it now; `metamcp list {}` shows its tools.", plan.server)?;
+                writeln!(
+                    out,
+                    "A gateway that runs has it now; `metamcp list {}` shows its tools.",
+                    plan.server
+                )?;
             }
         }
         Ok(Exit::Success)
@@ -112,7 +115,12 @@ async fn found(provisioner: &Provisioner, name: &str) -> anyhow::Result<Candidat
         .take(SHOWN)
         .map(|one| format!("  {}  {}", visible(&one.name), visible(&one.package())))
         .collect();
-    bail!("`{}` can mean {} servers; give one of these names:\n{}", visible(name), all.len(), names.join("\n"))
+    bail!(
+        "`{}` can mean {} servers; give one of these names:\n{}",
+        visible(name),
+        all.len(),
+        names.join("\n")
+    )
 }
 
 /// Names that servers have here already.
@@ -171,13 +179,19 @@ fn values(
 
 fn needed(input: &Input) -> String {
     let about = visible(&input.description);
-    if about.is_empty() { visible(&input.name) } else { format!("{} ({about})", visible(&input.name)) }
+    if about.is_empty() {
+        visible(&input.name)
+    } else {
+        format!("{} ({about})", visible(&input.name))
+    }
 }
 
 /// A yes from a person. Without one to ask, nothing is installed.
 fn agreed(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
-        bail!("nothing was installed: there is nobody to ask; --yes installs exactly what is shown");
+        bail!(
+            "nothing was installed: there is nobody to ask; --yes installs exactly what is shown"
+        );
     }
     write!(out, "Install {} exactly so? [y/N] ", plan.server)?;
     out.flush()?;

@@ -152,8 +152,7 @@ async fn first_lists(gateway: &Gateway, request: &Request) {
     let mut show = |line: &str| {
         if let Some(terminal) = &mut terminal {
             // A terminal that went away is no reason to stop.
-            let _nobody_looks =
-                terminal.write_all(line.as_bytes()).and_then(|()| terminal.flush());
+            let _nobody_looks = terminal.write_all(line.as_bytes()).and_then(|()| terminal.flush());
         }
     };
     let limit = tokio::time::Instant::now() + FIRST_LIST;

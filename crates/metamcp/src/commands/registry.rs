@@ -30,7 +30,9 @@ pub(crate) fn run(
                 let (count, note) = runtime.block_on(registry.refresh_now());
                 failed |= note.is_some();
                 if args.json {
-                    all.push(json!({ "registry": registry.base(), "servers": count, "note": note }));
+                    all.push(
+                        json!({ "registry": registry.base(), "servers": count, "note": note }),
+                    );
                 } else {
                     let count = plural(count, "server");
                     writeln!(out, "{}: {count}", visible(registry.base()))?;

@@ -140,7 +140,9 @@ pub(crate) fn remove(
     let store = Store::new(&loaded.config.settings.home);
     let installed = store.records().into_iter().find(|record| record.plan.server == args.name);
     // What the file names goes before what was installed, as everywhere.
-    if let Some(record) = installed.filter(|_| !matches!(key_for(&text, &args.name), Ok((_, Some(_))))) {
+    if let Some(record) =
+        installed.filter(|_| !matches!(key_for(&text, &args.name), Ok((_, Some(_)))))
+    {
         if !args.write.dry_run {
             store.remove(&args.name)?;
         }

@@ -356,7 +356,10 @@ fn a_server_is_added_by_its_name_and_its_values_are_asked_for() {
     fs::create_dir(&notes).unwrap();
     fs::write(notes.join("one.md"), "the first note").unwrap();
     let lacking = place.run(&["add", "filesystem", "--yes"]);
-    assert!(lacking.contains("filesystem needs directory (a directory it may work in)"), "{lacking}");
+    assert!(
+        lacking.contains("filesystem needs directory (a directory it may work in)"),
+        "{lacking}"
+    );
     let given = format!("directory={}", notes.display());
     let unasked = place.run(&["add", "-e", &given, "filesystem"]);
     assert!(unasked.contains("there is nobody to ask"), "{unasked}");
@@ -393,16 +396,22 @@ fn a_registry_is_read_page_by_page_and_afterwards_only_what_changed() {
     let start = "/v0.1/servers?version=latest&limit=100";
     sources.page(start, &[entry("one", "old", "active")], Some("a b&c"));
     let second = format!("{start}&cursor=a%20b%26c");
-    sources.page(&second, &[entry("two", "two", "active"), entry("three", "three", "active")], None);
+    sources.page(
+        &second,
+        &[entry("two", "two", "active"), entry("three", "three", "active")],
+        None,
+    );
     let count = || -> (u64, Value) {
-        let told: Value = serde_json::from_str(&place.run(&["registry", "refresh", "--json"])).unwrap();
+        let told: Value =
+            serde_json::from_str(&place.run(&["registry", "refresh", "--json"])).unwrap();
         (told[0]["servers"].as_u64().unwrap(), told[0]["note"].clone())
     };
     assert_eq!(count(), (3, Value::Null));
     assert_eq!(sources.asked(), [start, second.as_str()]);
 
     // One changed, one was taken back, one is new.
-    let changed = [entry("one", "new", "active"), entry("two", "", "deleted"), entry("four", "", "active")];
+    let changed =
+        [entry("one", "new", "active"), entry("two", "", "deleted"), entry("four", "", "active")];
     sources.page(CHANGES, &changed, None);
     assert_eq!(count(), (4, Value::Null));
     let asked = sources.asked();

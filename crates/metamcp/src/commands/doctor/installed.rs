@@ -24,7 +24,10 @@ pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
         if let Some(newest) = runtime.block_on(provisioner.newest(record)) {
             let plan = &record.plan;
             let words = format!("{} is at {}, and {newest} is out", plan.server, plan.version);
-            let cure = format!("if you want it: metamcp remove {0}, then metamcp add {1}", plan.server, plan.identifier);
+            let cure = format!(
+                "if you want it: metamcp remove {0}, then metamcp add {1}",
+                plan.server, plan.identifier
+            );
             findings.push(Finding::new(Level::Note, AREA, words).cure(cure));
         }
     }
