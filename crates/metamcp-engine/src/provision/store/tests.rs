@@ -2,6 +2,8 @@
 
 use metamcp_core::provision::{Candidate, Facts, Plan, Verdict, builtin};
 
+use metamcp_core::config::ServerState;
+
 use super::*;
 
 fn plan(store: &Store) -> Plan {
