@@ -26,7 +26,8 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
         .with_context(|| format!("{folder:?} is not a path that can be used"))?;
     let trainer = build(place)?;
     if measures_floor {
-        return run::loud(Command::new(trainer).arg(folder).arg("--floor"));
+        run::loud(Command::new(trainer).arg(folder).arg("--floor"))?;
+        return Ok(());
     }
     run::loud(
         Command::new(trainer).current_dir(&place.root).arg(folder).args(["--write", WEIGHTS]),

@@ -9,14 +9,17 @@
 //! have a path: the agent with the keys and the keychain listen on those. Making one is therefore refused by
 //! seccomp, and so is the other way to make one. The network stays as it is.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+#[cfg(unix)]
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+#[cfg(unix)]
 use metamcp_core::config::Walls;
 
 /// What every program may read and run: the system, and what tells names of hosts and of users. Not `/run`, `/var`,
 /// `/tmp` and the homes, where others keep what is theirs.
-const SYSTEM: [&str; 22] = [
+const SYSTEM: [&str; 21] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -29,7 +32,6 @@ const SYSTEM: [&str; 22] = [
     "/nix/store",
     "/gnu/store",
     "/snap",
-    "/home/linuxbrew/.linuxbrew",
     // What belongs to other processes in there is kept from us by the rule against tracing.
     "/proc",
     "/sys",
@@ -58,6 +60,7 @@ const DEVICES: [&str; 8] = [
 ];
 
 /// Stands for no walls on the command line of the last stage.
+#[cfg(unix)]
 const NONE: &str = "-";
 
 /// Whether a file is in one of the folders that every program may read.
@@ -86,7 +89,13 @@ pub fn runtime(program: &Path) -> Vec<PathBuf> {
     }
     let base = real.parent().filter(|bin| bin.ends_with("bin")).and_then(Path::parent);
     let libraries = base.into_iter().flat_map(|base| [base.join("lib"), base.join("lib64")]);
-    let mut all: Vec<PathBuf> = libraries.filter(|path| path.is_dir()).collect();
+    // Homebrew keeps each program in a cellar of its own, and its libraries in others.
+    let brewed = real.ancestors().find(|folder| folder.ends_with("Cellar"));
+    let brewed = brewed.into_iter().flat_map(|cellar| {
+        let beside = |name: &str| cellar.with_file_name(name);
+        [cellar.to_owned(), beside("opt"), beside("lib")]
+    });
+    let mut all: Vec<PathBuf> = libraries.chain(brewed).filter(|path| path.is_dir()).collect();
     all.push(real);
     all
 }
@@ -102,6 +111,7 @@ pub fn in_path(program: &OsStr) -> Option<PathBuf> {
 }
 
 /// As they travel on the command line of the last stage.
+#[cfg(unix)]
 pub(crate) fn to_words(walls: Option<&Walls>) -> Vec<OsString> {
     let Some(walls) = walls else { return vec![NONE.into()] };
     let mut words: Vec<OsString> = vec![walls.reads.len().to_string().into()];
@@ -112,6 +122,7 @@ pub(crate) fn to_words(walls: Option<&Walls>) -> Vec<OsString> {
 }
 
 /// The walls at the beginning of a command line, and what comes behind them.
+#[cfg(unix)]
 pub(crate) fn from_words(words: &[OsString]) -> Option<(Option<Walls>, &[OsString])> {
     let (first, rest) = words.split_first()?;
     if first == NONE {
@@ -211,7 +222,7 @@ mod linux {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::{Walls, from_words, to_words};
     use std::ffi::OsString;

@@ -1,4 +1,7 @@
 //! What is on disk: plans that wait for a yes, the yes itself, hashes seen before, what is installed, what is trusted.
+//! Owns: these files, and the notice to gateways that run.      Never: decides, fetches, starts anything.
+//! In: plans, answers of a person.  Out: consents, records, the configuration of an installed server (`store/config.rs`).
+//! Tests: `store/tests.rs`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
