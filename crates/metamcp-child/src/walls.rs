@@ -106,8 +106,17 @@ pub fn in_path(program: &OsStr) -> Option<PathBuf> {
     if given.components().count() > 1 {
         return given.is_file().then(|| given.to_owned());
     }
+    let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
+    let with = |ending: &&str| {
+        let mut name = program.to_owned();
+        name.push(ending);
+        name
+    };
+    let names: Vec<_> = endings.iter().map(with).collect();
     let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
+    std::env::split_paths(&folders)
+        .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
+        .find(|path| path.is_file())
 }
 
 /// As they travel on the command line of the last stage.

@@ -84,7 +84,9 @@ impl View {
         }
         let choice = found.plans.iter().find(|(_, plan)| !plan.is_refused());
         match choice {
-            Some((candidate, _)) if request.wants_install => {
+            Some((candidate, _))
+                if request.wants_install || self.provisioner.installed(candidate).is_some() =>
+            {
                 self.have(candidate, &taken, caller, tag).await
             }
             _ => candidates(&found, choice.is_some()),

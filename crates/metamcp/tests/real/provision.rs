@@ -419,6 +419,9 @@ fn a_registry_is_read_page_by_page_and_afterwards_only_what_changed() {
     assert!(asked[2].contains("&updated_since=20") && asked[2].contains("T"), "{}", asked[2]);
     let gone = place.run(&["add", "org.example/two", "--yes"]);
     assert!(gone.contains("no server `org.example/two` is known"), "{gone}");
+    // One by the last part of its name, which npm does not have.
+    let vanished = place.run(&["add", "three", "--yes"]);
+    assert!(vanished.contains("npm:@example/three@1.0.0 does not exist"), "{vanished}");
 
     // What is remembered can be taken along; a registry that is silent is answered for by it.
     let file = place.folder.path().join("snapshot.gz");
