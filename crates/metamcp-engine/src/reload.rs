@@ -56,6 +56,9 @@ pub fn watch(gateway: &Gateway, loaded: &Loaded, load: Arc<Load>) {
     task::spawn("reload", live.follow(files, folders, seen, load));
 }
 
+/// How often changed tools of installed servers were accepted, by name.
+type Accepted = BTreeMap<String, u64>;
+
 /// What tells one state of a file from another; links are followed.
 type Stamp = Option<(Option<SystemTime>, u64)>;
 
@@ -73,7 +76,7 @@ struct Live {
     /// With the servers that were installed.
     config: Config,
     /// How often changed tools of installed servers were accepted, by name.
-    accepted: BTreeMap<String, u64>,
+    accepted: Accepted,
     source: Source,
     /// What was said last about files that cannot be used.
     complaint: Option<String>,
@@ -103,19 +106,19 @@ impl Live {
 
     async fn reload(&mut self, load: &Arc<Load>) {
         let mut loaded = read(load).await;
-        if !matches!(&loaded, Ok(loaded) if loaded.source == self.source) {
+        if !matches!(&loaded, Ok((loaded, _)) if loaded.source == self.source) {
             tokio::time::sleep(SECOND_LOOK).await;
             loaded = read(load).await;
         }
         let complaint = match loaded {
-            Ok(Loaded { source: Source::Nowhere { .. }, .. })
+            Ok((Loaded { source: Source::Nowhere { .. }, .. }, _))
                 if !matches!(self.source, Source::Nowhere { .. }) =>
             {
                 "the config file is gone".to_owned()
             }
-            Ok(loaded) => {
+            Ok((loaded, accepted)) => {
                 self.complaint = None;
-                return self.apply(loaded).await;
+                return self.apply(loaded, accepted).await;
             }
             Err(error) => error.to_string(),
         };
@@ -126,17 +129,17 @@ impl Live {
         }
     }
 
-    async fn apply(&mut self, loaded: Loaded) {
-        let Loaded { mut config, source, .. } = loaded;
-        let accepted = with_installed(&mut config);
+    async fn apply(&mut self, loaded: Loaded, accepted: Accepted) {
+        let Loaded { config, source, .. } = loaded;
         let mut diff = config::diff(&self.config, &config);
         // Tools that were looked at are shown again: what is known of such a server is put together anew.
         let looked_at =
             |name: &&String| self.accepted.get(*name).is_some_and(|at| at != &accepted[*name]);
-        let again: Vec<String> = accepted.keys().filter(looked_at).cloned().collect();
-        diff.changed.extend(
-            again.into_iter().filter(|name| !diff.changed.contains(name)).collect::<Vec<_>>(),
-        );
+        for name in accepted.keys().filter(looked_at) {
+            if !diff.changed.contains(name) {
+                diff.changed.push(name.clone());
+            }
+        }
         for name in accepted.keys() {
             self.pinned.add(name);
         }
@@ -202,8 +205,8 @@ impl Live {
 }
 
 /// Puts the servers that were installed behind those of the configuration; how often the tools of each were accepted.
-fn with_installed(config: &mut Config) -> BTreeMap<String, u64> {
-    let mut accepted = BTreeMap::new();
+fn with_installed(config: &mut Config) -> Accepted {
+    let mut accepted = Accepted::new();
     for (server, times) in provision::installed(&config.settings.home) {
         // What the configuration names goes before what was installed.
         if config.server(&server.name).is_none() {
@@ -215,10 +218,15 @@ fn with_installed(config: &mut Config) -> BTreeMap<String, u64> {
 }
 
 /// Reads the files where a slow disk holds up nobody.
-async fn read(load: &Arc<Load>) -> Result<Loaded, LoadError> {
+async fn read(load: &Arc<Load>) -> Result<(Loaded, Accepted), LoadError> {
     let load = Arc::clone(load);
-    match tokio::task::spawn_blocking(move || load()).await {
-        Ok(loaded) => loaded,
+    let read = move || {
+        let mut loaded = load()?;
+        let accepted = with_installed(&mut loaded.config);
+        Ok((loaded, accepted))
+    };
+    match tokio::task::spawn_blocking(read).await {
+        Ok(read) => read,
         Err(_) => Err(LoadError::NoHome),
     }
 }

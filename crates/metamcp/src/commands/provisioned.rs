@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use anyhow::Context;
-use metamcp_core::provision::{Contained, day, told};
+use metamcp_core::provision::{Contained, Input, day, told};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::{Provisioner, Record, Store};
 use serde_json::{Value, json};
@@ -57,14 +57,14 @@ pub(crate) fn approve(
         stdin.is_terminal(),
         "a yes is given at a terminal, by a person; nothing was agreed to"
     );
-    for input in &pending.plan.asked {
-        if input.default.is_none() && !values.iter().any(|(name, _)| *name == input.name) {
-            write!(out, "{} ({}): ", input.name, render::visible(&input.description))?;
-            out.flush()?;
-            let mut line = String::new();
-            stdin.lock().read_line(&mut line)?;
-            values.push((input.name.clone(), line.trim().to_owned()));
-        }
+    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let missing: Vec<Input> = pending.plan.missing(&values, &has).into_iter().cloned().collect();
+    for input in missing {
+        write!(out, "{} ({}): ", input.name, render::visible(&input.description))?;
+        out.flush()?;
+        let mut line = String::new();
+        stdin.lock().read_line(&mut line)?;
+        values.push((input.name, line.trim().to_owned()));
     }
     write!(out, "Install and run exactly this? Type yes: ")?;
     out.flush()?;

@@ -217,12 +217,15 @@ fn answer(stream: &TcpStream, pages: &Pages, asked: &Mutex<Vec<String>>) {
     if reader.read_line(&mut first).is_err() {
         return;
     }
-    let mut line = String::new();
-    while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
-        line.clear();
-    }
     let target = first.split(' ').nth(1).unwrap_or("/").to_owned();
     asked.lock().unwrap().push(target.clone());
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+        if let Some(shown) = line.to_ascii_lowercase().strip_prefix("authorization: ") {
+            asked.lock().unwrap().push(shown.trim().to_owned());
+        }
+        line.clear();
+    }
     let path = target.split('?').next().unwrap_or("/").replace("%2f", "/").replace("%2F", "/");
     let page = {
         let pages = pages.lock().unwrap();

@@ -468,7 +468,8 @@ fn a_client_of_the_stateless_era_is_asked_too() {
 fn several_registries_are_asked_once_a_day_and_a_dead_one_is_named() {
     let (mut place, sources) = Place::with(Sources::start);
     sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
-    place.registries = format!("{} http://127.0.0.1:9", sources.base);
+    // The token of one is shown to that one.
+    place.registries = format!("{}|PATH http://127.0.0.1:9", sources.base);
     for _ in 0..2 {
         let client = place.client(yes().0, &json!({}));
         let arguments = json!({ "intent": "turn the spinning wheel of fortune" });
@@ -480,4 +481,6 @@ fn several_registries_are_asked_once_a_day_and_a_dead_one_is_named() {
     }
     let crawls = sources.asked().iter().filter(|path| path.starts_with("/v0.1/servers")).count();
     assert_eq!(crawls, 1);
+    let shown = sources.asked().iter().filter(|line| line.starts_with("bearer ")).count();
+    assert_eq!(shown, 1);
 }

@@ -1,7 +1,7 @@
 //! Servers that were installed after a yes: their walls, and whether there is something newer.
 
 use metamcp_child::walls;
-use metamcp_core::provision::Contained;
+use metamcp_core::provision::{Contained, Source};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::{Provisioner, Record};
 
@@ -24,10 +24,17 @@ pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
         if let Some(newest) = runtime.block_on(provisioner.newest(record)) {
             let plan = &record.plan;
             let words = format!("{} is at {}, and {newest} is out", plan.server, plan.version);
-            let cure = format!(
-                "if you want it: metamcp remove {0}, then metamcp add {1}",
-                plan.server, plan.identifier
-            );
+            let cure = match plan.source {
+                // The list inside metamcp names what was checked, and nothing newer.
+                Source::Builtin => {
+                    "nothing to do: a later metamcp brings the versions it was checked with"
+                        .to_owned()
+                }
+                Source::Registry(_) => format!(
+                    "if you want it: metamcp registry refresh, metamcp remove {}, metamcp add {}",
+                    plan.server, plan.identifier
+                ),
+            };
             findings.push(Finding::new(Level::Note, AREA, words).cure(cure));
         }
     }

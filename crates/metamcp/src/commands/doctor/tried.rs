@@ -68,6 +68,12 @@ fn left_out(server: &ServerConfig) -> Finding {
     match reason.strip_prefix("environment variable ").and_then(|rest| rest.split(' ').next()) {
         Some(name) => Finding::new(Level::Problem, AREA, words)
             .cure(format!("set {name}, or give a default: ${{{name}:-…}}")),
+        None if reason.starts_with("it needs ") => {
+            let name = &server.name;
+            Finding::new(Level::Problem, AREA, words).cure(format!(
+                "set it where metamcp is started; or metamcp remove {name}, and add it again with -e KEY=VALUE"
+            ))
+        }
         None => Finding::new(Level::Note, AREA, words),
     }
 }
