@@ -67,8 +67,8 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "train",
-        options: "FOLDER",
-        about: "fits the weights of the hybrid ranking on the sets in FOLDER and writes them into the tree",
+        options: "FOLDER [--floor]",
+        about: "fits the weights of the hybrid ranking on the sets in FOLDER and writes them into the tree; with --floor, shows from which chance on a tool answers a need",
         run: train::run,
     },
     Chore {

@@ -5,6 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The folder for temporary files in a home of a child's own.
+pub const TEMPORARY: &str = "tmp";
 
 /// Who and where we are; no program works without these.
 const IDENTITY: &[&str] =
@@ -93,6 +97,31 @@ pub fn for_child(
     all.into_iter().collect()
 }
 
+/// The same for a child that is to take `home` for the user's: whatever would lead it into the real one stays here,
+/// since it could not read what it finds there.
+pub fn for_child_at(
+    ours: impl IntoIterator<Item = (OsString, OsString)>,
+    own: &[(OsString, OsString)],
+    home: Option<&Path>,
+) -> Vec<(OsString, OsString)> {
+    let Some(home) = home else { return for_child(ours, own) };
+    let leads_home = |name: &OsStr| {
+        let upper = name.to_string_lossy().to_ascii_uppercase();
+        PLACES.contains(&upper.as_str()) || SWITCHERS.contains(&upper.as_str())
+    };
+    let ours = ours.into_iter().filter(|(name, _)| !leads_home(name));
+    let places = [("HOME", home.to_owned()), ("TMPDIR", home.join(TEMPORARY))];
+    let mut all: Vec<(OsString, OsString)> =
+        places.map(|(name, path)| (name.into(), path.into())).to_vec();
+    all.extend(own.iter().cloned());
+    for_child(ours, &all)
+}
+
+/// Files of certificates that our own variables name, which a child behind walls has to read too.
+pub fn certificate_files() -> Vec<PathBuf> {
+    CERTIFICATES.iter().filter_map(|name| std::env::var_os(name).map(PathBuf::from)).collect()
+}
+
 /// Whether a variable of ours may reach a child that did not ask for it.
 fn may_pass(name: &OsStr, value: &OsStr) -> bool {
     let (Some(name), value) = (name.to_str(), value.to_string_lossy()) else { return false };
@@ -118,8 +147,9 @@ fn may_pass(name: &OsStr, value: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::for_child;
+    use super::{for_child, for_child_at};
     use std::ffi::OsString;
+    use std::path::Path;
 
     fn vars(list: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
         list.iter().map(|(name, value)| (name.into(), value.into())).collect()
@@ -156,6 +186,21 @@ mod tests {
         ]);
         let names: Vec<_> = for_child(ours, &[]).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["HTTPS_PROXY", "no_proxy"]);
+    }
+
+    #[test]
+    fn nothing_leads_out_of_a_home_of_its_own() {
+        let ours = vars(&[
+            ("PATH", "/bin"),
+            ("HOME", "/me"),
+            ("XDG_CONFIG_HOME", "/me/c"),
+            ("NVM_DIR", "/me/n"),
+        ]);
+        let own = vars(&[("TOKEN", "mine")]);
+        let seen = for_child_at(ours, &own, Some(Path::new("/own")));
+        let expected =
+            vars(&[("HOME", "/own"), ("PATH", "/bin"), ("TMPDIR", "/own/tmp"), ("TOKEN", "mine")]);
+        assert_eq!(seen, expected);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod environment;
 pub mod resolve;
 mod spec;
 mod stderr_tail;
+pub mod walls;
 
 #[cfg(unix)]
 mod life;
@@ -34,6 +35,7 @@ mod supervisor;
 #[cfg(windows)]
 mod windows;
 
+pub use metamcp_core::config::Walls;
 pub use metamcp_core::ladder::Ladder;
 #[cfg(unix)]
 pub use shim::shim_main;

@@ -6,7 +6,9 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use metamcp_core::config::Walls;
 
 /// Bytes before the body: the body's length (4) and the tag (1).
 pub(crate) const HEADER: usize = 5;
@@ -34,6 +36,7 @@ pub(crate) struct Start {
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
+    pub(crate) walls: Option<Walls>,
 }
 
 /// From a shim to the gateway.
@@ -67,10 +70,12 @@ pub(crate) enum Stage {
     Directory = 6,
     /// Executing the program.
     Exec = 7,
+    /// Giving up the rest of the disk.
+    Walls = 8,
 }
 
 impl Stage {
-    const ALL: [Stage; 7] = [
+    const ALL: [Stage; 8] = [
         Stage::Unshare,
         Stage::Map,
         Stage::Mounts,
@@ -78,6 +83,7 @@ impl Stage {
         Stage::Shim,
         Stage::Directory,
         Stage::Exec,
+        Stage::Walls,
     ];
 
     pub(crate) fn from_byte(byte: u8) -> Option<Stage> {
@@ -94,6 +100,7 @@ impl Stage {
             Stage::Shim => "starting the shim",
             Stage::Directory => "working directory",
             Stage::Exec => "exec",
+            Stage::Walls => "walls",
         }
     }
 
@@ -122,7 +129,14 @@ impl Order {
                 body.bytes(start.program.as_bytes());
                 body.list(start.args.iter().map(|arg| arg.as_bytes()));
                 body.list(start.env.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]));
-                body.list(start.cwd.iter().map(|cwd| cwd.as_os_str().as_bytes()));
+                body.list(start.cwd.iter().map(|cwd| path(cwd)));
+                body.list(start.walls.iter().map(|walls| path(&walls.home)));
+                body.list(
+                    start.walls.iter().flat_map(|walls| walls.reads.iter().map(|at| path(at))),
+                );
+                body.list(
+                    start.walls.iter().flat_map(|walls| walls.writes.iter().map(|at| path(at))),
+                );
                 1
             }
             Order::SignalLeader(signal) => {
@@ -151,8 +165,12 @@ impl Order {
                     env.push((name, value));
                 }
                 let cwd = rest.list()?.into_iter().next().map(PathBuf::from);
+                let home = rest.list()?.into_iter().next().map(PathBuf::from);
+                let reads = rest.list()?.into_iter().map(PathBuf::from).collect();
+                let writes = rest.list()?.into_iter().map(PathBuf::from).collect();
+                let walls = home.map(|home| Walls { home, reads, writes });
                 let program = OsString::from_vec(program);
-                Order::Start(Start { program, args, env, cwd })
+                Order::Start(Start { program, args, env, cwd, walls })
             }
             2 => Order::SignalLeader(rest.number()?),
             3 => {
@@ -225,6 +243,10 @@ impl Report {
     }
 }
 
+fn path(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
 fn malformed(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -283,7 +305,7 @@ impl<'a> Rest<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEADER, Order, Report, Stage, Start, header};
+    use super::{HEADER, Order, Report, Stage, Start, Walls, header};
 
     #[test]
     fn orders_survive_the_trip() {
@@ -292,6 +314,11 @@ mod tests {
             args: vec!["a b".into(), "".into(), "\n".into()],
             env: vec![("A".into(), "1=2".into()), ("B".into(), "".into())],
             cwd: Some("/tmp".into()),
+            walls: Some(Walls {
+                home: "/own".into(),
+                reads: vec!["/r".into(), "/s p".into()],
+                writes: Vec::new(),
+            }),
         };
         for order in [
             Order::Start(start),

@@ -103,7 +103,7 @@ fn resolve_in(spec: &Spec, around: &Surroundings) -> Option<Spec> {
     };
     let mut all: Vec<OsString> = command.args;
     all.extend(rest.iter().map(OsString::from));
-    Some(Spec { program: command.program, args: all, env: spec.env.clone(), cwd: spec.cwd.clone() })
+    Some(Spec { program: command.program, args: all, ..spec.clone() })
 }
 
 /// What to execute in the installer's place; the server's own arguments follow.

@@ -50,8 +50,10 @@ impl Spawner {
     /// Dropping the future ends what was started.
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
         check(&spec)?;
-        let env = environment::for_child(std::env::vars_os(), &spec.env);
-        let start = Start { program: spec.program, args: spec.args, env, cwd: spec.cwd };
+        let home = spec.walls.as_ref().map(|walls| walls.home.as_path());
+        let env = environment::for_child_at(std::env::vars_os(), &spec.env, home);
+        let Spec { program, args, cwd, walls, .. } = spec;
+        let start = Start { program, args, env, cwd, walls };
         let shared = Arc::new(Shared::default());
         let handle = Handle {
             inner: Arc::new(HandleInner {

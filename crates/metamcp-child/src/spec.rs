@@ -8,6 +8,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use metamcp_core::config::Walls;
+
 /// What to run.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Spec {
@@ -19,6 +21,8 @@ pub struct Spec {
     pub env: Vec<(OsString, OsString)>,
     /// Where it runs; `None` is the gateway's own directory.
     pub cwd: Option<PathBuf>,
+    /// What it is kept to of the disk; `None` is all that the user may see. It is not started without them.
+    pub walls: Option<Walls>,
 }
 
 /// Without the values of variables, which are secrets as often as not.
@@ -30,6 +34,7 @@ impl fmt::Debug for Spec {
             .field("args", &self.args)
             .field("env", &names)
             .field("cwd", &self.cwd)
+            .field("walls", &self.walls)
             .finish()
     }
 }
@@ -168,6 +173,12 @@ pub enum SpawnError {
     Namespace {
         /// The step that failed.
         step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Walls were demanded and cannot be had.
+    #[error("cannot keep the child to its own files")]
+    Walls {
         /// What the kernel said.
         source: io::Error,
     },

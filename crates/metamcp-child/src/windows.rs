@@ -53,6 +53,9 @@ impl Spawner {
             let source = io::Error::from(io::ErrorKind::Unsupported);
             return Err(SpawnError::Namespace { step: "new namespaces", source });
         }
+        if spec.walls.is_some() {
+            return Err(SpawnError::Walls { source: io::ErrorKind::Unsupported.into() });
+        }
         let mut command = Command::new(&spec.program);
         command
             .args(&spec.args)

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::{env, fs, process, thread};
 
 use metamcp_child::{Child, Containment, ShimCommand, Spawner, Spec};
 use nix::sys::signal::{SigSet, Signal, kill, raise};
-use nix::unistd::{getppid, setsid};
+use nix::unistd::{Pid, getppid, setsid};
 
 use crate::measure;
 
@@ -38,6 +39,7 @@ pub(crate) fn run() {
         "fork-bomb" => fork_bomb(&rest[0], 5),
         "fork-bomb-rest" => fork_bomb(&rest[0], rest[1].parse().unwrap_or(0)),
         "flood" => flood(),
+        "try" => try_out(&rest),
         _ => say("unknown habit"),
     }
 }
@@ -237,6 +239,36 @@ fn flood() -> ! {
     let noise = [b'x'; 65536];
     loop {
         io::stderr().write_all(&noise).ok();
+    }
+}
+
+/// Tries what the arguments name in pairs, a verb and what it is done to, and says how each went.
+fn try_out(tries: &[String]) {
+    for pair in tries.chunks_exact(2) {
+        let (verb, on) = (pair[0].as_str(), pair[1].as_str());
+        let tried = match verb {
+            "read" => fs::read(on).map(drop),
+            "list" => fs::read_dir(on).map(drop),
+            "write" => fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(on)
+                .and_then(|mut file| file.write_all(b"x")),
+            "connect" => UnixStream::connect(on).map(drop),
+            "signal" => {
+                let pid = on.parse().map(Pid::from_raw).expect("a pid");
+                kill(pid, None).map_err(io::Error::from)
+            }
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let went = match tried.map_err(|error| error.kind()) {
+            Ok(()) => "done".to_owned(),
+            Err(io::ErrorKind::PermissionDenied) => "denied".to_owned(),
+            Err(io::ErrorKind::NotFound) => "gone".to_owned(),
+            Err(_) if verb == "signal" => "gone".to_owned(),
+            Err(kind) => kind.to_string(),
+        };
+        say(&format!("{verb} {went}"));
     }
 }
 

@@ -119,11 +119,13 @@ pub fn import(dialect: Dialect, name: &str, entry: &Value) -> Imported {
 
 /// The first reference that only the client itself could answer.
 fn foreign_reference(text: &str) -> Option<String> {
-    const KINDS: [&str; 5] = ["input:", "workspaceFolder", "userHome", "pathSeparator", "command:"];
+    const KINDS: [&str; 6] =
+        ["input:", "workspaceFolder", "userHome", "pathSeparator", "command:", "{"];
     text.match_indices("${").find_map(|(at, _)| {
         let inside = text[at + 2..].split('}').next()?;
         let foreign = KINDS.iter().any(|kind| inside.starts_with(kind));
-        foreign.then(|| format!("${{{inside}}}"))
+        let close = if inside.starts_with('{') { "}}" } else { "}" };
+        foreign.then(|| format!("${{{inside}{close}"))
     })
 }
 

@@ -91,6 +91,8 @@ pub struct ServerConfig {
     pub tools: ToolFilter,
     /// Own choice of containment.
     pub containment: Option<Containment>,
+    /// What it is kept to of the disk; nothing for servers that the user's own file names.
+    pub walls: Option<Walls>,
     /// Variables that name a secret and were put into the command, its arguments, its directory or the address.
     pub expanded_secrets: Vec<Secret>,
 }
@@ -119,6 +121,7 @@ impl ServerConfig {
             max_in_flight: None,
             tools: ToolFilter::default(),
             containment: None,
+            walls: None,
             expanded_secrets: Vec::new(),
         }
     }
@@ -161,6 +164,17 @@ impl ServerConfig {
         let named = named.filter(|value| !value.is_reference());
         named.chain(&self.expanded_secrets).collect()
     }
+}
+
+/// What a server is kept to of the disk, beside the folders of the system that every program reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Walls {
+    /// What it takes for the user's home, and may write to; its folder for temporary files is in it.
+    pub home: PathBuf,
+    /// Files and folders it may read and run.
+    pub reads: Vec<PathBuf>,
+    /// Files and folders it may change as well.
+    pub writes: Vec<PathBuf>,
 }
 
 /// How a server is reached.

@@ -6,6 +6,7 @@
 mod json;
 mod toml;
 mod yaml;
+mod yaml_list;
 
 use serde_json::Value;
 
@@ -18,6 +19,8 @@ pub enum Format {
     Toml,
     /// The part of YAML that programs write: block mappings, block and flow lists of scalars.
     Yaml,
+    /// The same with the entries in a list, each with its `name`; callers see a mapping by these names.
+    YamlList,
 }
 
 /// Why a text is not edited or read.
@@ -62,6 +65,7 @@ pub fn set(format: Format, text: &str, path: &[&str], value: &Value) -> Result<S
         Format::Json => json::set(text, path, value),
         Format::Toml => toml::set(text, path, value),
         Format::Yaml => yaml::set(text, path, value),
+        Format::YamlList => yaml_list::set(text, path, value),
     }
 }
 
@@ -71,6 +75,7 @@ pub fn remove(format: Format, text: &str, path: &[&str]) -> Result<Option<String
         Format::Json => json::remove(text, path),
         Format::Toml => toml::remove(text, path),
         Format::Yaml => yaml::remove(text, path),
+        Format::YamlList => yaml_list::remove(text, path),
     }
 }
 
@@ -80,6 +85,7 @@ pub fn read(format: Format, text: &str, path: &[&str]) -> Result<Option<Value>, 
         Format::Json => json::read(text, path),
         Format::Toml => toml::read(text, path),
         Format::Yaml => yaml::read(text, path),
+        Format::YamlList => yaml_list::read(text, path),
     }
 }
 

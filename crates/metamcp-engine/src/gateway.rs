@@ -39,6 +39,8 @@ pub struct Gateway {
     pub habits: Option<Arc<Memory>>,
     /// The toolsets by name, for whoever serves one of them.
     pub scopes: Vec<(String, Arc<Scope>)>,
+    /// Which servers were installed by us.
+    pub pinned: Arc<Pinned>,
 }
 
 impl Gateway {
@@ -73,14 +75,17 @@ impl Gateway {
         config.servers.iter().cloned().for_each(&join);
         // What the configuration names goes before what was installed.
         let installed = provision::installed(&settings.home).into_iter();
-        for server in installed.filter(|server| config.server(&server.name).is_none()) {
+        for (server, _) in installed.filter(|(one, _)| config.server(&one.name).is_none()) {
             pinned.add(&server.name);
             join(server);
         }
         catalog.load();
-        let join = Box::new(move |server: ServerConfig| {
-            pinned.add(&server.name);
-            join(server);
+        let join = Box::new({
+            let pinned = Arc::clone(&pinned);
+            move |server: ServerConfig| {
+                pinned.add(&server.name);
+                join(server);
+            }
         });
         let provisioner = Provisioner::new(&settings.home, &settings.provision, join);
         let options = Options {
@@ -121,7 +126,7 @@ impl Gateway {
         let scope = scopes.iter().find(|(name, _)| *name == settings.toolset);
         let scope = scope.map(|(_, scope)| Arc::clone(scope));
         let view = View { surface, vocabulary: settings.surface, scope };
-        Gateway { router, catalog, view, habits, scopes }
+        Gateway { router, catalog, view, habits, scopes, pinned }
     }
 
     /// Starts the first `count` servers without waiting for a call, where the operator wants some kept at hand.

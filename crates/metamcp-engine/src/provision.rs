@@ -6,6 +6,7 @@
 mod clients;
 mod install;
 mod pins;
+mod python;
 mod registry;
 mod store;
 
@@ -13,6 +14,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use metamcp_child::walls;
 use metamcp_core::config::ServerConfig;
 use metamcp_core::provision::{
     self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, ranked,
@@ -47,7 +49,8 @@ pub struct Provisioner {
     settings: ProvisionSettings,
     /// Files of it.
     pub store: Store,
-    registries: Vec<Arc<Registry>>,
+    /// Where servers are looked for.
+    pub registries: Vec<Arc<Registry>>,
     clients: Semaphore,
     /// One question to a person at a time: a hundred at once get a yes to the wrong one.
     pub(crate) asking: Semaphore,
@@ -186,7 +189,36 @@ impl Provisioner {
             self.store.remember_seen(&candidate.package(), integrity);
         }
         let server = core::server_name(&offer.identifier, taken);
-        Ok(Plan::new(server, candidate, &facts, verdict, &prefix))
+        Ok(Plan::new(server, candidate, &facts, verdict, &prefix, walls::available()))
+    }
+
+    /// The newest version of an installed server's package, if its client knows of another.
+    pub async fn newest(&self, record: &Record) -> Option<String> {
+        let _turn = self.turn().await.ok()?;
+        let package = package_of(&record.plan);
+        let newest = clients::newest(&record.plan, &self.store.work(&package)).await?;
+        (newest != record.plan.version).then_some(newest)
+    }
+
+    /// All that is remembered of the registries, in one compressed file.
+    pub fn snapshot(&self) -> Vec<u8> {
+        let all: Vec<registry::Kept> =
+            self.registries.iter().map(|registry| registry.load()).collect();
+        registry::packed(&all)
+    }
+
+    /// Takes over such a file: for each registry that it knows more of, its address, how many servers, as of when.
+    pub fn take_snapshot(&self, raw: &[u8]) -> Result<Vec<(String, usize, u64)>, ClientError> {
+        let unusable =
+            || ClientError::Unusable { why: "this is no snapshot of registries".to_owned() };
+        let mut all: Vec<registry::Kept> = registry::unpacked(raw).ok_or_else(unusable)?;
+        let mut taken = Vec::new();
+        for registry in &self.registries {
+            if let Some((count, synced)) = registry.take(&mut all)? {
+                taken.push((registry.base().to_owned(), count, synced));
+            }
+        }
+        Ok(taken)
     }
 
     async fn facts(&self, candidate: &Candidate) -> Result<Facts, ClientError> {
@@ -226,10 +258,39 @@ impl Provisioner {
         let _turn = self.installing.acquire().await.map_err(gone)?;
         let package = package_of(plan);
         install::install(plan, &self.store.work(&package)).await?;
-        let record = Record::new(plan.clone(), consent.argv.clone(), unix_millis());
+        let mut record = Record::new(plan.clone(), consent, unix_millis());
+        record.runtime = clients::runtime(plan).await;
         self.store.remember_installed(&record)?;
         (self.join)(store::server_config(&record));
+        self.store.tell_gateways();
         Ok(())
+    }
+
+    /// Puts to use what another process installed, ahead of the notice of it.
+    pub fn put_to_use(&self, record: &Record) {
+        (self.join)(store::server_config(record));
+    }
+
+    /// What was installed of this candidate's package, if it was.
+    pub fn installed(&self, candidate: &Candidate) -> Option<Record> {
+        let package = candidate.package();
+        self.store.records().into_iter().find(|record| package_of(&record.plan) == package)
+    }
+
+    /// Servers that can be had under a name: as their source calls them, by their package, or by the last part of
+    /// either. With it, what is wrong with registries. The list inside metamcp goes before every registry.
+    pub async fn named(&self, name: &str) -> (Vec<Candidate>, Vec<String>) {
+        let known = core::named(name, &core::builtin());
+        if !known.is_empty() {
+            return (known, Vec::new());
+        }
+        let (mut all, mut notes) = (Vec::new(), Vec::new());
+        for registry in &self.registries {
+            let (candidates, note) = registry.candidates().await;
+            notes.extend(note);
+            all.extend(core::named(name, &candidates));
+        }
+        (all, notes)
     }
 }
 
@@ -242,9 +303,15 @@ fn package_of(plan: &Plan) -> String {
     }
 }
 
-/// The servers that were installed before, as the gateway uses them.
-pub fn installed(home: &Path) -> Vec<ServerConfig> {
-    Store::new(home).records().iter().map(store::server_config).collect()
+/// The servers that were installed before, as the gateway uses them, each with how often its tools were accepted.
+pub fn installed(home: &Path) -> Vec<(ServerConfig, u64)> {
+    let records = Store::new(home).records();
+    records.iter().map(|record| (store::server_config(record), record.accepted)).collect()
+}
+
+/// The file that is written whenever what is installed changed.
+pub fn changed_file(home: &Path) -> PathBuf {
+    home.join(store::CHANGED)
 }
 
 /// Where a program's files lie, for those who remove them.

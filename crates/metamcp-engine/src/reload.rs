@@ -7,6 +7,7 @@
 #[cfg_attr(target_os = "linux", path = "reload/linux.rs")]
 mod folders;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use self::folders::Folders;
 use crate::catalog::Catalog;
 use crate::config::{LoadError, Loaded, Source};
 use crate::gateway::{Gateway, policy};
+use crate::provision::{self, Pinned};
 use crate::router::Router;
 use crate::{task, telemetry};
 
@@ -35,19 +37,27 @@ pub type Load = dyn Fn() -> Result<Loaded, LoadError> + Send + Sync;
 
 /// Watches the files of a configuration for as long as the gateway runs.
 pub fn watch(gateway: &Gateway, loaded: &Loaded, load: Arc<Load>) {
+    let mut config = loaded.config.clone();
+    let accepted = with_installed(&mut config);
     let live = Live {
         router: Arc::clone(&gateway.router),
         catalog: Arc::clone(&gateway.catalog),
-        config: loaded.config.clone(),
+        pinned: Arc::clone(&gateway.pinned),
+        config,
+        accepted,
         source: loaded.source.clone(),
         complaint: None,
     };
-    let files = loaded.files.clone();
+    let mut files = loaded.files.clone();
+    files.push(provision::changed_file(&loaded.config.settings.home));
     // Watched before this returns: a change made from now on is not missed.
     let folders = Folders::of(&files);
     let seen = stamps(&files);
     task::spawn("reload", live.follow(files, folders, seen, load));
 }
+
+/// How often changed tools of installed servers were accepted, by name.
+type Accepted = BTreeMap<String, u64>;
 
 /// What tells one state of a file from another; links are followed.
 type Stamp = Option<(Option<SystemTime>, u64)>;
@@ -62,7 +72,11 @@ fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
 struct Live {
     router: Arc<Router>,
     catalog: Arc<Catalog>,
+    pinned: Arc<Pinned>,
+    /// With the servers that were installed.
     config: Config,
+    /// How often changed tools of installed servers were accepted, by name.
+    accepted: Accepted,
     source: Source,
     /// What was said last about files that cannot be used.
     complaint: Option<String>,
@@ -92,17 +106,19 @@ impl Live {
 
     async fn reload(&mut self, load: &Arc<Load>) {
         let mut loaded = read(load).await;
-        if !matches!(&loaded, Ok(loaded) if loaded.source == self.source) {
+        if !matches!(&loaded, Ok((loaded, _)) if loaded.source == self.source) {
             tokio::time::sleep(SECOND_LOOK).await;
             loaded = read(load).await;
         }
         let complaint = match loaded {
-            Ok(Loaded { source: Source::Nowhere { .. }, .. }) => {
+            Ok((Loaded { source: Source::Nowhere { .. }, .. }, _))
+                if !matches!(self.source, Source::Nowhere { .. }) =>
+            {
                 "the config file is gone".to_owned()
             }
-            Ok(loaded) => {
+            Ok((loaded, accepted)) => {
                 self.complaint = None;
-                return self.apply(loaded).await;
+                return self.apply(loaded, accepted).await;
             }
             Err(error) => error.to_string(),
         };
@@ -113,9 +129,21 @@ impl Live {
         }
     }
 
-    async fn apply(&mut self, loaded: Loaded) {
+    async fn apply(&mut self, loaded: Loaded, accepted: Accepted) {
         let Loaded { config, source, .. } = loaded;
-        let diff = config::diff(&self.config, &config);
+        let mut diff = config::diff(&self.config, &config);
+        // Tools that were looked at are shown again: what is known of such a server is put together anew.
+        let looked_at =
+            |name: &&String| self.accepted.get(*name).is_some_and(|at| at != &accepted[*name]);
+        for name in accepted.keys().filter(looked_at) {
+            if !diff.changed.contains(name) {
+                diff.changed.push(name.clone());
+            }
+        }
+        for name in accepted.keys() {
+            self.pinned.add(name);
+        }
+        self.accepted = accepted;
         let is_same =
             config.settings == self.config.settings && config.toolsets == self.config.toolsets;
         if !is_same {
@@ -137,6 +165,11 @@ impl Live {
         let mut changed = Vec::new();
         for name in diff.added.iter().chain(&diff.changed) {
             let Some(server) = config.server(name) else { continue };
+            // One that was installed through this gateway is in use already.
+            let known = servers.named(name).filter(|_| diff.added.contains(name));
+            if known.is_some_and(|entry| *entry.config == *server) {
+                continue;
+            }
             let policy = policy(server, &self.config.settings);
             let server = Arc::new(server.clone());
             let id = match id(name) {
@@ -171,11 +204,29 @@ impl Live {
     }
 }
 
+/// Puts the servers that were installed behind those of the configuration; how often the tools of each were accepted.
+fn with_installed(config: &mut Config) -> Accepted {
+    let mut accepted = Accepted::new();
+    for (server, times) in provision::installed(&config.settings.home) {
+        // What the configuration names goes before what was installed.
+        if config.server(&server.name).is_none() {
+            accepted.insert(server.name.clone(), times);
+            config.servers.push(server);
+        }
+    }
+    accepted
+}
+
 /// Reads the files where a slow disk holds up nobody.
-async fn read(load: &Arc<Load>) -> Result<Loaded, LoadError> {
+async fn read(load: &Arc<Load>) -> Result<(Loaded, Accepted), LoadError> {
     let load = Arc::clone(load);
-    match tokio::task::spawn_blocking(move || load()).await {
-        Ok(loaded) => loaded,
+    let read = move || {
+        let mut loaded = load()?;
+        let accepted = with_installed(&mut loaded.config);
+        Ok((loaded, accepted))
+    };
+    match tokio::task::spawn_blocking(read).await {
+        Ok(read) => read,
         Err(_) => Err(LoadError::NoHome),
     }
 }

@@ -1,10 +1,12 @@
 //! Makes the weights of the hybrid ranking: `train-ranker FOLDER [--write FILE]`, run by `cargo xtask train`; with
-//! `--habits` it measures instead what remembering use does to the sets.
+//! `--habits` it measures instead what remembering use does to the sets, with `--floor` from which chance on a tool that
+//! is here is an answer.
 //! Owns: which sets are used, leaving each out in turn, the file of weights.      Never: ships, keeps text of a set.
 //! In: folders with tools.jsonl and queries.jsonl.  Out: a table on stdout, and the weights as Rust.
 //! Tests: `fit.rs`.
 
 mod fit;
+mod floor;
 mod replay;
 mod set;
 mod sure;
@@ -36,17 +38,22 @@ const QUESTIONS: usize = 700;
 fn main() -> Result<()> {
     let mut folder = None;
     let mut write = None;
-    let mut habits = false;
+    let (mut habits, mut floor) = (false, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--write" => write = Some(PathBuf::from(arguments.next().context("--write FILE")?)),
             "--habits" => habits = true,
+            "--floor" => floor = true,
             _ if folder.is_none() => folder = Some(PathBuf::from(argument)),
             other => bail!("unknown argument {other:?}"),
         }
     }
-    let folder = folder.context("usage: train-ranker FOLDER [--write FILE | --habits]")?;
+    let folder =
+        folder.context("usage: train-ranker FOLDER [--write FILE | --habits | --floor]")?;
+    if floor {
+        return floor::run(&folder, &mut io::stdout().lock());
+    }
     if habits {
         return replay::run(&folder, &mut io::stdout().lock());
     }

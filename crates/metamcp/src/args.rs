@@ -142,7 +142,7 @@ Examples:
     /// Say yes to a server that a model asked to install
     #[command(after_help = "\
 A model can ask for a server; only you can have it installed. This shows exactly what would be fetched and run, and asks. \
-The yes is good for this plan alone, once, for a quarter of an hour; the model then asks again, and the server is installed.
+The yes is good for this plan alone. The server is installed at once, and gateways that run have it then.
 
 Examples:
   metamcp approve                      the plans that wait
@@ -152,6 +152,9 @@ Examples:
     /// The servers that were installed after a yes
     #[command(subcommand)]
     Provisioned(ProvisionedCommand),
+    /// What is remembered of the registries of servers
+    #[command(subcommand)]
+    Registry(RegistryCommand),
     /// Show the gateway at work on example servers; needs no config
     Demo(DemoArgs),
     /// Check and explain the configuration
@@ -273,6 +276,49 @@ pub(crate) enum ProvisionedCommand {
     Remove(ProvisionedNameArgs),
     /// Accept the tools of one as they are now, after they changed
     Accept(ProvisionedNameArgs),
+    /// Let one read and change a file or a folder of yours, beside its own
+    Allow(ProvisionedAllowArgs),
+}
+
+/// The subcommands of `metamcp registry`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RegistryCommand {
+    /// Fetch what changed now, instead of after a day
+    Refresh(RegistryRefreshArgs),
+    /// Write all that is remembered into one compressed file
+    Export(RegistryFileArgs),
+    /// Take over such a file, for a machine that cannot reach the registries
+    Import(RegistryFileArgs),
+}
+
+/// Arguments of `metamcp registry refresh`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RegistryRefreshArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp registry export` and `import`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RegistryFileArgs {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// Arguments of `metamcp provisioned allow`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ProvisionedAllowArgs {
+    /// The server
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// A file or a folder that it may read and change
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `metamcp provisioned list`.

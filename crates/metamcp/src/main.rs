@@ -188,6 +188,9 @@ fn run(args: Args) -> anyhow::Result<Exit> {
             Ok(loaded) => commands::provisioned::run(&loaded, &command, &mut out),
             Err(error) => cannot_load(&error),
         },
+        Command::Registry(command) => with_config(settings.given, |loaded| {
+            commands::registry::run(loaded, &command, &mut out)
+        }),
         Command::Demo(args) => {
             commands::demo::run(args.json, &mut out, &mut diagnostics)?;
             Ok(Exit::Success)

@@ -1,6 +1,6 @@
 //! The last stage: makes this process what the server is to find itself in, then becomes the server.
 //! Owns: nothing for longer than a moment.      Never: returns when all went well.
-//! In: status pipe, parent, directory, program, arguments; the environment is already the server's.
+//! In: status pipe, parent, directory, walls, program, arguments; the environment is already the server's.
 //! Out: on the status pipe the failed stage and error number; nothing at all on success.
 
 use std::ffi::OsString;
@@ -16,12 +16,14 @@ use nix::unistd::{getppid, setsid};
 
 use super::{MISUSED, adopt_pipe, errno, number};
 use crate::message::Stage;
+use crate::walls;
 
 /// Added to the server's badness, so that a machine out of memory takes it before the gateway.
 const OOM_ADJUSTMENT: i32 = 500;
 
 pub(super) fn become_server(args: &[OsString]) -> i32 {
-    let [status, parent, cwd, program, arguments @ ..] = args else { return MISUSED };
+    let [status, parent, cwd, rest @ ..] = args else { return MISUSED };
+    let Some((walls, [program, arguments @ ..])) = walls::from_words(rest) else { return MISUSED };
     let (Some(status), Some(parent)) = (number(status), number(parent)) else { return MISUSED };
     let Ok(mut status) = adopt_pipe(status, true) else { return MISUSED };
     // Its own session and group: what it sends to its group cannot reach the shim, and nothing it
@@ -39,6 +41,12 @@ pub(super) fn become_server(args: &[OsString]) -> i32 {
         && let Err(error) = std::env::set_current_dir(Path::new(cwd))
     {
         return tell(&mut status, Stage::Directory, &error);
+    }
+    // Last of all: what was done before may need what is given up here.
+    if let Some(walls) = walls
+        && let Err(error) = walls::raise(&walls)
+    {
+        return tell(&mut status, Stage::Walls, &error);
     }
     let error = Command::new(program).args(arguments).exec();
     tell(&mut status, Stage::Exec, &error)

@@ -23,6 +23,7 @@ use nix::unistd::{Pid, setsid};
 use super::kill::{Ground, Look};
 use super::{Again, CLEAN, EXEC, MISUSED, close_inherited, control, errno, failed, raw, report};
 use crate::message::{HEADER, Order, Report, Stage, Start, header};
+use crate::walls;
 
 /// Between two rounds of killing, at first and whenever somebody new turned up.
 const KILL_ROUND: Duration = Duration::from_millis(4);
@@ -128,6 +129,7 @@ fn launch(
         .arg(raw(&told))
         .arg(std::process::id().to_string())
         .arg(start.cwd.unwrap_or_default())
+        .args(walls::to_words(start.walls.as_ref()))
         .arg(start.program)
         .args(start.args)
         .envs(start.env)

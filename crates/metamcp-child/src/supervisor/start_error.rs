@@ -19,6 +19,7 @@ pub(super) fn start_error(stage: Stage, errno: i32, start: Start) -> SpawnError 
         Stage::Unshare | Stage::Map | Stage::Mounts | Stage::Proc => {
             SpawnError::Namespace { step: stage.words(), source }
         }
+        Stage::Walls => SpawnError::Walls { source },
         Stage::Directory => SpawnError::BadDirectory { cwd: cwd.unwrap_or_default(), source },
         // The stage before carries the same arguments and environment.
         Stage::Shim | Stage::Exec if errno == E2BIG => SpawnError::BadCommand { source },

@@ -8,3 +8,4 @@ mod containment;
 mod isolation;
 mod shutdown;
 mod support;
+mod walls;

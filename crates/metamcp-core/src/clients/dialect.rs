@@ -17,6 +17,8 @@ pub enum Dialect {
     OpenCode,
     /// `cmd`, `envs`, `uri`, a `timeout` in seconds.
     Goose,
+    /// The usual with headers under `requestOptions`, and a `name` that is the key elsewhere.
+    Continue,
     /// TOML with `http_headers`, `bearer_token_env_var`, time-outs in seconds.
     Codex,
 }
@@ -25,7 +27,7 @@ impl Dialect {
     /// The entry by which a client starts this gateway.
     pub fn own_entry(self, command: &str, args: &[String]) -> Value {
         match self {
-            Dialect::Standard | Dialect::Gemini | Dialect::Codex => {
+            Dialect::Standard | Dialect::Gemini | Dialect::Codex | Dialect::Continue => {
                 json!({ "command": command, "args": args })
             }
             Dialect::Typed => json!({ "type": "stdio", "command": command, "args": args }),
@@ -63,6 +65,7 @@ impl Dialect {
             Dialect::Zed => zed(&mut entry)?,
             Dialect::Goose => goose(&mut entry)?,
             Dialect::Codex => codex(&mut entry),
+            Dialect::Continue => continued(&mut entry),
         }
         Ok(Value::Object(entry))
     }
@@ -104,6 +107,17 @@ fn goose(entry: &mut Map<String, Value>) -> Result<(), String> {
     let is_remote = entry.contains_key("url");
     entry.retain(|key, value| !(value.is_null() || is_remote && key == "env"));
     Ok(())
+}
+
+fn continued(entry: &mut Map<String, Value>) {
+    if let Some(Value::Object(mut options)) = entry.remove("requestOptions")
+        && let Some(headers) = options.remove("headers")
+    {
+        entry.insert("headers".to_owned(), headers);
+    }
+    seconds(entry, "connectionTimeout");
+    entry.remove("timeoutMs");
+    entry.remove("faviconUrl");
 }
 
 fn codex(entry: &mut Map<String, Value>) {

@@ -108,6 +108,14 @@ pub static CLIENTS: &[Client] = &[
             }]
         })
     },
+    Client {
+        format: Format::YamlList,
+        key: &["mcpServers"],
+        dialect: Dialect::Continue,
+        // A file without models and a version is none for this client.
+        made: false,
+        ..usual("continue", "Continue", |at| vec![at.home.join(".continue/config.yaml")])
+    },
     usual("cline", "Cline", |at| {
         let folder = "Code/User/globalStorage/saoudrizwan.claude-dev/settings";
         vec![at.desktop().join(folder).join("cline_mcp_settings.json")]

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::{CLIENTS, Dialect, Imported, Places, System, import, is_the_gateway, named};
-use crate::edit;
+use crate::edit::{self, Format};
 
 fn places(system: System) -> Places {
     Places {
@@ -47,6 +47,43 @@ fn what_a_client_is_given_is_never_taken_over() {
     assert!(is_the_gateway(&json!({ "command": "C:\\bin\\MetaMCP.exe" })));
     assert!(!is_the_gateway(&json!({ "command": "npx", "args": ["-y", "metamcp-notes"] })));
     assert!(!is_the_gateway(&json!({ "command": "cat", "args": ["metamcp"] })));
+}
+
+#[test]
+fn every_file_comes_back_byte_for_byte_with_its_comments() {
+    for client in CLIENTS {
+        let key = client.key.join(".");
+        let text = match client.format {
+            Format::Json => format!(
+                "// mine\n{{\n  \"other\": [1, 2], // kept\n  \"{key}\": {{\n    /* first */\n    \"one\": {{ \"command\": \"x\", \"unknown\": true }} // last\n  }}\n}}\n"
+            ),
+            Format::Toml => format!(
+                "# mine\nmodel = \"m\" # kept\n\n[{key}.one] # first\ncommand = \"x\"\nunknown = true\n\n[other]\na = 1\n"
+            ),
+            Format::Yaml => format!(
+                "# mine\nother: 1 # kept\n{key}:\n  # first\n  one:\n    cmd: x # last\n    unknown: true\nbehind: 2\n"
+            ),
+            Format::YamlList => format!(
+                "# mine\nother: 1 # kept\n{key}:\n  # first\n  - name: one\n    command: x # last\n    unknown: true\nbehind: 2\n"
+            ),
+        };
+        let own = client.dialect.own_entry("/opt/bin/metamcp", &["--home".into(), "/x".into()]);
+        let path = [client.key, &["metamcp"]].concat();
+        let with = edit::set(client.format, &text, &path, &own)
+            .unwrap_or_else(|error| panic!("{}: {error}\n{text}", client.id));
+        for kept in ["mine", "kept", "first", "unknown", "one"] {
+            assert!(with.contains(kept), "{} lost {kept}:\n{with}", client.id);
+        }
+        let without = edit::remove(client.format, &with, &path).unwrap().unwrap();
+        assert_eq!(without, text, "{}", client.id);
+        // The only other one out and in again: what is around it stays.
+        let one = [client.key, &["one"]].concat();
+        let entry = edit::read(client.format, &text, &one).unwrap().unwrap();
+        let out = edit::remove(client.format, &text, &one).unwrap().unwrap();
+        let back = edit::set(client.format, &out, &one, &entry).unwrap();
+        assert_eq!(edit::read(client.format, &back, &one), Ok(Some(entry)), "{}", client.id);
+        assert!(back.contains("mine") && back.contains("kept"), "{}:\n{back}", client.id);
+    }
 }
 
 #[test]

@@ -83,6 +83,7 @@ pub(super) fn read_server(
         max_in_flight,
         tools,
         containment: containment.and_then(Containment::from_word),
+        walls: None,
         expanded_secrets,
     };
     (report.problems.len() == before).then_some(server)

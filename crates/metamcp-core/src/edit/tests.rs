@@ -181,10 +181,92 @@ proptest! {
 
     #[test]
     fn never_panics(text in "[\\{\\}\\[\\],:\"/*a\n #'-]{0,40}") {
-        for format in [Format::Json, Format::Toml, Format::Yaml] {
-            let _outcome = set(format, &text, &["m", "x"], &json!(1));
-            let _outcome = remove(format, &text, &["m", "x"]);
-            let _outcome = read(format, &text, &[]);
+        let begun = [text.clone(), format!("m:\n{text}"), format!("m:\n  - name: x\n{text}")];
+        for (format, text) in [Format::Json, Format::Toml, Format::Yaml, Format::YamlList]
+            .iter()
+            .flat_map(|format| begun.iter().map(|text| (*format, text)))
+        {
+            let _outcome = set(format, text, &["m", "x"], &json!({ "a": 1 }));
+            let _outcome = remove(format, text, &["m", "x"]);
+            let _outcome = read(format, text, &["m"]);
+            let _outcome = read(format, text, &[]);
         }
+    }
+}
+
+const CONTINUE: &str = "# my assistant
+name: Mine
+version: 1.0.0
+models:
+  - name: big
+    roles: [chat]
+    prompt: |
+      mcpServers: not here
+mcpServers:
+  # reads files
+  - name: files
+    command: npx
+    args:
+      - -y
+      - server-filesystem
+    env:
+      ROOT: /notes # where
+  -   name: web
+      type: streamable-http
+      url: https://mcp.example.com/mcp
+# the end
+rules: []
+";
+
+#[test]
+fn lists_of_named_entries_are_edited_item_by_item() {
+    let files = json!({ "command": "npx", "args": ["-y", "server-filesystem"], "env": { "ROOT": "/notes" } });
+    let web = json!({ "type": "streamable-http", "url": "https://mcp.example.com/mcp" });
+    let all = read(Format::YamlList, CONTINUE, &["mcpServers"]);
+    assert_eq!(all, Ok(Some(json!({ "files": files, "web": web }))));
+    let entry = json!({ "command": "/opt/metamcp", "args": ["--home", "/x y"] });
+    let after = set(Format::YamlList, CONTINUE, &["mcpServers", "metamcp"], &entry).unwrap();
+    assert_eq!(read(Format::YamlList, &after, &["mcpServers", "metamcp"]), Ok(Some(entry.clone())));
+    let (before, behind) = CONTINUE.split_at(CONTINUE.find("# the end").unwrap());
+    assert!(after.starts_with(before) && after.ends_with(behind), "{after}");
+    let again = remove(Format::YamlList, &after, &["mcpServers", "metamcp"]).unwrap();
+    assert_eq!(again.as_deref(), Some(CONTINUE));
+    // Down to the last, and up again.
+    let mut text = CONTINUE.to_owned();
+    for name in ["files", "web"] {
+        text = remove(Format::YamlList, &text, &["mcpServers", name]).unwrap().unwrap();
+    }
+    assert_eq!(read(Format::YamlList, &text, &["mcpServers"]), Ok(Some(json!({}))), "{text}");
+    assert!(text.contains("mcpServers: []\n") && text.contains("# reads files"), "{text}");
+    let refilled = set(Format::YamlList, &text, &["mcpServers", "metamcp"], &entry).unwrap();
+    assert_eq!(
+        read(Format::YamlList, &refilled, &["mcpServers", "metamcp"]),
+        Ok(Some(entry.clone())),
+        "{refilled}"
+    );
+    assert!(refilled.contains("# the end\nrules: []\n"), "{refilled}");
+    for text in [
+        "",
+        "name: Mine\n",
+        "mcpServers:\n",
+        "mcpServers: [] # none\r\nrules: []\r\n",
+        "mcpServers:\n- name: a\n  command: b",
+    ] {
+        let after = set(Format::YamlList, text, &["mcpServers", "m"], &entry).unwrap();
+        assert_eq!(
+            read(Format::YamlList, &after, &["mcpServers", "m"]),
+            Ok(Some(entry.clone())),
+            "{after}"
+        );
+    }
+    for text in [
+        "mcpServers: [{name: a}]\n",
+        "mcpServers:\n  - command: x\n",
+        "mcpServers:\n  - uses: some/block\n",
+        "mcpServers:\n  - name: a\n  - name: a\n",
+        "mcpServers:\n  a:\n    command: x\n",
+        "mcpServers:\n  - name: a\n    env: &x\n      A: b\n",
+    ] {
+        assert!(set(Format::YamlList, text, &["mcpServers", "m"], &entry).is_err(), "{text}");
     }
 }

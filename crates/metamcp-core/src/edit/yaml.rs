@@ -88,6 +88,66 @@ struct Line<'t> {
     value: &'t str,
 }
 
+/// A text by lines, for those who edit what is below one of its keys in their own way.
+pub(super) struct Lines<'t> {
+    text: &'t str,
+    lines: Vec<Line<'t>>,
+}
+
+/// Where a key of the outermost mapping stands, and what is below it.
+pub(super) struct Place<'t> {
+    pub(super) line: usize,
+    /// Where the value in the key's own line starts, or would.
+    pub(super) value_start: usize,
+    pub(super) value: &'t str,
+    /// Where the next line starts.
+    pub(super) line_end: usize,
+    /// The lines below it.
+    pub(super) first: usize,
+    pub(super) end: usize,
+    pub(super) indent: usize,
+}
+
+impl<'t> Lines<'t> {
+    pub(super) fn of(text: &'t str) -> Result<Lines<'t>, EditError> {
+        Ok(Lines { text, lines: lines(text)? })
+    }
+
+    pub(super) fn place(&self, key: &str) -> Result<Option<Place<'t>>, EditError> {
+        let all = Block { first: 0, end: self.lines.len(), indent: 0 };
+        let Some(at) = find(&self.lines, &all, key)? else { return Ok(None) };
+        let block = children(&self.lines, at, all.end, all.indent);
+        let line = &self.lines[at];
+        // The value is a part of the line, so that its place in it is known.
+        let value_start = if line.value.is_empty() {
+            let colon = line.text.find(": ").or_else(|| line.text.rfind(':'));
+            line.start + colon.map_or(line.text.len(), |colon| colon + 1)
+        } else {
+            line.start + line.text.find(line.value).unwrap_or(line.text.len())
+        };
+        Ok(Some(Place {
+            line: at,
+            value_start,
+            value: line.value,
+            line_end: self.start(at + 1),
+            first: block.first,
+            end: block.end,
+            indent: block.indent,
+        }))
+    }
+
+    /// A line: its text, where it starts, its indentation, whether nothing is in it.
+    pub(super) fn line(&self, at: usize) -> (&'t str, usize, usize, bool) {
+        let line = &self.lines[at];
+        (line.text, line.start, line.indent, line.blank)
+    }
+
+    /// Where a line starts; behind the last, where the text ends.
+    pub(super) fn start(&self, at: usize) -> usize {
+        offset(self.text, &self.lines, at)
+    }
+}
+
 /// Some lines below one key.
 struct Block {
     first: usize,
@@ -225,7 +285,7 @@ fn inserted(
     format!("{before}{gap}{}{}", entry(key, value, block.indent, newline), &text[at..])
 }
 
-fn entry(key: &str, value: &Value, indent: usize, newline: &str) -> String {
+pub(super) fn entry(key: &str, value: &Value, indent: usize, newline: &str) -> String {
     let pad = " ".repeat(indent);
     let key = scalar(&Value::from(key));
     match value {

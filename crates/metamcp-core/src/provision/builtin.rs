@@ -165,7 +165,11 @@ const KNOWN: &[Known] = &[
         about: "Manage a Kubernetes cluster: pods, deployments, services, logs, helm charts, kubectl",
         fixed: &[],
         asked: None,
-        environment: &[("KUBECONFIG", false, "the file that says how to reach the cluster")],
+        environment: &[(
+            "KUBECONFIG",
+            true,
+            "the file that says how to reach the cluster, usually .kube/config in your home",
+        )],
     },
     Known {
         kind: Kind::Npm,
@@ -224,7 +228,7 @@ const KNOWN: &[Known] = &[
         integrity: "sha256:6c32a8e771564122a9bafac373cf871fb3ab540ddc1ba0ee8e9c8c6e9878aef7",
         about: "Work with a local git repository: status, diff, log, add, commit, branch, checkout",
         fixed: &[],
-        asked: None,
+        asked: Some(("repository", Some("--repository"), "the folder of the repository")),
         environment: &[],
     },
     Known {

@@ -177,3 +177,21 @@ pub fn ranked<'a>(
     });
     found.collect()
 }
+
+/// The candidates of a name: as their source calls them, by their package, or by the last part of either. Whole names
+/// go before parts: only if there is none of those are parts looked at.
+pub fn named(name: &str, candidates: &[Candidate]) -> Vec<Candidate> {
+    let usable = || candidates.iter().filter(|one| !matches!(one.status, Status::Deleted(_)));
+    let whole = |one: &&Candidate| one.name == name || one.offer.identifier == name;
+    let found: Vec<Candidate> = usable().filter(whole).cloned().collect();
+    if !found.is_empty() {
+        return found;
+    }
+    let part = |one: &&Candidate| {
+        let last = |text: &str| text.rsplit('/').next() == Some(name);
+        last(&one.name)
+            || last(&one.offer.identifier)
+            || super::server_name(&one.offer.identifier, |_| false) == name
+    };
+    usable().filter(part).cloned().collect()
+}

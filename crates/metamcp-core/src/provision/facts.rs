@@ -29,6 +29,9 @@ pub struct Facts {
     pub entry: Option<String>,
     /// Everything it needs, pinned.
     pub lock: Option<Lock>,
+    /// The client that said so, where there are several.
+    #[serde(default)]
+    pub client: Option<String>,
 }
 
 /// A lockfile, as far as a plan is concerned.
@@ -44,6 +47,9 @@ pub struct Lock {
     pub unpinned: Vec<String>,
     /// The hash of the package itself in it.
     pub integrity: Option<String>,
+    /// Those of which nobody says how old they are.
+    #[serde(default)]
+    pub undated: Vec<String>,
 }
 
 /// Reads `npm view NAME@VERSION --json`.
@@ -75,6 +81,7 @@ pub fn npm_view(name: &str, version: &str, document: &Value) -> Facts {
         yanked: false,
         entry: npm_entry(name, document.get("bin")),
         lock: None,
+        client: None,
     }
 }
 
@@ -134,100 +141,9 @@ pub fn npm_lock(name: &str, raw: &[u8]) -> Option<Lock> {
         scripted: rest().filter(flagged).map(called).collect(),
         unpinned: rest().filter(unpinned).map(called).collect(),
         integrity: own.get("integrity").and_then(Value::as_str).map(str::to_owned),
+        // npm leaves out what is younger than it was told.
+        undated: Vec::new(),
     })
-}
-
-/// Reads what pip's index says of the files of a package: `[{"filename", "sha256", "uploaded", "yanked"}]`.
-pub fn pip_files(name: &str, version: &str, document: &Value) -> Facts {
-    let files = document.as_array().map_or(&[][..], Vec::as_slice);
-    let of_version = |file: &&Value| {
-        let filename = file.get("filename").and_then(Value::as_str).unwrap_or_default();
-        python_version(name, filename) == Some(version)
-    };
-    let own: Vec<&Value> = files.iter().filter(of_version).collect();
-    let wheel = own.iter().find(|file| {
-        file.get("filename").and_then(Value::as_str).is_some_and(|name| name.ends_with(".whl"))
-    });
-    let newest = own
-        .iter()
-        .map(|file| file.get("uploaded").and_then(Value::as_str).and_then(unix_millis))
-        // One file without a date could be from today.
-        .try_fold(0, |newest, uploaded| Some(newest.max(uploaded?)));
-    let sha = |file: &&&Value| file.get("sha256").and_then(Value::as_str).map(str::to_owned);
-    Facts {
-        exists: !own.is_empty(),
-        integrity: wheel.and_then(|file| sha(&file)).map(|sha| format!("sha256:{sha}")),
-        published: newest.filter(|_| !own.is_empty()),
-        scripts: if wheel.is_none() && !own.is_empty() {
-            vec![format!("{name}: setup.py or its build, since there is no wheel")]
-        } else {
-            Vec::new()
-        },
-        deprecated: None,
-        yanked: own.iter().any(|file| file.get("yanked").and_then(Value::as_bool) == Some(true)),
-        entry: Some(name.to_owned()),
-        lock: None,
-    }
-}
-
-/// The version in the name of a file of that package.
-fn python_version<'a>(package: &str, filename: &'a str) -> Option<&'a str> {
-    let same = |part: &str| python_name(part) == python_name(package);
-    if let Some(stem) = filename.strip_suffix(".whl") {
-        let (name, rest) = stem.split_once('-')?;
-        return same(name).then(|| rest.split('-').next().unwrap_or(rest));
-    }
-    let stem = filename.strip_suffix(".tar.gz").or_else(|| filename.strip_suffix(".zip"))?;
-    let (name, version) = stem.rsplit_once('-')?;
-    same(name).then_some(version)
-}
-
-/// A name of PyPI in the one form in which two of them are compared.
-fn python_name(name: &str) -> String {
-    let mut folded = String::new();
-    for c in name.chars() {
-        let c = if matches!(c, '-' | '_' | '.') { '-' } else { c.to_ascii_lowercase() };
-        if c != '-' || !folded.ends_with('-') {
-            folded.push(c);
-        }
-    }
-    folded
-}
-
-/// Reads `pip install --dry-run --report`: the lock, and it as a file of requirements with hashes.
-pub fn pip_report(name: &str, version: &str, document: &Value) -> Option<(Lock, String)> {
-    let mut lines = Vec::new();
-    let mut own = None;
-    let mut unpinned = Vec::new();
-    for item in document.get("install")?.as_array()? {
-        let metadata = item.get("metadata")?;
-        let told = |key: &str| metadata.get(key).and_then(Value::as_str);
-        let (package, at) = (told("name")?, told("version")?);
-        super::names::valid(super::Kind::Pypi, package, at).ok()?;
-        let sha = item
-            .get("download_info")
-            .and_then(|info| info.get("archive_info")?.get("hashes")?.get("sha256")?.as_str());
-        let Some(sha) =
-            sha.filter(|sha| sha.len() == 64 && sha.chars().all(|c| c.is_ascii_hexdigit()))
-        else {
-            unpinned.push(format!("{package}@{at}"));
-            continue;
-        };
-        if python_name(package) == python_name(name) && at == version {
-            own = Some(format!("sha256:{sha}"));
-        }
-        lines.push(format!("{package}=={at} --hash=sha256:{sha}\n"));
-    }
-    lines.sort();
-    let text = lines.concat();
-    let lock = Lock {
-        digest: hex(&Sha256::digest(text.as_bytes())),
-        packages: lines.len() + unpinned.len(),
-        scripted: Vec::new(),
-        unpinned,
-        integrity: own,
-    };
-    lock.integrity.is_some().then_some((lock, text))
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

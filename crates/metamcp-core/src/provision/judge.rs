@@ -195,6 +195,15 @@ pub fn judge(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> Ve
     age(offer.kind, facts, at, &mut verdict);
     hashes(candidate, facts, at, &mut verdict);
     scripts(candidate, facts, at.trust, &mut verdict);
+    if let Some(client) = &facts.client {
+        verdict.reasons.push(format!("versions, hashes and dates are from {client}"));
+    }
+    if let Some(lock) = facts.lock.as_ref().filter(|_| at.least_days > 0) {
+        verdict.reasons.push(match lock.undated.as_slice() {
+            [] => format!("nothing it needs is younger than {} days", at.least_days),
+            undated => format!("nobody says how old these are: {}", undated.join(", ")),
+        });
+    }
     if let Status::Deprecated(message) = &candidate.status {
         verdict.reasons.push(format!("its registry marks it as deprecated{}", said(message)));
     }

@@ -153,6 +153,12 @@ pub fn server_name(identifier: &str, taken: impl Fn(&str) -> bool) -> String {
     for frill in ["-mcp-server", "-server", "-mcp"] {
         short = short.strip_suffix(frill).map_or(short.clone(), str::to_owned);
     }
+    // `@sentry/mcp-server` says by its scope what it is.
+    if ["", "mcp", "server"].contains(&short.as_str())
+        && let Some(scope) = path.rsplit('/').filter(|part| !part.is_empty()).nth(1)
+    {
+        short = plain(scope);
+    }
     let free =
         |name: &String| !name.is_empty() && !RESERVED.contains(&name.as_str()) && !taken(name);
     let long: String = plain(path).chars().take(60).collect();

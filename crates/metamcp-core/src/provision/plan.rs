@@ -54,6 +54,32 @@ pub struct Plan {
     pub published: Option<u64>,
     /// What is to be said for and against it.
     pub verdict: Verdict,
+    /// What keeps it from everything else on this machine.
+    #[serde(default)]
+    pub contained: Contained,
+}
+
+/// What keeps an installed server from everything else on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Contained {
+    /// Walls: of the disk it has the system's folders and its own.
+    Walls,
+    /// A container of docker.
+    Container,
+    /// Another machine.
+    Elsewhere,
+    /// Nothing.
+    Nothing {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Default for Contained {
+    fn default() -> Contained {
+        Contained::Nothing { why: "it was planned before there were walls".to_owned() }
+    }
 }
 
 /// A yes of a person to one plan.
@@ -72,6 +98,8 @@ pub struct Yes {
 pub struct Consent {
     /// The command line, every word of it.
     pub argv: Vec<String>,
+    /// What the person gave for variables; those not given come from the gateway's own.
+    pub environment: Vec<(String, String)>,
 }
 
 /// Why a yes is none for this plan.
@@ -103,13 +131,15 @@ pub enum Rejected {
 }
 
 impl Plan {
-    /// Puts a plan together. `prefix` is the folder it may be installed into.
+    /// Puts a plan together. `prefix` is the folder it may be installed into; `walls` says whether they can be had
+    /// here, or why not.
     pub fn new(
         server: String,
         candidate: &Candidate,
         facts: &Facts,
         verdict: Verdict,
         prefix: &str,
+        walls: Result<(), String>,
     ) -> Plan {
         let offer = &candidate.offer;
         let mut argv: Vec<Word> =
@@ -141,6 +171,12 @@ impl Plan {
             environment: offer.environment.clone(),
             published: facts.published,
             verdict,
+            contained: match (offer.kind, walls) {
+                (Kind::Remote, _) => Contained::Elsewhere,
+                (Kind::Oci, _) => Contained::Container,
+                (Kind::Npm | Kind::Pypi, Ok(())) => Contained::Walls,
+                (Kind::Npm | Kind::Pypi, Err(why)) => Contained::Nothing { why },
+            },
         }
     }
 
@@ -150,7 +186,7 @@ impl Plan {
         let lock = self.lock.as_ref().map(|lock| &lock.digest);
         let what = (
             (&self.server, self.kind, &self.identifier, &self.version, &self.integrity, lock),
-            (&self.prefix, &self.argv, names, self.verdict.scripts_agreed),
+            (&self.prefix, &self.argv, names, self.verdict.scripts_agreed, &self.contained),
         );
         // Everything in there is text and lists of it, which can always be written.
         hex(&Sha256::digest(serde_json::to_vec(&what).unwrap_or_default()))
@@ -211,7 +247,28 @@ impl Plan {
         if argv.iter().any(|word| !usable(word)) {
             return Err(Rejected::Value { name: "of its publisher".to_owned() });
         }
-        Ok(Consent { argv })
+        let mut environment = Vec::new();
+        for (name, value) in values {
+            let is_known = self.environment.iter().any(|input| input.name == *name);
+            if is_known && !value.is_empty() {
+                if !usable(value) {
+                    return Err(Rejected::Value { name: name.clone() });
+                }
+                environment.push((name.clone(), value.clone()));
+            }
+        }
+        Ok(Consent { argv, environment })
+    }
+
+    /// Values without which it cannot be run, given those that are there; `has` says which variables the gateway has.
+    pub fn missing(&self, values: &[(String, String)], has: &dyn Fn(&str) -> bool) -> Vec<&Input> {
+        let given = |input: &Input| {
+            values.iter().any(|(name, value)| *name == input.name && !value.is_empty())
+        };
+        let lacks = |input: &&Input| input.default.is_none() && !given(input);
+        let asked = self.asked.iter().filter(lacks);
+        let named = self.environment.iter().filter(lacks);
+        asked.chain(named.filter(|input| input.required && !has(&input.name))).collect()
     }
 }
 

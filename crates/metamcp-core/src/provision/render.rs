@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::candidate::{Input, Kind, Source};
-use super::plan::{Plan, Word};
+use super::plan::{Contained, Plan, Word};
 use crate::text;
 
 /// Longest text of a publisher that is shown.
@@ -40,6 +40,7 @@ pub fn told(plan: &Plan) -> String {
     if matches!(plan.kind, Kind::Npm | Kind::Pypi) {
         line("into", into);
     }
+    line("walls", &contained(plan));
     line("variables", &variables(plan));
     for input in &plan.asked {
         line("asks for", &format!("{} ({})", input.name, shown(&input.description)));
@@ -51,6 +52,25 @@ pub fn told(plan: &Plan) -> String {
         line("REFUSED", &text::clean_line(&refusal.to_string(), 1000));
     }
     out
+}
+
+fn contained(plan: &Plan) -> String {
+    match &plan.contained {
+        Contained::Walls => {
+            let named = if plan.asked.is_empty() { "" } else { ", and what you name of yours" };
+            format!(
+                "it reads the system's folders and its own, writes its own only{named}; none of your other files, no keychain, no agent of keys; the network is open to it"
+            )
+        }
+        Contained::Container => "a container without a folder of yours".to_owned(),
+        Contained::Elsewhere => "it is on another machine and sees what it is sent".to_owned(),
+        Contained::Nothing { why } => {
+            format!(
+                "NONE, so it can read and change every file that you can: {}",
+                text::clean_line(why, MAX_SHOWN)
+            )
+        }
+    }
 }
 
 /// The command line, quoted so that each word can be told from the next.

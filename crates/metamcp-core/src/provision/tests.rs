@@ -51,6 +51,7 @@ fn good() -> Facts {
             scripted: Vec::new(),
             unpinned: Vec::new(),
             integrity: Some("sha512-AAAA".to_owned()),
+            undated: Vec::new(),
         }),
         ..Facts::default()
     }
@@ -64,7 +65,8 @@ fn judged(candidate: &Candidate, facts: &Facts, seen: Option<&str>, trust: &Trus
 fn planned() -> Plan {
     let (candidate, facts) = (offered("@ada/notes", "1.2.3"), good());
     let verdict = judged(&candidate, &facts, None, &Trust::default());
-    Plan::new("notes".to_owned(), &candidate, &facts, verdict, "/home/ada/.metamcp/provisioned/x")
+    let prefix = "/home/ada/.metamcp/provisioned/x";
+    Plan::new("notes".to_owned(), &candidate, &facts, verdict, prefix, Ok(()))
 }
 
 #[test]
@@ -298,6 +300,8 @@ fn what_pip_says_is_read_with_its_dates() {
         { "filename": "mcp_server_time-1.0.tar.gz", "sha256": "cd", "uploaded": "2026-01-02T00:00:00Z", "yanked": false },
         { "filename": "mcp_server_time-1.0.1.tar.gz", "sha256": "ef", "uploaded": null, "yanked": true },
     ]);
+    let files = json!({ "mcp-server-time": files, "mcp.server_time": files });
+    assert_eq!(pip_newest("mcp-server-time", &files).as_deref(), Some("1.0"));
     let facts = pip_files("mcp-server-time", "1.0", &files);
     assert_eq!(facts.integrity.as_deref(), Some("sha256:ab"));
     assert_eq!(facts.published, unix_millis("2026-01-02T00:00:00Z"));
@@ -314,8 +318,9 @@ fn servers_get_short_names_that_are_free() {
     assert_eq!(name("@modelcontextprotocol/server-filesystem"), "filesystem");
     assert_eq!(name("@modelcontextprotocol/server-memory"), "modelcontextprotocol-server-memory");
     assert_eq!(name("mcp-server-time"), "time");
-    assert_eq!(name("@playwright/mcp"), "playwright-mcp");
-    assert_eq!(name("https://mcp.example.com/mcp"), "mcp-example-com-mcp");
+    assert_eq!(name("@playwright/mcp"), "playwright");
+    assert_eq!(name("@sentry/mcp-server"), "sentry");
+    assert_eq!(name("https://mcp.example.com/mcp"), "mcp-example-com");
     assert_eq!(name("metamcp"), "metamcp-2");
 }
 

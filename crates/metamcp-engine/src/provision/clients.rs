@@ -6,19 +6,20 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use metamcp_core::provision::{
-    Candidate, Facts, Kind, Lock, day, npm_error, npm_lock, npm_view, pip_files, pip_report,
+    Candidate, Contained, Facts, Kind, Lock, Plan, day, npm_error, npm_lock, npm_view,
 };
 use metamcp_core::text;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
+use super::python;
 use crate::files::{Directory, FileError};
 
 /// To look something up.
-const LOOK: Duration = Duration::from_secs(30);
+pub(super) const LOOK: Duration = Duration::from_secs(30);
 /// To resolve everything a package needs, which fetches the description of each part.
-const RESOLVE: Duration = Duration::from_secs(180);
+pub(super) const RESOLVE: Duration = Duration::from_secs(180);
 /// To fetch and unpack all of it.
 pub(super) const FETCH: Duration = Duration::from_secs(300);
 /// Most of the output that is read; descriptions of packages with a thousand versions are a few megabytes.
@@ -31,10 +32,8 @@ const LOCK_LASTS: u64 = 24 * 60 * 60 * 1000;
 const MAX_LOCK: u64 = 16 * 1024 * 1024;
 
 pub(super) const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
+const NODE: &str = "node";
 pub(super) const PYTHON: &str = if cfg!(windows) { "python" } else { "python3" };
-
-/// Asks pip's own session for the files of a package.
-const PIP_FILES: &str = include_str!("pip_files.py");
 
 /// Why a client could not say.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +96,7 @@ pub(super) async fn run(
         .env("NO_COLOR", "1")
         .env("PIP_NO_INPUT", "1")
         .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+        .env("UV_NO_PROGRESS", "1")
         .env("npm_config_update_notifier", "false")
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| match error.kind() {
@@ -166,16 +166,7 @@ pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, C
                 None => Err(printed.failure("npm")),
             }
         }
-        Kind::Pypi => {
-            prepare(work)?;
-            let args = ["-I", "-c", PIP_FILES, offer.identifier.as_str()];
-            let printed = run(PYTHON, &args, work, LOOK).await?;
-            if !printed.succeeded {
-                return Err(printed.failure("pip"));
-            }
-            let document: Value = serde_json::from_slice(&printed.stdout).unwrap_or_default();
-            Ok(pip_files(&offer.identifier, &offer.version, &document))
-        }
+        Kind::Pypi => python::facts(candidate, work).await,
         // The digest is the version, so the image cannot be another; its registry says since when it is offered.
         Kind::Oci => Ok(Facts {
             exists: true,
@@ -200,78 +191,73 @@ pub(super) async fn lock(
         program: program.to_owned(),
         said: "what it resolved cannot be read".to_owned(),
     };
-    if offer.kind == Kind::Npm {
-        if let Some(raw) = recent(&folder, NPM_LOCK)?
-            && let Some(lock) = npm_lock(&offer.identifier, &raw)
-        {
-            return Ok(lock);
-        }
-        let manifest = json!({ "name": "provisioned", "version": "0.0.0", "private": true });
-        folder.remove(NPM_LOCK)?;
-        folder.replace("package.json", manifest.to_string().as_bytes())?;
-        let spec = format!("{}@{}", offer.identifier, offer.version);
-        let before = format!("--before={}", day(before));
-        let args = [
-            "install",
-            "--package-lock-only",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-            "--save-exact",
-            before.as_str(),
-            spec.as_str(),
-        ];
-        let printed = run(NPM, &args, work, RESOLVE).await?;
-        if !printed.succeeded {
-            return Err(printed.failure("npm"));
-        }
-        let raw = recent(&folder, NPM_LOCK)?.ok_or_else(|| unreadable("npm"))?;
-        return npm_lock(&offer.identifier, &raw).ok_or_else(|| unreadable("npm"));
+    if offer.kind == Kind::Pypi {
+        return python::lock(candidate, work, before).await;
     }
-    let raw = match recent(&folder, PIP_REPORT)? {
-        Some(raw) => raw,
-        None => {
-            let spec = format!("{}=={}", offer.identifier, offer.version);
-            let args = [
-                "-I",
-                "-m",
-                "pip",
-                "install",
-                "--dry-run",
-                "--quiet",
-                "--ignore-installed",
-                "--only-binary",
-                ":all:",
-                "--report",
-                PIP_REPORT,
-                spec.as_str(),
-            ];
-            let printed = run(PYTHON, &args, work, RESOLVE).await?;
-            if !printed.succeeded {
-                return Err(printed.failure("pip"));
-            }
-            recent(&folder, PIP_REPORT)?.ok_or_else(|| unreadable("pip"))?
+    if let Some(raw) = recent(&folder, NPM_LOCK)?
+        && let Some(lock) = npm_lock(&offer.identifier, &raw)
+    {
+        return Ok(lock);
+    }
+    let manifest = json!({ "name": "provisioned", "version": "0.0.0", "private": true });
+    folder.remove(NPM_LOCK)?;
+    folder.replace("package.json", manifest.to_string().as_bytes())?;
+    let spec = format!("{}@{}", offer.identifier, offer.version);
+    let before = format!("--before={}", day(before));
+    let args = [
+        "install",
+        "--package-lock-only",
+        "--ignore-scripts",
+        "--no-audit",
+        "--no-fund",
+        "--save-exact",
+        before.as_str(),
+        spec.as_str(),
+    ];
+    let printed = run(NPM, &args, work, RESOLVE).await?;
+    if !printed.succeeded {
+        return Err(printed.failure("npm"));
+    }
+    let raw = recent(&folder, NPM_LOCK)?.ok_or_else(|| unreadable("npm"))?;
+    npm_lock(&offer.identifier, &raw).ok_or_else(|| unreadable("npm"))
+}
+
+/// The version that its client would choose today.
+pub(super) async fn newest(plan: &Plan, work: &Path) -> Option<String> {
+    prepare(work).ok()?;
+    match plan.kind {
+        Kind::Npm => {
+            let args = ["view", "--json", &plan.identifier, "version"];
+            let printed = run(NPM, &args, work, LOOK).await.ok()?;
+            let version: Value = serde_json::from_slice(&printed.stdout).ok()?;
+            version.as_str().map(str::to_owned)
         }
-    };
-    let document: Value = serde_json::from_slice(&raw).map_err(|_| unreadable("pip"))?;
-    let (lock, requirements) = pip_report(&offer.identifier, &offer.version, &document)
-        .ok_or_else(|| unreadable("pip"))?;
-    folder.replace(PIP_LOCK, requirements.as_bytes())?;
-    Ok(lock)
+        Kind::Pypi => python::newest(&plan.identifier, work).await.ok()?,
+        Kind::Oci | Kind::Remote => None,
+    }
+}
+
+/// The program behind the name `node`: a version switcher puts a stub there, which looks for it in a home that a
+/// server behind walls cannot read.
+pub(super) async fn runtime(plan: &Plan) -> Option<String> {
+    if plan.kind != Kind::Npm || plan.contained != Contained::Walls {
+        return None;
+    }
+    let args = ["-p", "process.execPath"];
+    let printed = run(NODE, &args, Path::new(&plan.prefix), LOOK).await.ok()?;
+    let path = String::from_utf8(printed.stdout).ok()?.trim().to_owned();
+    (printed.succeeded && Path::new(&path).is_file()).then_some(path)
 }
 
 /// What npm resolved.
 pub(super) const NPM_LOCK: &str = "package-lock.json";
-/// What pip resolved, as requirements with hashes.
-pub(super) const PIP_LOCK: &str = "requirements.lock";
-const PIP_REPORT: &str = "report.json";
 
 /// A folder that is ours and private.
 pub(super) fn prepare(folder: &Path) -> Result<Directory, ClientError> {
     Ok(Directory::home_or_create(folder)?)
 }
 
-fn recent(folder: &Directory, name: &str) -> Result<Option<Vec<u8>>, ClientError> {
+pub(super) fn recent(folder: &Directory, name: &str) -> Result<Option<Vec<u8>>, ClientError> {
     let age = folder.modified_ms(name).map(|at| crate::clock::unix_millis().saturating_sub(at));
     if age.is_none_or(|age| age > LOCK_LASTS) {
         return Ok(None);

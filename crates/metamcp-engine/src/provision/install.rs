@@ -7,7 +7,8 @@ use metamcp_core::provision::{Kind, Plan, npm_lock};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::clients::{self, ClientError, FETCH, NPM, NPM_LOCK, PIP_LOCK, PYTHON, run};
+use super::clients::{self, ClientError, FETCH, NPM, NPM_LOCK, run};
+use super::python::{self, PIP_LOCK};
 use super::store::StoreError;
 use crate::files::FileError;
 
@@ -97,28 +98,7 @@ async fn pypi(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallErro
     let raw = agreed_lock(plan, work, PIP_LOCK)?;
     let folder = clients::prepare(prefix)?;
     folder.replace(PIP_LOCK, &raw)?;
-    let printed = run(PYTHON, &["-I", "-m", "venv", "venv"], prefix, FETCH).await?;
-    if !printed.succeeded {
-        return Err(printed.failure("python").into());
-    }
-    let python = prefix.join("venv/bin/python");
-    let args = [
-        "-I",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--require-hashes",
-        "--only-binary",
-        ":all:",
-        "-r",
-        PIP_LOCK,
-    ];
-    let printed = run(&python.to_string_lossy(), &args, prefix, FETCH).await?;
-    if !printed.succeeded {
-        return Err(printed.failure("pip").into());
-    }
+    python::install(prefix).await?;
     is_there(plan, 0)
 }
 

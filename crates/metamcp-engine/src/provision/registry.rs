@@ -1,15 +1,20 @@
 //! One registry: all its servers remembered on disk for a day, then only what changed is fetched. One that does not
 //! answer is answered for by what is remembered.
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use hyper::{Request, StatusCode};
-use metamcp_core::provision::{Candidate, Page, Status, day, page};
+use metamcp_core::provision::{Candidate, Page, Source, Status, day, page};
 use metamcp_core::secret::Secret;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -37,12 +42,14 @@ const MAX_PAGE: usize = 8 * 1024 * 1024;
 const MOST_PAGES: usize = 600;
 /// Most servers remembered of one registry.
 const MOST: usize = 60_000;
-/// Largest file of remembered servers.
-const MAX_FILE: u64 = 128 * 1024 * 1024;
+/// Largest file of remembered servers; compressed, the official registry is a hundredth of it.
+const MAX_FILE: u64 = 32 * 1024 * 1024;
+/// Largest of them unpacked: what a small file unpacks to is decided by who wrote it.
+const MAX_UNPACKED: u64 = 128 * 1024 * 1024;
 /// What is written where no registry is wanted.
 const NONE: &str = "none";
-/// Format of the file.
-const FORMAT: u32 = 1;
+/// Format of the files: JSON, compressed.
+const FORMAT: u32 = 2;
 
 /// See the module.
 pub struct Registry {
@@ -63,8 +70,8 @@ struct State {
 }
 
 /// What is remembered, as it is on disk.
-#[derive(Default, Serialize, Deserialize)]
-struct Kept {
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Kept {
     format: u32,
     base: String,
     /// When the last complete look began, in milliseconds since 1970; 0 before the first.
@@ -93,7 +100,7 @@ impl Registry {
     pub async fn candidates(self: &Arc<Self>) -> (Arc<Vec<Candidate>>, Option<String>) {
         let registry = Arc::clone(self);
         // A task of its own: what is not there in time is fetched all the same, for the next time.
-        let reading = task::spawn("registry", async move { registry.refresh().await });
+        let reading = task::spawn("registry", async move { registry.refresh(false).await });
         match tokio::time::timeout(PATIENCE, reading).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => (Arc::default(), Some(format!("{} could not be read", self.base))),
@@ -107,7 +114,18 @@ impl Registry {
         }
     }
 
-    async fn refresh(&self) -> (Arc<Vec<Candidate>>, Option<String>) {
+    /// Its address.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Fetches what changed, however short ago that was last done: how many servers it has, and what is wrong with it.
+    pub async fn refresh_now(&self) -> (usize, Option<String>) {
+        let (known, note) = self.refresh(true).await;
+        (known.len(), note)
+    }
+
+    async fn refresh(&self, at_once: bool) -> (Arc<Vec<Candidate>>, Option<String>) {
         // Held while it is read: of several that want it one reads, and the others wait for that.
         let mut state = self.state.lock().await;
         if !state.is_loaded {
@@ -122,11 +140,12 @@ impl Registry {
             let instead = if known == 0 { "" } else { "; what is remembered of it is used" };
             Some(format!("{} does not answer ({why}){instead}", self.base))
         };
-        if is_fresh {
+        if is_fresh && !at_once {
             return (Arc::clone(&state.shared), None);
         }
         if let Some((at, why)) = &state.failed
             && now.saturating_sub(*at) < PAUSE
+            && !at_once
         {
             return (Arc::clone(&state.shared), note(why, state.shared.len()));
         }
@@ -199,22 +218,57 @@ impl Registry {
         home.inside_or_create("provision")?.inside_or_create("registry")
     }
 
-    fn load(&self) -> Kept {
+    /// What is on disk of it.
+    pub(super) fn load(&self) -> Kept {
         let read = || -> Option<Kept> {
             let mut file = self.folder().ok()?.open(&self.file()).ok()??;
-            serde_json::from_slice(&file.read(MAX_FILE).ok()?).ok()
+            unpacked(&file.read(MAX_FILE).ok()?)
         };
         let kept = read().filter(|kept| kept.format == FORMAT && kept.base == self.base);
         kept.unwrap_or_default()
     }
 
     fn save(&self, kept: &Kept) -> Result<(), FileError> {
-        self.folder()?.replace(&self.file(), &serde_json::to_vec(kept).unwrap_or_default())
+        self.folder()?.replace(&self.file(), &packed(kept))
+    }
+
+    /// Puts in its place what a snapshot has of it; how many servers that are, and as of when. Nothing if the snapshot
+    /// has nothing of it, or nothing newer.
+    pub(super) fn take(&self, all: &mut Vec<Kept>) -> Result<Option<(usize, u64)>, FileError> {
+        let Some(at) = all.iter().position(|kept| kept.base == self.base) else { return Ok(None) };
+        let mut kept = all.swap_remove(at);
+        if kept.synced <= self.load().synced || kept.synced > unix_millis() + OVERLAP {
+            return Ok(None);
+        }
+        kept.candidates.truncate(MOST);
+        for candidate in &mut kept.candidates {
+            // Whoever made the file cannot speak for anybody else.
+            candidate.source = Source::Registry(self.base.clone());
+        }
+        kept.format = FORMAT;
+        self.save(&kept)?;
+        Ok(Some((kept.candidates.len(), kept.synced)))
     }
 
     fn file(&self) -> String {
-        format!("{}.json", component(&self.base))
+        format!("{}.json.gz", component(&self.base))
     }
+}
+
+/// A document as it is kept: JSON, compressed.
+pub(super) fn packed(document: &impl Serialize) -> Vec<u8> {
+    let mut writer = GzEncoder::new(Vec::new(), Compression::default());
+    // Writing to memory does not fail, nor does writing out text and lists.
+    let json = serde_json::to_vec(document).unwrap_or_default();
+    let written = writer.write_all(&json).and_then(|()| writer.finish());
+    written.unwrap_or_default()
+}
+
+/// The document in such a file.
+pub(super) fn unpacked<T: DeserializeOwned>(raw: &[u8]) -> Option<T> {
+    let mut json = Vec::new();
+    GzDecoder::new(raw).take(MAX_UNPACKED).read_to_end(&mut json).ok()?;
+    serde_json::from_slice(&json).ok()
 }
 
 /// One GET, bounded, without redirects. Plain HTTP only to this machine itself.

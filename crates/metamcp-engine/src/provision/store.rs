@@ -1,18 +1,21 @@
 //! What is on disk: plans that wait for a yes, the yes itself, hashes seen before, what is installed, what is trusted.
+//! Owns: these files, and the notice to gateways that run.      Never: decides, fetches, starts anything.
+//! In: plans, answers of a person.  Out: consents, records, the configuration of an installed server (`store/config.rs`).
+//! Tests: `store/tests.rs`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::config::{HttpKind, ServerConfig, ServerState, Transport};
-use metamcp_core::provision::{Consent, Kind, Plan, Rejected, Trust, Yes};
-use metamcp_core::secret::Secret;
+use metamcp_core::provision::{Consent, Plan, Rejected, Trust, Yes};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub(super) use self::config::server_config;
 use super::install;
 use crate::clock::unix_millis;
 use crate::files::{Directory, FileError, component};
 
+mod config;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +29,8 @@ const WORK: &str = "work";
 const SEEN: &str = "seen.json";
 const RECORD: &str = "server.json";
 const TRUSTED: &str = "trusted.json";
+/// Written whenever what is installed changed.
+pub(super) const CHANGED: &str = "provisioned.changed";
 
 /// Largest file read; a plan with a thousand packages is a tenth of it.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
@@ -65,12 +70,33 @@ pub struct Record {
     /// What its tools looked like when they were first listed, by name.
     #[serde(default)]
     pub pins: BTreeMap<String, String>,
+    /// What the person gave for its variables; secrets among it as they were given, by reference or not.
+    #[serde(default)]
+    pub values: Vec<(String, String)>,
+    /// The program behind the first word, where that name leads to a stub.
+    #[serde(default)]
+    pub runtime: Option<String>,
+    /// Files and folders that the person lets it use beside its own.
+    #[serde(default)]
+    pub reach: Vec<PathBuf>,
+    /// How often its changed tools were accepted.
+    #[serde(default)]
+    pub accepted: u64,
 }
 
 impl Record {
     /// One without pins yet.
-    pub fn new(plan: Plan, argv: Vec<String>, installed: u64) -> Record {
-        Record { plan, argv, installed, pins: BTreeMap::new() }
+    pub fn new(plan: Plan, consent: &Consent, installed: u64) -> Record {
+        Record {
+            plan,
+            argv: consent.argv.clone(),
+            installed,
+            pins: BTreeMap::new(),
+            values: consent.environment.clone(),
+            runtime: None,
+            reach: Vec::new(),
+            accepted: 0,
+        }
     }
 }
 
@@ -258,6 +284,7 @@ impl Store {
         }
         install::remove(folder)?;
         install::remove(&self.work(&super::package_of(&record.plan)))?;
+        self.tell_gateways();
         Ok(record)
     }
 
@@ -265,8 +292,33 @@ impl Store {
     pub fn accept(&self, name: &str) -> Result<Record, StoreError> {
         let mut record = self.record(name)?;
         record.pins.clear();
+        record.accepted += 1;
         self.remember_installed(&record)?;
+        self.tell_gateways();
         Ok(record)
+    }
+
+    /// Lets an installed server use a file or a folder of the user's.
+    pub fn allow(&self, name: &str, path: &Path) -> Result<Record, StoreError> {
+        let mut record = self.record(name)?;
+        let real = path.canonicalize().map_err(|source| FileError::Io {
+            action: "find",
+            path: path.to_owned(),
+            source,
+        })?;
+        if !record.reach.contains(&real) {
+            record.reach.push(real);
+        }
+        self.remember_installed(&record)?;
+        self.tell_gateways();
+        Ok(record)
+    }
+
+    /// Gateways that run look at what is installed again: they watch this file.
+    pub(super) fn tell_gateways(&self) {
+        let home = Directory::home_or_create(&self.home);
+        // Not written, they find out when they are next started.
+        drop(home.and_then(|home| home.replace(CHANGED, unix_millis().to_string().as_bytes())));
     }
 
     fn own(&self) -> Result<Directory, FileError> {
@@ -290,50 +342,4 @@ fn write(folder: &Directory, name: &str, value: &impl Serialize) -> Result<(), F
         source: error.into(),
     })?;
     folder.replace(name, &bytes)
-}
-
-/// An installed server as the gateway uses it. It gets the variables that were agreed to from our own environment,
-/// and no others.
-pub(super) fn server_config(record: &Record) -> ServerConfig {
-    let plan = &record.plan;
-    let (command, args) = match record.argv.split_first() {
-        Some((command, args)) => (command.clone(), args.to_vec()),
-        None => (String::new(), Vec::new()),
-    };
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let mut config = ServerConfig::stdio(&plan.server, &command, &args);
-    config.description = Some(plan.description.clone()).filter(|about| !about.is_empty());
-    let mut missing = Vec::new();
-    let mut given = Vec::new();
-    for input in &plan.environment {
-        let value = std::env::var(&input.name).ok().or_else(|| input.default.clone());
-        match value.filter(|value| !value.is_empty()) {
-            Some(value) => given.push((input.name.clone(), Secret::new(&input.name, value))),
-            None if input.required => missing.push(input.name.clone()),
-            None => {}
-        }
-    }
-    config.transport = match plan.kind {
-        Kind::Remote => Transport::Http {
-            url: command,
-            headers: given,
-            kind: HttpKind::Streamable,
-            options: Box::default(),
-        },
-        Kind::Npm | Kind::Pypi | Kind::Oci => match config.transport {
-            Transport::Stdio { command, args, .. } => {
-                let cwd = Some(PathBuf::from(&plan.prefix));
-                Transport::Stdio { command, args, env: given, cwd }
-            }
-            other => other,
-        },
-    };
-    if !missing.is_empty() {
-        let reason = format!(
-            "it needs {} in the environment of metamcp; set it and start metamcp again",
-            missing.join(", ")
-        );
-        config.state = ServerState::Disabled { reason };
-    }
-    config
 }

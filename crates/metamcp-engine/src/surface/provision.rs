@@ -84,7 +84,9 @@ impl View {
         }
         let choice = found.plans.iter().find(|(_, plan)| !plan.is_refused());
         match choice {
-            Some((candidate, _)) if request.wants_install => {
+            Some((candidate, _))
+                if request.wants_install || self.provisioner.installed(candidate).is_some() =>
+            {
                 self.have(candidate, &taken, caller, tag).await
             }
             _ => candidates(&found, choice.is_some()),
@@ -118,6 +120,14 @@ impl View {
         tag: &Bytes,
     ) -> Finished {
         let provisioner = &self.provisioner;
+        // After a yes in a terminal it is there already.
+        if let Some(record) = provisioner.installed(candidate) {
+            if self.server(&record.plan.server).is_none() {
+                provisioner.put_to_use(&record);
+            }
+            self.make_known(&record.plan.server).await;
+            return self.installed(&record.plan);
+        }
         let plan = match provisioner.plan(candidate, taken, true).await {
             Ok(plan) => plan,
             Err(error) => {
@@ -196,7 +206,7 @@ impl View {
         })?;
         let text = format!(
             "Nothing was installed: a person has to agree first, and {why}.\n{}\
-             Ask the user to run `metamcp approve {id}` in a terminal, then call mcp_provision again with the same arguments.",
+             Ask the user to run `metamcp approve {id}` in a terminal, which installs it, then call mcp_provision again with the same arguments.",
             candidates_text(std::slice::from_ref(plan))
         );
         Err(told("needs_approval", &text, json!({ "id": id, "server": plan.server })))
@@ -311,6 +321,7 @@ fn plan_json(plan: &Plan) -> Value {
         "version": plan.version,
         "integrity": plan.integrity,
         "environment": variables,
+        "contained": plan.contained,
         "verdict": plan.verdict.word(),
         "reasons": if refusals.is_empty() { plan.verdict.reasons.clone() } else { refusals },
     })

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use metamcp_child::environment::TEMPORARY;
 use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
 use metamcp_core::config::{self, HttpOptions, ServerConfig, TlsFiles, Transport};
 use metamcp_core::failure::Fact;
@@ -74,8 +75,14 @@ impl Launcher {
         let spec = spec(config)?;
         let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
         let literal = spec.clone();
-        let resolved =
-            tokio::task::spawn_blocking(move || resolve::resolve(&spec)).await.ok().flatten();
+        let prepared = move || {
+            if let Some(walls) = &spec.walls {
+                // Without it the server is told so when it first wants it.
+                std::fs::create_dir_all(walls.home.join(TEMPORARY)).ok();
+            }
+            resolve::resolve(&spec)
+        };
+        let resolved = tokio::task::spawn_blocking(prepared).await.ok().flatten();
         if let Some(resolved) = resolved
             && let Ok(child) = spawner.spawn(resolved).await
         {
@@ -176,6 +183,7 @@ fn spec(config: &ServerConfig) -> Result<Spec, Fact> {
         args: args.iter().map(OsString::from).collect(),
         env: env.iter().map(|(name, value)| (name.into(), value.expose().into())).collect(),
         cwd: cwd.clone(),
+        walls: config.walls.clone(),
     })
 }
 

@@ -19,7 +19,14 @@ pub(super) const ADD_HELP: &str = "\
 The grammar is that of `claude mcp add`: options first, then the name, then the command behind `--`, or an address.
 The command is not given to a shell. A gateway that runs picks the server up by itself.
 
+Without a command or an address, the name is that of a well-known server or of one in a registry. What would be installed is
+shown, values it needs are asked for, and after a yes it is installed: pinned to its hashes, in a folder of its own, behind
+walls where the system has them.
+
 Examples:
+  metamcp add memory
+  metamcp add -e directory=/home/me/notes --yes filesystem
+  metamcp add -e GITHUB_PERSONAL_ACCESS_TOKEN=op://work/github/token @modelcontextprotocol/server-github
   metamcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   metamcp add -e API_KEY='${API_KEY}' search -- uvx some-search-server
   metamcp add docs --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
@@ -96,13 +103,13 @@ pub(crate) struct InitArgs {
 /// Arguments of `metamcp add`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AddArgs {
-    /// What the server is to be called
+    /// What the server is to be called; without a command or an address, which one is meant
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The command with its arguments, behind `--`; or the address of a remote server
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
-    /// A variable for the server: KEY=VALUE; may be given several times
+    /// A variable for the server, or a value it asks for: KEY=VALUE; may be given several times
     #[arg(long, short, value_name = "KEY=VALUE")]
     pub(crate) env: Vec<String>,
     /// The address of a remote server
@@ -114,6 +121,9 @@ pub(crate) struct AddArgs {
     /// Replace a server of that name
     #[arg(long)]
     pub(crate) force: bool,
+    /// Install a server by its name without asking
+    #[arg(long, short)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,
     #[command(flatten)]

@@ -129,11 +129,54 @@ async fn status(
     Ok(Exit::Success)
 }
 
+/// How a login stands, in words.
+pub(crate) enum Stands {
+    /// Nothing to do.
+    Fine(String),
+    /// There is none, which may be fine.
+    Open(String),
+    /// There was one.
+    Ended(String),
+    /// What is kept of it cannot be read.
+    Unreadable(String),
+}
+
+/// The logins at every remote server that is in use.
+pub(crate) fn standings(loaded: &Loaded) -> anyhow::Result<Vec<(String, Stands)>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let servers = loaded.config.servers.iter().filter(|server| server.is_enabled());
+    let mut all = Vec::new();
+    for server in servers {
+        let Ok((login, options)) = login_of(loaded, server) else { continue };
+        let stands = match runtime.block_on(login.standing()) {
+            Err(error) => Stands::Unreadable(visible(&error.to_string())),
+            Ok(None) if is_configured(server) || !options.login.wanted => {
+                Stands::Fine(words(server, None))
+            }
+            Ok(None) => Stands::Open(words(server, None)),
+            Ok(Some(standing)) => {
+                let words = words(server, Some(&standing));
+                if standing.expires_in_ms == Some(0) && !standing.refreshes {
+                    Stands::Ended(words)
+                } else {
+                    Stands::Fine(words)
+                }
+            }
+        };
+        all.push((server.name.clone(), stands));
+    }
+    Ok(all)
+}
+
+/// Whether the configuration itself has a token.
+fn is_configured(server: &ServerConfig) -> bool {
+    matches!(&server.transport, Transport::Http { headers, .. }
+        if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")))
+}
+
 fn words(server: &ServerConfig, standing: Option<&Standing>) -> String {
     let Some(standing) = standing else {
-        let configured = matches!(&server.transport, Transport::Http { headers, .. }
-            if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")));
-        let words = if configured { "token in the config" } else { "no token" };
+        let words = if is_configured(server) { "token in the config" } else { "no token" };
         return words.to_owned();
     };
     let issuer = visible(&standing.issuer);

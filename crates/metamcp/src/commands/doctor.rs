@@ -3,6 +3,7 @@
 //! In: the configuration, or why there is none.  Out: findings, each with its cure.
 //! Tests: `tests/config/doctor.rs`.
 
+mod installed;
 mod machine;
 mod tried;
 
@@ -13,6 +14,7 @@ use metamcp_engine::config::{LoadError, Loaded};
 use serde_json::{Value, json};
 
 use crate::args::DoctorArgs;
+use crate::commands::auth::{self, Stands};
 use crate::exit::Exit;
 use crate::render::{self, DIM, GREEN, RED, YELLOW, plural, styled, visible};
 
@@ -95,6 +97,8 @@ pub(crate) fn run(
             findings.extend(machine::programs(&loaded.config));
             findings.extend(machine::clients());
             findings.extend(tried::servers(loaded)?);
+            findings.extend(logins(loaded)?);
+            findings.extend(installed::servers(loaded)?);
             findings.extend(machine::cache(&loaded.config.settings.home, args.fix));
         }
         Err(error) => {
@@ -152,6 +156,28 @@ fn show(findings: &[Finding], out: &mut dyn Write) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// How the logins at remote servers stand.
+fn logins(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
+    const AREA: &str = "logins";
+    let mut findings = Vec::new();
+    for (name, stands) in auth::standings(loaded)? {
+        let cure = format!("metamcp auth login {name}");
+        findings.push(match stands {
+            Stands::Fine(words) => Finding::new(Level::Good, AREA, format!("{name}: {words}")),
+            Stands::Open(words) => Finding::new(Level::Note, AREA, format!("{name}: {words}"))
+                .cure(format!("if it wants one: {cure}")),
+            Stands::Ended(words) => {
+                Finding::new(Level::Problem, AREA, format!("{name}: {words}")).cure(cure)
+            }
+            Stands::Unreadable(words) => {
+                let cure = format!("metamcp auth logout {name}, then {cure}");
+                Finding::new(Level::Problem, AREA, format!("{name}: {words}")).cure(cure)
+            }
+        });
+    }
+    Ok(findings)
 }
 
 /// The file that is read, what was remarked about it, and servers that are left out.

@@ -204,6 +204,12 @@ fn find(from: &Path) -> anyhow::Result<Found> {
                 ],
             ),
         };
+    // Continue's files are of the same kind as Goose's, with the servers in a list.
+    let is_list = || matches!(edit::read(Format::YamlList, &text, &[SERVER_KEYS[0]]), Ok(Some(_)));
+    let (format, keys): (_, &[(&str, Dialect)]) = match format {
+        Format::Yaml if is_list() => (Format::YamlList, &[(SERVER_KEYS[0], Dialect::Continue)]),
+        _ => (format, keys),
+    };
     let name = from.file_stem().unwrap_or_default().to_string_lossy().replace('.', "");
     for (key, dialect) in keys {
         let read = edit::read(format, &text, &[key]).with_context(|| from.display().to_string())?;

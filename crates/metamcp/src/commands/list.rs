@@ -1,17 +1,24 @@
 //! `metamcp list` and `metamcp search`: what `mcp_discover` would say.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
 use metamcp_core::discover::Request;
 use metamcp_core::search::{FEATURE_NAMES, parts};
 use metamcp_engine::config::Loaded;
+use metamcp_engine::gateway::Gateway;
 use metamcp_engine::surface::discover::Why;
+use metamcp_engine::task;
 use serde_json::{Value, json};
 
 use super::{call, gateway};
 use crate::args::{ListArgs, SearchArgs};
 use crate::exit::Exit;
 use crate::render;
+
+/// How long a person waits for servers that never listed their tools: npx and uvx may have to fetch them first. A model
+/// is answered within the budget of `mcp_discover`.
+const FIRST_LIST: Duration = Duration::from_secs(90);
 
 /// Servers, or the tools of one.
 pub(crate) fn run(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -42,6 +49,7 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
     let (query, server) = (request.query.clone().unwrap_or_default(), request.server.clone());
     let limit = request.limit;
     let found = gateway::with(loaded, async |gateway| {
+        first_lists(gateway, &request).await;
         // Whatever it finds, it makes the servers known.
         gateway.view.discover(request).await?;
         Ok(gateway.view.why(&query, server.as_deref(), limit))
@@ -112,10 +120,7 @@ fn discover(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let found = gateway::with(loaded, async |gateway| {
-        // Asked for one server, a person waits; a model would not.
-        if let Some(server) = &request.server {
-            gateway.view.make_known(server).await;
-        }
+        first_lists(gateway, &request).await;
         gateway.view.discover(request).await
     })?;
     match found {
@@ -124,4 +129,40 @@ fn discover(
         Err(finished) => return call::show(&gateway::result(finished)?, json, out),
     }
     Ok(Exit::Success)
+}
+
+/// Waits for servers that never listed their tools, as far as the request is about them, and says so on a terminal.
+async fn first_lists(gateway: &Gateway, request: &Request) {
+    if request.is_overview() {
+        return;
+    }
+    gateway.catalog.loaded().await;
+    let (servers, snapshot) = (gateway.router.servers(), gateway.catalog.snapshot());
+    let mut waiting: Vec<_> = servers
+        .iter()
+        .filter(|entry| entry.config.is_enabled() && snapshot.known(entry.id).is_none())
+        .filter(|entry| request.server.as_deref().is_none_or(|name| name == &*entry.name))
+        .map(|entry| {
+            let (view, name) = (gateway.view.clone(), entry.name.to_string());
+            let shown = render::visible(&name);
+            (shown, task::spawn("list", async move { view.make_known(&name).await }))
+        })
+        .collect();
+    let mut terminal = Some(std::io::stderr()).filter(IsTerminal::is_terminal);
+    let mut show = |line: &str| {
+        if let Some(terminal) = &mut terminal {
+            // A terminal that went away is no reason to stop.
+            let _nobody_looks = terminal.write_all(line.as_bytes()).and_then(|()| terminal.flush());
+        }
+    };
+    let limit = tokio::time::Instant::now() + FIRST_LIST;
+    while let Some((name, listing)) = waiting.pop() {
+        let others = waiting.iter().filter(|(_, listing)| !listing.is_finished()).count();
+        let others = if others == 0 { String::new() } else { format!(" and {others} more") };
+        show(&format!("\r\x1b[Kwaiting for {name}{others}, started for the first time"));
+        if tokio::time::timeout_at(limit, listing).await.is_err() {
+            break;
+        }
+    }
+    show("\r\x1b[K");
 }

@@ -3,9 +3,9 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use anyhow::Context;
-use metamcp_core::provision::{day, told};
+use metamcp_core::provision::{Contained, Input, day, told};
 use metamcp_engine::config::Loaded;
-use metamcp_engine::provision::{Record, Store};
+use metamcp_engine::provision::{Provisioner, Record, Store};
 use serde_json::{Value, json};
 
 use crate::args::{ApproveArgs, ProvisionedCommand};
@@ -57,14 +57,14 @@ pub(crate) fn approve(
         stdin.is_terminal(),
         "a yes is given at a terminal, by a person; nothing was agreed to"
     );
-    for input in &pending.plan.asked {
-        if input.default.is_none() && !values.iter().any(|(name, _)| *name == input.name) {
-            write!(out, "{} ({}): ", input.name, render::visible(&input.description))?;
-            out.flush()?;
-            let mut line = String::new();
-            stdin.lock().read_line(&mut line)?;
-            values.push((input.name.clone(), line.trim().to_owned()));
-        }
+    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let missing: Vec<Input> = pending.plan.missing(&values, &has).into_iter().cloned().collect();
+    for input in missing {
+        write!(out, "{} ({}): ", input.name, render::visible(&input.description))?;
+        out.flush()?;
+        let mut line = String::new();
+        stdin.lock().read_line(&mut line)?;
+        values.push((input.name, line.trim().to_owned()));
     }
     write!(out, "Install and run exactly this? Type yes: ")?;
     out.flush()?;
@@ -74,11 +74,21 @@ pub(crate) fn approve(
         writeln!(out, "Nothing was agreed to.")?;
         return Ok(Exit::Failure);
     }
-    store.agree(id, values)?;
-    writeln!(
-        out,
-        "Agreed, for a quarter of an hour. Let the model ask again; it is installed then."
-    )?;
+    let plan = store.agree(id, values)?;
+    // The model may have asked again in this very moment, and its gateway used the yes.
+    let Some(consent) = store.use_yes(&plan)? else {
+        writeln!(out, "Agreed; the gateway that asked installs it.")?;
+        return Ok(Exit::Success);
+    };
+    writeln!(out, "Agreed. Installing {} ...", render::visible(&plan.identifier))?;
+    out.flush()?;
+    let settings = &loaded.config.settings;
+    let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime
+        .block_on(provisioner.install(&plan, &consent))
+        .with_context(|| format!("{} was not installed", plan.server))?;
+    writeln!(out, "{} is installed, and gateways that run have it now.", plan.server)?;
     Ok(Exit::Success)
 }
 
@@ -109,6 +119,7 @@ pub(crate) fn run(
                     writeln!(out, "  hash {}", render::visible(integrity))?;
                 }
                 writeln!(out, "  runs {}", render::visible(&record.argv.join(" ")))?;
+                writeln!(out, "  walls {}", walls(record))?;
             }
         }
         ProvisionedCommand::Remove(args) => {
@@ -117,7 +128,19 @@ pub(crate) fn run(
                 writeln!(out, "{:#}", json!({ "removed": as_json(&record) }))?;
             } else {
                 writeln!(out, "Removed {} and {}.", args.name, record.plan.prefix)?;
-                writeln!(out, "A gateway that runs lists it until it is started again.")?;
+                writeln!(out, "Gateways that run do without it from now on.")?;
+            }
+        }
+        ProvisionedCommand::Allow(args) => {
+            let record = store.allow(&args.name, &args.path)?;
+            if args.json {
+                writeln!(out, "{:#}", json!({ "allowed": as_json(&record) }))?;
+            } else if record.plan.contained == Contained::Walls {
+                let reach: Vec<String> =
+                    record.reach.iter().map(|path| path.display().to_string()).collect();
+                writeln!(out, "{} may read and change {}.", args.name, reach.join(", "))?;
+            } else {
+                writeln!(out, "{} has no walls, so it could before.", args.name)?;
             }
         }
         ProvisionedCommand::Accept(args) => {
@@ -132,6 +155,17 @@ pub(crate) fn run(
     Ok(Exit::Success)
 }
 
+fn walls(record: &Record) -> String {
+    let reach: Vec<String> = record.reach.iter().map(|path| path.display().to_string()).collect();
+    match &record.plan.contained {
+        Contained::Walls if reach.is_empty() => "its own folder".to_owned(),
+        Contained::Walls => format!("its own folder, and {}", render::visible(&reach.join(", "))),
+        Contained::Container => "a container".to_owned(),
+        Contained::Elsewhere => "another machine".to_owned(),
+        Contained::Nothing { why } => format!("none: {}", render::visible(why)),
+    }
+}
+
 fn as_json(record: &Record) -> Value {
     let plan = &record.plan;
     json!({
@@ -143,5 +177,7 @@ fn as_json(record: &Record) -> Value {
         "installed": day(record.installed),
         "argv": record.argv,
         "folder": plan.prefix,
+        "contained": plan.contained,
+        "reach": record.reach,
     })
 }

@@ -8,9 +8,11 @@ use metamcp_core::config;
 use metamcp_core::edit::{self, Format};
 use metamcp_core::settings::Given;
 use metamcp_engine::config::Loaded;
+use metamcp_engine::provision::Store;
 use metamcp_engine::user_file::{self, UserFileError};
 use serde_json::{Map, Value, json};
 
+use super::gallery;
 use crate::args::{AddArgs, NameArgs, Scope, ScopeArgs, WriteArgs};
 use crate::exit::Exit;
 use crate::render::{self, visible};
@@ -102,6 +104,12 @@ pub(crate) fn add(
     args: &AddArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    if args.command.is_empty() && args.url.is_none() {
+        return gallery::add(loaded, args, out);
+    }
+    if args.yes {
+        bail!("--yes is for a server that is installed by its name; this one is only written down");
+    }
     let entry = entry(args, given)?;
     let path = target(loaded, args.scope)?;
     let mut replaced = false;
@@ -128,6 +136,18 @@ pub(crate) fn remove(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let path = target(loaded, args.scope)?;
+    let text = user_file::read::<anyhow::Error>(&path).map_err(plain)?.unwrap_or_default();
+    let store = Store::new(&loaded.config.settings.home);
+    let installed = store.records().into_iter().find(|record| record.plan.server == args.name);
+    // What the file names goes before what was installed, as everywhere.
+    if let Some(record) =
+        installed.filter(|_| !matches!(key_for(&text, &args.name), Ok((_, Some(_)))))
+    {
+        if !args.write.dry_run {
+            store.remove(&args.name)?;
+        }
+        return tell(out, args.write, &args.name, "removed", Path::new(&record.plan.prefix));
+    }
     change(&path, args.write.dry_run, |text| {
         let (key, _) = found(text, &args.name, &path)?;
         Ok(edit::remove(Format::Json, text, &[key, &args.name])?)

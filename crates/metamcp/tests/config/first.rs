@@ -48,7 +48,9 @@ fn what_the_commands_say() {
         ],
         &["add", "--transport", "sse", "old", "https://old.example.com/sse"],
         &["add", "-e", "s3cret-value", "x", "--", "y"],
-        &["add", "nothing"],
+        &["add", "nothing", "--registries", "none"],
+        &["add", "filesistem", "--registries", "none"],
+        &["add", "nothing", "--yes", "--", "x"],
         &["add", "a:b", "--", "x"],
         &["add", "both", "--url", "https://x.example.com", "--", "y"],
         &["enable", "web"],
@@ -169,4 +171,44 @@ fn sixteen_processes_at_once_lose_nothing() {
     let beside = std::fs::read_dir(shell.path("user/.metamcp")).unwrap().count();
     assert_eq!(beside, 1);
     assert_eq!(shell.json(&["remove", "s3-1", "--json"])["done"], json!("removed"));
+}
+
+#[test]
+fn what_the_commands_that_use_servers_say() {
+    let shell = Shell::new();
+    let program = env!("CARGO_BIN_EXE_metamcp");
+    let entry = json!({ "command": program, "args": ["__example", "numbers"] });
+    let gone = json!({ "url": "https://gone.example.com/mcp", "disabled": true });
+    shell.write(OWN, &json!({ "mcpServers": { "numbers": entry, "gone": gone } }).to_string());
+    shell.write("project/sum.ts", "return await numbers.evaluate({ expression: '2 * 21' });");
+    shell.write("project/tools.jsonl", "{\"id\": \"a\", \"server\": \"s\", \"name\": \"add\", \"description\": \"Adds numbers\"}\n");
+    shell.write("project/queries.jsonl", "{\"query\": \"add numbers\", \"gold\": [\"a\"]}\n");
+    let mut all = String::new();
+    for line in [
+        // The first search waits for a server that was never listed, whatever the budget of a model is.
+        &["search", "arithmetic expression", "--discover-budget", "1ms"][..],
+        &["list"],
+        &["list", "numbers"],
+        &["list", "nobody"],
+        &["call", "numbers:evaluate", "--args", r#"{"expression": "6 * 7"}"#],
+        &["call", "numbers:evaluate", "--args", "{}"],
+        &["run", "sum.ts"],
+        &["forget"],
+        &["auth", "status"],
+        &["auth", "logout", "gone"],
+        &["approve"],
+        &["approve", "000000000000"],
+        &["provisioned", "list"],
+        &["provisioned", "remove", "nobody"],
+        &["provisioned", "accept", "nobody"],
+        &["provisioned", "allow", "nobody", "."],
+        &["registry", "refresh", "--registries", "none"],
+        &["registry", "import", "sum.ts"],
+        &["config", "path"],
+    ] {
+        all.push_str(&format!("$ metamcp {}\n{}\n\n", line.join(" "), shell.told(line)));
+    }
+    let measured = shell.told(&["eval", "--tools", "tools.jsonl", "--queries", "queries.jsonl"]);
+    assert!(measured.contains("hit@1") && measured.contains("hybrid"), "{measured}");
+    assert_snapshot!(all);
 }

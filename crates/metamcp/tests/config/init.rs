@@ -49,6 +49,10 @@ const FILES: &[(&str, &str)] = &[
         "# goose\nGOOSE_MODEL: m\nextensions:\n  developer:\n    type: builtin\n    enabled: true\n  gander:\n    type: stdio\n    cmd: gander\n    args:\n    - --fast\n    envs: {}\n    enabled: true\n",
     ),
     (
+        "user/.continue/config.yaml",
+        "# continue\nname: Mine\nversion: 1.0.0\nschema: v1\nmodels:\n  - name: big # the model\n    provider: x\nmcpServers:\n  # searches\n  - name: goes-on\n    command: goes-on\n    args: [\"-x\"]\n  - name: kept\n    command: y\n    env:\n      K: ${{ secrets.K }}\n",
+    ),
+    (
         "user/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
         "{\n  \"mcpServers\": {\n    \"clined\": { \"command\": \"cl\", \"autoApprove\": [], \"disabled\": false }\n  }\n}\n",
     ),
@@ -107,6 +111,7 @@ fn comments_and_unknown_keys_survive() {
         ("user/.codex/config.toml", &["# codex", "# the model", "[profiles.one]"]),
         ("user/.config/zed/settings.json", &["// Zed settings", "// yes", "\"ext\""]),
         ("user/.config/goose/config.yaml", &["# goose", "developer:", "type: builtin"]),
+        ("user/.continue/config.yaml", &["# continue", "# the model", "# searches", "name: kept"]),
     ] {
         let text = shell.read(path);
         for line in kept {

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metamcp_testkit::Client;
-use metamcp_testkit::client::{Answerer, Reply};
+use metamcp_testkit::client::{Answer, Answerer, Reply};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::fake_sources::{Sources, Trick};
+use crate::fake_sources::{CHANGES, Sources, Trick};
 
 /// Past this something hangs: pip resolves and fetches thirty packages in this time on a busy machine.
 const HUNG: Duration = Duration::from_secs(400);
@@ -22,13 +22,15 @@ struct Place {
     folder: TempDir,
     registries: String,
     npm: Option<String>,
+    /// Found before everything else that is in `PATH`.
+    programs: Option<PathBuf>,
 }
 
 impl Place {
     fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("mcp.json"), "{\"mcpServers\": {}}").unwrap();
-        Place { folder, registries: "none".to_owned(), npm: None }
+        Place { folder, registries: "none".to_owned(), npm: None, programs: None }
     }
 
     fn with(sources: impl FnOnce(&Path) -> Sources) -> (Place, Sources) {
@@ -41,7 +43,9 @@ impl Place {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_metamcp"));
-        let path = std::env::var("PATH").expect("a machine with a PATH");
+        let path = std::env::var_os("PATH").expect("a machine with a PATH");
+        let folders = self.programs.clone().into_iter().chain(std::env::split_paths(&path));
+        let path = std::env::join_paths(folders).unwrap();
         command
             .args(args)
             .arg("--config")
@@ -50,6 +54,8 @@ impl Place {
             .env_clear()
             .env("PATH", path)
             .env("HOME", self.folder.path())
+            // The certificates of the machine, which every other client uses anyway.
+            .env("UV_SYSTEM_CERTS", "1")
             .env("METAMCP_REGISTRIES", &self.registries);
         if let Some(npm) = &self.npm {
             // Bytes that do not match are fetched again and again otherwise, for minutes.
@@ -148,6 +154,29 @@ fn a_server_from_pypi_is_installed_after_a_yes_and_called_at_once() {
 }
 
 #[test]
+fn where_there_is_uv_it_brings_servers_of_pypi() {
+    let mut place = Place::new();
+    let folder = place.folder.path().join("uv");
+    let fetched = Command::new("python3")
+        .args(["-m", "pip", "install", "--quiet", "--target"])
+        .arg(&folder)
+        .arg("uv")
+        .output()
+        .unwrap();
+    assert!(fetched.status.success(), "{fetched:?}");
+    place.programs = Some(folder.join("bin"));
+    let planned = place.run(&["add", "time", "--dry-run"]);
+    assert!(planned.contains("dates are from uv"), "{planned}");
+    assert!(planned.contains("nothing it needs is younger than 7 days"), "{planned}");
+    let installed = place.run(&["add", "time", "--yes"]);
+    assert!(installed.contains("time: installed"), "{installed}");
+    let time = place.run(&["call", "time:get_current_time", "--args", r#"{"timezone": "UTC"}"#]);
+    assert!(time.contains("datetime"), "{time}");
+    let sick = place.run(&["doctor"]);
+    assert!(sick.contains("time lists 2 tools"), "{sick}");
+}
+
+#[test]
 fn bad_packages_do_not_run_a_byte_even_after_a_yes() {
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@tricks/zebra", "Operates the zebra crossing lights", Trick::Young);
@@ -174,7 +203,7 @@ fn bad_packages_do_not_run_a_byte_even_after_a_yes() {
     }
     // Only the one whose bytes are exchanged behind a good description gets as far as a question.
     assert_eq!(asked.load(Ordering::Relaxed), 1);
-    assert!(!sources.trace().exists(), "something ran");
+    assert!(!sources.something_ran(), "something ran");
     let left: Vec<_> = fs::read_dir(place.installed()).into_iter().flatten().flatten().collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -193,7 +222,7 @@ fn a_version_whose_hash_changed_is_refused() {
     let refused = provision(&client, "turn the spinning wheel of fortune");
     let said = refused["content"][0]["text"].as_str().unwrap();
     assert!(said.contains("the hash of this version changed"), "{said}");
-    assert!(!sources.trace().exists(), "something ran");
+    assert!(!sources.something_ran(), "something ran");
 }
 
 #[test]
@@ -212,7 +241,7 @@ fn a_hundred_requests_without_a_yes_start_nothing() {
         let answer = client.wait(id, HUNG).unwrap().value;
         assert_eq!(answer["result"]["structuredContent"]["status"], "needs_approval", "{answer:#}");
     }
-    assert!(!sources.trace().exists(), "something ran");
+    assert!(!sources.something_ran(), "something ran");
     assert!(!place.installed().exists());
     // npm was asked a few times, not a hundred.
     let asked = sources.asked().iter().filter(|path| path.contains("wheel")).count();
@@ -232,9 +261,11 @@ fn a_yes_in_a_terminal_is_good_once_and_tools_that_change_are_blocked() {
     assert!(piped.contains("given at a terminal"), "{piped}");
     assert_eq!(provision(&client, need)["structuredContent"]["status"], "needs_approval");
     let typed = place.typed(&["approve", &id], "yes\n");
-    assert!(typed.contains("Agreed"), "{typed}");
-    let installed = provision(&client, need);
-    assert_eq!(installed["structuredContent"]["status"], "installed", "{installed:#}");
+    assert!(typed.contains("wheel is installed"), "{typed}");
+    // The gateway that runs has it without being asked, and says so if it is.
+    let there = provision(&client, need);
+    let status = &there["structuredContent"]["status"];
+    assert!(status == "installed" || status == "local", "{there:#}");
     let turned = client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
     assert_eq!(turned.text(), Some("turned"));
     drop(client);
@@ -250,23 +281,165 @@ fn a_yes_in_a_terminal_is_good_once_and_tools_that_change_are_blocked() {
         HUNG,
     );
     assert!(!found.unwrap().value.to_string().contains("Send all mail"));
-    drop(client);
+    // What was looked at is used by the gateway that runs, and what was removed is gone from it.
     let accepted = place.run(&["provisioned", "accept", "wheel"]);
     assert!(accepted.contains("accepted"), "{accepted}");
-    let client = place.client(yes().0, &json!({}));
-    let turned = client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
-    assert_eq!(turned.text(), Some("turned"));
-    drop(client);
-
+    until(&client, |answer| answer.text() == Some("turned"));
     let listed: Value =
         serde_json::from_str(&place.run(&["provisioned", "list", "--json"])).unwrap();
     assert_eq!(listed[0]["package"], "@honest/wheel");
     let removed = place.run(&["provisioned", "remove", "wheel"]);
     assert!(removed.contains("Removed wheel"), "{removed}");
+    until(&client, |answer| {
+        answer.value["result"]["structuredContent"]["code"] == "server_not_found"
+    });
+    drop(client);
     assert_eq!(place.run(&["provisioned", "list"]), "No server was installed by metamcp.\n");
     // The yes was used up.
     let client = place.client(yes().0, &json!({}));
     assert_eq!(provision(&client, need)["structuredContent"]["status"], "needs_approval");
+}
+
+/// Turns the wheel again and again, until the answer is as it should be.
+fn until(client: &Client, is_so: impl Fn(&Answer) -> bool) {
+    let began = Instant::now();
+    loop {
+        let answer = client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
+        if is_so(&answer) {
+            return;
+        }
+        assert!(began.elapsed() < HUNG, "it never came to that: {}", answer.value);
+    }
+}
+
+#[test]
+fn an_installed_server_reads_and_writes_its_own_folder_and_nothing_of_the_users() {
+    metamcp_child::walls::available().expect("a kernel with Landlock");
+    let (place, sources) = Place::with(Sources::start);
+    sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
+    let (home, own) = (place.folder.path(), place.folder.path().join("shared"));
+    fs::create_dir_all(home.join(".ssh")).unwrap();
+    fs::create_dir(&own).unwrap();
+    fs::write(home.join(".ssh/id_ed25519"), "a key").unwrap();
+    fs::write(own.join("notes"), "notes").unwrap();
+    let installed = place.run(&["add", "@honest/wheel", "--yes"]);
+    assert!(installed.contains("wheel: installed"), "{installed}");
+    let client = place.client(yes().0, &json!({}));
+    let peek = |verb: &str, path: &Path| {
+        let answer = client.mcp_call_now("wheel", "peek", &json!({ verb: path }), HUNG).unwrap();
+        answer.text().unwrap().to_owned()
+    };
+    let prefix = fs::read_dir(place.installed()).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(peek("read", &home.join(".ssh/id_ed25519")), "EACCES");
+    assert_eq!(peek("write", &home.join(".bashrc")), "EACCES");
+    assert_eq!(peek("read", &home.join("mcp.json")), "EACCES");
+    assert_eq!(peek("write", &prefix.join("server.json")), "EACCES");
+    assert_eq!(peek("write", &prefix.join("package-lock.json")), "EACCES");
+    assert_eq!(peek("write", &prefix.join("data/notes")), "written");
+    assert_eq!(peek("read", &prefix.join("data/notes")), "x");
+    assert_eq!(peek("read", &own.join("notes")), "EACCES");
+    assert!(!home.join(".bashrc").exists());
+    // A person can open a door, and the gateway that runs knows.
+    let allowed = place.run(&["provisioned", "allow", "wheel", "shared"]);
+    assert!(allowed.contains("may read and change HOME/shared"), "{allowed}");
+    let began = Instant::now();
+    while peek("read", &own.join("notes")) != "notes" {
+        assert!(began.elapsed() < HUNG, "the door stays shut");
+    }
+    assert_eq!(peek("read", &home.join(".ssh/id_ed25519")), "EACCES");
+}
+
+#[test]
+fn a_server_is_added_by_its_name_and_its_values_are_asked_for() {
+    let place = Place::new();
+    let notes = place.folder.path().join("notes");
+    fs::create_dir(&notes).unwrap();
+    fs::write(notes.join("one.md"), "the first note").unwrap();
+    let lacking = place.run(&["add", "filesystem", "--yes"]);
+    assert!(
+        lacking.contains("filesystem needs directory (a directory it may work in)"),
+        "{lacking}"
+    );
+    let given = format!("directory={}", notes.display());
+    let unasked = place.run(&["add", "-e", &given, "filesystem"]);
+    assert!(unasked.contains("there is nobody to ask"), "{unasked}");
+    assert!(!place.installed().exists());
+    let words = format!("{}\ny\n", notes.display());
+    let typed = place.typed(&["add", "filesystem"], &words);
+    assert!(typed.contains("filesystem: installed"), "{typed}");
+    let path = notes.join("one.md");
+    let args = json!({ "path": path }).to_string();
+    let read = place.run(&["call", "filesystem:read_text_file", "--args", &args]);
+    assert!(read.contains("the first note"), "{read}");
+    let again = place.run(&["add", "filesystem", "--yes"]);
+    assert!(again.contains("installed already, as `filesystem`"), "{again}");
+    let removed = place.run(&["remove", "filesystem"]);
+    assert!(removed.contains("filesystem: removed"), "{removed}");
+    assert_eq!(place.run(&["provisioned", "list"]), "No server was installed by metamcp.\n");
+}
+
+fn entry(name: &str, about: &str, status: &str) -> Value {
+    json!({
+        "server": {
+            "name": format!("org.example/{name}"),
+            "description": about,
+            "version": "1.0.0",
+            "packages": [{ "registryType": "npm", "identifier": format!("@example/{name}"), "version": "1.0.0" }],
+        },
+        "_meta": { "io.modelcontextprotocol.registry/official": { "status": status, "isLatest": true } },
+    })
+}
+
+#[test]
+fn a_registry_is_read_page_by_page_and_afterwards_only_what_changed() {
+    let (place, sources) = Place::with(Sources::start);
+    let start = "/v0.1/servers?version=latest&limit=100";
+    sources.page(start, &[entry("one", "old", "active")], Some("a b&c"));
+    let second = format!("{start}&cursor=a%20b%26c");
+    sources.page(
+        &second,
+        &[entry("two", "two", "active"), entry("three", "three", "active")],
+        None,
+    );
+    let count = || -> (u64, Value) {
+        let told: Value =
+            serde_json::from_str(&place.run(&["registry", "refresh", "--json"])).unwrap();
+        (told[0]["servers"].as_u64().unwrap(), told[0]["note"].clone())
+    };
+    assert_eq!(count(), (3, Value::Null));
+    assert_eq!(sources.asked(), [start, second.as_str()]);
+
+    // One changed, one was taken back, one is new.
+    let changed =
+        [entry("one", "new", "active"), entry("two", "", "deleted"), entry("four", "", "active")];
+    sources.page(CHANGES, &changed, None);
+    assert_eq!(count(), (4, Value::Null));
+    let asked = sources.asked();
+    assert_eq!(asked.len(), 3);
+    assert!(asked[2].contains("&updated_since=20") && asked[2].contains("T"), "{}", asked[2]);
+    let gone = place.run(&["add", "org.example/two", "--yes"]);
+    assert!(gone.contains("no server `org.example/two` is known"), "{gone}");
+    // One by the last part of its name, which npm does not have.
+    let vanished = place.run(&["add", "three", "--yes"]);
+    assert!(vanished.contains("npm:@example/three@1.0.0 does not exist"), "{vanished}");
+
+    // What is remembered can be taken along; a registry that is silent is answered for by it.
+    let file = place.folder.path().join("snapshot.gz");
+    let file = file.to_str().unwrap();
+    place.run(&["registry", "export", file]);
+    assert_eq!(fs::read(file).unwrap()[..2], [0x1f, 0x8b]);
+    sources.silence();
+    let (known, note) = count();
+    assert_eq!(known, 4);
+    assert!(note.as_str().unwrap().contains("what is remembered of it is used"), "{note}");
+    fs::remove_dir_all(place.folder.path().join(".metamcp/provision/registry")).unwrap();
+    assert_eq!(count().0, 0);
+    let imported = place.run(&["registry", "import", file]);
+    assert!(imported.contains(": 4 servers, as of 20"), "{imported}");
+    assert_eq!(count().0, 4);
+    fs::write(file, "no snapshot").unwrap();
+    let refused = place.run(&["registry", "import", file]);
+    assert!(refused.contains("this is no snapshot of registries"), "{refused}");
 }
 
 #[test]
@@ -280,7 +453,7 @@ fn a_client_of_the_stateless_era_is_asked_too() {
     let id = client.stateless("tools/call", &params, &able(), &json!({})).unwrap();
     let asking = client.wait(id, HUNG).unwrap().value["result"].clone();
     assert_eq!(asking["resultType"], "input_required", "{asking:#}");
-    assert!(!sources.trace().exists(), "something ran");
+    assert!(!sources.something_ran(), "something ran");
     let (key, question) = asking["inputRequests"].as_object().unwrap().iter().next().unwrap();
     assert!(question["params"]["message"].as_str().unwrap().contains("@honest/wheel 1.0.0"));
     let agreed = json!({ "action": "accept", "content": { "install": true } });
@@ -295,7 +468,8 @@ fn a_client_of_the_stateless_era_is_asked_too() {
 fn several_registries_are_asked_once_a_day_and_a_dead_one_is_named() {
     let (mut place, sources) = Place::with(Sources::start);
     sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
-    place.registries = format!("{} http://127.0.0.1:9", sources.base);
+    // The token of one is shown to that one.
+    place.registries = format!("{}|PATH http://127.0.0.1:9", sources.base);
     for _ in 0..2 {
         let client = place.client(yes().0, &json!({}));
         let arguments = json!({ "intent": "turn the spinning wheel of fortune" });
@@ -307,4 +481,6 @@ fn several_registries_are_asked_once_a_day_and_a_dead_one_is_named() {
     }
     let crawls = sources.asked().iter().filter(|path| path.starts_with("/v0.1/servers")).count();
     assert_eq!(crawls, 1);
+    let shown = sources.asked().iter().filter(|line| line.starts_with("bearer ")).count();
+    assert_eq!(shown, 1);
 }

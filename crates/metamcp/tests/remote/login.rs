@@ -311,9 +311,22 @@ fn the_command_logs_in_says_so_and_logs_out() {
         let output = auth(workspace, &["status", "far", "--json"]).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
     };
+    // The doctor sees the same, with the cure.
+    let login = |workspace: &Workspace| -> Value {
+        let output = command(workspace).args(["doctor", "--json"]).output().unwrap();
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = told["findings"].as_array().unwrap();
+        all.iter().find(|finding| finding["area"] == "logins").unwrap().clone()
+    };
     assert_eq!(status(&workspace)[0]["logged_in"], false);
+    let open = login(&workspace);
+    assert_eq!(open["message"], "far: no token", "{open}");
+    assert!(open["cure"].as_str().unwrap().contains("metamcp auth login far"), "{open}");
     log_in(&workspace);
     assert_eq!(status(&workspace)[0]["refreshes"], true);
+    let fine = login(&workspace);
+    assert_eq!(fine["level"], "good", "{fine}");
+    assert!(fine["message"].as_str().unwrap().contains("is renewed by itself"), "{fine}");
     let gateway = Gateway::start(workspace);
     gateway.echo("x");
     let workspace = gateway.workspace_after_end();

@@ -2,13 +2,15 @@
 
 use metamcp_core::provision::{Candidate, Facts, Plan, Verdict, builtin};
 
+use metamcp_core::config::ServerState;
+
 use super::*;
 
 fn plan(store: &Store) -> Plan {
     let candidate: Candidate = builtin().remove(1);
     let facts = Facts { exists: true, entry: Some("index.js".to_owned()), ..Facts::default() };
     let prefix = store.prefix(&candidate.package());
-    Plan::new("memory".to_owned(), &candidate, &facts, Verdict::default(), &prefix)
+    Plan::new("memory".to_owned(), &candidate, &facts, Verdict::default(), &prefix, Ok(()))
 }
 
 fn store() -> (tempfile::TempDir, Store) {
@@ -65,8 +67,8 @@ fn plans_that_wait_are_bounded() {
 fn what_is_installed_is_remembered_and_removed_whole() {
     let (_folder, store) = store();
     let plan = plan(&store);
-    let argv = vec!["node".to_owned(), "index.js".to_owned()];
-    store.remember_installed(&Record::new(plan.clone(), argv, 1)).unwrap();
+    let consent = plan.complete(&[]).unwrap();
+    store.remember_installed(&Record::new(plan.clone(), &consent, 1)).unwrap();
     std::fs::create_dir(Path::new(&plan.prefix).join("node_modules")).unwrap();
     assert_eq!(store.records()[0].plan, plan);
     let config = server_config(&store.records()[0]);
@@ -85,7 +87,8 @@ fn a_server_without_its_variables_waits_for_them() {
         required: true,
         ..Default::default()
     });
-    let config = server_config(&Record::new(plan, vec!["node".to_owned()], 1));
+    let consent = plan.complete(&[]).unwrap();
+    let config = server_config(&Record::new(plan.clone(), &consent, 1));
     let ServerState::Disabled { reason } = &config.state else { panic!("it is enabled") };
     assert!(reason.contains("METAMCP_TEST_NOT_SET_ANYWHERE"));
 }

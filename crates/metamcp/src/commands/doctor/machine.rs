@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use metamcp_child::walls::in_path;
 use metamcp_core::clients::{self, CLIENTS, Imported};
 use metamcp_core::config::{Config, Transport};
 use metamcp_engine::user_file;
@@ -52,7 +53,7 @@ pub(super) fn programs(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (command, users) in &needed {
         let users = users.join(", ");
-        findings.push(match find(command) {
+        findings.push(match in_path(command.as_ref()) {
             Some(_) if !RUNTIMES.iter().any(|(name, _)| name == command) => {
                 Finding::new(Level::Good, "programs", format!("{command} is there, for {users}"))
             }
@@ -68,25 +69,13 @@ pub(super) fn programs(config: &Config) -> Vec<Finding> {
         });
     }
     for (name, _) in RUNTIMES.iter().filter(|(name, _)| !needed.contains_key(name)) {
-        let words = match find(name) {
+        let words = match in_path(name.as_ref()) {
             Some(_) => format!("{name} is there; no server needs it"),
             None => format!("{name} is not there; no server needs it"),
         };
         findings.push(Finding::new(Level::Note, "programs", words));
     }
     findings
-}
-
-/// A program by its path, or by its name in `PATH`.
-fn find(command: &str) -> Option<PathBuf> {
-    if command.contains(['/', '\\']) {
-        return Some(PathBuf::from(command)).filter(|path| path.is_file());
-    }
-    let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders)
-        .flat_map(|folder| endings.iter().map(move |end| folder.join(format!("{command}{end}"))))
-        .find(|path| path.is_file())
 }
 
 /// The first line of what `--version` prints, if it comes soon.
@@ -157,7 +146,7 @@ pub(super) fn clients() -> Vec<Finding> {
                     format!("{} has {} not behind metamcp", client.name, plural(count, "server"));
                 Finding::new(Level::Note, "clients", words).cure(cure)
             }
-            (false, _) if command.is_some_and(|command| find(command).is_none()) => {
+            (false, _) if command.is_some_and(|command| in_path(command.as_ref()).is_none()) => {
                 let words =
                     format!("{} starts metamcp by a command that is not there", client.name);
                 Finding::new(Level::Problem, "clients", words)

@@ -7,6 +7,7 @@ use metamcp_core::secret::scrub;
 use metamcp_core::settings::LogLevel;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
+use metamcp_engine::provision;
 use metamcp_engine::task;
 
 use super::{Finding, Level};
@@ -17,7 +18,12 @@ const AREA: &str = "servers";
 
 /// Starts all that may be used, as many at once as the pool allows.
 pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
-    let servers = &loaded.config.servers;
+    let mut servers = loaded.config.servers.clone();
+    for (server, _) in provision::installed(&loaded.config.settings.home) {
+        if loaded.config.server(&server.name).is_none() {
+            servers.push(server);
+        }
+    }
     if !servers.iter().any(ServerConfig::is_enabled) {
         return Ok(servers.iter().map(left_out).collect());
     }
@@ -62,6 +68,12 @@ fn left_out(server: &ServerConfig) -> Finding {
     match reason.strip_prefix("environment variable ").and_then(|rest| rest.split(' ').next()) {
         Some(name) => Finding::new(Level::Problem, AREA, words)
             .cure(format!("set {name}, or give a default: ${{{name}:-…}}")),
+        None if reason.starts_with("it needs ") => {
+            let name = &server.name;
+            Finding::new(Level::Problem, AREA, words).cure(format!(
+                "set it where metamcp is started; or metamcp remove {name}, and add it again with -e KEY=VALUE"
+            ))
+        }
         None => Finding::new(Level::Note, AREA, words),
     }
 }

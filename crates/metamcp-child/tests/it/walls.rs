@@ -1,0 +1,79 @@
+//! What a server behind walls can reach, tried by a real process.
+
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use metamcp_child::{Containment, Walls, walls};
+
+use crate::support::{BOTH, HOST, habit, line, shell, spawn, spawner};
+
+fn behind(home: &Path) -> Walls {
+    Walls { home: home.to_owned(), reads: vec![HOST.into()], writes: Vec::new() }
+}
+
+#[tokio::test]
+async fn a_server_behind_walls_has_its_own_folder_and_nothing_of_the_users() {
+    walls::available().expect("a kernel with Landlock");
+    let users = tempfile::tempdir().unwrap();
+    let secret = users.path().join("id_ed25519");
+    std::fs::write(&secret, "a key").unwrap();
+    let socket = users.path().join("agent");
+    let _agent = UnixListener::bind(&socket).unwrap();
+    let own = tempfile::tempdir().unwrap();
+    let shared = tempfile::tempdir().unwrap();
+    let gateway = std::process::id().to_string();
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    for containment in BOTH {
+        let tries = [
+            ("read", path(&secret), "denied"),
+            ("list", path(users.path()), "denied"),
+            ("write", path(&users.path().join("new")), "denied"),
+            ("write", path(&secret), "denied"),
+            ("read", "/etc/passwd".to_owned(), "done"),
+            ("connect", path(&socket), "denied"),
+            ("signal", gateway.clone(), "denied"),
+            ("write", path(&own.path().join("notes")), "done"),
+            ("read", path(&own.path().join("notes")), "done"),
+            ("write", path(&shared.path().join("notes")), "done"),
+            ("read", "/proc/self/status".to_owned(), "done"),
+            ("write", "/dev/null".to_owned(), "done"),
+        ];
+        // Root may look at every process it sees; in a namespace that is its own.
+        let mut tries = tries.to_vec();
+        if containment == Containment::Namespace || !nix::unistd::geteuid().is_root() {
+            tries.push(("read", format!("/proc/{gateway}/environ"), "denied"));
+        }
+        let words = tries.iter().flat_map(|(verb, on, _)| [*verb, on.as_str()]);
+        let words: Vec<&str> = ["try"].into_iter().chain(words).collect();
+        let mut spec = habit(&words);
+        spec.cwd = Some(own.path().to_owned());
+        let mut walls = behind(own.path());
+        walls.writes.push(shared.path().to_owned());
+        spec.walls = Some(walls);
+        let child = spawn(&spawner(containment), spec).await;
+        for (verb, on, expected) in &tries {
+            let said = line(&child.stdout).await;
+            // A process of another namespace is not even there.
+            let said = said.replace("gone", "denied");
+            assert_eq!(said, format!("{verb} {expected}"), "{on} with {containment:?}");
+        }
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), "a key");
+    }
+}
+
+#[tokio::test]
+async fn what_it_starts_is_behind_the_same_walls_and_finds_a_home_of_its_own() {
+    let users = tempfile::tempdir().unwrap();
+    std::fs::write(users.path().join("secret"), "a key").unwrap();
+    let own = tempfile::tempdir().unwrap();
+    let script = format!(
+        "echo \"$HOME $TMPDIR\"; sh -c 'cat {}/secret' 2>/dev/null || echo no",
+        users.path().display()
+    );
+    let mut spec = shell(&script);
+    spec.walls = Some(behind(own.path()));
+    let child = spawn(&spawner(Containment::Shim), spec).await;
+    let home = own.path().display();
+    assert_eq!(line(&child.stdout).await, format!("{home} {home}/tmp"));
+    assert_eq!(line(&child.stdout).await, "no");
+}

@@ -1,0 +1,69 @@
+//! Servers that were installed after a yes: their walls, and whether there is something newer.
+
+use metamcp_child::walls;
+use metamcp_core::provision::{Contained, Source};
+use metamcp_engine::config::Loaded;
+use metamcp_engine::provision::{Provisioner, Record};
+
+use super::{Finding, Level};
+use crate::render::plural;
+
+const AREA: &str = "installed";
+
+/// Whether walls can be had, who is without, and what is out of date.
+pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
+    let settings = &loaded.config.settings;
+    let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
+    let records = provisioner.store.records();
+    let mut findings = vec![can_be_had(&records)];
+    for record in &records {
+        findings.extend(without(record));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for record in &records {
+        if let Some(newest) = runtime.block_on(provisioner.newest(record)) {
+            let plan = &record.plan;
+            let words = format!("{} is at {}, and {newest} is out", plan.server, plan.version);
+            let cure = match plan.source {
+                // The list inside metamcp names what was checked, and nothing newer.
+                Source::Builtin => {
+                    "nothing to do: a later metamcp brings the versions it was checked with"
+                        .to_owned()
+                }
+                Source::Registry(_) => format!(
+                    "if you want it: metamcp registry refresh, metamcp remove {}, metamcp add {}",
+                    plan.server, plan.identifier
+                ),
+            };
+            findings.push(Finding::new(Level::Note, AREA, words).cure(cure));
+        }
+    }
+    Ok(findings)
+}
+
+fn can_be_had(records: &[Record]) -> Finding {
+    let count = plural(records.len(), "server");
+    match walls::available() {
+        Ok(()) => {
+            let words = format!("walls can be had here; {count} installed by metamcp");
+            Finding::new(Level::Good, AREA, words)
+        }
+        Err(why) => {
+            let words = format!("no walls around servers that metamcp installs ({count}): {why}");
+            let level = if records.is_empty() { Level::Note } else { Level::Warning };
+            Finding::new(level, AREA, words)
+                .cure("install only what you would run by hand; or use a Linux with Landlock")
+        }
+    }
+}
+
+fn without(record: &Record) -> Option<Finding> {
+    let Contained::Nothing { why } = &record.plan.contained else { return None };
+    let name = &record.plan.server;
+    let finding = Finding::new(Level::Warning, AREA, format!("{name} has no walls: {why}"));
+    let again = format!("metamcp remove {name}, then metamcp add {}", record.plan.identifier);
+    Some(match walls::available() {
+        Ok(()) => finding.cure(again),
+        Err(_) => finding,
+    })
+}

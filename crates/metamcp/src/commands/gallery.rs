@@ -1,0 +1,201 @@
+//! `metamcp add NAME` without a command: a server of the list inside metamcp or of a registry, by its name.
+//! Owns: the questions on the way.      Never: installs without a yes, what is refused, or what lacks a value.
+//! In: a name and values.  Out: an installed server, pinned and behind walls; or what is missing, by name.
+//! Tests: `tests/real/gallery.rs`, and `tests/config/first.rs` for what it says.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, IsTerminal, Write};
+
+use anyhow::{Context, bail};
+use metamcp_core::nearest::nearest;
+use metamcp_core::provision::{Candidate, Input, Plan, builtin, server_name, told};
+use metamcp_engine::config::Loaded;
+use metamcp_engine::provision::Provisioner;
+use serde_json::json;
+
+use crate::args::AddArgs;
+use crate::exit::Exit;
+use crate::render::visible;
+
+/// Most servers of one name that are told apart for the user.
+const SHOWN: usize = 10;
+
+/// Installs a server by its name, after a yes.
+pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if !args.header.is_empty() {
+        bail!("headers are for remote servers: give the address with --url");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let settings = &loaded.config.settings;
+    let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
+    runtime.block_on(async {
+        let candidate = found(&provisioner, &args.name).await?;
+        if let Some(record) = provisioner.installed(&candidate) {
+            bail!(
+                "{} is installed already, as `{}`; `metamcp remove {}` takes it away",
+                visible(&candidate.package()),
+                record.plan.server,
+                record.plan.server
+            );
+        }
+        let names = taken(loaded, &provisioner);
+        let plan = provisioner
+            .plan(&candidate, &|name| names.contains(name), true)
+            .await
+            .with_context(|| format!("no plan for {}", visible(&candidate.package())))?;
+        if !args.write.json {
+            writeln!(out, "{}", visible(&told(&plan)))?;
+        }
+        if plan.is_refused() {
+            let why: Vec<String> = plan.verdict.refusals.iter().map(ToString::to_string).collect();
+            bail!("metamcp does not install this: {}", visible(&why.join("; ")));
+        }
+        let values = values(&plan, args, out)?;
+        let consent = plan.complete(&values)?;
+        let done = if args.write.dry_run {
+            "would be installed"
+        } else {
+            if !args.yes && !agreed(&plan, out)? {
+                writeln!(out, "Nothing was installed.")?;
+                return Ok(Exit::Failure);
+            }
+            provisioner
+                .install(&plan, &consent)
+                .await
+                .with_context(|| format!("{} was not installed", visible(&candidate.package())))?;
+            "installed"
+        };
+        if args.write.json {
+            let told = json!({
+                "server": plan.server,
+                "done": "installed",
+                "package": candidate.package(),
+                "folder": plan.prefix,
+                "argv": consent.argv,
+                "contained": plan.contained,
+                "dry_run": args.write.dry_run,
+            });
+            writeln!(out, "{told:#}")?;
+        } else {
+            writeln!(out, "{}: {done}, in {}", plan.server, plan.prefix)?;
+            if !args.write.dry_run {
+                writeln!(
+                    out,
+                    "A gateway that runs has it now; `metamcp list {}` shows its tools.",
+                    plan.server
+                )?;
+            }
+        }
+        Ok(Exit::Success)
+    })
+}
+
+/// The one server that is meant.
+async fn found(provisioner: &Provisioner, name: &str) -> anyhow::Result<Candidate> {
+    let (mut all, notes) = provisioner.named(name).await;
+    if all.len() == 1 {
+        return Ok(all.remove(0));
+    }
+    if all.is_empty() {
+        let short: Vec<String> =
+            builtin().iter().map(|one| server_name(&one.offer.identifier, |_| false)).collect();
+        let near = nearest(name, short.iter().map(String::as_str), 1);
+        let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let notes: String = notes.iter().map(|note| format!("\n{}", visible(note))).collect();
+        bail!(
+            "no server `{}` is known, neither to metamcp nor to its registries{hint}\n\
+             Known without a registry: {}.\n\
+             For one of your own, give the command behind `--`, or an address with --url.{notes}",
+            visible(name),
+            short.join(", ")
+        );
+    }
+    let names: Vec<String> = all
+        .iter()
+        .take(SHOWN)
+        .map(|one| format!("  {}  {}", visible(&one.name), visible(&one.package())))
+        .collect();
+    bail!(
+        "`{}` can mean {} servers; give one of these names:\n{}",
+        visible(name),
+        all.len(),
+        names.join("\n")
+    )
+}
+
+/// Names that servers have here already.
+fn taken(loaded: &Loaded, provisioner: &Provisioner) -> BTreeSet<String> {
+    let configured = loaded.config.servers.iter().map(|server| server.name.clone());
+    let installed = provisioner.store.records().into_iter().map(|record| record.plan.server);
+    configured.chain(installed).collect()
+}
+
+/// The values the server needs: as given, then from a person where there is one to ask.
+fn values(
+    plan: &Plan,
+    args: &AddArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let mut values = Vec::new();
+    for pair in &args.env {
+        let Some((name, value)) = pair.split_once('=') else { bail!("expected -e KEY=VALUE") };
+        let known: Vec<&str> =
+            plan.asked.iter().chain(&plan.environment).map(|input| &*input.name).collect();
+        if !known.contains(&name) {
+            let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            bail!("{} takes no value `{}`; it takes {takes}", plan.server, visible(name));
+        }
+        values.push((name.to_owned(), value.to_owned()));
+    }
+    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let missing: Vec<Input> = plan.missing(&values, &has).into_iter().cloned().collect();
+    if missing.is_empty() {
+        return Ok(values);
+    }
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() || args.yes || args.write.json {
+        let words: Vec<String> = missing.iter().map(needed).collect();
+        let first = &missing[0].name;
+        bail!("{} needs {}; give it with -e {first}=VALUE", plan.server, words.join(" and "));
+    }
+    if missing.iter().any(|input| input.secret) {
+        writeln!(
+            out,
+            "A secret may be given as what it is, which is kept in a file of yours alone, or by where it is: keychain://SERVICE/ACCOUNT, op://…, file:/path or cmd:…"
+        )?;
+    }
+    for input in missing {
+        write!(out, "{}: ", needed(&input))?;
+        out.flush()?;
+        let mut line = String::new();
+        stdin.lock().read_line(&mut line)?;
+        if line.trim().is_empty() {
+            bail!("{} needs {}", plan.server, needed(&input));
+        }
+        values.push((input.name.clone(), line.trim().to_owned()));
+    }
+    Ok(values)
+}
+
+fn needed(input: &Input) -> String {
+    let about = visible(&input.description);
+    if about.is_empty() {
+        visible(&input.name)
+    } else {
+        format!("{} ({about})", visible(&input.name))
+    }
+}
+
+/// A yes from a person. Without one to ask, nothing is installed.
+fn agreed(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!(
+            "nothing was installed: there is nobody to ask; --yes installs exactly what is shown"
+        );
+    }
+    write!(out, "Install {} exactly so? [y/N] ", plan.server)?;
+    out.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}

@@ -1,0 +1,70 @@
+//! `metamcp registry`: what is remembered of registries, brought up to date, taken along and brought in.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use metamcp_core::provision::day;
+use metamcp_engine::config::Loaded;
+use metamcp_engine::provision::Provisioner;
+use serde_json::{Value, json};
+
+use crate::args::RegistryCommand;
+use crate::exit::Exit;
+use crate::render::{plural, visible};
+
+/// Runs one of them.
+pub(crate) fn run(
+    loaded: &Loaded,
+    command: &RegistryCommand,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let settings = &loaded.config.settings;
+    let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match command {
+        RegistryCommand::Refresh(args) => {
+            let mut failed = false;
+            let mut all = Vec::new();
+            for registry in &provisioner.registries {
+                let (count, note) = runtime.block_on(registry.refresh_now());
+                failed |= note.is_some();
+                if args.json {
+                    all.push(
+                        json!({ "registry": registry.base(), "servers": count, "note": note }),
+                    );
+                } else {
+                    let count = plural(count, "server");
+                    writeln!(out, "{}: {count}", visible(registry.base()))?;
+                    if let Some(note) = note {
+                        writeln!(out, "  {}", visible(&note))?;
+                    }
+                }
+            }
+            if args.json {
+                writeln!(out, "{:#}", Value::from(all))?;
+            } else if provisioner.registries.is_empty() {
+                writeln!(out, "No registry is configured.")?;
+            }
+            Ok(if failed { Exit::Unavailable } else { Exit::Success })
+        }
+        RegistryCommand::Export(args) => {
+            let bytes = provisioner.snapshot();
+            std::fs::write(&args.file, &bytes)
+                .with_context(|| format!("cannot write {}", args.file.display()))?;
+            writeln!(out, "{}: {} bytes", args.file.display(), bytes.len())?;
+            Ok(Exit::Success)
+        }
+        RegistryCommand::Import(args) => {
+            for (base, count, synced) in provisioner.take_snapshot(&read(&args.file)?)? {
+                let count = plural(count, "server");
+                writeln!(out, "{}: {count}, as of {}", visible(&base), day(synced))?;
+            }
+            Ok(Exit::Success)
+        }
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+}
