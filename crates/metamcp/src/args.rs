@@ -468,11 +468,11 @@ pub(crate) fn parse(
     if let Some(given) = quick::serving(arguments.get(1..).unwrap_or_default()) {
         return Ok(Args { settings: SettingFlags { given }, command: None });
     }
-    thorough(arguments)
+    thorough(&arguments)
 }
 
 /// The same with everything that can be said.
-fn thorough(arguments: Vec<std::ffi::OsString>) -> Result<Args, clap::Error> {
+fn thorough(arguments: &[std::ffi::OsString]) -> Result<Args, clap::Error> {
     // Every setting for every command is thousands of flags, and a gateway should not wait for them at its start.
     let is_named = |name: &str| arguments.iter().any(|word| word == name);
     let matches = command_with(&is_named).try_get_matches_from(arguments.iter())?;

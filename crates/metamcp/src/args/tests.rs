@@ -99,7 +99,7 @@ fn a_line_read_quickly_is_read_as_by_clap() {
             assert!(matches!(args.command, None | Some(Command::Serve)), "{line:?}");
             format!("{:?}", args.settings.given)
         };
-        let slow = thorough(words(&whole)).ok().map(told);
+        let slow = thorough(&words(&whole)).ok().map(told);
         (quick::serving(&words(line)).map(|given| format!("{given:?}")), slow)
     };
     let mut understood: Vec<Vec<String>> = vec![
