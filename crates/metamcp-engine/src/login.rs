@@ -128,7 +128,8 @@ impl Login {
             http2: true,
             tls: options.tls.clone(),
             tunnel: Tunnel::from_surroundings(),
-            ..Plan::plain(CONNECT, 2)
+            // Logins are rare: a kept connection would mostly be one that the other side is just closing.
+            ..Plan::plain(CONNECT, 0)
         };
         let store = Store::new(home, &server);
         let wishes = options.login.clone();

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use toml_edit::{DocumentMut, Item, TableLike};
 
 use super::candidate::Kind;
-use super::date::unix_millis;
+use crate::date::unix_millis;
 use super::facts::{Facts, Lock, hex};
 use super::names::valid;
 

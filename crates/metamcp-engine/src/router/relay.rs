@@ -267,19 +267,19 @@ impl Router {
 
     /// The client wants logs of this level: servers that can are told, now and when they start.
     pub fn set_level(&self, level: Level) {
-        let live = self.live();
-        let hears = |conn: &&Arc<Connection>| {
-            !conn.is_stateless() && conn.peer.get().is_some_and(|peer| peer.can("logging"))
-        };
-        for conn in live.iter().filter(hears) {
-            Self::tell_level(conn, &level);
-        }
         *self.level.lock().expect("no panic while the level is locked") = Some(level);
+        for conn in self.live() {
+            self.repeat_level(&conn);
+        }
     }
 
-    pub(super) fn tell_level(conn: &Connection, level: &Level) {
+    /// Tells a server the level that the client wants, if it can hear it.
+    pub(super) fn repeat_level(&self, conn: &Connection) {
+        let level = self.level.lock().expect("no panic while the level is locked").clone();
+        let hears = !conn.is_stateless() && conn.peer.get().is_some_and(|peer| peer.can("logging"));
+        let Some(level) = level.filter(|_| hears) else { return };
         let mut params = b"{\"level\":".to_vec();
-        params.extend_from_slice(level);
+        params.extend_from_slice(&level);
         params.push(b'}');
         // The answer says nothing that anybody could act on.
         drop(conn.request("logging/setLevel", Some(&params)));
