@@ -25,7 +25,8 @@ async function visit(address) {
     const response = await fetch(address, { redirect: "manual", headers: { cookie } });
     for (const line of response.headers.getSetCookie()) {
       const [name, value] = line.split(";")[0].split(/=(.*)/s);
-      cookies.set(name, value);
+      if (value) cookies.set(name, value);
+      else cookies.delete(name);
     }
     const next = response.headers.get("location");
     if (!next) return console.log(response.status);
@@ -50,7 +51,7 @@ async function serve(folder, port) {
   const shown = new Set();
 
   const provider = new Provider(issuer, {
-    scopes: ["openid", "offline_access", "mcp:use"],
+    scopes: ["openid", "offline_access"],
     features: {
       devInteractions: { enabled: false },
       registration: { enabled: true },

@@ -11,7 +11,7 @@ mod challenge;
 mod metadata;
 mod request;
 
-pub use answer::{Callback, GrantError, Registered, Tokens, callback, registered, tokens};
+pub use answer::{Callback, GrantError, Registered, Tokens, callback, refusal, registered, tokens};
 pub use challenge::Challenge;
 pub use metadata::{AuthServer, Resource, resource_places, server_places};
 pub use request::{
@@ -39,6 +39,16 @@ pub enum OAuthError {
     /// Nobody says who may let us in.
     #[error("it does not say where to log in")]
     NoServer,
+    /// It does not want us as a client.
+    #[error(
+        "its authorization server {issuer} does not register us: {why}; put the `clientId` it gave you into `oauth`"
+    )]
+    NotRegistered {
+        /// Which server.
+        issuer: String,
+        /// What it says.
+        why: String,
+    },
     /// There is no way to become known to the authorization server.
     #[error(
         "its authorization server {issuer} registers nobody by itself; put the `clientId` it gave you into `oauth`"

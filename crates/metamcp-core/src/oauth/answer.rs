@@ -125,6 +125,18 @@ pub fn tokens(status: u16, document: &[u8]) -> Result<Tokens, GrantError> {
     })
 }
 
+/// What a server says when it refuses something, in bounds.
+pub fn refusal(status: u16, document: &[u8]) -> String {
+    let value: Value = serde_json::from_slice(document).unwrap_or_default();
+    let text = |name: &str| value.get(name).and_then(Value::as_str);
+    let words = match (text("error"), text("error_description")) {
+        (Some(error), Some(words)) => format!("{error}: {words}"),
+        (Some(error), None) => error.to_owned(),
+        _ => format!("HTTP {status}"),
+    };
+    words.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
 /// A name of our own.
 pub type Registered = Client;
 
@@ -200,6 +212,15 @@ mod tests {
             refused(200, r#"{"access_token":"a","token_type":"mac"}"#),
             GrantError::Later(_)
         ));
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_bounds() {
+        let long = format!(r#"{{"error":"no","error_description":"a\nb{}"}}"#, "c".repeat(500));
+        assert!(refusal(400, long.as_bytes()).starts_with("no: abccc"));
+        assert_eq!(refusal(400, long.as_bytes()).len(), 200);
+        assert_eq!(refusal(400, br#"{"error":"no"}"#), "no");
+        assert_eq!(refusal(503, b"<html>"), "HTTP 503");
     }
 
     #[test]
