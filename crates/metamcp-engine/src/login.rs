@@ -16,7 +16,8 @@ use metamcp_core::config::{Grant, HttpOptions, Login as Wishes};
 use metamcp_core::failure::Fact;
 use metamcp_core::oauth::{Challenge, OAuthError};
 use metamcp_core::web::Address;
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio::time::sleep;
 
 use self::store::{Record, Store};
 use crate::clock::unix_millis;
@@ -27,6 +28,8 @@ use crate::web::{Plan, SendError, TlsError, Trouble, Tunnel, Web};
 const SOON: Duration = Duration::from_secs(30);
 /// How long an authorization server may take to connect.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How often it is looked whether somebody logged in by another process.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a login did not lead to a token.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +112,8 @@ pub struct Login {
     web: OnceCell<Web>,
     turn: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
+    /// Told whenever a visit is over.
+    visits: Notify,
     me: Weak<Login>,
 }
 
@@ -141,6 +146,7 @@ impl Login {
             web: OnceCell::new(),
             turn: tokio::sync::Mutex::default(),
             known: Mutex::default(),
+            visits: Notify::new(),
             me: me.clone(),
         })
     }
@@ -232,6 +238,28 @@ impl Login {
         self.known().waiting = Some((challenge.scope.clone(), address.clone()));
         self.await_visit(visit, address.clone());
         Ok(address)
+    }
+
+    /// Waits until the person who is expected has come back, or has logged in elsewhere. The caller sets a limit.
+    pub async fn visited(&self) {
+        let access = || self.known().record.as_ref().map(|record| record.access.clone());
+        let before = access();
+        loop {
+            let over = self.visits.notified();
+            if self.known().waiting.is_none() {
+                return;
+            }
+            tokio::select! {
+                () = over => {}
+                () = sleep(LOOK) => {
+                    // What cannot be read now may be readable the next time.
+                    drop(self.read_again().await);
+                    if access() != before {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Logs out: what is remembered is forgotten. Says whether there was anything.

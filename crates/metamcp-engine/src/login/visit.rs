@@ -90,10 +90,13 @@ impl Login {
         crate::task::spawn("login", async move {
             // Whoever asks next hears how it stands; there is nobody here to tell.
             drop(login.finish(visit).await);
-            let mut known = login.known();
-            if known.waiting.as_ref().is_some_and(|(_, waiting)| *waiting == address) {
-                known.waiting = None;
+            {
+                let mut known = login.known();
+                if known.waiting.as_ref().is_some_and(|(_, waiting)| *waiting == address) {
+                    known.waiting = None;
+                }
             }
+            login.visits.notify_waiters();
         });
     }
 

@@ -156,6 +156,18 @@ impl Launcher {
         Arc::clone(known.or_insert_with(|| Login::new(address.clone(), options, &self.home)))
     }
 
+    /// Waits for the person who was sent to log in at a server, at most so long.
+    pub async fn visited(&self, name: &str, limit: Duration) {
+        let login = {
+            let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+            logins.get(name).cloned()
+        };
+        if let Some(login) = login {
+            // Whether they came or not, the call finds out.
+            drop(tokio::time::timeout(limit, login.visited()).await);
+        }
+    }
+
     fn spawner(&self, containment: config::Containment) -> Result<&Spawner, Fact> {
         let (cell, containment) = match containment {
             config::Containment::Auto => (&self.auto, Containment::Auto),

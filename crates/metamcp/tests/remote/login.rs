@@ -378,6 +378,51 @@ fn a_client_that_can_open_addresses_is_asked_to_once() {
 }
 
 #[test]
+fn a_client_without_a_handshake_is_asked_by_the_answer_and_comes_again() {
+    let realm = Realm::start(Temper::default());
+    let gateway = Gateway::start(workspace(&realm, &json!({})));
+    let able = json!({"elicitation": {"url": {}}});
+    let params = json!({
+        "name": "mcp_call", "arguments": {"server": "far", "tool": "echo", "args": {"text": "x"}},
+    });
+    let send = |params: &Value, able: &Value| {
+        gateway.stateless("tools/call", params, able, &json!({})).unwrap()
+    };
+    let answer = |call: u64| gateway.wait(call, HUNG).unwrap().value["result"].clone();
+    // The call with the answer to the one question in a result, and the address it is about.
+    let again = |asked: &Value, action: &str| {
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(question["method"], "elicitation/create");
+        assert_eq!(question["params"]["mode"], "url");
+        let mut retry = params.clone();
+        retry["requestState"] = asked["requestState"].clone();
+        retry["inputResponses"] = json!({ key: { "action": action } });
+        (retry, question["params"]["url"].as_str().unwrap().to_owned())
+    };
+
+    let (declined, address) = again(&answer(send(&params, &able)), "decline");
+    let refused = answer(send(&declined, &able));
+    assert_eq!(refused["structuredContent"]["code"], "auth_required", "{refused}");
+    assert_eq!(refused["structuredContent"]["details"]["url"], address);
+
+    // One that cannot open addresses has it in its error.
+    let refused = answer(send(&params, &json!({"elicitation": {}})));
+    assert_eq!(refused["structuredContent"]["details"]["url"], address, "{refused}");
+
+    // Who agrees is waited for, and the call is made when they are back.
+    let (agreed, address) = again(&answer(send(&params, &able)), "accept");
+    let call = send(&agreed, &able);
+    assert_eq!(browse(&address), 200);
+    let result = answer(call);
+    assert_eq!(result["content"][0]["text"], "x", "{result}");
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(realm.honest.executed().len(), 1);
+    assert_eq!(realm.books.lock().unwrap().authorizations.len(), 1);
+    gateway.end();
+}
+
+#[test]
 fn the_browser_is_a_program_with_one_argument() {
     let realm = Realm::start(Temper::default());
     let workspace = workspace(&realm, &json!({}));
