@@ -5,20 +5,23 @@
 
 mod discover;
 mod grant;
+mod key;
 mod store;
 mod visit;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use metamcp_core::config::{Grant, HttpOptions, Login as Wishes};
 use metamcp_core::failure::Fact;
 use metamcp_core::oauth::{Challenge, OAuthError};
+use metamcp_core::settings::TokenStore;
 use metamcp_core::web::Address;
 use tokio::sync::{Notify, OnceCell, oneshot};
 use tokio::time::sleep;
 
+use self::key::Keys;
 use self::store::{Record, Store};
 use crate::clock::unix_millis;
 use crate::files::FileError;
@@ -57,6 +60,14 @@ pub enum LoginError {
     /// What is remembered cannot be read or written.
     #[error("what is remembered of logins cannot be used")]
     Store(#[from] FileError),
+    /// The keyring was wanted and does not work.
+    #[error(
+        "the keyring of this system cannot be used: {why}; with `tokenStore` set to `file` it is not needed"
+    )]
+    Keyring {
+        /// Why not.
+        why: String,
+    },
     /// Other gateways take too long.
     #[error("another gateway has been refreshing the same token for too long")]
     Busy,
@@ -102,6 +113,20 @@ pub struct Started {
     pub done: oneshot::Receiver<Result<(), String>>,
 }
 
+/// Where logins are remembered, the same for all of a process.
+#[derive(Clone, Debug)]
+pub struct Keeping {
+    home: PathBuf,
+    keys: Keys,
+}
+
+impl Keeping {
+    /// Under this home, with the key where it is wanted. Touches nothing yet.
+    pub fn new(home: &Path, place: TokenStore) -> Keeping {
+        Keeping { home: home.to_owned(), keys: Keys::new(home, place) }
+    }
+}
+
 /// The login at one server.
 #[derive(Debug)]
 pub struct Login {
@@ -128,7 +153,7 @@ struct Known {
 
 impl Login {
     /// At a server with this address. Touches nothing yet.
-    pub fn new(server: Address, options: &HttpOptions, home: &Path) -> Arc<Login> {
+    pub fn new(server: Address, options: &HttpOptions, keeping: &Keeping) -> Arc<Login> {
         let plan = Plan {
             http2: true,
             tls: options.tls.clone(),
@@ -136,7 +161,7 @@ impl Login {
             // Logins are rare: a kept connection would mostly be one that the other side is just closing.
             ..Plan::plain(CONNECT, 0)
         };
-        let store = Store::new(home, &server);
+        let store = Store::new(&keeping.home, &server, keeping.keys.clone());
         let wishes = options.login.clone();
         Arc::new_cyclic(|me| Login {
             server,

@@ -337,6 +337,31 @@ fn a_pause_is_kept_and_the_breaker_stays_out_of_it() {
 }
 
 #[test]
+fn a_pause_may_be_named_by_its_end() {
+    // The first moment of a year that nobody here will see, and one that has passed.
+    for (end, paused) in [
+        ("Fri, 01 Jan 2100 00:00:00 GMT", true),
+        ("Friday, 01-Jan-99 00:00:00 GMT", false),
+        ("Thu Jan  1 00:00:00 1970", false),
+    ] {
+        let refused = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&refused);
+        let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
+            if is_call(asked) && seen.fetch_add(1, Ordering::SeqCst) == 0 {
+                return talk.respond(429, &[("retry-after", end)], b"").map(|()| true);
+            }
+            Ok(false)
+        });
+        let gateway = Gateway::to(&remote.site.url("/mcp"));
+        let error = gateway.refusal("echo", &json!({"text": "x"}));
+        assert_eq!((error.code.as_str(), error.retryable), ("server_unavailable", true));
+        let outcome = gateway.call("echo", &json!({"text": "x"}));
+        assert_eq!(outcome == Outcome::Fine, !paused, "{end}: {outcome}");
+        gateway.end();
+    }
+}
+
+#[test]
 fn a_server_that_is_not_there_is_offline_and_comes_back_unnoticed() {
     let speech = || Remote::honest(Speech::Sessions, false);
     let remote = speech();

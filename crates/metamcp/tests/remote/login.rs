@@ -15,7 +15,7 @@ use crate::world::{Gateway, HUNG, command};
 
 /// What the authorization server does otherwise than it should, or asks for.
 #[derive(Clone, Default)]
-struct Temper {
+pub(crate) struct Temper {
     /// Seconds that tokens live, as it says; it never ends them by itself.
     lifetime: Option<u64>,
     /// Registers nobody.
@@ -29,7 +29,7 @@ struct Temper {
 }
 
 #[derive(Default)]
-struct Books {
+pub(crate) struct Books {
     /// Good access tokens, with their scopes.
     good: BTreeMap<String, String>,
     /// The one good refresh token of each family, and its scopes.
@@ -40,18 +40,18 @@ struct Books {
     reused: usize,
     refreshes: usize,
     registrations: Vec<Value>,
-    authorizations: Vec<Asked>,
+    pub(crate) authorizations: Vec<Asked>,
 }
 
 /// Both servers on one site: `/mcp` is the resource, the rest lets people in.
-struct Realm {
+pub(crate) struct Realm {
     site: Site,
     honest: Arc<Honest>,
-    books: Arc<Mutex<Books>>,
+    pub(crate) books: Arc<Mutex<Books>>,
 }
 
 impl Realm {
-    fn start(temper: Temper) -> Realm {
+    pub(crate) fn start(temper: Temper) -> Realm {
         let honest = Arc::new(Honest::new(Speech::NoSessions, false));
         let books: Arc<Mutex<Books>> = Arc::default();
         let own = Arc::new(Mutex::new(String::new()));
@@ -68,11 +68,11 @@ impl Realm {
     }
 
     /// Ends every access token, as time does.
-    fn expire(&self) {
+    pub(crate) fn expire(&self) {
         self.books.lock().unwrap().good.clear();
     }
 
-    fn refreshes(&self) -> usize {
+    pub(crate) fn refreshes(&self) -> usize {
         self.books.lock().unwrap().refreshes
     }
 }
@@ -224,7 +224,7 @@ fn browse(address: &str) -> u16 {
     panic!("redirected for ever");
 }
 
-fn workspace(realm: &Realm, more: &Value) -> Workspace {
+pub(crate) fn workspace(realm: &Realm, more: &Value) -> Workspace {
     let mut workspace = Workspace::new().unwrap();
     let mut entry = json!({ "url": realm.site.url("/mcp") });
     for (key, value) in more.as_object().unwrap() {
@@ -234,7 +234,7 @@ fn workspace(realm: &Realm, more: &Value) -> Workspace {
     workspace
 }
 
-fn auth(workspace: &Workspace, arguments: &[&str]) -> Command {
+pub(crate) fn auth(workspace: &Workspace, arguments: &[&str]) -> Command {
     let mut command = command(workspace);
     command.arg("auth").args(arguments).stdin(Stdio::null());
     command
@@ -242,10 +242,14 @@ fn auth(workspace: &Workspace, arguments: &[&str]) -> Command {
 
 /// Logs in by the command, as a person does.
 fn log_in(workspace: &Workspace) {
-    let mut child = auth(workspace, &["login", "far", "--no-browser", "--json"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    log_in_as(workspace, |_| {});
+}
+
+/// The same in surroundings of its own.
+pub(crate) fn log_in_as(workspace: &Workspace, change: impl FnOnce(&mut Command)) {
+    let mut command = auth(workspace, &["login", "far", "--no-browser", "--json"]);
+    change(&mut command);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(browse(first["url"].as_str().unwrap()), 200);

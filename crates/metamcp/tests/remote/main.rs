@@ -8,6 +8,7 @@
 )]
 
 mod hostile;
+mod keyring;
 mod login;
 mod network;
 mod speech;

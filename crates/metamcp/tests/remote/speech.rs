@@ -102,6 +102,27 @@ fn a_restarted_server_is_not_noticed() {
 }
 
 #[test]
+fn a_server_that_forgot_us_hears_again_what_it_was_told() {
+    let remote = Remote::honest(Speech::Sessions, false);
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    gateway.request("logging/setLevel", &json!({"level": "error"})).unwrap();
+    gateway.echo("before");
+    assert!(eventually(HUNG, || remote.count("logging/setLevel") == 1));
+    remote.honest.forget();
+    gateway.echo("after");
+    assert!(eventually(HUNG, || remote.count("logging/setLevel") == 2));
+    let levels: Vec<_> = remote
+        .site
+        .asked()
+        .iter()
+        .filter(|asked| asked.rpc() == "logging/setLevel")
+        .map(|asked| asked.json()["params"]["level"].clone())
+        .collect();
+    assert_eq!(levels, ["error", "error"]);
+    gateway.end();
+}
+
+#[test]
 fn changes_of_tools_reach_the_catalog() {
     for speech in [Speech::Sessions, Speech::Stateless, Speech::Older] {
         let path = if speech == Speech::Older { "/sse" } else { "/mcp" };
