@@ -4,6 +4,7 @@
 //! Tests: below; the measuring itself is in `metamcp-testkit/src/bench.rs`.
 
 mod http;
+mod remote;
 mod vocabulary;
 
 use std::fmt::Write as _;
@@ -83,6 +84,7 @@ const SECTIONS: &[(&str, Section)] = &[
     }),
     ("tokens", |place, _, _, _, page| token_rows(place, page)),
     ("http", http::rows),
+    ("remote", remote::rows),
 ];
 
 /// `cargo xtask bench`.
