@@ -8,7 +8,7 @@ use std::process::Command;
 use metamcp_testkit::Workspace;
 use serde_json::json;
 
-use crate::login::{Realm, Temper, auth, log_in_as, workspace};
+use crate::realm::{Realm, Temper, auth, log_in_as, workspace};
 use crate::world::Gateway;
 
 /// A keyring that remembers one secret in a file, and everything it was asked in another.

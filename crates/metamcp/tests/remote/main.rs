@@ -11,6 +11,7 @@ mod hostile;
 mod keyring;
 mod login;
 mod network;
+mod realm;
 mod speech;
 mod tls;
 mod world;
