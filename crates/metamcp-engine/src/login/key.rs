@@ -52,7 +52,7 @@ impl Keys {
         }
         let found = match self.in_file().await? {
             Some(key) if self.place == TokenStore::Keyring => {
-                self.into_keyring(&key).await?;
+                self.hand_to_keyring(&key).await?;
                 let home = self.home.clone();
                 blocking(move || match folder(&home)? {
                     Some(folder) => folder.remove(FILE),
@@ -79,8 +79,8 @@ impl Keys {
         let key = random::<32>().ok_or_else(|| LoginError::person("there is no randomness"))?;
         let in_keyring = match self.place {
             TokenStore::File => false,
-            TokenStore::Keyring => self.into_keyring(&key).await.map(|()| true)?,
-            TokenStore::Auto => secrets::has_keyring() && self.into_keyring(&key).await.is_ok(),
+            TokenStore::Keyring => self.hand_to_keyring(&key).await.map(|()| true)?,
+            TokenStore::Auto => secrets::has_keyring() && self.hand_to_keyring(&key).await.is_ok(),
         };
         if !in_keyring {
             let home = self.home.clone();
@@ -116,7 +116,7 @@ impl Keys {
         base64::decode_url(text.as_bytes())?.try_into().ok()
     }
 
-    async fn into_keyring(&self, key: &Key) -> Result<(), LoginError> {
+    async fn hand_to_keyring(&self, key: &Key) -> Result<(), LoginError> {
         let (account, text) = (self.account(), base64::encode_url(key));
         let keyring = |why| LoginError::Keyring { why };
         secrets::keep(SERVICE, &account, &text, self.patience()).await.map_err(keyring)?;
