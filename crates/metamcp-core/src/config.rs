@@ -258,6 +258,8 @@ pub struct Login {
     pub client_id: Option<String>,
     /// The secret that belongs to it.
     pub client_secret: Option<Secret>,
+    /// A key that proves us in place of a secret.
+    pub private_key: Option<PathBuf>,
     /// Rights that are asked for beyond those the server names.
     pub scopes: Vec<String>,
     /// Who agrees to it.
@@ -274,6 +276,7 @@ impl Default for Login {
             wanted: true,
             client_id: None,
             client_secret: None,
+            private_key: None,
             scopes: Vec::new(),
             grant: Grant::Person,
             metadata_url: None,

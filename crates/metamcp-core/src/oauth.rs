@@ -7,11 +7,13 @@
 //! tracing, which would double the shipped tree and bypass our guard on addresses; these steps need neither.
 
 mod answer;
+mod assertion;
 mod challenge;
 mod metadata;
 mod request;
 
 pub use answer::{Callback, GrantError, Registered, Tokens, callback, refusal, registered, tokens};
+pub use assertion::assertion;
 pub use challenge::Challenge;
 pub use metadata::{AuthServer, Resource, resource_places, server_places};
 pub use request::{

