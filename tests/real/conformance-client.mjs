@@ -67,6 +67,10 @@ function loginWishes() {
     writeFileSync(file, context.private_key_pem);
     wishes.privateKey = file;
   }
+  if (context.idp_id_token) {
+    const { idp_token_endpoint: tokenUrl, idp_client_id: clientId, idp_id_token: idToken } = context;
+    wishes.identityProvider = { tokenUrl, clientId, idToken };
+  }
   if (scenario.includes("client-credentials")) wishes.grant = "client_credentials";
   return wishes;
 }

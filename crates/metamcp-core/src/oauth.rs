@@ -12,17 +12,22 @@ mod challenge;
 mod metadata;
 mod request;
 
-pub use answer::{Callback, GrantError, Registered, Tokens, callback, refusal, registered, tokens};
+pub use answer::{
+    Callback, GrantError, Registered, Tokens, callback, refusal, registered, tokens, voucher,
+};
 pub use assertion::assertion;
 pub use challenge::Challenge;
 pub use metadata::{AuthServer, Resource, resource_places, server_places};
 pub use request::{
     Authorization, Client, Form, Method, authorization, code_form, machine_form, refresh_form,
-    registration, scopes,
+    registration, scopes, vouched_form, voucher_form,
 };
 
 /// Longest document about logins that is read.
 pub const MAX_DOCUMENT: usize = 1024 * 1024;
+
+/// What the word of a company for its person is called on the wire.
+const VOUCHER: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// Longest text of theirs that is kept or passed on.
 const MAX_TEXT: usize = 16 * 1024;

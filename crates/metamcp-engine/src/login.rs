@@ -3,6 +3,7 @@
 //! In: a refusal of a server.  Out: a token to show, or where a person has to go.
 //! Tests: `login/store.rs`, `metamcp/tests/remote/login.rs`.
 
+mod company;
 mod discover;
 mod grant;
 mod key;
@@ -72,6 +73,12 @@ pub enum LoginError {
     /// The key that should prove us does not.
     #[error("the `privateKey` of its client cannot be used: {why}")]
     Proof {
+        /// Why not.
+        why: String,
+    },
+    /// The company that should vouch for the person does not.
+    #[error("its `identityProvider` does not vouch for you: {why}")]
+    Company {
         /// Why not.
         why: String,
     },

@@ -52,6 +52,11 @@ pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unr
     Ok(Some(config))
 }
 
+/// One secret, looked up where it is only referred to.
+pub async fn one(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
+    if value.is_reference() { look_up(name, value).await } else { Ok(value.clone()) }
+}
+
 async fn look_up(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
     let fail = |why| Unresolved { name: name.to_owned(), why };
     let reference = Reference::parse(value.expose()).map_err(fail)?;

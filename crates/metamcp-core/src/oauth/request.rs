@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{AuthServer, OAuthError, Resource, escaped};
-use crate::config::Login;
+use super::{AuthServer, OAuthError, Resource, VOUCHER, escaped};
+use crate::config::{Company, Login};
 use crate::web::Address;
 
 /// As whom we ask.
@@ -209,6 +209,36 @@ pub fn registration(redirect: &str, scopes: &[String]) -> Value {
         document["scope"] = scopes.join(" ").into();
     }
     document
+}
+
+/// The word of a company for its person, for the authorization server of that name.
+pub fn voucher_form(company: &Company, id_token: &str, issuer: &str, resource: &str) -> Form {
+    let client = Client { id: company.client_id.clone(), secret: None, method: Method::None };
+    form(
+        &client,
+        &[
+            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+            ("requested_token_type", VOUCHER),
+            ("audience", issuer),
+            ("resource", resource),
+            ("subject_token", id_token),
+            ("subject_token_type", "urn:ietf:params:oauth:token-type:id_token"),
+        ],
+    )
+}
+
+/// Tokens for the word of a company.
+pub fn vouched_form(client: &Client, voucher: &str, scopes: &[String], resource: &str) -> Form {
+    let scope = scopes.join(" ");
+    let mut fields = vec![
+        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        ("assertion", voucher),
+        ("resource", resource),
+    ];
+    if !scope.is_empty() {
+        fields.push(("scope", &scope));
+    }
+    form(client, &fields)
 }
 
 fn form(client: &Client, fields: &[(&str, &str)]) -> Form {

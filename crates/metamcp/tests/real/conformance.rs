@@ -144,10 +144,14 @@ fn as_a_client_every_scenario_of_2025_03_26_passes() {
     assert_eq!(as_client("2025-03-26"), 2);
 }
 
-/// Clients without a person: what they prove themselves with is a secret or a key. These belong to no revision.
+/// Clients without a person: with a secret, with a key, with the word of a company. These belong to no revision.
 #[test]
-fn as_a_client_without_a_person_both_ways_to_prove_itself_pass() {
-    for scenario in ["auth/client-credentials-basic", "auth/client-credentials-jwt"] {
+fn as_a_client_without_a_person_every_way_to_prove_itself_passes() {
+    for scenario in [
+        "auth/client-credentials-basic",
+        "auth/client-credentials-jwt",
+        "auth/enterprise-managed-authorization",
+    ] {
         let world = World::new();
         let results = world.path().join("results");
         let mut args = vec![text(&world.installed.conformance()), "client".to_owned()];
