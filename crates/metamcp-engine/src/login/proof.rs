@@ -1,6 +1,6 @@
 //! Proving ourselves with a key of our own in place of a secret: each proof is signed anew, for one server and one use.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use metamcp_core::oauth::{self, Client, Method};
 use metamcp_wire::base64;
@@ -34,15 +34,15 @@ impl Login {
         let path = path.ok_or_else(|| unusable("`privateKey` names none".to_owned()))?;
         let unique = random::<16>().ok_or_else(|| unusable("there is no randomness".to_owned()))?;
         let (id, issuer) = (client.id.clone(), issuer.to_owned());
-        let sign = move || proof(path, &id, &issuer, &base64::encode_url(&unique));
+        let sign = move || proof(&path, &id, &issuer, &base64::encode_url(&unique));
         let signed = tokio::task::spawn_blocking(sign).await;
         let signed = signed.unwrap_or_else(|_| Err("it cannot be used".to_owned()));
         Ok(Client { secret: Some(signed.map_err(unusable)?), ..client })
     }
 }
 
-fn proof(path: PathBuf, client: &str, issuer: &str, unique: &str) -> Result<String, String> {
-    let key = pem::key(&path, "a private key").map_err(|error| super::chain(&error))?;
+fn proof(path: &Path, client: &str, issuer: &str, unique: &str) -> Result<String, String> {
+    let key = pem::key(path, "a private key").map_err(|error| super::chain(&error))?;
     let signer =
         Signer::of(&key).ok_or_else(|| format!("{} holds no key that can sign", path.display()))?;
     let now = unix_millis() / 1000;
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    fn written(folder: &std::path::Path, pkcs8: &[u8]) -> PathBuf {
+    fn written(folder: &Path, pkcs8: &[u8]) -> std::path::PathBuf {
         let path = folder.join("key.pem");
         let body = base64::encode(pkcs8);
         let text = format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");
@@ -120,14 +120,14 @@ mod tests {
             let (text, signature) = proof.rsplit_once('.').unwrap();
             verifier(text.as_bytes(), &base64::decode_url(signature.as_bytes()).unwrap())
         };
-        let made = proof(written(folder.path(), pkcs8.as_ref()), "c", "https://i", "u").unwrap();
+        let made = proof(&written(folder.path(), pkcs8.as_ref()), "c", "https://i", "u").unwrap();
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, public.public_key());
         assert!(verify(&made, &|text, signature| key.verify(text, signature).is_ok()));
         assert!(!verify(&made, &|text, signature| key.verify(&text[1..], signature).is_ok()));
 
         let pkcs8 = Ed25519KeyPair::generate_pkcs8(&chance).unwrap();
         let public = Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap();
-        let made = proof(written(folder.path(), pkcs8.as_ref()), "c", "https://i", "u").unwrap();
+        let made = proof(&written(folder.path(), pkcs8.as_ref()), "c", "https://i", "u").unwrap();
         let key = UnparsedPublicKey::new(&ED25519, public.public_key());
         assert!(verify(&made, &|text, signature| key.verify(text, signature).is_ok()));
     }
@@ -139,7 +139,7 @@ mod tests {
             (folder.path().join("none.pem"), "none.pem"),
             (written(folder.path(), b"no key"), "holds no key that can sign"),
         ] {
-            let told = proof(path, "c", "https://i", "u").unwrap_err();
+            let told = proof(&path, "c", "https://i", "u").unwrap_err();
             assert!(told.contains(why), "{told}");
         }
     }
