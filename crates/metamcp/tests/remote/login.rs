@@ -291,6 +291,23 @@ fn a_server_that_is_never_content_is_not_asked_about_for_ever() {
 }
 
 #[test]
+fn a_server_that_takes_no_token_is_not_shown_one_after_the_other() {
+    for kind in ["http", "sse"] {
+        let realm = Realm::start(Temper { blind: true, ..Temper::default() });
+        let workspace = workspace(&realm, &json!({ "type": kind }));
+        log_in(&workspace);
+        let gateway = Gateway::start(workspace);
+        for call in 1..=3 {
+            let error = gateway.refusal("echo", &json!({"text": "x"}));
+            assert_eq!(error.code, "auth_required", "{kind}: {}", error.whole);
+            assert!(realm.refreshes() <= call, "{kind}: {} for {call} calls", realm.refreshes());
+        }
+        assert_eq!(realm.books.lock().unwrap().reused, 0, "{kind}");
+        gateway.end();
+    }
+}
+
+#[test]
 fn a_machine_logs_in_by_itself() {
     let realm = Realm::start(Temper::default());
     let oauth =

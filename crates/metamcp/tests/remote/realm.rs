@@ -27,6 +27,8 @@ pub(crate) struct Temper {
     pub(crate) needs: Option<&'static str>,
     /// Has it never been enough.
     pub(crate) stingy: bool,
+    /// Takes no token, however good.
+    pub(crate) blind: bool,
 }
 
 #[derive(Default)]
@@ -95,7 +97,7 @@ fn answer(
             let challenge = format!(
                 "Bearer resource_metadata=\"{origin}/.well-known/oauth-protected-resource/mcp\", scope=\"read\""
             );
-            let Some(scopes) = scopes else {
+            let Some(scopes) = scopes.filter(|_| !temper.blind) else {
                 return talk.respond(401, &[("www-authenticate", &challenge)], b"");
             };
             if let Some(needed) = temper.needs

@@ -163,10 +163,7 @@ impl Remote {
                 self.login(&posted).await?;
                 Ok(Next::Again)
             }
-            401 => {
-                let reason = "it does not accept a fresh token".to_owned();
-                Err(Broken::refused(Fact::LoginNeeded { reason, address: None }))
-            }
+            401 => Err(Broken::refused(not_even_fresh())),
             429 => Err(Broken::refused(self.fact_of(429, &posted.response))),
             400..=499 => {
                 let Posted { response, session, .. } = posted;
@@ -263,6 +260,12 @@ impl Remote {
         }
         Fact::Limited { retry_after: web::retry_after(response.headers()) }
     }
+}
+
+/// A server that is content with nothing is not shown one token after the other.
+pub(super) fn not_even_fresh() -> Fact {
+    let reason = "it does not accept a fresh token".to_owned();
+    Fact::LoginNeeded { reason, address: None }
 }
 
 /// What a response holds, by what it says of itself.
