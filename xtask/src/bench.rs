@@ -5,6 +5,7 @@
 
 mod awake;
 mod http;
+mod remote;
 mod vocabulary;
 
 use std::fmt::Write as _;
@@ -85,6 +86,7 @@ const SECTIONS: &[(&str, Section)] = &[
     }),
     ("tokens", |place, _, _, _, page| token_rows(place, page)),
     ("http", http::rows),
+    ("remote", remote::rows),
 ];
 
 /// `cargo xtask bench`.

@@ -258,6 +258,8 @@ pub struct Login {
     pub client_id: Option<String>,
     /// The secret that belongs to it.
     pub client_secret: Option<Secret>,
+    /// A key that proves us in place of a secret.
+    pub private_key: Option<PathBuf>,
     /// Rights that are asked for beyond those the server names.
     pub scopes: Vec<String>,
     /// Who agrees to it.
@@ -266,6 +268,19 @@ pub struct Login {
     pub metadata_url: Option<String>,
     /// The port to come back to, where it has to be a fixed one.
     pub callback_port: Option<u16>,
+    /// Whoever vouches for the person, so that nobody has to agree again.
+    pub company: Option<Company>,
+}
+
+/// An identity provider at which the person is logged in already.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Company {
+    /// Where its tokens come from.
+    pub token_url: String,
+    /// Our name there.
+    pub client_id: String,
+    /// The token that says who the person is, or where it is.
+    pub id_token: Secret,
 }
 
 impl Default for Login {
@@ -274,10 +289,12 @@ impl Default for Login {
             wanted: true,
             client_id: None,
             client_secret: None,
+            private_key: None,
             scopes: Vec::new(),
             grant: Grant::Person,
             metadata_url: None,
             callback_port: None,
+            company: None,
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod chatter;
 pub mod clients;
 pub mod config;
 pub mod cursor;
+pub mod date;
 pub mod declarations;
 pub mod direct;
 pub mod discover;

@@ -7,20 +7,27 @@
 //! tracing, which would double the shipped tree and bypass our guard on addresses; these steps need neither.
 
 mod answer;
+mod assertion;
 mod challenge;
 mod metadata;
 mod request;
 
-pub use answer::{Callback, GrantError, Registered, Tokens, callback, registered, tokens};
+pub use answer::{
+    Callback, GrantError, Registered, Tokens, callback, refusal, registered, tokens, voucher,
+};
+pub use assertion::assertion;
 pub use challenge::Challenge;
 pub use metadata::{AuthServer, Resource, resource_places, server_places};
 pub use request::{
     Authorization, Client, Form, Method, authorization, code_form, machine_form, refresh_form,
-    registration, scopes,
+    registration, scopes, vouched_form, voucher_form,
 };
 
 /// Longest document about logins that is read.
 pub const MAX_DOCUMENT: usize = 1024 * 1024;
+
+/// What the word of a company for its person is called on the wire.
+const VOUCHER: &str = "urn:ietf:params:oauth:token-type:id-jag";
 
 /// Longest text of theirs that is kept or passed on.
 const MAX_TEXT: usize = 16 * 1024;
@@ -39,6 +46,16 @@ pub enum OAuthError {
     /// Nobody says who may let us in.
     #[error("it does not say where to log in")]
     NoServer,
+    /// It does not want us as a client.
+    #[error(
+        "its authorization server {issuer} does not register us: {why}; put the `clientId` it gave you into `oauth`"
+    )]
+    NotRegistered {
+        /// Which server.
+        issuer: String,
+        /// What it says.
+        why: String,
+    },
     /// There is no way to become known to the authorization server.
     #[error(
         "its authorization server {issuer} registers nobody by itself; put the `clientId` it gave you into `oauth`"

@@ -5,7 +5,6 @@
 
 mod builtin;
 mod candidate;
-mod date;
 mod facts;
 mod judge;
 mod names;
@@ -18,9 +17,9 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+pub use crate::date::{day, unix_millis};
 pub use builtin::builtin;
 pub use candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status, named, ranked};
-pub use date::{day, unix_millis};
 pub use facts::{Facts, Lock, npm_error, npm_lock, npm_view};
 pub use judge::{Circumstances, Refusal, Trust, Verdict, judge};
 pub use names::{look_alike, server_name, valid};

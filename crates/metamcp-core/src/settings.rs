@@ -18,7 +18,8 @@ pub(crate) use self::value::shown;
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
 pub use self::words::{
-    CodeProfile, Containment, LogLevel, Replay, SearchStrategy, Transport, Vocabulary, Word,
+    CodeProfile, Containment, LogLevel, Replay, SearchStrategy, TokenStore, Transport, Vocabulary,
+    Word,
 };
 
 /// The values of all global settings.
@@ -62,6 +63,8 @@ pub struct Settings {
     pub notify: NotifySettings,
     /// How child processes are kept from outliving the gateway.
     pub containment: Containment,
+    /// Where the key to tokens is kept.
+    pub token_store: TokenStore,
     /// How much is logged.
     pub log_level: LogLevel,
 }
@@ -381,6 +384,7 @@ fn blank() -> Settings {
         serve: ServeSettings::default(),
         notify: NotifySettings::default(),
         containment: Containment::Auto,
+        token_store: TokenStore::Auto,
         log_level: LogLevel::Warn,
     }
 }

@@ -51,7 +51,7 @@ impl Gateway {
         let pinned = Arc::new(Pinned::new(&settings.home));
         let catalog = Catalog::new(Some(cache), settings.catalog_ttl).tuned(tuning(settings));
         let catalog = Arc::new(catalog.pinned(Arc::clone(&pinned)));
-        let launcher = Launcher::new(shim, settings.containment, &settings.home);
+        let launcher = Launcher::new(shim, settings);
         let timing = Timing {
             list: settings.timeouts.list,
             line_bytes: settings.limits.line_bytes,

@@ -10,6 +10,7 @@ pub mod held;
 pub mod login;
 pub mod notices;
 pub mod outbox;
+pub mod pem;
 pub mod progress;
 pub mod provision;
 pub mod reload;

@@ -3,21 +3,27 @@
 //! In: a refusal of a server.  Out: a token to show, or where a person has to go.
 //! Tests: `login/store.rs`, `metamcp/tests/remote/login.rs`.
 
+mod company;
 mod discover;
 mod grant;
+mod key;
+mod proof;
 mod store;
 mod visit;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use metamcp_core::config::{Grant, HttpOptions, Login as Wishes};
 use metamcp_core::failure::Fact;
 use metamcp_core::oauth::{Challenge, OAuthError};
+use metamcp_core::settings::TokenStore;
 use metamcp_core::web::Address;
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio::time::sleep;
 
+use self::key::Keys;
 use self::store::{Record, Store};
 use crate::clock::unix_millis;
 use crate::files::FileError;
@@ -27,6 +33,8 @@ use crate::web::{Plan, SendError, TlsError, Trouble, Tunnel, Web};
 const SOON: Duration = Duration::from_secs(30);
 /// How long an authorization server may take to connect.
 const CONNECT: Duration = Duration::from_secs(10);
+/// How often it is looked whether somebody logged in by another process.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a login did not lead to a token.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +62,26 @@ pub enum LoginError {
     /// What is remembered cannot be read or written.
     #[error("what is remembered of logins cannot be used")]
     Store(#[from] FileError),
+    /// The keyring was wanted and does not work.
+    #[error(
+        "the keyring of this system cannot be used: {why}; with `tokenStore` set to `file` it is not needed"
+    )]
+    Keyring {
+        /// Why not.
+        why: String,
+    },
+    /// The key that should prove us does not.
+    #[error("the `privateKey` of its client cannot be used: {why}")]
+    Proof {
+        /// Why not.
+        why: String,
+    },
+    /// The company that should vouch for the person does not.
+    #[error("its `identityProvider` does not vouch for you: {why}")]
+    Company {
+        /// Why not.
+        why: String,
+    },
     /// Other gateways take too long.
     #[error("another gateway has been refreshing the same token for too long")]
     Busy,
@@ -99,6 +127,20 @@ pub struct Started {
     pub done: oneshot::Receiver<Result<(), String>>,
 }
 
+/// Where logins are remembered, the same for all of a process.
+#[derive(Clone, Debug)]
+pub struct Keeping {
+    home: PathBuf,
+    keys: Keys,
+}
+
+impl Keeping {
+    /// Under this home, with the key where it is wanted. Touches nothing yet.
+    pub fn new(home: &Path, place: TokenStore) -> Keeping {
+        Keeping { home: home.to_owned(), keys: Keys::new(home, place) }
+    }
+}
+
 /// The login at one server.
 #[derive(Debug)]
 pub struct Login {
@@ -109,6 +151,8 @@ pub struct Login {
     web: OnceCell<Web>,
     turn: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
+    /// Told whenever a visit is over.
+    visits: Notify,
     me: Weak<Login>,
 }
 
@@ -123,14 +167,15 @@ struct Known {
 
 impl Login {
     /// At a server with this address. Touches nothing yet.
-    pub fn new(server: Address, options: &HttpOptions, home: &Path) -> Arc<Login> {
+    pub fn new(server: Address, options: &HttpOptions, keeping: &Keeping) -> Arc<Login> {
         let plan = Plan {
             http2: true,
             tls: options.tls.clone(),
             tunnel: Tunnel::from_surroundings(),
-            ..Plan::plain(CONNECT, 2)
+            // Logins are rare: a kept connection would mostly be one that the other side is just closing.
+            ..Plan::plain(CONNECT, 0)
         };
-        let store = Store::new(home, &server);
+        let store = Store::new(&keeping.home, &server, keeping.keys.clone());
         let wishes = options.login.clone();
         Arc::new_cyclic(|me| Login {
             server,
@@ -140,6 +185,7 @@ impl Login {
             web: OnceCell::new(),
             turn: tokio::sync::Mutex::default(),
             known: Mutex::default(),
+            visits: Notify::new(),
             me: me.clone(),
         })
     }
@@ -231,6 +277,28 @@ impl Login {
         self.known().waiting = Some((challenge.scope.clone(), address.clone()));
         self.await_visit(visit, address.clone());
         Ok(address)
+    }
+
+    /// Waits until the person who is expected has come back, or has logged in elsewhere. The caller sets a limit.
+    pub async fn visited(&self) {
+        let access = || self.known().record.as_ref().map(|record| record.access.clone());
+        let before = access();
+        loop {
+            let over = self.visits.notified();
+            if self.known().waiting.is_none() {
+                return;
+            }
+            tokio::select! {
+                () = over => {}
+                () = sleep(LOOK) => {
+                    // What cannot be read now may be readable the next time.
+                    drop(self.read_again().await);
+                    if access() != before {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// Logs out: what is remembered is forgotten. Says whether there was anything.

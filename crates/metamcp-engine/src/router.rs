@@ -143,6 +143,8 @@ pub trait Caller: Send + Sync {
     fn input_required(&self, _tag: &Bytes, _server: &Arc<str>, _result: &Bytes) -> bool {
         false
     }
+    /// A login at this server is all that keeps a call of it from being made; its client can open this address.
+    fn login_wanted(&self, _server: &Arc<str>, _address: &str) {}
     /// Answers that go with its next call.
     fn input(&self) -> Option<Arc<Input>> {
         None

@@ -3,14 +3,16 @@
 //! In: a server's configuration.  Out: the same with values in place of references, or why one cannot be had.
 //! Tests: below, and `metamcp/tests/promises/secrets.rs` with a real child.
 
+mod program;
+
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use metamcp_core::config::{ServerConfig, Transport};
 use metamcp_core::secret::{Reference, Secret};
-use tokio::io::AsyncReadExt;
-use tokio::process::Command;
+
+pub use self::program::{has_keyring, keep, kept};
+use self::program::{printed, text};
 
 /// How long a program may take: a person may have to unlock something.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -50,6 +52,11 @@ pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unr
     Ok(Some(config))
 }
 
+/// One secret, looked up where it is only referred to.
+pub async fn one(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
+    if value.is_reference() { look_up(name, value).await } else { Ok(value.clone()) }
+}
+
 async fn look_up(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
     let fail = |why| Unresolved { name: name.to_owned(), why };
     let reference = Reference::parse(value.expose()).map_err(fail)?;
@@ -60,10 +67,12 @@ async fn look_up(name: &str, value: &Secret) -> Result<Secret, Unresolved> {
         Reference::File(path) => file(&path).await,
         Reference::Command(words) => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            printed(&words).await
+            printed(&words, None, PATIENCE).await
         }
-        Reference::OnePassword(item) => printed(&["op", "read", "--no-newline", &item]).await,
-        Reference::Keychain { service, account } => keychain(&service, &account).await,
+        Reference::OnePassword(item) => {
+            printed(&["op", "read", "--no-newline", &item], None, PATIENCE).await
+        }
+        Reference::Keychain { service, account } => kept(&service, &account, PATIENCE).await,
     };
     let found = found.map_err(fail)?;
     if found.is_empty() {
@@ -92,58 +101,6 @@ async fn file(path: &str) -> Result<String, String> {
     };
     // A slow disk holds up this server and nobody else.
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| Err("it cannot be read".to_owned()))
-}
-
-#[cfg(target_os = "macos")]
-async fn keychain(service: &str, account: &str) -> Result<String, String> {
-    printed(&["security", "find-generic-password", "-w", "-s", service, "-a", account]).await
-}
-
-#[cfg(not(any(target_os = "macos", windows)))]
-async fn keychain(service: &str, account: &str) -> Result<String, String> {
-    printed(&["secret-tool", "lookup", "service", service, "account", account]).await
-}
-
-#[cfg(windows)]
-async fn keychain(_service: &str, _account: &str) -> Result<String, String> {
-    Err("this system's keychain is not read; use `cmd:` with a program that does".to_owned())
-}
-
-/// What a program prints. Its error output is not shown: it might hold what must not be.
-async fn printed(words: &[&str]) -> Result<String, String> {
-    let Some((program, args)) = words.split_first() else { return Err("no program".to_owned()) };
-    let mut child = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| format!("{program} cannot be run: {error}"))?;
-    let mut out = child.stdout.take().ok_or("its output is not there")?.take(LONGEST + 1);
-    let mut bytes = Vec::new();
-    let run = async {
-        out.read_to_end(&mut bytes).await?;
-        child.wait().await
-    };
-    let ended = tokio::time::timeout(PATIENCE, run).await;
-    let status = ended
-        .map_err(|_| format!("{program} did not answer within {} s", PATIENCE.as_secs()))?
-        .map_err(|error| format!("{program}: {error}"))?;
-    if !status.success() {
-        return Err(format!("{program} failed ({status}); run it in a terminal to see why"));
-    }
-    text(bytes).ok_or_else(|| format!("what {program} printed is not a secret"))
-}
-
-/// The text without the line break at its end.
-fn text(bytes: Vec<u8>) -> Option<String> {
-    if bytes.len() as u64 > LONGEST {
-        return None;
-    }
-    let mut text = String::from_utf8(bytes).ok()?;
-    text.truncate(text.trim_end_matches(['\n', '\r']).len());
-    Some(text)
 }
 
 #[cfg(all(test, unix))]

@@ -14,12 +14,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, HeaderValue, USER_AGENT};
+use hyper::header::{HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
 use hyper::{Request, Response};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use metamcp_core::config::TlsFiles;
+use metamcp_core::date;
 use metamcp_core::web::{Address, Zone};
 
 pub use body::Outgoing;
@@ -28,6 +29,8 @@ pub use dial::zone_of;
 pub use error::{SendError, Trouble};
 pub use tls::TlsError;
 pub use tunnel::Tunnel;
+
+use crate::clock::unix_millis;
 
 /// Shorter than servers keep theirs, so that we rarely write into one that was just closed.
 const KEPT_FOR: Duration = Duration::from_secs(30);
@@ -135,6 +138,11 @@ pub fn request(
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// How long a response asks us to stay away.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    date::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, unix_millis())
 }
 
 /// Why a body could not be read whole.

@@ -127,6 +127,8 @@ pub enum Probed {
     Stateless(Box<Peer>),
     /// It wants `initialize`.
     Legacy,
+    /// It refused the revision it was asked in, and says that it speaks it: worth asking once more.
+    Again,
     /// It belongs to the stateless era and will not be spoken to.
     Refused(Refusal),
 }
@@ -161,7 +163,7 @@ pub fn undiscovered(error: &[u8]) -> Probed {
             let data = pick(error, ["data"]).ok().and_then(|[data]| data);
             let versions = data.and_then(|data| pick(data, ["supported"]).ok()?[0]);
             match versions {
-                Some(versions) => choose(versions).unwrap_or(Probed::Refused(refusal)),
+                Some(versions) => choose(versions).unwrap_or(Probed::Again),
                 None => Probed::Refused(refusal),
             }
         }
@@ -278,6 +280,8 @@ mod tests {
         ] {
             assert_eq!(undiscovered(legacy.as_bytes()), Probed::Legacy, "{legacy}");
         }
+        let again = br#"{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}"#;
+        assert_eq!(undiscovered(again), Probed::Again);
         for refused in [
             r#"{"code":-32022,"message":"no","data":{"supported":["2030-01-01"]}}"#,
             r#"{"code":-32022,"message":"no"}"#,

@@ -23,7 +23,7 @@ pub(super) fn rows(
     rounds: usize,
     page: &mut String,
 ) -> Result<()> {
-    let sdk = rust_sdk(place)?;
+    let sdk = rust_sdk(place)?.join("rust-sdk-echo");
     let config = servers(programs, folder, 1, &[])?;
     page.push_str(concat!(
         "\n## Over HTTP\n\n",
@@ -93,8 +93,8 @@ pub(super) fn rows(
     Ok(())
 }
 
-/// The SDK's server, built on its own.
-fn rust_sdk(place: &Place) -> Result<PathBuf> {
+/// Where the SDK's server and client lie, built on their own.
+pub(super) fn rust_sdk(place: &Place) -> Result<PathBuf> {
     let target = place.target.join("rust-sdk");
     run::loud(
         place
@@ -103,5 +103,5 @@ fn rust_sdk(place: &Place) -> Result<PathBuf> {
             .arg("--target-dir")
             .arg(&target),
     )?;
-    Ok(target.join("release/rust-sdk-echo"))
+    Ok(target.join("release"))
 }

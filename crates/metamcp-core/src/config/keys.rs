@@ -81,7 +81,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("oauth", &["auth"]),
-        help: "How to log in to a remote server that wants it, where finding out by itself does not do: `clientId`, `clientSecret`, `scopes`, `grant` (`authorization_code` or `client_credentials`), `clientMetadataUrl`, `callbackPort`. `false`: never log in.",
+        help: "How to log in to a remote server that wants it, where finding out by itself does not do: `clientId`, `clientSecret` or `privateKey` (a PEM file), `scopes`, `grant` (`authorization_code` or `client_credentials`), `clientMetadataUrl`, `callbackPort`, `identityProvider` (`tokenUrl`, `clientId`, `idToken`: a company that vouches for you). `false`: never log in.",
         schema: || {
             json!({ "anyOf": [
                 { "const": false },
@@ -92,10 +92,19 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
                         "enabled": flag(true),
                         "clientId": text(),
                         "clientSecret": text(),
+                        "privateKey": text(),
                         "scopes": { "anyOf": [text(), { "type": "array", "items": { "type": "string" } }] },
                         "grant": { "enum": ["authorization_code", "client_credentials"] },
                         "clientMetadataUrl": { "type": "string", "pattern": "^https://" },
                         "callbackPort": number(1, 65_535),
+                        "identityProvider": {
+                            "type": "object",
+                            "properties": {
+                                "tokenUrl": text(), "clientId": text(), "idToken": text(),
+                            },
+                            "required": ["tokenUrl", "clientId", "idToken"],
+                            "additionalProperties": false,
+                        },
                     },
                     "additionalProperties": false,
                 },

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{AuthServer, Client, MAX_TEXT, Method, OAuthError, unescaped};
+use super::{AuthServer, Client, MAX_TEXT, Method, OAuthError, VOUCHER, unescaped};
 
 /// Longest lifetime of a token that is believed, in seconds: a year.
 const LONGEST_LIFE: u64 = 365 * 24 * 3600;
@@ -125,6 +125,32 @@ pub fn tokens(status: u16, document: &[u8]) -> Result<Tokens, GrantError> {
     })
 }
 
+/// Reads the word of a company for its person.
+pub fn voucher(status: u16, document: &[u8]) -> Result<String, String> {
+    if status != 200 {
+        return Err(refusal(status, document));
+    }
+    let value: Value = serde_json::from_slice(document).unwrap_or_default();
+    let text = |name: &str| value.get(name).and_then(Value::as_str);
+    let plain = |text: &&str| text.len() <= MAX_TEXT && text.bytes().all(|b| b.is_ascii_graphic());
+    match text("access_token").filter(plain).filter(|text| !text.is_empty()) {
+        Some(voucher) if text("issued_token_type") == Some(VOUCHER) => Ok(voucher.to_owned()),
+        _ => Err("its answer is not the kind of token that was asked for".to_owned()),
+    }
+}
+
+/// What a server says when it refuses something, in bounds.
+pub fn refusal(status: u16, document: &[u8]) -> String {
+    let value: Value = serde_json::from_slice(document).unwrap_or_default();
+    let text = |name: &str| value.get(name).and_then(Value::as_str);
+    let words = match (text("error"), text("error_description")) {
+        (Some(error), Some(words)) => format!("{error}: {words}"),
+        (Some(error), None) => error.to_owned(),
+        _ => format!("HTTP {status}"),
+    };
+    words.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
 /// A name of our own.
 pub type Registered = Client;
 
@@ -140,8 +166,9 @@ pub fn registered(document: &[u8]) -> Result<Registered, OAuthError> {
     let stated = text("token_endpoint_auth_method").and_then(Method::named);
     let method = match (secret, stated) {
         (None, _) => Method::None,
+        // A key is for whoever has one, and nobody asked us for ours.
+        (Some(_), Some(Method::Key) | None) => Method::Basic,
         (Some(_), Some(method)) => method,
-        (Some(_), None) => Method::Basic,
     };
     Ok(Client { id: id.to_owned(), secret: secret.map(str::to_owned), method })
 }
@@ -200,6 +227,24 @@ mod tests {
             refused(200, r#"{"access_token":"a","token_type":"mac"}"#),
             GrantError::Later(_)
         ));
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_bounds() {
+        let long = format!(r#"{{"error":"no","error_description":"a\nb{}"}}"#, "c".repeat(500));
+        assert!(refusal(400, long.as_bytes()).starts_with("no: abccc"));
+        assert_eq!(refusal(400, long.as_bytes()).len(), 200);
+        assert_eq!(refusal(400, br#"{"error":"no"}"#), "no");
+        assert_eq!(refusal(503, b"<html>"), "HTTP 503");
+    }
+
+    #[test]
+    fn the_word_of_a_company_is_of_the_kind_that_was_asked_for() {
+        let good = format!(r#"{{"access_token":"v","issued_token_type":"{VOUCHER}"}}"#);
+        assert_eq!(voucher(200, good.as_bytes()).as_deref(), Ok("v"));
+        assert!(voucher(200, br#"{"access_token":"v"}"#).is_err());
+        assert!(voucher(200, good.replace("\"v\"", "\"\"").as_bytes()).is_err());
+        assert_eq!(voucher(400, br#"{"error":"no"}"#), Err("no".to_owned()));
     }
 
     #[test]

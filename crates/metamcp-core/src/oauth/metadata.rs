@@ -233,4 +233,64 @@ mod tests {
         let here = r#"{"issuer":"https://i","token_endpoint":"http://127.0.0.1:1/t"}"#;
         assert!(read(here).is_ok());
     }
+
+    #[test]
+    fn no_address_that_a_person_opens_can_be_a_command() {
+        let refused = [
+            "javascript:alert(1)",
+            "JavaScript:alert(1)",
+            " javascript:alert(1)",
+            "java\tscript:alert(1)",
+            "data:text/html,x",
+            "file:///etc/passwd",
+            "file://host/share",
+            "\\\\\\\\host\\\\share",
+            "//host/share",
+            "vbscript:x",
+            "ms-msdt:/id",
+            "search-ms:query=x",
+            "smb://host/x",
+            "ftp://host/x",
+            "http://host/authorize",
+            "http://127.0.0.1.evil.example/",
+            "http://localhost.evil.example/",
+            "--help",
+            "-e",
+            "/bin/sh",
+            "calc.exe",
+            "C:/Windows/System32/calc.exe",
+            "$(id)",
+            "`id`",
+            "; id",
+            "| id",
+            "& calc",
+            "",
+            " ",
+            "https://",
+            "https:///x",
+            "https://user:word@host/",
+            "https://host/a b",
+            "https://host/\\nx",
+            "https://host/\\u0000",
+            "https://host/\\u001b[2J",
+            "https://ho st/",
+            "https://host:99999/",
+            "https://[::1/",
+            "https://host\\\\@evil/",
+        ];
+        assert_eq!(refused.len(), 40);
+        for endpoint in refused {
+            let document = format!(
+                r#"{{"issuer":"https://i","token_endpoint":"https://i/t","authorization_endpoint":"{endpoint}"}}"#
+            );
+            let read = AuthServer::read(document.as_bytes(), "https://i");
+            let opened = read.ok().and_then(|server| server.authorize).map(|it| it.to_string());
+            // Text with a control character counts as no text, so there is nothing to open.
+            assert_eq!(opened, None, "{endpoint:?}");
+        }
+        // What looks like a command within an address is one argument of one program, and no shell sees it.
+        let quoted = r#"{"issuer":"https://i","token_endpoint":"https://i/t","authorization_endpoint":"https://i/$(id)"}"#;
+        let server = AuthServer::read(quoted.as_bytes(), "https://i").unwrap();
+        assert!(server.authorize.unwrap().to_string().starts_with("https://i/"));
+    }
 }

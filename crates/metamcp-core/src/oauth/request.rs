@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{AuthServer, OAuthError, Resource, escaped};
-use crate::config::Login;
+use super::{AuthServer, OAuthError, Resource, VOUCHER, escaped};
+use crate::config::{Company, Login};
 use crate::web::Address;
 
 /// As whom we ask.
@@ -11,7 +11,7 @@ use crate::web::Address;
 pub struct Client {
     /// Our name there.
     pub id: String,
-    /// The secret that belongs to it.
+    /// The secret that belongs to it, or the proof that was made in its place.
     pub secret: Option<String>,
     /// How we prove ourselves.
     pub method: Method,
@@ -26,6 +26,8 @@ pub enum Method {
     Basic,
     /// In the form.
     Post,
+    /// By a signature, made anew each time.
+    Key,
 }
 
 impl Method {
@@ -35,12 +37,14 @@ impl Method {
             Method::None => "none",
             Method::Basic => "client_secret_basic",
             Method::Post => "client_secret_post",
+            Method::Key => "private_key_jwt",
         }
     }
 
     /// By its word.
     pub fn named(word: &str) -> Option<Method> {
-        [Method::None, Method::Basic, Method::Post].into_iter().find(|method| method.word() == word)
+        let all = [Method::None, Method::Basic, Method::Post, Method::Key];
+        all.into_iter().find(|method| method.word() == word)
     }
 }
 
@@ -62,6 +66,9 @@ impl Client {
 
     /// The one that is known without asking: what the operator wrote, or the document that describes us.
     pub fn without_asking(login: &Login, server: &AuthServer) -> Option<Client> {
+        if let (Some(id), Some(_)) = (&login.client_id, &login.private_key) {
+            return Some(Client { id: id.clone(), secret: None, method: Method::Key });
+        }
         if let Some(id) = &login.client_id {
             let secret = login.client_secret.as_ref().map(crate::secret::Secret::expose);
             return Some(Client::known(id, secret, server));
@@ -204,6 +211,36 @@ pub fn registration(redirect: &str, scopes: &[String]) -> Value {
     document
 }
 
+/// The word of a company for its person, for the authorization server of that name.
+pub fn voucher_form(company: &Company, id_token: &str, issuer: &str, resource: &str) -> Form {
+    let client = Client { id: company.client_id.clone(), secret: None, method: Method::None };
+    form(
+        &client,
+        &[
+            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+            ("requested_token_type", VOUCHER),
+            ("audience", issuer),
+            ("resource", resource),
+            ("subject_token", id_token),
+            ("subject_token_type", "urn:ietf:params:oauth:token-type:id_token"),
+        ],
+    )
+}
+
+/// Tokens for the word of a company.
+pub fn vouched_form(client: &Client, voucher: &str, scopes: &[String], resource: &str) -> Form {
+    let scope = scopes.join(" ");
+    let mut fields = vec![
+        ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        ("assertion", voucher),
+        ("resource", resource),
+    ];
+    if !scope.is_empty() {
+        fields.push(("scope", &scope));
+    }
+    form(client, &fields)
+}
+
 fn form(client: &Client, fields: &[(&str, &str)]) -> Form {
     let mut body = pairs(fields);
     let secret = client.secret.as_deref().unwrap_or_default();
@@ -215,6 +252,11 @@ fn form(client: &Client, fields: &[(&str, &str)]) -> Form {
         Method::Post => {
             let more = pairs(&[("client_id", &client.id), ("client_secret", secret)]);
             body.push_str(&format!("&{more}"));
+        }
+        Method::Key => {
+            let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+            let more = [("client_assertion_type", kind), ("client_assertion", secret)];
+            body.push_str(&format!("&{}", pairs(&more)));
         }
         Method::None => body.push_str(&format!("&{}", pairs(&[("client_id", &client.id)]))),
     }
@@ -271,6 +313,9 @@ mod tests {
             form(&["client_secret_post"]).body.ends_with("client_id=i%20d&client_secret=s%3As")
         );
         assert_eq!(form(&[]).basic.as_deref(), Some("i%20d:s%3As"));
+        let signed = Client { id: "c".into(), secret: Some("a.b.c".into()), method: Method::Key };
+        let signed = machine_form(&signed, &[], "r");
+        assert!(signed.basic.is_none() && signed.body.ends_with("&client_assertion=a.b.c"));
         let public = refresh_form(&Client::known("c", None, &server()), "t", "r");
         assert!(public.body.ends_with("&client_id=c") && public.basic.is_none());
     }

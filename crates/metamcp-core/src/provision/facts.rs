@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::date::unix_millis;
+use crate::date::unix_millis;
 
 /// The scripts npm runs when a package is installed from a registry.
 const INSTALL_SCRIPTS: [&str; 3] = ["preinstall", "install", "postinstall"];

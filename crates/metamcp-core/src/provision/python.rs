@@ -5,9 +5,9 @@ use sha2::{Digest, Sha256};
 use toml_edit::{DocumentMut, Item, TableLike};
 
 use super::candidate::Kind;
-use super::date::unix_millis;
 use super::facts::{Facts, Lock, hex};
 use super::names::valid;
+use crate::date::unix_millis;
 
 /// What the dates of a lock come to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

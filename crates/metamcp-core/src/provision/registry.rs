@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status};
-use super::date::unix_millis;
 use super::names::valid;
+use crate::date::unix_millis;
 use crate::text;
 
 /// Longest text taken from an entry.

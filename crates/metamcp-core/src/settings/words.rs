@@ -113,6 +113,17 @@ words! {
 }
 
 words! {
+    /// Where the key to the tokens of remote servers is kept.
+    #[derive(Default)]
+    TokenStore {
+        #[default]
+        Auto = "auto": "In the keyring of the system where there is one, else in a file that only you can read.",
+        Keyring = "keyring": "In the keyring of the system; without one nobody stays logged in.",
+        File = "file": "In a file that only you can read, beside the tokens.",
+    }
+}
+
+words! {
     /// How much is written to the log on stderr.
     LogLevel {
         Off = "off": "Nothing.",

@@ -5,6 +5,7 @@ use hyper::Method;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use metamcp_core::oauth::{
     self, Challenge, Client, Form, GrantError, MAX_DOCUMENT, Tokens, machine_form, refresh_form,
+    vouched_form,
 };
 use metamcp_core::web::Address;
 use metamcp_wire::base64;
@@ -14,7 +15,7 @@ use super::discover::{PATIENCE, slow};
 use super::store::Record;
 use super::{Login, LoginError};
 use crate::clock::unix_millis;
-use crate::web::{self, Outgoing};
+use crate::web::{self, Outgoing, Web};
 
 impl Login {
     /// A token other than the one that was shown: another gateway's, or a fresh one. One process at a time asks for
@@ -48,7 +49,8 @@ impl Login {
         };
         let place = Address::parse(&record.token_endpoint)
             .map_err(|_| LoginError::person("its token is not good any more"))?;
-        let form = refresh_form(&client_of(&record), &refresh, &record.resource);
+        let client = self.proven(client_of(&record), &record.issuer).await?;
+        let form = refresh_form(&client, &refresh, &record.resource);
         match self.post_form(&place, &form).await? {
             Ok(tokens) => self.keep(record.renewed(tokens)).await,
             Err(GrantError::Later(why)) => {
@@ -89,7 +91,14 @@ impl Login {
         let (scope, resource) = (challenge.scope.as_deref(), found.resource.as_ref());
         let scopes = oauth::scopes(scope, &granted, resource, &found.server, &self.wishes);
         let name = self.resource_name(resource);
-        let form = machine_form(&client, &scopes, &name);
+        let client = self.proven(client, &found.server.issuer).await?;
+        let form = match &self.wishes.company {
+            None => machine_form(&client, &scopes, &name),
+            Some(company) => {
+                let voucher = self.voucher(company, &found.server.issuer, &name).await?;
+                vouched_form(&client, &voucher, &scopes, &name)
+            }
+        };
         match self.post_form(&found.server.token, &form).await? {
             Ok(tokens) => {
                 let record = Record::new(&found.server, &client, name, scopes, tokens);
@@ -130,13 +139,22 @@ impl Login {
     pub(super) async fn post(
         &self,
         place: &Address,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<(u16, Bytes), LoginError> {
+        Self::post_by(self.web().await?, place, headers, body).await
+    }
+
+    /// The same by another way out.
+    pub(super) async fn post_by(
+        web: &Web,
+        place: &Address,
         mut headers: HeaderMap,
         body: Bytes,
     ) -> Result<(u16, Bytes), LoginError> {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let request = web::request(Method::POST, place, headers, Outgoing::of(body))
             .map_err(|error| LoginError::unreachable(place, error))?;
-        let web = self.web().await?;
         let exchange = async {
             let response = web.send(request).await;
             let response = response.map_err(|error| LoginError::unreachable(place, error))?;
@@ -161,7 +179,8 @@ impl Record {
             resource,
             token_endpoint: server.token.to_string(),
             client_id: client.id.clone(),
-            client_secret: client.secret.clone(),
+            // A proof is good once.
+            client_secret: client.secret.clone().filter(|_| client.method != oauth::Method::Key),
             client_method: client.method.word().to_owned(),
             access: String::new(),
             refresh: None,

@@ -1,8 +1,8 @@
 //! What is remembered of a login, encrypted, in a file of its own that only its user can read.
 //!
 //! Its name is the server's; inside, each authorization server has an entry of its own, so that what one gave is never
-//! shown to another. The key lies beside it: whoever can read both can also read this process. It keeps tokens out of
-//! backups of single files, of searches and of screens.
+//! shown to another. Where the key is, `key.rs` says: in the system's keyring, or beside the tokens, which keeps them out
+//! of backups of single files, of searches and of screens, though not from whoever can read both.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -16,10 +16,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use super::LoginError;
+use super::key::{Key, Keys};
 use crate::files::{Directory, FileError, component};
 
-const FOLDER: &str = "tokens";
-const KEY: &str = "key";
+pub(super) const FOLDER: &str = "tokens";
 /// Largest file that is read.
 const MAX_FILE: u64 = 1024 * 1024;
 /// The format; another one is not read.
@@ -71,6 +71,7 @@ struct Content {
 pub(super) struct Store {
     home: PathBuf,
     name: String,
+    keys: Keys,
 }
 
 /// A turn; given back when dropped, or when the process ends.
@@ -81,35 +82,34 @@ pub(super) struct Turn {
 
 impl Store {
     /// For one server.
-    pub(super) fn new(home: &Path, server: &Address) -> Store {
+    pub(super) fn new(home: &Path, server: &Address, keys: Keys) -> Store {
         let place = format!("{}{}", server.origin(), server.path());
-        Store { home: home.to_owned(), name: component(&place) }
+        Store { home: home.to_owned(), name: component(&place), keys }
     }
 
     /// What is remembered; what is damaged is as good as nothing.
     pub(super) async fn read(&self) -> Result<Option<Record>, LoginError> {
-        let store = self.clone();
-        self.blocking(move || {
-            let Some(folder) = store.folder()? else { return Ok(None) };
-            let Some(content) = store.content(&folder)? else { return Ok(None) };
-            Ok(content.entries.get(&content.current).cloned())
-        })
-        .await
+        let Some(sealed) = self.sealed().await? else { return Ok(None) };
+        let Some(key) = self.keys.find().await? else { return Ok(None) };
+        let content = self.content(&key, &sealed);
+        Ok(content.and_then(|mut content| content.entries.remove(&content.current)))
     }
 
     /// Remembers a login in place of the one with the same authorization server.
     pub(super) async fn write(&self, record: &Record) -> Result<(), LoginError> {
-        let (store, record) = (self.clone(), record.clone());
-        self.blocking(move || {
+        let key = self.keys.find_or_make().await?;
+        let sealed = self.sealed().await?;
+        let content = sealed.and_then(|sealed| self.content(&key, &sealed));
+        let mut content = content.unwrap_or_default();
+        content.current.clone_from(&record.issuer);
+        content.entries.insert(record.issuer.clone(), record.clone());
+        let plain = serde_json::to_vec(&content).unwrap_or_default();
+        let sealed = seal(&key, &self.name, plain)
+            .ok_or_else(|| LoginError::person("its token cannot be encrypted"))?;
+        let store = self.clone();
+        blocking(move || {
             let home = Directory::home_or_create(&store.home)?;
-            let folder = home.inside_or_create(FOLDER)?;
-            let mut content = store.content(&folder)?.unwrap_or_default();
-            content.current.clone_from(&record.issuer);
-            content.entries.insert(record.issuer.clone(), record);
-            let key = key(&folder, true)?.ok_or_else(|| no_key(&folder))?;
-            let plain = serde_json::to_vec(&content).unwrap_or_default();
-            let sealed = seal(&key, &store.name, plain).ok_or_else(|| no_key(&folder))?;
-            folder.replace_for_good(&store.file(), &sealed)
+            home.inside_or_create(FOLDER)?.replace_for_good(&store.file(), &sealed)
         })
         .await
     }
@@ -117,7 +117,7 @@ impl Store {
     /// Forgets everything of this server.
     pub(super) async fn remove(&self) -> Result<(), LoginError> {
         let store = self.clone();
-        self.blocking(move || match store.folder()? {
+        blocking(move || match store.folder()? {
             Some(folder) => folder.remove(&store.file()),
             None => Ok(()),
         })
@@ -126,25 +126,7 @@ impl Store {
 
     /// Takes a turn among all gateways of this user.
     pub(super) async fn lock(&self) -> Result<Turn, LoginError> {
-        let store = self.clone();
-        let file = self
-            .blocking(move || {
-                let home = Directory::home_or_create(&store.home)?;
-                home.inside_or_create(FOLDER)?.turnstile(&format!("{}.lock", store.name))
-            })
-            .await?;
-        let end = Instant::now() + LONGEST_TURN;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Turn { _file: file }),
-                Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(TRY_AGAIN).await,
-                Err(TryLockError::WouldBlock) => return Err(LoginError::Busy),
-                Err(TryLockError::Error(source)) => {
-                    let path = self.home.join(FOLDER).join(&self.name);
-                    return Err(FileError::Io { action: "lock", path, source }.into());
-                }
-            }
-        }
+        turn(&self.home, &format!("{}.lock", self.name)).await
     }
 
     fn file(&self) -> String {
@@ -158,55 +140,55 @@ impl Store {
         }
     }
 
-    fn content(&self, folder: &Directory) -> Result<Option<Content>, FileError> {
-        let Some(mut file) = folder.open(&self.file())? else { return Ok(None) };
-        let sealed = file.read(MAX_FILE)?;
-        let Some(key) = key(folder, false)? else { return Ok(None) };
-        let plain = open(&key, &self.name, &sealed);
-        Ok(plain.and_then(|plain| serde_json::from_slice(&plain).ok()))
+    /// What lies in the file.
+    async fn sealed(&self) -> Result<Option<Vec<u8>>, LoginError> {
+        let store = self.clone();
+        blocking(move || {
+            let Some(folder) = store.folder()? else { return Ok(None) };
+            folder.open(&store.file())?.map(|mut file| file.read(MAX_FILE)).transpose()
+        })
+        .await
     }
 
-    async fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
-    ) -> Result<T, LoginError> {
-        match spawn_blocking(work).await {
-            Ok(done) => done.map_err(LoginError::from),
-            Err(_) => Err(LoginError::Busy),
-        }
+    fn content(&self, key: &Key, sealed: &[u8]) -> Option<Content> {
+        serde_json::from_slice(&open(key, &self.name, sealed)?).ok()
     }
 }
 
-/// The key of all files; made by whoever needs it first.
-fn key(folder: &Directory, make: bool) -> Result<Option<LessSafeKey>, FileError> {
-    let existing = || -> Result<Option<Vec<u8>>, FileError> {
-        folder.open(KEY)?.map(|mut file| file.read(64)).transpose()
-    };
-    let bytes = match existing()? {
-        Some(bytes) => bytes,
-        None if !make => return Ok(None),
-        None => {
-            let turnstile = folder.turnstile("key.lock")?;
-            let path = || folder.path().join(KEY);
-            turnstile.lock().map_err(|source| FileError::Io {
-                action: "lock",
-                path: path(),
-                source,
-            })?;
-            match existing()? {
-                Some(bytes) => bytes,
-                None => {
-                    let bytes = random::<32>().ok_or_else(|| no_key(folder))?.to_vec();
-                    folder.replace_for_good(KEY, &bytes)?;
-                    bytes
-                }
+/// A turn at a file of that name.
+pub(super) async fn turn(home: &Path, name: &str) -> Result<Turn, LoginError> {
+    let (place, file) = (home.to_owned(), name.to_owned());
+    let file = blocking(move || {
+        let home = Directory::home_or_create(&place)?;
+        home.inside_or_create(FOLDER)?.turnstile(&file)
+    })
+    .await?;
+    let end = Instant::now() + LONGEST_TURN;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Turn { _file: file }),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(TRY_AGAIN).await,
+            Err(TryLockError::WouldBlock) => return Err(LoginError::Busy),
+            Err(TryLockError::Error(source)) => {
+                let path = home.join(FOLDER).join(name);
+                return Err(FileError::Io { action: "lock", path, source }.into());
             }
         }
-    };
-    Ok(UnboundKey::new(&CHACHA20_POLY1305, &bytes).ok().map(LessSafeKey::new))
+    }
 }
 
-fn seal(key: &LessSafeKey, name: &str, mut plain: Vec<u8>) -> Option<Vec<u8>> {
+/// Work on files, which may be slow.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, LoginError> {
+    match spawn_blocking(work).await {
+        Ok(done) => done.map_err(LoginError::from),
+        Err(_) => Err(LoginError::Busy),
+    }
+}
+
+fn seal(key: &Key, name: &str, mut plain: Vec<u8>) -> Option<Vec<u8>> {
+    let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).ok()?);
     let nonce = random::<NONCE_LEN>()?;
     let unique = Nonce::assume_unique_for_key(nonce);
     key.seal_in_place_append_tag(unique, Aad::from(name.as_bytes()), &mut plain).ok()?;
@@ -216,7 +198,8 @@ fn seal(key: &LessSafeKey, name: &str, mut plain: Vec<u8>) -> Option<Vec<u8>> {
     Some(sealed)
 }
 
-fn open(key: &LessSafeKey, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+fn open(key: &Key, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+    let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).ok()?);
     let rest = sealed.strip_prefix(&[FORMAT])?;
     let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>()?;
     let mut rest = rest.to_vec();
@@ -232,13 +215,10 @@ pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
     Some(bytes)
 }
 
-fn no_key(folder: &Directory) -> FileError {
-    let source = std::io::Error::other("no key");
-    FileError::Io { action: "encrypt", path: folder.path().join(KEY), source }
-}
-
 #[cfg(test)]
 mod tests {
+    use metamcp_core::settings::TokenStore;
+
     use super::*;
 
     fn record(issuer: &str, access: &str) -> Record {
@@ -257,7 +237,8 @@ mod tests {
     }
 
     fn store(home: &Path, server: &str) -> Store {
-        Store::new(home, &Address::parse(server).unwrap())
+        let keys = Keys::new(home, TokenStore::File);
+        Store::new(home, &Address::parse(server).unwrap(), keys)
     }
 
     #[tokio::test]

@@ -90,10 +90,13 @@ impl Login {
         crate::task::spawn("login", async move {
             // Whoever asks next hears how it stands; there is nobody here to tell.
             drop(login.finish(visit).await);
-            let mut known = login.known();
-            if known.waiting.as_ref().is_some_and(|(_, waiting)| *waiting == address) {
-                known.waiting = None;
+            {
+                let mut known = login.known();
+                if known.waiting.as_ref().is_some_and(|(_, waiting)| *waiting == address) {
+                    known.waiting = None;
+                }
             }
+            login.visits.notify_waiters();
         });
     }
 
@@ -120,6 +123,7 @@ impl Login {
     /// Tokens for the code.
     async fn exchange(&self, visit: Visit, code: &str) -> Result<(), LoginError> {
         let Visit { found, client, scopes, resource, redirect, verifier, .. } = visit;
+        let client = self.proven(client, &found.server.issuer).await?;
         let form = code_form(&client, code, &verifier, &redirect, &resource);
         match self.post_form(&found.server.token, &form).await? {
             Ok(tokens) => {
@@ -140,12 +144,22 @@ impl Login {
         let unregistered = || OAuthError::Unregistered { issuer: found.server.issuer.clone() };
         let place = found.server.register.as_ref().ok_or_else(unregistered)?;
         self.confidential(place)?;
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let body = oauth::registration(redirect, scopes).to_string();
-        let (status, document) = self.post(place, headers, body.into()).await?;
+        let ask = async |scopes: &[String]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            let body = oauth::registration(redirect, scopes).to_string();
+            self.post(place, headers, body.into()).await
+        };
+        let (mut status, mut document) = ask(scopes).await?;
+        if status == 400 && !scopes.is_empty() {
+            // Some register nobody who names rights that are the server's and not their own.
+            (status, document) = ask(&[]).await?;
+        }
         if status != 200 && status != 201 {
-            return Err(unregistered().into());
+            let why = oauth::refusal(status, &document);
+            return Err(
+                OAuthError::NotRegistered { issuer: found.server.issuer.clone(), why }.into()
+            );
         }
         Ok(oauth::registered(&document)?)
     }

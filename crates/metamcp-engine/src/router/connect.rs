@@ -23,8 +23,9 @@ use crate::secrets;
 use crate::stream;
 use crate::task;
 use crate::upstream::eras::Way;
+use crate::upstream::listing::{self, Unlisted};
 use crate::upstream::remote::Mirrors;
-use crate::upstream::{Connection, Link, Listener, Remote, listing};
+use crate::upstream::{Connection, Link, Listener, Remote};
 
 /// How long a child may leave its input unread before it counts as stalled.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -269,7 +270,15 @@ pub(super) fn list(router: &Arc<Router>, conn: ConnId) {
 async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<Life>) {
     let listed = timeout(router.timing.list, listing::read(&connection, router.timing.tools)).await;
     let read = match listed {
-        Ok(read) => read,
+        Ok(Ok(tools)) => Ok(tools),
+        Ok(Err(Unlisted::Words(why))) => Err(why),
+        Ok(Err(Unlisted::Login(fact))) => {
+            if router.lock().dispatch.calls_on(connection.id).is_empty() {
+                // As good as not connected: whoever needs it next hears where to log in.
+                return router.lost(connection.id, connection.failure(fact));
+            }
+            Err(fact.to_string())
+        }
         Err(_) => {
             Err(format!("did not list its tools within {}", text::duration(router.timing.list)))
         }

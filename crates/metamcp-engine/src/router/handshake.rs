@@ -25,6 +25,8 @@ use crate::upstream::{Connection, Link, Reply};
 /// How long a probe may go unanswered before `initialize` is sent behind it. Every server that was ever measured
 /// answers it as soon as it runs; one that is slow to start finds both, and answers both in order.
 const PROBE_PATIENCE: Duration = Duration::from_secs(3);
+/// The same over HTTP, where every request has an answer of its own, and a login may come before it.
+const REMOTE_PATIENCE: Duration = Duration::from_secs(15);
 /// How often a starting server is looked at for signs of life.
 const LIFE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -36,6 +38,8 @@ struct Opening {
     probe: Waiting,
     greeting: Waiting,
     probed: bool,
+    /// It was asked once more, since it said that it speaks what we do.
+    insisted: bool,
     greeted: bool,
     /// Why `initialize` was refused.
     refusal: Option<String>,
@@ -67,13 +71,17 @@ pub(super) async fn shake_hands(
     }
     let installs = router.launcher.installs(&entry.config);
     let mut life = link.life();
-    let patience = Instant::now() + PROBE_PATIENCE;
+    let patience = match link {
+        Link::Child(_) => PROBE_PATIENCE,
+        Link::Remote(_) => REMOTE_PATIENCE,
+    };
+    let patience = Instant::now() + patience;
     // No limit of its own: the dispatch ends a start that takes too long, which drops the senders.
     let step = loop {
         let unanswered = opening.probe.is_some() && !opening.greeted;
         let step = tokio::select! {
             reply = next(&mut opening.probe) => match reply {
-                Ok(reply) => opening.discovered(connection, &able, &reply),
+                Ok(reply) => opening.discovered(connection, (&able, &own), &reply),
                 Err(_) => return ended(router, entry, &opening, known).await,
             },
             reply = next(&mut opening.greeting) => match reply {
@@ -144,7 +152,12 @@ impl Opening {
     }
 
     /// The answer to the probe.
-    fn discovered(&mut self, connection: &Connection, able: &Value, reply: &Reply) -> Step {
+    fn discovered(
+        &mut self,
+        connection: &Connection,
+        (able, own): (&Value, &[u8]),
+        reply: &Reply,
+    ) -> Step {
         self.probe = None;
         let probed = match reply {
             Reply::Result(result) => handshake::discovered(result),
@@ -163,6 +176,16 @@ impl Opening {
                 Step::Wait
             }
             Probed::Legacy => self.stand(),
+            Probed::Again if !self.insisted => {
+                self.insisted = true;
+                self.probe(connection, own);
+                Step::Wait
+            }
+            Probed::Again => {
+                let reason = "it refuses the revision that it says it supports".to_owned();
+                self.refusal.get_or_insert(reason);
+                self.stand()
+            }
             Probed::Refused(refusal) => {
                 let reason = format!("its answer to server/discover: {refusal}");
                 self.refusal.get_or_insert(reason);
@@ -229,7 +252,7 @@ async fn ended(router: &Arc<Router>, entry: &Entry, opening: &Opening, known: Op
 }
 
 fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
-    let (logs, stateless) = (peer.can("logging"), peer.era.is_stateless());
+    let stateless = peer.era.is_stateless();
     telemetry::log(
         LogLevel::Info,
         &format!(
@@ -256,10 +279,7 @@ fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
         }
     } else {
         connection.notify("notifications/initialized", None);
-        let level = router.level.lock().expect("no panic while the level is locked").clone();
-        if let (true, Some(level)) = (logs, level) {
-            Router::tell_level(connection, &level);
-        }
+        router.repeat_level(connection);
     }
     router.introduced(connection);
     let now = router.clock.now();

@@ -103,6 +103,13 @@ impl Listener for Router {
         }
     }
 
+    fn renewed(&self, conn: &Arc<Connection>) {
+        // It may have come back as another version of itself.
+        connect::list_changed(self, conn);
+        self.repeat_level(conn);
+        self.introduced(conn);
+    }
+
     fn asked(
         &self,
         conn: &Arc<Connection>,

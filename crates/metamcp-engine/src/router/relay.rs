@@ -78,12 +78,8 @@ impl Question {
     /// Asks the person behind a client to log in at a server.
     fn to_log_in(server: &str, address: &str) -> Question {
         let id = format!("login-{:016x}", getrandom::u64().unwrap_or_default());
-        let params = json!({
-            "mode": "url",
-            "elicitationId": id,
-            "url": address,
-            "message": format!("The server {server:?} wants you to log in. Then call its tool again."),
-        });
+        let mut params = login_wish(server, address);
+        params["elicitationId"] = id.as_str().into();
         Question {
             id: Bytes::from(id),
             method: "elicitation/create".to_owned(),
@@ -91,6 +87,11 @@ impl Question {
             whose: Box::new(Whose::Gateway { answer: Mutex::new(None), has_cause: false }),
             settled: AtomicBool::new(false),
         }
+    }
+
+    /// The same because of a call that waits for it, and where the answer arrives.
+    pub fn before_a_call(server: &str, address: &str) -> (Question, oneshot::Receiver<Reply>) {
+        Question::of_gateway("elicitation/create", &login_wish(server, address))
     }
 
     /// A question of our own, and where its answer arrives; nothing does if the client never gives one.
@@ -187,6 +188,11 @@ impl Question {
     }
 }
 
+fn login_wish(server: &str, address: &str) -> Value {
+    let message = format!("The server {server:?} wants you to log in. Then call its tool again.");
+    json!({ "mode": "url", "url": address, "message": message })
+}
+
 impl Drop for Question {
     fn drop(&mut self) {
         self.settle();
@@ -205,6 +211,11 @@ impl Router {
         if !caller.capabilities().pointer("/elicitation/url").is_some_and(Value::is_object) {
             return;
         }
+        let Some(entry) = self.entry(server) else { return };
+        if caller.is_stateless() {
+            // It is asked by the answer to its call, and comes again.
+            return caller.login_wanted(&entry.name, address);
+        }
         {
             let mut offered = self.offered.lock().expect("no panic while it is locked");
             if offered.len() >= MOST_OFFERED {
@@ -214,7 +225,6 @@ impl Router {
                 return;
             }
         }
-        let Some(entry) = self.entry(server) else { return };
         // One that cannot be asked has the address in its error.
         drop(caller.ask(Some(tag), Question::to_log_in(&entry.name, address)));
     }
@@ -267,19 +277,19 @@ impl Router {
 
     /// The client wants logs of this level: servers that can are told, now and when they start.
     pub fn set_level(&self, level: Level) {
-        let live = self.live();
-        let hears = |conn: &&Arc<Connection>| {
-            !conn.is_stateless() && conn.peer.get().is_some_and(|peer| peer.can("logging"))
-        };
-        for conn in live.iter().filter(hears) {
-            Self::tell_level(conn, &level);
-        }
         *self.level.lock().expect("no panic while the level is locked") = Some(level);
+        for conn in self.live() {
+            self.repeat_level(&conn);
+        }
     }
 
-    pub(super) fn tell_level(conn: &Connection, level: &Level) {
+    /// Tells a server the level that the client wants, if it can hear it.
+    pub(super) fn repeat_level(&self, conn: &Connection) {
+        let level = self.level.lock().expect("no panic while the level is locked").clone();
+        let hears = !conn.is_stateless() && conn.peer.get().is_some_and(|peer| peer.can("logging"));
+        let Some(level) = level.filter(|_| hears) else { return };
         let mut params = b"{\"level\":".to_vec();
-        params.extend_from_slice(level);
+        params.extend_from_slice(&level);
         params.push(b'}');
         // The answer says nothing that anybody could act on.
         drop(conn.request("logging/setLevel", Some(&params)));

@@ -69,6 +69,8 @@ pub trait Listener: Send + Sync {
     fn answered(&self, conn: &Arc<Connection>, number: u64, reply: Reply);
     /// A notification.
     fn notified(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>);
+    /// It forgot us, and hands were shaken anew: what it was told before is told again.
+    fn renewed(&self, conn: &Arc<Connection>);
     /// A request of the server's own, to be answered with `Connection::answer`; `cause` is the request of ours on whose
     /// stream it came, where there is such a thing.
     fn asked(

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -13,12 +13,13 @@ use metamcp_child::environment::TEMPORARY;
 use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
 use metamcp_core::config::{self, HttpOptions, ServerConfig, TlsFiles, Transport};
 use metamcp_core::failure::Fact;
+use metamcp_core::settings::Settings;
 use metamcp_core::web::Address;
 
 use super::Remote;
 use super::eras::Eras;
 use super::remote::{Credentials, Mirrors, Site};
-use crate::login::Login;
+use crate::login::{Keeping, Login};
 use crate::web::{Plan, Tunnel, Web};
 
 /// A remote host that does not take a connection in this time is not there.
@@ -40,24 +41,24 @@ pub struct Launcher {
     /// What servers turned out to speak.
     pub eras: Eras,
     ways: Mutex<HashMap<TlsFiles, Web>>,
-    home: PathBuf,
+    keeping: Keeping,
     logins: Mutex<HashMap<String, Arc<Login>>>,
 }
 
 impl Launcher {
     /// A launcher that contains as told unless a server's configuration says otherwise.
-    /// What is remembered of servers lies under `home`.
-    pub fn new(shim: ShimCommand, containment: config::Containment, home: &Path) -> Launcher {
-        let eras = Eras::under(home);
+    /// What is remembered of servers lies under the home of the settings.
+    pub fn new(shim: ShimCommand, settings: &Settings) -> Launcher {
+        let eras = Eras::under(&settings.home);
         Launcher {
             shim,
-            containment,
+            containment: settings.containment,
             auto: OnceLock::new(),
             namespace: OnceLock::new(),
             plain: OnceLock::new(),
             eras,
             ways: Mutex::default(),
-            home: home.to_owned(),
+            keeping: Keeping::new(&settings.home, settings.token_store),
             logins: Mutex::default(),
         }
     }
@@ -153,7 +154,19 @@ impl Launcher {
     fn login(&self, name: &str, address: &Address, options: &HttpOptions) -> Arc<Login> {
         let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         let known = logins.entry(name.to_owned());
-        Arc::clone(known.or_insert_with(|| Login::new(address.clone(), options, &self.home)))
+        Arc::clone(known.or_insert_with(|| Login::new(address.clone(), options, &self.keeping)))
+    }
+
+    /// Waits for the person who was sent to log in at a server, at most so long.
+    pub async fn visited(&self, name: &str, limit: Duration) {
+        let login = {
+            let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
+            logins.get(name).cloned()
+        };
+        if let Some(login) = login {
+            // Whether they came or not, the call finds out.
+            drop(tokio::time::timeout(limit, login.visited()).await);
+        }
     }
 
     fn spawner(&self, containment: config::Containment) -> Result<&Spawner, Fact> {

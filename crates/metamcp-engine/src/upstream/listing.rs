@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use metamcp_core::failure::Fact;
 use metamcp_core::settings::LogLevel;
 use metamcp_core::text;
 use metamcp_core::tool::{Listing, Next, ServerTools, Tool, ToolListDefect};
@@ -15,8 +16,23 @@ use crate::telemetry;
 /// Pages up to this size are read in a millisecond or two; longer ones on a thread.
 const SHORT_PAGE: usize = 64 * 1024;
 
-/// The tools of a server, at most so many, or why they cannot be had, in words that follow the server's name.
-pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTools>, String> {
+/// Why the tools of a server cannot be had.
+#[derive(Debug)]
+pub enum Unlisted {
+    /// In words that follow the server's name.
+    Words(String),
+    /// It wants a login first.
+    Login(Fact),
+}
+
+impl From<String> for Unlisted {
+    fn from(words: String) -> Unlisted {
+        Unlisted::Words(words)
+    }
+}
+
+/// The tools of a server, at most so many, or why they cannot be had.
+pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTools>, Unlisted> {
     let peer = connection.peer.get();
     let (title, version) = (
         peer.map(|peer| peer.title.as_deref().unwrap_or(&peer.name)),
@@ -33,18 +49,22 @@ pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTool
             Ok(Reply::Result(page)) => page,
             Ok(Reply::Error(error)) => {
                 let refused = metamcp_wire::handshake::refused(&error);
-                return Err(format!("answered tools/list with an error: {refused}"));
+                return Err(format!("answered tools/list with an error: {refused}").into());
             }
             Ok(Reply::Malformed(defect)) => {
-                return Err(format!("answered tools/list with nonsense: {defect}"));
+                return Err(format!("answered tools/list with nonsense: {defect}").into());
             }
             Ok(Reply::Oversize(bytes)) => {
-                return Err(format!(
+                let words = format!(
                     "listed its tools in one message of {bytes} bytes, which is over the line limit"
-                ));
+                );
+                return Err(words.into());
             }
-            Ok(Reply::Broke { fact, .. }) => return Err(fact.to_string()),
-            Err(_) => return Err("ended while its tools were listed".to_owned()),
+            Ok(Reply::Broke { fact: fact @ Fact::LoginNeeded { .. }, .. }) => {
+                return Err(Unlisted::Login(fact));
+            }
+            Ok(Reply::Broke { fact, .. }) => return Err(fact.to_string().into()),
+            Err(_) => return Err("ended while its tools were listed".to_owned().into()),
         };
         if connection.is_stateless() && !connection.tells_of_changes() {
             // Of several pages the first speaks for all: they come from one reading.

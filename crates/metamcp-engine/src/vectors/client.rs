@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 
 use super::endpoint::{Endpoint, Purpose};
@@ -125,7 +125,5 @@ fn refused(endpoint: &Endpoint, status: StatusCode, headers: &HeaderMap) -> Fail
         429 => Failure::TooMany,
         _ => Failure::Status { status: code },
     };
-    // The other form, a date, would need a calendar; the usual pause does instead.
-    let wish = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    Failed { failure, wish: wish.map(Duration::from_secs) }
+    Failed { failure, wish: web::retry_after(headers) }
 }

@@ -1,28 +1,19 @@
 //! What we trust, and what we show: the roots built in, and the files that a server's configuration names.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use metamcp_core::config::TlsFiles;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+
+use crate::pem::{self, PemError};
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is not there or is something else.
-    #[error("cannot read {what} from {}", path.display())]
-    File {
-        /// What it should hold.
-        what: &'static str,
-        /// Where it should be.
-        path: PathBuf,
-        /// What went wrong.
-        #[source]
-        source: pem::Error,
-    },
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] PemError),
     /// What is in the files cannot be used.
     #[error("{what} cannot be used")]
     Content {
@@ -39,7 +30,7 @@ pub(super) fn config(files: &TlsFiles) -> Result<ClientConfig, TlsError> {
     roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     if let Some(path) = &files.ca {
         let what = "certificates of authorities";
-        for certificate in certificates(path, what)? {
+        for certificate in pem::certificates(path, what)? {
             roots.add(certificate).map_err(|source| TlsError::Content { what, source })?;
         }
     }
@@ -51,19 +42,8 @@ pub(super) fn config(files: &TlsFiles) -> Result<ClientConfig, TlsError> {
     let (Some(cert), Some(key)) = (&files.cert, &files.key) else {
         return Ok(builder.with_no_client_auth());
     };
-    let chain = certificates(cert, "a client certificate")?;
-    let what = "the key of the client certificate";
-    let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsError::File {
-        what,
-        path: key.clone(),
-        source,
-    })?;
+    let chain = pem::certificates(cert, "a client certificate")?;
+    let key = pem::key(key, "the key of the client certificate")?;
     let what = "the client certificate with its key";
     builder.with_client_auth_cert(chain, key).map_err(|source| TlsError::Content { what, source })
-}
-
-fn certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let file = |source| TlsError::File { what, path: path.to_owned(), source };
-    let read = CertificateDer::pem_file_iter(path).map_err(file)?;
-    read.collect::<Result<Vec<_>, _>>().map_err(file)
 }

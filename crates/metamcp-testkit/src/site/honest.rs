@@ -166,7 +166,7 @@ impl Honest {
         let mut result = match message["method"].as_str().unwrap_or_default() {
             "initialize" => json!({
                 "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {"listChanged": true}},
+                "capabilities": {"logging": {}, "tools": {"listChanged": true}},
                 "serverInfo": {"name": "honest", "version": "1"},
             }),
             "server/discover" if stateless => json!({

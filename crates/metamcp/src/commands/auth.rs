@@ -10,7 +10,7 @@ use metamcp_core::config::{Grant, HttpOptions, ServerConfig, Transport};
 use metamcp_core::text;
 use metamcp_core::web::Address;
 use metamcp_engine::config::Loaded;
-use metamcp_engine::login::{self, Login, Standing};
+use metamcp_engine::login::{self, Keeping, Login, Standing};
 use serde_json::{Value, json};
 
 use crate::args::{AuthCommand, AuthServerArgs, AuthStatusArgs, LoginArgs};
@@ -221,7 +221,9 @@ fn login_of<'a>(
         bail!("the server {:?} is local: there is nothing to log in to", server.name);
     };
     let address = Address::parse(url).context("its url cannot be used")?;
-    Ok((Login::new(address, options, &loaded.config.settings.home), options))
+    let settings = &loaded.config.settings;
+    let keeping = Keeping::new(&settings.home, settings.token_store);
+    Ok((Login::new(address, options, &keeping), options))
 }
 
 /// Opens a browser, if there is one. The address is one argument of one program.

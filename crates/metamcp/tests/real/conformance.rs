@@ -1,8 +1,10 @@
-//! The official conformance suite against direct mode, with a server made with the official SDK behind the gateway.
+//! The official conformance suite: against direct mode, with a server made with the official SDK behind the gateway, and
+//! against the gateway as a client of the suite's own servers.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 
@@ -31,31 +33,72 @@ fn looked_at(revision: &str, endpoint: Endpoint, era: &[&str]) -> BTreeMap<Strin
         Endpoint::Direct => format!("{}/direct", serving.remote.url),
     };
     let results = world.path().join("results");
-    let mut args = vec![text(&world.installed.conformance()), "server".to_owned()];
-    args.extend(["--url".to_owned(), url, "--suite".to_owned(), "all".to_owned()]);
-    args.extend(["--spec-version".to_owned(), revision.to_owned()]);
-    args.extend(["--output-dir".to_owned(), text(&results)]);
-    let expected = text(&sources().join("conformance-failures.yaml"));
-    args.extend(["--expected-failures".to_owned(), expected]);
-    let suite = Start { command: world.installed.node(), args, env: Vec::new() };
-    let output = world.command(&suite).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let mut ended = BTreeMap::new();
-    let mut wrong = Vec::new();
-    for scenario in fs::read_dir(&results).unwrap() {
-        let checks = fs::read(scenario.unwrap().path().join("checks.json")).unwrap();
-        for check in serde_json::from_slice::<Vec<Value>>(&checks).unwrap() {
-            let status = check["status"].as_str().unwrap().to_owned();
-            if !matches!(status.as_str(), "SUCCESS" | "INFO") {
-                wrong.push(check.to_string());
-            }
-            *ended.entry(status).or_default() += 1;
-        }
-    }
-    assert!(wrong.is_empty() && output.status.success(), "{}\n{said}", wrong.join("\n"));
+    let output = suite(&world, "server", &["--url", &url], revision, &results);
+    let (scenarios, ended) = ended(&results, &output);
+    assert!(scenarios > 0, "nothing was looked at");
     drop(serving);
     world.nothing_is_left();
     ended
+}
+
+/// Lets the suite look at one side of a revision.
+fn suite(world: &World, side: &str, at: &[&str], revision: &str, results: &Path) -> Output {
+    let mut args = vec![text(&world.installed.conformance()), side.to_owned()];
+    args.extend(at.iter().map(|word| (*word).to_owned()));
+    args.extend(["--suite", "all", "--spec-version", revision].map(str::to_owned));
+    args.extend(["--output-dir".to_owned(), text(results)]);
+    let expected = text(&sources().join("conformance-failures.yaml"));
+    args.extend(["--expected-failures".to_owned(), expected]);
+    let suite = Start { command: world.installed.node(), args, env: Vec::new() };
+    world.command(&suite).stdin(Stdio::null()).output().unwrap()
+}
+
+/// How many scenarios there were, and how many of their checks ended how. Fails where one did not end well.
+fn ended(results: &Path, output: &Output) -> (usize, BTreeMap<String, usize>) {
+    let (mut scenarios, mut ended, mut wrong) = (0, BTreeMap::new(), Vec::new());
+    let mut folders = vec![results.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.ends_with("checks.json") {
+                scenarios += 1;
+                for check in
+                    serde_json::from_slice::<Vec<Value>>(&fs::read(&path).unwrap()).unwrap()
+                {
+                    let status = check["status"].as_str().unwrap().to_owned();
+                    if !matches!(status.as_str(), "SUCCESS" | "INFO" | "SKIPPED") {
+                        wrong.push(format!("{}: {check}", folder.display()));
+                    }
+                    *ended.entry(status).or_default() += 1;
+                }
+            }
+        }
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(wrong.is_empty() && output.status.success(), "{}\n{said}", wrong.join("\n"));
+    (scenarios, ended)
+}
+
+/// What lets the gateway do what a scenario is about.
+fn driver(world: &World) -> String {
+    let script = text(&sources().join("conformance-client.mjs"));
+    format!("{} {script} {}", world.installed.node(), env!("CARGO_BIN_EXE_metamcp"))
+}
+
+/// The gateway as a client of the suite's servers; says how many scenarios there were.
+fn as_client(revision: &str) -> usize {
+    let world = World::new();
+    let command = driver(&world);
+    let results = world.path().join("results");
+    // All scenarios run at once, on machines that may be small.
+    let at = ["--command", command.as_str(), "--timeout", "180000"];
+    let output = suite(&world, "client", &at, revision, &results);
+    let (scenarios, checks) = ended(&results, &output);
+    assert!(checks["SUCCESS"] > scenarios, "{checks:?}");
+    world.nothing_is_left();
+    scenarios
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,4 +126,41 @@ fn every_check_of_2025_11_25_passes_in_front_of_a_server_without_a_handshake() {
 fn every_check_of_2026_07_28_passes() {
     let ended = looked_at("2026-07-28", Endpoint::Direct, &[]);
     assert_eq!(ended["SUCCESS"], 153, "{ended:?}");
+}
+
+#[test]
+fn as_a_client_every_scenario_of_2025_11_25_passes() {
+    assert_eq!(as_client("2025-11-25"), 19);
+}
+
+#[test]
+fn as_a_client_every_scenario_of_2026_07_28_passes() {
+    assert_eq!(as_client("2026-07-28"), 33);
+}
+
+/// The first revision with logins: everything at the root of the server.
+#[test]
+fn as_a_client_every_scenario_of_2025_03_26_passes() {
+    assert_eq!(as_client("2025-03-26"), 2);
+}
+
+/// Clients without a person: with a secret, with a key, with the word of a company. These belong to no revision.
+#[test]
+fn as_a_client_without_a_person_every_way_to_prove_itself_passes() {
+    for scenario in [
+        "auth/client-credentials-basic",
+        "auth/client-credentials-jwt",
+        "auth/enterprise-managed-authorization",
+    ] {
+        let world = World::new();
+        let results = world.path().join("results");
+        let mut args = vec![text(&world.installed.conformance()), "client".to_owned()];
+        args.extend(["--command".to_owned(), driver(&world)]);
+        args.extend(["--scenario", scenario, "--timeout", "180000"].map(str::to_owned));
+        args.extend(["--output-dir".to_owned(), text(&results)]);
+        let suite = Start { command: world.installed.node(), args, env: Vec::new() };
+        let output = world.command(&suite).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(ended(&results, &output).0, 1, "{scenario}");
+        world.nothing_is_left();
+    }
 }

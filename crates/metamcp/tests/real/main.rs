@@ -15,6 +15,7 @@ mod http;
 mod identical;
 mod inspector;
 mod installed;
+mod login;
 mod peer;
 mod plan;
 mod provision;

@@ -17,12 +17,12 @@ use crate::world::World;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server that listens; dropped, it ends.
-struct Listening {
+pub(crate) struct Listening {
     process: Child,
 }
 
 impl Listening {
-    fn start(world: &World, start: &Start, port: u16) -> Listening {
+    pub(crate) fn start(world: &World, start: &Start, port: u16) -> Listening {
         let mut process = world
             .command(start)
             .stdin(Stdio::null())
@@ -48,7 +48,22 @@ impl Drop for Listening {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    free_ports(1)
+}
+
+/// The first of so many free ports in a row.
+pub(crate) fn free_ports(count: u16) -> u16 {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let free = |next: u16| {
+            port.checked_add(next)
+                .is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        };
+        if (1..count).all(free) {
+            return port;
+        }
+    }
 }
 
 fn everything(world: &World, way: &str, port: u16) -> Start {
@@ -65,7 +80,7 @@ fn python(world: &World, environment: &str, way: &str, port: u16) -> Start {
 }
 
 /// The gateway in front of one server at this address.
-fn gateway(world: &World, url: &str) -> Peer {
+pub(crate) fn gateway(world: &World, url: &str) -> Peer {
     let config = world.path().join("remote.json");
     fs::write(&config, json!({ "mcpServers": { "far": { "url": url } } }).to_string()).unwrap();
     let args = vec!["--config".to_owned(), text(&config)];
@@ -73,7 +88,7 @@ fn gateway(world: &World, url: &str) -> Peer {
     Peer::connect(world, &Start { command, args, env: Vec::new() })
 }
 
-fn call(peer: &mut Peer, tool: &str, arguments: &Value) -> Value {
+pub(crate) fn call(peer: &mut Peer, tool: &str, arguments: &Value) -> Value {
     let params = json!({"name": "mcp_call", "arguments": {"server": "far", "tool": tool, "args": arguments}});
     serde_json::from_str(&peer.request("tools/call", &params)).unwrap()
 }

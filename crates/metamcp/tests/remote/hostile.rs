@@ -337,6 +337,31 @@ fn a_pause_is_kept_and_the_breaker_stays_out_of_it() {
 }
 
 #[test]
+fn a_pause_may_be_named_by_its_end() {
+    // The first moment of a year that nobody here will see, and one that has passed.
+    for (end, paused) in [
+        ("Fri, 01 Jan 2100 00:00:00 GMT", true),
+        ("Friday, 01-Jan-99 00:00:00 GMT", false),
+        ("Thu Jan  1 00:00:00 1970", false),
+    ] {
+        let refused = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&refused);
+        let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
+            if is_call(asked) && seen.fetch_add(1, Ordering::SeqCst) == 0 {
+                return talk.respond(429, &[("retry-after", end)], b"").map(|()| true);
+            }
+            Ok(false)
+        });
+        let gateway = Gateway::to(&remote.site.url("/mcp"));
+        let error = gateway.refusal("echo", &json!({"text": "x"}));
+        assert_eq!((error.code.as_str(), error.retryable), ("server_unavailable", true));
+        let outcome = gateway.call("echo", &json!({"text": "x"}));
+        assert_eq!(outcome == Outcome::Fine, !paused, "{end}: {outcome}");
+        gateway.end();
+    }
+}
+
+#[test]
 fn a_server_that_is_not_there_is_offline_and_comes_back_unnoticed() {
     let speech = || Remote::honest(Speech::Sessions, false);
     let remote = speech();
@@ -404,6 +429,31 @@ fn credentials_stay_within_their_origin() {
     let taken = thief.site.asked();
     assert_eq!(taken.len(), 1);
     assert_eq!((taken[0].header("x-key"), taken[0].header("authorization")), (None, None));
+    gateway.end();
+}
+
+#[test]
+fn redirects_lead_nowhere_for_ever() {
+    let hops = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&hops);
+    let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
+        if !is_call(asked) {
+            return Ok(false);
+        }
+        let hop = seen.fetch_add(1, Ordering::SeqCst);
+        let place = match asked.json()["params"]["arguments"]["text"].as_str() {
+            Some("mail") => "mailto:you@example.com".to_owned(),
+            _ => format!("/mcp?hop={hop}"),
+        };
+        talk.respond(307, &[("location", &place)], b"").map(|()| true)
+    });
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    for (text, most) in [("round", 4), ("mail", 5)] {
+        let error = gateway.refusal("echo", &json!({ "text": text }));
+        assert_eq!(error.code, "execution_failed", "{}", error.whole);
+        assert_eq!(hops.load(Ordering::SeqCst), most, "{text}");
+    }
+    assert!(remote.honest.executed().is_empty());
     gateway.end();
 }
 

@@ -1,258 +1,17 @@
-//! Logins: an authorization server and a server of the test's own, strict about everything that may go wrong.
+//! Logins: who is asked, what is believed, what is renewed, and what strangers cannot do.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use metamcp_testkit::site::honest::Speech;
-use metamcp_testkit::site::{Asked, Honest, Site, Talk};
+use metamcp_testkit::site::{Asked, Site, Talk};
 use metamcp_testkit::{Outcome, Workspace, eventually};
 use serde_json::{Value, json};
 
+use crate::realm::{Realm, Temper, auth, browse, log_in, workspace};
 use crate::world::{Gateway, HUNG, command};
-
-/// What the authorization server does otherwise than it should, or asks for.
-#[derive(Clone, Default)]
-struct Temper {
-    /// Seconds that tokens live, as it says; it never ends them by itself.
-    lifetime: Option<u64>,
-    /// Registers nobody.
-    closed: bool,
-    /// Says that somebody else let the person in.
-    wrong_issuer: bool,
-    /// The scope that calls need.
-    needs: Option<&'static str>,
-    /// Has it never been enough.
-    stingy: bool,
-}
-
-#[derive(Default)]
-struct Books {
-    /// Good access tokens, with their scopes.
-    good: BTreeMap<String, String>,
-    /// The one good refresh token of each family, and its scopes.
-    refresh: BTreeMap<String, String>,
-    used: BTreeSet<String>,
-    /// Challenges and scopes of codes that were given out.
-    codes: BTreeMap<String, (String, String)>,
-    reused: usize,
-    refreshes: usize,
-    registrations: Vec<Value>,
-    authorizations: Vec<Asked>,
-}
-
-/// Both servers on one site: `/mcp` is the resource, the rest lets people in.
-struct Realm {
-    site: Site,
-    honest: Arc<Honest>,
-    books: Arc<Mutex<Books>>,
-}
-
-impl Realm {
-    fn start(temper: Temper) -> Realm {
-        let honest = Arc::new(Honest::new(Speech::NoSessions, false));
-        let books: Arc<Mutex<Books>> = Arc::default();
-        let own = Arc::new(Mutex::new(String::new()));
-        let (inner, kept, place) = (Arc::clone(&honest), Arc::clone(&books), Arc::clone(&own));
-        let last = AtomicU64::new(0);
-        let site = Site::start(Arc::new(move |asked, talk| {
-            let origin = place.lock().unwrap().clone();
-            let number = last.fetch_add(1, Ordering::SeqCst);
-            answer(&temper, &origin, number, &inner, &kept, asked, talk)
-        }));
-        let site = site.unwrap();
-        *own.lock().unwrap() = format!("http://{}", site.address());
-        Realm { site, honest, books }
-    }
-
-    /// Ends every access token, as time does.
-    fn expire(&self) {
-        self.books.lock().unwrap().good.clear();
-    }
-
-    fn refreshes(&self) -> usize {
-        self.books.lock().unwrap().refreshes
-    }
-}
-
-fn answer(
-    temper: &Temper,
-    origin: &str,
-    number: u64,
-    honest: &Honest,
-    books: &Mutex<Books>,
-    asked: &Asked,
-    talk: &mut Talk<'_>,
-) -> std::io::Result<()> {
-    let field = |name: &str| asked.field(name).unwrap_or_default();
-    match asked.path() {
-        "/mcp" => {
-            let token = asked.header("authorization").unwrap_or_default();
-            let scopes = books.lock().unwrap().good.get(token.trim_start_matches("Bearer ")).cloned();
-            let challenge = format!(
-                "Bearer resource_metadata=\"{origin}/.well-known/oauth-protected-resource/mcp\", scope=\"read\""
-            );
-            let Some(scopes) = scopes else {
-                return talk.respond(401, &[("www-authenticate", &challenge)], b"");
-            };
-            if let Some(needed) = temper.needs
-                && asked.rpc() == "tools/call"
-                && (temper.stingy || !scopes.split(' ').any(|scope| scope == needed))
-            {
-                let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{needed}\"");
-                return talk.respond(403, &[("www-authenticate", &challenge)], b"");
-            }
-            honest.answer(asked, talk)
-        }
-        "/.well-known/oauth-protected-resource/mcp" => talk.json(
-            200,
-            &[],
-            &json!({"resource": format!("{origin}/mcp"), "authorization_servers": [format!("{origin}/tenant")], "scopes_supported": ["read", "write", "admin"]}),
-        ),
-        "/.well-known/oauth-authorization-server/tenant" => {
-            let mut document = json!({
-                "issuer": format!("{origin}/tenant"),
-                "authorization_endpoint": format!("{origin}/authorize"),
-                "token_endpoint": format!("{origin}/token"),
-                "code_challenge_methods_supported": ["S256"],
-                "authorization_response_iss_parameter_supported": true,
-            });
-            if !temper.closed {
-                document["registration_endpoint"] = format!("{origin}/register").into();
-            }
-            talk.json(200, &[], &document)
-        }
-        "/register" => {
-            books.lock().unwrap().registrations.push(asked.json());
-            talk.json(201, &[], &json!({"client_id": "made-up", "token_endpoint_auth_method": "none"}))
-        }
-        "/authorize" => {
-            let good = field("code_challenge_method") == "S256" && field("resource") == format!("{origin}/mcp");
-            if !good {
-                return talk.respond(400, &[], b"bad request");
-            }
-            let code = format!("code-{number}");
-            {
-                let mut books = books.lock().unwrap();
-                books.authorizations.push(asked.clone());
-                books.codes.insert(code.clone(), (field("code_challenge"), field("scope")));
-            }
-            let issuer = if temper.wrong_issuer { "https://evil.example" } else { origin };
-            let issuer = if temper.wrong_issuer { issuer.to_owned() } else { format!("{issuer}/tenant") };
-            let back = format!("{}?code={code}&state={}&iss={issuer}", field("redirect_uri"), field("state"));
-            talk.respond(302, &[("location", &back)], b"")
-        }
-        "/token" => {
-            let mut books = books.lock().unwrap();
-            let refused = |talk: &mut Talk<'_>, why: &str| talk.json(400, &[], &json!({"error": why}));
-            if field("resource") != format!("{origin}/mcp") {
-                return refused(talk, "invalid_target");
-            }
-            let scopes = match field("grant_type").as_str() {
-                "authorization_code" => {
-                    let Some((challenge, scopes)) = books.codes.remove(&field("code")) else {
-                        return refused(talk, "invalid_grant");
-                    };
-                    if challenge != proof(&field("code_verifier")) {
-                        return refused(talk, "invalid_grant");
-                    }
-                    scopes
-                }
-                "refresh_token" => {
-                    let shown = field("refresh_token");
-                    let Some(scopes) = books.refresh.remove(&shown) else {
-                        if books.used.contains(&shown) {
-                            // Strict rotation: one used twice ends the whole family.
-                            books.reused += 1;
-                            books.refresh.clear();
-                            books.good.clear();
-                        }
-                        return refused(talk, "invalid_grant");
-                    };
-                    books.used.insert(shown);
-                    books.refreshes += 1;
-                    scopes
-                }
-                "client_credentials" => {
-                    let basic = asked.header("authorization").unwrap_or_default();
-                    if basic != "Basic bWFjaGluZTpzM2NyZXQtczNjcmV0" {
-                        return talk.json(401, &[], &json!({"error": "invalid_client"}));
-                    }
-                    field("scope")
-                }
-                _ => return refused(talk, "unsupported_grant_type"),
-            };
-            let (access, refresh) = (format!("access-{number}"), format!("refresh-{number}"));
-            books.good.insert(access.clone(), scopes.clone());
-            books.refresh.insert(refresh.clone(), scopes.clone());
-            let mut tokens = json!({"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "scope": scopes});
-            if let Some(lifetime) = temper.lifetime {
-                tokens["expires_in"] = lifetime.into();
-            }
-            talk.json(200, &[], &tokens)
-        }
-        _ => talk.respond(404, &[], b""),
-    }
-}
-
-fn proof(verifier: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
-    metamcp_wire::base64::encode_url(digest.as_ref())
-}
-
-/// What a browser does: goes there, and where it is sent.
-fn browse(address: &str) -> u16 {
-    let mut address = address.to_owned();
-    for _ in 0..5 {
-        let rest = address.strip_prefix("http://").unwrap();
-        let (host, path) = rest.split_once('/').unwrap();
-        let mut socket = std::net::TcpStream::connect(host).unwrap();
-        let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        std::io::Write::write_all(&mut socket, request.as_bytes()).unwrap();
-        let mut lines = BufReader::new(socket).lines().map_while(Result::ok);
-        let status: u16 = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let location = lines
-            .take_while(|line| !line.is_empty())
-            .find_map(|line| line.strip_prefix("location: ").map(str::to_owned));
-        match location {
-            Some(next) => address = next,
-            None => return status,
-        }
-    }
-    panic!("redirected for ever");
-}
-
-fn workspace(realm: &Realm, more: &Value) -> Workspace {
-    let mut workspace = Workspace::new().unwrap();
-    let mut entry = json!({ "url": realm.site.url("/mcp") });
-    for (key, value) in more.as_object().unwrap() {
-        entry[key] = value.clone();
-    }
-    workspace.entry("far", entry);
-    workspace
-}
-
-fn auth(workspace: &Workspace, arguments: &[&str]) -> Command {
-    let mut command = command(workspace);
-    command.arg("auth").args(arguments).stdin(Stdio::null());
-    command
-}
-
-/// Logs in by the command, as a person does.
-fn log_in(workspace: &Workspace) {
-    let mut child = auth(workspace, &["login", "far", "--no-browser", "--json"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-    assert_eq!(browse(first["url"].as_str().unwrap()), 200);
-    let second: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-    assert_eq!(second["logged_in"], true, "{second}");
-    assert!(child.wait().unwrap().success());
-}
 
 #[test]
 fn a_server_that_wants_a_login_says_where_and_works_after_it() {
@@ -281,7 +40,7 @@ fn a_server_that_wants_a_login_says_where_and_works_after_it() {
     let callback = callback.replace("%3A", ":").replace("%2F", "/");
     let place = callback.trim_start_matches("http://").split('/').next().unwrap().to_owned();
     let _silent: Vec<_> = (0..8).map(|_| std::net::TcpStream::connect(&place).unwrap()).collect();
-    for number in 0..100 {
+    for number in 0..1000 {
         assert_eq!(browse(&format!("{callback}?code=evil&state=guess-{number}")), 400);
     }
     assert_eq!(browse(&address), 200);
@@ -374,6 +133,51 @@ fn a_client_that_can_open_addresses_is_asked_to_once() {
     // What is known of its tools leads the next call straight to the server.
     assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
     assert!(eventually(HUNG, || questions.lock().unwrap().len() == 2));
+    gateway.end();
+}
+
+#[test]
+fn a_client_without_a_handshake_is_asked_by_the_answer_and_comes_again() {
+    let realm = Realm::start(Temper::default());
+    let gateway = Gateway::start(workspace(&realm, &json!({})));
+    let able = json!({"elicitation": {"url": {}}});
+    let params = json!({
+        "name": "mcp_call", "arguments": {"server": "far", "tool": "echo", "args": {"text": "x"}},
+    });
+    let send = |params: &Value, able: &Value| {
+        gateway.stateless("tools/call", params, able, &json!({})).unwrap()
+    };
+    let answer = |call: u64| gateway.wait(call, HUNG).unwrap().value["result"].clone();
+    // The call with the answer to the one question in a result, and the address it is about.
+    let again = |asked: &Value, action: &str| {
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(question["method"], "elicitation/create");
+        assert_eq!(question["params"]["mode"], "url");
+        let mut retry = params.clone();
+        retry["requestState"] = asked["requestState"].clone();
+        retry["inputResponses"] = json!({ key: { "action": action } });
+        (retry, question["params"]["url"].as_str().unwrap().to_owned())
+    };
+
+    let (declined, address) = again(&answer(send(&params, &able)), "decline");
+    let refused = answer(send(&declined, &able));
+    assert_eq!(refused["structuredContent"]["code"], "auth_required", "{refused}");
+    assert_eq!(refused["structuredContent"]["details"]["url"], address);
+
+    // One that cannot open addresses has it in its error.
+    let refused = answer(send(&params, &json!({"elicitation": {}})));
+    assert_eq!(refused["structuredContent"]["details"]["url"], address, "{refused}");
+
+    // Who agrees is waited for, and the call is made when they are back.
+    let (agreed, address) = again(&answer(send(&params, &able)), "accept");
+    let call = send(&agreed, &able);
+    assert_eq!(browse(&address), 200);
+    let result = answer(call);
+    assert_eq!(result["content"][0]["text"], "x", "{result}");
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(realm.honest.executed().len(), 1);
+    assert_eq!(realm.books.lock().unwrap().authorizations.len(), 1);
     gateway.end();
 }
 
@@ -484,6 +288,23 @@ fn a_server_that_is_never_content_is_not_asked_about_for_ever() {
     );
     assert_eq!(realm.books.lock().unwrap().authorizations.len(), 2);
     gateway.end();
+}
+
+#[test]
+fn a_server_that_takes_no_token_is_not_shown_one_after_the_other() {
+    for kind in ["http", "sse"] {
+        let realm = Realm::start(Temper { blind: true, ..Temper::default() });
+        let workspace = workspace(&realm, &json!({ "type": kind }));
+        log_in(&workspace);
+        let gateway = Gateway::start(workspace);
+        for call in 1..=3 {
+            let error = gateway.refusal("echo", &json!({"text": "x"}));
+            assert_eq!(error.code, "auth_required", "{kind}: {}", error.whole);
+            assert!(realm.refreshes() <= call, "{kind}: {} for {call} calls", realm.refreshes());
+        }
+        assert_eq!(realm.books.lock().unwrap().reused, 0, "{kind}");
+        gateway.end();
+    }
 }
 
 #[test]

@@ -8,8 +8,10 @@
 )]
 
 mod hostile;
+mod keyring;
 mod login;
 mod network;
+mod realm;
 mod speech;
 mod tls;
 mod world;

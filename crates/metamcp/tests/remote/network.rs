@@ -18,22 +18,24 @@ fn calls() -> usize {
     if std::env::var_os("METAMCP_FULL").is_some_and(|value| value == "1") { 1000 } else { 40 }
 }
 
-/// What became of many calls through a network, and how often each ran.
-fn through(fault: Fault, speech: Speech, streams: bool, calls: usize) -> BTreeMap<String, usize> {
+/// What became of many calls through a network, so many at once, and how often each ran.
+fn through(fault: Fault, speech: Speech, streams: bool, at_once: usize) -> BTreeMap<String, usize> {
+    let calls = calls();
     let remote = Remote::honest(speech, streams);
     let network = Network::before(remote.site.address(), fault).unwrap();
     let mut workspace = Workspace::new().unwrap();
-    let url = format!("http://{}/mcp", network.address());
+    let path = if speech == Speech::Older { "sse" } else { "mcp" };
+    let url = format!("http://{}/{path}", network.address());
     workspace.entry("far", json!({ "url": url, "timeoutMs": 2000 }));
     // What fails here is the network, and it shall be tried to the end.
     workspace.setting("pool", json!({ "failureThreshold": 1000 }));
     workspace.setting("timeouts", json!({ "connectTimeoutMs": 3000 }));
     let gateway = Gateway::start(workspace);
     let mut outcomes = BTreeMap::new();
-    for batch in 0..calls.div_ceil(8) {
-        let open: Vec<u64> = (0..8)
+    for batch in 0..calls.div_ceil(at_once) {
+        let open: Vec<u64> = (0..at_once)
             .map(|place| {
-                let text = (batch * 8 + place).to_string();
+                let text = (batch * at_once + place).to_string();
                 gateway.mcp_call("far", "echo", &json!({ "text": text })).unwrap()
             })
             .collect();
@@ -55,8 +57,10 @@ fn through(fault: Fault, speech: Speech, streams: bool, calls: usize) -> BTreeMa
 #[test]
 fn slow_and_sliced_networks_change_nothing() {
     for fault in [Fault::None, Fault::Latency(20), Fault::Slices] {
-        for (speech, streams) in [(Speech::Sessions, true), (Speech::Stateless, false)] {
-            let outcomes = through(fault, speech, streams, calls());
+        for (speech, streams) in
+            [(Speech::Sessions, true), (Speech::Stateless, false), (Speech::Older, false)]
+        {
+            let outcomes = through(fault, speech, streams, 8);
             assert_eq!(outcomes.keys().collect::<Vec<_>>(), ["fine"], "{fault:?} {outcomes:?}");
         }
     }
@@ -64,8 +68,13 @@ fn slow_and_sliced_networks_change_nothing() {
 
 #[test]
 fn resets_are_told_for_what_they_are() {
-    for after in [1, 60, 200] {
-        let outcomes = through(Fault::Reset(after), Speech::NoSessions, true, calls());
+    for (after, speech) in [
+        (1, Speech::NoSessions),
+        (60, Speech::NoSessions),
+        (200, Speech::NoSessions),
+        (200, Speech::Older),
+    ] {
+        let outcomes = through(Fault::Reset(after), speech, true, 8);
         let known = |code: &String| {
             ["fine", "outcome_unknown", "server_unavailable"].contains(&code.as_str())
         };
@@ -77,7 +86,8 @@ fn resets_are_told_for_what_they_are() {
 #[test]
 fn black_holes_and_slow_drips_end_with_their_deadline() {
     for fault in [Fault::BlackHole, Fault::SlowLoris(100)] {
-        let outcomes = through(fault, Speech::NoSessions, false, 8);
+        // Each batch takes as long as its deadline.
+        let outcomes = through(fault, Speech::NoSessions, false, calls().min(250));
         let known = |code: &String| ["timeout", "server_unavailable"].contains(&code.as_str());
         assert!(outcomes.keys().all(known), "{fault:?} {outcomes:?}");
     }

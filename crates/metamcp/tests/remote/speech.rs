@@ -102,6 +102,57 @@ fn a_restarted_server_is_not_noticed() {
 }
 
 #[test]
+fn restarts_under_load_cost_one_handshake_each_and_no_call() {
+    let full = std::env::var_os("METAMCP_FULL").is_some_and(|value| value == "1");
+    let restarts = if full { 1000 } else { 25 };
+    let remote = Remote::honest(Speech::Sessions, false);
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    gateway.echo("first");
+    for restart in 1..=restarts {
+        let call = |number: usize| {
+            let text = format!("{restart}-{number}");
+            gateway.mcp_call("far", "echo", &json!({ "text": text })).unwrap()
+        };
+        let mut calls: Vec<u64> = (0..4).map(call).collect();
+        remote.honest.forget();
+        calls.extend((4..8).map(call));
+        for call in calls {
+            let answer = gateway.wait(call, HUNG).unwrap();
+            assert_eq!(Outcome::of(&answer.value), Outcome::Fine, "{}", answer.value);
+        }
+    }
+    assert_eq!(remote.count("initialize"), restarts + 1);
+    // Each ran once, whichever session it was sent in.
+    let mut ran: Vec<String> =
+        remote.honest.executed().iter().map(serde_json::Value::to_string).collect();
+    ran.sort();
+    ran.dedup();
+    assert_eq!((ran.len(), remote.honest.executed().len()), (restarts * 8 + 1, restarts * 8 + 1));
+    gateway.end();
+}
+
+#[test]
+fn a_server_that_forgot_us_hears_again_what_it_was_told() {
+    let remote = Remote::honest(Speech::Sessions, false);
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    gateway.request("logging/setLevel", &json!({"level": "error"})).unwrap();
+    gateway.echo("before");
+    assert!(eventually(HUNG, || remote.count("logging/setLevel") == 1));
+    remote.honest.forget();
+    gateway.echo("after");
+    assert!(eventually(HUNG, || remote.count("logging/setLevel") == 2));
+    let levels: Vec<_> = remote
+        .site
+        .asked()
+        .iter()
+        .filter(|asked| asked.rpc() == "logging/setLevel")
+        .map(|asked| asked.json()["params"]["level"].clone())
+        .collect();
+    assert_eq!(levels, ["error", "error"]);
+    gateway.end();
+}
+
+#[test]
 fn changes_of_tools_reach_the_catalog() {
     for speech in [Speech::Sessions, Speech::Stateless, Speech::Older] {
         let path = if speech == Speech::Older { "/sse" } else { "/mcp" };

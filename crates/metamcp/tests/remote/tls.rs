@@ -6,16 +6,16 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use metamcp_testkit::Workspace;
 use metamcp_testkit::site::honest::Speech;
 use metamcp_testkit::site::{Answerer, Honest, Site, Wire};
+use metamcp_testkit::{Outcome, Workspace};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use serde_json::json;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, crypto};
 
-use crate::world::Gateway;
+use crate::world::{Gateway, HUNG, Remote};
 
 /// An authority that nobody else knows.
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
@@ -98,9 +98,29 @@ fn certificates_that_are_wrong_are_refused_for_their_own_reason() {
         assert_eq!(error.code, "server_unavailable", "{}", error.whole);
         assert_eq!(error.category.as_deref(), Some("offline"));
         assert!(error.message.contains(reason), "{reason}: {}", error.message);
+        let call = |number: usize| {
+            let text = number.to_string();
+            gateway.mcp_call("far", "echo", &json!({ "text": text })).unwrap()
+        };
+        let crowd: Vec<u64> = (0..64).map(call).collect();
+        for call in crowd {
+            let outcome = Outcome::of(&gateway.wait(call, HUNG).unwrap().value);
+            let known = ["server_unavailable", "circuit_open"];
+            assert!(outcome.code().is_some_and(|code| known.contains(&code)), "{outcome}");
+        }
         assert!(site.asked().is_empty(), "nothing is said to a stranger");
         gateway.end();
     }
+}
+
+#[test]
+fn a_server_without_tls_is_not_spoken_to_in_the_clear() {
+    let plain = Remote::honest(Speech::NoSessions, false);
+    let gateway = Gateway::to(&format!("https://{}/mcp", plain.site.address()));
+    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    assert_eq!(error.code, "server_unavailable", "{}", error.whole);
+    assert!(plain.honest.executed().is_empty());
+    gateway.end();
 }
 
 #[test]
@@ -127,12 +147,10 @@ fn an_authority_of_ones_own_and_a_certificate_of_ours() {
         gateway.echo("x");
     }
     let ask = |server: &str| {
-        let answer = gateway
-            .mcp_call_now(server, "echo", &json!({"text": "x"}), crate::world::HUNG)
-            .unwrap();
-        metamcp_testkit::Outcome::of(&answer.value)
+        let answer = gateway.mcp_call_now(server, "echo", &json!({"text": "x"}), HUNG).unwrap();
+        Outcome::of(&answer.value)
     };
-    assert_eq!(ask("strict"), metamcp_testkit::Outcome::Fine);
+    assert_eq!(ask("strict"), Outcome::Fine);
     assert_eq!(ask("without").code(), Some("server_unavailable"));
     let missing = ask("missing");
     assert_eq!(missing.code(), Some("server_unavailable"));

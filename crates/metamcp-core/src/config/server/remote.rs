@@ -6,8 +6,8 @@ use jsonc_parser::ast::Value;
 
 use super::transport::Values;
 use crate::config::read::{Fields, Key, Node};
-use crate::config::{Grant, HttpOptions, Login, TlsFiles};
-use crate::secret::Secret;
+use crate::config::{Company, Grant, HttpOptions, Login, TlsFiles};
+use crate::secret::{Reference, Secret};
 use crate::settings::shown;
 use crate::web::Address;
 
@@ -69,14 +69,22 @@ fn read_tls(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<TlsF
     Some(files)
 }
 
-const LOGIN_KEYS: [Key; 7] = [
+const LOGIN_KEYS: [Key; 9] = [
     Key { name: "enabled", aliases: &[] },
     Key { name: "clientId", aliases: &["client_id", "CLIENT_ID"] },
     Key { name: "clientSecret", aliases: &["client_secret", "CLIENT_SECRET"] },
+    Key { name: "privateKey", aliases: &["private_key", "privateKeyFile"] },
     Key { name: "scopes", aliases: &["scope"] },
     Key { name: "grant", aliases: &["grantType", "grant_type"] },
     Key { name: "clientMetadataUrl", aliases: &["client_metadata_url"] },
     Key { name: "callbackPort", aliases: &["callback_port"] },
+    Key { name: "identityProvider", aliases: &["identity_provider", "idp"] },
+];
+
+const COMPANY_KEYS: [Key; 3] = [
+    Key { name: "tokenUrl", aliases: &["token_url", "tokenEndpoint"] },
+    Key { name: "clientId", aliases: &["client_id"] },
+    Key { name: "idToken", aliases: &["id_token"] },
 ];
 
 /// The words of `grant`.
@@ -105,6 +113,9 @@ fn read_login(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<Lo
     if let Some(field) = fields.take("clientSecret") {
         let secret = values.secret(&field.node, "clientSecret")?;
         login.client_secret = Some(Secret::new("clientSecret", secret));
+    }
+    if let Some(field) = fields.take("privateKey") {
+        login.private_key = Some(values.path(&field.node)?);
     }
     if let Some(field) = fields.take("scopes") {
         let text = match field.node.value {
@@ -137,12 +148,40 @@ fn read_login(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<Lo
         let port = field.node.number(values.report, "a port", 1, 65_535)?;
         login.callback_port = u16::try_from(port).ok();
     }
-    if login.grant == Grant::Machine && (login.client_id.is_none() || login.client_secret.is_none())
-    {
-        let message = "`client_credentials` needs `clientId` and `clientSecret`";
+    if let Some(field) = fields.take("identityProvider") {
+        login.company = Some(read_company(values, &field.node)?);
+        login.grant = Grant::Machine;
+    }
+    let proves = login.client_secret.is_some() || login.private_key.is_some();
+    if login.grant == Grant::Machine && (login.client_id.is_none() || !proves) {
+        let message = "`client_credentials` needs `clientId` and `clientSecret` or `privateKey`";
         values.report.problem(node.range(), &node.path, message);
     }
     Some(login)
+}
+
+fn read_company(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<Company> {
+    let object = node.object(values.report)?;
+    let mut fields = Fields::read(values.report, object, &node.path, &COMPANY_KEYS, &[]);
+    let all = COMPANY_KEYS.map(|key| fields.take(key.name));
+    let [Some(token_url), Some(client_id), Some(id_token)] = all else {
+        let message = "needs `tokenUrl`, `clientId` and `idToken`";
+        values.report.problem(node.range(), &node.path, message);
+        return None;
+    };
+    let address = bounded(values, &token_url.node)?;
+    if !Address::parse(&address).is_ok_and(|address| address.is_confidential()) {
+        let message = "must begin with https://";
+        values.report.problem(token_url.node.range(), &token_url.node.path, message);
+        return None;
+    }
+    let text = values.secret(&id_token.node, "idToken")?;
+    let wrap = if Reference::is_one(&text) { Secret::reference } else { Secret::new };
+    Some(Company {
+        token_url: address,
+        client_id: bounded(values, &client_id.node)?,
+        id_token: wrap("idToken", &text),
+    })
 }
 
 fn bounded(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<String> {

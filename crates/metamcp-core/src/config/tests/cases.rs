@@ -13,6 +13,8 @@ pub(super) const GOOD_SERVERS: &[&str] = &[
     r#"{ "command": "x", "retry": "always" }"#,
     r#"{ "command": "x", "retry": { "tools": { "a": "never" } } }"#,
     r#"{ "command": "x", "tools": ["*"] }"#,
+    r#"{ "url": "https://x", "oauth": { "clientId": "c", "privateKey": "/k.pem", "grant": "client_credentials" } }"#,
+    r#"{ "url": "https://x", "oauth": { "clientId": "c", "clientSecret": "s", "identityProvider": { "tokenUrl": "https://i/t", "clientId": "d", "idToken": "file:/t" } } }"#,
     r#"{ "command": "x", "tools": { "deny": [] } }"#,
     r#"{ "command": "x", "containment": "namespace", "x-note": 1, "_comment": "", "//": [] }"#,
     r#"{ "type": "streamableHttp", "url": "https://x.example/mcp", "headers": { "A": "b" } }"#,
@@ -59,10 +61,13 @@ pub(super) const WRONG_SERVERS: &[&str] = &[
     r#"{ "command": "x", "tools": { "allow": [1] } }"#,
     r#"{ "command": "x", "tools": { "allow": [""] } }"#,
     r#"{ "command": "x", "containment": "docker" }"#,
+    r#"{ "url": "https://x", "oauth": { "clientId": "c", "clientSecret": "s", "identityProvider": { "tokenUrl": "https://i" } } }"#,
 ];
 
 /// Wrong by two keys together, by variables or by what is inside a string.
 pub(super) const WRONG_BEYOND_SCHEMA: &[&str] = &[
+    r#"{ "url": "https://x", "oauth": { "clientId": "c", "grant": "client_credentials" } }"#,
+    r#"{ "url": "https://x", "oauth": { "clientId": "c", "clientSecret": "s", "identityProvider": { "tokenUrl": "http://i", "clientId": "d", "idToken": "t" } } }"#,
     r#"{ "command": "x", "url": "https://x.example" }"#,
     r#"{ "command": "x\u0000y" }"#,
     r#"{ "command": "x", "args": ["${"] }"#,

@@ -2,7 +2,7 @@
 
 use super::Setting;
 use crate::settings::value::{Kind, Value};
-use crate::settings::words::{Containment, LogLevel};
+use crate::settings::words::{Containment, LogLevel, TokenStore};
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
@@ -17,6 +17,20 @@ pub(super) const SETTINGS: &[Setting] = &[
         store: |settings, value| {
             settings.containment =
                 Containment::from_word(&value.text()).unwrap_or(settings.containment);
+        },
+    },
+    Setting {
+        key: Some("tokenStore"),
+        aliases: &[],
+        flag: "token-store",
+        env: "METAMCP_TOKEN_STORE",
+        kind: Kind::Word(TokenStore::WORDS),
+        default: Some(Value::Word("auto")),
+        help: "Where the key to the tokens of remote servers is kept",
+        doc: "The tokens themselves lie encrypted in `tokens/`. With `keyring` a key that lay in a file is moved.",
+        store: |settings, value| {
+            settings.token_store =
+                TokenStore::from_word(&value.text()).unwrap_or(settings.token_store);
         },
     },
     Setting {

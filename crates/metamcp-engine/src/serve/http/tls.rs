@@ -9,10 +9,9 @@ use std::time::{Duration, SystemTime};
 use metamcp_core::settings::LogLevel;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
 use tokio_rustls::rustls::{self, ServerConfig};
 
+use crate::pem::{self, PemError};
 use crate::telemetry;
 
 /// How often the files are looked at, at most.
@@ -21,17 +20,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file is not there or is something else.
-    #[error("cannot read {what} from {}", path.display())]
-    File {
-        /// What it should hold.
-        what: &'static str,
-        /// Where it should be.
-        path: PathBuf,
-        /// What went wrong.
-        #[source]
-        source: pem::Error,
-    },
+    /// A file cannot be read.
+    #[error(transparent)]
+    File(#[from] PemError),
     /// It holds no certificate.
     #[error("there is no certificate in {}", path.display())]
     Empty {
@@ -100,17 +91,11 @@ fn changed(path: &Path) -> Option<SystemTime> {
 }
 
 fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
-    let file = |what: &'static str, path: &Path| {
-        let path = path.to_owned();
-        move |source: pem::Error| TlsError::File { what, path, source }
-    };
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(cert)
-        .and_then(Iterator::collect)
-        .map_err(file("the certificate", cert))?;
+    let chain = pem::certificates(cert, "the certificate")?;
     if chain.is_empty() {
         return Err(TlsError::Empty { path: cert.to_owned() });
     }
-    let key = PrivateKeyDer::from_pem_file(key).map_err(file("the key", key))?;
+    let key = pem::key(key, "the key")?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

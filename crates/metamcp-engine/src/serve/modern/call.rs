@@ -24,6 +24,8 @@ use crate::upstream::Reply;
 
 /// How long a client may take to come back with answers, and how long a ticket is good.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// How long a person who agreed to log in is waited for: a little shorter than clients usually wait for an answer.
+const LOGIN: Duration = Duration::from_secs(45);
 /// A result from this size on is sent as it lies in memory; below it a copy is cheaper.
 const LARGE: usize = 4096;
 
@@ -143,6 +145,19 @@ struct State {
     last_words: Option<LastWords>,
     /// It was refused before it began.
     refused: bool,
+    login: LoginOffer,
+}
+
+/// Where a call stands with a login that keeps it from being made.
+#[derive(Default)]
+enum LoginOffer {
+    /// None is wanted so far.
+    #[default]
+    Unasked,
+    /// At this server, by this address.
+    Wanted(Arc<str>, String),
+    /// The person was asked, which is done once.
+    Made,
 }
 
 /// What is done after the lock is given back.
@@ -181,6 +196,7 @@ impl Call {
                 work: None,
                 last_words: None,
                 refused: false,
+                login: LoginOffer::default(),
             }),
             me: me.clone(),
         })
@@ -291,9 +307,42 @@ impl Call {
         if state.end.is_some() {
             return;
         }
+        if let LoginOffer::Wanted(..) = state.login
+            && let LoginOffer::Wanted(server, address) =
+                std::mem::replace(&mut state.login, LoginOffer::Made)
+            && let Some(me) = self.me.upgrade()
+        {
+            drop(state);
+            return me.offer_login(server, &address, end);
+        }
         state.end = Some(end);
         let effects = state.hold.take(Event::Done, self.now());
         self.carry_out(state, effects, Vec::new());
+    }
+
+    /// Asks the person to log in and makes the call again when they have. If they do not, it ends as it would have.
+    fn offer_login(self: Arc<Self>, server: Arc<str>, address: &str, end: Final) {
+        let (question, answer) = Question::before_a_call(&server, address);
+        if self.ask(None, question).is_err() {
+            return self.ended(end);
+        }
+        let me = Arc::clone(&self);
+        let mut state = self.lock();
+        let waiting = task::spawn("login offered", async move {
+            let agreed = matches!(answer.await, Ok(Reply::Result(reply)) if is_yes(&reply));
+            if agreed {
+                me.view.surface.router.launcher.visited(&server, LOGIN).await;
+            }
+            me.lock().work = None;
+            if agreed {
+                let params = me.request.params.clone();
+                me.start(&params, &params);
+            } else {
+                me.ended(end);
+            }
+        });
+        // It needs the lock to go on, which this thread holds.
+        state.work = Some(waiting.abort_handle());
     }
 
     fn carry_out(
@@ -430,6 +479,12 @@ fn key_of(question: u64) -> String {
     format!("question-{question}")
 }
 
+/// Whether a person agreed to what they were asked.
+fn is_yes(reply: &[u8]) -> bool {
+    let action = object::pick(reply, ["action"]).ok().and_then(|[action]| object::text(action?));
+    action.as_deref() == Some("accept")
+}
+
 fn number_of(key: &str) -> Option<u64> {
     key.strip_prefix("question-")?.parse().ok()
 }
@@ -561,6 +616,17 @@ impl Caller for Call {
 
     fn input(&self) -> Option<Arc<Input>> {
         self.input.clone()
+    }
+
+    fn login_wanted(&self, server: &Arc<str>, address: &str) {
+        // Only these may be answered with a question.
+        if !matches!(self.request.method, "tools/call" | "resources/read" | "prompts/get") {
+            return;
+        }
+        let mut state = self.lock();
+        if matches!(state.login, LoginOffer::Unasked) {
+            state.login = LoginOffer::Wanted(Arc::clone(server), address.to_owned());
+        }
     }
 
     fn searched(&self, query: &str, ids: Vec<String>) {

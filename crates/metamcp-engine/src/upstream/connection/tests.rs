@@ -22,6 +22,8 @@ impl Listener for Heard {
         self.0.lock().expect("no panic").push(method.to_owned());
     }
 
+    fn renewed(&self, _: &Arc<Connection>) {}
+
     fn asked(&self, conn: &Arc<Connection>, id: Bytes, _: &str, _: Option<&[u8]>, _: Option<u64>) {
         conn.refuse(&id, -32601, "not here");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::Response;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use metamcp_core::config::HttpKind;
 use metamcp_core::failure::Fact;
 use metamcp_core::replay::Delivery;
@@ -46,6 +46,15 @@ pub(super) enum Kind {
     Other(String),
 }
 
+/// A request of ours, and who hears its answer.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    connection: &'a Arc<Connection>,
+    listener: &'a Arc<dyn Listener>,
+    number: u64,
+    message: &'a Message,
+}
+
 /// What was tried already.
 #[derive(Default)]
 struct Tried {
@@ -73,7 +82,7 @@ impl Remote {
         message: Message,
     ) {
         loop {
-            let asking = self.ask(connection, listener, number, &message);
+            let asking = self.ask(Asked { connection, listener, number, message: &message });
             let reply = if number < FIRST_CALL && message.method != "subscriptions/listen" {
                 let late = Fact::CallTimedOut { after: OWN };
                 let late = Reply::Broke { fact: late, delivery: Delivery::Sent };
@@ -101,23 +110,15 @@ impl Remote {
     }
 
     /// The reply, or nothing where it was heard already.
-    async fn ask(
-        self: &Arc<Self>,
-        connection: &Arc<Connection>,
-        listener: &Arc<dyn Listener>,
-        number: u64,
-        message: &Message,
-    ) -> Option<Reply> {
+    async fn ask(self: &Arc<Self>, asked: Asked<'_>) -> Option<Reply> {
         let mut tried = Tried::default();
         loop {
             // A session that is being begun anew is waited for: the server wants to hear that it was before all else.
             drop(self.renewing.lock().await);
-            let next = match self.post(connection, message).await {
-                Ok(posted) => {
-                    self.judge(connection, listener, number, message, posted, &mut tried).await
-                }
+            let next = match self.post(asked.connection, asked.message).await {
+                Ok(posted) => self.judge(asked, posted, &mut tried).await,
                 Err(broken) => {
-                    let known = connection.peer.get().is_some();
+                    let known = asked.connection.peer.get().is_some();
                     let pause = COMING_BACK.get(tried.connections).filter(|_| {
                         known
                             && broken.delivery == Delivery::NotSent
@@ -144,16 +145,14 @@ impl Remote {
 
     async fn judge(
         self: &Arc<Self>,
-        connection: &Arc<Connection>,
-        listener: &Arc<dyn Listener>,
-        number: u64,
-        message: &Message,
+        asked: Asked<'_>,
         posted: Posted,
         tried: &mut Tried,
     ) -> Result<Next, Broken> {
+        let Asked { connection, listener, message, .. } = asked;
         let status = posted.response.status().as_u16();
         match status {
-            200..=299 => self.answer(connection, listener, number, message, posted).await,
+            200..=299 => self.answer(asked, posted).await,
             401 if !tried.logged_in => {
                 tried.logged_in = true;
                 self.login(&posted).await?;
@@ -164,10 +163,7 @@ impl Remote {
                 self.login(&posted).await?;
                 Ok(Next::Again)
             }
-            401 => {
-                let reason = "it does not accept a fresh token".to_owned();
-                Err(Broken::refused(Fact::LoginNeeded { reason, address: None }))
-            }
+            401 => Err(Broken::refused(not_even_fresh())),
             429 => Err(Broken::refused(self.fact_of(429, &posted.response))),
             400..=499 => {
                 let Posted { response, session, .. } = posted;
@@ -205,14 +201,8 @@ impl Remote {
         }
     }
 
-    async fn answer(
-        self: &Arc<Self>,
-        connection: &Arc<Connection>,
-        listener: &Arc<dyn Listener>,
-        number: u64,
-        message: &Message,
-        posted: Posted,
-    ) -> Result<Next, Broken> {
+    async fn answer(self: &Arc<Self>, asked: Asked<'_>, posted: Posted) -> Result<Next, Broken> {
+        let Asked { connection, listener, number, message } = asked;
         if self.is_sse() {
             return Ok(Next::Done);
         }
@@ -268,11 +258,14 @@ impl Remote {
         if status != 429 {
             return Fact::HttpStatus { status };
         }
-        // The other form, a date, would need a calendar; without one the breaker's caution does.
-        let wish = response.headers().get(RETRY_AFTER);
-        let wish = wish.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        Fact::Limited { retry_after: wish.map(Duration::from_secs) }
+        Fact::Limited { retry_after: web::retry_after(response.headers()) }
     }
+}
+
+/// A server that is content with nothing is not shown one token after the other.
+pub(super) fn not_even_fresh() -> Fact {
+    let reason = "it does not accept a fresh token".to_owned();
+    Fact::LoginNeeded { reason, address: None }
 }
 
 /// What a response holds, by what it says of itself.

@@ -8,6 +8,7 @@ use metamcp_wire::sse::{Event, Events};
 use tokio::time::timeout;
 
 use super::Remote;
+use super::exchange::not_even_fresh;
 use super::post::Broken;
 use super::stream::{End, Place, is_stream, next_data};
 use crate::task;
@@ -26,6 +27,7 @@ impl Remote {
         listener: &Arc<dyn Listener>,
     ) -> Result<(), Broken> {
         let opening = async {
+            let mut logged_in = false;
             let posted = loop {
                 let posted = self.fetch_stream(connection, None).await?;
                 if is_stream(&posted.response) {
@@ -34,6 +36,9 @@ impl Remote {
                 let status = posted.response.status().as_u16();
                 if status != 401 {
                     return Err(Broken::refused(self.fact_of(status, &posted.response)));
+                }
+                if std::mem::replace(&mut logged_in, true) {
+                    return Err(Broken::refused(not_even_fresh()));
                 }
                 self.login(&posted).await?;
             };

@@ -70,8 +70,7 @@ impl Remote {
             .unwrap_or_else(|_| Err(Broken::refused(Fact::StartTimedOut { after: RENEWAL })));
         renewed?;
         self.listen(connection, listener);
-        // It may have come back as another version of itself.
-        listener.notified(connection, "notifications/tools/list_changed", None);
+        listener.renewed(connection);
         Ok(())
     }
 

@@ -1,4 +1,13 @@
-//! Moments as registries and package clients write them, without a calendar library.
+//! Moments as others write them, in registries and in headers, without a calendar library.
+//! Owns: the calendar.      Never: reads a clock.
+//! In: text, and the time where it matters.  Out: milliseconds since 1970, text, or how long to wait.
+//! Tests: below.
+
+use std::time::Duration;
+
+/// Months as headers name them.
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Milliseconds since 1970 of an RFC 3339 moment, such as `2026-03-25T20:04:50.347000+00:00`.
 pub fn unix_millis(text: &str) -> Option<u64> {
@@ -28,6 +37,36 @@ pub fn unix_millis(text: &str) -> Option<u64> {
     }
     let minutes = (days(year, month, day) * 24 + hours) * 60 + minutes - offset;
     u64::try_from(minutes * 60_000 + (seconds * 1000.0) as i64).ok()
+}
+
+/// How long a `Retry-After` header asks to wait: seconds, or until a moment that may have passed already.
+pub fn retry_after(value: &str, now_ms: u64) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    http_millis(value).map(|moment| Duration::from_millis(moment.saturating_sub(now_ms)))
+}
+
+/// Milliseconds since 1970 of a moment in a header, in the three forms that HTTP has: `Sun, 06 Nov 1994 08:49:37 GMT`,
+/// `Sunday, 06-Nov-94 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`.
+fn http_millis(text: &str) -> Option<u64> {
+    let words: Vec<&str> =
+        text.split([' ', '-', ',']).filter(|word| !word.is_empty()).take(8).collect();
+    let (day, month, year, clock) = match words.as_slice() {
+        [_, day, month, year, clock, "GMT" | "UTC"] => (day, month, year, clock),
+        [_, month, day, clock, year] => (day, month, year, clock),
+        _ => return None,
+    };
+    let month = MONTHS.iter().position(|known| known == month)? + 1;
+    let year = match year.len() {
+        4 => year.parse::<u32>().ok()?,
+        // Fifty years ahead at most, as the standard has it, for as long as this is read before 2070.
+        2 => year.parse::<u32>().ok().map(|year| year + if year < 70 { 2000 } else { 1900 })?,
+        _ => return None,
+    };
+    let day = day.parse::<u8>().ok()?;
+    unix_millis(&format!("{year:04}-{month:02}-{day:02}T{clock}Z"))
 }
 
 /// The moment as `2026-03-25T20:04:50Z`, which every client reads.
@@ -79,6 +118,29 @@ mod tests {
         }
         for moment in ["2024-02-29T23:59:59Z", "2026-11-16T08:20:00Z", "1970-01-01T00:00:00Z"] {
             assert_eq!(day(unix_millis(moment).unwrap()), moment);
+        }
+    }
+
+    #[test]
+    fn a_pause_is_named_in_seconds_or_by_its_end() {
+        let now = unix_millis("1994-11-06T08:49:07Z").unwrap();
+        for (value, expected) in [
+            ("120", Some(120)),
+            (" 7 ", Some(7)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(30)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", Some(30)),
+            ("Sun Nov  6 08:49:37 1994", Some(30)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("Mon, 07 Nov 1994 08:49:07 GMT", Some(86_400)),
+            ("Sun, 06 Foo 1994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 08:49:37 CET", None),
+            ("Sun, 06 Nov 1994 25:49:37 GMT", None),
+            ("-5", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            let found = retry_after(value, now).map(|pause| pause.as_secs());
+            assert_eq!(found, expected, "{value:?}");
         }
     }
 }

@@ -1,0 +1,145 @@
+//! The key to what is remembered of logins: in the keyring of the system, or in a file beside the tokens.
+//!
+//! Only the key goes into the keyring. Tokens change with every refresh, for all gateways at once, and some are longer
+//! than a keyring takes; a key is made once, and read once by each process that needs it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use metamcp_core::settings::TokenStore;
+use metamcp_wire::base64;
+
+use super::LoginError;
+use super::store::{FOLDER, blocking, random, turn};
+use crate::files::{Directory, FileError};
+use crate::secrets;
+
+/// The file, where it is one.
+const FILE: &str = "key";
+/// What the keyring knows us by.
+const SERVICE: &str = "metamcp";
+/// How long a keyring may take that nobody asked for: calls wait meanwhile.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The same where it was asked for: a person may have to unlock it.
+const PERSON: Duration = Duration::from_secs(30);
+
+pub(super) type Key = [u8; 32];
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Keys {
+    home: PathBuf,
+    place: TokenStore,
+    known: Arc<OnceLock<Key>>,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keys({})", self.place.as_str())
+    }
+}
+
+impl Keys {
+    pub(super) fn new(home: &Path, place: TokenStore) -> Keys {
+        Keys { home: home.to_owned(), place, known: Arc::default() }
+    }
+
+    /// The key, if there is one.
+    pub(super) async fn find(&self) -> Result<Option<Key>, LoginError> {
+        if let Some(key) = self.known.get() {
+            return Ok(Some(*key));
+        }
+        let found = match self.in_file().await? {
+            Some(key) if self.place == TokenStore::Keyring => {
+                self.hand_to_keyring(&key).await?;
+                let home = self.home.clone();
+                blocking(move || match folder(&home)? {
+                    Some(folder) => folder.remove(FILE),
+                    None => Ok(()),
+                })
+                .await?;
+                Some(key)
+            }
+            Some(key) => Some(key),
+            None => self.in_keyring().await,
+        };
+        Ok(found.map(|key| *self.known.get_or_init(|| key)))
+    }
+
+    /// The key; made by whoever needs it first.
+    pub(super) async fn find_or_make(&self) -> Result<Key, LoginError> {
+        if let Some(key) = self.find().await? {
+            return Ok(key);
+        }
+        let _turn = turn(&self.home, "key.lock").await?;
+        if let Some(key) = self.find().await? {
+            return Ok(key);
+        }
+        let key = random::<32>().ok_or_else(|| LoginError::person("there is no randomness"))?;
+        let in_keyring = match self.place {
+            TokenStore::File => false,
+            TokenStore::Keyring => self.hand_to_keyring(&key).await.map(|()| true)?,
+            TokenStore::Auto => secrets::has_keyring() && self.hand_to_keyring(&key).await.is_ok(),
+        };
+        if !in_keyring {
+            let home = self.home.clone();
+            blocking(move || {
+                let home = Directory::home_or_create(&home)?;
+                home.inside_or_create(FOLDER)?.replace_for_good(FILE, &key)
+            })
+            .await?;
+        }
+        Ok(*self.known.get_or_init(|| key))
+    }
+
+    async fn in_file(&self) -> Result<Option<Key>, LoginError> {
+        let home = self.home.clone();
+        let read = move || -> Result<Option<Vec<u8>>, FileError> {
+            let Some(folder) = folder(&home)? else { return Ok(None) };
+            folder.open(FILE)?.map(|mut file| file.read(64)).transpose()
+        };
+        Ok(blocking(read).await?.and_then(|bytes| bytes.try_into().ok()))
+    }
+
+    async fn in_keyring(&self) -> Option<Key> {
+        let wanted = match self.place {
+            TokenStore::File => false,
+            TokenStore::Keyring => true,
+            TokenStore::Auto => secrets::has_keyring(),
+        };
+        if !wanted {
+            return None;
+        }
+        // That there is none and that it cannot be asked look the same from here.
+        let text = secrets::kept(SERVICE, &self.account(), self.patience()).await.ok()?;
+        base64::decode_url(text.as_bytes())?.try_into().ok()
+    }
+
+    async fn hand_to_keyring(&self, key: &Key) -> Result<(), LoginError> {
+        let (account, text) = (self.account(), base64::encode_url(key));
+        let keyring = |why| LoginError::Keyring { why };
+        secrets::keep(SERVICE, &account, &text, self.patience()).await.map_err(keyring)?;
+        let back = secrets::kept(SERVICE, &account, self.patience()).await.map_err(keyring)?;
+        if back != text {
+            return Err(keyring("it does not give back what it was given".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Each home has a key of its own.
+    fn account(&self) -> String {
+        self.home.display().to_string()
+    }
+
+    fn patience(&self) -> Duration {
+        if self.place == TokenStore::Keyring { PERSON } else { PATIENCE }
+    }
+}
+
+fn folder(home: &Path) -> Result<Option<Directory>, FileError> {
+    match Directory::home(home)? {
+        Some(home) => home.inside(FOLDER),
+        None => Ok(None),
+    }
+}

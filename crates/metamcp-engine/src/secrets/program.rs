@@ -1,0 +1,101 @@
+//! Programs that have secrets: what one prints, and the keyring of the system behind its own program.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+
+use super::LONGEST;
+
+/// A secret in the keyring of this system.
+pub async fn kept(service: &str, account: &str, patience: Duration) -> Result<String, String> {
+    if cfg!(windows) {
+        return Err(NO_KEYRING.to_owned());
+    }
+    let mac = ["security", "find-generic-password", "-w", "-s", service, "-a", account];
+    let linux = ["secret-tool", "lookup", "service", service, "account", account];
+    let words: &[&str] = if cfg!(target_os = "macos") { &mac } else { &linux };
+    printed(words, None, patience).await
+}
+
+/// Puts a secret into the keyring of this system, in place of the one that is there. It never stands in an argument,
+/// which every user of the machine could read.
+pub async fn keep(
+    service: &str,
+    account: &str,
+    secret: &str,
+    patience: Duration,
+) -> Result<(), String> {
+    if cfg!(windows) {
+        return Err(NO_KEYRING.to_owned());
+    }
+    if cfg!(target_os = "macos") {
+        // Its shell reads a line of words, in quotes where they hold spaces.
+        let quoted = |word: &str| word.replace(['"', '\\', '\n'], "_");
+        let line = format!(
+            "add-generic-password -U -s \"{}\" -a \"{}\" -w \"{secret}\"\n",
+            quoted(service),
+            quoted(account)
+        );
+        return printed(&["security", "-i"], Some(&line), patience).await.map(drop);
+    }
+    let label = format!("--label={service}");
+    let words = ["secret-tool", "store", &label, "service", service, "account", account];
+    printed(&words, Some(secret), patience).await.map(drop)
+}
+
+/// Whether it is worth asking for a keyring: on Linux it is a service of the user's session, and there may be none.
+pub fn has_keyring() -> bool {
+    let session = ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"];
+    cfg!(target_os = "macos")
+        || (cfg!(unix) && session.iter().any(|name| std::env::var_os(name).is_some()))
+}
+
+const NO_KEYRING: &str = "this system's keychain is not read; use `cmd:` with a program that does";
+
+/// What a program prints when it reads this. Its error output is not shown: it might hold what must not be.
+pub(super) async fn printed(
+    words: &[&str],
+    input: Option<&str>,
+    patience: Duration,
+) -> Result<String, String> {
+    let Some((program, args)) = words.split_first() else { return Err("no program".to_owned()) };
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("{program} cannot be run: {error}"))?;
+    let mut out = child.stdout.take().ok_or("its output is not there")?.take(LONGEST + 1);
+    let stdin = child.stdin.take();
+    let mut bytes = Vec::new();
+    let run = async {
+        if let (Some(mut stdin), Some(input)) = (stdin, input) {
+            // One that does not read says by its status what is wrong.
+            drop(stdin.write_all(input.as_bytes()).await);
+        }
+        out.read_to_end(&mut bytes).await?;
+        child.wait().await
+    };
+    let ended = tokio::time::timeout(patience, run).await;
+    let status = ended
+        .map_err(|_| format!("{program} did not answer within {} s", patience.as_secs()))?
+        .map_err(|error| format!("{program}: {error}"))?;
+    if !status.success() {
+        return Err(format!("{program} failed ({status}); run it in a terminal to see why"));
+    }
+    text(bytes).ok_or_else(|| format!("what {program} printed is not a secret"))
+}
+
+/// The text without the line break at its end.
+pub(super) fn text(bytes: Vec<u8>) -> Option<String> {
+    if bytes.len() as u64 > LONGEST {
+        return None;
+    }
+    let mut text = String::from_utf8(bytes).ok()?;
+    text.truncate(text.trim_end_matches(['\n', '\r']).len());
+    Some(text)
+}
