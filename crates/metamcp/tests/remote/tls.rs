@@ -42,6 +42,16 @@ fn server(
     certificate: &(rcgen::Certificate, KeyPair),
     clients: Option<&CertifiedIssuer<'static, KeyPair>>,
 ) -> Site {
+    let honest = Honest::new(Speech::NoSessions, true);
+    served(certificate, clients, Arc::new(move |asked, talk| honest.answer(asked, talk)))
+}
+
+/// The same for a server that answers in its own way.
+fn served(
+    certificate: &(rcgen::Certificate, KeyPair),
+    clients: Option<&CertifiedIssuer<'static, KeyPair>>,
+    answerer: Arc<Answerer>,
+) -> Site {
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -59,8 +69,6 @@ fn server(
     let chain: Vec<CertificateDer<'static>> = vec![certificate.0.der().clone()];
     let key = PrivateKeyDer::try_from(certificate.1.serialize_der()).unwrap();
     let config = Arc::new(builder.with_single_cert(chain, key).unwrap());
-    let honest = Honest::new(Speech::NoSessions, true);
-    let answerer: Arc<Answerer> = Arc::new(move |asked, talk| honest.answer(asked, talk));
     let wrap = move |socket: TcpStream| -> io::Result<Box<dyn Wire>> {
         let connection = ServerConnection::new(Arc::clone(&config)).map_err(io::Error::other)?;
         Ok(Box::new(StreamOwned::new(connection, socket)))
@@ -120,6 +128,28 @@ fn a_server_without_tls_is_not_spoken_to_in_the_clear() {
     let error = gateway.refusal("echo", &json!({"text": "x"}));
     assert_eq!(error.code, "server_unavailable", "{}", error.whole);
     assert!(plain.honest.executed().is_empty());
+    gateway.end();
+}
+
+#[test]
+fn nobody_is_sent_on_from_tls_into_the_clear() {
+    let known = authority();
+    let plain = Remote::honest(Speech::NoSessions, false);
+    let there = format!("http://{}/mcp", plain.site.address());
+    let site = served(
+        &issued(&known, &["127.0.0.1"], |_| {}),
+        None,
+        Arc::new(move |_, talk| talk.respond(307, &[("location", &there)], b"")),
+    );
+    let mut workspace = Workspace::new().unwrap();
+    let ca = write(&workspace, "ca.pem", &known.pem());
+    let url = format!("https://{}/mcp", site.address());
+    workspace.entry("far", json!({ "url": url, "tls": { "ca": ca } }));
+    let gateway = Gateway::start(workspace);
+    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    assert!(error.message.contains("everybody could listen"), "{}", error.whole);
+    assert!(!site.asked().is_empty());
+    assert!(plain.site.asked().is_empty(), "not a word in the clear");
     gateway.end();
 }
 
