@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_core::ledger::{ConnId, ServerId};
@@ -28,6 +29,9 @@ use crate::surface::reply::{ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
+
+/// How often it is looked whether the last lists are answered.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// Slow answers that may be under way for one client: first calls of a server wait here until its tools are known,
 /// so this has to hold as many of them as the router's own queue.
@@ -77,6 +81,8 @@ struct Slow {
     task: AbortHandle,
     /// What it leaves behind if it has to end before its time; nothing was run otherwise.
     last_words: Option<LastWords>,
+    /// Whether it runs nothing anywhere: a handshake or a list.
+    is_list: bool,
 }
 
 type LastWords = Box<dyn Fn() -> Finished + Send + Sync>;
@@ -186,6 +192,14 @@ impl Session {
             && self.modern.is_quiet()
     }
 
+    /// Waits until everything is answered that runs nothing anywhere: handshakes and lists.
+    pub async fn answered_lists(&self) {
+        let waits = || self.lock().slow.values().flatten().any(|slow| slow.is_list);
+        while waits() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Answers everything that takes a while and is not with the router: nobody will come back to it.
     pub fn stop(&self) {
         self.modern.stop(&self.lanes);
@@ -280,8 +294,8 @@ impl Session {
         match step {
             Step::Handed => {}
             Step::Now(finished) => self.finish(&id, finished),
-            Step::Later(future) => self.later(id, future),
-            Step::Running(running) => self.run(id, running.future, Some(running.last_words)),
+            Step::Later(future) => self.run(id, future, None, false),
+            Step::Running(running) => self.run(id, running.future, Some(running.last_words), false),
         }
     }
 
@@ -348,16 +362,18 @@ impl Session {
         open
     }
 
-    /// Runs what takes a while beside everything else; a cancelled one is not answered.
+    /// Answers a handshake or a list, which may wait for the disk.
     fn later(&self, id: Bytes, future: impl Future<Output = Finished> + Send + 'static) {
-        self.run(id, future, None);
+        self.run(id, future, None, true);
     }
 
+    /// Runs what takes a while beside everything else; a cancelled one is not answered.
     fn run(
         &self,
         id: Bytes,
         future: impl Future<Output = Finished> + Send + 'static,
         last_words: Option<LastWords>,
+        is_list: bool,
     ) {
         let mut state = self.lock();
         if state.stopping || state.slow.len() >= SLOW_ANSWERS {
@@ -387,7 +403,7 @@ impl Session {
         });
         // The runtime cannot have run it yet: this thread holds the lock it needs to finish.
         let task = running.abort_handle();
-        state.slow.entry(id).or_default().push(Slow { task, last_words });
+        state.slow.entry(id).or_default().push(Slow { task, last_words, is_list });
     }
 
     fn finish(&self, id: &Bytes, finished: Finished) {

@@ -18,6 +18,8 @@ use crate::task;
 const READ_BACKLOG: u64 = 16 * 1024 * 1024;
 /// What is read of it all the same, to see whether it is still there.
 const READ_AHEAD: usize = 1024 * 1024;
+/// How long what runs nothing may still take when the client has said all it has to say.
+const LAST_LISTS: Duration = Duration::from_secs(1);
 /// How long the last answers may take to leave when the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -41,7 +43,11 @@ where
     let mut writer =
         task::spawn("client writer", async move { writing.write_to(output, None).await });
     let ended = tokio::select! {
-        () = read(&session, &outbox, input, line_limit) => Ended::ClientGone,
+        () = async {
+            read(&session, &outbox, input, line_limit).await;
+            // Whoever pipes a handshake in and closes it is still there to read the answer.
+            drop(tokio::time::timeout(LAST_LISTS, session.answered_lists()).await);
+        } => Ended::ClientGone,
         // A client that does not listen any more is gone, whatever it still writes.
         _ = &mut writer => Ended::ClientGone,
         Some(()) = stop.recv() => Ended::Asked,

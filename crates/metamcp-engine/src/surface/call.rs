@@ -401,10 +401,17 @@ fn decode<'a>(arguments: Option<&'a [u8]>, meta: Option<&'a [u8]>) -> Result<Ask
             "mcp_call needs arguments: {\"server\": …, \"tool\": …, \"args\": {…}}",
         ));
     };
-    let [server, tool, args] =
-        object::pick(arguments, ["server", "tool", "args"]).map_err(|defect| {
+    let [server, tool, args, alias] =
+        object::pick(arguments, ["server", "tool", "args", "arguments"]).map_err(|defect| {
             Finished::invalid(format!("the arguments of mcp_call cannot be used: {defect}"))
         })?;
+    // The protocol's own word for it, which models slip into.
+    let args = match (args, alias) {
+        (Some(_), Some(_)) => {
+            return Err(Finished::invalid("mcp_call takes `args` or `arguments`, not both"));
+        }
+        (args, alias) => args.or(alias),
+    };
     let word = |raw: Option<&[u8]>, name: &str| match raw {
         None | Some(b"null") => Ok(None),
         Some(raw) => match object::text(raw) {

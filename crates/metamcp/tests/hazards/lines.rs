@@ -1,9 +1,12 @@
 //! Lines of the client that are not what they should be: answered with what is wrong, and the next one counts.
 
+use std::io::Write as _;
+use std::process::Stdio;
+
 use metamcp_testkit::{Workspace, chaos_server};
 use serde_json::{Value, json};
 
-use crate::gateway::{Gateway, HUNG};
+use crate::gateway::{Gateway, HUNG, command};
 
 /// The smallest limit there is.
 const LIMIT: usize = 65_536;
@@ -163,6 +166,43 @@ fn parameters_that_cannot_be_meant_are_refused_with_a_word_on_what_is_wrong() {
         assert!(error["message"].as_str().unwrap().contains(word), "{params}: {error}");
     }
     gateway.end();
+}
+
+/// The protocol's own word for arguments is what models slip into.
+#[test]
+fn arguments_are_taken_by_both_their_names() {
+    let gateway = honest();
+    let call = |arguments: Value| {
+        gateway.ask("tools/call", &json!({"name": "mcp_call", "arguments": arguments}), HUNG)
+    };
+    let answer = call(json!({"tool": "a:echo", "arguments": {"text": "hi"}})).unwrap();
+    assert_eq!(answer.value["result"]["content"][0]["text"], "hi", "{}", answer.value);
+    let both = json!({"tool": "a:echo", "args": {}, "arguments": {"text": "hi"}});
+    let answer = call(both).unwrap();
+    assert_eq!(answer.value["error"]["code"], -32602, "{}", answer.value);
+    gateway.end();
+}
+
+/// The first thing people and scripts try.
+#[test]
+fn a_handshake_that_is_piped_in_is_answered() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]));
+    let mut process = command(&workspace)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "pipe", "version": "1"}}});
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let mut input = process.stdin.take().unwrap();
+    input.write_all(format!("{hello}\n{list}\n").as_bytes()).unwrap();
+    drop(input);
+    let output = process.wait_with_output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("\"serverInfo\"") && told.contains("\"tools\""), "{told}");
+    assert!(!told.contains("shutting down"), "{told}");
 }
 
 fn honest() -> Gateway {

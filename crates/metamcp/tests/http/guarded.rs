@@ -121,11 +121,11 @@ fn what_is_too_large_or_no_message_is_refused_with_a_reason() {
     let long = Request::post(&json!({})).with("X-Long", &"y".repeat(100_000));
     assert_eq!(raw(&served, &long.bytes(served.address)).status, 431);
     for (body, code) in [
-        ("{", -32600),
+        ("{", -32700),
         ("[]", -32600),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}"#, -32600),
         (r#"{"jsonrpc":"2.0","id":1,"Method":"ping","method":"ping"}"#, -32600),
-        ("\u{feff}{}", -32600),
+        ("\u{feff}{}", -32700),
     ] {
         let mut response =
             session.request(Request::post(&json!({})).body(body)).send(served.address);

@@ -15,12 +15,13 @@ use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use metamcp_core::settings::{LogLevel, Vocabulary};
 use metamcp_wire::era::{Era, Revision, STATELESS};
+use metamcp_wire::scan::Defect;
 
 use super::access::{Access, Denied, Principal};
 use super::guard::{Admitted, Endpoint, Head, METADATA, Refusal, Route, Rules};
 use super::limits::{InFlight, MAX_IN_FLIGHT, Room};
 use super::posted::{Posted, one_line};
-use super::reply::{self, Answer, INVALID, NO_SESSION, REFUSED, SESSION_ID};
+use super::reply::{self, Answer, INVALID, NO_SESSION, REFUSED, SESSION_ID, UNPARSED};
 use super::sessions::{Awake, Found, Owner, SessionId, Sessions};
 use super::stateless::{is_stateless, not_here};
 use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
@@ -231,7 +232,7 @@ impl Door {
         body: Incoming,
     ) -> Result<Response<Answer>, Instead> {
         let line = self.read(body).await?;
-        let posted = Posted::read(&line).map_err(|defect| bad_message(&defect.to_string()))?;
+        let posted = Posted::read(&line).map_err(|defect| unreadable(&defect))?;
         if is_stateless(&parts.headers, &posted) {
             return self.post_stateless(owner, parts, &line, posted).await;
         }
@@ -461,9 +462,7 @@ impl Door {
             busy(StatusCode::SERVICE_UNAVAILABLE, message)
         })?;
         match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, limit).collect()).await {
-            Ok(Ok(body)) => {
-                one_line(body.to_bytes()).map_err(|defect| bad_message(&defect.to_string()))
-            }
+            Ok(Ok(body)) => one_line(body.to_bytes()).map_err(|defect| unreadable(&defect)),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
             Ok(Err(_)) => Err(bad_message("the body could not be read to its end")),
             Err(_) => {
@@ -639,6 +638,15 @@ pub(super) fn fresh_id() -> Result<SessionId, Instead> {
 pub(super) fn no_session() -> Instead {
     let message = "there is no such session; begin anew with initialize";
     Box::new(reply::refusal(StatusCode::NOT_FOUND, NO_SESSION, message))
+}
+
+/// The same words and codes as over stdio.
+fn unreadable(defect: &Defect) -> Instead {
+    if !defect.kind.is_syntax() {
+        return bad_message(&defect.to_string());
+    }
+    let message = format!("parse error: {defect}");
+    Box::new(reply::refusal(StatusCode::BAD_REQUEST, UNPARSED, &message))
 }
 
 pub(super) fn bad_message(why: &str) -> Instead {

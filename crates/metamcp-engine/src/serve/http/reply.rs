@@ -16,6 +16,8 @@ use super::stream::{Event, Reader};
 
 /// The header that carries a session's id.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// JSON-RPC's code for what is no JSON.
+pub const UNPARSED: i64 = -32700;
 /// JSON-RPC's code for a message that is none.
 pub const INVALID: i64 = -32600;
 /// Our code for whatever HTTP already tells by its status.
