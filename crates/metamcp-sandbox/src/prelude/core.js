@@ -299,7 +299,7 @@ define("sleep", ms => new NativePromise(resolve => {
 
 let spread;
 const lanes = (...given) => {
-  spread ??= native.part("lanes")({ NativePromise, arrayFrom, push, then, min, max, floor, asyncIterator: Symbol.asyncIterator });
+  spread ??= native.part("lanes")({ NativePromise, arrayFrom, push, then, min, max, floor, iterator: Symbol.iterator, asyncIterator: Symbol.asyncIterator });
   return spread(...given);
 };
 const parallel = (items, each, limit = 8) => lanes(items, each, limit, false);

@@ -2,13 +2,17 @@
 own => {
 "use strict";
 
-const { NativePromise, arrayFrom, push, then, min, max, floor, asyncIterator } = own;
+const { NativePromise, arrayFrom, push, then, min, max, floor, iterator, asyncIterator } = own;
 
 const spread = async (items, each, limit, failed) => {
   if (items !== null && typeof items === "object" && typeof items[asyncIterator] === "function") {
     const all = [];
     for await (const item of items) push(all, item);
     items = all;
+  }
+  if (items === null || items === undefined || typeof items[iterator] !== "function") {
+    const given = items === null ? "null" : typeof items === "object" ? "an object" : `a ${typeof items}`;
+    throw new TypeError(`parallel takes a list of items, not ${items === undefined ? "nothing" : given}`);
   }
   const list = arrayFrom(items);
   const run = typeof each === "function" ? each : task => typeof task === "function" ? task() : task;

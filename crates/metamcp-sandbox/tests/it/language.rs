@@ -258,6 +258,15 @@ fn parallel_stops_at_a_failure_unless_told_to_settle() {
             json!([1, 2]),
         ),
         ("return await parallel([], n => n)", json!([])),
+        (
+            "const told = []; for (const odd of [{ a: 1 }, 5, null, undefined]) await parallel(odd, n => n).catch(e => told.push(e.message)); return told",
+            json!([
+                "parallel takes a list of items, not an object",
+                "parallel takes a list of items, not a number",
+                "parallel takes a list of items, not null",
+                "parallel takes a list of items, not nothing",
+            ]),
+        ),
     ]);
 }
 

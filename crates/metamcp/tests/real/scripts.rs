@@ -58,6 +58,20 @@ fn a_large_listing_is_filtered_where_it_is() {
     assert_eq!(value, json!(names), "{result:#}");
 }
 
+/// What people copy first has to work.
+#[test]
+fn the_script_of_the_readme_works() {
+    let world = with_logs();
+    let mut gateway = Peer::connect(&world, &world.gateway());
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let readme = fs::read_to_string(readme).unwrap();
+    let script = readme.split("```ts\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = text(&world.files().join("logs"));
+    let (value, result) = execute(&mut gateway, &script.replace("/var/log/app", &folder));
+    assert_eq!(value["files"], LOGS, "{result:#}");
+    assert_eq!(value["errors"], LOGS * LINES / 40, "{result:#}");
+}
+
 #[test]
 fn two_servers_are_joined() {
     let world = World::new();
