@@ -92,7 +92,7 @@ Examples:
   metamcp search \"read a file\"
   metamcp search issue --server github --limit 5
   metamcp search \"send a message\" --why
-  metamcp search browser --json | jq -r '.[].id'")]
+  metamcp search browser --json | jq -r '.tools[].id'")]
     Search(SearchArgs),
     /// Call a tool
     #[command(after_help = "\
@@ -473,10 +473,24 @@ pub(crate) fn parse(
 
 /// The same with everything that can be said.
 fn thorough(arguments: &[std::ffi::OsString]) -> Result<Args, clap::Error> {
+    let arguments = &first::addresses_named(arguments);
     // Every setting for every command is thousands of flags, and a gateway should not wait for them at its start.
     let is_named = |name: &str| arguments.iter().any(|word| word == name);
     let matches = command_with(&is_named).try_get_matches_from(arguments.iter())?;
-    Args::from_arg_matches(&matches)
+    let args = Args::from_arg_matches(&matches)?;
+    if let Some(Command::Add(add)) = &args.command
+        && !arguments.iter().any(|word| word == "--")
+        && let Some(flag) = add.swallowed()
+    {
+        let message = format!(
+            "`{flag}` stands behind the command and would become one of its arguments; write \
+             `metamcp add {} [OPTIONS] -- {}`\n",
+            add.name,
+            add.command.iter().filter(|word| *word != flag).cloned().collect::<Vec<_>>().join(" ")
+        );
+        return Err(clap::Error::raw(clap::error::ErrorKind::UnknownArgument, message));
+    }
+    Ok(args)
 }
 
 /// The whole command line, with the settings' flags shown where they help.

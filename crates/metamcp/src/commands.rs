@@ -21,3 +21,12 @@ pub(crate) mod registry;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod servers;
+
+use metamcp_engine::config::Loaded;
+use metamcp_engine::provision::Store;
+
+/// What somebody without any server needs to know. Servers that were installed need no config file.
+pub(crate) fn advice(loaded: &Loaded) -> Option<String> {
+    let is_alone = || Store::new(&loaded.config.settings.home).records().is_empty();
+    loaded.source.advice().filter(|_| is_alone())
+}

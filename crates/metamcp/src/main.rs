@@ -232,13 +232,13 @@ fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit>
     }
 }
 
-/// Runs a command that makes no sense without a config file; without one it says how to begin.
+/// Runs a command that makes no sense without servers; without a file and without one installed it says how to begin.
 fn with_servers(
     flags: Vec<Given>,
     command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
     match load(flags)? {
-        Ok(loaded) => match loaded.source.advice() {
+        Ok(loaded) => match commands::advice(&loaded) {
             None => command(&loaded),
             Some(advice) => {
                 write!(anstream::stderr(), "{advice}")?;

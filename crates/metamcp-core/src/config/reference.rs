@@ -21,7 +21,7 @@ pub fn config_markdown() -> String {
         row(&mut page, &[&format!("`{name}`"), &aliases.join(", ")]);
     }
     page.push_str("\nCase, hyphens and underscores do not count.\n");
-    page.push_str("Remote servers are read and checked; calls to them come with a later release and are answered with an error that says so.\n");
+    page.push_str("A server with a `url` needs no `type`: which transport and which revision it speaks is found out by trying.\n");
     page.push_str("\n### Retry\n\n| `retry` | a call whose server died before answering is sent again |\n|---|---|\n");
     for known in Retry::WORDS {
         row(&mut page, &[&format!("`{}`", known.word), known.meaning]);

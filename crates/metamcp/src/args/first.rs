@@ -1,5 +1,6 @@
 //! The arguments of the commands that set things up: init, add, remove, import, enable, disable, doctor.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
@@ -128,6 +129,34 @@ pub(crate) struct AddArgs {
     pub(crate) scope: ScopeArgs,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
+}
+
+impl AddArgs {
+    /// A flag of ours among the words of the command. Whoever means the command's own says so with `--`.
+    pub(super) fn swallowed(&self) -> Option<&str> {
+        const OWN: [&str; 6] = ["--dry-run", "--json", "--force", "--scope", "--header", "--env"];
+        let is_own = |word: &&str| OWN.contains(&word.split('=').next().unwrap_or_default());
+        self.command.iter().map(String::as_str).find(is_own)
+    }
+}
+
+/// A line of `add` whose address stands where a command would: it becomes `--url`, so that flags behind it are ours and
+/// not arguments of a program.
+pub(super) fn addresses_named(arguments: &[OsString]) -> Vec<OsString> {
+    let mut words = arguments.to_vec();
+    let Some(add) = words.iter().position(|word| word == "add") else { return words };
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let is_address = |word: &OsString| {
+        let word = word.to_string_lossy();
+        word.starts_with("http://") || word.starts_with("https://")
+    };
+    let is_flag = |word: &OsString| word.to_string_lossy().starts_with('-');
+    // The name comes first; what stands behind a flag is most likely its value.
+    let place = (add + 2..end).find(|&at| is_address(&words[at]) && !is_flag(&words[at - 1]));
+    if let Some(place) = place {
+        words.insert(place, "--url".into());
+    }
+    words
 }
 
 /// Arguments of `metamcp remove`, `enable` and `disable`.

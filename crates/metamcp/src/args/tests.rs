@@ -137,3 +137,25 @@ fn a_line_read_quickly_is_read_as_by_clap() {
         assert!(quick::serving(&words(line)).is_none(), "{line:?}");
     }
 }
+
+#[test]
+fn an_address_is_never_taken_for_a_program() {
+    let added = |line: &[&str]| match parsed(line).unwrap().command {
+        Some(Command::Add(args)) => args,
+        other => panic!("{line:?}: {other:?}"),
+    };
+    for line in [
+        &["add", "h", "https://example.com/mcp", "--header", "A: b", "--dry-run"][..],
+        &["add", "--header", "A: b", "h", "https://example.com/mcp", "--dry-run"],
+        &["add", "h", "--dry-run", "--header", "A: b", "--url", "https://example.com/mcp"],
+    ] {
+        let args = added(line);
+        assert_eq!(args.url.as_deref(), Some("https://example.com/mcp"), "{line:?}");
+        assert!(args.command.is_empty() && args.write.dry_run, "{line:?}");
+        assert_eq!(args.header, ["A: b"], "{line:?}");
+    }
+    let args = added(&["add", "h", "--", "curl", "https://example.com", "--json"]);
+    assert_eq!(args.command, ["curl", "https://example.com", "--json"]);
+    let told = parsed(&["add", "h", "npx", "-y", "foo", "--dry-run"]).unwrap_err().to_string();
+    assert!(told.contains("metamcp add h [OPTIONS] -- npx -y foo"), "{told}");
+}

@@ -184,7 +184,8 @@ fn logins(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
 fn configuration(loaded: &Loaded, fix: bool) -> Vec<Finding> {
     let Some(path) = loaded.source.path() else {
         let cure = "run `metamcp init`, or `metamcp add NAME -- COMMAND`";
-        return vec![Finding::new(Level::Problem, "config", "there is no config file").cure(cure)];
+        let level = if super::advice(loaded).is_some() { Level::Problem } else { Level::Note };
+        return vec![Finding::new(level, "config", "there is no config file").cure(cure)];
     };
     let count = plural(loaded.config.servers.len(), "server");
     let words = format!("{} names {count}", path.display());

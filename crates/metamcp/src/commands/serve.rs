@@ -86,7 +86,7 @@ fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
              Try `metamcp demo` or `metamcp --help`; Ctrl-C ends it."
         )?;
     }
-    match loaded.source.advice() {
+    match super::advice(loaded) {
         Some(advice) if is_shown(Severity::Warning) => {
             writeln!(diagnostics, "metamcp: serving without servers: {advice}")
         }
