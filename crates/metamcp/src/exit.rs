@@ -12,7 +12,7 @@ pub(crate) enum Exit {
     Success,
     /// Something else went wrong.
     Failure,
-    /// The command line makes no sense.
+    /// The command line makes no sense, or names a server, a tool or an argument that is not there.
     Usage,
     /// The configuration cannot be used.
     Config,
@@ -27,7 +27,7 @@ impl Exit {
     pub(crate) const ALL: [(Exit, &'static str); 6] = [
         (Exit::Success, "success"),
         (Exit::Failure, "something failed; the message says what"),
-        (Exit::Usage, "the command line makes no sense"),
+        (Exit::Usage, "the command line makes no sense, or names what is not there"),
         (Exit::Config, "no config file, or one that cannot be used"),
         (
             Exit::Unavailable,

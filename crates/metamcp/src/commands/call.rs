@@ -11,7 +11,7 @@ use metamcp_core::text;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::router::{Caller, Outcome, Question};
-use metamcp_engine::surface::reply::ErrorObject;
+use metamcp_engine::surface::reply::{Code, ErrorObject};
 use metamcp_engine::surface::{Finished, Step, View};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -75,8 +75,14 @@ pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Fi
     }
 }
 
-/// Prints a tool result: its text, or all of it as JSON. The exit code says how it went.
+/// Prints a tool result: its text, or all of it as JSON. The exit code says how it went. What the gateway itself has to
+/// say about a call is no result, so its words go to stderr.
 pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let code = result["structuredContent"]["code"].as_str().unwrap_or_default();
+    let is_ours =
+        result["isError"] == true && Code::ALL.iter().any(|(known, _)| known.word() == code);
+    let mut aside = anstream::stderr();
+    let out: &mut dyn Write = if is_ours && !json { &mut aside } else { out };
     if json {
         writeln!(out, "{result:#}")?;
     } else {
@@ -101,8 +107,14 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
         "outcome_unknown",
         "shutting_down",
     ];
-    let code = result["structuredContent"]["code"].as_str().unwrap_or_default();
-    Ok(if unavailable.contains(&code) { Exit::Unavailable } else { Exit::ToolError })
+    let misnamed = ["server_not_found", "tool_not_found", "validation_input"];
+    Ok(if unavailable.contains(&code) {
+        Exit::Unavailable
+    } else if is_ours && misnamed.contains(&code) {
+        Exit::Usage
+    } else {
+        Exit::ToolError
+    })
 }
 
 /// One piece of content on a terminal: text as it is but for control characters, the rest by kind and size.
