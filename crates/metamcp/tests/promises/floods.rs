@@ -79,7 +79,9 @@ fn a_child_that_does_not_read_costs_little_memory() {
     }
     let growth = peak(&client) - before;
     tell(format_args!("64 MB for a child that does not read: {codes:?}, {} more", mb(growth)));
-    assert!(codes.contains_key("overloaded"), "something has to give");
+    // Where sending them takes longer than the first ones' timeout, it is the breaker that refuses the rest.
+    let refused = ["overloaded", "circuit_open"].iter().filter_map(|code| codes.get(*code));
+    assert!(refused.sum::<usize>() > 0, "something has to give");
     assert!(growth <= GROWTH, "{growth} bytes");
     stop(client, &workspace);
 }
