@@ -3,7 +3,6 @@
 //! In: release builds of the binary and the testkit's programs.  Out: a table on stdout and in docs/.
 //! Tests: below; the measuring itself is in `metamcp-testkit/src/bench.rs`.
 
-mod awake;
 mod http;
 mod remote;
 mod vocabulary;
@@ -16,7 +15,6 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use self::awake::Awake;
 use crate::place::Place;
 use crate::run;
 
@@ -119,9 +117,8 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     };
     let folder = place.target.join("bench");
     std::fs::create_dir_all(&folder)?;
-    let awake = Awake::keep();
     let mut page = String::new();
-    head(&mut page, awake.is_on());
+    head(&mut page);
     for row in
         ROWS.iter().filter(|row| only.is_empty() || only.iter().any(|part| row.name.contains(part)))
     {
@@ -136,7 +133,6 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
             rows(place, &programs, &folder, rounds, &mut page)?;
         }
     }
-    drop(awake);
     if only.is_empty() {
         std::fs::write(place.root.join("docs/benchmarks.md"), &page)?;
     }
@@ -200,23 +196,15 @@ fn numbers(command: &mut Command) -> Result<Value> {
     Ok(serde_json::from_str(run::quiet(command)?.trim())?)
 }
 
-fn head(page: &mut String, is_awake: bool) {
-    let awake = if is_awake {
-        "Loops of the lowest priority kept the processors awake meanwhile: waking one of a virtual machine takes longer than a call.\n"
-    } else {
-        ""
-    };
+fn head(page: &mut String) {
     page.push_str(concat!(
         "# What metamcp costs\n\n",
         "Made by `cargo xtask bench`, which measures three roads to the same trivial server in one run: calling it directly, ",
         "through a relay that only copies bytes, and through `mcp_call` of metamcp.\n",
         "Times are microseconds; of several rounds the best is kept, since noise only adds.\n",
         "The columns to look at are the ratios: machines differ, and this one is shared.\n",
-        "CPU is the time metamcp itself spends on a processor per call, all its threads.\n",
-    ));
-    page.push_str(awake);
-    page.push_str(concat!(
-        "\n| load | direct p50 | relay p50 | metamcp p50 | metamcp / relay | metamcp / direct | direct p99 | relay p99 | metamcp p99 | direct calls/s | relay calls/s | metamcp calls/s | relay CPU | metamcp CPU | metamcp RSS MB |\n",
+        "CPU is the time metamcp itself spends on a processor per call, all its threads.\n\n",
+        "| load | direct p50 | relay p50 | metamcp p50 | metamcp / relay | metamcp / direct | direct p99 | relay p99 | metamcp p99 | direct calls/s | relay calls/s | metamcp calls/s | relay CPU | metamcp CPU | metamcp RSS MB |\n",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     ));
 }
@@ -379,7 +367,7 @@ mod tests {
     #[test]
     fn a_line_has_as_many_columns_as_the_head() {
         let mut page = String::new();
-        head(&mut page, true);
+        head(&mut page);
         let columns = |line: &str| line.matches('|').count();
         let numbers = json!({"p50_us": 1.0, "p99_us": 2.0, "calls_per_s": 3.0, "cpu_us_per_call": 4.0, "rss_kib": 5});
         let line = line(&ROWS[0], &[numbers.clone(), numbers.clone(), numbers]);
