@@ -125,11 +125,15 @@ impl<'c> Story<'c> {
             if !map.contains_key(&*property.name) {
                 let wanted =
                     property.schema.map_or_else(|| "a value".to_owned(), |id| self.describe(id, 0));
-                self.add(
-                    &Path::Member(path, &property.name),
-                    format!("{wanted} (required)"),
-                    "nothing".to_owned(),
+                // One that is there and unknown, and nearly of that name, is most likely meant.
+                let strangers = map.keys().filter(|name| rules.property(name).is_none());
+                let close = nearest(&property.name, strangers.map(String::as_str), 1);
+                let got = close.first().map_or_else(
+                    || "nothing".to_owned(),
+                    |close| format!("nothing, but `{}`", text::clean_line(close, 60)),
                 );
+                let here = Path::Member(path, &property.name);
+                self.add(&here, format!("{wanted} (required)"), got);
             }
         }
         for (name, member) in map {

@@ -246,6 +246,7 @@ fn words_for_each_kind_of_mistake() {
         json!({"path": "a", "target": 7}),
         json!({"path": "a", "options": {"deep": "yes"}}),
         json!({"path": "a", "zzz": {}}),
+        json!({"paht": "a"}),
     ];
     let told: Vec<String> =
         cases.into_iter().map(|case| format!("{case}\n{}", said(case.clone()))).collect();
