@@ -1,10 +1,10 @@
-//! What the gateway and its shims say to each other over the control socket.
-//! Owns: the encoding.      Never: reads or writes; a closed socket is the one message it cannot hold.
+//! What the gateway and its shims say to each other over the control socket, and a shim to its last stage.
+//! Owns: the encoding.      Never: writes, waits for more than it is handed; a closed socket is the one message it cannot hold.
 //! In: frames.  Out: messages.      A frame is a length, a tag and a body, all little-endian.
 //! Tests: below.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -37,6 +37,19 @@ pub(crate) struct Start {
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) walls: Option<Walls>,
+}
+
+impl Start {
+    /// What an order to start says behind its header, which was read already.
+    pub(crate) fn read_behind(first: [u8; HEADER], mut from: impl Read) -> io::Result<Start> {
+        let (length, tag) = header(first)?;
+        let mut body = vec![0; length];
+        from.read_exact(&mut body)?;
+        match Order::decode(tag, &body)? {
+            Order::Start(start) => Ok(start),
+            _ => Err(malformed("an order to start was expected")),
+        }
+    }
 }
 
 /// From a shim to the gateway.

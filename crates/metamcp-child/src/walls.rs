@@ -7,15 +7,11 @@
 //! tracing what is outside, and so from reading the variables of other processes; for root, who may look at every
 //! process, the process namespace does that, which root has by default. What Landlock does not know are sockets that
 //! have a path: the agent with the keys and the keychain listen on those. Making one is therefore refused by
-//! seccomp, and so is the other way to make one. The network stays as it is.
+//! seccomp, and so are the other ways to make one, and the keys that the kernel keeps for the user. The network stays
+//! as it is. Mode and times of a file are beyond both: who owns it can change them.
 
 use std::ffi::OsStr;
-#[cfg(unix)]
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-
-#[cfg(unix)]
-use metamcp_core::config::Walls;
 
 /// What every program may read and run: the system, and what tells names of hosts and of users. Not `/run`, `/var`,
 /// `/tmp` and the homes, where others keep what is theirs.
@@ -46,22 +42,9 @@ const SYSTEM: [&str; 21] = [
     "/var/cache/fontconfig",
 ];
 
-/// What every program may read and write.
+/// What every program may read and write. No terminals: what the user types in one could be read from it.
 #[cfg(target_os = "linux")]
-const DEVICES: [&str; 8] = [
-    "/dev/null",
-    "/dev/zero",
-    "/dev/full",
-    "/dev/random",
-    "/dev/urandom",
-    "/dev/tty",
-    "/dev/ptmx",
-    "/dev/pts",
-];
-
-/// Stands for no walls on the command line of the last stage.
-#[cfg(unix)]
-const NONE: &str = "-";
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Whether a file is in one of the folders that every program may read.
 pub fn is_of_the_system(path: &Path) -> bool {
@@ -119,38 +102,11 @@ pub fn in_path(program: &OsStr) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// As they travel on the command line of the last stage.
-#[cfg(unix)]
-pub(crate) fn to_words(walls: Option<&Walls>) -> Vec<OsString> {
-    let Some(walls) = walls else { return vec![NONE.into()] };
-    let mut words: Vec<OsString> = vec![walls.reads.len().to_string().into()];
-    words.push(walls.writes.len().to_string().into());
-    words.push(walls.home.clone().into());
-    words.extend(walls.reads.iter().chain(&walls.writes).map(|path| path.clone().into()));
-    words
-}
-
-/// The walls at the beginning of a command line, and what comes behind them.
-#[cfg(unix)]
-pub(crate) fn from_words(words: &[OsString]) -> Option<(Option<Walls>, &[OsString])> {
-    let (first, rest) = words.split_first()?;
-    if first == NONE {
-        return Some((None, rest));
-    }
-    let number = |word: &OsString| word.to_str()?.parse::<usize>().ok();
-    let [writes, home, rest @ ..] = rest else { return None };
-    let (reads, rest) = rest.split_at_checked(number(first)?)?;
-    let (writes, rest) = rest.split_at_checked(number(writes)?)?;
-    let paths = |words: &[OsString]| words.iter().map(PathBuf::from).collect();
-    let walls = Walls { home: home.into(), reads: paths(reads), writes: paths(writes) };
-    Some((Some(walls), rest))
-}
-
 #[cfg(target_os = "linux")]
 pub(crate) use linux::raise;
 
 #[cfg(all(unix, not(target_os = "linux")))]
-pub(crate) fn raise(_walls: &Walls) -> std::io::Result<()> {
+pub(crate) fn raise(_walls: &metamcp_core::config::Walls) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
@@ -175,8 +131,11 @@ mod linux {
 
     /// The newest interface whose rights are handled; what an older kernel does not know is left out there.
     const RIGHTS: ABI = ABI::V6;
-    /// The oldest that can keep files: before it nothing could be truncated by name, which is no reading.
+    /// The oldest that can keep files from being read and written.
     const LEAST: ABI = ABI::V1;
+
+    /// On x86-64 each call has a second number, with this bit, for programs of the x32 kind. Any program may use it.
+    const X32: i64 = 0x4000_0000;
 
     pub(super) fn available() -> Result<(), String> {
         // Makes rules and lets them go: nothing of this process changes.
@@ -193,14 +152,18 @@ mod linux {
     /// Gives up all of the disk that is not within the walls.
     pub(crate) fn raise(walls: &Walls) -> io::Result<()> {
         let status = restrict(walls).map_err(io::Error::other)?;
-        // Opening the root proves it, unless somebody named the root itself.
         let all = walls.reads.iter().chain(&walls.writes);
         let root_is_named = all.chain([&walls.home]).any(|path| path.parent().is_none());
-        let is_open = !root_is_named && File::open("/").is_ok();
-        if status == RulesetStatus::NotEnforced || is_open {
+        if !stand(&status, root_is_named, File::open("/").is_ok()) {
             return Err(io::Error::from_raw_os_error(libc::ENOSYS));
         }
-        refuse_sockets_with_paths().map_err(io::Error::other)
+        refuse(refused(knows_truncation())?).map_err(io::Error::other)
+    }
+
+    /// Whether the walls stand. The kernel's word is not enough: opening the root proves it, unless somebody named the
+    /// root itself.
+    fn stand(status: &RulesetStatus, root_is_named: bool, root_opens: bool) -> bool {
+        *status != RulesetStatus::NotEnforced && (root_is_named || !root_opens)
     }
 
     fn restrict(walls: &Walls) -> Result<RulesetStatus, RulesetError> {
@@ -218,42 +181,91 @@ mod linux {
         Ok(status.ruleset)
     }
 
-    /// Pairs that a program makes for itself are another call, and stay.
-    fn refuse_sockets_with_paths() -> Result<(), seccompiler::Error> {
-        let family = u64::from(libc::AF_UNIX.unsigned_abs());
-        let is_unix = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family)?;
-        let rules = BTreeMap::from([
-            (libc::SYS_socket, vec![SeccompRule::new(vec![is_unix])?]),
+    /// Whether the kernel keeps files from being cut short by name; those before 6.2 do not.
+    fn knows_truncation() -> bool {
+        let made = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::Truncate);
+        made.and_then(Ruleset::create).is_ok()
+    }
+
+    /// System calls, each with the arguments by which it is refused; without any it always is.
+    type Refused = BTreeMap<i64, Vec<SeccompRule>>;
+
+    /// What reaches over the walls in ways that Landlock does not know. Pairs of streams, which programs make to speak
+    /// to what they start, stay: they lead nowhere else.
+    fn refused(knows_truncation: bool) -> io::Result<Refused> {
+        let unix = u64::from(libc::AF_UNIX.unsigned_abs());
+        let is_unix = || condition(0, SeccompCmpOp::Eq, unix);
+        // A socket of datagrams sends to any path, also one of a pair. Raw ones are the same under another number, which
+        // is the next; flags are in the bits above.
+        let datagram = u64::from(libc::SOCK_DGRAM.unsigned_abs());
+        let is_datagram = condition(1, SeccompCmpOp::MaskedEq(0b1110), datagram)?;
+        let mut refused = BTreeMap::from([
+            (libc::SYS_socket, vec![rule(vec![is_unix()?])?]),
+            (libc::SYS_socketpair, vec![rule(vec![is_unix()?, is_datagram])?]),
             // Opens sockets without that call.
             (libc::SYS_io_uring_setup, Vec::new()),
+            // The kernel keeps keys for all processes of a user.
+            (libc::SYS_keyctl, Vec::new()),
+            (libc::SYS_add_key, Vec::new()),
+            (libc::SYS_request_key, Vec::new()),
         ]);
+        if !knows_truncation {
+            refused.insert(libc::SYS_truncate, Vec::new());
+        }
+        if cfg!(target_arch = "x86_64") {
+            let twins: Refused = refused.clone().into_iter().map(|(n, r)| (n | X32, r)).collect();
+            refused.extend(twins);
+        }
+        Ok(refused)
+    }
+
+    fn condition(argument: u8, is: SeccompCmpOp, value: u64) -> io::Result<SeccompCondition> {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is, value)
+            .map_err(io::Error::other)
+    }
+
+    fn rule(conditions: Vec<SeccompCondition>) -> io::Result<SeccompRule> {
+        SeccompRule::new(conditions).map_err(io::Error::other)
+    }
+
+    fn refuse(calls: Refused) -> Result<(), seccompiler::Error> {
         let arch = TargetArch::try_from(std::env::consts::ARCH)?;
         let denied = SeccompAction::Errno(libc::EACCES.unsigned_abs());
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, arch)?;
+        let filter = SeccompFilter::new(calls, SeccompAction::Allow, denied, arch)?;
         let program: BpfProgram = filter.try_into()?;
         apply_filter(&program)
     }
-}
 
-#[cfg(all(test, unix))]
-mod tests {
-    use super::{Walls, from_words, to_words};
-    use std::ffi::OsString;
+    #[cfg(test)]
+    mod tests {
+        use super::*;
 
-    #[test]
-    fn walls_survive_a_command_line() {
-        let walls = Walls {
-            home: "/own".into(),
-            reads: vec!["/a b".into(), "-".into()],
-            writes: vec!["/\nw".into()],
-        };
-        for walls in [None, Some(Walls::default()), Some(walls)] {
-            let mut words = to_words(walls.as_ref());
-            words.extend([OsString::from("node"), "-".into()]);
-            let (back, rest) = from_words(&words).unwrap();
-            assert_eq!(back, walls);
-            assert_eq!(rest, ["node", "-"]);
+        #[test]
+        fn less_than_walls_is_none() {
+            let kept = |status| stand(&status, false, false);
+            assert!(kept(RulesetStatus::FullyEnforced) && kept(RulesetStatus::PartiallyEnforced));
+            assert!(!kept(RulesetStatus::NotEnforced));
+            assert!(!stand(&RulesetStatus::NotEnforced, true, true));
+            // Whatever the kernel says: who still opens the root is not behind anything.
+            assert!(!stand(&RulesetStatus::FullyEnforced, false, true));
+            assert!(stand(&RulesetStatus::FullyEnforced, true, true));
         }
-        assert_eq!(from_words(&["9".into(), "1".into(), "/h".into()]), None);
+
+        #[test]
+        fn no_call_is_refused_under_one_of_its_numbers_only() {
+            let (new, old) = (refused(true).unwrap(), refused(false).unwrap());
+            assert!(!new.contains_key(&libc::SYS_truncate));
+            assert!(old[&libc::SYS_truncate].is_empty(), "whatever its arguments");
+            for call in [libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key] {
+                assert!(new[&call].is_empty(), "whatever its arguments");
+            }
+            if cfg!(target_arch = "x86_64") {
+                for (call, rules) in old.iter().filter(|(call, _)| **call < X32) {
+                    assert_eq!(old.get(&(call | X32)), Some(rules), "{call}");
+                }
+            }
+        }
     }
 }

@@ -8,8 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, fs, process, thread};
 
-use metamcp_child::{Child, Containment, ShimCommand, Spawner, Spec};
+use landlock::{AccessFs, Ruleset, RulesetAttr};
+use metamcp_child::{Child, Containment, ShimCommand, Spawner, Spec, Walls};
 use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, getppid, setsid};
 
 use crate::measure;
@@ -40,6 +42,7 @@ pub(crate) fn run() {
         "fork-bomb-rest" => fork_bomb(&rest[0], rest[1].parse().unwrap_or(0)),
         "flood" => flood(),
         "try" => try_out(&rest),
+        "no-room-for-walls" => no_room_for_walls(&rest),
         _ => say("unknown habit"),
     }
 }
@@ -255,6 +258,8 @@ fn try_out(tries: &[String]) {
                 .open(on)
                 .and_then(|mut file| file.write_all(b"x")),
             "connect" => UnixStream::connect(on).map(drop),
+            "truncate" => nix::unistd::truncate(on, 1).map_err(io::Error::from),
+            "pair" => make_pair(on),
             "signal" => {
                 let pid = on.parse().map(Pid::from_raw).expect("a pid");
                 kill(pid, None).map_err(io::Error::from)
@@ -269,6 +274,47 @@ fn try_out(tries: &[String]) {
             Err(kind) => kind.to_string(),
         };
         say(&format!("{verb} {went}"));
+    }
+}
+
+fn make_pair(kind: &str) -> io::Result<()> {
+    let kind = match kind {
+        "stream" => SockType::Stream,
+        "packet" => SockType::SeqPacket,
+        "datagram" => SockType::Datagram,
+        _ => SockType::Raw,
+    };
+    socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?;
+    Ok(())
+}
+
+/// Starts a server without walls and with them, where the kernel has no room for any more: it nests only so many.
+fn no_room_for_walls(args: &[String]) {
+    let (own, mark) = (&args[0], &args[1]);
+    // What is given up here is nothing that a server or its shim could miss.
+    let layer = || Ruleset::default().handle_access(AccessFs::MakeBlock)?.create()?.restrict_self();
+    // Far more than there is room for; a kernel without any says yes for ever.
+    (0..64).take_while(|_| layer().is_ok()).for_each(drop);
+    let shim = ShimCommand::this_binary("__shim").expect("this binary");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("runtime");
+    let spawner = Spawner::start(shim, Containment::Shim).expect("spawner");
+    for word in ["without", "with"] {
+        let script = format!("echo {word} >> '{mark}'; echo ready");
+        let walls = Walls { home: own.into(), ..Walls::default() };
+        let spec = Spec {
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+            walls: (word == "with").then_some(walls),
+            ..Spec::default()
+        };
+        let outcome = runtime.block_on(async {
+            let child = spawner.spawn(spec).await?;
+            hear(&child).await;
+            Ok::<_, metamcp_child::SpawnError>(())
+        });
+        let said = outcome.map_or_else(|error| error.to_string(), |()| "started".to_owned());
+        say(&format!("{word}: {said}"));
     }
 }
 

@@ -199,6 +199,10 @@ impl Directory {
             .map_err(|source| FileError::io("write", &path, source));
         drop(file);
         let moved = written.and_then(|()| self.rename(&temporary, name));
+        if for_good && moved.is_ok() {
+            // The name is on disk once its folder is; a system that cannot do that loses nothing by it.
+            File::open(&self.path).and_then(|folder| folder.sync_all()).ok();
+        }
         if moved.is_err() {
             // What failed is reported; a temporary file left behind is swept later.
             self.remove(&temporary).ok();

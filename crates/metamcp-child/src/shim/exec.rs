@@ -1,13 +1,15 @@
 //! The last stage: makes this process what the server is to find itself in, then becomes the server.
 //! Owns: nothing for longer than a moment.      Never: returns when all went well.
-//! In: status pipe, parent, directory, walls, program, arguments; the environment is already the server's.
-//! Out: on the status pipe the failed stage and error number; nothing at all on success.
+//! In: the numbers of two pipes and the parent; on the first pipe what to run, with the server's variables.
+//! Out: on the second the failed stage and error number; nothing at all on success.
+//!
+//! The variables come as data because they are the server's: as our own environment they would tell the loader to
+//! run its code in this process, before there are walls around it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 
 use nix::sys::resource::{Resource, setrlimit};
@@ -15,17 +17,22 @@ use nix::sys::signal::SigSet;
 use nix::unistd::{getppid, setsid};
 
 use super::{MISUSED, adopt_pipe, errno, number};
-use crate::message::Stage;
+use crate::message::{HEADER, Stage, Start};
 use crate::walls;
 
 /// Added to the server's badness, so that a machine out of memory takes it before the gateway.
 const OOM_ADJUSTMENT: i32 = 500;
 
 pub(super) fn become_server(args: &[OsString]) -> i32 {
-    let [status, parent, cwd, rest @ ..] = args else { return MISUSED };
-    let Some((walls, [program, arguments @ ..])) = walls::from_words(rest) else { return MISUSED };
-    let (Some(status), Some(parent)) = (number(status), number(parent)) else { return MISUSED };
+    let [order, status, parent] = args else { return MISUSED };
+    let (Some(order), Some(status)) = (number(order), number(status)) else { return MISUSED };
+    let Some(parent) = number(parent) else { return MISUSED };
     let Ok(mut status) = adopt_pipe(status, true) else { return MISUSED };
+    // First of all: the shim waits until it is taken.
+    let start = match adopt_pipe(order, false).and_then(read_start) {
+        Ok(start) => start,
+        Err(error) => return tell(&mut status, Stage::Shim, &error),
+    };
     // Its own session and group: what it sends to its group cannot reach the shim, and nothing it
     // starts can ever be in the gateway's session.
     setsid().ok();
@@ -37,19 +44,28 @@ pub(super) fn become_server(args: &[OsString]) -> i32 {
     // A dump of a server's memory would hold its secrets and fill the disk.
     setrlimit(Resource::RLIMIT_CORE, 0, 0).ok();
     offer_to_the_oom_killer();
-    if !cwd.is_empty()
-        && let Err(error) = std::env::set_current_dir(Path::new(cwd))
+    if let Some(cwd) = start.cwd.as_deref().filter(|cwd| !cwd.as_os_str().is_empty())
+        && let Err(error) = std::env::set_current_dir(cwd)
     {
         return tell(&mut status, Stage::Directory, &error);
     }
     // Last of all: what was done before may need what is given up here.
-    if let Some(walls) = walls
-        && let Err(error) = walls::raise(&walls)
+    if let Some(walls) = &start.walls
+        && let Err(error) = walls::raise(walls)
     {
         return tell(&mut status, Stage::Walls, &error);
     }
-    let error = Command::new(program).args(arguments).exec();
+    let mut server = Command::new(start.program);
+    // Looked up in the `PATH` of these variables.
+    let error = server.args(start.args).env_clear().envs(start.env).exec();
     tell(&mut status, Stage::Exec, &error)
+}
+
+/// The one order on the pipe.
+fn read_start(mut pipe: File) -> io::Result<Start> {
+    let mut first = [0; HEADER];
+    pipe.read_exact(&mut first)?;
+    Start::read_behind(first, pipe)
 }
 
 /// Asks the kernel to kill the server when the shim dies: the second line, for a shim that was itself

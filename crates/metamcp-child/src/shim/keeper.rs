@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, IoSliceMut, PipeReader, Read};
+use std::io::{self, IoSliceMut, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -23,7 +23,6 @@ use nix::unistd::{Pid, setsid};
 use super::kill::{Ground, Look};
 use super::{Again, CLEAN, EXEC, MISUSED, close_inherited, control, errno, failed, raw, report};
 use crate::message::{HEADER, Order, Report, Stage, Start, header};
-use crate::walls;
 
 /// Between two rounds of killing, at first and whenever somebody new turned up.
 const KILL_ROUND: Duration = Duration::from_millis(4);
@@ -104,16 +103,10 @@ fn receive_start(mut control: &UnixStream) -> io::Result<(Start, File)> {
     let stdin = stdin.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
     let stdin = super::adopt_pipe(stdin, false)?;
     control.read_exact(&mut first[read..])?;
-    let (length, tag) = header(first)?;
-    let mut body = vec![0; length];
-    control.read_exact(&mut body)?;
-    match Order::decode(tag, &body)? {
-        Order::Start(start) => Ok((start, stdin)),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
+    Ok((Start::read_behind(first, control)?, stdin))
 }
 
-/// Starts the last stage with the server's own streams and environment. Its copies of them end with
+/// Starts the last stage with the server's own streams and tells it what to run. Our copies of the streams end with
 /// this function, so that the pipes have the gateway and the server at their ends and nobody else.
 fn launch(
     again: &Again,
@@ -121,22 +114,28 @@ fn launch(
     stdin: File,
     (stdout, stderr): (OwnedFd, OwnedFd),
 ) -> io::Result<(Child, PipeReader)> {
+    let (order, mut ordered) = io::pipe()?;
     let (status, told) = io::pipe()?;
-    // The one descriptor that has to survive this exec. There is no other thread that could leak it.
+    // The two descriptors that have to survive this exec. There is no other thread that could leak them.
+    fcntl(&order, FcntlArg::F_SETFD(FdFlag::empty()))?;
     fcntl(&told, FcntlArg::F_SETFD(FdFlag::empty()))?;
     let mut command = again.command(EXEC);
     command
+        .arg(raw(&order))
         .arg(raw(&told))
         .arg(std::process::id().to_string())
-        .arg(start.cwd.unwrap_or_default())
-        .args(walls::to_words(start.walls.as_ref()))
-        .arg(start.program)
-        .args(start.args)
-        .envs(start.env)
         .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr);
-    let leader = command.spawn()?;
+    let mut leader = command.spawn()?;
+    // A stage that ended must not leave us waiting for ourselves to read.
+    drop(order);
+    // May be longer than a pipe holds: the stage does nothing else before it has read all of it.
+    if let Err(error) = ordered.write_all(&Order::Start(start).encode()) {
+        leader.kill().ok();
+        leader.wait().ok();
+        return Err(error);
+    }
     Ok((leader, status))
 }
 

@@ -21,15 +21,13 @@ pub(super) fn start_error(stage: Stage, errno: i32, start: Start) -> SpawnError 
         }
         Stage::Walls => SpawnError::Walls { source },
         Stage::Directory => SpawnError::BadDirectory { cwd: cwd.unwrap_or_default(), source },
-        // The stage before carries the same arguments and environment.
-        Stage::Shim | Stage::Exec if errno == E2BIG => SpawnError::BadCommand { source },
         Stage::Shim => SpawnError::Shim { source },
         Stage::Exec => match errno {
             ENOENT | ENOTDIR => SpawnError::NotFound { program },
             // A directory of `PATH` that may not be searched hides that the program is in none of them.
             EACCES if !is_anywhere(&program, &env) => SpawnError::NotFound { program },
             EACCES | EPERM | ENOEXEC | EISDIR => SpawnError::NotExecutable { program, source },
-            EINVAL => SpawnError::BadCommand { source },
+            EINVAL | E2BIG => SpawnError::BadCommand { source },
             _ => SpawnError::Exec { program, source },
         },
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use metamcp_child::{Child, Containment};
+use metamcp_child::{Child, Containment, SpawnError};
 
 use crate::support::{BOTH, HOST, habit, line, spawn, spawner, within};
 
@@ -69,6 +69,39 @@ async fn no_secret_on_a_command_line_and_none_in_the_shim() {
         let read = |file: &str| std::fs::read(format!("/proc/{keeper}/{file}")).unwrap();
         assert!(!String::from_utf8_lossy(&read("cmdline")).contains("secret"));
         assert!(read("environ").is_empty());
+    }
+}
+
+/// Variables of the server that mean something to the loader mean nothing to the stage that becomes the server.
+#[tokio::test]
+async fn its_variables_are_the_servers_alone() {
+    for containment in BOTH {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spec = crate::support::shell("echo up");
+        let trace = folder.path().join("trace").into();
+        spec.env = vec![("LD_DEBUG".into(), "all".into()), ("LD_DEBUG_OUTPUT".into(), trace)];
+        let child = spawn(&spawner(containment), spec).await;
+        assert_eq!(line(&child.stdout).await, "up");
+        for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+            let trace = String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).into_owned();
+            assert!(!trace.contains("metamcp-shim"), "the stage was traced with {containment:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn more_variables_than_a_pipe_holds_arrive() {
+    for containment in BOTH {
+        let mut spec = crate::support::shell("echo ${#A} ${#B} ${#C} ${#D}");
+        let long = "x".repeat(100_000);
+        spec.env = ["A", "B", "C", "D"].map(|name| (name.into(), long.as_str().into())).to_vec();
+        let child = spawn(&spawner(containment), spec).await;
+        assert_eq!(line(&child.stdout).await, "100000 100000 100000 100000");
+        // More than the kernel takes is told, and nothing waits.
+        let mut spec = crate::support::shell("echo up");
+        spec.env = vec![("A".into(), "x".repeat(4_000_000).into())];
+        let refused = within(spawner(containment).spawn(spec)).await;
+        assert!(matches!(refused, Err(SpawnError::BadCommand { .. })));
     }
 }
 

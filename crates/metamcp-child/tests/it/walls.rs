@@ -5,7 +5,7 @@ use std::path::Path;
 
 use metamcp_child::{Containment, Walls, walls};
 
-use crate::support::{BOTH, HOST, habit, line, shell, spawn, spawner};
+use crate::support::{BOTH, HOST, habit, line, rest, shell, spawn, spawner};
 
 fn behind(home: &Path) -> Walls {
     Walls { home: home.to_owned(), reads: vec![HOST.into()], writes: Vec::new() }
@@ -37,6 +37,15 @@ async fn a_server_behind_walls_has_its_own_folder_and_nothing_of_the_users() {
             ("write", path(&shared.path().join("notes")), "done"),
             ("read", "/proc/self/status".to_owned(), "done"),
             ("write", "/dev/null".to_owned(), "done"),
+            ("list", "/dev/pts".to_owned(), "denied"),
+            ("write", "/dev/ptmx".to_owned(), "denied"),
+            ("write", "/dev/tty".to_owned(), "denied"),
+            ("truncate", path(&secret), "denied"),
+            ("truncate", path(&own.path().join("notes")), "done"),
+            ("pair", "stream".to_owned(), "done"),
+            ("pair", "packet".to_owned(), "done"),
+            ("pair", "datagram".to_owned(), "denied"),
+            ("pair", "raw".to_owned(), "denied"),
         ];
         // Root may look at every process it sees; in a namespace that is its own.
         let mut tries = tries.to_vec();
@@ -76,4 +85,33 @@ async fn what_it_starts_is_behind_the_same_walls_and_finds_a_home_of_its_own() {
     let home = own.path().display();
     assert_eq!(line(&child.stdout).await, format!("{home} {home}/tmp"));
     assert_eq!(line(&child.stdout).await, "no");
+}
+
+/// The loader does what these variables say before a program runs: here it would write a file where it wants to.
+#[tokio::test]
+async fn its_variables_do_nothing_before_the_walls_stand() {
+    for containment in BOTH {
+        let (users, own) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut spec = shell("echo \"$LD_DEBUG\"");
+        let trace = users.path().join("trace").into();
+        spec.env = vec![("LD_DEBUG".into(), "all".into()), ("LD_DEBUG_OUTPUT".into(), trace)];
+        spec.walls = Some(behind(own.path()));
+        let child = spawn(&spawner(containment), spec).await;
+        // Its own loader has them, and speaks where it may.
+        assert!(rest(&child.stdout).await.ends_with(b"all\n"));
+        let left: Vec<_> = std::fs::read_dir(users.path()).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{left:?} with {containment:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_walls_it_does_not_start() {
+    let own = tempfile::tempdir().unwrap();
+    let mark = own.path().join("ran");
+    let words = [own.path().to_str().unwrap(), mark.to_str().unwrap()];
+    let child =
+        spawn(&spawner(Containment::Shim), habit(&["no-room-for-walls", words[0], words[1]])).await;
+    let said = String::from_utf8(rest(&child.stdout).await).unwrap();
+    assert_eq!(said, "without: started\nwith: cannot keep the child to its own files\n");
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), "without\n");
 }

@@ -64,7 +64,7 @@ impl Dialect {
             }
             Dialect::Zed => zed(&mut entry)?,
             Dialect::Goose => goose(&mut entry)?,
-            Dialect::Codex => codex(&mut entry),
+            Dialect::Codex => codex(&mut entry)?,
             Dialect::Continue => continued(&mut entry),
         }
         Ok(Value::Object(entry))
@@ -120,22 +120,33 @@ fn continued(entry: &mut Map<String, Value>) {
     entry.remove("faviconUrl");
 }
 
-fn codex(entry: &mut Map<String, Value>) {
+fn codex(entry: &mut Map<String, Value>) -> Result<(), String> {
     rename(entry, "http_headers", "headers");
     if let Some(Value::String(variable)) = entry.remove("bearer_token_env_var") {
-        let headers = entry.entry("headers").or_insert_with(|| json!({}));
-        headers["Authorization"] = format!("Bearer ${{{variable}}}").into();
+        let headers = table(entry, "headers", "http_headers")?;
+        headers.insert("Authorization".to_owned(), format!("Bearer ${{{variable}}}").into());
     }
     if let Some(Value::Array(names)) = entry.remove("env_vars") {
-        let env = entry.entry("env").or_insert_with(|| json!({}));
+        let env = table(entry, "env", "env")?;
         for name in names.iter().filter_map(Value::as_str) {
-            env[name] = format!("${{{name}}}").into();
+            env.insert(name.to_owned(), format!("${{{name}}}").into());
         }
     }
     seconds(entry, "tool_timeout_sec");
     for key in ["startup_timeout_sec", "startup_timeout_ms"] {
         entry.remove(key);
     }
+    Ok(())
+}
+
+/// The table under a key, made if it is not there; `written` is what its client calls it.
+fn table<'e>(
+    entry: &'e mut Map<String, Value>,
+    key: &str,
+    written: &str,
+) -> Result<&'e mut Map<String, Value>, String> {
+    let value = entry.entry(key).or_insert_with(|| json!({}));
+    value.as_object_mut().ok_or_else(|| format!("has a `{written}` that is not a table"))
 }
 
 /// A time in seconds, as the milliseconds we count in.

@@ -1,8 +1,9 @@
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use proptest::prelude::*;
+use serde_json::{Value, json};
 
-use super::{CLIENTS, Dialect, Imported, Places, System, import, is_the_gateway, named};
+use super::{CLIENTS, Client, Dialect, Imported, Places, System, import, is_the_gateway, named};
 use crate::edit::{self, Format};
 
 fn places(system: System) -> Places {
@@ -49,24 +50,29 @@ fn what_a_client_is_given_is_never_taken_over() {
     assert!(!is_the_gateway(&json!({ "command": "cat", "args": ["metamcp"] })));
 }
 
+/// A file of this client with comments, things that are none of ours, and one server.
+fn sample(client: &Client) -> String {
+    let key = client.key.join(".");
+    match client.format {
+        Format::Json => format!(
+            "// mine\n{{\n  \"other\": [1, 2], // kept\n  \"{key}\": {{\n    /* first */\n    \"one\": {{ \"command\": \"x\", \"unknown\": true }} // last\n  }}\n}}\n"
+        ),
+        Format::Toml => format!(
+            "# mine\nmodel = \"m\" # kept\n\n[{key}.one] # first\ncommand = \"x\"\nunknown = true\n\n[other]\na = 1\n"
+        ),
+        Format::Yaml => format!(
+            "# mine\nother: 1 # kept\n{key}:\n  # first\n  one:\n    cmd: x # last\n    unknown: true\nbehind: 2\n"
+        ),
+        Format::YamlList => format!(
+            "# mine\nother: 1 # kept\n{key}:\n  # first\n  - name: one\n    command: x # last\n    unknown: true\nbehind: 2\n"
+        ),
+    }
+}
+
 #[test]
 fn every_file_comes_back_byte_for_byte_with_its_comments() {
     for client in CLIENTS {
-        let key = client.key.join(".");
-        let text = match client.format {
-            Format::Json => format!(
-                "// mine\n{{\n  \"other\": [1, 2], // kept\n  \"{key}\": {{\n    /* first */\n    \"one\": {{ \"command\": \"x\", \"unknown\": true }} // last\n  }}\n}}\n"
-            ),
-            Format::Toml => format!(
-                "# mine\nmodel = \"m\" # kept\n\n[{key}.one] # first\ncommand = \"x\"\nunknown = true\n\n[other]\na = 1\n"
-            ),
-            Format::Yaml => format!(
-                "# mine\nother: 1 # kept\n{key}:\n  # first\n  one:\n    cmd: x # last\n    unknown: true\nbehind: 2\n"
-            ),
-            Format::YamlList => format!(
-                "# mine\nother: 1 # kept\n{key}:\n  # first\n  - name: one\n    command: x # last\n    unknown: true\nbehind: 2\n"
-            ),
-        };
+        let text = sample(client);
         let own = client.dialect.own_entry("/opt/bin/metamcp", &["--home".into(), "/x".into()]);
         let path = [client.key, &["metamcp"]].concat();
         let with = edit::set(client.format, &text, &path, &own)
@@ -127,9 +133,84 @@ fn entries_of_every_dialect_become_ours() {
         (Dialect::Goose, json!({ "type": "builtin", "name": "developer" })),
         (Dialect::Zed, json!({ "source": "extension", "settings": {} })),
         (Dialect::Standard, json!({ "args": ["x"] })),
+        (
+            Dialect::Codex,
+            json!({ "url": "https://x.example", "http_headers": "x", "bearer_token_env_var": "T" }),
+        ),
+        (Dialect::Codex, json!({ "command": "x", "env": ["A"], "env_vars": ["A"] })),
         (Dialect::Standard, json!("npx x")),
     ] {
         let outcome = import(dialect, "one", &entry);
         assert!(matches!(&outcome, Imported::Left(why) if !why.is_empty()), "{entry}: {outcome:?}");
+    }
+}
+
+/// Something of every dialect, so that a change of it may hit any of their keys.
+fn busy() -> Value {
+    json!({
+        "name": "two", "type": "stdio", "source": "custom", "command": "x", "cmd": "x",
+        "args": ["-y", "a: b"], "env": { "A": "1" }, "envs": {}, "env_vars": ["A"],
+        "url": "https://x.example/mcp", "http_headers": { "H": "v" }, "bearer_token_env_var": "T",
+        "requestOptions": { "headers": { "H": "v" } }, "timeout": 300, "tool_timeout_sec": 1.5,
+    })
+}
+
+/// What people and programs leave in files, in places where nobody expects it.
+const PIECES: [&str; 20] = [
+    "\u{a0}",
+    "{}",
+    "[]",
+    "#",
+    " # ",
+    "- ",
+    "-",
+    "\"",
+    "'",
+    "\t",
+    "\n",
+    "\r\n",
+    ":",
+    ": ",
+    ",",
+    "{",
+    "}",
+    "//",
+    "/*",
+    "\u{1f41f}",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_file_of_a_client_is_too_odd(
+        client in prop::sample::select(CLIENTS.iter().collect::<Vec<_>>()),
+        changes in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop::sample::select(&PIECES[..]), any::<bool>()),
+            1..5,
+        ),
+    ) {
+        let Client { format, key, dialect, .. } = *client;
+        let at = |name: &'static str| [key, &[name]].concat();
+        let mut text = edit::set(format, &sample(client), &at("two"), &busy()).unwrap();
+        for (place, piece, replaces) in changes {
+            let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+            let start = places[place.index(places.len())];
+            let taken = text[start..].chars().next().filter(|_| replaces);
+            text.replace_range(start..start + taken.map_or(0, char::len_utf8), piece);
+        }
+        // Refusing is right, ending is not.
+        if let Ok(Some(Value::Object(all))) = edit::read(format, &text, key) {
+            for (name, entry) in &all {
+                let _outcome = import(dialect, name, entry);
+            }
+        }
+        let _outcome = edit::remove(format, &text, &at("one"));
+        let own = dialect.own_entry("/opt/bin/metamcp", &["--home".into(), "/x".into()]);
+        if let Ok(with) = edit::set(format, &text, &at("metamcp"), &own) {
+            let read = edit::read(format, &with, &at("metamcp"));
+            prop_assert_eq!(read, Ok(Some(own)), "{}\n---\n{}", text, with);
+            prop_assert!(!matches!(edit::remove(format, &with, &at("metamcp")), Ok(None)));
+        }
     }
 }

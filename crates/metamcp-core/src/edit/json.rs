@@ -325,6 +325,10 @@ fn line_end(body: &str, from: usize, to: usize) -> usize {
 
 /// The end of the comment that begins at `at`, without its line break.
 fn comment(body: &str, at: usize, to: usize) -> Option<usize> {
+    // Callers go byte by byte, also through characters of several, in which no slice may begin.
+    if body.as_bytes()[at] != b'/' {
+        return None;
+    }
     let rest = &body[at..to];
     if rest.starts_with("//") {
         let line = rest.split('\n').next().unwrap_or(rest);

@@ -127,9 +127,42 @@ fn yaml_as_programs_write_it() {
             "{after}"
         );
     }
-    for text in ["extensions: { a: 1 }\n", "a: 1\n---\nb: 2\n", "extensions:\n\tx: 1\n"] {
+    for text in [
+        "extensions: { a: 1 }\n",
+        "a: 1\n---\nb: 2\n",
+        "extensions:\n\tx: 1\n",
+        "extensions:\n- a\n",
+    ] {
         assert!(set(Format::Yaml, text, &["extensions", "m"], &entry).is_err(), "{text}");
     }
+}
+
+#[test]
+fn yaml_of_hands_is_read_as_yaml_says() {
+    let read = |text: &str| read(Format::Yaml, text, &["x"]).unwrap().unwrap();
+    assert_eq!(read("x:\n- \n- # a note\n- a\n-  ~\n"), json!([null, null, "a", null]));
+    let entry = json!({ "cmd": "m" });
+    for (before, after) in [
+        ("x: {} # none yet\n", "x: # none yet\n  m:\n    cmd: m\n"),
+        ("x: {}\t\nb: 1\n", "x:\n  m:\n    cmd: m\nb: 1\n"),
+        ("\"{}: x\": 1\nx:   {}   # y\r\n", "\"{}: x\": 1\nx: # y\r\n  m:\r\n    cmd: m\r\n"),
+        ("'x': {}", "'x':\n  m:\n    cmd: m\n"),
+    ] {
+        assert_eq!(set(Format::Yaml, before, &["x", "m"], &entry).as_deref(), Ok(after));
+    }
+    // Other space than blanks is no indentation.
+    let text = "x:\n  - name: a\n  \u{a0}- name: b\n";
+    assert!(set(Format::YamlList, text, &["x", "m"], &entry).is_err());
+}
+
+#[test]
+fn space_of_several_bytes_may_stand_around_values() {
+    let text = "{\u{a0}\"m\":\u{a0}{\n\"a\": 1\u{a0},\u{a0}// c\u{a0}\n\"b\": 2\u{a0}\n}\u{a0}}";
+    let after = put(text, &["m", "c"], &json!(3));
+    let all = read(Format::Json, &after, &["m"]);
+    assert_eq!(all, Ok(Some(json!({ "a": 1, "b": 2, "c": 3 }))), "{after}");
+    let after = taken(&taken(text, &["m", "b"]), &["m", "a"]);
+    assert_eq!(read(Format::Json, &after, &["m"]), Ok(Some(json!({}))), "{after}");
 }
 
 /// Objects with comments in every place where one may stand.
@@ -180,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn never_panics(text in "[\\{\\}\\[\\],:\"/*a\n #'-]{0,40}") {
+    fn never_panics(text in "[\\{\\}\\[\\],:\"/*a\n #'\u{a0}-]{0,40}") {
         let begun = [text.clone(), format!("m:\n{text}"), format!("m:\n  - name: x\n{text}")];
         for (format, text) in [Format::Json, Format::Toml, Format::Yaml, Format::YamlList]
             .iter()

@@ -22,14 +22,10 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, Ed
         };
         let inner = children(&lines, at, block.end, block.indent);
         match lines[at].value {
-            "" => {}
+            "" => refuse_strangers(&lines, &inner)?,
             "{}" => {
                 // `extensions: {}` becomes a block: only the braces go.
-                let line = &lines[at];
-                let end = line.start + line.text.trim_end().len();
-                let key_line = text[line.start..end].trim_end_matches("{}").trim_end();
-                let emptied = format!("{}{key_line}{}", &text[..line.start], &text[end..]);
-                return set(&emptied, path, value);
+                return set(&without_value(text, &lines[at]), path, value);
             }
             _ => {
                 return Err(EditError::Unsupported {
@@ -86,6 +82,8 @@ struct Line<'t> {
     blank: bool,
     key: Option<String>,
     value: &'t str,
+    /// Where the value starts, or would: behind the colon of the key.
+    value_start: usize,
 }
 
 /// A text by lines, for those who edit what is below one of its keys in their own way.
@@ -118,16 +116,9 @@ impl<'t> Lines<'t> {
         let Some(at) = find(&self.lines, &all, key)? else { return Ok(None) };
         let block = children(&self.lines, at, all.end, all.indent);
         let line = &self.lines[at];
-        // The value is a part of the line, so that its place in it is known.
-        let value_start = if line.value.is_empty() {
-            let colon = line.text.find(": ").or_else(|| line.text.rfind(':'));
-            line.start + colon.map_or(line.text.len(), |colon| colon + 1)
-        } else {
-            line.start + line.text.find(line.value).unwrap_or(line.text.len())
-        };
         Ok(Some(Place {
             line: at,
-            value_start,
+            value_start: line.value_start,
             value: line.value,
             line_end: self.start(at + 1),
             first: block.first,
@@ -140,6 +131,11 @@ impl<'t> Lines<'t> {
     pub(super) fn line(&self, at: usize) -> (&'t str, usize, usize, bool) {
         let line = &self.lines[at];
         (line.text, line.start, line.indent, line.blank)
+    }
+
+    /// The whole text, but for the value in that line.
+    pub(super) fn without_value(&self, at: usize) -> String {
+        without_value(self.text, &self.lines[at])
     }
 
     /// Where a line starts; behind the last, where the text ends.
@@ -172,21 +168,34 @@ fn lines(text: &str) -> Result<Vec<Line<'_>>, EditError> {
             if !first || rest.trim() != "---" {
                 return refuse("a file of several documents");
             }
-            lines.push(Line { text: body, start, indent, blank: true, key: None, value: "" });
+            let (key, value, value_start) = (None, "", start + body.len());
+            lines.push(Line { text: body, start, indent, blank: true, key, value, value_start });
             start += whole.len();
             continue;
         }
-        let (key, value) = match (blank, split_key(rest)) {
-            (false, Some((key, value))) => (Some(key), uncommented(value)),
-            _ => (None, uncommented(rest)),
+        let (key, behind) = match (blank, split_key(rest)) {
+            (false, Some((key, behind))) => (Some(key), behind),
+            _ => (None, rest),
         };
-        lines.push(Line { text: body, start, indent, blank, key, value });
+        let value = uncommented(behind.trim());
+        let gap = if value.is_empty() { 0 } else { behind.len() - behind.trim_start().len() };
+        let value_start = start + (body.len() - behind.len()) + gap;
+        lines.push(Line { text: body, start, indent, blank, key, value, value_start });
         start += whole.len();
     }
     Ok(lines)
 }
 
-/// The key of `key: value`; `None` for a line that is something else.
+/// A line without its value: what stands behind it, a comment or nothing, follows the colon.
+fn without_value(text: &str, line: &Line<'_>) -> String {
+    let (end, line_end) = (line.value_start + line.value.len(), line.start + line.text.len());
+    let behind = text[end..line_end].trim();
+    let gap = if behind.is_empty() { "" } else { " " };
+    let key = text[..line.value_start].trim_end();
+    format!("{key}{gap}{behind}{}", &text[line_end..])
+}
+
+/// The key of `key: value`, and what is behind the colon; `None` for a line that is something else.
 fn split_key(rest: &str) -> Option<(String, &str)> {
     if rest.starts_with(['-', '[', '{', '?', '&', '*', '!', '|', '>']) && !rest.starts_with("-_") {
         return None;
@@ -202,7 +211,7 @@ fn split_key(rest: &str) -> Option<(String, &str)> {
         }
     };
     let value = after.strip_prefix(':')?;
-    (value.is_empty() || value.starts_with(' ')).then(|| (key, value.trim()))
+    (value.is_empty() || value.starts_with(' ')).then_some((key, value))
 }
 
 /// A value without the comment behind it.
@@ -247,6 +256,11 @@ fn find(lines: &[Line<'_>], block: &Block, key: &str) -> Result<Option<usize>, E
     Ok(found)
 }
 
+/// Whether a line begins an item of a list. Other space than blanks is no indentation.
+pub(super) fn is_item(line: &str) -> bool {
+    line.trim_start_matches(' ').starts_with("- ")
+}
+
 /// The lines below the key at `at`, without what is blank behind them.
 fn children(lines: &[Line<'_>], at: usize, limit: usize, indent: usize) -> Block {
     let mut end = at + 1;
@@ -256,7 +270,7 @@ fn children(lines: &[Line<'_>], at: usize, limit: usize, indent: usize) -> Block
             continue;
         }
         // A list may stand at the indentation of its own key.
-        let is_item = line.indent == indent && line.text.trim_start().starts_with("- ");
+        let is_item = line.indent == indent && is_item(line.text);
         if line.indent <= indent && !is_item {
             break;
         }
@@ -264,6 +278,20 @@ fn children(lines: &[Line<'_>], at: usize, limit: usize, indent: usize) -> Block
         end = number + 1;
     }
     Block { first: at + 1, end, indent: inner.unwrap_or(indent + 2) }
+}
+
+/// An entry is only put among entries: beside a list, or lines that are neither, it would mean something else.
+fn refuse_strangers(lines: &[Line<'_>], block: &Block) -> Result<(), EditError> {
+    let is_strange = |line: &Line<'_>| {
+        let is_beside = line.indent == block.indent && line.key.is_none();
+        !line.blank && (is_beside || line.indent < block.indent)
+    };
+    match (block.first..block.end).find(|&at| is_strange(&lines[at])) {
+        Some(at) => {
+            Err(EditError::Unsupported { line: at + 1, what: "something else than a mapping" })
+        }
+        None => Ok(()),
+    }
 }
 
 fn offset(text: &str, lines: &[Line<'_>], line: usize) -> usize {
@@ -362,9 +390,9 @@ fn value_at(
     if inner.is_empty() {
         return Ok(Value::Null);
     }
-    if inner.iter().all(|line| line.text.trim_start().starts_with("- ")) {
+    if inner.iter().all(|line| is_item(line.text)) {
         let items = inner.iter().map(|line| {
-            let item = line.text.trim_start()[2..].trim();
+            let item = line.text[line.indent + 1..].trim();
             let is_mapping = split_key(item).is_some() && !item.starts_with(['"', '\'']);
             if is_mapping { None } else { flow(uncommented(item)) }
         });
@@ -374,9 +402,10 @@ fn value_at(
     mapping(lines, &block, depth + 1)
 }
 
-/// A value in one line: a scalar, a flow list of scalars, or an empty mapping.
+/// A value in one line: a scalar, a flow list of scalars, or an empty mapping. Nothing at all is `null`.
 fn flow(text: &str) -> Option<Value> {
     match text {
+        "" => return Some(Value::Null),
         "{}" => return Some(Value::Object(Map::new())),
         "[]" => return Some(Value::Array(Vec::new())),
         "~" | "null" => return Some(Value::Null),

@@ -28,20 +28,17 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, Ed
         let begun = yaml::set(text, keys, &Value::Array(Vec::new()))?;
         return set(&begun, path, &Value::Object(value.clone()));
     };
+    // `mcpServers: []` becomes a list of lines: only the brackets go.
+    if let Some(emptied) = list.emptied {
+        return set(&emptied, path, &Value::Object(value.clone()));
+    }
     let fresh = written(name, value, list.indent, newline);
     if let Some(item) = list.items.iter().find(|item| item.name == name) {
         return Ok(format!("{}{fresh}{}", &text[..item.start], &text[item.end..]));
     }
-    // `mcpServers: []` becomes a list of lines: only the brackets go.
-    let (head, at) = match list.brackets {
-        Some((start, end)) => {
-            let head = format!("{}{}", text[..start].trim_end_matches(' '), &text[end..list.end]);
-            (head, list.end)
-        }
-        None => (text[..list.end].to_owned(), list.end),
-    };
+    let (head, tail) = text.split_at(list.end);
     let gap = if head.is_empty() || head.ends_with('\n') { "" } else { newline };
-    Ok(format!("{head}{gap}{fresh}{}", &text[at..]))
+    Ok(format!("{head}{gap}{fresh}{tail}"))
 }
 
 pub(super) fn remove(text: &str, path: &[&str]) -> Result<Option<String>, EditError> {
@@ -94,8 +91,8 @@ struct List {
     end: usize,
     /// Where the line of its key ends, without comment and line break.
     key_end: usize,
-    /// Where `[]` stands, if it is written so.
-    brackets: Option<(usize, usize)>,
+    /// The text without its `[]`, if it is written so.
+    emptied: Option<String>,
 }
 
 fn list(text: &str, keys: &[&str]) -> Result<Option<List>, EditError> {
@@ -106,9 +103,9 @@ fn list(text: &str, keys: &[&str]) -> Result<Option<List>, EditError> {
     match place.value {
         "" => {}
         "[]" => {
-            let brackets = Some((place.value_start, place.value_start + 2));
-            let (items, indent) = (Vec::new(), 2);
-            return Ok(Some(List { items, indent, end: place.line_end, key_end, brackets }));
+            let (items, indent) = (Vec::new(), place.indent);
+            let emptied = Some(lines.without_value(place.line));
+            return Ok(Some(List { items, indent, end: place.line_end, key_end, emptied }));
         }
         _ => return refuse(place.line, "a list written in one line"),
     }
@@ -120,7 +117,7 @@ fn list(text: &str, keys: &[&str]) -> Result<Option<List>, EditError> {
             at += 1;
             continue;
         }
-        if indent != place.indent || !line.trim_start().starts_with("- ") {
+        if indent != place.indent || !yaml::is_item(line) {
             return refuse(at, "this way of writing a list");
         }
         let mut next = at + 1;
@@ -147,7 +144,7 @@ fn list(text: &str, keys: &[&str]) -> Result<Option<List>, EditError> {
         at = last + 1;
     }
     let end = items.last().map_or(place.line_end, |item| item.end);
-    Ok(Some(List { items, indent: place.indent, end, key_end, brackets: None }))
+    Ok(Some(List { items, indent: place.indent, end, key_end, emptied: None }))
 }
 
 /// An item read as the mapping it is, with the dash and what stands before it taken away.

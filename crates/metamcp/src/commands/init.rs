@@ -47,8 +47,7 @@ pub(crate) fn run(
     let broken = plan.steps.iter().any(|step| matches!(step.work, Work::Refused(_)));
     let mut done = false;
     if plan.changes() && !args.write.dry_run && (args.yes || agreed(out, diagnostics)?) {
-        let record = carry_out(&plan, home)?;
-        record.save(home)?;
+        carry_out(&plan, home)?;
         done = true;
     }
     if args.write.json {
@@ -95,38 +94,26 @@ fn agreed(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<bo
 }
 
 /// Our own file first: a client must never name a gateway that lacks its servers.
-fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<Record> {
-    let mut record = Record::new();
-    let own = user_file::change(&plan.own, |text| {
-        let before = text.unwrap_or_default();
-        let after = plan.merged(before)?;
-        let after = servers::checked(&plan.own, after)?;
-        Ok((after != before).then_some(after))
-    });
-    record.add(home, &own.map_err(servers::plain)?, None, Value::Null)?;
+fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<()> {
+    let mut record = Record::begin(home)?;
+    record.change(home, &plan.own, None, |before| {
+        let after = servers::checked(&plan.own, plan.merged(before)?)?;
+        Ok((after, Value::Null))
+    })?;
     for step in &plan.steps {
         let Work::Edit { moved, .. } = &step.work else { continue };
-        let mut taken = serde_json::Map::new();
-        let changed = user_file::change(&step.path, |text| {
-            let text = text.unwrap_or_default();
-            let (after, out_of) = step.edited(text, moved)?;
-            taken = out_of;
-            Ok((after != text).then_some(after))
+        let changed = record.change(home, &step.path, Some(step.client.id), |before| {
+            let (after, taken) = step.edited(before, moved)?;
+            Ok((after, taken.into()))
         });
-        let written = match changed.map_err(servers::plain) {
-            Ok(changed) => record.add(home, &changed, Some(step.client.id), taken.into()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = written {
-            // What was done so far can be taken back.
-            record.save(home)?;
+        if let Err(error) = changed {
             bail!(
                 "{}: {error:#}; `metamcp init --undo` takes back what was done",
                 step.client.name
             );
         }
     }
-    Ok(record)
+    Ok(())
 }
 
 fn show(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -211,6 +198,10 @@ fn restored(written: &Written, home: &Path, dry_run: bool) -> anyhow::Result<Str
         if written.is_untouched(text) {
             gone = backup.is_none();
             return Ok(backup.clone());
+        }
+        if backup.as_deref() == Some(text) {
+            words = "is as it was";
+            return Ok(None);
         }
         let client = written.client.as_deref().and_then(clients::named);
         let (Some(client), Some(moved)) = (client, written.moved.as_object()) else {

@@ -137,6 +137,41 @@ fn a_file_that_its_client_wrote_since_keeps_what_it_wrote() {
     assert!(!text.contains("metamcp"), "{text}");
 }
 
+/// A full disk, or an end at the worst moment: the copy and the note come first.
+#[test]
+fn nothing_is_changed_that_could_not_be_taken_back() {
+    let shell = shell();
+    let (path, copies) = ("user/.cursor/mcp.json", "user/.metamcp/backups");
+    let before = shell.read(path);
+    // No copy can be put away where a file is in the way.
+    shell.write(copies, "");
+    let told = shell.told(&["init", "--yes", "--client", "cursor"]);
+    assert!(told.contains("--undo"), "{told}");
+    assert_eq!(shell.read(path), before);
+    std::fs::remove_file(shell.path(copies)).unwrap();
+    let undone = shell.told(&["init", "--undo"]);
+    assert!(!shell.path(OWN).exists(), "{undone}");
+    // Noted, but it never came to the change.
+    shell.run(&["init", "--yes", "--client", "cursor"]);
+    shell.write(path, &before);
+    let undone = shell.told(&["init", "--undo"]);
+    assert!(undone.contains("is as it was"), "{undone}");
+    assert_eq!(shell.read(path), before);
+    assert!(!shell.path(OWN).exists(), "{undone}");
+}
+
+#[test]
+fn copies_of_two_inits_in_one_second_are_two() {
+    let shell = shell();
+    let path = "user/.cursor/mcp.json";
+    let before = shell.read(path);
+    shell.run(&["init", "--yes", "--keep", "--client", "cursor"]);
+    shell.run(&["init", "--yes", "--client", "cursor"]);
+    shell.run(&["init", "--undo"]);
+    shell.run(&["init", "--undo"]);
+    assert_eq!(shell.read(path), before);
+}
+
 #[test]
 fn keeping_the_servers_where_they_are() {
     let shell = shell();

@@ -6,12 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use metamcp_engine::files::{Directory, component};
-use metamcp_engine::user_file::Changed;
+use metamcp_engine::user_file;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::restored;
+use super::{restored, servers};
 use crate::args::InitArgs;
 use crate::exit::Exit;
 use crate::render::visible;
@@ -28,14 +28,14 @@ struct Records {
 }
 
 /// One init.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Record {
     at: u64,
     files: Vec<Written>,
 }
 
 /// One file that was written.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Written {
     pub(super) path: PathBuf,
     /// The client it belongs to; none for our own.
@@ -66,42 +66,68 @@ impl Written {
 }
 
 impl Record {
-    pub(super) fn new() -> Record {
-        Record { at: now(), files: Vec::new() }
+    /// The record of an init that begins now. Copies are named by its time, so that is never the one of another.
+    pub(super) fn begin(home: &Path) -> anyhow::Result<Record> {
+        let last = Records::read(home)?.runs.last().map_or(0, |run| run.at);
+        Ok(Record { at: now().max(last + 1), files: Vec::new() })
     }
 
-    /// Notes a change, with a copy of what was there.
-    pub(super) fn add(
+    /// Changes a file by `edit`, which gives the new text and what was taken out of the old one. A copy of the file and
+    /// the note on it are on the disk before the file is touched, so that whatever happens can be taken back.
+    pub(super) fn change(
         &mut self,
         home: &Path,
-        changed: &Changed,
+        path: &Path,
         client: Option<&str>,
-        moved: Value,
+        edit: impl Fn(&str) -> anyhow::Result<(String, Value)>,
     ) -> anyhow::Result<()> {
-        let Some(after) = &changed.after else { return Ok(()) };
-        let copy = match &changed.before {
-            Some(before) => {
-                let folder = Directory::home_or_create(home)?.inside_or_create(BACKUPS)?;
-                let path = changed.path.to_string_lossy();
-                let name = format!("{}-{}-{}", self.at, self.files.len(), component(&path));
-                folder.replace(&name, before.as_bytes())?;
-                Some(name)
+        // As undoing it has to find the file: whole, and links followed.
+        let found = path.canonicalize().or_else(|_| std::path::absolute(path));
+        let found = found.unwrap_or_else(|_| path.to_owned());
+        let done = self.files.len();
+        let changed = user_file::change(path, |text| {
+            let before = text.unwrap_or_default();
+            let (after, moved) = edit(before)?;
+            if after == before {
+                return Ok(None);
             }
-            None => None,
-        };
-        self.files.push(Written {
-            path: changed.path.clone(),
-            client: client.map(str::to_owned),
-            copy,
-            after: digest(after),
-            moved,
+            // Asked again, because somebody else wrote the file: what was noted of it does not hold.
+            self.files.truncate(done);
+            let written = Written {
+                path: found.clone(),
+                client: client.map(str::to_owned),
+                copy: text.map(|text| self.copy(home, &found, text)).transpose()?,
+                after: digest(&after),
+                moved,
+            };
+            self.files.push(written);
+            self.save(home)?;
+            Ok(Some(after))
         });
-        Ok(())
+        let changed = changed.map_err(servers::plain);
+        if !matches!(&changed, Ok(changed) if changed.after.is_some()) && self.files.len() > done {
+            // Nothing was done to it. If this fails too, undoing finds the file as it was.
+            self.files.truncate(done);
+            self.save(home).ok();
+        }
+        changed.map(drop)
     }
 
-    pub(super) fn save(self, home: &Path) -> anyhow::Result<()> {
+    /// Puts away what is in a file; the name of the copy.
+    fn copy(&self, home: &Path, path: &Path, text: &str) -> anyhow::Result<String> {
+        let folder = Directory::home_or_create(home)?.inside_or_create(BACKUPS)?;
+        let name = component(&path.to_string_lossy());
+        let name = format!("{}-{}-{name}", self.at, self.files.len());
+        folder.replace_for_good(&name, text.as_bytes())?;
+        Ok(name)
+    }
+
+    fn save(&self, home: &Path) -> anyhow::Result<()> {
         let mut records = Records::read(home)?;
-        records.runs.push(self);
+        records.runs.retain(|run| run.at != self.at);
+        if !self.files.is_empty() {
+            records.runs.push(self.clone());
+        }
         records.write(home)
     }
 }
@@ -117,7 +143,7 @@ impl Records {
 
     fn write(&self, home: &Path) -> anyhow::Result<()> {
         let bytes = serde_json::to_vec_pretty(self)?;
-        Ok(Directory::home_or_create(home)?.replace(RECORD, &bytes)?)
+        Ok(Directory::home_or_create(home)?.replace_for_good(RECORD, &bytes)?)
     }
 }
 
