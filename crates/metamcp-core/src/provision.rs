@@ -27,7 +27,7 @@ pub use plan::{Consent, Contained, Plan, Rejected, Word, Yes};
 pub use python::{
     Ages, pip_ages, pip_files, pip_newest, pip_report, uv_error, uv_lock, uv_version,
 };
-pub use registry::{Page, page};
+pub use registry::{Page, page, sound};
 pub use render::{candidates_text, question, told};
 pub use request::{BadRequest, Request};
 

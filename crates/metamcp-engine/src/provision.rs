@@ -1,7 +1,7 @@
 //! Finding servers elsewhere, and installing the ones a person agreed to.
 //! Owns: registries and their cache, package clients, plans waiting for a yes, what is installed.      Never: decides what may run (the core does), asks a client, calls a server.
 //! In: a need; a plan and a consent to it.  Out: candidates, plans, the configuration of an installed server.
-//! Tests: `metamcp/tests/real/provision.rs`, `provision/store/tests.rs`.
+//! Tests: `metamcp/tests/real/provision.rs`, `provision/tests.rs`, `provision/{store,registry}/tests.rs`.
 
 mod clients;
 mod install;
@@ -10,14 +10,19 @@ mod python;
 mod registry;
 mod store;
 
-use std::collections::HashMap;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use metamcp_child::walls;
 use metamcp_core::config::ServerConfig;
 use metamcp_core::provision::{
-    self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, ranked,
+    self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, Source, ranked,
 };
 use metamcp_core::settings::ProvisionSettings;
 use tokio::sync::Semaphore;
@@ -27,9 +32,13 @@ use crate::clock::unix_millis;
 pub use clients::ClientError;
 pub use install::InstallError;
 pub use pins::Pinned;
-pub use registry::Registry;
-pub use store::{Pending, Record, Store, StoreError};
+pub use registry::{MAX_FILE as MAX_SNAPSHOT, Registry};
+pub use store::{Blocked, Pending, Record, Store, StoreError};
 
+/// How long another process may take to install something: as long as its client may take to fetch it, and more.
+const LONGEST_INSTALL: Duration = Duration::from_secs(10 * 60);
+/// How often is looked whether it is done.
+const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// Candidates whose packages are looked at for one answer.
 const LOOKED_AT: usize = 3;
 /// Package clients at work at once: each may use a whole processor, and two would meet in one folder.
@@ -95,6 +104,9 @@ impl Provisioner {
     pub async fn find(&self, need: &str, taken: &(dyn Fn(&str) -> bool + Sync)) -> Found {
         let mut notes = Vec::new();
         let mut all = core::builtin();
+        let key =
+            |candidate: &Candidate| (candidate.offer.kind, candidate.offer.identifier.clone());
+        let mut known: HashSet<(Kind, String)> = all.iter().map(key).collect();
         // All registries at once; the slowest costs no more than its own patience.
         let asked: Vec<_> = self
             .registries
@@ -110,11 +122,7 @@ impl Provisioner {
             notes.extend(note);
             for candidate in candidates.iter() {
                 // The same package from two sources is offered once, by the one that vouches for more.
-                let known = all.iter().any(|known| {
-                    known.offer.kind == candidate.offer.kind
-                        && known.offer.identifier == candidate.offer.identifier
-                });
-                if !known {
+                if known.insert(key(candidate)) {
                     all.push(candidate.clone());
                 }
             }
@@ -174,9 +182,9 @@ impl Provisioner {
         let mut verdict = core::judge(candidate, &facts, &circumstances);
         if whole && verdict.refusals.is_empty() && matches!(offer.kind, Kind::Npm | Kind::Pypi) {
             let _turn = self.turn().await?;
-            let before = unix_millis().saturating_sub(self.settings.least_days * 86_400_000);
             let work = self.store.work(&candidate.package());
-            facts.lock = Some(clients::lock(candidate, &work, before).await?);
+            let days = self.settings.least_days;
+            facts.lock = Some(clients::lock(candidate, &work, unix_millis(), days).await?);
             verdict = core::judge(candidate, &facts, &circumstances);
         }
         if verdict.refusals.is_empty() && facts.entry.is_none() && offer.kind == Kind::Npm {
@@ -252,11 +260,26 @@ impl Provisioner {
         self.clients.acquire().await.map_err(|_| gone)
     }
 
-    /// Installs what was agreed to and puts it to use. Whatever fails, nothing of it is left to be run.
-    pub async fn install(&self, plan: &Plan, consent: &Consent) -> Result<(), InstallError> {
+    /// Installs what was agreed to and puts it to use. Whatever fails, nothing of it is left to be run; and it takes
+    /// nobody's place, be it by its name (`taken` says which servers there are now) or by its package.
+    pub async fn install(
+        &self,
+        plan: &Plan,
+        consent: &Consent,
+        taken: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<(), InstallError> {
         let gone = |_| InstallError::Unusable { why: "metamcp is shutting down".to_owned() };
         let _turn = self.installing.acquire().await.map_err(gone)?;
+        let _alone = self.alone().await?;
         let package = package_of(plan);
+        let records = self.store.records();
+        if let Some(record) = records.iter().find(|record| package_of(&record.plan) == package) {
+            return Err(InstallError::There { name: record.plan.server.clone() });
+        }
+        let name = &plan.server;
+        if taken(name) || records.iter().any(|record| record.plan.server == *name) {
+            return Err(InstallError::NameTaken { name: name.clone() });
+        }
         install::install(plan, &self.store.work(&package)).await?;
         let mut record = Record::new(plan.clone(), consent, unix_millis());
         record.runtime = clients::runtime(plan).await;
@@ -264,6 +287,32 @@ impl Provisioner {
         (self.join)(store::server_config(&record));
         self.store.tell_gateways();
         Ok(())
+    }
+
+    /// The lock by which processes install one after the other; it is let go of with the file.
+    async fn alone(&self) -> Result<File, InstallError> {
+        let file = self.store.turnstile()?;
+        let end = tokio::time::Instant::now() + LONGEST_INSTALL;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if tokio::time::Instant::now() < end => {
+                    tokio::time::sleep(TRY_AGAIN).await;
+                }
+                Err(TryLockError::WouldBlock) => return Err(InstallError::Busy),
+                Err(TryLockError::Error(error)) => {
+                    let why = format!("the turn to install cannot be had: {error}");
+                    return Err(InstallError::Unusable { why });
+                }
+            }
+        }
+    }
+
+    /// What its registry says about taking back an installed server, if it did; as far as is remembered.
+    pub fn withdrawn(&self, record: &Record) -> Option<String> {
+        let Source::Registry(base) = &record.plan.source else { return None };
+        let registry = self.registries.iter().find(|registry| registry.base() == base)?;
+        registry.load().withdrawn(&record.plan.candidate)
     }
 
     /// Puts to use what another process installed, ahead of the notice of it.

@@ -274,7 +274,7 @@ pub(crate) enum ProvisionedCommand {
     List(ProvisionedListArgs),
     /// Take one away with all that belongs to it
     Remove(ProvisionedNameArgs),
-    /// Accept the tools of one as they are now, after they changed
+    /// Show the tools of one that changed, and accept exactly those
     Accept(ProvisionedNameArgs),
     /// Let one read and change a file or a folder of yours, beside its own
     Allow(ProvisionedAllowArgs),

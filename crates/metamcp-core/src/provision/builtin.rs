@@ -2,6 +2,9 @@
 
 use super::candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status};
 
+/// Arguments that are secret whatever they are called: the address of a database holds its password.
+const SECRET: [&str; 1] = ["connection"];
+
 /// One line of the list.
 struct Known {
     kind: Kind,
@@ -254,7 +257,7 @@ impl Known {
             name: name.to_owned(),
             description: about.to_owned(),
             required,
-            secret: crate::secret::names_a_secret(name),
+            secret: crate::secret::names_a_secret(name) || SECRET.contains(&name),
             default: None,
         };
         let asked = self.asked.map(|(name, flag, about)| Argument::Asked {

@@ -139,6 +139,29 @@ impl Candidate {
             format!("{}:{identifier}@{version}", kind.word())
         }
     }
+
+    /// About how many bytes it takes up.
+    pub fn weight(&self) -> usize {
+        let of_input = |input: &Input| {
+            let default = input.default.as_ref().map_or(0, String::len);
+            size_of::<Input>() + input.name.len() + input.description.len() + default
+        };
+        let of_argument = |argument: &Argument| match argument {
+            Argument::Fixed(text) => size_of::<Argument>() + text.len(),
+            Argument::Asked { flag, input } => {
+                flag.as_ref().map_or(0, String::len) + of_input(input)
+            }
+        };
+        let Offer { identifier, version, arguments, environment, runtime_arguments, .. } =
+            &self.offer;
+        let texts = [&self.name, &self.description, identifier, version];
+        size_of::<Candidate>()
+            + texts.iter().map(|text| text.len()).sum::<usize>()
+            + self.title.as_ref().map_or(0, String::len)
+            + arguments.iter().map(of_argument).sum::<usize>()
+            + environment.iter().map(of_input).sum::<usize>()
+            + runtime_arguments.iter().map(|text| size_of::<String>() + text.len()).sum::<usize>()
+    }
 }
 
 /// The candidates that fit a need, best first, by the search that also finds tools. At most `limit`.

@@ -1,8 +1,10 @@
 //! What the user's own package clients say about a package. Their output is read here, and nothing in it is trusted
 //! further than that it came from where the user installs from anyway.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::date::unix_millis;
@@ -17,6 +19,9 @@ pub struct Facts {
     pub exists: bool,
     /// Its hash, as the source writes it.
     pub integrity: Option<String>,
+    /// The hashes of all its files, where there is more than one.
+    #[serde(default)]
+    pub hashes: Vec<String>,
     /// When it was published, in milliseconds since 1970.
     pub published: Option<u64>,
     /// What would run while it is installed.
@@ -50,6 +55,9 @@ pub struct Lock {
     /// Those of which nobody says how old they are.
     #[serde(default)]
     pub undated: Vec<String>,
+    /// Those that are fetched from an address, a repository or a folder instead of a registry of packages.
+    #[serde(default)]
+    pub elsewhere: Vec<String>,
 }
 
 /// Reads `npm view NAME@VERSION --json`.
@@ -72,6 +80,7 @@ pub fn npm_view(name: &str, version: &str, document: &Value) -> Facts {
     Facts {
         exists: true,
         integrity: integrity.map(str::to_owned),
+        hashes: Vec::new(),
         published: time.and_then(unix_millis),
         scripts: scripts
             .filter(|name| INSTALL_SCRIPTS.contains(&name.as_str()))
@@ -143,7 +152,31 @@ pub fn npm_lock(name: &str, raw: &[u8]) -> Option<Lock> {
         integrity: own.get("integrity").and_then(Value::as_str).map(str::to_owned),
         // npm leaves out what is younger than it was told.
         undated: Vec::new(),
+        elsewhere: elsewhere(all),
     })
+}
+
+/// Dependencies that npm fetches without asking a registry, whose age it therefore does not look at.
+fn elsewhere(all: &Map<String, Value>) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for (path, package) in all {
+        for list in ["dependencies", "optionalDependencies", "peerDependencies"] {
+            let wanted = package.get(list).and_then(Value::as_object);
+            for (name, wish) in wanted.into_iter().flatten() {
+                let wish = wish.as_str().unwrap_or_default();
+                // No range of versions and no tag holds either; another name of a package in the registry may.
+                if wish.contains(['/', ':']) && !wish.starts_with("npm:") {
+                    found.insert(format!("{name} from {wish}"));
+                }
+            }
+        }
+        let resolved = package.get("resolved").and_then(Value::as_str).unwrap_or_default();
+        let is_link = package.get("link").and_then(Value::as_bool).unwrap_or(false);
+        if is_link || resolved.starts_with("git") || resolved.starts_with("file:") {
+            found.insert(format!("{path} from {resolved}"));
+        }
+    }
+    found.into_iter().collect()
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -5,11 +5,45 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::candidate::{Candidate, Kind, Status};
+use super::candidate::{Candidate, Kind, Offer, Source, Status};
 use super::facts::Facts;
 use super::names::{look_alike, valid};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
+/// Variables that no entry of a registry may name, since they decide what code a program loads, which program is
+/// found, where its files are, or whom a client talks to: whoever sets one has another program run than the one in
+/// the plan. Compared in capitals; a star stands for any end.
+const DECISIVE: [&str; 17] = [
+    "LD_*",
+    "DYLD_*",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "NODE_EXTRA_CA_CERTS",
+    "PYTHON*",
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "SHELL",
+    "BASH_ENV",
+    "ENV",
+    "DOCKER_*",
+    "NPM_CONFIG_*",
+    "PIP_*",
+    "UV_*",
+    "GIT_*",
+];
+/// Variables that may be named but not filled in by an entry: they send everything a program says through somebody
+/// else, or have it believe him.
+const DIVERTING: [&str; 8] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_TLS_REJECT_UNAUTHORIZED",
+];
 
 /// Why a package is not run, whoever agrees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -63,6 +97,14 @@ pub enum Refusal {
     #[error("nothing pins {what} to a hash")]
     NoHash {
         /// Which packages.
+        what: String,
+    },
+    /// Parts of it come from no registry of packages.
+    #[error(
+        "it needs what comes from no registry of packages, so nobody says how old it is: {what}"
+    )]
+    Elsewhere {
+        /// Which, with where they are from.
         what: String,
     },
     /// It would run code while it is installed.
@@ -185,6 +227,9 @@ pub fn judge(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> Ve
         );
         verdict.refusals.push(Refusal::Unusable { why });
     }
+    if candidate.source != Source::Builtin {
+        verdict.refusals.extend(decisive(offer));
+    }
     if let Some(of) = look_alike(&offer.identifier, at.known.iter().copied()) {
         verdict.refusals.push(Refusal::LookAlike { of: of.to_owned() });
     }
@@ -213,13 +258,47 @@ pub fn judge(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> Ve
     if facts.yanked {
         verdict.refusals.push(Refusal::Deleted { message: "yanked by its publisher".to_owned() });
     }
-    verdict.granted = verdict.refusals.is_empty()
-        && Trust::grants(&at.trust.publishers, offer.kind, &offer.identifier);
-    if verdict.granted {
+    if verdict.refusals.is_empty()
+        && Trust::grants(&at.trust.publishers, offer.kind, &offer.identifier)
+    {
         let who = publisher(offer.kind, &offer.identifier);
-        verdict.reasons.push(format!("{who} is in your trusted.json"));
+        // Whoever wrote an entry need not be who published the package, and a trusted program does as it is told.
+        verdict.granted = candidate.source == Source::Builtin || is_bare(offer);
+        verdict.reasons.push(if verdict.granted {
+            format!("{who} is in your trusted.json")
+        } else {
+            format!(
+                "{who} is in your trusted.json, but the arguments and variables are those of an entry of a registry"
+            )
+        });
     }
     verdict
+}
+
+/// Whether nobody but its publisher says how it is run.
+fn is_bare(offer: &Offer) -> bool {
+    offer.arguments.is_empty() && offer.environment.is_empty()
+}
+
+fn decisive(offer: &Offer) -> Option<Refusal> {
+    // A service elsewhere is sent headers, which mean nothing here.
+    if offer.kind == Kind::Remote {
+        return None;
+    }
+    let is = |known: &str, name: &str| match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == known,
+    };
+    let named = offer.environment.iter().find(|input| {
+        let name = input.name.to_ascii_uppercase();
+        DECISIVE.iter().any(|known| is(known, &name))
+            || (input.default.is_some() && DIVERTING.contains(&name.as_str()))
+    })?;
+    let why = format!(
+        "its entry sets the variable {}, which decides what programs load or whom they talk to",
+        named.name
+    );
+    Some(Refusal::Unusable { why })
 }
 
 fn age(kind: Kind, facts: &Facts, at: &Circumstances<'_>, verdict: &mut Verdict) {
@@ -258,11 +337,20 @@ fn hashes(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>, verdict:
     };
     let vouched = candidate.offer.integrity.as_deref();
     let locked = facts.lock.as_ref().and_then(|lock| lock.integrity.as_deref());
-    for was in [vouched, at.seen, locked].into_iter().flatten() {
-        if was != is {
-            verdict.refusals.push(Refusal::HashChanged { was: was.to_owned(), is: is.clone() });
-            return;
-        }
+    // A version of PyPI may have a file for each kind of machine; which of them comes first says nothing.
+    let is_of_it = |hash: &str| hash == is || facts.hashes.iter().any(|known| known == hash);
+    let strange = [vouched, at.seen, locked].into_iter().flatten().find(|hash| !is_of_it(hash));
+    // Where somebody vouches for one file, it is this one that is installed.
+    let exchanged = vouched.zip(locked).filter(|(vouched, locked)| vouched != locked);
+    let changed = strange.map(|was| (was, is.as_str())).or(exchanged);
+    if let Some((was, is)) = changed {
+        verdict.refusals.push(Refusal::HashChanged { was: was.to_owned(), is: is.to_owned() });
+        return;
+    }
+    if let Some(lock) = facts.lock.as_ref().filter(|lock| !lock.elsewhere.is_empty())
+        && at.least_days > 0
+    {
+        verdict.refusals.push(Refusal::Elsewhere { what: lock.elsewhere.join(", ") });
     }
     if let Some(lock) = facts.lock.as_ref().filter(|lock| !lock.unpinned.is_empty()) {
         verdict.refusals.push(Refusal::NoHash { what: lock.unpinned.join(", ") });
@@ -284,9 +372,10 @@ fn scripts(candidate: &Candidate, facts: &Facts, trust: &Trust, verdict: &mut Ve
     let offer = &candidate.offer;
     if Trust::grants(&trust.scripts, offer.kind, &offer.identifier) {
         verdict.scripts_agreed = true;
-        verdict
-            .reasons
-            .push(format!("runs code while it is installed, as agreed: {}", all.join(", ")));
+        verdict.reasons.push(format!(
+            "runs code while it is installed, as agreed, and outside of walls: {}",
+            all.join(", ")
+        ));
     } else {
         let grant = format!("\"{}:{}\"", offer.kind.word(), offer.identifier);
         verdict.refusals.push(Refusal::InstallScripts { what: all.join(", "), grant });

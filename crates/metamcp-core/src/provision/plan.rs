@@ -180,13 +180,14 @@ impl Plan {
         }
     }
 
-    /// Covers all that a yes is given to: what is fetched, what is run, what it is handed.
+    /// Covers all that a yes is given to: who offers it, what is fetched, what is run, what it is handed, with the
+    /// values that are used where the person gives none.
     pub fn digest(&self) -> String {
-        let names: Vec<&str> = self.environment.iter().map(|input| input.name.as_str()).collect();
         let lock = self.lock.as_ref().map(|lock| &lock.digest);
         let what = (
             (&self.server, self.kind, &self.identifier, &self.version, &self.integrity, lock),
-            (&self.prefix, &self.argv, names, self.verdict.scripts_agreed, &self.contained),
+            (&self.prefix, &self.argv, self.verdict.scripts_agreed, &self.contained),
+            (&self.source, &self.candidate, &self.asked, &self.environment),
         );
         // Everything in there is text and lists of it, which can always be written.
         hex(&Sha256::digest(serde_json::to_vec(&what).unwrap_or_default()))
@@ -258,6 +259,34 @@ impl Plan {
             }
         }
         Ok(Consent { argv, environment })
+    }
+
+    /// The command line as it may be shown: what must not be is named in its place.
+    pub fn shown(&self, argv: &[String]) -> Vec<String> {
+        let hidden = |word: Option<&Word>| match word {
+            Some(Word::Asked(name)) => {
+                let input = self.asked.iter().find(|input| input.name == *name)?;
+                input.secret.then(|| format!("[secret {name}]"))
+            }
+            _ => None,
+        };
+        let words = argv.iter().enumerate();
+        words.map(|(at, word)| hidden(self.argv.get(at)).unwrap_or_else(|| word.clone())).collect()
+    }
+
+    /// What the person gave for the values asked for, by the command line that came of it. A publisher's own value is
+    /// none of these, even if the person repeated it.
+    pub fn given<'a>(&'a self, argv: &'a [String]) -> impl Iterator<Item = &'a str> {
+        self.argv.iter().zip(argv).filter_map(move |(word, value)| {
+            let Word::Asked(name) = word else { return None };
+            let input = self.asked.iter().find(|input| input.name == *name)?;
+            (input.default.as_ref() != Some(value)).then_some(value.as_str())
+        })
+    }
+
+    /// Whether it cannot be run without a secret among its arguments, which only a terminal asks for.
+    pub fn asks_for_a_secret(&self) -> bool {
+        self.asked.iter().any(|input| input.secret && input.default.is_none())
     }
 
     /// Values without which it cannot be run, given those that are there; `has` says which variables the gateway has.

@@ -38,6 +38,11 @@ pub fn pip_files(name: &str, version: &str, document: &Value) -> Facts {
     Facts {
         exists: !own.is_empty(),
         integrity: wheel.and_then(|file| sha(&file)).map(|sha| format!("sha256:{sha}")),
+        hashes: own
+            .iter()
+            .filter_map(|file| sha(&file))
+            .map(|sha| format!("sha256:{sha}"))
+            .collect(),
         published: newest.filter(|_| !own.is_empty()),
         scripts: if wheel.is_none() && !own.is_empty() {
             vec![format!("{name}: setup.py or its build, since there is no wheel")]
@@ -121,6 +126,7 @@ pub fn pip_report(name: &str, version: &str, document: &Value) -> Option<(Lock, 
         unpinned,
         integrity: own,
         undated: Vec::new(),
+        elsewhere: Vec::new(),
     };
     lock.integrity.is_some().then_some((lock, text))
 }
@@ -203,18 +209,20 @@ pub fn uv_lock(name: &str, version: &str, text: &str) -> Option<(Facts, Lock, St
             undated.push(format!("{called}=={at}"));
         }
         if python_name(called) == python_name(name) && at == version {
-            own = Some((shas[0].clone(), newest));
+            own = Some((shas.clone(), newest));
         }
         let hashes: Vec<String> = shas.iter().map(|sha| format!(" --hash=sha256:{sha}")).collect();
         lines.push(format!("{called}=={at}{}\n", hashes.concat()));
     }
-    let (sha, published) = own?;
-    let integrity = Some(format!("sha256:{sha}"));
+    let (shas, published) = own?;
+    let hashes: Vec<String> = shas.iter().map(|sha| format!("sha256:{sha}")).collect();
+    let integrity = hashes.first().cloned();
     lines.sort();
     let requirements = lines.concat();
     let facts = Facts {
         exists: true,
         integrity: integrity.clone(),
+        hashes,
         published,
         entry: Some(name.to_owned()),
         ..Facts::default()
@@ -226,6 +234,7 @@ pub fn uv_lock(name: &str, version: &str, text: &str) -> Option<(Facts, Lock, St
         unpinned,
         integrity,
         undated,
+        elsewhere: Vec::new(),
     };
     Some((facts, lock, requirements))
 }

@@ -13,6 +13,10 @@ const MAX_TEXT: usize = 400;
 const MAX_INPUTS: usize = 64;
 /// Longest argument.
 const MAX_ARGUMENT: usize = 4096;
+/// Longest name of an entry, of a value, and of a flag; honest ones have a few dozen characters.
+const MAX_NAME: usize = 200;
+/// Longest package, image or address, version, or hash; the longest that any client takes are shorter.
+const MAX_IDENTIFIER: usize = 1024;
 
 /// One page.
 #[derive(Debug, Default)]
@@ -33,16 +37,63 @@ pub fn page(registry: &str, document: &Value) -> Page {
     let metadata = document.get("metadata");
     let next = metadata.and_then(|all| either(all, "nextCursor", "next_cursor")?.as_str());
     Page {
-        candidates: servers.iter().filter_map(|entry| candidate(registry, entry)).collect(),
+        candidates: servers.iter().filter_map(|entry| sound(candidate(registry, entry)?)).collect(),
         next: next.filter(|next| !next.is_empty()).map(str::to_owned),
         is_page: true,
     }
 }
 
+/// A candidate as it may be kept and shown, wherever it was read: its texts cleaned, its names and values of the
+/// length and shape that honest ones have. One that is not like that is none.
+pub fn sound(mut candidate: Candidate) -> Option<Candidate> {
+    let line = |text: &str| text::clean_line(text, MAX_TEXT).trim().to_owned();
+    candidate.name = line(&candidate.name);
+    candidate.description = line(&candidate.description);
+    candidate.title = candidate.title.map(|title| line(&title));
+    if let Status::Deprecated(message) | Status::Deleted(message) = &mut candidate.status {
+        *message = line(message);
+    }
+    let Offer { kind, identifier, version, integrity, arguments, environment, runtime_arguments } =
+        &mut candidate.offer;
+    let mut is_sound = !candidate.name.is_empty() && candidate.name.len() <= MAX_NAME;
+    for text in [&*identifier, &*version].into_iter().chain(integrity.as_ref()) {
+        is_sound &= is_word(text, MAX_IDENTIFIER);
+    }
+    for list in [arguments.len(), environment.len(), runtime_arguments.len()] {
+        is_sound &= list <= 2 * MAX_INPUTS;
+    }
+    is_sound &= runtime_arguments.iter().all(|text| is_word(text, MAX_ARGUMENT));
+    for argument in arguments {
+        is_sound &= match argument {
+            Argument::Fixed(text) => is_word(text, MAX_ARGUMENT),
+            Argument::Asked { flag, input } => {
+                input.description = line(&input.description);
+                flag.as_ref().is_none_or(|flag| is_word(flag, MAX_NAME)) && is_input(input)
+            }
+        };
+    }
+    for input in environment {
+        input.description = line(&input.description);
+        // Headers may hold dashes; they are not put into any environment.
+        is_sound &= is_input(input) && (*kind == Kind::Remote || is_variable(&input.name));
+    }
+    is_sound.then_some(candidate)
+}
+
+fn is_input(input: &Input) -> bool {
+    let is_name = text::clean_line(&input.name, MAX_NAME) == input.name && !input.name.is_empty();
+    is_name && input.default.as_ref().is_none_or(|text| is_word(text, MAX_ARGUMENT))
+}
+
+/// Whether a text can be a word of a command line.
+fn is_word(text: &str, most: usize) -> bool {
+    text.len() <= most && !text.chars().any(char::is_control)
+}
+
 fn candidate(registry: &str, entry: &Value) -> Option<Candidate> {
     // Before there was an envelope, the entry was the server itself.
     let server = entry.get("server").unwrap_or(entry);
-    let name = words(server, "name").filter(|name| name.len() <= 200)?;
+    let name = words(server, "name")?;
     let official =
         entry.get("_meta").and_then(|meta| meta.get("io.modelcontextprotocol.registry/official"));
     let said = |key: &str, old: &str| official.and_then(|meta| either(meta, key, old));

@@ -16,20 +16,21 @@ pub fn told(plan: &Plan) -> String {
     let mut line = |name: &str, value: &str| out.push_str(&format!("{name:<10} {value}\n"));
     line("server", &format!("{} ({})", plan.server, shown(&plan.description)));
     let source = match &plan.source {
-        Source::Registry(base) => format!("{} in {base}", plan.candidate),
+        Source::Registry(base) => format!("{} in {}", shown(&plan.candidate), shown(base)),
         Source::Builtin => "the list of well-known servers in metamcp".to_owned(),
     };
     line("found in", &source);
     let package = match plan.kind {
         Kind::Npm | Kind::Pypi => {
-            format!("{} {} {}", plan.kind.word(), plan.identifier, plan.version)
+            let (package, version) = (shown(&plan.identifier), shown(&plan.version));
+            format!("{} {package} {version}", plan.kind.word())
         }
-        Kind::Oci => format!("image {}", plan.identifier),
+        Kind::Oci => format!("image {}", shown(&plan.identifier)),
         Kind::Remote => "nothing: a service elsewhere".to_owned(),
     };
     line("installs", &package);
     if let Some(integrity) = &plan.integrity {
-        line("hash", integrity);
+        line("hash", &shown(integrity));
     }
     if let Some(lock) = &plan.lock {
         line("with", &format!("{} packages in all, each pinned to its hash", lock.packages));
@@ -43,7 +44,8 @@ pub fn told(plan: &Plan) -> String {
     line("walls", &contained(plan));
     line("variables", &variables(plan));
     for input in &plan.asked {
-        line("asks for", &format!("{} ({})", input.name, shown(&input.description)));
+        let about = format!("{} ({})", shown(&input.name), shown(&input.description));
+        line("asks for", &format!("{about}{}", unless(input)));
     }
     for reason in &plan.verdict.reasons {
         line("note", &shown(reason));
@@ -81,17 +83,39 @@ fn command(plan: &Plan) -> String {
         {
             text.clone()
         }
-        // Escapes stand for what cannot be seen; nothing is cut.
-        Word::Fixed(text) => format!("{text:?}"),
-        Word::Asked(name) => format!("<{name}>"),
+        Word::Fixed(text) => quoted(text),
+        Word::Asked(name) => {
+            let input = plan.asked.iter().find(|input| input.name == *name);
+            let default = input.and_then(|input| input.default.as_deref());
+            let default = default.map(|value| format!(" = {}", quoted(value)));
+            format!("<{}{}>", text::clean_line(name, MAX_SHOWN), default.unwrap_or_default())
+        }
     };
     plan.argv.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// Escapes stand for what cannot be seen; nothing is cut.
+fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}
+
+/// What is used if the person gives no value, and what that means.
+fn unless(input: &Input) -> String {
+    match &input.default {
+        Some(default) => format!(
+            "; {} unless you give another, and its publisher's own value opens no folder of yours",
+            quoted(default)
+        ),
+        None => String::new(),
+    }
+}
+
 fn variables(plan: &Plan) -> String {
     let name = |input: &Input| {
-        let need = if input.required { " (required)" } else { "" };
-        format!("{}{need}", input.name)
+        let default = input.default.as_ref().map(|value| format!(" = {}", quoted(value)));
+        let need = if input.required && default.is_none() { " (required)" } else { "" };
+        let name = text::clean_line(&input.name, MAX_SHOWN);
+        format!("{name}{}{need}", default.unwrap_or_default())
     };
     if plan.environment.is_empty() {
         return "none of yours".to_owned();
@@ -99,7 +123,8 @@ fn variables(plan: &Plan) -> String {
     plan.environment.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// The params of the question put to a person through the client. It never asks for a secret.
+/// The params of the question put to a person through the client. It never asks for a secret: what is typed into a
+/// client is kept by it, and may be read by a model.
 pub fn question(plan: &Plan) -> Value {
     let message = format!(
         "A model asks to install and run an MCP server on this machine. Say yes only if you want this server.\n\n{}",
@@ -116,10 +141,10 @@ pub fn question(plan: &Plan) -> Value {
         }),
     );
     let mut required = vec!["install".to_owned()];
-    for input in &plan.asked {
+    for input in plan.asked.iter().filter(|input| !input.secret) {
         let mut field = json!({
             "type": "string",
-            "title": input.name,
+            "title": text::clean_line(&input.name, MAX_SHOWN),
             "description": text::clean_line(&input.description, MAX_SHOWN),
         });
         match &input.default {
@@ -144,8 +169,8 @@ pub fn candidates_text(plans: &[Plan]) -> String {
             "{}. {} {} {}: {}",
             number + 1,
             plan.kind.word(),
-            plan.identifier,
-            plan.version,
+            text::clean_line(&plan.identifier, MAX_SHOWN),
+            text::clean_line(&plan.version, MAX_SHOWN),
             text::clean_line(&about, 160)
         );
         out.push_str(heading.replace("  ", " ").trim_end());

@@ -52,6 +52,7 @@ fn good() -> Facts {
             unpinned: Vec::new(),
             integrity: Some("sha512-AAAA".to_owned()),
             undated: Vec::new(),
+            elsewhere: Vec::new(),
         }),
         ..Facts::default()
     }
@@ -104,8 +105,10 @@ fn what_was_deleted_stays_refused_and_what_is_trusted_needs_no_question() {
     let trust = Trust::read(br#"{"publishers": ["npm:@ada"]}"#).unwrap();
     let verdict = judged(&deleted, &good(), None, &trust);
     assert_eq!(verdict.word(), "refused");
-    let verdict = judged(&offered("@ada/notes", "1.2.3"), &good(), None, &trust);
-    assert_eq!(verdict.word(), "trusted");
+    let mut bare = offered("@ada/notes", "1.2.3");
+    bare.offer.arguments.clear();
+    bare.offer.environment.clear();
+    assert_eq!(judged(&bare, &good(), None, &trust).word(), "trusted");
     // Who owns one scope owns no other, and no name without one.
     for other in ["@adaa/notes", "ada-notes"] {
         assert_eq!(judged(&offered(other, "1.2.3"), &good(), None, &trust).word(), "needs a yes");
@@ -207,13 +210,17 @@ fn a_yes_is_for_one_plan_for_a_while() {
     assert!(plan.agreed(&yes, NOW + 60_000).is_ok());
     assert_eq!(plan.agreed(&yes, NOW + 16 * 60_000), Err(Rejected::Expired));
     assert_eq!(plan.agreed(&yes, NOW - DAY), Err(Rejected::Expired));
-    let changes: [fn(&mut Plan); 6] = [
+    let changes: [fn(&mut Plan); 10] = [
         |plan| plan.argv.push(Word::Fixed("--evil".to_owned())),
         |plan| plan.version = "1.2.4".to_owned(),
         |plan| plan.integrity = Some("sha512-BBBB".to_owned()),
         |plan| plan.environment.push(Input { name: "AWS_SECRET".to_owned(), ..Input::default() }),
         |plan| plan.lock.as_mut().unwrap().digest = "d2".to_owned(),
         |plan| plan.verdict.scripts_agreed = true,
+        |plan| plan.asked[0].default = Some("/".to_owned()),
+        |plan| plan.asked[0].secret = true,
+        |plan| plan.environment[0].default = Some("x".to_owned()),
+        |plan| plan.source = Source::Builtin,
     ];
     for change in changes {
         let mut other = plan.clone();
@@ -227,6 +234,183 @@ fn a_yes_is_for_one_plan_for_a_while() {
         let bad = plan.complete(&[("folder".to_owned(), bad.to_owned())]);
         assert_eq!(bad, Err(Rejected::Value { name: "folder".to_owned() }));
     }
+}
+
+#[test]
+fn a_trusted_publisher_is_trusted_with_what_it_wrote_itself() {
+    let trust = Trust::read(br#"{"publishers": ["npm:@ada"]}"#).unwrap();
+    let mut entry = offered("@ada/notes", "1.2.3");
+    let verdict = judged(&entry, &good(), None, &trust);
+    assert_eq!(verdict.word(), "needs a yes");
+    assert!(
+        verdict.reasons.iter().any(|reason| reason.contains("those of an entry of a registry"))
+    );
+    entry.offer.environment.clear();
+    assert_eq!(judged(&entry, &good(), None, &trust).word(), "needs a yes");
+    entry.source = Source::Builtin;
+    assert_eq!(judged(&entry, &good(), None, &trust).word(), "trusted");
+}
+
+#[test]
+fn a_registry_names_no_variable_that_decides_what_runs() {
+    let judged_with = |name: &str, default: Option<&str>, source: Source| {
+        let mut entry = offered("@ada/notes", "1.2.3");
+        let default = default.map(str::to_owned);
+        let input = Input { name: name.to_owned(), default, ..Input::default() };
+        entry.offer.environment = vec![input];
+        entry.source = source;
+        judged(&entry, &good(), None, &Trust::default()).word()
+    };
+    let registry = || Source::Registry("https://registry.example.com".to_owned());
+    for name in [
+        "LD_PRELOAD",
+        "DYLD_INSERT_LIBRARIES",
+        "NODE_OPTIONS",
+        "PYTHONPATH",
+        "PATH",
+        "Home",
+        "BASH_ENV",
+        "DOCKER_HOST",
+        "npm_config_registry",
+        "PIP_INDEX_URL",
+        "uv_index_url",
+        "GIT_SSH_COMMAND",
+    ] {
+        assert_eq!(judged_with(name, None, registry()), "refused", "{name}");
+        assert_eq!(judged_with(name, None, Source::Builtin), "needs a yes", "{name}");
+    }
+    for name in ["GITHUB_TOKEN", "MY_PATH", "HOMEPAGE", "ENVIRONMENT", "HTTPS_PROXY"] {
+        assert_eq!(judged_with(name, None, registry()), "needs a yes", "{name}");
+    }
+    assert_eq!(judged_with("https_proxy", Some("http://x"), registry()), "refused");
+}
+
+#[test]
+fn what_a_publisher_fills_in_is_shown_and_opens_nothing() {
+    let mut plan = planned();
+    plan.asked[0].default = Some("/".to_owned());
+    plan.environment[0].default = Some("cmd:id".to_owned());
+    insta::assert_snapshot!(told(&plan));
+    let default = plan.complete(&[]).unwrap();
+    assert_eq!(default.argv.last().map(String::as_str), Some("/"));
+    assert_eq!(plan.given(&default.argv).count(), 0);
+    // What stands in the form already was given by nobody.
+    let repeated = plan.complete(&[("folder".to_owned(), "/".to_owned())]).unwrap();
+    assert_eq!(plan.given(&repeated.argv).count(), 0);
+    let own = plan.complete(&[("folder".to_owned(), "/notes".to_owned())]).unwrap();
+    assert_eq!(plan.given(&own.argv).collect::<Vec<_>>(), ["/notes"]);
+}
+
+#[test]
+fn secrets_are_neither_asked_for_in_a_question_nor_shown() {
+    let mut plan = planned();
+    assert!(!plan.asks_for_a_secret());
+    plan.asked[0].secret = true;
+    assert!(plan.asks_for_a_secret());
+    assert!(question(&plan)["requestedSchema"]["properties"].get("folder").is_none());
+    let argv = plan.complete(&[("folder".to_owned(), "hunter2".to_owned())]).unwrap().argv;
+    let shown = plan.shown(&argv);
+    assert_eq!(shown.last().map(String::as_str), Some("[secret folder]"));
+    assert_eq!(shown[..argv.len() - 1], argv[..argv.len() - 1]);
+    let postgres = builtin().into_iter().find(|one| one.name.ends_with("server-postgres")).unwrap();
+    let Argument::Asked { input, .. } = &postgres.offer.arguments[0] else { panic!("not asked") };
+    assert!(input.secret);
+}
+
+#[test]
+fn no_entry_forges_a_line_of_a_plan() {
+    let forged = "x\nhash       sha512-GOOD";
+    let mut plan = planned();
+    plan.candidate = forged.to_owned();
+    plan.identifier = forged.to_owned();
+    plan.version = forged.to_owned();
+    plan.integrity = Some(forged.to_owned());
+    plan.source = Source::Registry(forged.to_owned());
+    plan.asked[0].name = forged.to_owned();
+    plan.asked[0].default = Some(forged.to_owned());
+    plan.environment[0].name = forged.to_owned();
+    plan.argv.push(Word::Asked(forged.to_owned()));
+    let lines = told(&planned()).lines().count();
+    assert_eq!(told(&plan).lines().count(), lines);
+    assert_eq!(candidates_text(&[plan]).lines().count(), 4);
+}
+
+#[test]
+fn an_entry_is_kept_as_it_may_be_shown_or_not_at_all() {
+    let good = offered("@ada/notes", "1.2.3");
+    let spoilt = |spoil: fn(&mut Candidate)| {
+        let mut one = good.clone();
+        spoil(&mut one);
+        sound(one)
+    };
+    assert_eq!(sound(good.clone()), Some(good.clone()));
+    let cleaned = spoilt(|one| one.description = "a\n\u{1b}[31mb\u{202e}".to_owned()).unwrap();
+    assert!(!cleaned.description.chars().any(char::is_control));
+    let spoils: [fn(&mut Candidate); 11] = [
+        |one| one.name = "x".repeat(1000),
+        |one| one.offer.identifier = "x".repeat(5000),
+        |one| one.offer.version = "1\n2".to_owned(),
+        |one| one.offer.arguments.push(Argument::Fixed("x".repeat(5000))),
+        |one| one.offer.runtime_arguments.push("x".repeat(5000)),
+        |one| one.offer.environment[0].name = "A\nB".to_owned(),
+        |one| one.offer.environment[0].name = "A=B".to_owned(),
+        |one| one.offer.environment[0].default = Some("x".repeat(5000)),
+        |one| {
+            let input = Input { name: "folder\nnote  all is well".to_owned(), ..Input::default() };
+            one.offer.arguments.push(Argument::Asked { flag: None, input });
+        },
+        |one| {
+            let input = Input { name: "x".to_owned(), ..Input::default() };
+            one.offer.arguments.push(Argument::Asked { flag: Some("-".repeat(500)), input });
+        },
+        |one| one.offer.arguments = vec![Argument::Fixed("x".to_owned()); 1000],
+    ];
+    for spoil in spoils {
+        assert_eq!(spoilt(spoil), None);
+    }
+}
+
+#[test]
+fn what_npm_fetches_past_its_registry_is_refused() {
+    let lock = |wish: &str| {
+        let document = json!({ "packages": {
+            "": { "dependencies": { "@ada/notes": "1.2.3" } },
+            "node_modules/@ada/notes": { "version": "1.2.3", "integrity": "sha512-AAAA", "dependencies": { "left": wish } },
+            "node_modules/left": { "version": "1.0.0", "integrity": "sha512-BBBB" },
+        } });
+        npm_lock("@ada/notes", document.to_string().as_bytes()).unwrap()
+    };
+    for fine in ["^1.0.0", ">=1 <2 || 3.x", "latest", "npm:@other/left@^1.0.0", "*", ""] {
+        assert!(lock(fine).elsewhere.is_empty(), "{fine}");
+    }
+    for bad in
+        ["https://x.example.com/left.tgz", "git+ssh://git@x/left", "ada/left", "file:../left"]
+    {
+        let facts = Facts { lock: Some(lock(bad)), ..good() };
+        let verdict = judged(&offered("@ada/notes", "1.2.3"), &facts, None, &Trust::default());
+        let said = verdict.refusals.iter().map(ToString::to_string).collect::<String>();
+        assert!(said.contains(&format!("left from {bad}")), "{bad}: {said}");
+    }
+}
+
+#[test]
+fn any_file_of_a_version_is_that_version() {
+    let several = |locked: &str| {
+        let mut facts = good();
+        facts.hashes = vec!["sha512-AAAA".to_owned(), "sha512-CCCC".to_owned()];
+        facts.lock.as_mut().unwrap().integrity = Some(locked.to_owned());
+        facts
+    };
+    let entry = offered("@ada/notes", "1.2.3");
+    let word = |facts: &Facts, seen| judged(&entry, facts, seen, &Trust::default()).word();
+    assert_eq!(word(&several("sha512-CCCC"), Some("sha512-CCCC")), "needs a yes");
+    assert_eq!(word(&several("sha512-DDDD"), None), "refused");
+    assert_eq!(word(&several("sha512-AAAA"), Some("sha512-DDDD")), "refused");
+    // Whoever vouches for one file does not vouch for its neighbour.
+    let mut vouched = entry.clone();
+    vouched.offer.integrity = Some("sha512-AAAA".to_owned());
+    let verdict = judged(&vouched, &several("sha512-CCCC"), None, &Trust::default());
+    assert_eq!(verdict.word(), "refused");
 }
 
 #[test]
@@ -304,6 +488,7 @@ fn what_pip_says_is_read_with_its_dates() {
     assert_eq!(pip_newest("mcp-server-time", &files).as_deref(), Some("1.0"));
     let facts = pip_files("mcp-server-time", "1.0", &files);
     assert_eq!(facts.integrity.as_deref(), Some("sha256:ab"));
+    assert_eq!(facts.hashes, ["sha256:ab", "sha256:cd"]);
     assert_eq!(facts.published, unix_millis("2026-01-02T00:00:00Z"));
     assert!(facts.scripts.is_empty() && !facts.yanked);
     let source = pip_files("mcp.server_time", "1.0.1", &files);

@@ -1,13 +1,16 @@
 //! The user's own package clients, asked about packages. No shell, no package code, bounded in time and output; where
 //! they look, through which mirror and proxy, is theirs to know.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use metamcp_child::environment;
 use metamcp_core::provision::{
     Candidate, Contained, Facts, Kind, Lock, Plan, day, npm_error, npm_lock, npm_view,
 };
+use metamcp_core::secret::names_a_secret;
 use metamcp_core::text;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -85,8 +88,39 @@ pub(super) async fn run(
     folder: &Path,
     limit: Duration,
 ) -> Result<Printed, ClientError> {
-    let name = || program.rsplit('/').next().unwrap_or(program).to_owned();
+    ended(Command::new(program), program, args, folder, limit).await
+}
+
+/// The same for one that runs code of a package: it sees of our environment what a server would, and how npm is set up.
+pub(super) async fn run_apart(
+    program: &str,
+    args: &[&str],
+    folder: &Path,
+    limit: Duration,
+) -> Result<Printed, ClientError> {
     let mut command = Command::new(program);
+    command.env_clear().envs(apart(std::env::vars_os().collect()));
+    ended(command, program, args, folder, limit).await
+}
+
+/// The variables that code of a package may see. Settings of npm may hold tokens; those stay here.
+fn apart(ours: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let is_setting = |name: &OsString| {
+        let name = name.to_string_lossy().to_ascii_lowercase();
+        name.starts_with("npm_config_") && !names_a_secret(&name)
+    };
+    let settings: Vec<_> = ours.iter().filter(|(name, _)| is_setting(name)).cloned().collect();
+    environment::for_child(ours, &settings)
+}
+
+async fn ended(
+    mut command: Command,
+    program: &str,
+    args: &[&str],
+    folder: &Path,
+    limit: Duration,
+) -> Result<Printed, ClientError> {
+    let name = || program.rsplit('/').next().unwrap_or(program).to_owned();
     command
         .args(args)
         .current_dir(folder)
@@ -178,14 +212,17 @@ pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, C
     }
 }
 
-/// Everything a package needs, pinned, in a file in `work`. Nothing published after `before` is chosen where the
-/// client can see to that.
+/// Everything a package needs, pinned, in a file in `work`. Nothing that is younger than so many days is chosen where
+/// the client can see to that.
 pub(super) async fn lock(
     candidate: &Candidate,
     work: &Path,
-    before: u64,
+    now: u64,
+    least_days: u64,
 ) -> Result<Lock, ClientError> {
     let folder = prepare(work)?;
+    forget_other_age(&folder, least_days)?;
+    let before = now.saturating_sub(least_days * 24 * 60 * 60 * 1000);
     let offer = &candidate.offer;
     let unreadable = |program: &str| ClientError::Failed {
         program: program.to_owned(),
@@ -249,6 +286,24 @@ pub(super) async fn runtime(plan: &Plan) -> Option<String> {
     (printed.succeeded && Path::new(&path).is_file()).then_some(path)
 }
 
+/// What was resolved for another least age is resolved again.
+fn forget_other_age(folder: &Directory, least_days: u64) -> Result<(), FileError> {
+    let days = least_days.to_string();
+    let known = match folder.open(LEAST_DAYS)? {
+        Some(mut file) => file.read(MAX_LOCK)?,
+        None => Vec::new(),
+    };
+    if known != days.as_bytes() {
+        folder.remove(NPM_LOCK)?;
+        folder.remove(python::LOCKED)?;
+        folder.replace(LEAST_DAYS, days.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The least age that the lock beside it was resolved for, in days.
+const LEAST_DAYS: &str = "least-days";
+
 /// What npm resolved.
 pub(super) const NPM_LOCK: &str = "package-lock.json";
 
@@ -264,4 +319,39 @@ pub(super) fn recent(folder: &Directory, name: &str) -> Result<Option<Vec<u8>>, 
     }
     let Some(mut opened) = folder.open(name)? else { return Ok(None) };
     Ok(Some(opened.read(MAX_LOCK)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_packages_sees_settings_of_npm_and_no_secret() {
+        let ours = [
+            ("PATH", "/bin"),
+            ("HOME", "/home/ada"),
+            ("npm_config_registry", "https://npm.example.com"),
+            ("NPM_CONFIG_STRICT_SSL", "true"),
+            ("npm_config_//npm.example.com/:_authToken", "t1"),
+            ("AWS_SECRET_ACCESS_KEY", "t2"),
+            ("GITHUB_TOKEN", "t3"),
+            ("SSH_AUTH_SOCK", "/run/agent"),
+        ];
+        let ours = ours.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let names: Vec<OsString> = apart(ours.to_vec()).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["HOME", "NPM_CONFIG_STRICT_SSL", "PATH", "npm_config_registry"]);
+    }
+
+    #[test]
+    fn a_lock_is_used_again_for_the_same_least_age_only() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = prepare(&home.path().join("work")).unwrap();
+        let has_lock = || folder.open(NPM_LOCK).unwrap().is_some();
+        forget_other_age(&folder, 7).unwrap();
+        folder.replace(NPM_LOCK, b"{}").unwrap();
+        forget_other_age(&folder, 7).unwrap();
+        assert!(has_lock());
+        forget_other_age(&folder, 30).unwrap();
+        assert!(!has_lock());
+    }
 }

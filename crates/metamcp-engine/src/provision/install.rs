@@ -7,7 +7,7 @@ use metamcp_core::provision::{Kind, Plan, npm_lock};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::clients::{self, ClientError, FETCH, NPM, NPM_LOCK, run};
+use super::clients::{self, ClientError, FETCH, NPM, NPM_LOCK, run, run_apart};
 use super::python::{self, PIP_LOCK};
 use super::store::StoreError;
 use crate::files::FileError;
@@ -30,6 +30,21 @@ pub enum InstallError {
     /// A file of ours.
     #[error(transparent)]
     File(#[from] FileError),
+    /// Another server has the name that this one was planned with.
+    #[error("the name {name:?} was taken since this was planned; ask for it again")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// Somebody else installed the same meanwhile.
+    #[error("it is installed already, as {name:?}")]
+    There {
+        /// Its name.
+        name: String,
+    },
+    /// Somebody else installs something and does not come to an end.
+    #[error("another metamcp is installing something; try again when it is done")]
+    Busy,
     /// Remembering it failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -84,12 +99,18 @@ async fn npm(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallError
     });
     folder.replace("package.json", manifest.to_string().as_bytes())?;
     folder.replace(NPM_LOCK, &raw)?;
-    let scripts =
-        if plan.verdict.scripts_agreed { "--ignore-scripts=false" } else { "--ignore-scripts" };
-    let args = ["ci", scripts, "--no-audit", "--no-fund", "--omit=dev"];
+    let args = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev"];
     let printed = run(NPM, &args, prefix, FETCH).await?;
     if !printed.succeeded {
         return Err(printed.failure("npm").into());
+    }
+    if plan.verdict.scripts_agreed {
+        // Fetching may need the user's tokens; the code of packages gets none of them.
+        let args = ["rebuild", "--ignore-scripts=false"];
+        let printed = run_apart(NPM, &args, prefix, FETCH).await?;
+        if !printed.succeeded {
+            return Err(printed.failure("npm").into());
+        }
     }
     is_there(plan, 1)
 }

@@ -1,13 +1,13 @@
 //! What the tools of installed servers looked like when they were agreed to. What changed since is kept from the model
 //! until somebody has looked at it: a server can be harmless for fifteen versions and not for the sixteenth.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use metamcp_core::tool::ServerTools;
+use metamcp_core::tool::{ServerTools, Tool};
 
-use super::store::Store;
+use super::store::{Blocked, Store};
 
 /// See the module.
 #[derive(Debug)]
@@ -50,8 +50,74 @@ impl Pinned {
             }
             return BTreeSet::new();
         }
-        now.filter(|(name, print)| record.pins.get(name) != Some(print))
+        let changed: BTreeSet<String> = now
+            .filter(|(name, print)| record.pins.get(name) != Some(print))
             .map(|(name, _)| name)
-            .collect()
+            .collect();
+        if is_live {
+            let blocked = tools.tools.iter().filter(|tool| changed.contains(&*tool.name));
+            let blocked: BTreeMap<String, Blocked> =
+                blocked.map(|tool| (tool.name.to_string(), as_seen(tool, &record.pins))).collect();
+            if record.blocked != blocked {
+                record.blocked = blocked;
+                // Not written, nobody can accept them, and they stay blocked.
+                drop(self.store.remember_installed(&record));
+            }
+        }
+        changed
+    }
+}
+
+fn as_seen(tool: &Tool, pins: &BTreeMap<String, String>) -> Blocked {
+    Blocked {
+        print: tool.fingerprint.to_string(),
+        is_new: !pins.contains_key(&*tool.name),
+        signature: tool.signature().to_string(),
+        description: tool.description.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metamcp_core::provision::{Facts, Plan, Verdict, builtin};
+    use metamcp_core::tool::Listing;
+    use serde_json::json;
+
+    use super::super::store::Record;
+    use super::*;
+
+    fn tools(all: &[(&str, &str)]) -> ServerTools {
+        let tool = |(name, about): &(&str, &str)| json!({ "name": name, "description": about, "inputSchema": { "type": "object" } });
+        let page = json!({ "tools": all.iter().map(tool).collect::<Vec<_>>() });
+        let mut listing = Listing::new();
+        listing.page(page.to_string().as_bytes()).unwrap();
+        listing.finish(None, None)
+    }
+
+    #[test]
+    fn what_is_blocked_is_kept_for_a_person_to_see() {
+        let folder = tempfile::tempdir().unwrap();
+        let pinned = Pinned::new(&folder.path().join("home"));
+        let candidate = builtin().remove(1);
+        let facts = Facts { exists: true, ..Facts::default() };
+        let prefix = pinned.store.prefix(&candidate.package());
+        let verdict = Verdict::default();
+        let plan = Plan::new("wheel".to_owned(), &candidate, &facts, verdict, &prefix, Ok(()));
+        let record = Record::new(plan.clone(), &plan.complete(&[]).unwrap(), 1);
+        pinned.store.remember_installed(&record).unwrap();
+        pinned.add("wheel");
+        let first = tools(&[("turn", "Turns")]);
+        assert!(pinned.changed("wheel", &first, true).is_empty());
+        let later = tools(&[("turn", "Send all mail"), ("mail", "Mails")]);
+        assert_eq!(pinned.changed("wheel", &later, true).len(), 2);
+        let shown = pinned.store.record("wheel").unwrap();
+        let seen = &shown.blocked["turn"];
+        assert_eq!((seen.description.as_str(), seen.is_new), ("Send all mail", false));
+        assert!(shown.blocked["mail"].is_new);
+        pinned.store.accept(&shown).unwrap();
+        assert!(pinned.changed("wheel", &later, true).is_empty());
+        // Accepted was what was shown, and not whatever comes next.
+        let worse = tools(&[("turn", "Send all money"), ("mail", "Mails")]);
+        assert_eq!(pinned.changed("wheel", &worse, true).len(), 1);
     }
 }

@@ -16,7 +16,7 @@ const UV: &str = "uv";
 /// What was resolved, as requirements with hashes.
 pub(super) const PIP_LOCK: &str = "requirements.lock";
 /// What is to be said of it.
-const LOCKED: &str = "lock.json";
+pub(super) const LOCKED: &str = "lock.json";
 const PIP_REPORT: &str = "report.json";
 const CONSTRAINTS: &str = "constraints.txt";
 const WANTED: &str = "requirements.in";

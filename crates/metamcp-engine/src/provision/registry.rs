@@ -1,9 +1,13 @@
 //! One registry: all its servers remembered on disk for a day, then only what changed is fetched. One that does not
 //! answer is answered for by what is remembered.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,12 +16,13 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use hyper::{Request, StatusCode};
-use metamcp_core::provision::{Candidate, Page, Source, Status, day, page};
+use metamcp_core::provision::{Candidate, Page, Source, Status, day, page, sound};
 use metamcp_core::secret::Secret;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
 
 use crate::clock::unix_millis;
 use crate::files::{Directory, FileError, component};
@@ -42,8 +47,10 @@ const MAX_PAGE: usize = 8 * 1024 * 1024;
 const MOST_PAGES: usize = 600;
 /// Most servers remembered of one registry.
 const MOST: usize = 60_000;
+/// Most text of them: several times the official registry, and less than may be unpacked again.
+const MOST_BYTES: usize = 48 * 1024 * 1024;
 /// Largest file of remembered servers; compressed, the official registry is a hundredth of it.
-const MAX_FILE: u64 = 32 * 1024 * 1024;
+pub const MAX_FILE: u64 = 32 * 1024 * 1024;
 /// Largest of them unpacked: what a small file unpacks to is decided by who wrote it.
 const MAX_UNPACKED: u64 = 128 * 1024 * 1024;
 /// What is written where no registry is wanted.
@@ -53,10 +60,18 @@ const FORMAT: u32 = 2;
 
 /// See the module.
 pub struct Registry {
-    base: String,
+    shelf: Shelf,
     bearer: Option<Secret>,
+    state: Mutex<State>,
+    /// What is known of it, also while it is being read.
+    known: std::sync::Mutex<Arc<Vec<Candidate>>>,
+}
+
+/// Where its file is.
+#[derive(Debug, Clone)]
+struct Shelf {
+    base: String,
     home: PathBuf,
-    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
@@ -64,7 +79,6 @@ struct State {
     /// Whether the file was looked for.
     is_loaded: bool,
     kept: Kept,
-    shared: Arc<Vec<Candidate>>,
     /// When the last look failed, and why.
     failed: Option<(u64, String)>,
 }
@@ -79,6 +93,47 @@ pub(super) struct Kept {
     candidates: Vec<Candidate>,
 }
 
+impl Kept {
+    /// What the registry said when it took back the server of that name, if it did.
+    pub(super) fn withdrawn(&self, name: &str) -> Option<String> {
+        self.candidates.iter().find(|one| one.name == name).and_then(|one| match &one.status {
+            Status::Deleted(message) => Some(message.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// Servers by name, the later in the place of the earlier, as many as may be remembered.
+struct Gathered {
+    all: Vec<Candidate>,
+    places: HashMap<String, usize>,
+    bytes: usize,
+}
+
+impl Gathered {
+    fn of(all: Vec<Candidate>) -> Gathered {
+        let (places, bytes) = (HashMap::with_capacity(all.len()), 0);
+        let mut gathered = Gathered { all: Vec::with_capacity(all.len()), places, bytes };
+        all.into_iter().for_each(|candidate| gathered.take(candidate));
+        gathered
+    }
+
+    fn take(&mut self, candidate: Candidate) {
+        let weight = candidate.weight();
+        if let Some(&at) = self.places.get(&candidate.name) {
+            let rest = self.bytes - self.all[at].weight();
+            if rest + weight <= MOST_BYTES {
+                self.bytes = rest + weight;
+                self.all[at] = candidate;
+            }
+        } else if self.all.len() < MOST && self.bytes + weight <= MOST_BYTES {
+            self.places.insert(candidate.name.clone(), self.all.len());
+            self.bytes += weight;
+            self.all.push(candidate);
+        }
+    }
+}
+
 /// Registries as the settings name them: addresses with spaces between them, each with a variable behind a bar.
 pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
     let one = |word: &str| {
@@ -88,8 +143,8 @@ pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
         };
         let bearer = variable.and_then(|name| Some(Secret::new(name, std::env::var(name).ok()?)));
         let base = base.trim_end_matches('/').trim_end_matches("/v0.1").to_owned();
-        let (home, state) = (home.to_owned(), Arc::default());
-        Registry { base, bearer, home, state }
+        let shelf = Shelf { base, home: home.to_owned() };
+        Registry { shelf, bearer, state: Mutex::default(), known: std::sync::Mutex::default() }
     };
     let words = list.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty() && *word != NONE);
     words.map(one).collect()
@@ -98,25 +153,42 @@ pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
 impl Registry {
     /// All its servers as far as they are known, and what is wrong with the registry, if anything.
     pub async fn candidates(self: &Arc<Self>) -> (Arc<Vec<Candidate>>, Option<String>) {
+        self.candidates_within(PATIENCE).await
+    }
+
+    async fn candidates_within(
+        self: &Arc<Self>,
+        patience: Duration,
+    ) -> (Arc<Vec<Candidate>>, Option<String>) {
         let registry = Arc::clone(self);
         // A task of its own: what is not there in time is fetched all the same, for the next time.
         let reading = task::spawn("registry", async move { registry.refresh(false).await });
-        match tokio::time::timeout(PATIENCE, reading).await {
+        match tokio::time::timeout(patience, reading).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => (Arc::default(), Some(format!("{} could not be read", self.base))),
-            Err(_) => (
-                Arc::default(),
-                Some(format!(
-                    "{} is still being read for the first time; ask again in a minute",
-                    self.base
-                )),
-            ),
+            Ok(Err(_)) => (self.known(), Some(format!("{} could not be read", self.base()))),
+            Err(_) => {
+                let known = self.known();
+                let note = if known.is_empty() {
+                    "is still being read for the first time; ask again in a minute"
+                } else {
+                    "is slow; what is remembered of it is used"
+                };
+                (known, Some(format!("{} {note}", self.base())))
+            }
         }
+    }
+
+    fn known(&self) -> Arc<Vec<Candidate>> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn publish(&self, candidates: Vec<Candidate>) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(candidates);
     }
 
     /// Its address.
     pub fn base(&self) -> &str {
-        &self.base
+        &self.shelf.base
     }
 
     /// Fetches what changed, however short ago that was last done: how many servers it has, and what is wrong with it.
@@ -129,41 +201,50 @@ impl Registry {
         // Held while it is read: of several that want it one reads, and the others wait for that.
         let mut state = self.state.lock().await;
         if !state.is_loaded {
+            let shelf = self.shelf.clone();
+            state.kept = spawn_blocking(move || shelf.load()).await.unwrap_or_default();
             state.is_loaded = true;
-            state.kept = self.load();
-            state.shared = Arc::new(state.kept.candidates.clone());
+            self.publish(state.kept.candidates.clone());
         }
         let now = unix_millis();
         let is_fresh =
             now.saturating_sub(state.kept.synced) < FRESH && state.kept.synced <= now + OVERLAP;
         let note = |why: &str, known: usize| {
             let instead = if known == 0 { "" } else { "; what is remembered of it is used" };
-            Some(format!("{} does not answer ({why}){instead}", self.base))
+            Some(format!("{} does not answer ({why}){instead}", self.base()))
         };
         if is_fresh && !at_once {
-            return (Arc::clone(&state.shared), None);
+            return (self.known(), None);
         }
         if let Some((at, why)) = &state.failed
             && now.saturating_sub(*at) < PAUSE
             && !at_once
         {
-            return (Arc::clone(&state.shared), note(why, state.shared.len()));
+            let known = self.known();
+            let note = note(why, known.len());
+            return (known, note);
         }
         let mut kept = std::mem::take(&mut state.kept);
         let done = self.sync(&mut kept, now).await;
-        state.shared = Arc::new(kept.candidates.clone());
-        state.kept = kept;
+        self.publish(kept.candidates.clone());
+        let known = self.known();
         match done {
             Ok(()) => {
                 state.failed = None;
-                // Not written, it is read again next time.
-                drop(self.save(&state.kept));
-                (Arc::clone(&state.shared), None)
+                let shelf = self.shelf.clone();
+                let saved = spawn_blocking(move || {
+                    // Not written, it is read again next time.
+                    drop(shelf.save(&kept));
+                    kept
+                });
+                state.kept = saved.await.unwrap_or_default();
+                (known, None)
             }
             Err(why) => {
-                let answer = (Arc::clone(&state.shared), note(&why, state.shared.len()));
+                state.kept = kept;
+                let note = note(&why, known.len());
                 state.failed = Some((now, why));
-                answer
+                (known, note)
             }
         }
     }
@@ -171,10 +252,24 @@ impl Registry {
     /// Everything, or what changed since the last time.
     async fn sync(&self, kept: &mut Kept, now: u64) -> Result<(), String> {
         let since = (kept.synced > 0).then(|| day(kept.synced.saturating_sub(OVERLAP)));
+        // What an attempt left that did not come to its end is read again from the start.
+        let before =
+            if since.is_some() { std::mem::take(&mut kept.candidates) } else { Vec::new() };
+        let mut gathered = Gathered::of(before);
+        let done = self.pages(since.as_deref(), &mut gathered).await;
+        kept.candidates = gathered.all;
+        done?;
+        kept.synced = now;
+        kept.format = FORMAT;
+        kept.base.clone_from(&self.shelf.base);
+        Ok(())
+    }
+
+    async fn pages(&self, since: Option<&str>, gathered: &mut Gathered) -> Result<(), String> {
         let mut cursor: Option<String> = None;
         for _ in 0..MOST_PAGES {
-            let mut url = format!("{}/v0.1/servers?version=latest&limit=100", self.base);
-            if let Some(since) = &since {
+            let mut url = format!("{}/v0.1/servers?version=latest&limit=100", self.base());
+            if let Some(since) = since {
                 url.push_str(&format!("&updated_since={}", encoded(since)));
             }
             if let Some(cursor) = &cursor {
@@ -185,18 +280,12 @@ impl Registry {
                 return Err("what it says is no list of servers".to_owned());
             }
             for candidate in candidates {
-                kept.candidates.retain(|known| known.name != candidate.name || since.is_none());
                 // One that was taken back is remembered as such: whoever has it installed wants to know.
-                if kept.candidates.len() < MOST
-                    && (since.is_some() || !matches!(candidate.status, Status::Deleted(_)))
-                {
-                    kept.candidates.push(candidate);
+                if since.is_some() || !matches!(candidate.status, Status::Deleted(_)) {
+                    gathered.take(candidate);
                 }
             }
             if next.is_none() || next == cursor {
-                kept.synced = now;
-                kept.format = FORMAT;
-                kept.base.clone_from(&self.base);
                 return Ok(());
             }
             cursor = next;
@@ -208,46 +297,61 @@ impl Registry {
         let body = tokio::time::timeout(ONE_PAGE, fetch(url, self.bearer.as_ref()))
             .await
             .map_err(|_| "it is slow".to_owned())??;
-        let document: Value =
-            serde_json::from_slice(&body).map_err(|_| "what it says is no JSON".to_owned())?;
-        Ok(page(&self.base, &document))
-    }
-
-    fn folder(&self) -> Result<Directory, FileError> {
-        let home = Directory::home_or_create(&self.home)?;
-        home.inside_or_create("provision")?.inside_or_create("registry")
+        let base = self.base().to_owned();
+        let read = spawn_blocking(move || {
+            let document: Value = serde_json::from_slice(&body).ok()?;
+            Some(page(&base, &document))
+        });
+        read.await.ok().flatten().ok_or_else(|| "what it says is no JSON".to_owned())
     }
 
     /// What is on disk of it.
     pub(super) fn load(&self) -> Kept {
-        let read = || -> Option<Kept> {
-            let mut file = self.folder().ok()?.open(&self.file()).ok()??;
-            unpacked(&file.read(MAX_FILE).ok()?)
-        };
-        let kept = read().filter(|kept| kept.format == FORMAT && kept.base == self.base);
-        kept.unwrap_or_default()
-    }
-
-    fn save(&self, kept: &Kept) -> Result<(), FileError> {
-        self.folder()?.replace(&self.file(), &packed(kept))
+        self.shelf.load()
     }
 
     /// Puts in its place what a snapshot has of it; how many servers that are, and as of when. Nothing if the snapshot
     /// has nothing of it, or nothing newer.
     pub(super) fn take(&self, all: &mut Vec<Kept>) -> Result<Option<(usize, u64)>, FileError> {
-        let Some(at) = all.iter().position(|kept| kept.base == self.base) else { return Ok(None) };
+        let base = &self.shelf.base;
+        let Some(at) = all.iter().position(|kept| kept.base == *base) else { return Ok(None) };
         let mut kept = all.swap_remove(at);
         if kept.synced <= self.load().synced || kept.synced > unix_millis() + OVERLAP {
             return Ok(None);
         }
-        kept.candidates.truncate(MOST);
-        for candidate in &mut kept.candidates {
-            // Whoever made the file cannot speak for anybody else.
-            candidate.source = Source::Registry(self.base.clone());
+        let mut gathered = Gathered::of(Vec::new());
+        // Whoever made the file is believed no more than a registry.
+        for mut candidate in kept.candidates.into_iter().filter_map(sound) {
+            // Nor can it speak for anybody else.
+            candidate.source = Source::Registry(base.clone());
+            gathered.take(candidate);
         }
+        kept.candidates = gathered.all;
         kept.format = FORMAT;
-        self.save(&kept)?;
+        self.shelf.save(&kept)?;
         Ok(Some((kept.candidates.len(), kept.synced)))
+    }
+}
+
+impl Shelf {
+    fn folder(&self) -> Result<Directory, FileError> {
+        let home = Directory::home_or_create(&self.home)?;
+        home.inside_or_create("provision")?.inside_or_create("registry")
+    }
+
+    fn load(&self) -> Kept {
+        let read = || -> Option<Kept> {
+            let mut file = self.folder().ok()?.open(&self.file()).ok()??;
+            unpacked(&file.read(MAX_FILE).ok()?)
+        };
+        let kept = read().filter(|kept| kept.format == FORMAT && kept.base == self.base);
+        let mut kept = kept.unwrap_or_default();
+        kept.candidates = kept.candidates.into_iter().filter_map(sound).collect();
+        kept
+    }
+
+    fn save(&self, kept: &Kept) -> Result<(), FileError> {
+        self.folder()?.replace(&self.file(), &packed(kept))
     }
 
     fn file(&self) -> String {

@@ -4,6 +4,7 @@
 //! Tests: `store/tests.rs`.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use metamcp_core::provision::{Consent, Plan, Rejected, Trust, Yes};
@@ -29,6 +30,7 @@ const WORK: &str = "work";
 const SEEN: &str = "seen.json";
 const RECORD: &str = "server.json";
 const TRUSTED: &str = "trusted.json";
+const TURN: &str = "installing.lock";
 /// Written whenever what is installed changed.
 pub(super) const CHANGED: &str = "provisioned.changed";
 
@@ -82,6 +84,22 @@ pub struct Record {
     /// How often its changed tools were accepted.
     #[serde(default)]
     pub accepted: u64,
+    /// Tools that are kept from the model, as they were when they were last listed, by name.
+    #[serde(default)]
+    pub blocked: BTreeMap<String, Blocked>,
+}
+
+/// A tool that is not what was agreed to, as a person has to see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    /// Its fingerprint.
+    pub print: String,
+    /// Whether there was none of that name.
+    pub is_new: bool,
+    /// Its name and parameters.
+    pub signature: String,
+    /// What it says of itself now.
+    pub description: String,
 }
 
 impl Record {
@@ -96,6 +114,7 @@ impl Record {
             runtime: None,
             reach: Vec::new(),
             accepted: 0,
+            blocked: BTreeMap::new(),
         }
     }
 }
@@ -116,6 +135,12 @@ pub enum StoreError {
     #[error("no server {name:?} was installed by metamcp")]
     NotInstalled {
         /// What was asked for.
+        name: String,
+    },
+    /// Nothing is kept from the model.
+    #[error("no tool of {name:?} is blocked, so there is nothing to accept")]
+    NothingBlocked {
+        /// Which server.
         name: String,
     },
     /// The values do not do.
@@ -215,16 +240,17 @@ impl Store {
         }
     }
 
-    /// Writes down the yes of a person to a plan that waits.
-    pub fn agree(&self, id: &str, values: Vec<(String, String)>) -> Result<Plan, StoreError> {
-        let found = self.pending().into_iter().find(|(known, _)| known == id);
-        let Some((_, pending)) = found else {
-            return Err(StoreError::NoPlan { id: id.to_owned() });
-        };
-        pending.plan.complete(&values)?;
-        let yes = pending.plan.yes(values, unix_millis());
-        write(&self.part(AGREED)?, &format!("{id}.json"), &yes)?;
-        Ok(pending.plan)
+    /// Writes down the yes of a person to the plan that was shown to them, if it still waits. What waits under its id
+    /// may have been exchanged since; the yes is to what was seen.
+    pub fn agree(&self, shown: &Plan, values: Vec<(String, String)>) -> Result<(), StoreError> {
+        let digest = shown.digest();
+        if !self.pending().iter().any(|(_, pending)| pending.plan.digest() == digest) {
+            return Err(StoreError::NoPlan { id: shown.id() });
+        }
+        shown.complete(&values)?;
+        let yes = shown.yes(values, unix_millis());
+        write(&self.part(AGREED)?, &format!("{}.json", shown.id()), &yes)?;
+        Ok(())
     }
 
     /// Uses up the yes to a plan, if there is one. It is gone afterwards, whether it was good or not.
@@ -269,7 +295,8 @@ impl Store {
         records
     }
 
-    fn record(&self, name: &str) -> Result<Record, StoreError> {
+    /// One of them.
+    pub fn record(&self, name: &str) -> Result<Record, StoreError> {
         let found = self.records().into_iter().find(|record| record.plan.server == name);
         found.ok_or_else(|| StoreError::NotInstalled { name: name.to_owned() })
     }
@@ -288,10 +315,17 @@ impl Store {
         Ok(record)
     }
 
-    /// The tools of a server are fine as they are now: they are pinned anew when they are next listed.
-    pub fn accept(&self, name: &str) -> Result<Record, StoreError> {
-        let mut record = self.record(name)?;
-        record.pins.clear();
+    /// The blocked tools of a server are fine as they were shown to a person: these are pinned, and nothing that it
+    /// says otherwise afterwards.
+    pub fn accept(&self, shown: &Record) -> Result<Record, StoreError> {
+        let mut record = self.record(&shown.plan.server)?;
+        if shown.blocked.is_empty() {
+            return Err(StoreError::NothingBlocked { name: shown.plan.server.clone() });
+        }
+        for (name, tool) in &shown.blocked {
+            record.pins.insert(name.clone(), tool.print.clone());
+        }
+        record.blocked.retain(|name, tool| shown.blocked.get(name) != Some(tool));
         record.accepted += 1;
         self.remember_installed(&record)?;
         self.tell_gateways();
@@ -319,6 +353,11 @@ impl Store {
         let home = Directory::home_or_create(&self.home);
         // Not written, they find out when they are next started.
         drop(home.and_then(|home| home.replace(CHANGED, unix_millis().to_string().as_bytes())));
+    }
+
+    /// The file by whose lock processes take turns to install.
+    pub(super) fn turnstile(&self) -> Result<File, FileError> {
+        self.own()?.turnstile(TURN)
     }
 
     fn own(&self) -> Result<Directory, FileError> {

@@ -76,8 +76,8 @@ impl View {
         if !local.is_empty() {
             return told("local", &local_text(&local), json!({ "tools": ids(&local) }));
         }
-        let servers = self.router.servers();
-        let taken = |name: &str| servers.named(name).is_some();
+        // Asked anew each time: while a person thinks, servers come and go.
+        let taken = |name: &str| self.router.servers().named(name).is_some();
         let found = self.provisioner.find(&request.need(), &taken).await;
         if found.plans.is_empty() {
             return nothing(request, &found);
@@ -148,7 +148,7 @@ impl View {
             Ok(consent) => consent,
             Err(finished) => return finished,
         };
-        if let Err(error) = provisioner.install(&plan, &consent).await {
+        if let Err(error) = provisioner.install(&plan, &consent, taken).await {
             let failed = ErrorObject::new(
                 Code::ExecutionFailed,
                 format!("{} {} was not installed: {error}", plan.identifier, plan.version),
@@ -255,6 +255,9 @@ async fn ask(
     caller: &Arc<dyn Caller>,
     tag: &Bytes,
 ) -> Said {
+    if plan.asks_for_a_secret() {
+        return Said::Nothing("it needs a secret, which is given in a terminal only");
+    }
     let Ok(_turn) = provisioner.asking.try_acquire() else {
         return Said::Nothing("another question is open already");
     };
@@ -278,7 +281,8 @@ async fn ask(
                 let value = content?.get(name)?.as_str()?.to_owned();
                 Some((name.clone(), value))
             };
-            Said::Yes(plan.asked.iter().filter_map(|input| value(&input.name)).collect())
+            let asked = plan.asked.iter().filter(|input| !input.secret);
+            Said::Yes(asked.filter_map(|input| value(&input.name)).collect())
         }
         (Some("accept" | "decline"), _) => Said::No,
         _ => Said::Nothing("the question was put aside"),

@@ -60,7 +60,7 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
                 return Ok(Exit::Failure);
             }
             provisioner
-                .install(&plan, &consent)
+                .install(&plan, &consent, &|name| loaded.config.server(name).is_some())
                 .await
                 .with_context(|| format!("{} was not installed", visible(&candidate.package())))?;
             "installed"
@@ -71,7 +71,7 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
                 "done": "installed",
                 "package": candidate.package(),
                 "folder": plan.prefix,
-                "argv": consent.argv,
+                "argv": plan.shown(&consent.argv),
                 "contained": plan.contained,
                 "dry_run": args.write.dry_run,
             });
@@ -79,6 +79,10 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
         } else {
             writeln!(out, "{}: {done}, in {}", plan.server, plan.prefix)?;
             if !args.write.dry_run {
+                let record = provisioner.store.record(&plan.server)?;
+                for path in record.too_much() {
+                    writeln!(out, "{}", super::provisioned::shut(&record, &path))?;
+                }
                 writeln!(
                     out,
                     "A gateway that runs has it now; `metamcp list {}` shows its tools.",

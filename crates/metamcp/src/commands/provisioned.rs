@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use anyhow::Context;
 use metamcp_core::provision::{Contained, Input, day, told};
 use metamcp_engine::config::Loaded;
-use metamcp_engine::provision::{Provisioner, Record, Store};
+use metamcp_engine::provision::{Blocked, Provisioner, Record, Store};
 use serde_json::{Value, json};
 
 use crate::args::{ApproveArgs, ProvisionedCommand};
@@ -60,7 +60,12 @@ pub(crate) fn approve(
     let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let missing: Vec<Input> = pending.plan.missing(&values, &has).into_iter().cloned().collect();
     for input in missing {
-        write!(out, "{} ({}): ", input.name, render::visible(&input.description))?;
+        write!(
+            out,
+            "{} ({}): ",
+            render::visible(&input.name),
+            render::visible(&input.description)
+        )?;
         out.flush()?;
         let mut line = String::new();
         stdin.lock().read_line(&mut line)?;
@@ -74,7 +79,8 @@ pub(crate) fn approve(
         writeln!(out, "Nothing was agreed to.")?;
         return Ok(Exit::Failure);
     }
-    let plan = store.agree(id, values)?;
+    let plan = pending.plan;
+    store.agree(&plan, values)?;
     // The model may have asked again in this very moment, and its gateway used the yes.
     let Some(consent) = store.use_yes(&plan)? else {
         writeln!(out, "Agreed; the gateway that asked installs it.")?;
@@ -86,9 +92,15 @@ pub(crate) fn approve(
     let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime
-        .block_on(provisioner.install(&plan, &consent))
+        .block_on(
+            provisioner.install(&plan, &consent, &|name| loaded.config.server(name).is_some()),
+        )
         .with_context(|| format!("{} was not installed", plan.server))?;
     writeln!(out, "{} is installed, and gateways that run have it now.", plan.server)?;
+    let record = store.record(&plan.server)?;
+    for path in record.too_much() {
+        writeln!(out, "{}", shut(&record, &path))?;
+    }
     Ok(Exit::Success)
 }
 
@@ -118,8 +130,14 @@ pub(crate) fn run(
                 if let Some(integrity) = &plan.integrity {
                     writeln!(out, "  hash {}", render::visible(integrity))?;
                 }
-                writeln!(out, "  runs {}", render::visible(&record.argv.join(" ")))?;
+                writeln!(out, "  runs {}", render::visible(&shown(record).join(" ")))?;
                 writeln!(out, "  walls {}", walls(record))?;
+                for path in record.too_much() {
+                    writeln!(out, "  {}", shut(record, &path))?;
+                }
+                for (name, tool) in &record.blocked {
+                    writeln!(out, "  blocked {}", changed(name, tool))?;
+                }
             }
         }
         ProvisionedCommand::Remove(args) => {
@@ -144,15 +162,63 @@ pub(crate) fn run(
             }
         }
         ProvisionedCommand::Accept(args) => {
-            let record = store.accept(&args.name)?;
+            let seen = store.record(&args.name)?;
+            if !args.json {
+                for (name, tool) in &seen.blocked {
+                    writeln!(out, "{}", changed(name, tool))?;
+                }
+                if !seen.blocked.is_empty() && !agrees(out)? {
+                    writeln!(out, "Nothing was accepted.")?;
+                    return Ok(Exit::Failure);
+                }
+            }
+            let record = store.accept(&seen)?;
             if args.json {
-                writeln!(out, "{:#}", json!({ "accepted": as_json(&record) }))?;
+                let told = json!({ "accepted": as_json(&record), "tools": seen.blocked });
+                writeln!(out, "{told:#}")?;
             } else {
-                writeln!(out, "The tools of {} are accepted as they are next listed.", args.name)?;
+                writeln!(
+                    out,
+                    "These tools of {} are accepted as shown; what changes again is blocked again.",
+                    args.name
+                )?;
             }
         }
     }
     Ok(Exit::Success)
+}
+
+/// That a folder was named and is not opened, with what opens it.
+pub(super) fn shut(record: &Record, path: &str) -> String {
+    let (name, path) = (render::visible(&record.plan.server), render::visible(path));
+    format!(
+        "{path} is not open to it, since that is all you have; if you want that: metamcp provisioned allow {name} {path}"
+    )
+}
+
+/// Whether the person at the terminal accepts what was shown; in a script, whoever runs it does.
+fn agrees(out: &mut dyn Write) -> anyhow::Result<bool> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Ok(true);
+    }
+    write!(out, "Accept these? [y/N] ")?;
+    out.flush()?;
+    let mut line = String::new();
+    stdin.lock().read_line(&mut line)?;
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// The command line without the secrets in it.
+fn shown(record: &Record) -> Vec<String> {
+    record.plan.shown(&record.argv)
+}
+
+/// A tool that is blocked, as a person has to see it before they accept it.
+fn changed(name: &str, tool: &Blocked) -> String {
+    let what = if tool.is_new { "new" } else { "changed" };
+    let (signature, about) = (render::visible(&tool.signature), render::visible(&tool.description));
+    format!("{} ({what}): {signature}  {about}", render::visible(name))
 }
 
 fn walls(record: &Record) -> String {
@@ -175,9 +241,10 @@ fn as_json(record: &Record) -> Value {
         "version": plan.version,
         "integrity": plan.integrity,
         "installed": day(record.installed),
-        "argv": record.argv,
+        "argv": shown(record),
         "folder": plan.prefix,
         "contained": plan.contained,
         "reach": record.reach,
+        "blocked": record.blocked,
     })
 }

@@ -1,12 +1,12 @@
 //! `metamcp registry`: what is remembered of registries, brought up to date, taken along and brought in.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::Context;
 use metamcp_core::provision::day;
 use metamcp_engine::config::Loaded;
-use metamcp_engine::provision::Provisioner;
+use metamcp_engine::provision::{MAX_SNAPSHOT, Provisioner};
 use serde_json::{Value, json};
 
 use crate::args::RegistryCommand;
@@ -66,5 +66,15 @@ pub(crate) fn run(
 }
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)
+        .and_then(|opened| opened.take(MAX_SNAPSHOT + 1).read_to_end(&mut bytes))
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    anyhow::ensure!(
+        bytes.len() as u64 <= MAX_SNAPSHOT,
+        "{} is larger than {} MiB, which no snapshot of registries is",
+        file.display(),
+        MAX_SNAPSHOT / (1024 * 1024)
+    );
+    Ok(bytes)
 }

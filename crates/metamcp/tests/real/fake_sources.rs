@@ -60,7 +60,8 @@ impl Sources {
         self.trace().exists() || self.asked().iter().any(|path| path == RAN)
     }
 
-    fn trace(&self) -> PathBuf {
+    /// Where packages that run leave a line each, with what they see of a variable.
+    pub(crate) fn trace(&self) -> PathBuf {
         self.folder.join("ran")
     }
 
@@ -187,7 +188,7 @@ pub(crate) const CHANGES: &str = "/v0.1/servers?changes";
 const SERVER: &str = r"
 const fs = require('fs');
 require('http').get(BASE).on('error', () => {});
-try { fs.appendFileSync(TRACE, 'ran\n'); } catch {}
+try { fs.appendFileSync(TRACE, `ran with ${process.env.METAMCP_TEST_TOKEN}\n`); } catch {}
 const peek = ({ read, write }) => {
   try {
     if (write) { fs.writeFileSync(write, 'x'); return 'written'; }

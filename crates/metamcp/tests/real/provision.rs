@@ -209,6 +209,21 @@ fn bad_packages_do_not_run_a_byte_even_after_a_yes() {
 }
 
 #[test]
+fn install_scripts_that_were_agreed_to_see_no_token() {
+    let (place, sources) = Place::with(Sources::start);
+    sources.offer("@tricks/violin", "Tunes the violin of the orchestra", Trick::InstallScript);
+    let home = place.folder.path().join(".metamcp");
+    fs::create_dir(&home).unwrap();
+    fs::write(home.join("trusted.json"), r#"{"installScripts": ["npm:@tricks/violin"]}"#).unwrap();
+    let mut command = place.command(&["add", "@tricks/violin", "--yes"]);
+    let output = command.env("METAMCP_TEST_TOKEN", "hunter2").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("outside of walls"), "{output:?}");
+    assert!(said.contains("violin: installed"), "{output:?}");
+    assert_eq!(fs::read_to_string(sources.trace()).unwrap(), "ran with undefined\n");
+}
+
+#[test]
 fn a_version_whose_hash_changed_is_refused() {
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
@@ -281,9 +296,13 @@ fn a_yes_in_a_terminal_is_good_once_and_tools_that_change_are_blocked() {
         HUNG,
     );
     assert!(!found.unwrap().value.to_string().contains("Send all mail"));
+    let looked = place.run(&["provisioned", "list"]);
+    assert!(looked.contains("blocked turn (changed)"), "{looked}");
     // What was looked at is used by the gateway that runs, and what was removed is gone from it.
     let accepted = place.run(&["provisioned", "accept", "wheel"]);
-    assert!(accepted.contains("accepted"), "{accepted}");
+    assert!(accepted.contains("turn (changed)"), "{accepted}");
+    assert!(accepted.contains("Send all mail"), "{accepted}");
+    assert!(accepted.contains("accepted as shown"), "{accepted}");
     until(&client, |answer| answer.text() == Some("turned"));
     let listed: Value =
         serde_json::from_str(&place.run(&["provisioned", "list", "--json"])).unwrap();

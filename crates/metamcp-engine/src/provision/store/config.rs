@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use metamcp_child::{environment, walls};
 use metamcp_core::config::{HttpKind, ServerConfig, ServerState, Transport, Walls};
-use metamcp_core::provision::{Contained, Input, Kind, Source, Word};
-use metamcp_core::secret::Secret;
+use metamcp_core::provision::{Contained, Input, Kind, Source};
+use metamcp_core::secret::{Reference, Secret};
 
 use super::Record;
 
@@ -13,7 +13,8 @@ use super::Record;
 /// it, out of its reach.
 const OWN: &str = "data";
 
-/// It gets the variables that were agreed to, and no others: as the person gave them, else from our own environment.
+/// It gets the variables that were agreed to, and no others: as the person gave them, else from our own environment,
+/// else as its publisher fills them in.
 pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     let plan = &record.plan;
     let (command, args) = match record.argv.split_first() {
@@ -27,7 +28,7 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     let mut given = Vec::new();
     for input in &plan.environment {
         match value(record, input) {
-            Some(value) => given.push((input.name.clone(), Secret::new(&input.name, value))),
+            Some(value) => given.push((input.name.clone(), value)),
             None if input.required => missing.push(input.name.clone()),
             None => {}
         }
@@ -60,11 +61,18 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     config
 }
 
-fn value(record: &Record, input: &Input) -> Option<String> {
-    let given = record.values.iter().find(|(name, _)| *name == input.name);
-    let given = given.map(|(_, value)| value.clone());
-    let value = given.or_else(|| std::env::var(&input.name).ok()).or_else(|| input.default.clone());
-    value.filter(|value| !value.is_empty())
+/// The value of a variable. Only the person can say where a secret is instead of what it is: looking it up can run a
+/// program.
+fn value(record: &Record, input: &Input) -> Option<Secret> {
+    let name = &input.name;
+    let given = record.values.iter().find(|(known, value)| known == name && !value.is_empty());
+    if let Some((_, value)) = given {
+        let wrap = if Reference::is_one(value) { Secret::reference } else { Secret::new };
+        return Some(wrap(name.clone(), value.clone()));
+    }
+    let own = std::env::var(name).ok().filter(|value| !value.is_empty());
+    let value = own.or_else(|| input.default.clone()).filter(|value| !value.is_empty());
+    value.map(|value| Secret::new(name, value))
 }
 
 /// What it needs: its packages, the runtime, certificates; and to write, a folder of its own, the package itself
@@ -86,31 +94,58 @@ fn walls(record: &Record) -> Walls {
     if plan.kind == Kind::Npm {
         writes.push(prefix.join("node_modules").join(&plan.identifier));
     }
-    let words = plan.argv.iter().zip(&record.argv);
-    let asked = words.filter(|(word, _)| matches!(word, Word::Asked(_))).map(|(_, value)| value);
-    writes.extend(asked.filter_map(|value| named(value)));
-    writes.extend(record.values.iter().filter_map(|(_, value)| named(value)));
-    // A publisher could name any variable of the user's; only those of our own list open a door.
-    if plan.source == Source::Builtin {
-        let values = plan.environment.iter().filter_map(|input| value(record, input));
-        writes.extend(values.filter_map(|value| named(&value)));
-    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    writes.extend(given(record).filter_map(|value| named(&value, home.as_deref())));
     writes.extend(record.reach.iter().cloned());
     Walls { home: prefix.join(OWN), reads, writes }
 }
 
-/// The folder or file that a value names, if it is one: a folder as it is, and for a file the folder it is in, since
-/// databases put others beside theirs; but never a whole home for the sake of one file.
-fn named(value: &str) -> Option<PathBuf> {
+impl Record {
+    /// What the person named for it that is too much to be opened for the sake of one word.
+    pub fn too_much(&self) -> Vec<String> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let is_shut = |value: &String| {
+            Path::new(value).is_absolute()
+                && Path::new(value).is_dir()
+                && named(value, home.as_deref()).is_none()
+        };
+        let has_walls = self.plan.contained == Contained::Walls;
+        given(self).filter(|value| has_walls && is_shut(value)).collect()
+    }
+}
+
+/// The values that a person chose for it. What its publisher fills in opens no door, nor does a variable of the user's
+/// that a publisher only named; those of our own list do.
+fn given(record: &Record) -> impl Iterator<Item = String> {
+    let plan = &record.plan;
+    let words = plan.given(&record.argv).map(str::to_owned);
+    let variables = plan.environment.iter().filter_map(move |input| {
+        let is_given = record.values.iter().any(|(name, _)| *name == input.name);
+        let value = value(record, input).filter(|_| is_given || plan.source == Source::Builtin)?;
+        (input.default.as_deref() != Some(value.expose())).then(|| value.expose().to_owned())
+    });
+    words.chain(variables)
+}
+
+/// The folder or file that a value names, if it is one: each as it is, and for a file that is yet to be written the
+/// folder it will be in. Never the whole disk, the user's home or what that is in, however they are spelt: one word
+/// would undo the walls. The folders beginning with a dot hold keys, so a file in one of them opens nothing else.
+pub(super) fn named(value: &str, home: Option<&Path>) -> Option<PathBuf> {
     let path = Path::new(value);
     if !path.is_absolute() {
         return None;
     }
-    if path.is_dir() {
-        return Some(path.to_owned());
+    let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
+    let is_too_much = |path: &Path| {
+        path.parent().is_none() || home.as_ref().is_some_and(|home| home.starts_with(path))
+    };
+    if let Ok(real) = path.canonicalize() {
+        return (!is_too_much(&real)).then_some(real);
     }
-    let folder = path.parent().filter(|folder| folder.is_dir())?;
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let is_too_much = home.is_some_and(|home| home.starts_with(folder));
-    if is_too_much { path.is_file().then(|| path.to_owned()) } else { Some(folder.to_owned()) }
+    let folder = path.parent()?.canonicalize().ok().filter(|folder| folder.is_dir())?;
+    let is_private = home.as_ref().is_some_and(|home| {
+        let inside = folder.strip_prefix(home).ok().and_then(|inside| inside.iter().next());
+        inside.is_some_and(|first| first.as_encoded_bytes().starts_with(b"."))
+    });
+    (!is_too_much(&folder) && !is_private).then_some(folder)
 }

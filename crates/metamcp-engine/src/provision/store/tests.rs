@@ -1,9 +1,9 @@
 //! Plans that wait, a yes that is used once, what is installed.
 
-use metamcp_core::provision::{Candidate, Facts, Plan, Verdict, builtin};
+use metamcp_core::config::{ServerState, Transport};
+use metamcp_core::provision::{Candidate, Facts, Input, Plan, Source, Verdict, Word, builtin};
 
-use metamcp_core::config::ServerState;
-
+use super::config::named;
 use super::*;
 
 fn plan(store: &Store) -> Plan {
@@ -23,12 +23,12 @@ fn store() -> (tempfile::TempDir, Store) {
 fn a_yes_is_used_once_and_only_for_its_plan() {
     let (_folder, store) = store();
     let plan = plan(&store);
-    assert!(store.agree(&plan.id(), Vec::new()).is_err());
+    assert!(store.agree(&plan, Vec::new()).is_err());
     let id = store.wait_for_yes(&plan).unwrap();
     assert_eq!(store.wait_for_yes(&plan).unwrap(), id);
     assert_eq!(store.pending().len(), 1);
     assert!(store.use_yes(&plan).unwrap().is_none());
-    store.agree(&id, Vec::new()).unwrap();
+    store.agree(&plan, Vec::new()).unwrap();
     let mut other = plan.clone();
     other.version = "9.9.9".to_owned();
     assert!(store.use_yes(&other).unwrap().is_none());
@@ -48,7 +48,21 @@ fn a_plan_that_was_changed_on_disk_does_not_wait_under_its_old_id() {
     let swapped = Pending { plan: evil, since: unix_millis() };
     write(&folder, &format!("{id}.json"), &swapped).unwrap();
     assert!(store.pending().is_empty());
-    assert!(matches!(store.agree(&id, Vec::new()), Err(StoreError::NoPlan { .. })));
+    assert!(matches!(store.agree(&plan, Vec::new()), Err(StoreError::NoPlan { .. })));
+}
+
+#[test]
+fn a_yes_is_to_the_plan_that_was_shown() {
+    let (_folder, store) = store();
+    let mut plan = plan(&store);
+    plan.asked.push(Input { name: "folder".to_owned(), ..Input::default() });
+    store.wait_for_yes(&plan).unwrap();
+    let mut seen = plan.clone();
+    seen.asked[0].default = Some("/".to_owned());
+    assert!(matches!(store.agree(&seen, Vec::new()), Err(StoreError::NoPlan { .. })));
+    store.agree(&plan, Vec::new()).unwrap();
+    assert!(store.use_yes(&seen).unwrap().is_none());
+    assert!(store.use_yes(&plan).unwrap().is_some());
 }
 
 #[test]
@@ -82,7 +96,7 @@ fn what_is_installed_is_remembered_and_removed_whole() {
 fn a_server_without_its_variables_waits_for_them() {
     let (_folder, store) = store();
     let mut plan = plan(&store);
-    plan.environment.push(metamcp_core::provision::Input {
+    plan.environment.push(Input {
         name: "METAMCP_TEST_NOT_SET_ANYWHERE".to_owned(),
         required: true,
         ..Default::default()
@@ -101,4 +115,116 @@ fn a_broken_trust_file_grants_nothing_and_says_so() {
     std::fs::create_dir_all(&home).unwrap();
     std::fs::write(home.join("trusted.json"), "{").unwrap();
     assert!(store.trust().unwrap_err().contains("trusted.json"));
+}
+
+/// A plan of a registry that asks for a folder and reads a variable that nobody has set.
+fn asking(store: &Store, default: Option<&str>) -> Plan {
+    let mut plan = plan(store);
+    let default = default.map(str::to_owned);
+    plan.source = Source::Registry("https://registry.example.com".to_owned());
+    plan.argv.push(Word::Asked("folder".to_owned()));
+    let input =
+        |name: &str| Input { name: name.to_owned(), default: default.clone(), ..Input::default() };
+    plan.asked = vec![input("folder")];
+    plan.environment = vec![input("METAMCP_TEST_NOT_SET_EITHER")];
+    plan
+}
+
+fn opened(plan: &Plan, values: &[(String, String)]) -> Vec<PathBuf> {
+    let record = Record::new(plan.clone(), &plan.complete(values).unwrap(), 1);
+    let own = Path::new(&plan.prefix);
+    let walls = server_config(&record).walls.unwrap();
+    walls.writes.into_iter().filter(|path| !path.starts_with(own)).collect()
+}
+
+#[test]
+fn what_a_publisher_fills_in_opens_no_door() {
+    let (folder, store) = store();
+    let real = folder.path().canonicalize().unwrap();
+    let (theirs, mine) = (real.join("theirs"), real.join("mine"));
+    std::fs::create_dir(&theirs).unwrap();
+    std::fs::create_dir(&mine).unwrap();
+    let plan = asking(&store, theirs.to_str());
+    assert_eq!(opened(&plan, &[]), Vec::<PathBuf>::new());
+    let given = |name: &str, path: &Path| (name.to_owned(), path.display().to_string());
+    assert_eq!(opened(&plan, &[given("folder", &mine)]), std::slice::from_ref(&mine));
+    let variable = [given("METAMCP_TEST_NOT_SET_EITHER", &mine)];
+    assert_eq!(opened(&plan, &variable), std::slice::from_ref(&mine));
+    assert_eq!(opened(&plan, &[given("folder", Path::new("/"))]), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_word_opens_what_it_names_and_never_a_home() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().canonicalize().unwrap().join("ada");
+    for inside in ["notes/deep", ".ssh", ".config/app"] {
+        std::fs::create_dir_all(home.join(inside)).unwrap();
+    }
+    for file in ["notes/list.db", ".ssh/config", "loose.db"] {
+        std::fs::write(home.join(file), "x").unwrap();
+    }
+    let door = |path: &Path| named(path.to_str().unwrap(), Some(&home));
+    let inside = |path: &str| door(&home.join(path));
+    for itself in ["notes", "notes/list.db", ".ssh/config", "loose.db", ".config"] {
+        assert_eq!(inside(itself), Some(home.join(itself)), "{itself}");
+    }
+    // A file that is yet to be written needs the folder it will be in.
+    assert_eq!(inside("notes/new.db"), Some(home.join("notes")));
+    for shut in ["new.db", ".ssh/new", ".config/app/new", "", "notes/..", "nowhere/new.db"] {
+        assert_eq!(inside(shut), None, "{shut}");
+    }
+    assert_eq!(door(home.parent().unwrap()), None);
+    assert_eq!(door(Path::new("/")), None);
+    assert_eq!(named("notes", Some(&home)), None);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(&home, home.join("notes/way-home")).unwrap();
+        assert_eq!(inside("notes/way-home"), None);
+    }
+}
+
+#[test]
+fn only_the_person_says_where_a_secret_is() {
+    let (_folder, store) = store();
+    let plan = asking(&store, Some("cmd:touch /tmp/ran"));
+    let handed = |values: &[(String, String)]| {
+        let mut all = vec![("folder".to_owned(), "x".to_owned())];
+        all.extend(values.iter().cloned());
+        let record = Record::new(plan.clone(), &plan.complete(&all).unwrap(), 1);
+        let Transport::Stdio { env, .. } = server_config(&record).transport else {
+            panic!("remote")
+        };
+        env[0].1.clone()
+    };
+    assert!(!handed(&[]).is_reference());
+    let value = ("METAMCP_TEST_NOT_SET_EITHER".to_owned(), "op://work/github/token".to_owned());
+    assert!(handed(&[value]).is_reference());
+    let value = ("METAMCP_TEST_NOT_SET_EITHER".to_owned(), "plain".to_owned());
+    assert!(!handed(&[value]).is_reference());
+}
+
+#[test]
+fn what_is_accepted_is_what_was_shown() {
+    let (_folder, store) = store();
+    let plan = plan(&store);
+    let mut record = Record::new(plan.clone(), &plan.complete(&[]).unwrap(), 1);
+    record.pins.insert("turn".to_owned(), "a".to_owned());
+    store.remember_installed(&record).unwrap();
+    assert!(matches!(store.accept(&record), Err(StoreError::NothingBlocked { .. })));
+    let tool = |print: &str| Blocked {
+        print: print.to_owned(),
+        is_new: false,
+        signature: "turn()".to_owned(),
+        description: "Turns".to_owned(),
+    };
+    record.blocked.insert("turn".to_owned(), tool("b"));
+    store.remember_installed(&record).unwrap();
+    let shown = store.record("memory").unwrap();
+    // It changes once more while the person reads.
+    record.blocked.insert("turn".to_owned(), tool("c"));
+    record.blocked.insert("mail".to_owned(), tool("d"));
+    store.remember_installed(&record).unwrap();
+    let accepted = store.accept(&shown).unwrap();
+    assert_eq!(accepted.pins.get("turn").map(String::as_str), Some("b"));
+    assert_eq!((accepted.pins.len(), accepted.blocked.len(), accepted.accepted), (1, 2, 1));
 }

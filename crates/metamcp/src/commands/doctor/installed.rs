@@ -18,6 +18,7 @@ pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
     let mut findings = vec![can_be_had(&records)];
     for record in &records {
         findings.extend(without(record));
+        findings.extend(withdrawn(&provisioner, record));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for record in &records {
@@ -55,6 +56,15 @@ fn can_be_had(records: &[Record]) -> Finding {
                 .cure("install only what you would run by hand; or use a Linux with Landlock")
         }
     }
+}
+
+fn withdrawn(provisioner: &Provisioner, record: &Record) -> Option<Finding> {
+    let said = provisioner.withdrawn(record)?;
+    let name = &record.plan.server;
+    let why = if said.is_empty() { String::new() } else { format!(": {said}") };
+    let words = format!("{name} was taken back by its registry{why}");
+    let cure = format!("metamcp remove {name}, unless you know why it was taken back");
+    Some(Finding::new(Level::Warning, AREA, words).cure(cure))
 }
 
 fn without(record: &Record) -> Option<Finding> {
