@@ -73,6 +73,13 @@ fn http_millis(text: &str) -> Option<u64> {
 pub fn day(millis: u64) -> String {
     let seconds = i64::try_from(millis / 1000).unwrap_or(0);
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = of_days(days);
+    let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z")
+}
+
+/// Year, month and day so many days after 1970-01-01.
+pub fn of_days(days: i64) -> (i64, i64, i64) {
     // Counted from 1 March of the year 0, so that the leap day ends a year.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -82,13 +89,11 @@ pub fn day(millis: u64) -> String {
     let shifted_month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z")
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// Days since 1970 in the Gregorian calendar.
-fn days(year: i64, month: i64, day: i64) -> i64 {
+/// Days since 1970-01-01 in the Gregorian calendar.
+pub fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year - era * 400;

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use metamcp_core::date;
+
 const DAY: i64 = 86_400;
 const WEEKDAYS: [&str; 7] =
     ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
@@ -70,25 +72,15 @@ impl Date {
         fits.then_some(Self { year, month, day })
     }
 
-    /// Days since 1970-01-01. Years are taken to begin in March, so that the leap day comes last.
+    /// Days since 1970-01-01.
     pub(in crate::example) fn days(self) -> i64 {
-        let year = if self.month <= 2 { self.year - 1 } else { self.year };
-        let day_of_year = (153 * ((self.month + 9) % 12) + 2) / 5 + self.day - 1;
-        year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year
-            - 719_468
+        date::days(self.year, self.month, self.day)
     }
 
     /// The inverse of `days`.
     fn from_days(days: i64) -> Option<Self> {
-        let since = days + 719_468;
-        let era = since.div_euclid(146_097);
-        let day = since.rem_euclid(146_097);
-        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * day + 2) / 153;
-        let day = day - (153 * month + 2) / 5 + 1;
-        let month = if month < 10 { month + 3 } else { month - 9 };
-        Self::new(era * 400 + year + i64::from(month <= 2), month, day)
+        let (year, month, day) = date::of_days(days);
+        Self::new(year, month, day)
     }
 
     /// 0 for Monday.
