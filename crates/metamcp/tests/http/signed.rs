@@ -40,6 +40,12 @@ fn key_set(key: &Ed25519KeyPair) -> Value {
     json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": encode(key.public_key().as_ref())}]})
 }
 
+/// A gateway that believes tokens signed with the keys found at that place.
+fn serving(workspace: Workspace, keys: &str) -> Served {
+    let (issuer, us) = ("https://issuer.example.org", "https://us.example.org/mcp");
+    Served::start_in(workspace, &["--jwks", keys, "--jwt-issuer", issuer, "--jwt-audience", us])
+}
+
 #[test]
 fn a_token_of_our_issuer_for_us_lets_a_client_in() {
     let mut workspace = Workspace::new().unwrap();
@@ -47,15 +53,7 @@ fn a_token_of_our_issuer_for_us_lets_a_client_in() {
     let (ours, theirs) = (key(1), key(2));
     let keys = workspace.file("keys.json");
     fs::write(&keys, key_set(&ours).to_string()).unwrap();
-    let flags = [
-        "--jwks",
-        &keys.to_string_lossy(),
-        "--jwt-issuer",
-        "https://issuer.example.org",
-        "--jwt-audience",
-        "https://us.example.org/mcp",
-    ];
-    let served = Served::start_in(workspace, &flags);
+    let served = serving(workspace, &keys.to_string_lossy());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let claims = |subject: &str, audience: &str, end: u64| json!({"iss": "https://issuer.example.org", "aud": audience, "sub": subject, "exp": end});
     let us = "https://us.example.org/mcp";
@@ -106,15 +104,7 @@ fn keys_are_fetched_from_the_issuer() {
     let issuer =
         Site::start(Arc::new(move |_: &Asked, talk: &mut Talk<'_>| talk.json(200, &[], &set)))
             .unwrap();
-    let flags = [
-        "--jwks",
-        &issuer.url("/keys"),
-        "--jwt-issuer",
-        "https://issuer.example.org",
-        "--jwt-audience",
-        "https://us.example.org/mcp",
-    ];
-    let served = Served::start_in(workspace, &flags);
+    let served = serving(workspace, &issuer.url("/keys"));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let claims = json!({"iss": "https://issuer.example.org", "aud": "https://us.example.org/mcp", "sub": "ada", "exp": now + 600});
     let enter = |key: &Ed25519KeyPair| {
