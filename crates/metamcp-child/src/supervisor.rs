@@ -9,6 +9,7 @@
 
 mod container;
 mod launch;
+mod lifeline;
 mod start_error;
 mod sweep;
 
@@ -29,7 +30,8 @@ use crate::message::Start;
 use crate::spawner::{Pipes, Shared};
 use crate::spec::{Containment, ShimCommand, SpawnError, Tier};
 use container::{Container, Event};
-use launch::Mode;
+use launch::{Mode, Way};
+use lifeline::Lifeline;
 
 /// Read from a pipe at once: as much as a pipe holds.
 const CHUNK: usize = 64 * 1024;
@@ -80,8 +82,9 @@ pub(crate) fn start(
     wake.set_nonblocking(true)?;
     woken.set_nonblocking(true)?;
     let (sender, requests) = mpsc::channel();
+    let lifeline = Lifeline::start()?;
     let supervisor =
-        Supervisor { shim, containment, tier, requests, woken, containers: Vec::new() };
+        Supervisor { shim, containment, tier, requests, woken, lifeline, containers: Vec::new() };
     thread::Builder::new().name("children".into()).stack_size(STACK).spawn(|| supervisor.run())?;
     Ok(Requests { sender, wake: Arc::new(wake) })
 }
@@ -92,6 +95,7 @@ struct Supervisor {
     tier: Arc<Mutex<Tier>>,
     requests: Receiver<Request>,
     woken: UnixStream,
+    lifeline: Option<Lifeline>,
     containers: Vec<Container>,
 }
 
@@ -150,7 +154,9 @@ impl Supervisor {
     }
 
     fn launch(&mut self, id: u64, mode: Mode, start: Start, shared: Arc<Shared>, reply: Reply) {
-        match Container::launch(id, &self.shim, mode, start, shared, reply) {
+        let lifeline = self.lifeline.as_ref().map(|lifeline| &lifeline.reader);
+        let way = Way { own: &self.shim, mode, lifeline };
+        match Container::launch(id, &way, start, shared, reply) {
             Ok(container) => self.containers.push(container),
             Err((reply, error)) => drop(reply.send(Err(error))),
         }

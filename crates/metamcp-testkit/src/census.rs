@@ -4,11 +4,14 @@
 //! Tests: below and `tests/it/misbehaviours.rs`.
 
 use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::patience::eventually;
 
@@ -47,9 +50,37 @@ pub fn of_test(mark: &str, directory: &Path) -> Vec<Process> {
     pids().filter(|&pid| is_of_test(pid, mark, directory)).filter_map(process).collect()
 }
 
-/// Whether any of these processes, known to have belonged to a test, still can run. Quicker than a look at all.
-pub fn any_of_test(known: &[Process], mark: &str, directory: &Path) -> bool {
-    known.iter().any(|one| is_of_test(one.pid, mark, directory))
+/// Processes whose ends are waited for without a look at them: a look at `/proc/<pid>` while a process is being reaped
+/// holds up whoever reaps it.
+pub struct Vigil(Vec<OwnedFd>);
+
+impl Vigil {
+    /// Begins to wait for these; one that has ended meanwhile needs no waiting.
+    pub fn over(processes: &[Process]) -> Vigil {
+        let descriptor = |one: &Process| {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(one.pid).ok()?)?;
+            pidfd_open(pid, PidfdFlags::empty()).ok()
+        };
+        Vigil(processes.iter().filter_map(descriptor).collect())
+    }
+
+    /// True when all of them have ended before the deadline.
+    pub fn all_ended_within(mut self, deadline: Duration) -> bool {
+        let end = Instant::now() + deadline;
+        while !self.0.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let mut watched: Vec<PollFd<'_>> =
+                self.0.iter().map(|one| PollFd::new(one.as_fd(), PollFlags::POLLIN)).collect();
+            poll(&mut watched, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)).ok();
+            let ended: Vec<bool> = watched.iter().map(|one| one.any().unwrap_or(true)).collect();
+            let mut ended = ended.into_iter();
+            self.0.retain(|_| !ended.next().unwrap_or(false));
+        }
+        true
+    }
 }
 
 /// The children of a process, their children and so on; zombies included.
@@ -170,10 +201,12 @@ mod tests {
             .unwrap();
         let found = of_test("no such mark", directory.path());
         assert_eq!(found.iter().map(|one| one.pid).collect::<Vec<_>>(), [child.id()]);
-        assert!(any_of_test(&found, "no such mark", directory.path()));
+        assert!(!Vigil::over(&found).all_ended_within(Duration::from_millis(1)));
+        let vigil = Vigil::over(&found);
         child.kill().unwrap();
+        assert!(vigil.all_ended_within(Duration::from_secs(10)));
         child.wait().unwrap();
-        assert!(!any_of_test(&found, "no such mark", directory.path()));
+        assert!(Vigil::over(&found).all_ended_within(Duration::ZERO));
         assert_eq!(of_test("no such mark", directory.path()), []);
     }
 

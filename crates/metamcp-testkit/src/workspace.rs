@@ -207,11 +207,6 @@ impl Workspace {
         processes
     }
 
-    /// Whether any of these processes of this test, known from an earlier look, still lives.
-    pub fn any_alive(&self, known: &[Process]) -> bool {
-        census::any_of_test(known, &self.mark, self.directory.path())
-    }
-
     /// Waits until no process of this test lives, and names those that do at the deadline.
     pub fn survivors(&self, deadline: Duration) -> Vec<Process> {
         let mut alive = Vec::new();

@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, IoSliceMut, PipeReader, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -29,6 +30,11 @@ const KILL_ROUND: Duration = Duration::from_millis(4);
 
 /// Between two rounds that find only those who were struck already.
 const LONGEST_KILL_ROUND: Duration = Duration::from_millis(16);
+
+/// Between the news that somebody ended and reaping them, while everything is being killed. The last thread of a
+/// process tells of its end before it has taken its own entries out of `/proc`; reaped in that moment, the kernel
+/// waits for it, spinning on a processor that all the other deaths need.
+const SETTLING: Duration = Duration::from_millis(1);
 
 /// How often the ends of children are looked for where no descriptor announces them.
 const REAP_ROUND: Duration = Duration::from_millis(20);
@@ -66,7 +72,7 @@ pub(super) fn keep(again: &Again, ground: Ground) -> i32 {
         Ok(outputs) => outputs,
         Err(error) => return failed(&control, Stage::Shim, &error),
     };
-    let (start, stdin) = match receive_start(&control) {
+    let Begin { start, stdin, lifeline } = match receive_start(&control) {
         Ok(received) => received,
         Err(error) => return failed(&control, Stage::Shim, &error),
     };
@@ -74,6 +80,7 @@ pub(super) fn keep(again: &Again, ground: Ground) -> i32 {
         Ok((leader, status)) => {
             let mut keeper = Keeper {
                 control,
+                lifeline,
                 ground,
                 leader,
                 status: Some(status),
@@ -86,24 +93,33 @@ pub(super) fn keep(again: &Again, ground: Ground) -> i32 {
     }
 }
 
-/// Waits for the first order and the descriptor that comes with it.
-fn receive_start(mut control: &UnixStream) -> io::Result<(Start, File)> {
+/// The first order and the descriptors that come with it.
+struct Begin {
+    start: Start,
+    stdin: File,
+    /// Ends with the gateway; not there where the system cannot have it end any sooner than the control socket.
+    lifeline: Option<File>,
+}
+
+fn receive_start(mut control: &UnixStream) -> io::Result<Begin> {
     let mut first = [0; HEADER];
-    let mut space = nix::cmsg_space!(std::os::fd::RawFd);
-    let (read, stdin) = {
+    let mut space = nix::cmsg_space!([RawFd; 2]);
+    let (read, attached) = {
         let mut parts = [IoSliceMut::new(&mut first)];
         let message =
             recvmsg::<()>(control.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::empty())?;
-        let descriptor = message.cmsgs()?.find_map(|part| match part {
-            ControlMessageOwned::ScmRights(list) => list.first().copied(),
+        let descriptors = message.cmsgs()?.find_map(|part| match part {
+            ControlMessageOwned::ScmRights(list) => Some(list),
             _ => None,
         });
-        (message.bytes, descriptor)
+        (message.bytes, descriptors.unwrap_or_default())
     };
-    let stdin = stdin.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+    let mut attached = attached.into_iter();
+    let stdin = attached.next().ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
     let stdin = super::adopt_pipe(stdin, false)?;
+    let lifeline = attached.next().map(|number| super::adopt_pipe(number, false)).transpose()?;
     control.read_exact(&mut first[read..])?;
-    Ok((Start::read_behind(first, control)?, stdin))
+    Ok(Begin { start: Start::read_behind(first, control)?, stdin, lifeline })
 }
 
 /// Starts the last stage with the server's own streams and tells it what to run. Our copies of the streams end with
@@ -141,6 +157,7 @@ fn launch(
 
 struct Keeper {
     control: UnixStream,
+    lifeline: Option<File>,
     ground: Ground,
     leader: Child,
     /// Open until the last stage became the server or failed to.
@@ -160,13 +177,14 @@ impl Keeper {
             if ready.status {
                 self.read_status();
             }
+            // First of all: once the gateway is gone, nothing is more urgent than the kill.
+            if ready.lifeline || ready.control && !self.obey() {
+                return self.kill_until_empty(child_ends);
+            }
             child_ends.clear();
             if self.reap_is_empty() {
                 self.ground.kill_strays(self.leader_pid());
                 return CLEAN;
-            }
-            if ready.control && !self.obey() {
-                return self.kill_until_empty(child_ends);
             }
         }
     }
@@ -177,12 +195,20 @@ impl Keeper {
             watched.push(PollFd::new(status.as_fd(), PollFlags::POLLIN));
             watched.len() - 1
         });
+        let lifeline_at = self.lifeline.as_ref().map(|lifeline| {
+            watched.push(PollFd::new(lifeline.as_fd(), PollFlags::POLLIN));
+            watched.len() - 1
+        });
         watched.extend(child_ends.poll_fd());
         let timeout =
             timeout.and_then(|t| PollTimeout::try_from(t).ok()).unwrap_or(PollTimeout::NONE);
         poll(&mut watched, timeout).ok();
         let is_ready = |at: usize| watched[at].any().unwrap_or(true);
-        Ready { control: is_ready(0), status: status_at.is_some_and(is_ready) }
+        Ready {
+            control: is_ready(0),
+            status: status_at.is_some_and(is_ready),
+            lifeline: lifeline_at.is_some_and(is_ready),
+        }
     }
 
     /// Learns how the last stage went: silence means it became the server.
@@ -323,20 +349,38 @@ impl Keeper {
     fn is_empty_within(&mut self, pause: Duration, child_ends: &ChildEnds) -> bool {
         let next = Instant::now() + pause;
         loop {
-            child_ends.clear();
-            if self.reap_is_empty() {
-                return true;
-            }
             let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return false;
+                return has_no_child();
+            }
+            if has_no_child() {
+                return true;
             }
             let mut watched: Vec<PollFd<'_>> = child_ends.poll_fd().into_iter().collect();
             // Rounded up: a wait of no time at all would make the pause a spin.
             let left = left.max(KILL_ROUND / 2);
             poll(&mut watched, PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO)).ok();
+            thread::sleep(SETTLING);
+            child_ends.clear();
+            if self.reap_is_empty() {
+                return true;
+            }
         }
     }
+}
+
+/// Whether there is nobody left to wait for, without waiting for anybody.
+#[cfg(target_os = "linux")]
+fn has_no_child() -> bool {
+    use nix::sys::wait::{Id, waitid};
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, look) == Err(Errno::ECHILD)
+}
+
+/// Elsewhere reaping tells.
+#[cfg(not(target_os = "linux"))]
+fn has_no_child() -> bool {
+    false
 }
 
 /// When to look at the tree again while it is being killed. Reading it costs more than a death does, and
@@ -360,6 +404,7 @@ impl Rounds {
 struct Ready {
     control: bool,
     status: bool,
+    lifeline: bool,
 }
 
 /// The ends of children as something to wait for.

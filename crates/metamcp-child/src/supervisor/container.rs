@@ -18,14 +18,14 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::Reply;
-use super::launch::{Launched, Mode, Retry, launch};
+use super::launch::{Launched, Mode, Retry, Way, launch};
 use super::start_error::start_error;
 use super::sweep;
 use crate::message::{Order, Report, Stage, Start};
 use crate::processes;
 use crate::shim;
 use crate::spawner::{Pipes, Shared};
-use crate::spec::{Containment, Exit, ShimCommand, SpawnError, Tier};
+use crate::spec::{Containment, Exit, SpawnError, Tier};
 
 /// How long a shim may take to carry out the order to kill before it is killed itself. It needs one or
 /// two milliseconds, more on a crowded machine, and for ever if its child keeps stopping it. Too short
@@ -95,14 +95,13 @@ enum End {
 impl Container {
     pub(super) fn launch(
         id: u64,
-        command: &ShimCommand,
-        mode: Mode,
+        way: &Way<'_>,
         start: Start,
         shared: Arc<Shared>,
         reply: Reply,
     ) -> Result<Container, (Reply, SpawnError)> {
-        let Launched { shim, control, stdin, stdout, stderr } = match launch(command, mode, &start)
-        {
+        let mode = way.mode;
+        let Launched { shim, control, stdin, stdout, stderr } = match launch(way, &start) {
             Ok(launched) => launched,
             Err(source) => return Err((reply, SpawnError::Shim { source })),
         };

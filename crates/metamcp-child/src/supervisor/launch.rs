@@ -4,7 +4,7 @@
 //! Tests: `tests/it/children.rs`.
 
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -36,6 +36,13 @@ pub(super) enum Mode {
     },
 }
 
+/// How a shim is started.
+pub(super) struct Way<'a> {
+    pub(super) own: &'a ShimCommand,
+    pub(super) mode: Mode,
+    pub(super) lifeline: Option<&'a PipeReader>,
+}
+
 /// A start to be tried again without a namespace.
 pub(super) struct Retry {
     pub(super) id: u64,
@@ -53,22 +60,22 @@ pub(super) struct Launched {
     pub(super) stderr: PipeReader,
 }
 
-pub(super) fn launch(own: &ShimCommand, mode: Mode, start: &Start) -> io::Result<Launched> {
+pub(super) fn launch(way: &Way<'_>, start: &Start) -> io::Result<Launched> {
     let (their_stdin, stdin) = io::pipe()?;
     let (stdout, their_stdout) = io::pipe()?;
     let (stderr, their_stderr) = io::pipe()?;
     fcntl(&stderr, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     let (control, their_control) = UnixStream::pair()?;
-    let stage: &[&str] = match mode {
+    let stage: &[&str] = match way.mode {
         Mode::Plain => &[shim::HOLD],
         Mode::Isolated { user: false } => &[shim::ISOLATE],
         Mode::Isolated { user: true } => &[shim::ISOLATE, shim::USER],
     };
     // Nothing of the environment: what the server gets travels over the socket.
-    let mut command = Command::new(&own.program);
+    let mut command = Command::new(&way.own.program);
     command
         .arg0(shim::NAME)
-        .args(&own.args)
+        .args(&way.own.args)
         .args(stage)
         .env_clear()
         .stdin(OwnedFd::from(their_control))
@@ -79,19 +86,25 @@ pub(super) fn launch(own: &ShimCommand, mode: Mode, start: &Start) -> io::Result
     drop(command);
     // Errors from here on are not fatal: the shim is there, and what goes wrong with it will be heard
     // of by its socket.
-    hand_over(&control, &their_stdin, start).ok();
+    hand_over(&control, &their_stdin, way.lifeline, start).ok();
     control.set_nonblocking(true).ok();
     Ok(Launched { shim: process, control, stdin, stdout, stderr })
 }
 
-/// Sends the first order with the server's stdin attached. The other two streams are in place already;
+/// Sends the first order with the server's stdin attached, and the lifeline. The other two streams are in place already;
 /// a fourth descriptor has no place of its own, and one left open across exec could be inherited by
 /// whatever else this process starts at that moment.
-fn hand_over(mut control: &UnixStream, stdin: &PipeReader, start: &Start) -> io::Result<()> {
+fn hand_over(
+    mut control: &UnixStream,
+    stdin: &PipeReader,
+    lifeline: Option<&PipeReader>,
+    start: &Start,
+) -> io::Result<()> {
     control.set_write_timeout(Some(HANDOVER))?;
     let frame = Order::Start(start.clone()).encode();
     let (header, body) = frame.split_at(HEADER);
-    let rights = [stdin.as_raw_fd()];
+    let rights: Vec<RawFd> =
+        [Some(stdin), lifeline].into_iter().flatten().map(AsRawFd::as_raw_fd).collect();
     let attached = [ControlMessage::ScmRights(&rights)];
     let parts = [IoSlice::new(header)];
     sendmsg::<()>(control.as_raw_fd(), &parts, &attached, MsgFlags::empty(), None)?;
