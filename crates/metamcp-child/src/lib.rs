@@ -4,8 +4,9 @@
 //! Tests: `tests/it/`, with real processes.
 //!
 //! The gateway only ever starts its own binary, as a shim; the shim starts the server. A socket between
-//! the two is the lifeline: when it closes, for whatever reason, the shim kills all that descends from
-//! it. `shim.rs` tells the stages, `supervisor.rs` the gateway's side.
+//! the two carries orders, and a pipe that one sleeping thread of the gateway holds is the lifeline: when
+//! either closes, for whatever reason, the shim kills all that descends from it. `shim.rs` tells the
+//! stages, `supervisor.rs` the gateway's side, `supervisor/lifeline.rs` why there is a pipe as well.
 //!
 //! What holds, on Linux: nothing of a server survives the gateway's death, however it came, nor the
 //! death of its shim, whatever sessions and orphans it made. With namespaces the kernel sees to that.
