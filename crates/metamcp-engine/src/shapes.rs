@@ -39,8 +39,8 @@ pub struct Shapes {
 struct State {
     /// By `server:tool`. `None` until the file was looked at.
     known: Option<BTreeMap<String, Value>>,
-    /// What arguments looked like, and how many were looked at.
-    used: HashMap<String, (u32, Value)>,
+    /// What arguments looked like, and how many were looked at; by server and tool, because every call asks.
+    used: HashMap<String, HashMap<String, (u32, Value)>>,
     changed: bool,
 }
 
@@ -77,27 +77,25 @@ impl Shapes {
         if arguments.len() > MAX_ARGUMENTS {
             return;
         }
-        let id = format!("{server}:{tool}");
         let mut state = self.lock();
-        let is_full = state.used.len() >= MAX_TOOLS && !state.used.contains_key(&id);
-        let (times, known) = match state.used.get(&id) {
+        let (times, known) = match state.used.get(server).and_then(|tools| tools.get(tool)) {
+            Some((times, _)) if *times >= MAX_USES => return,
             Some((times, known)) => (*times, Some(known)),
+            None if state.used.values().map(HashMap::len).sum::<usize>() >= MAX_TOOLS => return,
             None => (0, None),
         };
-        if is_full || times >= MAX_USES {
-            return;
-        }
         let Ok(value) = serde_json::from_slice::<Value>(arguments) else { return };
         let seen = observed::shape(&value);
         let merged = known.map_or_else(|| seen.clone(), |old| observed::merge(old, &seen));
         if merged.to_string().len() <= MAX_SHAPE {
-            state.used.insert(id, (times + 1, merged));
+            let tools = state.used.entry(server.to_owned()).or_default();
+            tools.insert(tool.to_owned(), (times + 1, merged));
         }
     }
 
     /// The shape of arguments that worked, if any were seen.
     pub fn uses_of(&self, server: &str, tool: &str) -> Option<Value> {
-        self.lock().used.get(&format!("{server}:{tool}")).map(|(_, shape)| shape.clone())
+        self.lock().used.get(server)?.get(tool).map(|(_, shape)| shape.clone())
     }
 
     /// The shape of a tool's results, if any was seen.
