@@ -10,11 +10,13 @@
 //! - `hold` or `init` is the one that stays: it adopts, reaps, signals and kills;
 //! - `exec` prepares itself as the server is to find itself, then becomes the server.
 
+mod ends;
 mod exec;
 mod keeper;
 mod kill;
 #[cfg(target_os = "linux")]
 mod namespace;
+mod rounds;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

@@ -3,7 +3,6 @@
 //! In: orders, the socket's end, the ends of children.  Out: reports; signals.
 //! Tests: `tests/it/`.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, IoSliceMut, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -21,23 +20,16 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
+use super::ends::{ChildEnds, has_no_child};
 use super::kill::{Ground, Look};
+use super::rounds::{KILL_ROUND, Rounds};
 use super::{Again, CLEAN, EXEC, MISUSED, close_inherited, control, errno, failed, raw, report};
 use crate::message::{HEADER, Order, Report, Stage, Start, header};
-
-/// Between two rounds of killing, at first and whenever somebody new turned up.
-const KILL_ROUND: Duration = Duration::from_millis(4);
-
-/// Between two rounds that find only those who were struck already.
-const LONGEST_KILL_ROUND: Duration = Duration::from_millis(16);
 
 /// Between the news that somebody ended and reaping them, while everything is being killed. The last thread of a
 /// process tells of its end before it has taken its own entries out of `/proc`; reaped in that moment, the kernel
 /// waits for it, spinning on a processor that all the other deaths need.
 const SETTLING: Duration = Duration::from_millis(1);
-
-/// How often the ends of children are looked for where no descriptor announces them.
-const REAP_ROUND: Duration = Duration::from_millis(20);
 
 /// The `hold` stage: the shim without a namespace.
 pub(super) fn hold(again: &Again) -> i32 {
@@ -369,117 +361,8 @@ impl Keeper {
     }
 }
 
-/// Whether there is nobody left to wait for, without waiting for anybody.
-#[cfg(target_os = "linux")]
-fn has_no_child() -> bool {
-    use nix::sys::wait::{Id, waitid};
-    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::All, look) == Err(Errno::ECHILD)
-}
-
-/// Elsewhere reaping tells.
-#[cfg(not(target_os = "linux"))]
-fn has_no_child() -> bool {
-    false
-}
-
-/// When to look at the tree again while it is being killed. Reading it costs more than a death does, and
-/// every shim of a gateway does it at the same moment: a round that found nobody new is followed by a
-/// longer pause, one that did by the shortest.
-#[derive(Default)]
-struct Rounds {
-    struck: BTreeSet<Pid>,
-    pause: Duration,
-}
-
-impl Rounds {
-    fn after(&mut self, struck: BTreeSet<Pid>) -> Duration {
-        let nobody_new = !struck.is_empty() && struck.is_subset(&self.struck);
-        self.pause = if nobody_new { (self.pause * 2).min(LONGEST_KILL_ROUND) } else { KILL_ROUND };
-        self.struck = struck;
-        self.pause
-    }
-}
-
 struct Ready {
     control: bool,
     status: bool,
     lifeline: bool,
-}
-
-/// The ends of children as something to wait for.
-#[cfg(target_os = "linux")]
-struct ChildEnds(Option<nix::sys::signalfd::SignalFd>);
-
-#[cfg(target_os = "linux")]
-impl ChildEnds {
-    fn new() -> ChildEnds {
-        use nix::sys::signalfd::{SfdFlags, SignalFd};
-        let mut mask = SigSet::empty();
-        mask.add(Signal::SIGCHLD);
-        ChildEnds(SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).ok())
-    }
-
-    fn poll_fd(&self) -> Option<PollFd<'_>> {
-        self.0.as_ref().map(|signals| PollFd::new(signals.as_fd(), PollFlags::POLLIN))
-    }
-
-    fn clear(&self) {
-        if let Some(signals) = &self.0 {
-            while let Ok(Some(_)) = signals.read_signal() {}
-        }
-    }
-
-    fn round(&self) -> Option<Duration> {
-        self.0.is_none().then_some(REAP_ROUND)
-    }
-}
-
-/// Elsewhere they are looked for at intervals.
-#[cfg(not(target_os = "linux"))]
-struct ChildEnds;
-
-#[cfg(not(target_os = "linux"))]
-impl ChildEnds {
-    fn new() -> ChildEnds {
-        ChildEnds
-    }
-
-    fn poll_fd(&self) -> Option<PollFd<'_>> {
-        None
-    }
-
-    fn clear(&self) {}
-
-    fn round(&self) -> Option<Duration> {
-        Some(REAP_ROUND)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use nix::unistd::Pid;
-
-    use super::{KILL_ROUND, LONGEST_KILL_ROUND, Rounds};
-
-    fn pids(raw: &[i32]) -> BTreeSet<Pid> {
-        raw.iter().copied().map(Pid::from_raw).collect()
-    }
-
-    #[test]
-    fn rounds_slow_down_until_somebody_new_turns_up() {
-        let mut rounds = Rounds::default();
-        assert_eq!(rounds.after(pids(&[7, 8])), KILL_ROUND);
-        assert_eq!(rounds.after(pids(&[7, 8])), KILL_ROUND * 2);
-        assert_eq!(rounds.after(pids(&[8])), KILL_ROUND * 4);
-        assert_eq!(rounds.after(pids(&[8, 9])), KILL_ROUND, "9 was forked meanwhile");
-        for _ in 0..10 {
-            rounds.after(pids(&[9]));
-        }
-        assert_eq!(rounds.after(pids(&[9])), LONGEST_KILL_ROUND);
-        // Inside a namespace nobody is named, and killing everyone again costs one system call.
-        assert_eq!(rounds.after(pids(&[])), KILL_ROUND);
-    }
 }
