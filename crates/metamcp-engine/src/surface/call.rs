@@ -9,6 +9,7 @@ use metamcp_core::config::{Retry, ServerConfig, ServerState};
 use metamcp_core::discover::split_id;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::nearest::nearest;
+use metamcp_core::next::{Advice, Next};
 use metamcp_core::replay::{Rule, is_harmless};
 use metamcp_core::tool::Tool;
 use metamcp_wire::scan::{MAX_DEPTH, check};
@@ -298,7 +299,7 @@ impl View {
             }
             None => match split_id(&tool) {
                 Some((server, tool)) => (server.to_owned(), tool.to_owned()),
-                None => return Err(Unwanted::Refused(Box::new(self.which_server(by, &tool)))),
+                None => return Err(Unwanted::Refused(Box::new(self.which_server(&tool)))),
             },
         };
         let arguments = decode_args(by, args, line)?;
@@ -328,7 +329,7 @@ impl View {
     }
 
     /// A bare tool name: the servers that have it are named.
-    pub(super) fn which_server(&self, by: &str, tool: &str) -> ErrorObject {
+    pub(super) fn which_server(&self, tool: &str) -> ErrorObject {
         let snapshot = self.snapshot();
         let owners: Vec<String> = self
             .servers()
@@ -340,10 +341,11 @@ impl View {
             .collect();
         let object = ErrorObject::new(
             Code::ServerNotFound,
-            format!("{by} needs to know the server of the tool {tool:?}"),
+            format!("the tool {tool:?} is named without its server"),
         );
         if owners.is_empty() {
-            object.hint("Write it as SERVER:TOOL; a search finds the id.")
+            let write = Advice::from("Write it as SERVER:TOOL; ");
+            object.hint(write.step(Next::Search, " finds it."))
         } else {
             object.hint(format!("Did you mean {}?", owners.join(" or "))).detail("nearest", owners)
         }
@@ -354,9 +356,9 @@ impl View {
         let names: Vec<&str> = servers.iter().map(|entry| &*entry.name).collect();
         let near = nearest(name, names.iter().copied(), NEAR);
         let hint = if near.is_empty() {
-            "mcp_discover without arguments lists the servers.".to_owned()
+            Advice::default().step(Next::Servers, " lists the servers.")
         } else {
-            format!("Did you mean {}?", near.join(" or "))
+            format!("Did you mean {}?", near.join(" or ")).into()
         };
         ErrorObject::new(Code::ServerNotFound, format!("no server {name:?} is configured"))
             .hint(hint)
@@ -497,13 +499,10 @@ fn no_such_tool(wish: &Wish, known: &Known) -> ErrorObject {
     let near: Vec<String> =
         nearest(&wish.tool, names, NEAR).into_iter().map(str::to_owned).collect();
     let hint = if near.is_empty() {
-        format!(
-            "mcp_discover {{\"server\": \"{}\"}} lists its {} tools.",
-            wish.entry.name,
-            known.tools.tools.len()
-        )
+        let all = format!(" lists its {} tools.", known.tools.tools.len());
+        Advice::default().step(Next::ToolsOf(wish.entry.name.to_string()), all)
     } else {
-        format!("Did you mean {}?", near.join(" or "))
+        format!("Did you mean {}?", near.join(" or ")).into()
     };
     ErrorObject::new(
         Code::ToolNotFound,
