@@ -35,6 +35,8 @@ pub struct Loaded {
     pub values: Vec<Given>,
     /// What the user should know.
     pub remarks: Vec<Remark>,
+    /// That servers of the user's own are not used, because the project has a file; one of the remarks.
+    pub hidden: Option<Remark>,
     /// The file the servers come from.
     pub source: Source,
     /// Every file that has a say: a change of one of them may change all of this.
