@@ -103,13 +103,13 @@ Examples:
     Call(CallArgs),
     /// Run a script over many tools
     #[command(after_help = "\
-The script is TypeScript or JavaScript and runs in a sandbox without files and network; it reaches your servers only.
+The script is TypeScript or JavaScript and runs in a sandbox without files and network; it reaches your servers only. \
 Top-level await is fine; `return` or the last expression is printed on stdout, the console on stderr.
 
-  const issues = await github.listIssues({ owner: \"me\", repo: \"it\" });     any server by its name
-  await servers[\"my-server\"].call(\"some_tool\", { key: \"value\" });         whatever the name
-  await parallel(urls, url => fetcher.fetch({ url }), 8);                   eight at a time
-  await tools.search(\"create an invoice\"); await tools.types(\"github\");    what there is
+  await github.listIssues({ owner: \"me\" })       any server by its name
+  await servers[\"my-server\"].call(\"a_tool\", {})  whatever the name
+  await parallel(urls, url => web.get({ url }), 8) eight at a time
+  await tools.search(\"create an invoice\")        what there is
 
 Examples:
   metamcp run report.ts
@@ -118,8 +118,8 @@ Examples:
     Run(RunArgs),
     /// Measure how well tools are found, on your own tools and questions
     #[command(after_help = "\
-Both files hold one JSON object a line. A tool: id, server, name, description, and if you like server_description and
-input_schema. A question: query, gold (the ids of the tools that answer it), and if you like id and alt (for a gold id,
+Both files hold one JSON object a line. A tool: id, server, name, description, and if you like server_description and \
+input_schema. A question: query, gold (the ids of the tools that answer it), and if you like id and alt (for a gold id, \
 the ids of tools that are just as good).
 
 Examples:
@@ -167,6 +167,44 @@ Examples:
   metamcp completions zsh > ~/.zfunc/_metamcp
   metamcp completions fish > ~/.config/fish/completions/metamcp.fish")]
     Completions(CompletionsArgs),
+}
+
+impl Command {
+    /// Whether what it prints is read by a program.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            Command::Init(args) => args.write.json,
+            Command::Add(args) => args.write.json,
+            Command::Remove(args) | Command::Enable(args) | Command::Disable(args) => {
+                args.write.json
+            }
+            Command::Import(args) => args.write.json,
+            Command::Doctor(args) => args.json,
+            Command::List(args) => args.json,
+            Command::Search(args) => args.json,
+            Command::Call(args) => args.json,
+            Command::Run(args) => args.json,
+            Command::Eval(args) => args.json,
+            Command::Forget(args) => args.json,
+            Command::Approve(args) => args.json,
+            Command::Demo(args) => args.json,
+            Command::Auth(AuthCommand::Login(args)) => args.json,
+            Command::Auth(AuthCommand::Logout(args)) => args.json,
+            Command::Auth(AuthCommand::Status(args)) => args.json,
+            Command::Provisioned(ProvisionedCommand::List(args)) => args.json,
+            Command::Provisioned(
+                ProvisionedCommand::Remove(args) | ProvisionedCommand::Accept(args),
+            ) => args.json,
+            Command::Provisioned(ProvisionedCommand::Allow(args)) => args.json,
+            Command::Registry(RegistryCommand::Refresh(args)) => args.json,
+            Command::Config(ConfigCommand::Check(args)) => args.json,
+            Command::Config(ConfigCommand::Path(args)) => args.json,
+            Command::Serve
+            | Command::Registry(RegistryCommand::Export(_) | RegistryCommand::Import(_))
+            | Command::Config(ConfigCommand::Schema | ConfigCommand::Docs(_))
+            | Command::Completions(_) => false,
+        }
+    }
 }
 
 /// Arguments of `metamcp list`.
@@ -221,7 +259,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// End it after this many milliseconds; never more than code.timeoutMs
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
     /// Print status, value, console and calls as JSON
     #[arg(long)]

@@ -172,7 +172,13 @@ fn check_json(loaded: &Loaded, ok: bool) -> Value {
     })
 }
 
-fn error_json(error: &LoadError) -> Value {
+/// What `--json` prints when a command gave up.
+pub(crate) fn failure_json(message: &str) -> Value {
+    json!({ "ok": false, "errors": [{ "message": message }], "warnings": [] })
+}
+
+/// What `--json` prints when there is no configuration that can be used.
+pub(crate) fn error_json(error: &LoadError) -> Value {
     let errors: Vec<Value> = match error {
         LoadError::Broken { path, error } => error
             .problems
