@@ -163,11 +163,13 @@ pub fn footer(logs: &Logs, calls: &[Value]) -> String {
     let more = tools.len().saturating_sub(MAX_NAMED);
     let failed = calls.iter().filter(|call| call["ok"] == false && call["dropped"] != true).count();
     let dropped = calls.iter().filter(|call| call["dropped"] == true).count();
-    let _infallible = write!(text, "\n\ncalls made: {}", named.join(", "));
+    let all_failed = failed == calls.len();
+    let label = if all_failed { "calls that failed" } else { "calls made" };
+    let _infallible = write!(text, "\n\n{label}: {}", named.join(", "));
     if more > 0 {
         let _infallible = write!(text, " and {more} other tools");
     }
-    if failed > 0 {
+    if failed > 0 && !all_failed {
         let _infallible = write!(text, "; {failed} failed");
     }
     if dropped > 0 {

@@ -32,6 +32,8 @@ pub enum Next {
     Schema(String),
     /// Calling one tool.
     Call,
+    /// Letting a server be used that is switched off, which only a person can.
+    Enable(String),
     /// Listing what servers, or one of them, have beside tools.
     Offers {
         /// Prompts, else resources.
@@ -63,6 +65,7 @@ impl Next {
             Next::Search => "mcp_discover {\"query\": …}".to_owned(),
             Next::Schema(_) => "mcp_discover {\"tool\": …, \"detail\": \"schema\"}".to_owned(),
             Next::Call => "mcp_call".to_owned(),
+            Next::Enable(_) => format!("`{}` in a terminal", self.shell()),
             Next::Offers { of_prompts, server } => {
                 let args = server.as_ref().map(|server| {
                     format!(", \"args\": {{\"server\": {}}}", json!(server))
@@ -87,7 +90,7 @@ impl Next {
             Next::Search => "search_tools {\"query\": …}".to_owned(),
             Next::Schema(_) => "describe_tool {\"tool_id\": …}".to_owned(),
             Next::Call => "run_tool".to_owned(),
-            Next::Offers { .. } | Next::Offer { .. } => self.compact(),
+            Next::Enable(_) | Next::Offers { .. } | Next::Offer { .. } => self.compact(),
         }
     }
 
@@ -99,6 +102,7 @@ impl Next {
             }
             Next::Search => "metamcp search 'what it should do'".to_owned(),
             Next::Call => "metamcp call SERVER:TOOL".to_owned(),
+            Next::Enable(server) => format!("metamcp enable {}", quoted(server)),
             Next::Offers { of_prompts, server } => {
                 let args = server.as_ref().map(|server| {
                     format!(" --args {}", quoted(&json!({ "server": server }).to_string()))
@@ -183,6 +187,7 @@ mod tests {
             Next::Search,
             Next::Schema("github".into()),
             Next::Call,
+            Next::Enable("github".into()),
         ];
         for of_prompts in both {
             all.push(Next::Offers { of_prompts, server: None });
@@ -197,8 +202,10 @@ mod tests {
         for next in every() {
             let shell = next.words(Audience::Shell);
             assert!(shell.starts_with("`metamcp ") && !shell.contains("mcp_"), "{shell}");
+            // Only a person can do that, so that is what a model passes on.
+            let is_for_the_user = matches!(next, Next::Enable(_));
             for audience in [Audience::Compact, Audience::Full] {
-                assert!(!next.words(audience).contains("metamcp "), "{next:?}");
+                assert_eq!(next.words(audience).contains("metamcp "), is_for_the_user, "{next:?}");
             }
         }
         let of = |next: Next| next.words(Audience::Shell);

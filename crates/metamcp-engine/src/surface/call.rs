@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_core::arguments;
-use metamcp_core::config::{Retry, ServerConfig, ServerState};
+use metamcp_core::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
 use metamcp_core::discover::split_id;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::nearest::nearest;
@@ -343,7 +343,11 @@ impl View {
             Code::ServerNotFound,
             format!("the tool {tool:?} is named without its server"),
         );
-        if owners.is_empty() {
+        if let Some(entry) = self.server(tool.trim_end_matches(':')) {
+            let list = Next::ToolsOf(entry.name.to_string());
+            object
+                .hint(Advice::from("It is the name of a server; ").step(list, " lists its tools."))
+        } else if owners.is_empty() {
             let write = Advice::from("Write it as SERVER:TOOL; ");
             object.hint(write.step(Next::Search, " finds it."))
         } else {
@@ -374,7 +378,12 @@ pub(super) fn usable(entry: &Entry) -> Result<(), Box<ErrorObject>> {
             Code::ServerUnavailable,
             format!("the server {:?} is disabled: {reason}", entry.name),
         )
-        .hint("The call was not sent. Mend the configuration and start metamcp again.")
+        .hint(if *reason == SWITCHED_OFF {
+            let enable = Next::Enable(entry.name.to_string());
+            Advice::from("The call was not sent. ").step(enable, " lets it be used again.")
+        } else {
+            "The call was not sent. Mend the configuration; a variable has to be set where metamcp is started.".into()
+        })
         .at(&entry.name, None),
     ))
 }

@@ -249,7 +249,7 @@ impl View {
             Status::Ok | Status::Error => (
                 Code::CodeError,
                 text::clean(&format!("{}: {}", error.name, error.message), MAX_MESSAGE).into_owned(),
-                self.mend(source, &error.message, outcome),
+                self.mend(source, &error, outcome),
             ),
             Status::Timeout => (
                 Code::Timeout,
@@ -314,14 +314,27 @@ impl View {
     }
 
     /// What to do about an error of the script's own.
-    fn mend(&self, source: &str, message: &str, outcome: &Outcome) -> Cow<'static, str> {
-        let again = match outcome.calls.is_empty() {
+    fn mend(
+        &self,
+        source: &str,
+        error: &host::ScriptError,
+        outcome: &Outcome,
+    ) -> Cow<'static, str> {
+        // A call that its server never heard of is none.
+        let kept = ["server_not_found", "tool_not_found", "validation_input", "denied"];
+        let code = error
+            .tool_error
+            .as_deref()
+            .and_then(|raw| object::pick(raw.as_bytes(), ["code"]).ok()?[0]);
+        let code = code.and_then(object::text).unwrap_or_default();
+        let unsent = usize::from(kept.contains(&&*code));
+        let again = match outcome.calls.len() <= unsent {
             true => "No call was made.",
             false => {
                 "Calls that are listed as made were made; mend the script and do not repeat them blindly."
             }
         };
-        let Some(name) = execution::undefined(message) else { return again.into() };
+        let Some(name) = execution::undefined(&error.message) else { return again.into() };
         let servers: Vec<String> =
             self.servers().iter().map(|entry| identifier(&entry.name)).collect();
         let own = execution::declared(source).chain(servers.iter().map(String::as_str));

@@ -127,16 +127,23 @@ fn discover(
     json: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    let is_of_one = request.server.is_some();
     let found = gateway::with(loaded, async |gateway| {
         first_lists(gateway, &request).await;
         gateway.view.discover(request).await
     })?;
-    match found {
-        Ok(found) if json => writeln!(out, "{:#}", found.json)?,
-        Ok(found) => writeln!(out, "{}", found.text.trim_end())?,
+    let found = match found {
+        Ok(found) => found,
         Err(finished) => return call::show(&gateway::result(finished)?, json, out),
+    };
+    if json {
+        writeln!(out, "{:#}", found.json)?;
+    } else {
+        writeln!(out, "{}", found.text.trim_end())?;
     }
-    Ok(Exit::Success)
+    // The one server that was asked about is not there to answer.
+    let has = |name: &str| found.json[name].as_array().is_some_and(|all| !all.is_empty());
+    Ok(if is_of_one && has("failed") && !has("tools") { Exit::Unavailable } else { Exit::Success })
 }
 
 /// Waits for servers that never listed their tools, as far as the request is about them, and says so on a terminal.

@@ -68,17 +68,28 @@ fn wrong_input_is_exit_code_2_everywhere() {
 #[test]
 fn people_are_given_command_lines() {
     let shell = shell();
+    shell.write("project/zebra.ts", "return await servers.zebra.run({});");
+    shell.write("project/tool.ts", "return await numbers.zebra({});");
     shell.run(&["list", "numbers"]);
     for (line, step) in [
         (&["list", "zebra"][..], "`metamcp list` lists the servers"),
         (&["call", "numbers:zebra"], "`metamcp list numbers` lists its 7 tools"),
         (&["call", "zebra"], "`metamcp search 'what it should do'` finds it"),
+        (&["call", "numbers"], "`metamcp list numbers` lists its tools"),
+        (&["run", "zebra.ts"], "`metamcp list` lists the servers"),
+        (&["run", "zebra.ts"], "No call was made."),
+        (&["run", "tool.ts"], "`metamcp list numbers` lists its 7 tools"),
+        (&["run", "tool.ts"], "calls that failed: numbers:zebra\n"),
         (&["call", "@resources:nothing"], "`metamcp call @resources:read --args "),
         (&["call", "@resources:list"], "`metamcp call @resources:read --args "),
     ] {
         let told = shell.told(line);
         assert!(told.contains(step), "{line:?}: {told}");
     }
+    shell.run(&["disable", "numbers"]);
+    let told = shell.told(&["call", "numbers:evaluate"]);
+    assert!(told.contains("`metamcp enable numbers` lets it be used again"), "{told}");
+    shell.run(&["enable", "numbers"]);
     let told = shell.told(&["search", "zzzz qqqq", "--server", "numbers", "--search", "keyword"]);
     assert!(told.contains("with `metamcp list SERVER`"), "{told}");
 }
