@@ -74,7 +74,7 @@ impl Source {
         let places: Vec<String> =
             looked.iter().map(|path| format!("  {}", path.display())).collect();
         Some(format!(
-            "no config file was found; looked for\n{}\n\n`metamcp init` takes over the servers your clients have. Or write one of them, for example:\n\n{EXAMPLE}\n",
+            "no config file was found; looked for\n{}\n\n`metamcp init` takes over the servers your clients have, `metamcp add memory` installs a first one. Or write one of the files, for example:\n\n{EXAMPLE}\n",
             places.join("\n")
         ))
     }

@@ -249,8 +249,8 @@ fn with_servers(
     match load(ask.flags)? {
         Ok(loaded) => match commands::advice(&loaded) {
             None => command(&loaded),
-            Some(advice) if ask.json => {
-                let told = commands::config::failure_json(advice.trim_end());
+            Some(_) if ask.json => {
+                let told = commands::config::nowhere_json(&loaded.source);
                 writeln!(anstream::stdout(), "{told:#}")?;
                 Ok(Exit::Config)
             }
