@@ -53,9 +53,10 @@ pub(crate) enum Command {
     /// Serve on stdin and stdout; the same as no subcommand
     #[command(after_help = "\
 Examples:
-  metamcp                                      serve the servers of .mcp.json or ~/.metamcp/mcp.json
-  metamcp --config work.json                   serve those of another file
-  metamcp --max-connections 8 --log-level info at most eight servers at once, and say what happens")]
+  metamcp                        the servers of .mcp.json or ~/.metamcp/mcp.json
+  metamcp --config work.json     those of another file
+  metamcp --max-connections 8    at most eight servers at once
+  metamcp --log-level info       and say what happens")]
     Serve,
     /// Put metamcp in front of the servers your clients already have
     #[command(after_help = first::INIT_HELP)]
@@ -82,9 +83,9 @@ Examples:
     /// List the servers, or the tools of one
     #[command(after_help = "\
 Examples:
-  metamcp list                   every server, its state and how many tools it has
-  metamcp list github            the tools of one server
-  metamcp list --json            the same for scripts")]
+  metamcp list               every server, its state and how many tools it has
+  metamcp list github        the tools of one server
+  metamcp list --json        the same for scripts")]
     List(ListArgs),
     /// Find tools by what they do
     #[command(after_help = "\
@@ -99,17 +100,17 @@ Examples:
 Examples:
   metamcp call time:get_current_time --args '{\"timezone\": \"Europe/Zurich\"}'
   metamcp call files:list_allowed_directories
-  echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args - --json")]
+  echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args -")]
     Call(CallArgs),
     /// Run a script over many tools
     #[command(after_help = "\
 The script is TypeScript or JavaScript and runs in a sandbox without files and network; it reaches your servers only. \
 Top-level await is fine; `return` or the last expression is printed on stdout, the console on stderr.
 
-  await github.listIssues({ owner: \"me\" })       any server by its name
-  await servers[\"my-server\"].call(\"a_tool\", {})  whatever the name
-  await parallel(urls, url => web.get({ url }), 8) eight at a time
-  await tools.search(\"create an invoice\")        what there is
+  await github.listIssues({ owner: \"me\" })            any server by its name
+  await servers[\"my-server\"].call(\"a_tool\", {})       whatever the name
+  await parallel(urls, url => web.get({ url }), 8)    eight at a time
+  await tools.search(\"create an invoice\")             what there is
 
 Examples:
   metamcp run report.ts
@@ -124,7 +125,7 @@ the ids of tools that are just as good).
 
 Examples:
   metamcp eval --tools tools.jsonl --queries queries.jsonl
-  metamcp eval --tools tools.jsonl --queries queries.jsonl --strategy hybrid --json")]
+  metamcp eval --tools tools.jsonl --queries queries.jsonl --strategy bm25")]
     Eval(EvalArgs),
     /// Remove what was learnt from use
     #[command(after_help = "\
@@ -454,7 +455,9 @@ Examples:
     /// Print the JSON Schema of the config file
     #[command(after_help = "\
 Example:
-  metamcp config schema > mcp.schema.json      and in the file: \"$schema\": \"./mcp.schema.json\"")]
+  metamcp config schema > mcp.schema.json
+
+and in the file: \"$schema\": \"./mcp.schema.json\"")]
     Schema,
     /// Print which config file is read
     Path(PathArgs),
@@ -546,12 +549,12 @@ fn command_with(is_named: &dyn Fn(&str) -> bool) -> clap::Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  metamcp demo                              see it at work, without any config
-  metamcp init                              put it in front of the servers you have
-  metamcp config check                      what is read, and what is wrong with it
-  metamcp search \"read a file\"              find a tool
+  metamcp demo                           see it at work, without any config
+  metamcp init                           put it in front of the servers you have
+  metamcp config check                   what is read, and what is wrong with it
+  metamcp search \"read a file\"           find a tool
   metamcp call notes:add --args '{\"text\": \"milk\"}'
-  metamcp SUBCOMMAND --help                 more on one of them";
+  metamcp SUBCOMMAND --help              more on one of them";
 
 const AFTER_SHORT_HELP: &str = "\
 All settings: metamcp --help. First steps: metamcp demo, then metamcp init.";

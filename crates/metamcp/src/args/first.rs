@@ -14,10 +14,10 @@ A file that cannot be read is left alone, and the reason is shown. That is no fa
 named with --client (1). Without a yes nothing is done (1).
 
 Examples:
-  metamcp init --dry-run                 only show it
-  metamcp init --client cursor --yes     one client, without a question
-  metamcp init --keep                    leave the servers in the clients' files too
-  metamcp init --undo                    put everything back";
+  metamcp init --dry-run                only show it
+  metamcp init --client cursor --yes    one client, without a question
+  metamcp init --keep                   leave the servers with the clients too
+  metamcp init --undo                   put everything back";
 
 pub(super) const ADD_HELP: &str = "\
 The grammar is that of `claude mcp add`: options first, then the name, then the command behind `--`, or an address. \
@@ -33,7 +33,7 @@ Examples:
   metamcp add -e GITHUB_PERSONAL_ACCESS_TOKEN=op://work/github/token github
   metamcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   metamcp add -e API_KEY='${API_KEY}' search -- uvx some-search-server
-  metamcp add docs --url https://mcp.example.com/mcp --header 'X-Key: ${DOCS_KEY}'
+  metamcp add docs --url https://mcp.example.com/mcp --header 'X-Key: ${KEY}'
   metamcp add --transport sse old https://mcp.example.com/sse";
 
 pub(super) const IMPORT_HELP: &str = "\
