@@ -100,7 +100,7 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
         render::table(out, &rows)?;
     }
     if reasons.is_empty() {
-        writeln!(out, "nothing matches")?;
+        writeln!(out, "{}", found.text.trim_end())?;
     }
     Ok(Exit::Success)
 }
