@@ -30,6 +30,7 @@ pub use self::parse::{Loaded, decode, parse};
 pub use self::reference::config_markdown;
 pub use self::report::{ConfigError, Place, Problem, Severity, Warning};
 pub use self::schema::json_schema;
+pub use self::server::SWITCHED_OFF;
 pub use self::toolset::Toolset;
 use crate::secret::Secret;
 use crate::settings::words;

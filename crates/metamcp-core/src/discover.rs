@@ -9,6 +9,7 @@ mod surface;
 
 use serde_json::Value;
 
+use crate::next::Audience;
 use crate::search::Hit;
 
 pub use digest::{DIGEST_BUDGET, DigestLine, digest};
@@ -260,4 +261,6 @@ pub struct Answer<'a> {
     pub failed: &'a [FailedServer<'a>],
     /// What the reader should know of the ranking.
     pub note: Option<&'a str>,
+    /// The reader.
+    pub audience: Audience,
 }

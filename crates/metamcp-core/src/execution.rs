@@ -8,12 +8,53 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::nearest::nearest;
 use crate::text;
 
 /// Longest source line shown with an error; a script may be one line of 64 KiB.
 const MAX_LINE: usize = 160;
 /// Tools named in the line about calls.
 const MAX_NAMED: usize = 8;
+
+/// What scripts are given beside the language and the servers.
+const GIVEN: [&str; 18] = [
+    "servers",
+    "tools",
+    "results",
+    "parallel",
+    "sleep",
+    "progress",
+    "console",
+    "setTimeout",
+    "setInterval",
+    "clearTimeout",
+    "clearInterval",
+    "structuredClone",
+    "crypto",
+    "URL",
+    "URLSearchParams",
+    "TextEncoder",
+    "TextDecoder",
+    "ToolError",
+];
+/// Ways to the network that scripts have elsewhere.
+const NETWORK: [&str; 8] =
+    ["fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios", "http", "https", "Request"];
+/// What scripts have elsewhere of the machine they run on.
+const MACHINE: [&str; 12] = [
+    "require",
+    "module",
+    "exports",
+    "process",
+    "Buffer",
+    "fs",
+    "Deno",
+    "Bun",
+    "window",
+    "document",
+    "localStorage",
+    "__dirname",
+];
 
 /// How much of what a script left is shown.
 #[derive(Debug, Clone, Copy)]
@@ -122,11 +163,13 @@ pub fn footer(logs: &Logs, calls: &[Value]) -> String {
     let more = tools.len().saturating_sub(MAX_NAMED);
     let failed = calls.iter().filter(|call| call["ok"] == false && call["dropped"] != true).count();
     let dropped = calls.iter().filter(|call| call["dropped"] == true).count();
-    let _infallible = write!(text, "\n\ncalls made: {}", named.join(", "));
+    let all_failed = failed == calls.len();
+    let label = if all_failed { "calls that failed" } else { "calls made" };
+    let _infallible = write!(text, "\n\n{label}: {}", named.join(", "));
     if more > 0 {
         let _infallible = write!(text, " and {more} other tools");
     }
-    if failed > 0 {
+    if failed > 0 && !all_failed {
         let _infallible = write!(text, "; {failed} failed");
     }
     if dropped > 0 {
@@ -134,6 +177,41 @@ pub fn footer(logs: &Logs, calls: &[Value]) -> String {
             write!(text, "; {dropped} not awaited and called off, which may have run");
     }
     text
+}
+
+/// The name in an engine's complaint about one that is not there.
+pub fn undefined(message: &str) -> Option<&str> {
+    let name = message.strip_suffix(" is not defined")?.trim_matches('\'');
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    (!name.is_empty() && name.chars().all(is_part)).then_some(name)
+}
+
+/// The names that a script declares, as far as a look at its words tells.
+pub fn declared(source: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let words = source.split(move |c| !is_part(c)).filter(|word| !word.is_empty());
+    let mut declares = false;
+    words.filter(move |word| {
+        let was = declares;
+        declares = matches!(*word, "const" | "let" | "var" | "function" | "class");
+        was && !declares
+    })
+}
+
+/// What a script can use in place of a name that is not there; `own` are names it has for servers and for its own.
+pub fn instead_of<'a>(name: &str, own: impl Iterator<Item = &'a str>) -> Option<String> {
+    if NETWORK.contains(&name) {
+        return Some(format!(
+            "Scripts have no network, so there is no `{name}`; they reach servers alone. `await tools.search(\"fetch a web page\")` finds a tool that can."
+        ));
+    }
+    if MACHINE.contains(&name) {
+        return Some(format!(
+            "Scripts have no files, modules or variables of the machine, so there is no `{name}`; they reach servers alone. `await tools.search(\"read a file\")` finds a tool that can."
+        ));
+    }
+    let near = nearest(name, GIVEN.into_iter().chain(own), 2);
+    (!near.is_empty()).then(|| format!("Did you mean `{}`?", near.join("` or `")))
 }
 
 /// A place in a script: the line and a mark below the column.
@@ -172,6 +250,23 @@ mod tests {
         assert!(cut.iter().any(|line| line.ends_with("lines are not shown]")));
         assert!(cut.iter().map(String::len).sum::<usize>() < 200);
         assert_eq!(logs([("warn", "a\u{1b}[31mb")].into_iter(), 0, 100).lines.len(), 1);
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_gets_another_in_its_place() {
+        assert_eq!(undefined("'isues' is not defined"), Some("isues"));
+        assert_eq!(undefined("isues is not defined"), Some("isues"));
+        assert_eq!(undefined("a.b is not defined"), None);
+        assert_eq!(undefined("x is not a function"), None);
+        let source = "const issues = 1; async function all() { let $one = issues; }";
+        assert_eq!(declared(source).collect::<Vec<_>>(), ["issues", "all", "$one"]);
+        let instead = |name| instead_of(name, declared(source).chain(["github"]));
+        assert_eq!(instead("isues").as_deref(), Some("Did you mean `issues`?"));
+        assert_eq!(instead("gitHub").as_deref(), Some("Did you mean `github`?"));
+        assert_eq!(instead("paralel").as_deref(), Some("Did you mean `parallel`?"));
+        assert!(instead("fetch").unwrap().contains("no network"));
+        assert!(instead("require").unwrap().contains("no files, modules"));
+        assert_eq!(instead("zebra"), None);
     }
 
     #[test]

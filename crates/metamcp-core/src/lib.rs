@@ -24,6 +24,7 @@ pub mod lifecycle;
 pub mod limiter;
 pub mod moment;
 pub mod nearest;
+pub mod next;
 pub mod notify;
 pub mod oauth;
 pub mod provision;

@@ -35,6 +35,8 @@ pub struct Loaded {
     pub values: Vec<Given>,
     /// What the user should know.
     pub remarks: Vec<Remark>,
+    /// That servers of the user's own are not used, because the project has a file; one of the remarks.
+    pub hidden: Option<Remark>,
     /// The file the servers come from.
     pub source: Source,
     /// Every file that has a say: a change of one of them may change all of this.
@@ -72,7 +74,7 @@ impl Source {
         let places: Vec<String> =
             looked.iter().map(|path| format!("  {}", path.display())).collect();
         Some(format!(
-            "no config file was found; looked for\n{}\n\n`metamcp init` takes over the servers your clients have. Or write one of them, for example:\n\n{EXAMPLE}\n",
+            "no config file was found; looked for\n{}\n\n`metamcp init` takes over the servers your clients have, `metamcp add memory` installs a first one. Or write one of the files, for example:\n\n{EXAMPLE}\n",
             places.join("\n")
         ))
     }

@@ -9,6 +9,7 @@ use metamcp_child::ShimCommand;
 use metamcp_core::config::{Config, IdleRule, Lifecycle, ServerConfig};
 use metamcp_core::dispatch::{Limits, ServerPolicy};
 use metamcp_core::ledger::{self, Keep};
+use metamcp_core::next::Audience;
 use metamcp_core::notify::Pace;
 use metamcp_core::replay::Rule;
 use metamcp_core::search::Tuning;
@@ -125,7 +126,8 @@ impl Gateway {
             .collect();
         let scope = scopes.iter().find(|(name, _)| *name == settings.toolset);
         let scope = scope.map(|(_, scope)| Arc::clone(scope));
-        let view = View { surface, vocabulary: settings.surface, scope };
+        let audience = Audience::default();
+        let view = View { surface, vocabulary: settings.surface, scope, audience };
         Gateway { router, catalog, view, habits, scopes, pinned }
     }
 

@@ -28,6 +28,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use metamcp_core::cursor::CursorKey;
 use metamcp_core::nearest::nearest;
+use metamcp_core::next::Audience;
 use metamcp_core::replay::Rule;
 use metamcp_core::secret::Scrubber;
 use metamcp_core::settings::{LogLevel, Vocabulary};
@@ -119,6 +120,8 @@ pub struct View {
     pub vocabulary: Vocabulary,
     /// The part of everything it is kept to, where it is.
     pub scope: Option<Arc<Scope>>,
+    /// Whose words it speaks of next steps.
+    pub audience: Audience,
 }
 
 impl std::ops::Deref for View {
@@ -181,8 +184,13 @@ impl Finished {
 
     /// A failure in the words of the compact vocabulary; everything else as it is.
     pub fn in_words(self) -> Finished {
+        self.to(Audience::Compact)
+    }
+
+    /// A failure in the words of its reader; everything else as it is.
+    pub fn to(self, audience: Audience) -> Finished {
         match self {
-            Finished::Refused(object) => Finished::Result(object.to_result()),
+            Finished::Refused(object) => Finished::Result(object.to(audience).to_result()),
             other => other,
         }
     }

@@ -79,7 +79,7 @@ pub fn read<E>(path: &Path) -> Result<Option<String>, UserFileError<E>> {
 }
 
 /// Changes a file. `change` is given the text and gives the new one, or `None` to leave it; it may be asked again if
-/// another program wrote the file in between. Missing directories are made.
+/// another program wrote the file in between. Missing directories are made, for this user alone.
 pub fn change<E>(
     path: &Path,
     mut change: impl FnMut(Option<&str>) -> Result<Option<String>, E>,
@@ -88,7 +88,7 @@ pub fn change<E>(
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let fail = |action, source| UserFileError::Io { action, path: path.clone(), source };
     let folder = path.parent().unwrap_or(Path::new(".")).to_owned();
-    fs::create_dir_all(&folder).map_err(|error| fail("make the folder of", error))?;
+    make(&folder).map_err(|error| fail("make the folder of", error))?;
     let _lock = lock(&folder, &path).map_err(|error| fail("lock", error))?;
     for _ in 0..ATTEMPTS {
         let before = read(&path)?;
@@ -116,6 +116,15 @@ pub fn change<E>(
         }
     }
     Err(UserFileError::Busy { path })
+}
+
+/// What is kept beside a file of the user's, such as copies and tokens, is as private as the file.
+fn make(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 /// Held until it is dropped. The folder itself is locked where that can be, so that nothing is left lying beside other
@@ -216,8 +225,10 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read_to_string(&path).unwrap(), "ab\n");
-        let fresh = append(&folder.path().join("fresh"), "x");
+        let fresh = append(&folder.path().join("new/fresh"), "x");
         assert_eq!(fs::metadata(&fresh.path).unwrap().permissions().mode() & 0o777, 0o600);
+        let made = fs::metadata(folder.path().join("new")).unwrap();
+        assert_eq!(made.permissions().mode() & 0o777, 0o700);
     }
 
     #[test]

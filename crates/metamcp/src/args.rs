@@ -53,9 +53,10 @@ pub(crate) enum Command {
     /// Serve on stdin and stdout; the same as no subcommand
     #[command(after_help = "\
 Examples:
-  metamcp                                      serve the servers of .mcp.json or ~/.metamcp/mcp.json
-  metamcp --config work.json                   serve those of another file
-  metamcp --max-connections 8 --log-level info at most eight servers at once, and say what happens")]
+  metamcp                        the servers of .mcp.json or ~/.metamcp/mcp.json
+  metamcp --config work.json     those of another file
+  metamcp --max-connections 8    at most eight servers at once
+  metamcp --log-level info       and say what happens")]
     Serve,
     /// Put metamcp in front of the servers your clients already have
     #[command(after_help = first::INIT_HELP)]
@@ -82,9 +83,9 @@ Examples:
     /// List the servers, or the tools of one
     #[command(after_help = "\
 Examples:
-  metamcp list                   every server, its state and how many tools it has
-  metamcp list github            the tools of one server
-  metamcp list --json            the same for scripts")]
+  metamcp list               every server, its state and how many tools it has
+  metamcp list github        the tools of one server
+  metamcp list --json        the same for scripts")]
     List(ListArgs),
     /// Find tools by what they do
     #[command(after_help = "\
@@ -99,17 +100,17 @@ Examples:
 Examples:
   metamcp call time:get_current_time --args '{\"timezone\": \"Europe/Zurich\"}'
   metamcp call files:list_allowed_directories
-  echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args - --json")]
+  echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args -")]
     Call(CallArgs),
     /// Run a script over many tools
     #[command(after_help = "\
-The script is TypeScript or JavaScript and runs in a sandbox without files and network; it reaches your servers only.
+The script is TypeScript or JavaScript and runs in a sandbox without files and network; it reaches your servers only. \
 Top-level await is fine; `return` or the last expression is printed on stdout, the console on stderr.
 
-  const issues = await github.listIssues({ owner: \"me\", repo: \"it\" });     any server by its name
-  await servers[\"my-server\"].call(\"some_tool\", { key: \"value\" });         whatever the name
-  await parallel(urls, url => fetcher.fetch({ url }), 8);                   eight at a time
-  await tools.search(\"create an invoice\"); await tools.types(\"github\");    what there is
+  await github.listIssues({ owner: \"me\" })            any server by its name
+  await servers[\"my-server\"].call(\"a_tool\", {})       whatever the name
+  await parallel(urls, url => web.get({ url }), 8)    eight at a time
+  await tools.search(\"create an invoice\")             what there is
 
 Examples:
   metamcp run report.ts
@@ -118,13 +119,13 @@ Examples:
     Run(RunArgs),
     /// Measure how well tools are found, on your own tools and questions
     #[command(after_help = "\
-Both files hold one JSON object a line. A tool: id, server, name, description, and if you like server_description and
-input_schema. A question: query, gold (the ids of the tools that answer it), and if you like id and alt (for a gold id,
+Both files hold one JSON object a line. A tool: id, server, name, description, and if you like server_description and \
+input_schema. A question: query, gold (the ids of the tools that answer it), and if you like id and alt (for a gold id, \
 the ids of tools that are just as good).
 
 Examples:
   metamcp eval --tools tools.jsonl --queries queries.jsonl
-  metamcp eval --tools tools.jsonl --queries queries.jsonl --strategy hybrid --json")]
+  metamcp eval --tools tools.jsonl --queries queries.jsonl --strategy bm25")]
     Eval(EvalArgs),
     /// Remove what was learnt from use
     #[command(after_help = "\
@@ -167,6 +168,44 @@ Examples:
   metamcp completions zsh > ~/.zfunc/_metamcp
   metamcp completions fish > ~/.config/fish/completions/metamcp.fish")]
     Completions(CompletionsArgs),
+}
+
+impl Command {
+    /// Whether what it prints is read by a program.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            Command::Init(args) => args.write.json,
+            Command::Add(args) => args.write.json,
+            Command::Remove(args) | Command::Enable(args) | Command::Disable(args) => {
+                args.write.json
+            }
+            Command::Import(args) => args.write.json,
+            Command::Doctor(args) => args.json,
+            Command::List(args) => args.json,
+            Command::Search(args) => args.json,
+            Command::Call(args) => args.json,
+            Command::Run(args) => args.json,
+            Command::Eval(args) => args.json,
+            Command::Forget(args) => args.json,
+            Command::Approve(args) => args.json,
+            Command::Demo(args) => args.json,
+            Command::Auth(AuthCommand::Login(args)) => args.json,
+            Command::Auth(AuthCommand::Logout(args)) => args.json,
+            Command::Auth(AuthCommand::Status(args)) => args.json,
+            Command::Provisioned(ProvisionedCommand::List(args)) => args.json,
+            Command::Provisioned(
+                ProvisionedCommand::Remove(args) | ProvisionedCommand::Accept(args),
+            ) => args.json,
+            Command::Provisioned(ProvisionedCommand::Allow(args)) => args.json,
+            Command::Registry(RegistryCommand::Refresh(args)) => args.json,
+            Command::Config(ConfigCommand::Check(args)) => args.json,
+            Command::Config(ConfigCommand::Path(args)) => args.json,
+            Command::Serve
+            | Command::Registry(RegistryCommand::Export(_) | RegistryCommand::Import(_))
+            | Command::Config(ConfigCommand::Schema | ConfigCommand::Docs(_))
+            | Command::Completions(_) => false,
+        }
+    }
 }
 
 /// Arguments of `metamcp list`.
@@ -221,7 +260,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// End it after this many milliseconds; never more than code.timeoutMs
-    #[arg(long, value_name = "MS")]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
     /// Print status, value, console and calls as JSON
     #[arg(long)]
@@ -416,7 +455,9 @@ Examples:
     /// Print the JSON Schema of the config file
     #[command(after_help = "\
 Example:
-  metamcp config schema > mcp.schema.json      and in the file: \"$schema\": \"./mcp.schema.json\"")]
+  metamcp config schema > mcp.schema.json
+
+and in the file: \"$schema\": \"./mcp.schema.json\"")]
     Schema,
     /// Print which config file is read
     Path(PathArgs),
@@ -508,12 +549,12 @@ fn command_with(is_named: &dyn Fn(&str) -> bool) -> clap::Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  metamcp demo                              see it at work, without any config
-  metamcp init                              put it in front of the servers you have
-  metamcp config check                      what is read, and what is wrong with it
-  metamcp search \"read a file\"              find a tool
+  metamcp demo                           see it at work, without any config
+  metamcp init                           put it in front of the servers you have
+  metamcp config check                   what is read, and what is wrong with it
+  metamcp search \"read a file\"           find a tool
   metamcp call notes:add --args '{\"text\": \"milk\"}'
-  metamcp SUBCOMMAND --help                 more on one of them";
+  metamcp SUBCOMMAND --help              more on one of them";
 
 const AFTER_SHORT_HELP: &str = "\
 All settings: metamcp --help. First steps: metamcp demo, then metamcp init.";

@@ -1,8 +1,9 @@
 //! Exit codes: what a script can tell from the outcome.
 //! Owns: the codes and their meaning.      Never: ends the process (`main` does).
-//! In: how a command ended.  Out: the number.
+//! In: how a command ended, or its error.  Out: the number.
 //! Tests: below, and `tests/config.rs` as a shell sees them.
 
+use std::fmt;
 use std::process::ExitCode;
 
 /// How a command ended.
@@ -12,7 +13,7 @@ pub(crate) enum Exit {
     Success,
     /// Something else went wrong.
     Failure,
-    /// The command line makes no sense, or names a server, a tool or an argument that is not there.
+    /// The command line makes no sense, or names a file, a server, a tool or an argument that is not there.
     Usage,
     /// The configuration cannot be used.
     Config,
@@ -27,14 +28,23 @@ impl Exit {
     pub(crate) const ALL: [(Exit, &'static str); 6] = [
         (Exit::Success, "success"),
         (Exit::Failure, "something failed; the message says what"),
-        (Exit::Usage, "the command line makes no sense, or names what is not there"),
+        (
+            Exit::Usage,
+            "the input is wrong: a flag, a file, or the name of a server, tool or client",
+        ),
         (Exit::Config, "no config file, or one that cannot be used"),
         (
             Exit::Unavailable,
             "the server could not be reached, or the outcome of the call is not known",
         ),
-        (Exit::ToolError, "the tool answered with an error"),
+        (Exit::ToolError, "the tool answered with an error, or the script ended with one"),
     ];
+
+    /// How a command ended that gave up with an error.
+    pub(crate) fn of(error: &anyhow::Error) -> Exit {
+        let is_misuse = error.chain().any(<dyn std::error::Error>::is::<Misuse>);
+        if is_misuse { Exit::Usage } else { Exit::Failure }
+    }
 
     /// The number a shell sees. Stable: scripts depend on it.
     pub(crate) fn code(self) -> u8 {
@@ -55,13 +65,56 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// What is wrong is the input: nothing but another command line helps. It reads as the error in it.
+#[derive(Debug)]
+pub(crate) struct Misuse(anyhow::Error);
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+/// An error about the input.
+pub(crate) fn misuse(words: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Misuse(anyhow::Error::msg(words.into())))
+}
+
+/// Failures that are the input's.
+pub(crate) trait OrMisuse<T> {
+    /// The same failure, as one of the input.
+    fn or_misuse(self) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrMisuse<T> for Result<T, E> {
+    fn or_misuse(self) -> anyhow::Result<T> {
+        self.map_err(|error| anyhow::Error::new(Misuse(error.into())))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Exit;
+    use anyhow::Context;
+
+    use super::{Exit, OrMisuse, misuse};
 
     #[test]
     fn codes_are_in_order_and_complete() {
         let codes: Vec<u8> = Exit::ALL.iter().map(|(exit, _)| exit.code()).collect();
         assert_eq!(codes, [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn wrong_input_is_told_apart_and_reads_as_it_would_anyway() {
+        let broken = || -> anyhow::Result<()> { anyhow::bail!("broken") };
+        assert_eq!(Exit::of(&broken().unwrap_err()), Exit::Failure);
+        let error = broken().context("the file x").or_misuse().context("eval").unwrap_err();
+        assert_eq!(
+            (Exit::of(&error), format!("{error:#}")),
+            (Exit::Usage, "eval: the file x: broken".to_owned())
+        );
+        assert_eq!(Exit::of(&misuse("no")), Exit::Usage);
     }
 }

@@ -71,17 +71,20 @@ fn main() -> ExitCode {
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
     if first.as_ref().is_some_and(|first| first == EXAMPLE_ARGUMENT) {
-        return ended(example_server(arguments));
+        return ended(example_server(arguments), false);
     }
-    ended(match args::parse(std::env::args_os()) {
-        Ok(args) => run(args),
+    match args::parse(std::env::args_os()) {
+        Ok(args) => {
+            let wants_json = args.command.as_ref().is_some_and(Command::wants_json);
+            ended(run(args), wants_json)
+        }
         Err(error) => {
             // Help and version go to stdout and are no failure; clap knows which is which.
             let code = if error.use_stderr() { Exit::Usage } else { Exit::Success };
             let _nobody_to_tell = error.print();
-            return code.into();
+            code.into()
         }
-    })
+    }
 }
 
 /// How a worker is started: this binary, also after it was replaced on disk.
@@ -115,19 +118,23 @@ fn example_server(arguments: impl Iterator<Item = std::ffi::OsString>) -> anyhow
     Ok(Exit::Success)
 }
 
-fn ended(exit: anyhow::Result<Exit>) -> ExitCode {
+/// Whoever asked for JSON gets JSON, however it ended.
+fn ended(exit: anyhow::Result<Exit>, wants_json: bool) -> ExitCode {
     exit.unwrap_or_else(|error| {
         let is_closed_pipe = error.chain().any(|cause| {
             cause
                 .downcast_ref::<io::Error>()
                 .is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
         });
-        if !is_closed_pipe {
+        if !is_closed_pipe && wants_json {
+            let told = commands::config::failure_json(&format!("{error:#}"));
+            let _nobody_to_tell = writeln!(anstream::stdout(), "{told:#}");
+        } else if !is_closed_pipe {
             let label = render::styled(render::RED, "error");
             let _nobody_to_tell =
                 writeln!(anstream::stderr(), "{label}: {}", render::visible(&format!("{error:#}")));
         }
-        Exit::Failure
+        Exit::of(&error)
     })
     .into()
 }
@@ -136,86 +143,88 @@ fn run(args: Args) -> anyhow::Result<Exit> {
     let Args { settings, command } = args;
     let mut out = anstream::stdout();
     let mut diagnostics = anstream::stderr();
-    match command.unwrap_or(Command::Serve) {
-        Command::Serve => serve(settings.given, &mut diagnostics),
-        Command::Init(args) => with_config(settings.given, |loaded| {
+    let command = command.unwrap_or(Command::Serve);
+    let ask = Ask { flags: settings.given, json: command.wants_json() };
+    match command {
+        Command::Serve => serve(ask.flags, &mut diagnostics),
+        Command::Init(args) => with_config(ask, |loaded| {
             commands::init::run(loaded, &args, &mut out, &mut diagnostics)
         }),
         Command::Add(args) => {
-            let given = settings.given.clone();
-            with_config(settings.given, |loaded| {
-                commands::servers::add(loaded, &given, &args, &mut out)
-            })
+            let given = ask.flags.clone();
+            with_config(ask, |loaded| commands::servers::add(loaded, &given, &args, &mut out))
         }
         Command::Remove(args) => {
-            with_config(settings.given, |loaded| commands::servers::remove(loaded, &args, &mut out))
+            with_config(ask, |loaded| commands::servers::remove(loaded, &args, &mut out))
         }
         Command::Import(args) => {
-            with_config(settings.given, |loaded| commands::import::run(loaded, &args, &mut out))
+            with_config(ask, |loaded| commands::import::run(loaded, &args, &mut out))
         }
-        Command::Enable(args) => with_config(settings.given, |loaded| {
-            commands::servers::switch(loaded, &args, true, &mut out)
-        }),
-        Command::Disable(args) => with_config(settings.given, |loaded| {
-            commands::servers::switch(loaded, &args, false, &mut out)
-        }),
-        Command::Doctor(args) => commands::doctor::run(&load(settings.given)?, &args, &mut out),
+        Command::Enable(args) => {
+            with_config(ask, |loaded| commands::servers::switch(loaded, &args, true, &mut out))
+        }
+        Command::Disable(args) => {
+            with_config(ask, |loaded| commands::servers::switch(loaded, &args, false, &mut out))
+        }
+        Command::Doctor(args) => commands::doctor::run(&load(ask.flags)?, &args, &mut out),
         Command::List(args) => {
-            with_servers(settings.given, |loaded| commands::list::run(loaded, &args, &mut out))
+            with_servers(ask, |loaded| commands::list::run(loaded, &args, &mut out))
         }
         Command::Search(args) => {
-            with_servers(settings.given, |loaded| commands::list::search(loaded, &args, &mut out))
+            with_servers(ask, |loaded| commands::list::search(loaded, &args, &mut out))
         }
         Command::Call(args) => {
-            with_servers(settings.given, |loaded| commands::call::run(loaded, &args, &mut out))
+            with_servers(ask, |loaded| commands::call::run(loaded, &args, &mut out))
         }
-        Command::Run(args) => with_servers(settings.given, |loaded| {
+        Command::Run(args) => with_servers(ask, |loaded| {
             commands::run::run(loaded, &args, &mut out, &mut diagnostics)
         }),
         Command::Eval(args) => commands::eval::run(&args, &mut out),
-        Command::Forget(args) => match load(settings.given)? {
-            Ok(loaded) => commands::forget::run(&loaded, &args, &mut out),
-            Err(error) => cannot_load(&error),
-        },
-        Command::Auth(command) => {
-            with_servers(settings.given, |loaded| commands::auth::run(loaded, &command, &mut out))
+        Command::Forget(args) => {
+            with_config(ask, |loaded| commands::forget::run(loaded, &args, &mut out))
         }
-        Command::Approve(args) => match load(settings.given)? {
-            Ok(loaded) => commands::provisioned::approve(&loaded, &args, &mut out),
-            Err(error) => cannot_load(&error),
-        },
-        Command::Provisioned(command) => match load(settings.given)? {
-            Ok(loaded) => commands::provisioned::run(&loaded, &command, &mut out),
-            Err(error) => cannot_load(&error),
-        },
-        Command::Registry(command) => with_config(settings.given, |loaded| {
-            commands::registry::run(loaded, &command, &mut out)
-        }),
+        Command::Auth(command) => {
+            with_servers(ask, |loaded| commands::auth::run(loaded, &command, &mut out))
+        }
+        Command::Approve(args) => {
+            with_config(ask, |loaded| commands::provisioned::approve(loaded, &args, &mut out))
+        }
+        Command::Provisioned(command) => {
+            with_config(ask, |loaded| commands::provisioned::run(loaded, &command, &mut out))
+        }
+        Command::Registry(command) => {
+            with_config(ask, |loaded| commands::registry::run(loaded, &command, &mut out))
+        }
         Command::Demo(args) => {
             commands::demo::run(args.json, &mut out, &mut diagnostics)?;
             Ok(Exit::Success)
         }
         Command::Config(ConfigCommand::Check(arguments)) => {
-            commands::config::check(load(settings.given)?, &arguments, &mut out, &mut diagnostics)
+            commands::config::check(load(ask.flags)?, &arguments, &mut out, &mut diagnostics)
         }
         Command::Config(ConfigCommand::Schema) => commands::config::schema(&mut out),
-        Command::Config(ConfigCommand::Path(arguments)) => match load(settings.given)? {
-            Ok(loaded) => commands::config::path(&loaded, &arguments, &mut out, &mut diagnostics),
-            Err(error) => cannot_load(&error),
-        },
+        Command::Config(ConfigCommand::Path(arguments)) => with_config(ask, |loaded| {
+            commands::config::path(loaded, &arguments, &mut out, &mut diagnostics)
+        }),
         Command::Config(ConfigCommand::Docs(arguments)) => commands::config::docs(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
     }
 }
 
+/// What a command wants of the configuration, and how it wants to hear that there is none.
+struct Ask {
+    flags: Vec<Given>,
+    json: bool,
+}
+
 /// Runs a command that works without a config file as well, but not with one that cannot be used.
 fn with_config(
-    flags: Vec<Given>,
+    ask: Ask,
     command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
-    match load(flags)? {
+    match load(ask.flags)? {
         Ok(loaded) => command(&loaded),
-        Err(error) => cannot_load(&error),
+        Err(error) => cannot_load(&error, ask.json),
     }
 }
 
@@ -228,24 +237,29 @@ fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit>
     };
     match load() {
         Ok(loaded) => commands::serve::run(&loaded, Arc::new(load), diagnostics),
-        Err(error) => cannot_load(&error),
+        Err(error) => cannot_load(&error, false),
     }
 }
 
 /// Runs a command that makes no sense without servers; without a file and without one installed it says how to begin.
 fn with_servers(
-    flags: Vec<Given>,
+    ask: Ask,
     command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
-    match load(flags)? {
+    match load(ask.flags)? {
         Ok(loaded) => match commands::advice(&loaded) {
             None => command(&loaded),
+            Some(_) if ask.json => {
+                let told = commands::config::nowhere_json(&loaded.source);
+                writeln!(anstream::stdout(), "{told:#}")?;
+                Ok(Exit::Config)
+            }
             Some(advice) => {
                 write!(anstream::stderr(), "{advice}")?;
                 Ok(Exit::Config)
             }
         },
-        Err(error) => cannot_load(&error),
+        Err(error) => cannot_load(&error, ask.json),
     }
 }
 
@@ -255,7 +269,11 @@ fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
     Ok(config::load(Request { flags, lookup: &env::lookup, working_dir: &working_dir }))
 }
 
-fn cannot_load(error: &LoadError) -> anyhow::Result<Exit> {
-    render::load_error(&mut anstream::stderr(), error)?;
+fn cannot_load(error: &LoadError, json: bool) -> anyhow::Result<Exit> {
+    if json {
+        writeln!(anstream::stdout(), "{:#}", commands::config::error_json(error))?;
+    } else {
+        render::load_error(&mut anstream::stderr(), error)?;
+    }
     Ok(Exit::Config)
 }

@@ -29,6 +29,8 @@ fn cli_markdown() -> String {
 stdout carries data, or the protocol while serving; everything for people goes to stderr.
 Colours appear on a terminal only, and not when `NO_COLOR` is set.
 
+With `--json` stdout is JSON however it ends: a command that gives up prints `{ \"ok\": false, \"errors\": [{ \"message\": … }], \"warnings\": [] }`, with `file`, `line` and `hint` where it is about a config file. `call` prints the result, and what metamcp itself has to say of a call is a result with `isError`; `run` has the same keys whatever becomes of the script.
+
 ## Exit codes
 
 | code | meaning |

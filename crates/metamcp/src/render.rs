@@ -60,7 +60,8 @@ pub(crate) fn remarks(out: &mut dyn Write, remarks: &[Remark]) -> io::Result<()>
     Ok(())
 }
 
-fn hint(out: &mut dyn Write, hint: Option<&str>) -> io::Result<()> {
+/// What to do about it.
+pub(crate) fn hint(out: &mut dyn Write, hint: Option<&str>) -> io::Result<()> {
     hint.map_or(Ok(()), |hint| writeln!(out, "  {} {}", styled(GREEN, "hint:"), visible(hint)))
 }
 

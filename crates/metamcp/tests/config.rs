@@ -6,6 +6,8 @@ mod doctor;
 mod first;
 #[path = "config/init.rs"]
 mod init;
+#[path = "config/people.rs"]
+mod people;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

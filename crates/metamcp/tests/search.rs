@@ -29,8 +29,12 @@ fn read(workspace: &Workspace, arguments: &[&str]) -> Value {
 fn a_hit_can_be_explained() {
     let workspace = workspace();
     let why = read(&workspace, &["search", "echo a text", "--why", "--json"]);
-    let first = &why[0];
-    assert_eq!(first["id"], "box:echo", "{why:#}");
+    let plain = read(&workspace, &["search", "echo a text", "--json"]);
+    let keys =
+        |told: &Value| told.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&why), keys(&plain), "the same shape outside");
+    assert_eq!(why["tools"][0]["id"], "box:echo", "{why:#}");
+    let first = &why["tools"][0]["why"];
     let confidence = first["confidence"].as_f64().expect("it runs");
     assert!((0.0..=1.0).contains(&confidence));
     let words: Vec<&str> = first["words"]

@@ -13,9 +13,11 @@ pub enum Dialect {
     Zed,
     /// `httpUrl` is HTTP, `url` is SSE.
     Gemini,
-    /// One list for program and arguments, `environment`, `type: "local"`.
+    /// One list for program and arguments, `environment`, `type: "local"`, variables as `{env:NAME}`.
     OpenCode,
-    /// `cmd`, `envs`, `uri`, a `timeout` in seconds.
+    /// The usual with a `timeout` in seconds.
+    Cline,
+    /// `cmd`, `envs`, `env_keys`, `uri`, a `timeout` in seconds.
     Goose,
     /// The usual with headers under `requestOptions`, and a `name` that is the key elsewhere.
     Continue,
@@ -23,12 +25,19 @@ pub enum Dialect {
     Codex,
 }
 
+/// How long a client that wants to know may wait for a call of the gateway.
+const PATIENCE_SECONDS: u32 = 300;
+
 impl Dialect {
     /// The entry by which a client starts this gateway.
     pub fn own_entry(self, command: &str, args: &[String]) -> Value {
         match self {
             Dialect::Standard | Dialect::Gemini | Dialect::Codex | Dialect::Continue => {
                 json!({ "command": command, "args": args })
+            }
+            // Both end a call sooner than we do, and the first one may have to wait for an install.
+            Dialect::Cline => {
+                json!({ "command": command, "args": args, "timeout": PATIENCE_SECONDS })
             }
             Dialect::Typed => json!({ "type": "stdio", "command": command, "args": args }),
             Dialect::Zed => {
@@ -46,7 +55,7 @@ impl Dialect {
                 "args": args,
                 "envs": {},
                 "enabled": true,
-                "timeout": 300,
+                "timeout": PATIENCE_SECONDS,
             }),
         }
     }
@@ -56,7 +65,9 @@ impl Dialect {
         let Value::Object(entry) = entry else { return Err("is not an object".to_owned()) };
         let mut entry = entry.clone();
         match self {
-            Dialect::Standard | Dialect::Typed | Dialect::OpenCode => {}
+            Dialect::Standard | Dialect::Typed => {}
+            Dialect::OpenCode => opencode(&mut entry)?,
+            Dialect::Cline => seconds(&mut entry, "timeout"),
             Dialect::Gemini => {
                 if entry.contains_key("url") && !entry.contains_key("type") {
                     entry.insert("type".to_owned(), "sse".into());
@@ -92,6 +103,40 @@ fn zed(entry: &mut Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
+/// `{env:NAME}` is our `${NAME}`, and `{file:/path}` our `file:/path`.
+fn opencode(entry: &mut Map<String, Value>) -> Result<(), String> {
+    entry.values_mut().try_for_each(opencode_value)
+}
+
+fn opencode_value(value: &mut Value) -> Result<(), String> {
+    match value {
+        Value::String(text) => *text = opencode_text(text)?,
+        Value::Array(values) => values.iter_mut().try_for_each(opencode_value)?,
+        Value::Object(values) => values.values_mut().try_for_each(opencode_value)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn opencode_text(text: &str) -> Result<String, String> {
+    let whole = text.strip_prefix("{file:").and_then(|rest| rest.strip_suffix('}'));
+    if let Some(path) = whole.filter(|path| path.starts_with('/') || path.starts_with("~/")) {
+        return Ok(format!("file:{path}"));
+    }
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("{env:") {
+        let Some((name, after)) = behind.split_once('}') else { break };
+        out.push_str(&format!("{before}${{{name}}}"));
+        rest = after;
+    }
+    if let Some((_, file)) = rest.split_once("{file:") {
+        let file = file.split('}').next().unwrap_or_default();
+        return Err(format!("uses {{file:{file}}}, which only that client can answer"));
+    }
+    Ok(out + rest)
+}
+
 fn goose(entry: &mut Map<String, Value>) -> Result<(), String> {
     match entry.get("type").and_then(Value::as_str) {
         Some("stdio" | "sse" | "streamable_http") | None => {}
@@ -101,7 +146,14 @@ fn goose(entry: &mut Map<String, Value>) -> Result<(), String> {
     rename(entry, "envs", "env");
     rename(entry, "uri", "url");
     seconds(entry, "timeout");
-    for key in ["name", "display_name", "bundled", "env_keys", "available_tools"] {
+    if let Some(Value::Array(names)) = entry.remove("env_keys") {
+        // Goose keeps their values to itself; here they are looked for in the environment.
+        for name in names.iter().filter_map(Value::as_str) {
+            let env = table(entry, "env", "envs")?;
+            env.entry(name).or_insert_with(|| format!("${{{name}}}").into());
+        }
+    }
+    for key in ["name", "display_name", "bundled", "available_tools"] {
         entry.remove(key);
     }
     let is_remote = entry.contains_key("url");

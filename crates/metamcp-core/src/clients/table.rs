@@ -116,10 +116,13 @@ pub static CLIENTS: &[Client] = &[
         made: false,
         ..usual("continue", "Continue", |at| vec![at.home.join(".continue/config.yaml")])
     },
-    usual("cline", "Cline", |at| {
-        let folder = "Code/User/globalStorage/saoudrizwan.claude-dev/settings";
-        vec![at.desktop().join(folder).join("cline_mcp_settings.json")]
-    }),
+    Client {
+        dialect: Dialect::Cline,
+        ..usual("cline", "Cline", |at| {
+            let folder = "Code/User/globalStorage/saoudrizwan.claude-dev/settings";
+            vec![at.desktop().join(folder).join("cline_mcp_settings.json")]
+        })
+    },
     usual("lm-studio", "LM Studio", |at| vec![at.home.join(".lmstudio/mcp.json")]),
     usual("kiro", "Kiro", |at| vec![at.home.join(".kiro/settings/mcp.json")]),
     usual("copilot", "Copilot CLI", |at| vec![at.home.join(".copilot/mcp-config.json")]),

@@ -124,7 +124,31 @@ fn entries_of_every_dialect_become_ours() {
         json!({ "type": "local", "command": ["npx", "x"], "environment": { "A": "1" }, "enabled": false }),
         json!({ "type": "local", "command": ["npx", "x"], "environment": { "A": "1" }, "enabled": false }),
     );
+    check(
+        Dialect::OpenCode,
+        json!({ "type": "local", "command": ["npx", "{env:PACKAGE}"], "environment": { "A": "Bearer {env:A_TOKEN}!", "K": "{file:~/.key}" } }),
+        json!({ "type": "local", "command": ["npx", "${PACKAGE}"], "environment": { "A": "Bearer ${A_TOKEN}!", "K": "file:~/.key" } }),
+    );
+    check(
+        Dialect::Cline,
+        json!({ "command": "npx", "timeout": 90 }),
+        json!({ "command": "npx", "timeoutMs": 90_000 }),
+    );
+    check(
+        Dialect::Goose,
+        json!({ "type": "stdio", "cmd": "npx", "envs": { "A": "1" }, "env_keys": ["A", "TOKEN"] }),
+        json!({ "type": "stdio", "command": "npx", "env": { "A": "1", "TOKEN": "${TOKEN}" } }),
+    );
+    check(
+        Dialect::Goose,
+        json!({ "type": "stdio", "cmd": "npx", "envs": {}, "env_keys": [] }),
+        json!({ "type": "stdio", "command": "npx", "env": {} }),
+    );
     for (dialect, entry) in [
+        (
+            Dialect::OpenCode,
+            json!({ "type": "local", "command": ["x"], "environment": { "K": "a{file:./key}" } }),
+        ),
         (
             Dialect::Typed,
             json!({ "type": "stdio", "command": "x", "env": { "K": "${input:key}" } }),

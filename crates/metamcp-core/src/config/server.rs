@@ -89,9 +89,12 @@ pub(super) fn read_server(
     (report.problems.len() == before).then_some(server)
 }
 
+/// Why a server is left out that its owner switched off.
+pub const SWITCHED_OFF: &str = "switched off in the config file";
+
 fn state(disabled: bool, itself: bool, missing: &[String]) -> ServerState {
     if disabled {
-        ServerState::Disabled { reason: "switched off in the config file".to_owned() }
+        ServerState::Disabled { reason: SWITCHED_OFF.to_owned() }
     } else if itself {
         ServerState::Disabled { reason: "this is the gateway itself".to_owned() }
     } else if missing.is_empty() {

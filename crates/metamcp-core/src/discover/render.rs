@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Answer, Detail, FITS, Request, ServerLine};
+use crate::next::{Audience, Next};
 use crate::search::Hit;
 use crate::text;
 use crate::tool::Tool;
@@ -230,7 +231,12 @@ fn nothing_found(out: &mut String, query: &str, request: &Request, answer: &Answ
             push(out, &[" among ", &tools.to_string(), " known tools"]);
         }
     }
-    out.push_str("; try other words, or list a server's tools with {\"server\": name}\n");
+    out.push_str("; try other words, or list a server's tools with ");
+    match answer.audience {
+        Audience::Shell => out.push_str(&Next::ToolsOf("SERVER".to_owned()).words(Audience::Shell)),
+        Audience::Compact | Audience::Full => out.push_str("{\"server\": name}"),
+    }
+    out.push('\n');
     if request.server.is_none() {
         answer.servers.iter().for_each(|server| server_line(out, server));
     }
@@ -250,17 +256,11 @@ fn doubt(out: &mut String, request: &Request, answer: &Answer<'_>) {
 fn footer(out: &mut String, request: &Request, answer: &Answer<'_>) {
     let shown = request.offset + answer.hits.len();
     if let Some(cursor) = answer.next_cursor {
-        push(
-            out,
-            &[
-                &shown.to_string(),
-                " of ",
-                &answer.total.to_string(),
-                "; more with cursor \"",
-                cursor,
-                "\"\n",
-            ],
-        );
+        push(out, &[&shown.to_string(), " of ", &answer.total.to_string(), "; more with "]);
+        match answer.audience {
+            Audience::Shell => out.push_str("`--limit N`\n"),
+            Audience::Compact | Audience::Full => push(out, &["cursor \"", cursor, "\"\n"]),
+        }
     }
     if let Some(note) = answer.note {
         push(out, &["note: ", &text::clean_line(note, REASON), "\n"]);
@@ -271,11 +271,23 @@ fn footer(out: &mut String, request: &Request, answer: &Answer<'_>) {
             &[
                 "pending: ",
                 &answer.pending.join(", "),
-                " (still starting; ask again in a moment)\n",
+                match answer.audience {
+                    Audience::Shell => " (still starting; try again in a moment)\n",
+                    Audience::Compact | Audience::Full => {
+                        " (still starting; ask again in a moment)\n"
+                    }
+                },
             ],
         );
     }
-    for failed in answer.failed {
+    // A server whose line is there already said why on it.
+    let is_told = request.tool.is_none()
+        && match (&request.query, &request.server) {
+            (Some(_), None) => answer.hits.is_empty(),
+            (Some(_), Some(_)) => false,
+            (None, _) => true,
+        };
+    for failed in answer.failed.iter().filter(|_| !is_told) {
         push(
             out,
             &["failed: ", failed.name, " (", &text::clean_line(failed.reason, REASON), ")\n"],

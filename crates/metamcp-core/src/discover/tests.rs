@@ -92,7 +92,7 @@ fn a_query_shows_five_in_full_and_the_rest_on_a_line() {
         next_cursor: Some("AbC"),
         pending: &["github", "slack"],
         failed: &failed,
-        note: None,
+        ..Answer::default()
     };
     let mut text = to_text(&request, &answer);
     for detail in ["brief", "schema"] {
@@ -102,6 +102,32 @@ fn a_query_shows_five_in_full_and_the_rest_on_a_line() {
         text.push_str(&format!("\n\n-- {detail}\n{}", to_text(&request, &answer)));
     }
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_server_that_failed_is_told_once_and_a_person_is_told_what_to_type() {
+    let line = ServerLine {
+        name: "db",
+        state: ServerState::Failed,
+        reason: Some("exited with code 1"),
+        tools: None,
+        description: None,
+    };
+    let failed = [FailedServer { name: "db", reason: "exited with code 1" }];
+    let servers = [line];
+    let answer = Answer {
+        servers: &servers,
+        failed: &failed,
+        audience: Audience::Shell,
+        ..Answer::default()
+    };
+    for request in [json!({ "query": "zebra" }), json!({ "server": "db" })] {
+        let text = to_text(&asked(request), &answer);
+        assert_eq!(text.matches("exited with code 1").count(), 1, "{text}");
+    }
+    let text = to_text(&asked(json!({ "query": "zebra", "server": "db" })), &answer);
+    assert!(text.contains("failed: db (exited with code 1)"), "{text}");
+    assert!(text.contains("`metamcp list SERVER`"), "{text}");
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
     let home = absolute(&early.home, working_dir, lookup)?;
 
     let mut remarks = Vec::new();
+    let mut hidden = None;
     let mut given = Vec::new();
     let mut files: Vec<PathBuf> = USER_FILES.iter().map(|name| home.join(name)).collect();
     files.insert(0, working_dir.join(PROJECT_FILE));
@@ -37,7 +38,7 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
             given.extend(read.given);
             (Source::Named(path), read.config)
         }
-        None => find(working_dir, &home, lookup, &mut remarks, &mut given)?,
+        None => find(working_dir, &home, lookup, (&mut remarks, &mut hidden), &mut given)?,
     };
 
     given.extend(environment);
@@ -59,7 +60,7 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
         let known = config.toolsets.iter().map(|toolset| toolset.name.clone()).collect();
         return Err(LoadError::NoSuchToolset { name: wanted.clone(), known });
     }
-    Ok(Loaded { config, values: resolved.values, remarks, source, files })
+    Ok(Loaded { config, values: resolved.values, remarks, hidden, source, files })
 }
 
 /// The project's file, else the user's; the user's settings count beneath the project's, its servers do not.
@@ -67,7 +68,7 @@ fn find(
     working_dir: &Path,
     home: &Path,
     lookup: &dyn Fn(&str) -> Option<String>,
-    remarks: &mut Vec<Remark>,
+    (remarks, hidden): (&mut Vec<Remark>, &mut Option<Remark>),
     given: &mut Vec<Given>,
 ) -> Result<(Source, Config), LoadError> {
     let project_path = working_dir.join(PROJECT_FILE);
@@ -84,13 +85,16 @@ fn find(
         remarks.extend(user.exposed_secrets());
         if names_servers && !user.config.servers.is_empty() {
             let count = user.config.servers.len();
-            remarks.push(user.remark(
+            let path = user.path.display();
+            let remark = user.remark(
                 Severity::Note,
                 format!(
                     "its servers ({count}) are not used: the project has its own {PROJECT_FILE}"
                 ),
-                None,
-            ));
+                Some(format!("metamcp --config {path} uses them in place of the project's")),
+            );
+            *hidden = Some(remark.clone());
+            remarks.push(remark);
         }
         given.extend(user.given.iter().cloned());
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_core::arguments;
-use metamcp_core::config::{Retry, ServerConfig, ServerState};
+use metamcp_core::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
 use metamcp_core::discover::split_id;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::nearest::nearest;
+use metamcp_core::next::{Advice, Next};
 use metamcp_core::replay::{Rule, is_harmless};
 use metamcp_core::tool::Tool;
 use metamcp_wire::scan::{MAX_DEPTH, check};
@@ -298,7 +299,7 @@ impl View {
             }
             None => match split_id(&tool) {
                 Some((server, tool)) => (server.to_owned(), tool.to_owned()),
-                None => return Err(Unwanted::Refused(Box::new(self.which_server(by, &tool)))),
+                None => return Err(Unwanted::Refused(Box::new(self.which_server(&tool)))),
             },
         };
         let arguments = decode_args(by, args, line)?;
@@ -328,7 +329,7 @@ impl View {
     }
 
     /// A bare tool name: the servers that have it are named.
-    pub(super) fn which_server(&self, by: &str, tool: &str) -> ErrorObject {
+    pub(super) fn which_server(&self, tool: &str) -> ErrorObject {
         let snapshot = self.snapshot();
         let owners: Vec<String> = self
             .servers()
@@ -340,10 +341,15 @@ impl View {
             .collect();
         let object = ErrorObject::new(
             Code::ServerNotFound,
-            format!("{by} needs to know the server of the tool {tool:?}"),
+            format!("the tool {tool:?} is named without its server"),
         );
-        if owners.is_empty() {
-            object.hint("Write it as SERVER:TOOL; a search finds the id.")
+        if let Some(entry) = self.server(tool.trim_end_matches(':')) {
+            let list = Next::ToolsOf(entry.name.to_string());
+            object
+                .hint(Advice::from("It is the name of a server; ").step(list, " lists its tools."))
+        } else if owners.is_empty() {
+            let write = Advice::from("Write it as SERVER:TOOL; ");
+            object.hint(write.step(Next::Search, " finds it."))
         } else {
             object.hint(format!("Did you mean {}?", owners.join(" or "))).detail("nearest", owners)
         }
@@ -354,9 +360,9 @@ impl View {
         let names: Vec<&str> = servers.iter().map(|entry| &*entry.name).collect();
         let near = nearest(name, names.iter().copied(), NEAR);
         let hint = if near.is_empty() {
-            "mcp_discover without arguments lists the servers.".to_owned()
+            Advice::default().step(Next::Servers, " lists the servers.")
         } else {
-            format!("Did you mean {}?", near.join(" or "))
+            format!("Did you mean {}?", near.join(" or ")).into()
         };
         ErrorObject::new(Code::ServerNotFound, format!("no server {name:?} is configured"))
             .hint(hint)
@@ -372,7 +378,12 @@ pub(super) fn usable(entry: &Entry) -> Result<(), Box<ErrorObject>> {
             Code::ServerUnavailable,
             format!("the server {:?} is disabled: {reason}", entry.name),
         )
-        .hint("The call was not sent. Mend the configuration and start metamcp again.")
+        .hint(if *reason == SWITCHED_OFF {
+            let enable = Next::Enable(entry.name.to_string());
+            Advice::from("The call was not sent. ").step(enable, " lets it be used again.")
+        } else {
+            "The call was not sent. Mend the configuration; a variable has to be set where metamcp is started.".into()
+        })
         .at(&entry.name, None),
     ))
 }
@@ -497,13 +508,10 @@ fn no_such_tool(wish: &Wish, known: &Known) -> ErrorObject {
     let near: Vec<String> =
         nearest(&wish.tool, names, NEAR).into_iter().map(str::to_owned).collect();
     let hint = if near.is_empty() {
-        format!(
-            "mcp_discover {{\"server\": \"{}\"}} lists its {} tools.",
-            wish.entry.name,
-            known.tools.tools.len()
-        )
+        let all = format!(" lists its {} tools.", known.tools.tools.len());
+        Advice::default().step(Next::ToolsOf(wish.entry.name.to_string()), all)
     } else {
-        format!("Did you mean {}?", near.join(" or "))
+        format!("Did you mean {}?", near.join(" or ")).into()
     };
     ErrorObject::new(
         Code::ToolNotFound,

@@ -13,6 +13,7 @@ use metamcp_core::discover::{
 };
 use metamcp_core::habits::Prior;
 use metamcp_core::lifecycle::State;
+use metamcp_core::next::{Advice, Next};
 use metamcp_core::search::{Features, Hit, Strategy};
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
@@ -119,6 +120,7 @@ impl View {
             pending: if overview { &[] } else { &pending },
             failed: if overview { &[] } else { &failed },
             note: looked.note.as_deref(),
+            audience: self.audience,
         };
         // A whole server with its schemas is for writing code against it.
         let whole = request.detail == Detail::Schema
@@ -328,9 +330,9 @@ impl View {
             .cloned()
             .collect();
         let hint = if near.is_empty() {
-            "Search with mcp_discover {\"query\": …}.".to_owned()
+            Advice::from("Search with ").step(Next::Search, ".")
         } else {
-            format!("Did you mean {}?", near.join(" or "))
+            format!("Did you mean {}?", near.join(" or ")).into()
         };
         let mut object = ErrorObject::new(Code::ToolNotFound, format!("no tool {tool:?} is known"))
             .hint(hint)
@@ -339,6 +341,15 @@ impl View {
             object = object.at(&entry.name, None);
         }
         Finished::Refused(Box::new(object))
+    }
+
+    /// Why a server cannot say what it has.
+    pub(super) fn absence(&self, entry: &Entry) -> String {
+        match self.state(entry, &self.snapshot()) {
+            (ServerState::Connecting, _) => "still starting; ask again in a moment".to_owned(),
+            (_, Some(reason)) => cut(&reason).to_owned(),
+            (_, None) => "not there".to_owned(),
+        }
     }
 
     fn state(&self, entry: &Entry, snapshot: &Snapshot) -> (ServerState, Option<String>) {

@@ -1,11 +1,13 @@
 //! `mcp_execute`: a script of the model's, from its text to the answer.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_core::declarations::identifier;
 use metamcp_core::execution::{self, Shown};
+use metamcp_core::next::{Advice, Next};
 use metamcp_core::settings::{CodeProfile, CodeSettings};
 use metamcp_core::text;
 use metamcp_sandbox::host::{self, Job, Launch, Limits, Outcome, Profile, Server, Status, Workers};
@@ -210,7 +212,7 @@ impl View {
         let shown = self.code.shown();
         let (logs, calls) = self.left(outcome);
         let Some(value) = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok) else {
-            return failed(script_error(source, outcome), &logs, &calls);
+            return failed(self.script_error(source, outcome), &logs, &calls);
         };
         let text = execution::value_text(value);
         let kept = (text.chars().count() > shown.value_chars)
@@ -235,6 +237,111 @@ impl View {
         }
         let content = json!([{ "type": "text", "text": said }]);
         format!("{{\"content\":{content},\"structuredContent\":{structured}}}").into_bytes()
+    }
+
+    /// What ended a script, and what may help.
+    pub(super) fn script_error(&self, source: &str, outcome: &Outcome) -> ErrorObject {
+        let error = outcome.error.clone().unwrap_or_default();
+        let struck = outcome.limit.as_ref();
+        let limit =
+            struck.map_or(String::new(), |struck| format!(" ({} = {})", struck.name, struck.value));
+        let (code, what, hint): (_, _, Cow<'static, str>) = match outcome.status {
+            Status::Ok | Status::Error => (
+                Code::CodeError,
+                text::clean(&format!("{}: {}", error.name, error.message), MAX_MESSAGE).into_owned(),
+                self.mend(source, &error, outcome),
+            ),
+            Status::Timeout => (
+                Code::Timeout,
+                format!("the script ran out of time{limit}"),
+                "Do less in one script, or make calls at the same time with parallel().".into(),
+            ),
+            Status::CpuLimit => (
+                Code::LimitExceeded,
+                format!("the script used up its processor time{limit}"),
+                "Look for a loop that does not end.".into(),
+            ),
+            Status::MemoryLimit => (
+                Code::LimitExceeded,
+                format!("the script used up its memory{limit}"),
+                "Keep what you need of each result and let go of the rest.".into(),
+            ),
+            Status::CallLimit => (
+                Code::LimitExceeded,
+                format!("the script made too many tool calls{limit}"),
+                "Use a tool that takes many items at once, or several scripts.".into(),
+            ),
+            Status::Deadlock => (
+                Code::CodeError,
+                "the script waits for a promise that nobody can settle".to_owned(),
+                "Every `new Promise` must be resolved by something that happens: a call, a sleep, a timer.".into(),
+            ),
+            Status::Cancelled => (
+                Code::Cancelled,
+                "the script was cancelled".to_owned(),
+                "Calls it had made may have run.".into(),
+            ),
+        };
+        let mut message = what;
+        let mut object_position = None;
+        if let (Some(line), column) = (error.line, error.column.unwrap_or(1)) {
+            let shown = source.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default();
+            message.push_str(&format!(
+                " (line {line}, column {column})\n{}",
+                execution::caret(line, column, shown)
+            ));
+            object_position = Some((line, column));
+        }
+        let mut object = ErrorObject::new(code, message)
+            .hint(hint.into_owned())
+            .detail("status", outcome.status.word());
+        if let Some((line, column)) = object_position {
+            object = object.detail("line", line).detail("column", column);
+        }
+        if let Some(struck) = struck {
+            object =
+                object.detail("limit", struck.name).detail("limit_value", struck.value.clone());
+        }
+        if let Some(tool_error) =
+            error.tool_error.and_then(|raw| serde_json::from_str::<Value>(&raw).ok())
+        {
+            object = object.detail("tool_error", tool_error);
+        }
+        if !error.stack.is_empty() {
+            object = object.detail("stack", text::clean(&error.stack, MAX_MESSAGE).into_owned());
+        }
+        object
+    }
+
+    /// What to do about an error of the script's own.
+    fn mend(
+        &self,
+        source: &str,
+        error: &host::ScriptError,
+        outcome: &Outcome,
+    ) -> Cow<'static, str> {
+        // A call that its server never heard of is none.
+        let kept = ["server_not_found", "tool_not_found", "validation_input", "denied"];
+        let code = error
+            .tool_error
+            .as_deref()
+            .and_then(|raw| object::pick(raw.as_bytes(), ["code"]).ok()?[0]);
+        let code = code.and_then(object::text).unwrap_or_default();
+        let unsent = usize::from(kept.contains(&&*code));
+        let again = match outcome.calls.len() <= unsent {
+            true => "No call was made.",
+            false => {
+                "Calls that are listed as made were made; mend the script and do not repeat them blindly."
+            }
+        };
+        let Some(name) = execution::undefined(&error.message) else { return again.into() };
+        let servers: Vec<String> =
+            self.servers().iter().map(|entry| identifier(&entry.name)).collect();
+        let own = execution::declared(source).chain(servers.iter().map(String::as_str));
+        match execution::instead_of(name, own) {
+            Some(instead) => format!("{instead} {again}").into(),
+            None => again.into(),
+        }
     }
 }
 
@@ -296,15 +403,17 @@ fn unfenced(source: &str) -> &str {
 }
 
 fn unreadable(error: &ScriptError) -> ErrorObject {
-    let mut object =
-        ErrorObject::new(Code::CodeError, format!("the script cannot be read: {error}"))
-            .detail("status", "error")
-            .detail("line", error.line)
-            .detail("column", error.column);
-    if let Some(hint) = &error.hint {
-        object = object.hint(hint.clone());
+    // What to write instead is said once, where every error says it.
+    let mut bare = error.clone();
+    let hint = bare.hint.take();
+    let object = ErrorObject::new(Code::CodeError, format!("the script cannot be read: {bare}"))
+        .detail("status", "error")
+        .detail("line", error.line)
+        .detail("column", error.column);
+    match hint {
+        Some(hint) => object.hint(hint),
+        None => object,
     }
-    object
 }
 
 fn no_worker(refused: &host::Refused, profile: CodeProfile) -> ErrorObject {
@@ -312,84 +421,16 @@ fn no_worker(refused: &host::Refused, profile: CodeProfile) -> ErrorObject {
         Code::ExecutionFailed,
         format!("the script was not run: {refused} (profile {})", profile.as_str()),
     )
-    .hint("Nothing was run, and nothing weaker is used instead. Call the tools with mcp_call; the owner of the configuration can choose another code.profile.")
+    .hint(
+        Advice::from("Nothing was run, and nothing weaker is used instead. Call the tools with ")
+            .step(Next::Call, "; the owner of the configuration can choose another code.profile."),
+    )
 }
 
 /// The gateway goes down while a script runs.
 pub(super) fn ended() -> ErrorObject {
     ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
         .hint("The script was ended. Calls it had made may have run: see `calls`.")
-}
-
-pub(super) fn script_error(source: &str, outcome: &Outcome) -> ErrorObject {
-    let error = outcome.error.clone().unwrap_or_default();
-    let struck = outcome.limit.as_ref();
-    let limit =
-        struck.map_or(String::new(), |struck| format!(" ({} = {})", struck.name, struck.value));
-    let (code, what, hint) = match outcome.status {
-        Status::Ok | Status::Error => (
-            Code::CodeError,
-            text::clean(&format!("{}: {}", error.name, error.message), MAX_MESSAGE).into_owned(),
-            "Calls that are listed as made were made; mend the script and do not repeat them blindly.",
-        ),
-        Status::Timeout => (
-            Code::Timeout,
-            format!("the script ran out of time{limit}"),
-            "Do less in one script, or make calls at the same time with parallel().",
-        ),
-        Status::CpuLimit => (
-            Code::LimitExceeded,
-            format!("the script used up its processor time{limit}"),
-            "Look for a loop that does not end.",
-        ),
-        Status::MemoryLimit => (
-            Code::LimitExceeded,
-            format!("the script used up its memory{limit}"),
-            "Keep what you need of each result and let go of the rest.",
-        ),
-        Status::CallLimit => (
-            Code::LimitExceeded,
-            format!("the script made too many tool calls{limit}"),
-            "Use a tool that takes many items at once, or several scripts.",
-        ),
-        Status::Deadlock => (
-            Code::CodeError,
-            "the script waits for a promise that nobody can settle".to_owned(),
-            "Every `new Promise` must be resolved by something that happens: a call, a sleep, a timer.",
-        ),
-        Status::Cancelled => (
-            Code::Cancelled,
-            "the script was cancelled".to_owned(),
-            "Calls it had made may have run.",
-        ),
-    };
-    let mut message = what;
-    let mut object_position = None;
-    if let (Some(line), column) = (error.line, error.column.unwrap_or(1)) {
-        let shown = source.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default();
-        message.push_str(&format!(
-            " (line {line}, column {column})\n{}",
-            execution::caret(line, column, shown)
-        ));
-        object_position = Some((line, column));
-    }
-    let mut object =
-        ErrorObject::new(code, message).hint(hint).detail("status", outcome.status.word());
-    if let Some((line, column)) = object_position {
-        object = object.detail("line", line).detail("column", column);
-    }
-    if let Some(struck) = struck {
-        object = object.detail("limit", struck.name).detail("limit_value", struck.value.clone());
-    }
-    if let Some(tool_error) =
-        error.tool_error.and_then(|raw| serde_json::from_str::<Value>(&raw).ok())
-    {
-        object = object.detail("tool_error", tool_error);
-    }
-    if !error.stack.is_empty() {
-        object = object.detail("stack", text::clean(&error.stack, MAX_MESSAGE).into_owned());
-    }
-    object
 }
 
 /// A failure with what the script left behind.

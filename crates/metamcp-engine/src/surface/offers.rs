@@ -6,6 +6,7 @@ use bytes::Bytes;
 use memchr::memmem;
 use metamcp_core::direct::{self, Kind};
 use metamcp_core::discover::split_id;
+use metamcp_core::next::{Advice, Next};
 use metamcp_core::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::errand::{self, Client};
 use super::reply::{Code, ErrorObject};
-use super::{Finished, Step, Surface, View};
+use super::{Finished, Step, View};
 use crate::router::{Caller, Entry, Outcome};
 
 /// Their names, which no configured server can have been given by mistake.
@@ -154,7 +155,7 @@ impl View {
         for entry in servers {
             let Some(peer) = self.introduced(entry, self.surface.options.discover_budget).await
             else {
-                notes.push(format!("{}: not there", entry.name));
+                notes.push(format!("{}: {}", entry.name, self.absence(entry)));
                 continue;
             };
             if !peer.can(kinds[0].capability()) {
@@ -194,46 +195,42 @@ impl View {
             notes.push(format!("no {what}"));
         }
         lines.append(&mut notes);
-        lines.push(usage(of_prompts).to_owned());
+        lines.push(usage(of_prompts).words(self.audience));
         let result = json!({ "content": [{ "type": "text", "text": lines.join("\n") }] });
         Finished::Result(result.to_string().into_bytes())
     }
 }
 
-impl Surface {
+impl View {
     /// What is to be said about them below an answer about servers.
     pub(super) fn offers_note(&self, servers: &[Entry]) -> Option<String> {
         let having = |capability: &str| -> Vec<&str> {
             let has = |entry: &&Entry| {
-                self.router.peer(entry.id).is_some_and(|peer| peer.can(capability))
+                self.surface.router.peer(entry.id).is_some_and(|peer| peer.can(capability))
             };
             servers.iter().filter(has).map(|entry| &*entry.name).collect()
         };
-        let part = |what: &str, of: &[&str], at: &str| {
-            let args = match of {
-                [only] => format!(", \"args\": {{\"server\": {}}}", json!(only)),
-                _ => String::new(),
-            };
-            let list = format!("mcp_call {{\"server\": \"{at}\", \"tool\": \"list\"{args}}}");
+        let part = |what: &str, of: &[&str], of_prompts: bool| {
+            let server = Some(of).filter(|of| of.len() == 1).map(|of| of[0].to_owned());
+            let list = Next::Offers { of_prompts, server }.words(self.audience);
             (!of.is_empty()).then(|| format!("{what} of {}: {list}", of.join(", ")))
         };
-        let resources = part("Resources", &having("resources"), RESOURCES);
-        let prompts = part("Prompts", &having("prompts"), PROMPTS);
+        let resources = part("Resources", &having("resources"), false);
+        let prompts = part("Prompts", &having("prompts"), true);
         let both: Vec<String> = resources.into_iter().chain(prompts).collect();
         (!both.is_empty()).then(|| both.join("\n"))
     }
 }
 
-fn usage(of_prompts: bool) -> &'static str {
-    if of_prompts {
-        "Get one: mcp_call {\"server\": \"@prompts\", \"tool\": \"get\", \"args\": {\"server\", \"name\", \"arguments\"}}."
-    } else {
-        "Read one: mcp_call {\"server\": \"@resources\", \"tool\": \"read\", \"args\": {\"server\", \"uri\"}}."
-    }
+fn usage(of_prompts: bool) -> Advice {
+    let begin = if of_prompts { "Get one: " } else { "Read one: " };
+    Advice::from(begin).step(Next::Offer { of_prompts }, ".")
 }
 
 fn invalid(of_prompts: bool, what: &str) -> Finished {
-    let hint = format!("`list` takes an optional `server`. {}", usage(of_prompts));
+    let begin = if of_prompts { "Get one: " } else { "Read one: " };
+    let hint = Advice::from(format!("`list` takes an optional `server`. {begin}"))
+        .step(Next::Offer { of_prompts }, ".");
     Finished::error(&ErrorObject::new(Code::ValidationInput, what).hint(hint))
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use metamcp_core::config::ServerConfig;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::failure::{Category, Fact, Failure};
+use metamcp_core::next::{Advice, Audience, Next};
 use metamcp_core::secret::scrub;
 use metamcp_core::text;
 use metamcp_wire::object;
@@ -165,7 +166,8 @@ impl Code {
 pub struct ErrorObject {
     code: Code,
     message: String,
-    hint: Option<String>,
+    hint: Option<Advice>,
+    audience: Audience,
     server: Option<Arc<str>>,
     tool: Option<Arc<str>>,
     op: Option<&'static str>,
@@ -182,6 +184,7 @@ impl ErrorObject {
             code,
             message: message.into(),
             hint: None,
+            audience: Audience::default(),
             server: None,
             tool: None,
             op: None,
@@ -194,7 +197,7 @@ impl ErrorObject {
 
     /// What to do next.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> ErrorObject {
+    pub fn hint(mut self, hint: impl Into<Advice>) -> ErrorObject {
         self.hint = Some(hint.into());
         self
     }
@@ -211,13 +214,13 @@ impl ErrorObject {
     #[must_use]
     pub fn by(mut self, op: &'static str) -> ErrorObject {
         self.op = Some(op);
-        if let Some(hint) = &mut self.hint {
-            for (first, second) in OTHER_WORDS {
-                if hint.contains(first) {
-                    *hint = hint.replace(first, second);
-                }
-            }
-        }
+        self.to(Audience::Full)
+    }
+
+    /// Who reads it.
+    #[must_use]
+    pub fn to(mut self, audience: Audience) -> ErrorObject {
+        self.audience = audience;
         self
     }
 
@@ -244,8 +247,8 @@ impl ErrorObject {
     }
 
     /// What to do next.
-    pub fn next(&self) -> Option<&str> {
-        self.hint.as_deref()
+    pub fn next(&self) -> Option<String> {
+        self.hint.as_ref().map(|hint| hint.words(self.audience))
     }
 
     /// That trying again may help, and when.
@@ -273,8 +276,8 @@ impl ErrorObject {
         let mut object = Map::new();
         object.insert("code".into(), self.code.word().into());
         object.insert("message".into(), self.message.clone().into());
-        if let Some(hint) = &self.hint {
-            object.insert("hint".into(), hint.clone().into());
+        if let Some(hint) = self.next() {
+            object.insert("hint".into(), hint.into());
         }
         if let Some(server) = &self.server {
             if let Some(tool) = &self.tool {
@@ -304,10 +307,10 @@ impl ErrorObject {
     /// As the one readable line.
     pub fn to_line(&self) -> String {
         let mut line = format!("{}: {}", self.code.word(), self.message);
-        if let Some(hint) = &self.hint {
+        if let Some(hint) = self.next() {
             // A message that shows a place in a script ends below it.
             line.push_str(if self.message.contains('\n') { "\n" } else { ". " });
-            line.push_str(hint);
+            line.push_str(&hint);
         }
         line
     }
@@ -378,13 +381,6 @@ impl Plain {
         Plain::Error(Bytes::from(error.to_string()))
     }
 }
-/// What hints of the first vocabulary say, and the same in the second.
-const OTHER_WORDS: [(&str, &str); 4] = [
-    ("mcp_discover without arguments lists the servers", "list_namespaces lists the servers"),
-    ("mcp_discover {\"tool\": …, \"detail\": \"schema\"}", "describe_tool {\"tool_id\": …}"),
-    ("mcp_discover {\"query\"", "search_tools {\"query\""),
-    ("mcp_discover {\"server\"", "list_tools {\"namespace\""),
-];
 
 /// A verdict about a server, outside of any call.
 pub fn from_verdict(
@@ -490,7 +486,7 @@ pub fn from_verdict(
             Code::ServerNotFound,
             format!("the server {server:?} is not configured any more"),
         )
-        .hint(format!("{not_sent}. mcp_discover without arguments lists the servers.")),
+        .hint(Advice::from(format!("{not_sent}. ")).step(Next::Servers, " lists the servers.")),
         Verdict::Cancelled => ErrorObject::new(Code::Cancelled, "the call was cancelled"),
     }
 }
@@ -529,9 +525,10 @@ fn from_rpc(server: &str, raw: &[u8]) -> ErrorObject {
         rpc["data"] = data;
     }
     let hint = if code == -32602 || code == -32601 {
-        "Check the tool's name and arguments with mcp_discover {\"tool\": …, \"detail\": \"schema\"}."
+        Advice::from("Check the tool's name and arguments with ")
+            .step(Next::Schema(server.to_owned()), ".")
     } else {
-        "This is the server's own answer; repeating the same call will hardly change it."
+        "This is the server's own answer; repeating the same call will hardly change it.".into()
     };
     ErrorObject::new(
         Code::ExecutionFailed,

@@ -61,8 +61,9 @@ impl Host for Script {
         let (view, caller) = (self.view.clone(), Arc::clone(&self.caller));
         let transcript = Arc::clone(&self.transcript);
         Box::pin(async move {
-            let asked: Value = serde_json::from_str(&payload)
-                .map_err(|_| refused(&ErrorObject::new(Code::ValidationInput, "not JSON")))?;
+            let asked: Value = serde_json::from_str(&payload).map_err(|_| {
+                refused(&view, &ErrorObject::new(Code::ValidationInput, "not JSON"))
+            })?;
             match op {
                 Op::Call => {
                     let began = Instant::now();
@@ -125,19 +126,22 @@ async fn call(
             Code::ValidationInput,
             "which tool? Its name comes first: call(\"name\", {…})",
         );
-        return Err(refused(&missing));
+        return Err(refused(view, &missing));
     };
     view.make_known(server).await;
     let tool = view.tool_meant(server, written);
     let arguments = object::pick(payload.as_bytes(), ["arguments"]).ok().and_then(|[raw]| raw);
     let arguments = Bytes::copy_from_slice(arguments.unwrap_or(b"null"));
     let made = calls::make(view, calls, "call", (Some(server), &tool), &arguments).await;
-    let result = made.map_err(|error| refused(&error))?;
+    let result = made.map_err(|error| refused(view, &error))?;
     let Ok(text) = std::str::from_utf8(&result) else {
-        return Err(refused(&ErrorObject::new(
-            Code::ExecutionFailed,
-            format!("the result of {server}:{written} is no text"),
-        )));
+        return Err(refused(
+            view,
+            &ErrorObject::new(
+                Code::ExecutionFailed,
+                format!("the result of {server}:{written} is no text"),
+            ),
+        ));
     };
     view.shapes.saw(server, &tool, text);
     if !is_error(text) {
@@ -150,8 +154,8 @@ fn is_error(result: &str) -> bool {
     object::pick(result.as_bytes(), ["isError"]).is_ok_and(|[flag]| flag == Some(b"true"))
 }
 
-fn refused(object: &ErrorObject) -> CallError {
-    CallError { json: thrown(&object.to_json()) }
+fn refused(view: &View, object: &ErrorObject) -> CallError {
+    CallError { json: thrown(&object.clone().to(view.audience).to_json()) }
 }
 
 /// An ErrorObject as the script's `ToolError` is made from.
@@ -211,13 +215,13 @@ async fn list(view: &View, asked: &Value) -> Result<String, CallError> {
 
 async fn found(view: &View, arguments: &Value) -> Result<Value, CallError> {
     let request = Request::decode(Some(arguments))
-        .map_err(|bad| refused(&ErrorObject::new(Code::ValidationInput, bad.to_string())))?;
+        .map_err(|bad| refused(view, &ErrorObject::new(Code::ValidationInput, bad.to_string())))?;
     match view.discover(request).await {
         Ok(found) => Ok(found.json),
-        Err(Finished::Refused(object)) => Err(refused(&object)),
+        Err(Finished::Refused(object)) => Err(refused(view, &object)),
         Err(Finished::Result(result)) => Ok(serde_json::from_slice(&result).unwrap_or_default()),
         Err(Finished::Protocol { message, .. }) => {
-            Err(refused(&ErrorObject::new(Code::ValidationInput, message)))
+            Err(refused(view, &ErrorObject::new(Code::ValidationInput, message)))
         }
         Err(Finished::Handed) => Ok(Value::Null),
     }
@@ -233,7 +237,7 @@ async fn types(view: &View, asked: &Value) -> Result<String, CallError> {
     let mut page = String::new();
     for name in all {
         let Some(entry) = view.server(&name) else {
-            return Err(refused(&view.no_such_server(&name)));
+            return Err(refused(view, &view.no_such_server(&name)));
         };
         if asked["server"].is_string() {
             view.make_known(&name).await;
@@ -247,7 +251,7 @@ async fn kept(view: &View, asked: &Value) -> Result<String, CallError> {
     let handle = asked["handle"].as_str().unwrap_or_default();
     match view.results.read(handle, &view.owner()).await {
         Some(stored) => Ok(String::from_utf8_lossy(&stored.value).into_owned()),
-        None => Err(refused(&super::kept::unknown(handle))),
+        None => Err(refused(view, &super::kept::unknown(handle))),
     }
 }
 

@@ -6,35 +6,38 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 
 pub(super) const INIT_HELP: &str = "\
-Looks for the MCP clients on this machine, takes over the servers they have into ~/.metamcp/mcp.json, and writes metamcp
-into each in their place. What would change is shown first, and nothing is changed without a yes. Every file is kept as it
-was in ~/.metamcp/backups; comments and everything else in the files stay. A file that cannot be read is left alone.
+Looks for the MCP clients on this machine, takes over the servers they have into ~/.metamcp/mcp.json, and writes metamcp \
+into each in their place. What would change is shown first, and nothing is changed without a yes. Every file is kept as it \
+was in ~/.metamcp/backups; comments and everything else in the files stay.
+
+A file that cannot be read is left alone, and the reason is shown. That is no failure (exit code 0) unless its client was \
+named with --client (1). Without a yes nothing is done (1).
 
 Examples:
-  metamcp init --dry-run                 only show it
-  metamcp init --client cursor --yes     one client, without a question
-  metamcp init --keep                    leave the servers in the clients' files too
-  metamcp init --undo                    put everything back";
+  metamcp init --dry-run                only show it
+  metamcp init --client cursor --yes    one client, without a question
+  metamcp init --keep                   leave the servers with the clients too
+  metamcp init --undo                   put everything back";
 
 pub(super) const ADD_HELP: &str = "\
-The grammar is that of `claude mcp add`: options first, then the name, then the command behind `--`, or an address.
+The grammar is that of `claude mcp add`: options first, then the name, then the command behind `--`, or an address. \
 The command is not given to a shell. A gateway that runs picks the server up by itself.
 
-Without a command or an address, the name is that of a well-known server or of one in a registry. What would be installed is
-shown, values it needs are asked for, and after a yes it is installed: pinned to its hashes, in a folder of its own, behind
+Without a command or an address, the name is that of a well-known server or of one in a registry. What would be installed is \
+shown, values it needs are asked for, and after a yes it is installed: pinned to its hashes, in a folder of its own, behind \
 walls where the system has them.
 
 Examples:
   metamcp add memory
   metamcp add -e directory=/home/me/notes --yes filesystem
-  metamcp add -e GITHUB_PERSONAL_ACCESS_TOKEN=op://work/github/token @modelcontextprotocol/server-github
+  metamcp add -e GITHUB_PERSONAL_ACCESS_TOKEN=op://work/github/token github
   metamcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   metamcp add -e API_KEY='${API_KEY}' search -- uvx some-search-server
-  metamcp add docs --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
+  metamcp add docs --url https://mcp.example.com/mcp --header 'X-Key: ${KEY}'
   metamcp add --transport sse old https://mcp.example.com/sse";
 
 pub(super) const IMPORT_HELP: &str = "\
-Reads only; the client keeps its servers. A server that is there already under the same name and means the same is left
+Reads only; the client keeps its servers. A server that is there already under the same name and means the same is left \
 out; one that means something else gets the client's name behind its own. metamcp itself is never taken over.
 
 Examples:
@@ -43,8 +46,8 @@ Examples:
   metamcp import ~/.codex/config.toml --json";
 
 pub(super) const DOCTOR_HELP: &str = "\
-Looks at the configuration, its variables, the programs your servers need, and the clients; starts every server and lists
-its tools; looks at the cache and for processes left behind. --fix does what can be done safely: file modes, and what a
+Looks at the configuration, its variables, the programs your servers need, and the clients; starts every server and lists \
+its tools; looks at the cache and for processes left behind. --fix does what can be done safely: file modes, and what a \
 crash left in the cache.
 
 Exits with 0 if there is no problem (warnings are none), with 1 if there is one, with 3 if the configuration cannot be used.

@@ -22,6 +22,29 @@ fn the_help_of_every_command() {
     assert_snapshot!("metamcp_short", short);
 }
 
+/// Lines broken by hand are broken once more where a terminal is narrower, and read like a poem.
+#[test]
+fn help_is_wrapped_once() {
+    fn look(command: &clap::Command) {
+        const NARROW: usize = 80;
+        let helps = [command.get_after_help(), command.get_after_long_help()];
+        for text in helps.into_iter().flatten().map(ToString::to_string) {
+            let lines: Vec<&str> = text.lines().collect();
+            for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.len() > NARROW) {
+                let is_open = |at: Option<usize>| {
+                    at.and_then(|at| lines.get(at)).is_none_or(|line| line.is_empty())
+                };
+                let is_paragraph = is_open(at.checked_sub(1))
+                    && is_open(at.checked_add(1))
+                    && !line.starts_with(' ');
+                assert!(is_paragraph, "{}: {line:?}", command.get_name());
+            }
+        }
+        command.get_subcommands().for_each(look);
+    }
+    look(&command());
+}
+
 #[test]
 fn every_setting_is_a_flag_and_every_flag_of_that_heading_a_setting() {
     let command = command();

@@ -14,7 +14,7 @@ use metamcp_engine::login::{self, Keeping, Login, Standing};
 use serde_json::{Value, json};
 
 use crate::args::{AuthCommand, AuthServerArgs, AuthStatusArgs, LoginArgs};
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render::visible;
 
 /// Runs one of them.
@@ -210,7 +210,9 @@ fn named<'a>(loaded: &'a Loaded, name: &str) -> anyhow::Result<&'a ServerConfig>
         names.join(", ")
     };
     let found = loaded.config.server(name);
-    found.with_context(|| format!("no server {name:?} is configured; there are: {}", known()))
+    found
+        .with_context(|| format!("no server {name:?} is configured; there are: {}", known()))
+        .or_misuse()
 }
 
 fn login_of<'a>(
@@ -218,7 +220,8 @@ fn login_of<'a>(
     server: &'a ServerConfig,
 ) -> anyhow::Result<(Arc<Login>, &'a HttpOptions)> {
     let Transport::Http { url, options, .. } = &server.transport else {
-        bail!("the server {:?} is local: there is nothing to log in to", server.name);
+        let name = &server.name;
+        return Err(misuse(format!("the server {name:?} is local: there is nothing to log in to")));
     };
     let address = Address::parse(url).context("its url cannot be used")?;
     let settings = &loaded.config.settings;

@@ -1,6 +1,6 @@
 //! `metamcp call`: one call through the same router as every other, its result on stdout.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
@@ -18,14 +18,19 @@ use tokio::sync::oneshot;
 
 use super::gateway;
 use crate::args::CallArgs;
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse, misuse};
+use crate::render;
 
 /// Calls one tool.
 pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let arguments = arguments(&args.arguments)?;
-    let tool = args.tool.clone();
-    let params = json!({ "tool": tool, "args": arguments });
-    let finished = gateway::with(loaded, async |gateway| make(gateway, "mcp_call", &params).await)?;
+    let params = json!({ "tool": args.tool, "args": arguments });
+    let mut loaded = loaded.clone();
+    // A person waits for servers that start for the first time rather than asking again.
+    let budget = &mut loaded.config.settings.timeouts.discover_budget;
+    *budget = (*budget).max(gateway::PATIENCE);
+    let finished =
+        gateway::with(&loaded, async |gateway| make(gateway, "mcp_call", &params).await)?;
     let result = gateway::result(finished)?;
     show(&result, args.json, out)
 }
@@ -34,15 +39,13 @@ fn arguments(given: &str) -> anyhow::Result<Value> {
     let mut text = given.to_owned();
     if given == "-" {
         text.clear();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .context("cannot read the arguments from stdin")?;
+        io::stdin().read_to_string(&mut text).context("cannot read the arguments from stdin")?;
     }
-    let value: Value = serde_json::from_str(&text).context("--args is not JSON")?;
-    anyhow::ensure!(
-        value.is_object(),
-        "--args must be a JSON object, such as '{{\"path\": \"README.md\"}}'"
-    );
+    let value: Value = serde_json::from_str(&text).context("--args is not JSON").or_misuse()?;
+    if !value.is_object() {
+        let example = "'{\"path\": \"README.md\"}'";
+        return Err(misuse(format!("--args must be a JSON object, such as {example}")));
+    }
     Ok(value)
 }
 
@@ -69,7 +72,7 @@ pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Fi
         Ok(Outcome::Failed(error)) => {
             let entry = gateway.router.servers().named(&error.server).cloned();
             let config = entry.as_ref().map(|entry| &*entry.config);
-            Finished::Result(ErrorObject::from_call(&error, config).to_result())
+            Finished::Refused(Box::new(ErrorObject::from_call(&error, config)))
         }
         Ok(Outcome::Cancelled) | Err(_) => Finished::Handed,
     }
@@ -81,9 +84,9 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
     let code = result["structuredContent"]["code"].as_str().unwrap_or_default();
     let is_ours =
         result["isError"] == true && Code::ALL.iter().any(|(known, _)| known.word() == code);
-    let mut aside = anstream::stderr();
-    let out: &mut dyn Write = if is_ours && !json { &mut aside } else { out };
-    if json {
+    if is_ours && !json {
+        failure(&mut anstream::stderr(), &result["structuredContent"])?;
+    } else if json {
         writeln!(out, "{result:#}")?;
     } else {
         for content in result["content"].as_array().into_iter().flatten() {
@@ -108,13 +111,25 @@ pub(crate) fn show(result: &Value, json: bool, out: &mut dyn Write) -> anyhow::R
         "shutting_down",
     ];
     let misnamed = ["server_not_found", "tool_not_found", "validation_input"];
+    // The tool never had a say in these.
+    let kept_off = ["denied", "cancelled", "limit_exceeded", "internal"];
     Ok(if unavailable.contains(&code) {
         Exit::Unavailable
     } else if is_ours && misnamed.contains(&code) {
         Exit::Usage
+    } else if is_ours && kept_off.contains(&code) {
+        Exit::Failure
     } else {
         Exit::ToolError
     })
+}
+
+/// What the gateway has to say about a call, and what to do about it.
+pub(crate) fn failure(out: &mut dyn Write, error: &Value) -> io::Result<()> {
+    let said = |name: &str| error[name].as_str().map(|said| text::clean(said, usize::MAX));
+    let label = render::styled(render::RED, "error");
+    writeln!(out, "{label}: {}", said("message").unwrap_or_default())?;
+    render::hint(out, said("hint").as_deref())
 }
 
 /// One piece of content on a terminal: text as it is but for control characters, the rest by kind and size.

@@ -172,7 +172,25 @@ fn check_json(loaded: &Loaded, ok: bool) -> Value {
     })
 }
 
-fn error_json(error: &LoadError) -> Value {
+/// What `--json` prints when a command gave up.
+pub(crate) fn failure_json(message: &str) -> Value {
+    json!({ "ok": false, "errors": [{ "message": message }], "warnings": [] })
+}
+
+/// What `--json` prints when there is no configuration at all.
+pub(crate) fn nowhere_json(source: &Source) -> Value {
+    let looked = match source {
+        Source::Nowhere { looked } => looked.as_slice(),
+        Source::Named(_) | Source::Project(_) | Source::User(_) => &[],
+    };
+    let mut told = failure_json("no config file was found");
+    told["errors"][0]["looked"] = json!(looked);
+    told["errors"][0]["hint"] = json!("metamcp init takes over the servers your clients have");
+    told
+}
+
+/// What `--json` prints when there is no configuration that can be used.
+pub(crate) fn error_json(error: &LoadError) -> Value {
     let errors: Vec<Value> = match error {
         LoadError::Broken { path, error } => error
             .problems

@@ -94,9 +94,10 @@ pub(crate) fn run(
         Ok(loaded) => {
             findings.extend(configuration(loaded, args.fix));
             unusable = loaded.source.path().is_none();
-            findings.extend(machine::programs(&loaded.config));
+            let (tried, missing) = tried::servers(loaded)?;
+            findings.extend(machine::programs(&loaded.config, &missing));
             findings.extend(machine::clients());
-            findings.extend(tried::servers(loaded)?);
+            findings.extend(tried);
             findings.extend(logins(loaded)?);
             findings.extend(installed::servers(loaded)?);
             findings.extend(machine::cache(&loaded.config.settings.home, args.fix));
@@ -190,7 +191,9 @@ fn configuration(loaded: &Loaded, fix: bool) -> Vec<Finding> {
     let count = plural(loaded.config.servers.len(), "server");
     let words = format!("{} names {count}", path.display());
     let mut findings = vec![Finding::new(Level::Good, "config", words)];
-    for remark in &loaded.remarks {
+    for remark in
+        loaded.remarks.iter().filter(|remark| tried::left_out_for(loaded, remark).is_none())
+    {
         let level = match remark.severity {
             Severity::Warning => Level::Warning,
             Severity::Note => Level::Note,

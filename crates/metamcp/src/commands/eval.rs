@@ -5,13 +5,13 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use metamcp_core::eval::{Corpus, DEPTH, Measures, Question, Total};
 use metamcp_core::search::Strategy;
 use serde_json::{Value, json};
 
 use crate::args::EvalArgs;
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render;
 
 /// How often the progress bar moves: often enough to be seen moving, seldom enough to cost nothing.
@@ -31,22 +31,26 @@ struct Outcome {
 /// Measures one strategy, or all of them.
 pub(crate) fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let strategies = match &args.strategy {
-        Some(name) => vec![name.parse::<Strategy>()?],
+        Some(name) => vec![name.parse::<Strategy>().or_misuse()?],
         None => Strategy::ALL.to_vec(),
     };
     let read = |path: &Path| {
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+        std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))
+            .or_misuse()
     };
     let text = read(&args.tools)?;
     let began = Instant::now();
-    let corpus = Corpus::read(&text).with_context(|| args.tools.display().to_string())?;
+    let corpus =
+        Corpus::read(&text).with_context(|| args.tools.display().to_string()).or_misuse()?;
     let indexing = began.elapsed();
     drop(text);
     let questions = corpus
         .questions(&read(&args.queries)?)
-        .with_context(|| args.queries.display().to_string())?;
+        .with_context(|| args.queries.display().to_string())
+        .or_misuse()?;
     if questions.is_empty() {
-        bail!("{} holds no questions", args.queries.display());
+        return Err(misuse(format!("{} holds no questions", args.queries.display())));
     }
     let outcomes: Vec<Outcome> =
         strategies.into_iter().map(|strategy| measure(&corpus, &questions, strategy)).collect();

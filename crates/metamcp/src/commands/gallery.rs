@@ -14,7 +14,7 @@ use metamcp_engine::provision::Provisioner;
 use serde_json::json;
 
 use crate::args::AddArgs;
-use crate::exit::Exit;
+use crate::exit::{Exit, misuse};
 use crate::render::visible;
 
 /// Most servers of one name that are told apart for the user.
@@ -23,7 +23,7 @@ const SHOWN: usize = 10;
 /// Installs a server by its name, after a yes.
 pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if !args.header.is_empty() {
-        bail!("headers are for remote servers: give the address with --url");
+        return Err(misuse("headers are for remote servers: give the address with --url"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let settings = &loaded.config.settings;
@@ -68,11 +68,11 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
         if args.write.json {
             let told = json!({
                 "server": plan.server,
-                "done": "installed",
+                "done": done,
                 "package": candidate.package(),
                 "folder": plan.prefix,
                 "argv": plan.shown(&consent.argv),
-                "contained": plan.contained,
+                "contained": super::provisioned::contained_word(&plan.contained),
                 "dry_run": args.write.dry_run,
             });
             writeln!(out, "{told:#}")?;
@@ -106,25 +106,25 @@ async fn found(provisioner: &Provisioner, name: &str) -> anyhow::Result<Candidat
         let near = nearest(name, short.iter().map(String::as_str), 1);
         let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         let notes: String = notes.iter().map(|note| format!("\n{}", visible(note))).collect();
-        bail!(
+        return Err(misuse(format!(
             "no server `{}` is known, neither to metamcp nor to its registries{hint}\n\
              Known without a registry: {}.\n\
              For one of your own, give the command behind `--`, or an address with --url.{notes}",
             visible(name),
             short.join(", ")
-        );
+        )));
     }
     let names: Vec<String> = all
         .iter()
         .take(SHOWN)
         .map(|one| format!("  {}  {}", visible(&one.name), visible(&one.package())))
         .collect();
-    bail!(
+    Err(misuse(format!(
         "`{}` can mean {} servers; give one of these names:\n{}",
         visible(name),
         all.len(),
         names.join("\n")
-    )
+    )))
 }
 
 /// Names that servers have here already.
@@ -142,12 +142,18 @@ fn values(
 ) -> anyhow::Result<Vec<(String, String)>> {
     let mut values = Vec::new();
     for pair in &args.env {
-        let Some((name, value)) = pair.split_once('=') else { bail!("expected -e KEY=VALUE") };
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(misuse("expected -e KEY=VALUE"));
+        };
         let known: Vec<&str> =
             plan.asked.iter().chain(&plan.environment).map(|input| &*input.name).collect();
         if !known.contains(&name) {
             let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            bail!("{} takes no value `{}`; it takes {takes}", plan.server, visible(name));
+            let name = visible(name);
+            return Err(misuse(format!(
+                "{} takes no value `{name}`; it takes {takes}",
+                plan.server
+            )));
         }
         values.push((name.to_owned(), value.to_owned()));
     }
@@ -160,7 +166,11 @@ fn values(
     if !stdin.is_terminal() || args.yes || args.write.json {
         let words: Vec<String> = missing.iter().map(needed).collect();
         let first = &missing[0].name;
-        bail!("{} needs {}; give it with -e {first}=VALUE", plan.server, words.join(" and "));
+        let words = words.join(" and ");
+        return Err(misuse(format!(
+            "{} needs {words}; give it with -e {first}=VALUE",
+            plan.server
+        )));
     }
     if missing.iter().any(|input| input.secret) {
         writeln!(

@@ -1,16 +1,26 @@
 //! A gateway for the length of one command: the same core as `serve`, without a client.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use metamcp_child::ShimCommand;
+use metamcp_core::next::Audience;
+use metamcp_core::settings::{Given, LogLevel, Origin};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::surface::Finished;
 use metamcp_engine::telemetry;
 use serde_json::Value;
 
+use crate::exit::misuse;
+
+/// How long a person waits for servers that never listed their tools: npx and uvx may have to fetch them first. A model
+/// is answered within the budget of `mcp_discover`.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
 /// Runs `work` on a gateway, then ends every server it started.
 pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) -> anyhow::Result<T> {
-    telemetry::start(loaded.config.settings.log_level);
+    telemetry::start(log_level(loaded));
     let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
         .context("the path of this program is not known")?;
     let mut config = loaded.config.clone();
@@ -18,7 +28,9 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
     config.settings.limits.result_bytes = 0;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
-        let gateway = Gateway::start(&config, shim, crate::worker(&loaded.config.settings.code));
+        let mut gateway =
+            Gateway::start(&config, shim, crate::worker(&loaded.config.settings.code));
+        gateway.view.audience = Audience::Shell;
         let done = work(&gateway).await;
         gateway.router.stop_now();
         gateway.router.emptied().await;
@@ -30,12 +42,23 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
     Ok(done)
 }
 
+/// What goes wrong with a server is part of the answer; the log says it again only to those who ask for a log.
+fn log_level(loaded: &Loaded) -> LogLevel {
+    let level = loaded.config.settings.log_level;
+    let is_asked_for =
+        |given: &Given| given.setting.flag == "log-level" && given.origin != Origin::Default;
+    match loaded.values.iter().any(is_asked_for) {
+        true => level,
+        false => LogLevel::Error,
+    }
+}
+
 /// A tool result as a program reads it; a malformed request becomes the error it is.
 pub(crate) fn result(finished: Finished) -> anyhow::Result<Value> {
-    match finished.in_words() {
+    match finished.to(Audience::Shell) {
         Finished::Refused(_) => anyhow::bail!("the call was refused without a word"),
         Finished::Result(result) => Ok(serde_json::from_slice(&result)?),
-        Finished::Protocol { message, .. } => anyhow::bail!(message),
+        Finished::Protocol { message, .. } => Err(misuse(message)),
         Finished::Handed => anyhow::bail!("the call was handed on without an answer"),
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use metamcp_core::clients::{self, Client, Dialect, Imported, Places, System};
 use metamcp_core::config::{self, Config};
 use metamcp_core::edit::{self, EditError, Format};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::servers::{self, SERVER_KEYS};
 use crate::args::ImportArgs;
 use crate::env;
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render::{self, visible};
 
 /// Servers as somebody else's file names them.
@@ -175,18 +175,22 @@ fn find(from: &Path) -> anyhow::Result<Found> {
         let files = (client.files)(&places()?);
         let Some(path) = files.iter().find(|path| path.exists()) else {
             let looked: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
-            bail!("{} has no file on this machine; looked for {}", client.name, looked.join(", "));
+            let looked = looked.join(", ");
+            return Err(misuse(format!(
+                "{} has no file on this machine; looked for {looked}",
+                client.name
+            )));
         };
         let text = read(path)?;
-        return of_client(client, &text).with_context(|| path.display().to_string());
+        return of_client(client, &text).with_context(|| path.display().to_string()).or_misuse();
     }
     if !from.exists() {
         let all: Vec<&str> = clients::CLIENTS.iter().map(|client| client.id).collect();
-        bail!(
+        return Err(misuse(format!(
             "{} is neither a file nor a client that is known: {}",
             from.display(),
             all.join(", ")
-        );
+        )));
     }
     let text = read(from)?;
     let (format, keys): (_, &[(&str, Dialect)]) =
@@ -212,16 +216,18 @@ fn find(from: &Path) -> anyhow::Result<Found> {
     };
     let name = from.file_stem().unwrap_or_default().to_string_lossy().replace('.', "");
     for (key, dialect) in keys {
-        let read = edit::read(format, &text, &[key]).with_context(|| from.display().to_string())?;
+        let read = edit::read(format, &text, &[key])
+            .with_context(|| from.display().to_string())
+            .or_misuse()?;
         if let Some(Value::Object(servers)) = read {
             let from = from.display().to_string();
             return Ok(Found { from, suffix: name, dialect: *dialect, servers });
         }
     }
-    bail!("{} names no servers under a key that is known", from.display())
+    Err(misuse(format!("{} names no servers under a key that is known", from.display())))
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    let text = user_file::read::<anyhow::Error>(path).map_err(servers::plain)?;
-    text.with_context(|| format!("{} does not exist", path.display()))
+    let text = user_file::read::<anyhow::Error>(path).map_err(servers::plain).or_misuse()?;
+    text.with_context(|| format!("{} does not exist", path.display())).or_misuse()
 }

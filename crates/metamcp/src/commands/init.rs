@@ -21,7 +21,7 @@ use self::record::{Record, Written};
 use super::import::{self, Fate};
 use super::servers;
 use crate::args::{InitArgs, Scope, ScopeArgs};
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse};
 use crate::render::{BOLD, DIM, RED, YELLOW, styled, visible};
 
 /// Runs it.
@@ -44,7 +44,9 @@ pub(crate) fn run(
     if !args.write.json {
         show(&plan, out)?;
     }
-    let broken = plan.steps.iter().any(|step| matches!(step.work, Work::Refused(_)));
+    // What was asked for by its name and could not be done is a failure; what was found beside it and left alone is not.
+    let broken = !args.client.is_empty()
+        && plan.steps.iter().any(|step| matches!(step.work, Work::Refused(_)));
     let mut done = false;
     if plan.changes() && !args.write.dry_run && (args.yes || agreed(out, diagnostics)?) {
         carry_out(&plan, home)?;
@@ -72,10 +74,12 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Client>> {
         return Ok(CLIENTS.iter().collect());
     }
     let one = |name: &String| {
-        clients::named(name).with_context(|| {
-            let all: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
-            format!("no client `{}` is known; there are {}", visible(name), all.join(", "))
-        })
+        clients::named(name)
+            .with_context(|| {
+                let all: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
+                format!("no client `{}` is known; there are {}", visible(name), all.join(", "))
+            })
+            .or_misuse()
     };
     names.iter().map(one).collect()
 }

@@ -1,7 +1,6 @@
 //! `metamcp list` and `metamcp search`: what `mcp_discover` would say.
 
 use std::io::{IsTerminal, Write};
-use std::time::Duration;
 
 use metamcp_core::discover::Request;
 use metamcp_core::search::{FEATURE_NAMES, parts};
@@ -13,17 +12,19 @@ use serde_json::{Value, json};
 
 use super::{call, gateway};
 use crate::args::{ListArgs, SearchArgs};
-use crate::exit::Exit;
+use crate::exit::{Exit, misuse};
 use crate::render;
-
-/// How long a person waits for servers that never listed their tools: npx and uvx may have to fetch them first. A model
-/// is answered within the budget of `mcp_discover`.
-const FIRST_LIST: Duration = Duration::from_secs(90);
 
 /// Servers, or the tools of one.
 pub(crate) fn run(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let request = Request { server: args.server.clone(), limit: 100, ..Request::default() };
-    discover(loaded, request, args.json, out)
+    // A person who wants the next page would have to be told how.
+    let request = Request { server: args.server.clone(), limit: usize::MAX, ..Request::default() };
+    let exit = discover(loaded, request, args.json, out)?;
+    if let Some(hidden) = loaded.hidden.as_ref().filter(|_| !args.json) {
+        out.flush()?;
+        render::remarks(&mut anstream::stderr(), std::slice::from_ref(hidden))?;
+    }
+    Ok(exit)
 }
 
 /// Tools by what they do.
@@ -32,8 +33,12 @@ pub(crate) fn search(
     args: &SearchArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    let query = args.query.join(" ");
+    if query.trim().is_empty() {
+        return Err(misuse("say in a few words what the tool should do"));
+    }
     let request = Request {
-        query: Some(args.query.join(" ")),
+        query: Some(query),
         server: args.server.clone(),
         limit: args.limit as usize,
         ..Request::default()
@@ -51,16 +56,20 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
     let found = gateway::with(loaded, async |gateway| {
         first_lists(gateway, &request).await;
         // Whatever it finds, it makes the servers known.
-        gateway.view.discover(request).await?;
-        Ok(gateway.view.why(&query, server.as_deref(), limit))
+        let found = gateway.view.discover(request).await?;
+        Ok((found, gateway.view.why(&query, server.as_deref(), limit)))
     })?;
-    let reasons = match found {
-        Ok(reasons) => reasons,
+    let (mut found, reasons) = match found {
+        Ok(found) => found,
         Err(finished) => return call::show(&gateway::result(finished)?, json, out),
     };
     if json {
-        let all: Vec<Value> = reasons.iter().map(reason_json).collect();
-        writeln!(out, "{:#}", Value::from(all))?;
+        // What the search answers, and beside each hit what speaks for it.
+        for tool in found.json["tools"].as_array_mut().into_iter().flatten() {
+            let reason = reasons.iter().find(|reason| tool["id"] == reason.id.as_str());
+            tool["why"] = reason.map(reason_json).unwrap_or_default();
+        }
+        writeln!(out, "{:#}", found.json)?;
         return Ok(Exit::Success);
     }
     for reason in &reasons {
@@ -91,7 +100,7 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
         render::table(out, &rows)?;
     }
     if reasons.is_empty() {
-        writeln!(out, "nothing matches")?;
+        writeln!(out, "{}", found.text.trim_end())?;
     }
     Ok(Exit::Success)
 }
@@ -105,7 +114,6 @@ fn reason_json(reason: &Why) -> Value {
         Value::Object(named.collect())
     });
     json!({
-        "id": reason.id,
         "score": reason.score,
         "confidence": reason.confidence,
         "words": reason.words.iter().map(|(word, rarity)| json!({ "word": word, "rarity": rarity })).collect::<Vec<_>>(),
@@ -119,16 +127,23 @@ fn discover(
     json: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    let is_of_one = request.server.is_some();
     let found = gateway::with(loaded, async |gateway| {
         first_lists(gateway, &request).await;
         gateway.view.discover(request).await
     })?;
-    match found {
-        Ok(found) if json => writeln!(out, "{:#}", found.json)?,
-        Ok(found) => writeln!(out, "{}", found.text.trim_end())?,
+    let found = match found {
+        Ok(found) => found,
         Err(finished) => return call::show(&gateway::result(finished)?, json, out),
+    };
+    if json {
+        writeln!(out, "{:#}", found.json)?;
+    } else {
+        writeln!(out, "{}", found.text.trim_end())?;
     }
-    Ok(Exit::Success)
+    // The one server that was asked about is not there to answer.
+    let has = |name: &str| found.json[name].as_array().is_some_and(|all| !all.is_empty());
+    Ok(if is_of_one && has("failed") && !has("tools") { Exit::Unavailable } else { Exit::Success })
 }
 
 /// Waits for servers that never listed their tools, as far as the request is about them, and says so on a terminal.
@@ -155,7 +170,7 @@ async fn first_lists(gateway: &Gateway, request: &Request) {
             let _nobody_looks = terminal.write_all(line.as_bytes()).and_then(|()| terminal.flush());
         }
     };
-    let limit = tokio::time::Instant::now() + FIRST_LIST;
+    let limit = tokio::time::Instant::now() + gateway::PATIENCE;
     while let Some((name, listing)) = waiting.pop() {
         let others = waiting.iter().filter(|(_, listing)| !listing.is_finished()).count();
         let others = if others == 0 { String::new() } else { format!(" and {others} more") };

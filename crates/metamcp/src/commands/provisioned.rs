@@ -3,13 +3,13 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use anyhow::Context;
-use metamcp_core::provision::{Contained, Input, day, told};
+use metamcp_core::provision::{Contained, Input, Plan, Source, Word, day, told};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::{Blocked, Provisioner, Record, Store};
 use serde_json::{Value, json};
 
 use crate::args::{ApproveArgs, ProvisionedCommand};
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render;
 
 /// Shows a plan that waits and asks for a yes, which only a person at a terminal can give.
@@ -26,7 +26,7 @@ pub(crate) fn approve(
         if args.json {
             let all: Vec<Value> = shown
                 .iter()
-                .map(|(id, pending)| json!({ "id": id, "plan": pending.plan }))
+                .map(|(id, pending)| json!({ "id": id, "plan": plan_json(&pending.plan) }))
                 .collect();
             writeln!(out, "{:#}", Value::from(all))?;
             return Ok(Exit::Success);
@@ -42,13 +42,14 @@ pub(crate) fn approve(
     };
     let mut values = Vec::new();
     for value in &args.values {
-        let (name, value) = value.split_once('=').context("--set wants NAME=VALUE")?;
+        let (name, value) = value.split_once('=').context("--set wants NAME=VALUE").or_misuse()?;
         values.push((name.to_owned(), value.to_owned()));
     }
     let Some((_, pending)) = waiting.into_iter().find(|(known, _)| known == id) else {
-        anyhow::bail!(
-            "no plan {id} waits for a yes; it was used, is older than an hour, or never was"
-        );
+        return Err(misuse(format!(
+            "no plan {} waits for a yes; it was used, is older than an hour, or never was",
+            render::visible(id)
+        )));
     };
     writeln!(out, "{}", render::visible(&told(&pending.plan)))?;
     let stdin = std::io::stdin();
@@ -141,6 +142,7 @@ pub(crate) fn run(
             }
         }
         ProvisionedCommand::Remove(args) => {
+            store.record(&args.name).or_misuse()?;
             let record = store.remove(&args.name)?;
             if args.json {
                 writeln!(out, "{:#}", json!({ "removed": as_json(&record) }))?;
@@ -150,7 +152,8 @@ pub(crate) fn run(
             }
         }
         ProvisionedCommand::Allow(args) => {
-            let record = store.allow(&args.name, &args.path)?;
+            store.record(&args.name).or_misuse()?;
+            let record = store.allow(&args.name, &args.path).or_misuse()?;
             if args.json {
                 writeln!(out, "{:#}", json!({ "allowed": as_json(&record) }))?;
             } else if record.plan.contained == Contained::Walls {
@@ -162,7 +165,7 @@ pub(crate) fn run(
             }
         }
         ProvisionedCommand::Accept(args) => {
-            let seen = store.record(&args.name)?;
+            let seen = store.record(&args.name).or_misuse()?;
             if !args.json {
                 for (name, tool) in &seen.blocked {
                     writeln!(out, "{}", changed(name, tool))?;
@@ -232,6 +235,62 @@ fn walls(record: &Record) -> String {
     }
 }
 
+/// A plan for a program: its words stay what they are, however it is kept.
+fn plan_json(plan: &Plan) -> Value {
+    let found_in = match &plan.source {
+        Source::Registry(base) => base.as_str(),
+        Source::Builtin => "metamcp",
+    };
+    let argv = plan.argv.iter().map(|word| match word {
+        Word::Fixed(word) => json!({ "word": word }),
+        Word::Asked(name) => json!({ "asked": name }),
+    });
+    let input = |input: &Input| {
+        json!({
+            "name": input.name,
+            "description": input.description,
+            "required": input.required,
+            "secret": input.secret,
+            "default": input.default,
+        })
+    };
+    let refusals = plan.verdict.refusals.iter().map(ToString::to_string);
+    let why_not = match &plan.contained {
+        Contained::Nothing { why } => Some(why),
+        _ => None,
+    };
+    json!({
+        "server": plan.server,
+        "description": plan.description,
+        "found_in": found_in,
+        "name": plan.candidate,
+        "source": plan.kind.word(),
+        "package": plan.identifier,
+        "version": plan.version,
+        "published": plan.published.map(day),
+        "integrity": plan.integrity,
+        "packages": plan.lock.as_ref().map(|lock| lock.packages),
+        "folder": plan.prefix,
+        "argv": argv.collect::<Vec<_>>(),
+        "asked": plan.asked.iter().map(input).collect::<Vec<_>>(),
+        "environment": plan.environment.iter().map(input).collect::<Vec<_>>(),
+        "contained": contained_word(&plan.contained),
+        "not_contained_because": why_not,
+        "notes": plan.verdict.reasons,
+        "refused_because": refusals.collect::<Vec<_>>(),
+    })
+}
+
+/// What keeps a server from the rest of the machine, in one word.
+pub(super) fn contained_word(contained: &Contained) -> &'static str {
+    match contained {
+        Contained::Walls => "walls",
+        Contained::Container => "container",
+        Contained::Elsewhere => "elsewhere",
+        Contained::Nothing { .. } => "nothing",
+    }
+}
+
 fn as_json(record: &Record) -> Value {
     let plan = &record.plan;
     json!({
@@ -243,8 +302,43 @@ fn as_json(record: &Record) -> Value {
         "installed": day(record.installed),
         "argv": shown(record),
         "folder": plan.prefix,
-        "contained": plan.contained,
+        "contained": contained_word(&plan.contained),
         "reach": record.reach,
         "blocked": record.blocked,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use metamcp_core::provision::{Contained, Input, Kind, Plan, Source, Verdict, Word};
+
+    use super::plan_json;
+
+    #[test]
+    fn a_plan_for_a_program_holds_no_names_of_ours() {
+        let plan = Plan {
+            server: "files".to_owned(),
+            description: "reads files".to_owned(),
+            candidate: "io.example/files".to_owned(),
+            source: Source::Builtin,
+            kind: Kind::Npm,
+            identifier: "files".to_owned(),
+            version: "1.0.0".to_owned(),
+            integrity: None,
+            lock: None,
+            prefix: "/x".to_owned(),
+            argv: vec![Word::Fixed("node".to_owned()), Word::Asked("root".to_owned())],
+            asked: vec![Input { name: "root".to_owned(), ..Input::default() }],
+            environment: Vec::new(),
+            published: None,
+            verdict: Verdict::default(),
+            contained: Contained::Nothing { why: "no walls here".to_owned() },
+        };
+        let told = plan_json(&plan);
+        for ours in ["Fixed", "Asked", "Builtin", "Registry", "Nothing", "verdict"] {
+            assert!(!told.to_string().contains(ours), "{ours}: {told:#}");
+        }
+        assert_eq!(told["argv"][1]["asked"], "root");
+        assert_eq!((&told["found_in"], &told["contained"]), (&"metamcp".into(), &"nothing".into()));
+    }
 }

@@ -10,7 +10,7 @@ use metamcp_engine::provision::{MAX_SNAPSHOT, Provisioner};
 use serde_json::{Value, json};
 
 use crate::args::RegistryCommand;
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse};
 use crate::render::{plural, visible};
 
 /// Runs one of them.
@@ -56,7 +56,9 @@ pub(crate) fn run(
             Ok(Exit::Success)
         }
         RegistryCommand::Import(args) => {
-            for (base, count, synced) in provisioner.take_snapshot(&read(&args.file)?)? {
+            for (base, count, synced) in
+                provisioner.take_snapshot(&read(&args.file)?).or_misuse()?
+            {
                 let count = plural(count, "server");
                 writeln!(out, "{}: {count}, as of {}", visible(&base), day(synced))?;
             }
@@ -69,7 +71,8 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(file)
         .and_then(|opened| opened.take(MAX_SNAPSHOT + 1).read_to_end(&mut bytes))
-        .with_context(|| format!("cannot read {}", file.display()))?;
+        .with_context(|| format!("cannot read {}", file.display()))
+        .or_misuse()?;
     anyhow::ensure!(
         bytes.len() as u64 <= MAX_SNAPSHOT,
         "{} is larger than {} MiB, which no snapshot of registries is",

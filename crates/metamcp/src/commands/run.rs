@@ -4,13 +4,14 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::Context;
+use metamcp_core::execution;
 use metamcp_core::text;
 use metamcp_engine::config::Loaded;
 use serde_json::{Value, json};
 
 use super::{call, gateway};
 use crate::args::RunArgs;
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse};
 
 /// Runs one script. Its value goes to `out`, what it printed to `diagnostics`.
 pub(crate) fn run(
@@ -36,13 +37,19 @@ pub(crate) fn run(
     if args.json {
         return show_json(structured, out);
     }
-    if result["isError"] == true {
-        let said = result["content"][0]["text"].as_str().unwrap_or_default();
-        writeln!(diagnostics, "{}", text::clean(said, usize::MAX))?;
-        return Ok(exit(structured));
-    }
-    for line in structured["logs"].as_array().into_iter().flatten() {
+    let is_error = result["isError"] == true;
+    let left = if is_error { &structured["details"] } else { structured };
+    for line in left["logs"].as_array().into_iter().flatten() {
         writeln!(diagnostics, "{}", text::clean(line.as_str().unwrap_or_default(), usize::MAX))?;
+    }
+    if is_error {
+        call::failure(diagnostics, structured)?;
+        let calls = left["calls"].as_array().map_or(&[][..], Vec::as_slice);
+        let made = execution::footer(&execution::Logs::default(), calls);
+        if !made.is_empty() {
+            writeln!(diagnostics, "{}", text::clean(made.trim_start(), usize::MAX))?;
+        }
+        return Ok(exit(structured));
     }
     match &structured["value"] {
         Value::Null => {}
@@ -80,9 +87,13 @@ fn show_json(structured: &Value, out: &mut dyn Write) -> anyhow::Result<Exit> {
     Ok(exit(structured))
 }
 
-/// A script that failed is a tool that failed; one that was never run for want of a sandbox is not.
+/// A script that failed is a tool that failed; one that was never run, because it is none or for want of a sandbox, is
+/// not.
 fn exit(error: &Value) -> Exit {
+    let was_run = error["details"]["calls"].is_array();
     match error["code"].as_str() {
+        Some("code_error" | "limit_exceeded") if !was_run => Exit::Usage,
+        Some("denied") => Exit::Failure,
         Some("timeout" | "execution_failed" | "shutting_down") => Exit::Unavailable,
         _ => Exit::ToolError,
     }
@@ -96,4 +107,5 @@ fn read(file: &Path) -> anyhow::Result<String> {
     }
     std::fs::read_to_string(file)
         .with_context(|| format!("cannot read the script {}", file.display()))
+        .or_misuse()
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use metamcp_core::config;
 use metamcp_core::edit::{self, Format};
+use metamcp_core::next::quoted;
 use metamcp_core::settings::Given;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::Store;
@@ -14,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::gallery;
 use crate::args::{AddArgs, NameArgs, Scope, ScopeArgs, WriteArgs};
-use crate::exit::Exit;
+use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render::{self, visible};
 
 /// The keys under which a config file may name servers; the first is the one to make.
@@ -108,7 +109,9 @@ pub(crate) fn add(
         return gallery::add(loaded, args, out);
     }
     if args.yes {
-        bail!("--yes is for a server that is installed by its name; this one is only written down");
+        return Err(misuse(
+            "--yes is for a server that is installed by its name; this one is only written down",
+        ));
     }
     let entry = entry(args, given)?;
     let path = target(loaded, args.scope)?;
@@ -123,7 +126,9 @@ pub(crate) fn add(
                 path.display()
             );
         }
-        Ok(Some(edit::set(Format::Json, text, &[key, &args.name], &entry)?))
+        let after = edit::set(Format::Json, text, &[key, &args.name], &entry)?;
+        // The file was sound, so whatever is wrong now came with the command line.
+        checked(&path, after).or_misuse().map(Some)
     })?;
     let done = if replaced { "replaced" } else { "added" };
     tell(out, args.write, &args.name, done, &path)
@@ -149,7 +154,7 @@ pub(crate) fn remove(
         return tell(out, args.write, &args.name, "removed", Path::new(&record.plan.prefix));
     }
     change(&path, args.write.dry_run, |text| {
-        let (key, _) = found(text, &args.name, &path)?;
+        let (key, _) = found(loaded, text, &args.name, &path, "remove")?;
         Ok(edit::remove(Format::Json, text, &[key, &args.name])?)
     })?;
     tell(out, args.write, &args.name, "removed", &path)
@@ -163,8 +168,9 @@ pub(crate) fn switch(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let path = target(loaded, args.scope)?;
+    let command = if on { "enable" } else { "disable" };
     change(&path, args.write.dry_run, |text| {
-        let (key, entry) = found(text, &args.name, &path)?;
+        let (key, entry) = found(loaded, text, &args.name, &path, command)?;
         // A file that says `enabled` goes on saying it this way.
         if entry.get("enabled").is_some() {
             let text = edit::set(Format::Json, text, &[key, &args.name, "enabled"], &on.into())?;
@@ -179,10 +185,21 @@ pub(crate) fn switch(
     tell(out, args.write, &args.name, if on { "enabled" } else { "disabled" }, &path)
 }
 
-fn found(text: &str, name: &str, path: &Path) -> anyhow::Result<(&'static str, Value)> {
+/// The entry of a server in the text of a file; `command` is what is to be done with it.
+fn found(
+    loaded: &Loaded,
+    text: &str,
+    name: &str,
+    path: &Path,
+    command: &str,
+) -> anyhow::Result<(&'static str, Value)> {
     let (key, entry) = key_for(text, name)?;
     if let Some(entry) = entry {
         return Ok((key, entry));
+    }
+    let missing = format!("no server `{}` in {}", visible(name), path.display());
+    if let Some(elsewhere) = elsewhere(loaded, name, path, command) {
+        return Err(misuse(format!("{missing}; {elsewhere}")));
     }
     let known: Vec<String> = SERVER_KEYS
         .iter()
@@ -191,7 +208,31 @@ fn found(text: &str, name: &str, path: &Path) -> anyhow::Result<(&'static str, V
         .collect();
     let near = metamcp_core::nearest::nearest(name, known.iter().map(String::as_str), 1);
     let hint = near.first().map(|near| format!("; did you mean `{}`?", visible(near)));
-    bail!("no server `{}` in {}{}", visible(name), path.display(), hint.unwrap_or_default())
+    Err(misuse(missing + &hint.unwrap_or_default()))
+}
+
+/// Where a server is that is not in `path`, and how to reach it there.
+fn elsewhere(loaded: &Loaded, name: &str, path: &Path, command: &str) -> Option<String> {
+    let shown = visible(&quoted(name));
+    for (scope, word) in [(Scope::User, "user"), (Scope::Project, "project")] {
+        let Ok(other) = target(loaded, ScopeArgs { scope: Some(scope) }) else { continue };
+        if other == path {
+            continue;
+        }
+        let text = user_file::read::<anyhow::Error>(&other).ok().flatten().unwrap_or_default();
+        if matches!(key_for(&text, name), Ok((_, Some(_)))) {
+            return Some(format!(
+                "it is in {}: `metamcp {command} {shown} --scope {word}`",
+                other.display()
+            ));
+        }
+    }
+    let is_installed = Store::new(&loaded.config.settings.home)
+        .records()
+        .iter()
+        .any(|record| record.plan.server == name);
+    is_installed
+        .then(|| format!("it was installed by metamcp, and `metamcp remove {shown}` takes it away"))
 }
 
 fn tell(
@@ -201,12 +242,13 @@ fn tell(
     done: &str,
     path: &Path,
 ) -> anyhow::Result<Exit> {
+    // What was not done is not called done.
+    let done = if write.dry_run { format!("would be {done}") } else { done.to_owned() };
     if write.json {
         let told = json!({ "server": name, "done": done, "file": path, "dry_run": write.dry_run });
         writeln!(out, "{told:#}")?;
     } else {
-        let would = if write.dry_run { "would be " } else { "" };
-        writeln!(out, "{}: {would}{done}, in {}", visible(name), path.display())?;
+        writeln!(out, "{}: {done}, in {}", visible(name), path.display())?;
     }
     Ok(Exit::Success)
 }
@@ -218,7 +260,7 @@ fn entry(args: &AddArgs, given: &[Given]) -> anyhow::Result<Value> {
     let transport = transport.map(|given| given.value.text().into_owned());
     let looks_remote = |word: &str| word.starts_with("http://") || word.starts_with("https://");
     let address = match (&args.url, args.command.as_slice()) {
-        (Some(_), [_, ..]) => bail!("give an address or a command, not both"),
+        (Some(_), [_, ..]) => return Err(misuse("give an address or a command, not both")),
         (Some(url), []) => Some(url),
         (None, [word])
             if looks_remote(word) || matches!(transport.as_deref(), Some("http" | "sse")) =>
@@ -230,7 +272,7 @@ fn entry(args: &AddArgs, given: &[Given]) -> anyhow::Result<Value> {
     let mut entry = Map::new();
     if let Some(url) = address {
         if !args.env.is_empty() {
-            bail!("a remote server takes headers (--header), not variables (-e)");
+            return Err(misuse("a remote server takes headers (--header), not variables (-e)"));
         }
         if let Some(kind @ ("sse" | "http")) = transport.as_deref() {
             entry.insert("type".to_owned(), kind.into());
@@ -243,10 +285,12 @@ fn entry(args: &AddArgs, given: &[Given]) -> anyhow::Result<Value> {
         return Ok(entry.into());
     }
     let Some((program, rest)) = args.command.split_first() else {
-        bail!("give the command behind `--`, or an address with --url");
+        return Err(misuse("give the command behind `--`, or an address with --url"));
     };
     if !args.header.is_empty() {
-        bail!("headers are for remote servers; a local one takes variables (-e KEY=VALUE)");
+        return Err(misuse(
+            "headers are for remote servers; a local one takes variables (-e KEY=VALUE)",
+        ));
     }
     entry.insert("command".to_owned(), program.as_str().into());
     if !rest.is_empty() {
@@ -264,7 +308,7 @@ fn pairs(given: &[String], sign: char, form: &str) -> anyhow::Result<Map<String,
     for pair in given {
         let Some((name, value)) = pair.split_once(sign) else {
             // The value may be a secret, so only the form is shown.
-            bail!("expected {form}");
+            return Err(misuse(format!("expected {form}")));
         };
         let value = if sign == ':' { value.trim() } else { value };
         pairs.insert(name.trim().to_owned(), value.into());

@@ -20,6 +20,7 @@ fn shell() -> Shell {
     "broken": {{ "command": "/bin/sh", "args": ["-c", "echo 'cannot open s3cret-value' >&2; exit 7"], "env": {{ "API_KEY": "s3cret-value" }} }},
     "missing": {{ "command": "no-such-program-anywhere" }},
     "unset": {{ "command": "x", "env": {{ "K": "${{NOT_SET_AT_ALL}}" }} }},
+    "far": {{ "url": "http://127.0.0.1:1/mcp" }},
     "off": {{ "command": "x", "disabled": true }}
   }}
 }}

@@ -181,6 +181,13 @@ fn what_the_commands_that_use_servers_say() {
     let gone = json!({ "url": "https://gone.example.com/mcp", "disabled": true });
     shell.write(OWN, &json!({ "mcpServers": { "numbers": entry, "gone": gone } }).to_string());
     shell.write("project/sum.ts", "return await numbers.evaluate({ expression: '2 * 21' });");
+    shell.write("project/wrong.ts", "const answer = 42;\nconsole.log('here');\nreturn anser;");
+    shell.write("project/fetching.ts", "return await fetch('https://example.com');");
+    shell.write("project/importing.ts", "import fs from 'fs';\nreturn 1;");
+    shell.write(
+        "project/called.ts",
+        "await numbers.evaluate({ expression: '1' });\nthrow new Error('too late');",
+    );
     shell.write("project/tools.jsonl", "{\"id\": \"a\", \"server\": \"s\", \"name\": \"add\", \"description\": \"Adds numbers\"}\n");
     shell.write("project/queries.jsonl", "{\"query\": \"add numbers\", \"gold\": [\"a\"]}\n");
     let mut all = String::new();
@@ -190,9 +197,17 @@ fn what_the_commands_that_use_servers_say() {
         &["list"],
         &["list", "numbers"],
         &["list", "nobody"],
+        &["search", "zebra", "--server", "nobody"],
+        &["call", "evaluate"],
+        &["call", "numbers:evaluat"],
+        &["call", "numbers:zebra"],
         &["call", "numbers:evaluate", "--args", r#"{"expression": "6 * 7"}"#],
         &["call", "numbers:evaluate", "--args", "{}"],
         &["run", "sum.ts"],
+        &["run", "wrong.ts"],
+        &["run", "fetching.ts"],
+        &["run", "importing.ts"],
+        &["run", "called.ts"],
         &["forget"],
         &["auth", "status"],
         &["auth", "logout", "gone"],

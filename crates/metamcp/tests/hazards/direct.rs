@@ -372,6 +372,20 @@ fn resources_and_prompts_are_reached_from_the_usual_surface_too() {
     gateway.end();
 }
 
+#[test]
+fn a_list_says_of_each_server_why_it_is_not_in_it() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.setting("timeouts", json!({ "discoverBudgetMs": 200 }));
+    workspace.server("slow", chaos_server(&["4"]));
+    workspace.entry("gone", json!({ "command": "no-such-program-anywhere" }));
+    let gateway = Gateway::start(workspace);
+    let listed = gateway.call("@resources", "list", &json!({}));
+    let text = listed.text().unwrap_or_default();
+    assert!(text.contains("slow: still starting; ask again in a moment"), "{text}");
+    assert!(text.contains("gone: could not be started: no such program"), "{text}");
+    gateway.end();
+}
+
 /// Subscriptions to a resource, in all four combinations of eras.
 #[test]
 fn a_resource_is_listened_to_across_the_eras() {

@@ -12,7 +12,7 @@ use super::refused;
 use super::run::millis;
 use crate::router::Caller;
 use crate::surface::calls::Client;
-use crate::surface::execute::{Wish, ended, script_error};
+use crate::surface::execute::{Wish, ended};
 use crate::surface::reply::{Code, ErrorObject};
 use crate::surface::script::Transcript;
 use crate::surface::{Finished, Running, Step, View};
@@ -69,7 +69,7 @@ impl View {
     fn ran_code(&self, source: &str, outcome: &Outcome, began: Instant) -> Vec<u8> {
         let (logs, calls) = self.left(outcome);
         let value = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok);
-        let error = value.is_none().then(|| script_error(source, outcome).by(OP));
+        let error = value.is_none().then(|| self.script_error(source, outcome).by(OP));
         let said = error.as_ref().map(ErrorObject::to_json);
         let value = value.map_or("null", String::as_str);
         let is_long = value.chars().count() > self.code.shown().value_chars;

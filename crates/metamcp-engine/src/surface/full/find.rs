@@ -132,7 +132,7 @@ impl View {
     async fn meant(&self, id: &str) -> Result<(Entry, Hit), Finished> {
         self.catalog.loaded().await;
         let Some((server, tool)) = split_id(id) else {
-            return Err(Finished::Refused(Box::new(self.which_server("describing a tool", id))));
+            return Err(Finished::Refused(Box::new(self.which_server(id))));
         };
         let Some(entry) = self.server(server) else {
             return Err(Finished::Refused(Box::new(self.no_such_server(server))));

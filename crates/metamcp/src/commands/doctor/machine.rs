@@ -38,8 +38,9 @@ pub(super) fn version() -> Finding {
     Finding::new(Level::Good, "version", words)
 }
 
-/// Programs that servers need, and whether they are there.
-pub(super) fn programs(config: &Config) -> Vec<Finding> {
+/// Programs that servers need, and whether they are there. `missing` names the servers that could not be started for
+/// want of theirs, which is the only thing that counts: a server may bring a PATH of its own.
+pub(super) fn programs(config: &Config, missing: &[String]) -> Vec<Finding> {
     let mut needed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for server in config.servers.iter().filter(|server| server.is_enabled()) {
         if let Transport::Stdio { command, .. } = &server.transport {
@@ -52,6 +53,14 @@ pub(super) fn programs(config: &Config) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     for (command, users) in &needed {
+        let without: Vec<&str> =
+            users.iter().copied().filter(|user| missing.iter().any(|name| name == user)).collect();
+        if !without.is_empty() {
+            let without = without.join(", ");
+            let words = format!("{command} is not found, and {without} cannot start without it");
+            findings.push(Finding::new(Level::Problem, "programs", words).cure(cure(command)));
+            continue;
+        }
         let users = users.join(", ");
         findings.push(match in_path(command.as_ref()) {
             Some(_) if !RUNTIMES.iter().any(|(name, _)| name == command) => {
@@ -63,8 +72,9 @@ pub(super) fn programs(config: &Config) -> Vec<Finding> {
                 Finding::new(Level::Good, "programs", words)
             }
             None => {
-                let words = format!("{command} is not found, and {users} cannot start without it");
-                Finding::new(Level::Problem, "programs", words).cure(cure(command))
+                let words =
+                    format!("{command} is not found from here; {users} has its own way to it");
+                Finding::new(Level::Note, "programs", words)
             }
         });
     }
