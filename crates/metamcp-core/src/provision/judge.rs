@@ -333,7 +333,7 @@ fn scripts(candidate: &Candidate, facts: &Facts, trust: &Trust, verdict: &mut Ve
         verdict.scripts_agreed = true;
         verdict
             .reasons
-            .push(format!("runs code while it is installed, as agreed, and outside of walls: {}", all.join(", ")));
+            .push(format!("runs code while it is installed, as agreed: {}", all.join(", ")));
     } else {
         let grant = format!("\"{}:{}\"", offer.kind.word(), offer.identifier);
         verdict.refusals.push(Refusal::InstallScripts { what: all.join(", "), grant });
