@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -347,6 +348,41 @@ fn a_secret_is_typed_unseen_kept_apart_and_handed_over_late() {
     drop(client);
     place.run(&["remove", "wheel"]);
     assert!(holding(&own, "hunter2").is_empty() && holding(&own, "t0ken-canary").is_empty());
+}
+
+#[test]
+fn where_there_is_a_keyring_a_secret_is_nowhere_else() {
+    let (mut place, sources) = Place::with(Sources::start);
+    let needs = json!({
+        "environmentVariables": [{ "name": "WHEEL_TOKEN", "isRequired": true, "isSecret": true }],
+    });
+    let about = "Turns the spinning wheel of fortune";
+    sources.offer_needing("@honest/wheel", about, Trick::None, &needs);
+    // A keyring with a file for each secret, and one for all that it was asked.
+    let keyring = place.folder.path().join("keyring");
+    fs::create_dir(&keyring).unwrap();
+    let at = keyring.display();
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> '{at}/asked'\nfor last; do :; done\ncase \"$1\" in\n\
+         store) cat > \"{at}/$last\" ;;\nlookup) cat \"{at}/$last\" ;;\nclear) rm \"{at}/$last\" ;;\nesac\n"
+    );
+    let program = keyring.join("secret-tool");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    place.programs = Some(keyring.clone());
+    let line = ["add", "@honest/wheel", "--yes", "-e", "WHEEL_TOKEN=t0ken-canary"];
+    let mut add = place.command(&line);
+    let output = add.env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(holding(&place.folder.path().join(".metamcp"), "t0ken-canary").is_empty());
+    assert_eq!(holding(&keyring, "t0ken-canary").len(), 1);
+    let asked = fs::read_to_string(keyring.join("asked")).unwrap();
+    assert!(!asked.contains("t0ken-canary"), "everybody can read arguments: {asked}");
+    let peek = ["call", "wheel:peek", "--args", r#"{"token": "t0ken-canary"}"#];
+    let told = place.run(&peek);
+    assert!(told.contains("the same"), "{told}");
+    place.run(&["remove", "wheel"]);
+    assert!(holding(&keyring, "t0ken-canary").is_empty(), "it goes with its server");
 }
 
 /// Every file under a folder that holds a text.
