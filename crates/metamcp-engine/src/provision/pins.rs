@@ -76,7 +76,7 @@ impl Pinned {
 /// The tools as people see them, without those that are blocked.
 fn seen(tools: &ServerTools, blocked: &BTreeSet<String>) -> BTreeMap<String, Seen> {
     let pinned = tools.tools.iter().filter(|tool| !blocked.contains(&*tool.name));
-    let seen = |tool: &Tool| Seen::new(&tool.signature().to_string(), &tool.description);
+    let seen = |tool: &Tool| Seen::new(tool.signature(), &tool.description);
     pinned.map(|tool| (tool.name.to_string(), seen(tool))).collect()
 }
 
