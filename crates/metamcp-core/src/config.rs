@@ -96,6 +96,9 @@ pub struct ServerConfig {
     pub walls: Option<Walls>,
     /// Variables that name a secret and were put into the command, its arguments, its directory or the address.
     pub expanded_secrets: Vec<Secret>,
+    /// Arguments that are secrets, by their place among the arguments; each says where it is, and is looked up when the
+    /// server starts. Only for servers that take them no other way.
+    pub secret_arguments: Vec<(usize, Secret)>,
 }
 
 impl ServerConfig {
@@ -124,6 +127,7 @@ impl ServerConfig {
             containment: None,
             walls: None,
             expanded_secrets: Vec::new(),
+            secret_arguments: Vec::new(),
         }
     }
 
@@ -319,6 +323,23 @@ pub enum ServerState {
         /// What the user is told, as a fragment without a full stop.
         reason: String,
     },
+    /// It was kept from use by us, until a person has looked at it.
+    Withheld {
+        /// Why, as a fragment without a full stop.
+        reason: String,
+        /// What the person can do, as a sentence.
+        cure: String,
+    },
+}
+
+impl ServerState {
+    /// Why it may not be used, if it may not.
+    pub fn against(&self) -> Option<&str> {
+        match self {
+            ServerState::Enabled => None,
+            ServerState::Disabled { reason } | ServerState::Withheld { reason, .. } => Some(reason),
+        }
+    }
 }
 
 /// How long a server stays connected once idle.

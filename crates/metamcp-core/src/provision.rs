@@ -1,18 +1,20 @@
 //! From a need to a server that may be run: candidates, what is known of their packages, and the plan a person says yes to.
 //! Owns: what a candidate, a plan and a yes are; which runtimes there are; every reason to refuse.      Never: asks a registry, runs a client, reads a file.
 //! In: pages of registries, answers of package clients, the time.  Out: `Plan`s with a verdict; texts for a model and for people.
-//! Tests: `provision/tests.rs`.
+//! Tests: `provision/tests.rs`, `provision/{variables,kept}.rs`.
 
 mod builtin;
 mod candidate;
 mod facts;
 mod judge;
+pub mod kept;
 mod names;
 mod plan;
 mod python;
 mod registry;
 mod render;
 mod request;
+mod variables;
 
 #[cfg(test)]
 mod tests;

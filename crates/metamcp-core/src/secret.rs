@@ -61,7 +61,7 @@ impl Secret {
 
     /// Whether results of servers are searched for it. Stricter than `is_sensitive`: a word too many that is missing
     /// from an error does no harm, while data must not lose one that only happens to stand in the configuration.
-    fn is_hunted(&self) -> bool {
+    pub fn is_hunted(&self) -> bool {
         let value = self.value.trim();
         let has = |is: fn(&char) -> bool| value.chars().any(|c| is(&c));
         let is_random = value.len() >= SHORTEST_RANDOM
@@ -125,20 +125,22 @@ pub fn scrub<'a, 's>(text: &'a str, secrets: impl IntoIterator<Item = &'s Secret
 
 /// Whether a variable or header of this name usually holds a secret.
 pub fn names_a_secret(name: &str) -> bool {
-    const MARKS: [&str; 10] = [
+    const MARKS: [&str; 9] = [
         "token",
         "secret",
         "password",
         "passwd",
         "credential",
-        "auth",
         "apikey",
         "api_key",
         "api-key",
         "cookie",
     ];
     let name = name.to_ascii_lowercase();
+    // Whoever wrote something is no secret, whatever authorizes them is.
+    let is_about_rights = |rest: &str| !rest.starts_with("or") || rest.starts_with("ori");
     MARKS.iter().any(|mark| name.contains(mark))
+        || name.match_indices("auth").any(|(at, auth)| is_about_rights(&name[at + auth.len()..]))
         || name
             .split(['_', '-', '.'])
             .any(|word| matches!(word, "key" | "pass" | "pwd" | "pat" | "dsn"))
@@ -237,5 +239,9 @@ mod tests {
             assert!(!Secret::new(name, value).is_sensitive(), "{name}");
         }
         assert!(names_a_secret("X-Api-Key") && !names_a_secret("KEYBOARD"));
+        for name in ["Authorization", "BASIC_AUTH", "OAUTH_ID", "AUTHORITY"] {
+            assert!(names_a_secret(name), "{name}");
+        }
+        assert!(!names_a_secret("GIT_AUTHOR_NAME") && !names_a_secret("authors"));
     }
 }

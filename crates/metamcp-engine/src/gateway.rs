@@ -52,6 +52,7 @@ impl Gateway {
         let pinned = Arc::new(Pinned::new(&settings.home));
         let catalog = Catalog::new(Some(cache), settings.catalog_ttl).tuned(tuning(settings));
         let catalog = Arc::new(catalog.pinned(Arc::clone(&pinned)));
+        let installer = shim.clone();
         let launcher = Launcher::new(shim, settings);
         let timing = Timing {
             list: settings.timeouts.list,
@@ -88,7 +89,8 @@ impl Gateway {
                 join(server);
             }
         });
-        let provisioner = Provisioner::new(&settings.home, &settings.provision, join);
+        let provisioner = Provisioner::new(&settings.home, &settings.provision, join)
+            .installing(installer, settings.token_store);
         let options = Options {
             ranking: semantic::configured(
                 settings.search,

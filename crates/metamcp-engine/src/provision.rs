@@ -8,7 +8,9 @@ mod install;
 mod pins;
 mod python;
 mod registry;
+mod safe;
 mod store;
+mod withdrawn;
 
 #[cfg(test)]
 mod tests;
@@ -19,21 +21,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use metamcp_child::walls;
+use metamcp_child::{ShimCommand, walls};
 use metamcp_core::config::ServerConfig;
 use metamcp_core::provision::{
-    self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, Source, ranked,
+    self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, Source, Status, ranked,
 };
-use metamcp_core::settings::ProvisionSettings;
+use metamcp_core::settings::{ProvisionSettings, TokenStore};
 use tokio::sync::Semaphore;
 
+use self::safe::Safe;
 use crate::clock::unix_millis;
 
 pub use clients::ClientError;
 pub use install::InstallError;
 pub use pins::Pinned;
 pub use registry::{MAX_FILE as MAX_SNAPSHOT, Registry};
-pub use store::{Blocked, Pending, Record, Store, StoreError};
+pub use safe::SafeError;
+pub use store::{Blocked, Pending, Record, Seen, Store, StoreError};
 
 /// How long another process may take to install something: as long as its client may take to fetch it, and more.
 const LONGEST_INSTALL: Duration = Duration::from_secs(10 * 60);
@@ -66,6 +70,9 @@ pub struct Provisioner {
     /// One installation at a time.
     installing: Semaphore,
     facts: Mutex<HashMap<String, (u64, Facts)>>,
+    safe: Safe,
+    /// How this program raises walls around others.
+    shim: Option<ShimCommand>,
     join: Join,
 }
 
@@ -90,8 +97,18 @@ impl Provisioner {
             asking: Semaphore::new(1),
             installing: Semaphore::new(1),
             facts: Mutex::default(),
+            safe: Safe::new(home),
+            shim: None,
             join,
         }
+    }
+
+    /// The same that can install: code of packages, where it was agreed to, runs behind walls that are raised by `shim`,
+    /// and secrets are put where the user wants them.
+    pub fn installing(mut self, shim: ShimCommand, secrets: TokenStore) -> Provisioner {
+        self.shim = Some(shim);
+        self.safe.place = secrets;
+        self
     }
 
     /// Whether it is wanted at all.
@@ -120,7 +137,8 @@ impl Provisioner {
             // One that panicked was reported by its task.
             let Ok((candidates, note)) = answer.await else { continue };
             notes.extend(note);
-            for candidate in candidates.iter() {
+            let there = |one: &&Candidate| !matches!(one.status, Status::Deleted(_));
+            for candidate in candidates.iter().filter(there) {
                 // The same package from two sources is offered once, by the one that vouches for more.
                 if known.insert(key(candidate)) {
                     all.push(candidate.clone());
@@ -268,6 +286,20 @@ impl Provisioner {
         consent: &Consent,
         taken: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<(), InstallError> {
+        let done = self.carry_out(plan, consent, taken).await;
+        if done.is_err() {
+            // Those that were put away before this yes was used.
+            self.safe.forget_consent(consent).await;
+        }
+        done
+    }
+
+    async fn carry_out(
+        &self,
+        plan: &Plan,
+        consent: &Consent,
+        taken: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<(), InstallError> {
         let gone = |_| InstallError::Unusable { why: "metamcp is shutting down".to_owned() };
         let _turn = self.installing.acquire().await.map_err(gone)?;
         let _alone = self.alone().await?;
@@ -280,13 +312,50 @@ impl Provisioner {
         if taken(name) || records.iter().any(|record| record.plan.server == *name) {
             return Err(InstallError::NameTaken { name: name.clone() });
         }
-        install::install(plan, &self.store.work(&package)).await?;
-        let mut record = Record::new(plan.clone(), consent, unix_millis());
+        install::install(plan, &self.store.work(&package), self.shim.as_ref()).await?;
+        // Put away last, so that nothing is kept for what came to nothing.
+        let consent = self.safe.consent(plan, consent).await?;
+        let mut record = Record::new(plan.clone(), &consent, unix_millis());
         record.runtime = clients::runtime(plan).await;
-        self.store.remember_installed(&record)?;
+        if let Err(error) = self.store.remember_installed(&record) {
+            self.safe.forget_record(&record).await;
+            return Err(error.into());
+        }
         (self.join)(store::server_config(&record));
         self.store.tell_gateways();
         Ok(())
+    }
+
+    /// Takes an installed server away with all that belongs to it, the secrets that were given for it included.
+    pub async fn remove(&self, name: &str) -> Result<Record, StoreError> {
+        let record = self.store.remove(name)?;
+        self.safe.forget_record(&record).await;
+        Ok(record)
+    }
+
+    /// What a person gave for a plan as it may be written down: what stands for each secret in its place.
+    pub async fn put_away(
+        &self,
+        plan: &Plan,
+        values: Vec<(String, String)>,
+    ) -> Result<Vec<(String, String)>, SafeError> {
+        self.safe.values(plan, values).await
+    }
+
+    /// Asks the registries of what is installed for changes, if they were not asked today: what they took back is kept
+    /// from use. What is wrong with them.
+    pub async fn catch_up(&self) -> Vec<String> {
+        let records = self.store.records();
+        let of = |base: &str| {
+            records
+                .iter()
+                .any(|record| matches!(&record.plan.source, Source::Registry(own) if own == base))
+        };
+        let mut notes = Vec::new();
+        for registry in self.registries.iter().filter(|registry| of(registry.base())) {
+            notes.extend(registry.candidates().await.1);
+        }
+        notes
     }
 
     /// The lock by which processes install one after the other; it is let go of with the file.
@@ -306,13 +375,6 @@ impl Provisioner {
                 }
             }
         }
-    }
-
-    /// What its registry says about taking back an installed server, if it did; as far as is remembered.
-    pub fn withdrawn(&self, record: &Record) -> Option<String> {
-        let Source::Registry(base) = &record.plan.source else { return None };
-        let registry = self.registries.iter().find(|registry| registry.base() == base)?;
-        registry.load().withdrawn(&record.plan.candidate)
     }
 
     /// Puts to use what another process installed, ahead of the notice of it.

@@ -1,5 +1,5 @@
 //! Secrets that the configuration only refers to, looked up when a server starts.
-//! Owns: reading files, asking keychains and programs, with a limit on time and size.      Never: logs a value, puts one into arguments, keeps one longer than its server.
+//! Owns: reading files, asking keychains and programs, with a limit on time and size.      Never: logs a value, puts one into arguments of a server that takes it another way, keeps one longer than its server.
 //! In: a server's configuration.  Out: the same with values in place of references, or why one cannot be had.
 //! Tests: below, and `metamcp/tests/promises/secrets.rs` with a real child.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use metamcp_core::config::{ServerConfig, Transport};
 use metamcp_core::secret::{Reference, Secret};
 
-pub use self::program::{has_keyring, keep, kept};
+pub use self::program::{forget, has_keyring, keep, kept};
 use self::program::{printed, text};
 
 /// How long a program may take: a person may have to unlock something.
@@ -37,8 +37,18 @@ pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unr
     };
     let mut config = config.clone();
     let values = named(&mut config);
-    if !values.iter().any(|(_, value)| value.is_reference()) {
+    let arguments = std::mem::take(&mut config.secret_arguments);
+    if arguments.is_empty() && !values.iter().any(|(_, value)| value.is_reference()) {
         return Ok(None);
+    }
+    for (at, value) in arguments {
+        let value = one(value.name(), &value).await?;
+        if let Transport::Stdio { args, .. } = &mut config.transport
+            && let Some(word) = args.get_mut(at)
+        {
+            value.expose().clone_into(word);
+        }
+        config.expanded_secrets.push(value);
     }
     let mut looked_up = Vec::with_capacity(values.len());
     for (name, value) in values {
@@ -142,6 +152,23 @@ mod tests {
             let told = value(&reference).await.unwrap_err();
             assert!(told.starts_with("the secret for KEY") && told.contains(why), "{told}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_argument_is_looked_up_late_and_known_for_a_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "postgresql://ada:hunter2@db/notes").unwrap();
+        let mut server = ServerConfig::stdio("one", "x", &["--url", "[secret url]", "rest"]);
+        let reference = Secret::reference("url", format!("file:{}", path.display()));
+        server.secret_arguments = vec![(1, reference)];
+        let started = resolved(&server).await.unwrap().expect("there is one to look up");
+        let Transport::Stdio { args, .. } = &started.transport else { unreachable!() };
+        assert_eq!(args[..], ["--url", "postgresql://ada:hunter2@db/notes", "rest"]);
+        assert!(started.secrets().iter().any(|secret| secret.name() == "url"));
+        std::fs::remove_file(&path).unwrap();
+        let told = resolved(&server).await.unwrap_err().to_string();
+        assert!(told.starts_with("the secret for url cannot be had"), "{told}");
     }
 
     #[tokio::test]

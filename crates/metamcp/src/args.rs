@@ -194,8 +194,9 @@ impl Command {
             Command::Auth(AuthCommand::Status(args)) => args.json,
             Command::Provisioned(ProvisionedCommand::List(args)) => args.json,
             Command::Provisioned(
-                ProvisionedCommand::Remove(args) | ProvisionedCommand::Accept(args),
+                ProvisionedCommand::Remove(args) | ProvisionedCommand::Show(args),
             ) => args.json,
+            Command::Provisioned(ProvisionedCommand::Accept(args)) => args.json,
             Command::Provisioned(ProvisionedCommand::Allow(args)) => args.json,
             Command::Registry(RegistryCommand::Refresh(args)) => args.json,
             Command::Config(ConfigCommand::Check(args)) => args.json,
@@ -313,8 +314,10 @@ pub(crate) enum ProvisionedCommand {
     List(ProvisionedListArgs),
     /// Take one away with all that belongs to it
     Remove(ProvisionedNameArgs),
-    /// Show the tools of one that changed, and accept exactly those
-    Accept(ProvisionedNameArgs),
+    /// Show one with its tools as they were pinned
+    Show(ProvisionedNameArgs),
+    /// Show what keeps one from use, tools that changed or a registry that took it back, and accept exactly that
+    Accept(ProvisionedAcceptArgs),
     /// Let one read and change a file or a folder of yours, beside its own
     Allow(ProvisionedAllowArgs),
 }
@@ -368,7 +371,21 @@ pub(crate) struct ProvisionedListArgs {
     pub(crate) json: bool,
 }
 
-/// Arguments of `metamcp provisioned remove` and `accept`.
+/// Arguments of `metamcp provisioned accept`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ProvisionedAcceptArgs {
+    /// The server
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Accept without asking what is shown; without it only a person at a terminal can
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Print JSON; asks nobody, so it needs --yes
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp provisioned remove` and `show`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ProvisionedNameArgs {
     /// The server

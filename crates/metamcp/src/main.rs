@@ -5,6 +5,7 @@ mod commands;
 mod env;
 mod example;
 mod exit;
+mod person;
 mod reference;
 mod render;
 mod tokens;

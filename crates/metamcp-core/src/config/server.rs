@@ -85,6 +85,7 @@ pub(super) fn read_server(
         containment: containment.and_then(Containment::from_word),
         walls: None,
         expanded_secrets,
+        secret_arguments: Vec::new(),
     };
     (report.problems.len() == before).then_some(server)
 }

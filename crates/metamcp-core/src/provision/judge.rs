@@ -8,42 +8,9 @@ use serde_json::Value;
 use super::candidate::{Candidate, Kind, Offer, Source, Status};
 use super::facts::Facts;
 use super::names::{look_alike, valid};
+use super::variables::is_decisive;
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
-/// Variables that no entry of a registry may name, since they decide what code a program loads, which program is
-/// found, where its files are, or whom a client talks to: whoever sets one has another program run than the one in
-/// the plan. Compared in capitals; a star stands for any end.
-const DECISIVE: [&str; 17] = [
-    "LD_*",
-    "DYLD_*",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "NODE_EXTRA_CA_CERTS",
-    "PYTHON*",
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "SHELL",
-    "BASH_ENV",
-    "ENV",
-    "DOCKER_*",
-    "NPM_CONFIG_*",
-    "PIP_*",
-    "UV_*",
-    "GIT_*",
-];
-/// Variables that may be named but not filled in by an entry: they send everything a program says through somebody
-/// else, or have it believe him.
-const DIVERTING: [&str; 8] = [
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_TLS_REJECT_UNAUTHORIZED",
-];
 
 /// Why a package is not run, whoever agrees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -285,15 +252,7 @@ fn decisive(offer: &Offer) -> Option<Refusal> {
     if offer.kind == Kind::Remote {
         return None;
     }
-    let is = |known: &str, name: &str| match known.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => name == known,
-    };
-    let named = offer.environment.iter().find(|input| {
-        let name = input.name.to_ascii_uppercase();
-        DECISIVE.iter().any(|known| is(known, &name))
-            || (input.default.is_some() && DIVERTING.contains(&name.as_str()))
-    })?;
+    let named = offer.environment.iter().find(|input| is_decisive(input))?;
     let why = format!(
         "its entry sets the variable {}, which decides what programs load or whom they talk to",
         named.name
@@ -372,10 +331,9 @@ fn scripts(candidate: &Candidate, facts: &Facts, trust: &Trust, verdict: &mut Ve
     let offer = &candidate.offer;
     if Trust::grants(&trust.scripts, offer.kind, &offer.identifier) {
         verdict.scripts_agreed = true;
-        verdict.reasons.push(format!(
-            "runs code while it is installed, as agreed, and outside of walls: {}",
-            all.join(", ")
-        ));
+        verdict
+            .reasons
+            .push(format!("runs code while it is installed, as agreed: {}", all.join(", ")));
     } else {
         let grant = format!("\"{}:{}\"", offer.kind.word(), offer.identifier);
         verdict.refusals.push(Refusal::InstallScripts { what: all.join(", "), grant });

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 use super::candidate::{Argument, Candidate, Input, Kind, Source};
 use super::facts::{Facts, Lock, hex};
 use super::judge::Verdict;
+use super::kept::kept;
 
 /// How long a yes given in a terminal may wait to be used.
 const YES_LASTS: u64 = 15 * 60 * 1000;
@@ -263,15 +264,20 @@ impl Plan {
 
     /// The command line as it may be shown: what must not be is named in its place.
     pub fn shown(&self, argv: &[String]) -> Vec<String> {
-        let hidden = |word: Option<&Word>| match word {
-            Some(Word::Asked(name)) => {
-                let input = self.asked.iter().find(|input| input.name == *name)?;
-                input.secret.then(|| format!("[secret {name}]"))
-            }
-            _ => None,
-        };
         let words = argv.iter().enumerate();
-        words.map(|(at, word)| hidden(self.argv.get(at)).unwrap_or_else(|| word.clone())).collect()
+        let shown = words.map(|(at, word)| match self.asked_at(at) {
+            Some(input) if input.is_secret() || kept(word).is_some() => {
+                format!("[secret {}]", input.name)
+            }
+            _ => word.clone(),
+        });
+        shown.collect()
+    }
+
+    /// What the person is asked for at that place of the command line, if they are.
+    pub fn asked_at(&self, at: usize) -> Option<&Input> {
+        let Some(Word::Asked(name)) = self.argv.get(at) else { return None };
+        self.asked.iter().find(|input| input.name == *name)
     }
 
     /// What the person gave for the values asked for, by the command line that came of it. A publisher's own value is
@@ -286,7 +292,7 @@ impl Plan {
 
     /// Whether it cannot be run without a secret among its arguments, which only a terminal asks for.
     pub fn asks_for_a_secret(&self) -> bool {
-        self.asked.iter().any(|input| input.secret && input.default.is_none())
+        self.asked.iter().any(|input| input.is_secret() && input.default.is_none())
     }
 
     /// Values without which it cannot be run, given those that are there; `has` says which variables the gateway has.

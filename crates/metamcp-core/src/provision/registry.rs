@@ -23,6 +23,8 @@ const MAX_IDENTIFIER: usize = 1024;
 pub struct Page {
     /// What could be understood, deleted entries among it.
     pub candidates: Vec<Candidate>,
+    /// Names of the entries that could not: they are there all the same.
+    pub unusable: Vec<String>,
     /// Where the next page starts.
     pub next: Option<String>,
     /// Whether the document was a page at all.
@@ -36,8 +38,16 @@ pub fn page(registry: &str, document: &Value) -> Page {
     };
     let metadata = document.get("metadata");
     let next = metadata.and_then(|all| either(all, "nextCursor", "next_cursor")?.as_str());
+    let (mut candidates, mut unusable) = (Vec::new(), Vec::new());
+    for entry in servers {
+        match candidate(registry, entry).and_then(sound) {
+            Some(candidate) => candidates.push(candidate),
+            None => unusable.extend(words(entry.get("server").unwrap_or(entry), "name")),
+        }
+    }
     Page {
-        candidates: servers.iter().filter_map(|entry| sound(candidate(registry, entry)?)).collect(),
+        candidates,
+        unusable,
         next: next.filter(|next| !next.is_empty()).map(str::to_owned),
         is_page: true,
     }

@@ -47,6 +47,18 @@ pub fn told(plan: &Plan) -> String {
         let about = format!("{} ({})", shown(&input.name), shown(&input.description));
         line("asks for", &format!("{about}{}", unless(input)));
     }
+    for input in plan.asked.iter().filter(|input| input.is_secret()) {
+        let name = shown(&input.name);
+        line(
+            "WARNING",
+            &format!(
+                "{name} is a secret, and this package takes it as an argument only: while it runs, every user of this machine can read it in the list of processes"
+            ),
+        );
+    }
+    if plan.verdict.scripts_agreed {
+        line("scripts", scripts(plan));
+    }
     for reason in &plan.verdict.reasons {
         line("note", &shown(reason));
     }
@@ -71,6 +83,18 @@ fn contained(plan: &Plan) -> String {
                 "NONE, so it can read and change every file that you can: {}",
                 text::clean_line(why, MAX_SHOWN)
             )
+        }
+    }
+}
+
+/// What keeps the code that runs while it is installed.
+fn scripts(plan: &Plan) -> &'static str {
+    match plan.contained {
+        Contained::Walls => {
+            "code of it runs while it is installed, behind walls as well: it writes its packages and its own folder only, reads none of your other files, and may use the network"
+        }
+        _ => {
+            "code of it runs while it is installed, WITHOUT walls: it can read and change every file that you can"
         }
     }
 }
@@ -141,7 +165,7 @@ pub fn question(plan: &Plan) -> Value {
         }),
     );
     let mut required = vec!["install".to_owned()];
-    for input in plan.asked.iter().filter(|input| !input.secret) {
+    for input in plan.asked.iter().filter(|input| !input.is_secret()) {
         let mut field = json!({
             "type": "string",
             "title": text::clean_line(&input.name, MAX_SHOWN),

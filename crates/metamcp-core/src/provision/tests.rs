@@ -117,6 +117,13 @@ fn what_was_deleted_stays_refused_and_what_is_trusted_needs_no_question() {
     let scripted = Facts { scripts: vec!["@ada/notes: install".to_owned()], ..good() };
     let verdict = judged(&offered("@ada/notes", "1.2.3"), &scripted, None, &agreed);
     assert!(verdict.scripts_agreed && verdict.refusals.is_empty());
+    let planned = |walls| {
+        let (entry, verdict) = (offered("@ada/notes", "1.2.3"), verdict.clone());
+        told(&Plan::new("notes".to_owned(), &entry, &scripted, verdict, "/x", walls))
+    };
+    assert!(planned(Ok(())).contains("runs while it is installed, behind walls as well"));
+    let bare = planned(Err("there are none".to_owned()));
+    assert!(bare.contains("runs while it is installed, WITHOUT walls"), "{bare}");
     assert!(Trust::read(b"{\"publishers\": 7}").is_err());
 }
 
@@ -210,7 +217,7 @@ fn a_yes_is_for_one_plan_for_a_while() {
     assert!(plan.agreed(&yes, NOW + 60_000).is_ok());
     assert_eq!(plan.agreed(&yes, NOW + 16 * 60_000), Err(Rejected::Expired));
     assert_eq!(plan.agreed(&yes, NOW - DAY), Err(Rejected::Expired));
-    let changes: [fn(&mut Plan); 10] = [
+    let changes: [fn(&mut Plan); 17] = [
         |plan| plan.argv.push(Word::Fixed("--evil".to_owned())),
         |plan| plan.version = "1.2.4".to_owned(),
         |plan| plan.integrity = Some("sha512-BBBB".to_owned()),
@@ -221,6 +228,13 @@ fn a_yes_is_for_one_plan_for_a_while() {
         |plan| plan.asked[0].secret = true,
         |plan| plan.environment[0].default = Some("x".to_owned()),
         |plan| plan.source = Source::Builtin,
+        |plan| plan.candidate = "io.github.eve/notes".to_owned(),
+        |plan| plan.server = "files".to_owned(),
+        |plan| plan.kind = Kind::Pypi,
+        |plan| plan.identifier = "@eve/notes".to_owned(),
+        |plan| plan.prefix = "/home/ada".to_owned(),
+        |plan| plan.contained = Contained::default(),
+        |plan| plan.asked[0].required = false,
     ];
     for change in changes {
         let mut other = plan.clone();
@@ -262,24 +276,11 @@ fn a_registry_names_no_variable_that_decides_what_runs() {
         judged(&entry, &good(), None, &Trust::default()).word()
     };
     let registry = || Source::Registry("https://registry.example.com".to_owned());
-    for name in [
-        "LD_PRELOAD",
-        "DYLD_INSERT_LIBRARIES",
-        "NODE_OPTIONS",
-        "PYTHONPATH",
-        "PATH",
-        "Home",
-        "BASH_ENV",
-        "DOCKER_HOST",
-        "npm_config_registry",
-        "PIP_INDEX_URL",
-        "uv_index_url",
-        "GIT_SSH_COMMAND",
-    ] {
+    for name in ["LD_PRELOAD", "PYTHONPATH", "GIT_SSH_COMMAND"] {
         assert_eq!(judged_with(name, None, registry()), "refused", "{name}");
         assert_eq!(judged_with(name, None, Source::Builtin), "needs a yes", "{name}");
     }
-    for name in ["GITHUB_TOKEN", "MY_PATH", "HOMEPAGE", "ENVIRONMENT", "HTTPS_PROXY"] {
+    for name in ["GITHUB_TOKEN", "PYTHONUNBUFFERED", "GIT_AUTHOR_NAME", "HTTPS_PROXY"] {
         assert_eq!(judged_with(name, None, registry()), "needs a yes", "{name}");
     }
     assert_eq!(judged_with("https_proxy", Some("http://x"), registry()), "refused");
@@ -308,10 +309,18 @@ fn secrets_are_neither_asked_for_in_a_question_nor_shown() {
     plan.asked[0].secret = true;
     assert!(plan.asks_for_a_secret());
     assert!(question(&plan)["requestedSchema"]["properties"].get("folder").is_none());
+    let warned = "WARNING    folder is a secret, and this package takes it as an argument only";
+    assert!(told(&plan).contains(warned), "{}", told(&plan));
+    assert!(!told(&planned()).contains("WARNING"));
     let argv = plan.complete(&[("folder".to_owned(), "hunter2".to_owned())]).unwrap().argv;
     let shown = plan.shown(&argv);
     assert_eq!(shown.last().map(String::as_str), Some("[secret folder]"));
     assert_eq!(shown[..argv.len() - 1], argv[..argv.len() - 1]);
+    // What was put away is not shown either, whatever its publisher says of it.
+    plan.asked[0].secret = false;
+    let kept = kept::in_keyring("0123456789abcdef0123456789abcdef");
+    let argv = plan.complete(&[("folder".to_owned(), kept)]).unwrap().argv;
+    assert_eq!(plan.shown(&argv).last().map(String::as_str), Some("[secret folder]"));
     let postgres = builtin().into_iter().find(|one| one.name.ends_with("server-postgres")).unwrap();
     let Argument::Asked { input, .. } = &postgres.offer.arguments[0] else { panic!("not asked") };
     assert!(input.secret);
@@ -380,6 +389,19 @@ fn what_npm_fetches_past_its_registry_is_refused() {
         } });
         npm_lock("@ada/notes", document.to_string().as_bytes()).unwrap()
     };
+    for (member, value) in [
+        ("link", json!(true)),
+        ("resolved", json!("git+ssh://git@x/left#1")),
+        ("resolved", json!("file:../../left.tgz")),
+    ] {
+        let mut document = json!({ "packages": {
+            "node_modules/@ada/notes": { "version": "1.2.3", "integrity": "sha512-AAAA" },
+            "node_modules/left": { "version": "1.0.0", "integrity": "sha512-BBBB" },
+        } });
+        document["packages"]["node_modules/left"][member] = value;
+        let lock = npm_lock("@ada/notes", document.to_string().as_bytes()).unwrap();
+        assert_eq!(lock.elsewhere.len(), 1, "{document}");
+    }
     for fine in ["^1.0.0", ">=1 <2 || 3.x", "latest", "npm:@other/left@^1.0.0", "*", ""] {
         assert!(lock(fine).elsewhere.is_empty(), "{fine}");
     }
@@ -446,6 +468,7 @@ fn pages_of_registries_are_read_whatever_is_in_them() {
         ("a/gone".to_owned(), Kind::Remote),
     ];
     assert_eq!(named, expected);
+    assert_eq!(read.unusable, ["a/stale", "a/strange"]);
     assert_eq!(read.next.as_deref(), Some("a/strange:1"));
     assert!(!page("x", &json!({ "title": "Not Found", "status": 404 })).is_page);
 }

@@ -2,11 +2,11 @@
 //! they look, through which mirror and proxy, is theirs to know.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use metamcp_child::environment;
+use metamcp_child::{Containment, ShimCommand, Spawner, Spec, Walls, environment};
 use metamcp_core::provision::{
     Candidate, Contained, Facts, Kind, Lock, Plan, day, npm_error, npm_lock, npm_view,
 };
@@ -29,6 +29,16 @@ pub(super) const FETCH: Duration = Duration::from_secs(300);
 const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
 /// Most of the complaints that are read.
 const MAX_COMPLAINT: usize = 600;
+/// The same of one behind walls, in lines.
+const LINES_OF_COMPLAINT: usize = 20;
+/// What keeps clients from asking, from colours and from news about themselves.
+const QUIET: [(&str, &str); 5] = [
+    ("NO_COLOR", "1"),
+    ("PIP_NO_INPUT", "1"),
+    ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
+    ("UV_NO_PROGRESS", "1"),
+    ("npm_config_update_notifier", "false"),
+];
 /// How long a resolved lock is used again, so that a plan stays the same while a person thinks about it.
 const LOCK_LASTS: u64 = 24 * 60 * 60 * 1000;
 /// Largest lock.
@@ -92,25 +102,62 @@ pub(super) async fn run(
 }
 
 /// The same for one that runs code of a package: it sees of our environment what a server would, and how npm is set up.
+/// Behind walls where there are some, and then not without them.
 pub(super) async fn run_apart(
-    program: &str,
-    args: &[&str],
+    (program, args): (&str, &[&str]),
     folder: &Path,
     limit: Duration,
+    behind: Option<(&ShimCommand, Walls)>,
 ) -> Result<Printed, ClientError> {
-    let mut command = Command::new(program);
-    command.env_clear().envs(apart(std::env::vars_os().collect()));
-    ended(command, program, args, folder, limit).await
+    let ours: Vec<_> = std::env::vars_os().collect();
+    let settings = settings_of_npm(&ours);
+    let Some((shim, walls)) = behind else {
+        let mut command = Command::new(program);
+        command.env_clear().envs(environment::for_child(ours, &settings));
+        return ended(command, program, args, folder, limit).await;
+    };
+    let failed = |error: &dyn std::error::Error| {
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        ClientError::Failed { program: program.to_owned(), said: format!("{error}{cause}") }
+    };
+    std::fs::create_dir_all(walls.home.join(environment::TEMPORARY)).map_err(|e| failed(&e))?;
+    // Whatever leads into the user's home is of no use there.
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let is_outside =
+        |value: &OsString| home.as_ref().is_none_or(|home| !Path::new(value).starts_with(home));
+    let quiet = QUIET.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let settings = settings.into_iter().filter(|(_, value)| is_outside(value));
+    let spec = Spec {
+        program: program.into(),
+        args: args.iter().map(OsString::from).collect(),
+        env: settings.chain(quiet).collect(),
+        cwd: Some(folder.to_owned()),
+        walls: Some(walls),
+    };
+    let spawner = Spawner::start(shim.clone(), Containment::Auto).map_err(|e| failed(&e))?;
+    let child = spawner.spawn(spec).await.map_err(|e| failed(&e))?.into_parts();
+    drop(child.stdin);
+    let (handle, watch) = (child.handle.clone(), child.handle.watch());
+    drop(child.handle);
+    let ended = async {
+        let stdout = read(Some(child.stdout)).await;
+        (stdout, watch.exited().await)
+    };
+    let Ok((stdout, exit)) = tokio::time::timeout(limit, ended).await else {
+        // With the last hold on it goes all that it started.
+        return Err(ClientError::TimedOut { program: program.to_owned(), limit });
+    };
+    let stderr = handle.stderr().last_lines(LINES_OF_COMPLAINT).join("\n");
+    Ok(Printed { stdout, stderr, succeeded: exit.code == Some(0) })
 }
 
-/// The variables that code of a package may see. Settings of npm may hold tokens; those stay here.
-fn apart(ours: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+/// How npm is set up, for code of packages that it runs. Settings of npm may hold tokens; those stay here.
+fn settings_of_npm(ours: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
     let is_setting = |name: &OsString| {
         let name = name.to_string_lossy().to_ascii_lowercase();
         name.starts_with("npm_config_") && !names_a_secret(&name)
     };
-    let settings: Vec<_> = ours.iter().filter(|(name, _)| is_setting(name)).cloned().collect();
-    environment::for_child(ours, &settings)
+    ours.iter().filter(|(name, _)| is_setting(name)).cloned().collect()
 }
 
 async fn ended(
@@ -127,11 +174,7 @@ async fn ended(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .env("NO_COLOR", "1")
-        .env("PIP_NO_INPUT", "1")
-        .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-        .env("UV_NO_PROGRESS", "1")
-        .env("npm_config_update_notifier", "false")
+        .envs(QUIET)
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => ClientError::Missing { program: name() },
@@ -280,10 +323,16 @@ pub(super) async fn runtime(plan: &Plan) -> Option<String> {
     if plan.kind != Kind::Npm || plan.contained != Contained::Walls {
         return None;
     }
+    let path = node(Path::new(&plan.prefix)).await?;
+    path.to_str().map(str::to_owned)
+}
+
+/// That program, asked in a folder where nothing changes the answer.
+pub(super) async fn node(folder: &Path) -> Option<PathBuf> {
     let args = ["-p", "process.execPath"];
-    let printed = run(NODE, &args, Path::new(&plan.prefix), LOOK).await.ok()?;
-    let path = String::from_utf8(printed.stdout).ok()?.trim().to_owned();
-    (printed.succeeded && Path::new(&path).is_file()).then_some(path)
+    let printed = run(NODE, &args, folder, LOOK).await.ok()?;
+    let path = PathBuf::from(String::from_utf8(printed.stdout).ok()?.trim());
+    (printed.succeeded && path.is_file()).then_some(path)
 }
 
 /// What was resolved for another least age is resolved again.
@@ -338,7 +387,8 @@ mod tests {
             ("SSH_AUTH_SOCK", "/run/agent"),
         ];
         let ours = ours.map(|(name, value)| (OsString::from(name), OsString::from(value)));
-        let names: Vec<OsString> = apart(ours.to_vec()).into_iter().map(|(name, _)| name).collect();
+        let seen = environment::for_child(ours.to_vec(), &settings_of_npm(&ours));
+        let names: Vec<OsString> = seen.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["HOME", "NPM_CONFIG_STRICT_SSL", "PATH", "npm_config_registry"]);
     }
 

@@ -1,19 +1,26 @@
 //! Puts into a folder of its own exactly what a plan says: the packages of its lock, each checked against its hash by
 //! the client that fetches it. Code of a package runs only where that was agreed to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use metamcp_core::provision::{Kind, Plan, npm_lock};
+use metamcp_child::{ShimCommand, Walls};
+use metamcp_core::provision::{Contained, Kind, Plan, npm_lock};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::clients::{self, ClientError, FETCH, NPM, NPM_LOCK, run, run_apart};
 use super::python::{self, PIP_LOCK};
+use super::safe::SafeError;
 use super::store::StoreError;
 use crate::files::FileError;
 
 /// Largest lock.
 const MAX_LOCK: u64 = 16 * 1024 * 1024;
+/// The folder of a server's own that it may write to, in the one it is installed into. What was agreed to lies beside
+/// it, out of its reach.
+pub(super) const DATA: &str = "data";
+/// Where npm puts packages.
+pub(super) const MODULES: &str = "node_modules";
 
 /// Why it was not installed.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +52,9 @@ pub enum InstallError {
     /// Somebody else installs something and does not come to an end.
     #[error("another metamcp is installing something; try again when it is done")]
     Busy,
+    /// A secret could not be put away.
+    #[error(transparent)]
+    Safe(#[from] SafeError),
     /// Remembering it failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -57,20 +67,28 @@ pub enum InstallError {
 }
 
 /// Carries out the plan's installation; on failure its folder is removed again.
-pub(super) async fn install(plan: &Plan, work: &Path) -> Result<(), InstallError> {
+pub(super) async fn install(
+    plan: &Plan,
+    work: &Path,
+    shim: Option<&ShimCommand>,
+) -> Result<(), InstallError> {
     // What an earlier attempt left behind was never agreed to be run.
     remove(Path::new(&plan.prefix))?;
-    let done = carry_out(plan, work).await;
+    let done = carry_out(plan, work, shim).await;
     if done.is_err() {
         remove(Path::new(&plan.prefix))?;
     }
     done
 }
 
-async fn carry_out(plan: &Plan, work: &Path) -> Result<(), InstallError> {
+async fn carry_out(
+    plan: &Plan,
+    work: &Path,
+    shim: Option<&ShimCommand>,
+) -> Result<(), InstallError> {
     let prefix = Path::new(&plan.prefix);
     match plan.kind {
-        Kind::Npm => npm(plan, work, prefix).await,
+        Kind::Npm => npm(plan, work, prefix, shim).await,
         Kind::Pypi => pypi(plan, work, prefix).await,
         Kind::Oci => {
             clients::prepare(prefix)?;
@@ -84,7 +102,12 @@ async fn carry_out(plan: &Plan, work: &Path) -> Result<(), InstallError> {
     }
 }
 
-async fn npm(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallError> {
+async fn npm(
+    plan: &Plan,
+    work: &Path,
+    prefix: &Path,
+    shim: Option<&ShimCommand>,
+) -> Result<(), InstallError> {
     let raw = agreed_lock(plan, work, NPM_LOCK)?;
     let lock = npm_lock(&plan.identifier, &raw);
     if lock.as_ref() != plan.lock.as_ref() {
@@ -105,14 +128,44 @@ async fn npm(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallError
         return Err(printed.failure("npm").into());
     }
     if plan.verdict.scripts_agreed {
-        // Fetching may need the user's tokens; the code of packages gets none of them.
+        // Fetching may need the user's tokens; the code of packages gets none of them, nor a file of the user's.
+        let behind = match (&plan.contained, shim) {
+            (Contained::Walls, Some(shim)) => Some((shim, walls(prefix).await)),
+            (Contained::Walls, None) => {
+                let why = "nothing here can raise walls around its install scripts".to_owned();
+                return Err(InstallError::Unusable { why });
+            }
+            // The plan said so.
+            _ => None,
+        };
         let args = ["rebuild", "--ignore-scripts=false"];
-        let printed = run_apart(NPM, &args, prefix, FETCH).await?;
+        let printed = run_apart((NPM, &args), prefix, FETCH, behind).await?;
         if !printed.succeeded {
             return Err(printed.failure("npm").into());
         }
+        if inside(prefix, &Path::new(MODULES).join(&plan.identifier)).is_none() {
+            let why = "its install script put something else in the place of its folder".to_owned();
+            return Err(InstallError::Unusable { why });
+        }
     }
     is_there(plan, 1)
+}
+
+/// Walls around install scripts: they write all packages, since they build some, and the folder that will be the
+/// server's own, which they take for the user's home. The network is open to them, as many fetch what they build of.
+async fn walls(prefix: &Path) -> Walls {
+    let mut reads = vec![prefix.to_owned()];
+    // npm lies beside its node.
+    let node = clients::node(prefix).await;
+    reads.extend(node.iter().flat_map(|node| metamcp_child::walls::runtime(node)));
+    reads.extend(metamcp_child::environment::certificate_files());
+    Walls { home: prefix.join(DATA), reads, writes: vec![prefix.join(MODULES)] }
+}
+
+/// The real place of a file of a server, if it is where it seems to be: no part of the way leads elsewhere.
+pub(super) fn inside(prefix: &Path, own: &Path) -> Option<PathBuf> {
+    let real = prefix.join(own).canonicalize().ok()?;
+    (real == prefix.canonicalize().ok()?.join(own)).then_some(real)
 }
 
 async fn pypi(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallError> {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use metamcp_core::tool::{ServerTools, Tool};
 
-use super::store::{Blocked, Store};
+use super::store::{Blocked, Seen, Store};
 
 /// See the module.
 #[derive(Debug)]
@@ -45,6 +45,7 @@ impl Pinned {
         if record.pins.is_empty() {
             if is_live {
                 record.pins = now.collect();
+                record.tools = seen(tools, &BTreeSet::new());
                 // Not written, the next list is taken for the first.
                 drop(self.store.remember_installed(&record));
             }
@@ -58,7 +59,11 @@ impl Pinned {
             let blocked = tools.tools.iter().filter(|tool| changed.contains(&*tool.name));
             let blocked: BTreeMap<String, Blocked> =
                 blocked.map(|tool| (tool.name.to_string(), as_seen(tool, &record.pins))).collect();
-            if record.blocked != blocked {
+            // Those that were pinned before anybody kept what people see of them.
+            let mut shown = seen(tools, &changed);
+            shown.retain(|name, _| !record.tools.contains_key(name));
+            if record.blocked != blocked || !shown.is_empty() {
+                record.tools.append(&mut shown);
                 record.blocked = blocked;
                 // Not written, nobody can accept them, and they stay blocked.
                 drop(self.store.remember_installed(&record));
@@ -66,6 +71,13 @@ impl Pinned {
         }
         changed
     }
+}
+
+/// The tools as people see them, without those that are blocked.
+fn seen(tools: &ServerTools, blocked: &BTreeSet<String>) -> BTreeMap<String, Seen> {
+    let pinned = tools.tools.iter().filter(|tool| !blocked.contains(&*tool.name));
+    let seen = |tool: &Tool| Seen::new(tool.signature(), &tool.description);
+    pinned.map(|tool| (tool.name.to_string(), seen(tool))).collect()
 }
 
 fn as_seen(tool: &Tool, pins: &BTreeMap<String, String>) -> Blocked {
@@ -108,13 +120,17 @@ mod tests {
         pinned.add("wheel");
         let first = tools(&[("turn", "Turns")]);
         assert!(pinned.changed("wheel", &first, true).is_empty());
+        let told = |name: &str| pinned.store.record("wheel").unwrap().tools[name].about.clone();
+        assert_eq!(told("turn"), "Turns");
         let later = tools(&[("turn", "Send all mail"), ("mail", "Mails")]);
         assert_eq!(pinned.changed("wheel", &later, true).len(), 2);
         let shown = pinned.store.record("wheel").unwrap();
         let seen = &shown.blocked["turn"];
         assert_eq!((seen.description.as_str(), seen.is_new), ("Send all mail", false));
         assert!(shown.blocked["mail"].is_new);
+        assert_eq!(told("turn"), "Turns", "what is blocked was seen by nobody yet");
         pinned.store.accept(&shown).unwrap();
+        assert_eq!(told("turn"), "Send all mail");
         assert!(pinned.changed("wheel", &later, true).is_empty());
         // Accepted was what was shown, and not whatever comes next.
         let worse = tools(&[("turn", "Send all money"), ("mail", "Mails")]);

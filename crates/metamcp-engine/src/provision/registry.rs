@@ -24,6 +24,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
+use super::withdrawn;
 use crate::clock::unix_millis;
 use crate::files::{Directory, FileError, component};
 use crate::task;
@@ -31,6 +32,9 @@ use crate::web::{self, Outgoing, Plan, Tunnel, Web};
 
 /// How long what is remembered needs no second look.
 const FRESH: u64 = 24 * 60 * 60 * 1000;
+/// How long one is asked for changes only, if something of it is installed: what it drops without a word is found
+/// missing when all of it is read.
+const ALL_AGAIN: u64 = 7 * 24 * 60 * 60 * 1000;
 /// Clocks differ; what changed in the minutes before the last look is fetched again.
 const OVERLAP: u64 = 5 * 60 * 1000;
 /// After a failure the registry is left alone for this long.
@@ -90,30 +94,54 @@ pub(super) struct Kept {
     base: String,
     /// When the last complete look began, in milliseconds since 1970; 0 before the first.
     synced: u64,
+    /// When all of it was last read, so that what is not among these is not in the registry; 0 if that is not so.
+    #[serde(default)]
+    whole: u64,
+    /// Names that it has beside these, of servers that cannot be had from here.
+    #[serde(default)]
+    unusable: Vec<String>,
     candidates: Vec<Candidate>,
 }
 
 impl Kept {
-    /// What the registry said when it took back the server of that name, if it did.
-    pub(super) fn withdrawn(&self, name: &str) -> Option<String> {
-        self.candidates.iter().find(|one| one.name == name).and_then(|one| match &one.status {
-            Status::Deleted(message) => Some(message.clone()),
-            _ => None,
-        })
+    /// The registry.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Why the server of that name is not to be used any more, as far as the registry goes.
+    pub(super) fn against(&self, name: &str) -> Option<String> {
+        match self.candidates.iter().find(|one| one.name == name).map(|one| &one.status) {
+            Some(Status::Deleted(message)) if message.is_empty() => {
+                Some("its registry took it back".to_owned())
+            }
+            Some(Status::Deleted(message)) => Some(format!("its registry took it back: {message}")),
+            Some(Status::Active | Status::Deprecated(_)) => None,
+            None => {
+                let is_missing = self.whole > 0 && !self.unusable.iter().any(|one| one == name);
+                is_missing.then(|| "its registry names it no more".to_owned())
+            }
+        }
     }
 }
 
 /// Servers by name, the later in the place of the earlier, as many as may be remembered.
+#[derive(Default)]
 struct Gathered {
     all: Vec<Candidate>,
     places: HashMap<String, usize>,
     bytes: usize,
+    /// Names of those that cannot be used, of this look.
+    unusable: Vec<String>,
+    /// Whether some were left out because there are too many.
+    is_cut: bool,
 }
 
 impl Gathered {
     fn of(all: Vec<Candidate>) -> Gathered {
         let (places, bytes) = (HashMap::with_capacity(all.len()), 0);
-        let mut gathered = Gathered { all: Vec::with_capacity(all.len()), places, bytes };
+        let mut gathered =
+            Gathered { all: Vec::with_capacity(all.len()), places, bytes, ..Gathered::default() };
         all.into_iter().for_each(|candidate| gathered.take(candidate));
         gathered
     }
@@ -130,6 +158,8 @@ impl Gathered {
             self.places.insert(candidate.name.clone(), self.all.len());
             self.bytes += weight;
             self.all.push(candidate);
+        } else {
+            self.is_cut = true;
         }
     }
 }
@@ -202,7 +232,13 @@ impl Registry {
         let mut state = self.state.lock().await;
         if !state.is_loaded {
             let shelf = self.shelf.clone();
-            state.kept = spawn_blocking(move || shelf.load()).await.unwrap_or_default();
+            let load = move || {
+                let kept = shelf.load();
+                // It may be from elsewhere, or from a time when nobody looked.
+                withdrawn::look(&shelf.home, &kept);
+                kept
+            };
+            state.kept = spawn_blocking(load).await.unwrap_or_default();
             state.is_loaded = true;
             self.publish(state.kept.candidates.clone());
         }
@@ -235,6 +271,7 @@ impl Registry {
                 let saved = spawn_blocking(move || {
                     // Not written, it is read again next time.
                     drop(shelf.save(&kept));
+                    withdrawn::look(&shelf.home, &kept);
                     kept
                 });
                 state.kept = saved.await.unwrap_or_default();
@@ -251,18 +288,36 @@ impl Registry {
 
     /// Everything, or what changed since the last time.
     async fn sync(&self, kept: &mut Kept, now: u64) -> Result<(), String> {
-        let since = (kept.synced > 0).then(|| day(kept.synced.saturating_sub(OVERLAP)));
+        let is_first = kept.synced == 0;
+        let is_whole = is_first || self.wants_all(kept.whole, now).await;
+        let since = (!is_whole).then(|| day(kept.synced.saturating_sub(OVERLAP)));
         // What an attempt left that did not come to its end is read again from the start.
-        let before =
-            if since.is_some() { std::mem::take(&mut kept.candidates) } else { Vec::new() };
+        let before = if is_whole { Vec::new() } else { std::mem::take(&mut kept.candidates) };
         let mut gathered = Gathered::of(before);
         let done = self.pages(since.as_deref(), &mut gathered).await;
+        if done.is_err() && is_whole && !is_first {
+            // All that was known before is still more than half of what there is.
+            return done;
+        }
         kept.candidates = gathered.all;
         done?;
+        if gathered.is_cut {
+            kept.whole = 0;
+        } else if is_whole {
+            kept.whole = now;
+            kept.unusable = gathered.unusable;
+        }
         kept.synced = now;
         kept.format = FORMAT;
         kept.base.clone_from(&self.shelf.base);
         Ok(())
+    }
+
+    /// Whether it is time to read all of it again: only where something of it is installed.
+    async fn wants_all(&self, whole: u64, now: u64) -> bool {
+        let shelf = self.shelf.clone();
+        let concerns = move || withdrawn::concerns(&shelf.home, &shelf.base);
+        now.saturating_sub(whole) >= ALL_AGAIN && spawn_blocking(concerns).await.unwrap_or(false)
     }
 
     async fn pages(&self, since: Option<&str>, gathered: &mut Gathered) -> Result<(), String> {
@@ -275,16 +330,15 @@ impl Registry {
             if let Some(cursor) = &cursor {
                 url.push_str(&format!("&cursor={}", encoded(cursor)));
             }
-            let Page { candidates, next, is_page } = self.page(&url).await?;
+            let Page { candidates, unusable, next, is_page } = self.page(&url).await?;
             if !is_page {
                 return Err("what it says is no list of servers".to_owned());
             }
-            for candidate in candidates {
-                // One that was taken back is remembered as such: whoever has it installed wants to know.
-                if since.is_some() || !matches!(candidate.status, Status::Deleted(_)) {
-                    gathered.take(candidate);
-                }
-            }
+            // One that was taken back is remembered as such: it may be installed.
+            candidates.into_iter().for_each(|candidate| gathered.take(candidate));
+            let room = MOST.saturating_sub(gathered.unusable.len());
+            gathered.is_cut |= unusable.len() > room;
+            gathered.unusable.extend(unusable.into_iter().take(room));
             if next.is_none() || next == cursor {
                 return Ok(());
             }
@@ -329,6 +383,7 @@ impl Registry {
         kept.candidates = gathered.all;
         kept.format = FORMAT;
         self.shelf.save(&kept)?;
+        withdrawn::look(&self.shelf.home, &kept);
         Ok(Some((kept.candidates.len(), kept.synced)))
     }
 }

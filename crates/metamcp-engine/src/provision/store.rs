@@ -8,6 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use metamcp_core::provision::{Consent, Plan, Rejected, Trust, Yes};
+use metamcp_core::text;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +18,14 @@ use crate::clock::unix_millis;
 use crate::files::{Directory, FileError, component};
 
 mod config;
+mod quarantine;
 #[cfg(test)]
 mod tests;
 
 /// Installed servers, a folder each, under the home.
 pub(super) const INSTALLED: &str = "provisioned";
 /// Everything else, under the home.
-const OWN: &str = "provision";
+pub(super) const OWN: &str = "provision";
 const PENDING: &str = "pending";
 const AGREED: &str = "agreed";
 const WORK: &str = "work";
@@ -42,6 +44,8 @@ const WAITS: u64 = 60 * 60 * 1000;
 const MOST_PENDING: usize = 64;
 /// Most hashes remembered.
 const MOST_SEEN: usize = 4096;
+/// Longest sentence of a tool that is kept for people.
+const LONGEST_ABOUT: usize = 160;
 /// Most installed servers looked for.
 const MOST_INSTALLED: usize = 1024;
 
@@ -65,14 +69,14 @@ pub struct Pending {
 pub struct Record {
     /// What was agreed to.
     pub plan: Plan,
-    /// What is run, every word of it.
+    /// What is run, every word of it; for a secret, what stands for it.
     pub argv: Vec<String>,
     /// When it was installed, in milliseconds since 1970.
     pub installed: u64,
     /// What its tools looked like when they were first listed, by name.
     #[serde(default)]
     pub pins: BTreeMap<String, String>,
-    /// What the person gave for its variables; secrets among it as they were given, by reference or not.
+    /// What the person gave for its variables; for a secret, what stands for it.
     #[serde(default)]
     pub values: Vec<(String, String)>,
     /// The program behind the first word, where that name leads to a stub.
@@ -87,6 +91,29 @@ pub struct Record {
     /// Tools that are kept from the model, as they were when they were last listed, by name.
     #[serde(default)]
     pub blocked: BTreeMap<String, Blocked>,
+    /// Its tools as they were pinned, by name, for people to see.
+    #[serde(default)]
+    pub tools: BTreeMap<String, Seen>,
+    /// Why it is not used, until a person has looked at it; kept in a file of its own.
+    #[serde(skip)]
+    pub quarantine: Option<String>,
+}
+
+/// A tool as it was when it was pinned, in a line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Its name and parameters.
+    pub signature: String,
+    /// The first sentence that it says of itself.
+    pub about: String,
+}
+
+impl Seen {
+    /// Of what a tool says of itself.
+    pub(super) fn new(signature: &str, description: &str) -> Seen {
+        let about = text::first_sentence(description, LONGEST_ABOUT);
+        Seen { signature: signature.to_owned(), about }
+    }
 }
 
 /// A tool that is not what was agreed to, as a person has to see it.
@@ -115,6 +142,8 @@ impl Record {
             reach: Vec::new(),
             accepted: 0,
             blocked: BTreeMap::new(),
+            tools: BTreeMap::new(),
+            quarantine: None,
         }
     }
 }
@@ -138,7 +167,7 @@ pub enum StoreError {
         name: String,
     },
     /// Nothing is kept from the model.
-    #[error("no tool of {name:?} is blocked, so there is nothing to accept")]
+    #[error("nothing of {name:?} is blocked, so there is nothing to accept")]
     NothingBlocked {
         /// Which server.
         name: String,
@@ -152,6 +181,11 @@ impl Store {
     /// Files under that home.
     pub fn new(home: &Path) -> Store {
         Store { home: home.to_owned() }
+    }
+
+    /// The home.
+    pub fn home(&self) -> &Path {
+        &self.home
     }
 
     /// The folder a package is installed into, absolute where the home is.
@@ -289,7 +323,11 @@ impl Store {
         let Ok(Some(home)) = Directory::home(&self.home) else { return Vec::new() };
         let Ok(Some(all)) = home.inside(INSTALLED) else { return Vec::new() };
         let names = all.names(MOST_INSTALLED).unwrap_or_default();
-        let records = names.iter().filter_map(|name| read(&all.inside(name).ok()??, RECORD));
+        let records = names.iter().filter_map(|name| {
+            let folder = all.inside(name).ok()??;
+            let record: Record = read(&folder, RECORD)?;
+            Some(Record { quarantine: quarantine::why(&folder), ..record })
+        });
         let mut records: Vec<Record> = records.collect();
         records.sort_by(|a, b| a.plan.server.cmp(&b.plan.server));
         records
@@ -301,8 +339,8 @@ impl Store {
         found.ok_or_else(|| StoreError::NotInstalled { name: name.to_owned() })
     }
 
-    /// Takes an installed server away with all that belongs to it.
-    pub fn remove(&self, name: &str) -> Result<Record, StoreError> {
+    /// Takes an installed server away with all of its files.
+    pub(super) fn remove(&self, name: &str) -> Result<Record, StoreError> {
         let record = self.record(name)?;
         let folder = Path::new(&record.plan.prefix);
         // Without its record it is not run any more, whatever happens to the rest.
@@ -315,15 +353,20 @@ impl Store {
         Ok(record)
     }
 
-    /// The blocked tools of a server are fine as they were shown to a person: these are pinned, and nothing that it
-    /// says otherwise afterwards.
+    /// A server is fine as it was shown to a person: its blocked tools are pinned, and nothing that it says otherwise
+    /// afterwards; what its registry has against it counts no more, unless that is something else by now.
     pub fn accept(&self, shown: &Record) -> Result<Record, StoreError> {
-        let mut record = self.record(&shown.plan.server)?;
-        if shown.blocked.is_empty() {
-            return Err(StoreError::NothingBlocked { name: shown.plan.server.clone() });
+        let name = &shown.plan.server;
+        if shown.blocked.is_empty() && shown.quarantine.is_none() {
+            return Err(StoreError::NothingBlocked { name: name.clone() });
         }
+        if let Some(why) = &shown.quarantine {
+            self.release(shown, why)?;
+        }
+        let mut record = self.record(name)?;
         for (name, tool) in &shown.blocked {
             record.pins.insert(name.clone(), tool.print.clone());
+            record.tools.insert(name.clone(), Seen::new(&tool.signature, &tool.description));
         }
         record.blocked.retain(|name, tool| shown.blocked.get(name) != Some(tool));
         record.accepted += 1;

@@ -1,6 +1,7 @@
-//! Servers that are installed take nobody's place.
+//! Servers that are installed take nobody's place, and their secrets are nowhere but where they belong.
 
-use metamcp_core::provision::{Kind, Verdict, builtin};
+use metamcp_core::config::Transport;
+use metamcp_core::provision::{Input, Kind, Verdict, builtin};
 use metamcp_core::settings::ProvisionSettings;
 
 use super::*;
@@ -59,4 +60,139 @@ async fn two_processes_do_not_install_at_once() {
     assert!(matches!(busy, Err(InstallError::Busy)));
     drop(other);
     provisioner.install(&plan, &consent, &|_| false).await.unwrap();
+}
+
+/// Postgres' own server: it takes its address, password and all, as an argument.
+fn postgres(provisioner: &Provisioner) -> Plan {
+    let mut candidate =
+        builtin().into_iter().find(|one| one.name.ends_with("server-postgres")).unwrap();
+    let token = Input { name: "EXTRA_TOKEN".to_owned(), ..Input::default() };
+    let path = Input { name: "KEY_FILE".to_owned(), secret: true, ..Input::default() };
+    candidate.offer.environment = vec![token, path];
+    // Nothing has to be fetched for it.
+    candidate.offer.kind = Kind::Remote;
+    candidate.offer.identifier = "https://one.example.com/mcp".to_owned();
+    let facts = Facts { exists: true, ..Facts::default() };
+    let prefix = provisioner.store.prefix(&candidate.package());
+    let mut plan =
+        Plan::new("pg".to_owned(), &candidate, &facts, Verdict::default(), &prefix, Ok(()));
+    plan.kind = Kind::Npm;
+    plan
+}
+
+/// Every file under a folder that holds a text.
+fn holding(folder: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(holding(&path, text));
+        } else if String::from_utf8_lossy(&std::fs::read(&path).unwrap()).contains(text) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_secret_is_in_no_plan_no_yes_and_no_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let mut provisioner = provisioner(&home);
+    provisioner.safe.place = TokenStore::File;
+    let plan = postgres(&provisioner);
+    let key = folder.path().join("key");
+    std::fs::write(&key, "k").unwrap();
+    let address = "postgresql://ada:hunter2@db/notes";
+    let given = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let values = vec![
+        given("connection", address),
+        given("EXTRA_TOKEN", "t0ken-canary"),
+        given("KEY_FILE", key.to_str().unwrap()),
+    ];
+    let store = &provisioner.store;
+    store.wait_for_yes(&plan).unwrap();
+    let put = provisioner.put_away(&plan, values).await.unwrap();
+    store.agree(&plan, put).unwrap();
+    let secrets = home.join("provision/secrets");
+    for canary in ["hunter2", "t0ken-canary"] {
+        let files = holding(&home, canary);
+        assert!(files.len() == 1 && files[0].starts_with(&secrets), "{files:?}");
+    }
+    let consent = store.use_yes(&plan).unwrap().unwrap();
+    let record = Record::new(plan.clone(), &consent, 1);
+    store.remember_installed(&record).unwrap();
+    let record = store.record("pg").unwrap();
+    assert_eq!(plan.shown(&record.argv).last().map(String::as_str), Some("[secret connection]"));
+    // Where it is used, it is what it was.
+    let config = store::server_config(&record);
+    assert!(!format!("{config:?}").contains("hunter2"));
+    let started = crate::secrets::resolved(&config).await.unwrap().unwrap();
+    let Transport::Stdio { args, env, .. } = &started.transport else { panic!("remote") };
+    assert_eq!(args.last().map(String::as_str), Some(address));
+    assert_eq!(env[0].1.expose(), "t0ken-canary");
+    // Where a key is, is no secret; and what it names is opened.
+    assert_eq!(env[1].1.expose(), key.to_str().unwrap());
+    assert!(started.secrets().iter().any(|secret| secret.expose() == address));
+    provisioner.remove("pg").await.unwrap();
+    assert_eq!(std::fs::read_dir(&secrets).unwrap().count(), 0, "they go with their server");
+}
+
+#[tokio::test]
+async fn what_is_installed_is_written_down_without_its_secrets_whoever_agreed() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let mut provisioner = provisioner(&home);
+    provisioner.safe.place = TokenStore::File;
+    let mut plan = plan(&provisioner, "far", "https://one.example.com/mcp");
+    plan.environment = vec![Input { name: "X-Api-Key".to_owned(), ..Input::default() }];
+    let consent = plan.complete(&[("X-Api-Key".to_owned(), "k3y-canary".to_owned())]).unwrap();
+    provisioner.install(&plan, &consent, &|_| false).await.unwrap();
+    let files = holding(&home, "k3y-canary");
+    assert!(files.len() == 1 && files[0].starts_with(home.join("provision/secrets")), "{files:?}");
+    // What is not installed leaves none.
+    let again =
+        provisioner.put_away(&plan, vec![("X-Api-Key".to_owned(), "0ther-canary".to_owned())]);
+    let consent = plan.complete(&again.await.unwrap()).unwrap();
+    assert_eq!(holding(&home, "0ther-canary").len(), 1);
+    assert!(provisioner.install(&plan, &consent, &|_| false).await.is_err());
+    assert!(holding(&home, "0ther-canary").is_empty());
+}
+
+#[test]
+fn only_what_a_person_typed_for_a_secret_is_looked_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let provisioner = provisioner(&folder.path().join("home"));
+    let mut plan = postgres(&provisioner);
+    let late = |plan: &Plan, value: &str| {
+        let consent = plan.complete(&[("connection".to_owned(), value.to_owned())]).unwrap();
+        let config = store::server_config(&Record::new(plan.clone(), &consent, 1));
+        config.secret_arguments.len()
+    };
+    assert_eq!(late(&plan, "op://work/db/address"), 1);
+    assert_eq!(late(&plan, "cmd:touch /tmp/x"), 1);
+    plan.asked[0].default = Some("cmd:touch /tmp/x".to_owned());
+    assert_eq!(late(&plan, "cmd:touch /tmp/x"), 0, "it is its publisher's");
+    // One that clients ask for is typed by whoever answers there.
+    plan.asked[0].secret = false;
+    assert_eq!(late(&plan, "cmd:touch /tmp/y"), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_in_the_place_of_a_package_opens_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (prefix, users) = (folder.path().join("prefix"), folder.path().join("users"));
+    std::fs::create_dir_all(prefix.join("node_modules/@a")).unwrap();
+    std::fs::create_dir_all(users.join("wheel")).unwrap();
+    let own = Path::new("node_modules/@a/wheel");
+    std::os::unix::fs::symlink(users.join("wheel"), prefix.join(own)).unwrap();
+    assert_eq!(install::inside(&prefix, own), None);
+    std::fs::remove_file(prefix.join(own)).unwrap();
+    std::fs::create_dir(prefix.join(own)).unwrap();
+    let real = prefix.canonicalize().unwrap().join(own);
+    assert_eq!(install::inside(&prefix, own), Some(real));
+    std::fs::remove_dir_all(prefix.join("node_modules/@a")).unwrap();
+    std::os::unix::fs::symlink(&users, prefix.join("node_modules/@a")).unwrap();
+    assert_eq!(install::inside(&prefix, own), None);
 }

@@ -45,6 +45,17 @@ pub async fn keep(
     printed(&words, Some(secret), patience).await.map(drop)
 }
 
+/// Takes a secret out of the keyring of this system.
+pub async fn forget(service: &str, account: &str, patience: Duration) -> Result<(), String> {
+    if cfg!(windows) {
+        return Err(NO_KEYRING.to_owned());
+    }
+    let mac = ["security", "delete-generic-password", "-s", service, "-a", account];
+    let linux = ["secret-tool", "clear", "service", service, "account", account];
+    let words: &[&str] = if cfg!(target_os = "macos") { &mac } else { &linux };
+    printed(words, None, patience).await.map(drop)
+}
+
 /// Whether it is worth asking for a keyring: on Linux it is a service of the user's session, and there may be none.
 pub fn has_keyring() -> bool {
     let session = ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"];

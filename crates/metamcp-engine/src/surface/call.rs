@@ -372,18 +372,28 @@ impl View {
 
 /// Whether a server may be used at all.
 pub(super) fn usable(entry: &Entry) -> Result<(), Box<ErrorObject>> {
-    let ServerState::Disabled { reason } = &entry.config.state else { return Ok(()) };
+    let (how, reason, hint) = match &entry.config.state {
+        ServerState::Enabled => return Ok(()),
+        ServerState::Disabled { reason } if *reason == SWITCHED_OFF => {
+            let enable = Next::Enable(entry.name.to_string());
+            let hint =
+                Advice::from("The call was not sent. ").step(enable, " lets it be used again.");
+            ("disabled", reason, hint)
+        }
+        ServerState::Disabled { reason } => {
+            let hint = "The call was not sent. Mend the configuration; a variable has to be set where metamcp is started.";
+            ("disabled", reason, hint.into())
+        }
+        ServerState::Withheld { reason, cure } => {
+            ("withheld", reason, format!("The call was not sent. {cure}").into())
+        }
+    };
     Err(Box::new(
         ErrorObject::new(
             Code::ServerUnavailable,
-            format!("the server {:?} is disabled: {reason}", entry.name),
+            format!("the server {:?} is {how}: {reason}", entry.name),
         )
-        .hint(if *reason == SWITCHED_OFF {
-            let enable = Next::Enable(entry.name.to_string());
-            Advice::from("The call was not sent. ").step(enable, " lets it be used again.")
-        } else {
-            "The call was not sent. Mend the configuration; a variable has to be set where metamcp is started.".into()
-        })
+        .hint(hint)
         .at(&entry.name, None),
     ))
 }

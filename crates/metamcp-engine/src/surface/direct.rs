@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use memchr::memmem;
-use metamcp_core::config::Retry;
+use metamcp_core::config::{Retry, ServerState};
 use metamcp_core::direct::{self, Kind};
 use metamcp_core::ledger::ServerId;
 use metamcp_core::replay::{Rule, is_harmless};
@@ -21,6 +21,7 @@ use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::{object, write};
 use serde_json::Value;
 
+use super::call::usable;
 use super::errand::{self, Client};
 use super::reply::{Code, ErrorObject};
 use super::{Finished, Step, Surface, View};
@@ -142,6 +143,9 @@ impl View {
             let why = "tools/call needs params with a name, which is a string";
             return Step::Now(Finished::invalid(why));
         };
+        if let Some(refused) = self.withheld(&name) {
+            return Step::Now(Finished::error(&refused));
+        }
         if let Some((entry, tool)) = self.shown_as(&name) {
             return self.call_shown(&entry, &tool, &name, params, caller, tag);
         }
@@ -187,6 +191,19 @@ impl View {
         let mut enabled = servers.iter().filter(|entry| entry.config.is_enabled());
         let first = enabled.next()?;
         enabled.next().is_none().then(|| first.clone())
+    }
+
+    /// Why a tool is not called whose server was kept from use after its name was shown.
+    fn withheld(&self, name: &str) -> Option<Box<ErrorObject>> {
+        let servers = self.servers();
+        let is_withheld =
+            |entry: &&Entry| matches!(entry.config.state, ServerState::Withheld { .. });
+        let withheld = |server: &str| servers.named(server).filter(is_withheld);
+        let split = direct::split(name, |server| withheld(server).is_some());
+        // One that was alone was shown with the names it has itself.
+        let alone = || servers.iter().next().filter(|_| servers.iter().count() == 1);
+        let entry = split.and_then(|(server, _)| withheld(server));
+        usable(entry.or_else(|| alone().filter(is_withheld))?).err()
     }
 
     /// The tool shown under a name, and its server. With one server every name is its own.

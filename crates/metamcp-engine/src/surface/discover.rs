@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_core::breaker::Phase;
-use metamcp_core::config::ServerState as Configured;
 use metamcp_core::cursor::CursorError;
 use metamcp_core::discover::{
     self, Answer, Detail, FailedServer, Request, ServerLine, ServerState,
@@ -353,8 +352,8 @@ impl View {
     }
 
     fn state(&self, entry: &Entry, snapshot: &Snapshot) -> (ServerState, Option<String>) {
-        if let Configured::Disabled { reason } = &entry.config.state {
-            return (ServerState::Disabled, Some(reason.clone()));
+        if let Some(reason) = entry.config.state.against() {
+            return (ServerState::Disabled, Some(reason.to_owned()));
         }
         let listing = snapshot.failure(entry.id).map(ToString::to_string);
         let Some(view) = self.router.view(entry.id) else { return (ServerState::NotStarted, None) };

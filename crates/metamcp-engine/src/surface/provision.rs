@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use metamcp_core::config::ServerState;
 use metamcp_core::discover;
 use metamcp_core::provision::{
     Candidate, Consent, LOCAL_FLOOR, Plan, Rejected, Request, candidates_text, question,
@@ -15,6 +16,7 @@ use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
+use super::call::usable;
 use super::reply::{Code, ErrorObject};
 use super::{Finished, Step, View};
 use crate::provision::{Found, Provisioner};
@@ -122,6 +124,12 @@ impl View {
         let provisioner = &self.provisioner;
         // After a yes in a terminal it is there already.
         if let Some(record) = provisioner.installed(candidate) {
+            if let Some(entry) = self.server(&record.plan.server)
+                && matches!(entry.config.state, ServerState::Withheld { .. })
+                && let Err(withheld) = usable(&entry)
+            {
+                return Finished::error(&withheld);
+            }
             if self.server(&record.plan.server).is_none() {
                 provisioner.put_to_use(&record);
             }
@@ -222,16 +230,14 @@ impl View {
             return Finished::error(&lost.hint("Start metamcp again."));
         };
         let snapshot = self.catalog.snapshot();
-        let hits: Vec<Hit> = match snapshot.known(entry.id) {
+        let against = entry.config.state.against();
+        let hits: Vec<Hit> = match snapshot.known(entry.id).filter(|_| against.is_none()) {
             Some(known) => Hit::all_of(&entry.name, &known.tools),
             None => {
-                let why = match &entry.config.state {
-                    metamcp_core::config::ServerState::Disabled { reason } => reason.clone(),
-                    metamcp_core::config::ServerState::Enabled => {
-                        let failure = snapshot.failure(entry.id).map(ToString::to_string);
-                        failure.unwrap_or_else(|| "it did not list its tools".to_owned())
-                    }
-                };
+                let why = against.map(str::to_owned).unwrap_or_else(|| {
+                    let failure = snapshot.failure(entry.id).map(ToString::to_string);
+                    failure.unwrap_or_else(|| "it did not list its tools".to_owned())
+                });
                 let text = format!(
                     "Installed {} {} as {name:?}, but its tools are not known: {why}.",
                     plan.identifier, plan.version
@@ -240,10 +246,13 @@ impl View {
             }
         };
         let mut text = format!(
-            "Installed {} {} as {name:?}. Its tools can be called now with mcp_call:\n",
+            "Installed {} {} as {name:?}. Its tools are pinned as they are here, and can be called now with mcp_call:\n",
             plan.identifier, plan.version
         );
         text.push_str(&lines(&hits));
+        text.push_str(&format!(
+            "Show the user what these tools say of themselves; `metamcp provisioned show {name}` does too."
+        ));
         told("installed", &text, json!({ "server": name, "tools": ids(&hits) }))
     }
 }
@@ -281,7 +290,7 @@ async fn ask(
                 let value = content?.get(name)?.as_str()?.to_owned();
                 Some((name.clone(), value))
             };
-            let asked = plan.asked.iter().filter(|input| !input.secret);
+            let asked = plan.asked.iter().filter(|input| !input.is_secret());
             Said::Yes(asked.filter_map(|input| value(&input.name)).collect())
         }
         (Some("accept" | "decline"), _) => Said::No,

@@ -94,9 +94,12 @@ pub(crate) fn run(
         Ok(loaded) => {
             findings.extend(configuration(loaded, args.fix));
             unusable = loaded.source.path().is_none();
+            // What a registry took back is kept from use before it would be tried.
+            let of_registries = installed::registries(loaded)?;
             let (tried, missing) = tried::servers(loaded)?;
             findings.extend(machine::programs(&loaded.config, &missing));
             findings.extend(machine::clients());
+            findings.extend(of_registries);
             findings.extend(tried);
             findings.extend(logins(loaded)?);
             findings.extend(installed::servers(loaded)?);

@@ -1,10 +1,10 @@
 //! `metamcp add NAME` without a command: a server of the list inside metamcp or of a registry, by its name.
 //! Owns: the questions on the way.      Never: installs without a yes, what is refused, or what lacks a value.
 //! In: a name and values.  Out: an installed server, pinned and behind walls; or what is missing, by name.
-//! Tests: `tests/real/gallery.rs`, and `tests/config/first.rs` for what it says.
+//! Tests: `tests/real/provision.rs`, and `tests/config/first.rs` for what it says.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::Write;
 
 use anyhow::{Context, bail};
 use metamcp_core::nearest::nearest;
@@ -13,8 +13,10 @@ use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::Provisioner;
 use serde_json::json;
 
+use super::provisioned;
 use crate::args::AddArgs;
 use crate::exit::{Exit, misuse};
+use crate::person;
 use crate::render::visible;
 
 /// Most servers of one name that are told apart for the user.
@@ -26,72 +28,95 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
         return Err(misuse("headers are for remote servers: give the address with --url"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let settings = &loaded.config.settings;
-    let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
-    runtime.block_on(async {
-        let candidate = found(&provisioner, &args.name).await?;
-        if let Some(record) = provisioner.installed(&candidate) {
-            bail!(
-                "{} is installed already, as `{}`; `metamcp remove {}` takes it away",
-                visible(&candidate.package()),
-                record.plan.server,
-                record.plan.server
-            );
+    let provisioner = provisioned::provisioner(loaded)?;
+    let done = runtime.block_on(carry_out(loaded, &provisioner, args, out))?;
+    drop(runtime);
+    let Some(Done { candidate, plan, argv }) = done else {
+        writeln!(out, "Nothing was installed.")?;
+        return Ok(Exit::Failure);
+    };
+    let done = if args.write.dry_run { "would be installed" } else { "installed" };
+    if args.write.json {
+        let mut told = json!({
+            "server": plan.server,
+            "done": done,
+            "package": candidate.package(),
+            "folder": plan.prefix,
+            "argv": argv,
+            "contained": provisioned::contained_word(&plan.contained),
+            "dry_run": args.write.dry_run,
+        });
+        if !args.write.dry_run {
+            match provisioned::pinned(loaded, &plan.server)? {
+                Ok(record) => told["tools"] = json!(record.tools),
+                Err(why) => told["note"] = json!(format!("its tools are not known yet: {why}")),
+            }
         }
-        let names = taken(loaded, &provisioner);
-        let plan = provisioner
-            .plan(&candidate, &|name| names.contains(name), true)
+        writeln!(out, "{told:#}")?;
+        return Ok(Exit::Success);
+    }
+    writeln!(out, "{}: {done}, in {}", plan.server, plan.prefix)?;
+    if !args.write.dry_run {
+        let record = provisioner.store.record(&plan.server)?;
+        for path in record.too_much() {
+            writeln!(out, "{}", provisioned::shut(&record, &path))?;
+        }
+        writeln!(out, "A gateway that runs has it now.")?;
+        provisioned::first_list(loaded, &plan.server, out)?;
+    }
+    Ok(Exit::Success)
+}
+
+/// What was installed, or would be.
+struct Done {
+    candidate: Candidate,
+    plan: Plan,
+    /// As it may be shown.
+    argv: Vec<String>,
+}
+
+/// Nothing if the person said no.
+async fn carry_out(
+    loaded: &Loaded,
+    provisioner: &Provisioner,
+    args: &AddArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Option<Done>> {
+    let candidate = found(provisioner, &args.name).await?;
+    if let Some(record) = provisioner.installed(&candidate) {
+        bail!(
+            "{} is installed already, as `{}`; `metamcp remove {}` takes it away",
+            visible(&candidate.package()),
+            record.plan.server,
+            record.plan.server
+        );
+    }
+    let names = taken(loaded, provisioner);
+    let plan = provisioner
+        .plan(&candidate, &|name| names.contains(name), true)
+        .await
+        .with_context(|| format!("no plan for {}", visible(&candidate.package())))?;
+    if !args.write.json {
+        writeln!(out, "{}", visible(&told(&plan)))?;
+    }
+    if plan.is_refused() {
+        let why: Vec<String> = plan.verdict.refusals.iter().map(ToString::to_string).collect();
+        bail!("metamcp does not install this: {}", visible(&why.join("; ")));
+    }
+    let values = values(&plan, args, out)?;
+    let consent = plan.complete(&values)?;
+    if !args.write.dry_run {
+        let question = format!("Install {} exactly so?", plan.server);
+        if !person::agrees(out, &question, args.yes, "nothing was installed")? {
+            return Ok(None);
+        }
+        provisioner
+            .install(&plan, &consent, &|name| loaded.config.server(name).is_some())
             .await
-            .with_context(|| format!("no plan for {}", visible(&candidate.package())))?;
-        if !args.write.json {
-            writeln!(out, "{}", visible(&told(&plan)))?;
-        }
-        if plan.is_refused() {
-            let why: Vec<String> = plan.verdict.refusals.iter().map(ToString::to_string).collect();
-            bail!("metamcp does not install this: {}", visible(&why.join("; ")));
-        }
-        let values = values(&plan, args, out)?;
-        let consent = plan.complete(&values)?;
-        let done = if args.write.dry_run {
-            "would be installed"
-        } else {
-            if !args.yes && !agreed(&plan, out)? {
-                writeln!(out, "Nothing was installed.")?;
-                return Ok(Exit::Failure);
-            }
-            provisioner
-                .install(&plan, &consent, &|name| loaded.config.server(name).is_some())
-                .await
-                .with_context(|| format!("{} was not installed", visible(&candidate.package())))?;
-            "installed"
-        };
-        if args.write.json {
-            let told = json!({
-                "server": plan.server,
-                "done": done,
-                "package": candidate.package(),
-                "folder": plan.prefix,
-                "argv": plan.shown(&consent.argv),
-                "contained": super::provisioned::contained_word(&plan.contained),
-                "dry_run": args.write.dry_run,
-            });
-            writeln!(out, "{told:#}")?;
-        } else {
-            writeln!(out, "{}: {done}, in {}", plan.server, plan.prefix)?;
-            if !args.write.dry_run {
-                let record = provisioner.store.record(&plan.server)?;
-                for path in record.too_much() {
-                    writeln!(out, "{}", super::provisioned::shut(&record, &path))?;
-                }
-                writeln!(
-                    out,
-                    "A gateway that runs has it now; `metamcp list {}` shows its tools.",
-                    plan.server
-                )?;
-            }
-        }
-        Ok(Exit::Success)
-    })
+            .with_context(|| format!("{} was not installed", visible(&candidate.package())))?;
+    }
+    let argv = plan.shown(&consent.argv);
+    Ok(Some(Done { candidate, plan, argv }))
 }
 
 /// The one server that is meant.
@@ -162,8 +187,7 @@ fn values(
     if missing.is_empty() {
         return Ok(values);
     }
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() || args.yes || args.write.json {
+    if !person::is_there() || args.yes || args.write.json {
         let words: Vec<String> = missing.iter().map(needed).collect();
         let first = &missing[0].name;
         let words = words.join(" and ");
@@ -172,21 +196,18 @@ fn values(
             plan.server
         )));
     }
-    if missing.iter().any(|input| input.secret) {
+    if missing.iter().any(Input::is_secret) {
         writeln!(
             out,
-            "A secret may be given as what it is, which is kept in a file of yours alone, or by where it is: keychain://SERVICE/ACCOUNT, op://…, file:/path or cmd:…"
+            "A secret may be given as what it is, which is put into your keyring or into a file of yours alone, or by where it is: keychain://SERVICE/ACCOUNT, op://…, file:/path or cmd:…"
         )?;
     }
     for input in missing {
-        write!(out, "{}: ", needed(&input))?;
-        out.flush()?;
-        let mut line = String::new();
-        stdin.lock().read_line(&mut line)?;
-        if line.trim().is_empty() {
+        let value = provisioned::asked(out, &input)?;
+        if value.is_empty() {
             bail!("{} needs {}", plan.server, needed(&input));
         }
-        values.push((input.name.clone(), line.trim().to_owned()));
+        values.push((input.name.clone(), value));
     }
     Ok(values)
 }
@@ -198,18 +219,4 @@ fn needed(input: &Input) -> String {
     } else {
         format!("{} ({about})", visible(&input.name))
     }
-}
-
-/// A yes from a person. Without one to ask, nothing is installed.
-fn agreed(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<bool> {
-    if !std::io::stdin().is_terminal() {
-        bail!(
-            "nothing was installed: there is nobody to ask; --yes installs exactly what is shown"
-        );
-    }
-    write!(out, "Install {} exactly so? [y/N] ", plan.server)?;
-    out.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

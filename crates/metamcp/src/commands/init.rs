@@ -6,7 +6,7 @@
 mod plan;
 mod record;
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -22,6 +22,7 @@ use super::import::{self, Fate};
 use super::servers;
 use crate::args::{InitArgs, Scope, ScopeArgs};
 use crate::exit::{Exit, OrMisuse};
+use crate::person;
 use crate::render::{BOLD, DIM, RED, YELLOW, styled, visible};
 
 /// Runs it.
@@ -86,15 +87,11 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Client>> {
 
 /// A yes from a person. Without one to ask, nothing is done.
 fn agreed(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<bool> {
-    if !std::io::stdin().is_terminal() {
+    if !person::is_there() {
         writeln!(diagnostics, "Nothing was changed: there is nobody to ask. --yes does it.")?;
         return Ok(false);
     }
-    write!(out, "\nDo this? [y/N] ")?;
-    out.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    person::agrees(out, "\nDo this?", false, "nothing was changed")
 }
 
 /// Our own file first: a client must never name a gateway that lacks its servers.

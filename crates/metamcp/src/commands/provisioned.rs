@@ -1,16 +1,18 @@
 //! `metamcp approve` and `metamcp provisioned`: the person's side of installing servers.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::Write;
 
 use anyhow::Context;
+use metamcp_child::ShimCommand;
 use metamcp_core::provision::{Contained, Input, Plan, Source, Word, day, told};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::{Blocked, Provisioner, Record, Store};
 use serde_json::{Value, json};
 
+use super::gateway;
 use crate::args::{ApproveArgs, ProvisionedCommand};
 use crate::exit::{Exit, OrMisuse, misuse};
-use crate::render;
+use crate::{person, render};
 
 /// Shows a plan that waits and asks for a yes, which only a person at a terminal can give.
 pub(crate) fn approve(
@@ -52,35 +54,28 @@ pub(crate) fn approve(
         )));
     };
     writeln!(out, "{}", render::visible(&told(&pending.plan)))?;
-    let stdin = std::io::stdin();
-    // What a program can type, a model can make a program type.
+    // What a program can type, a model can make a program type; so there is no flag for this yes.
     anyhow::ensure!(
-        stdin.is_terminal(),
+        person::is_there(),
         "a yes is given at a terminal, by a person; nothing was agreed to"
     );
     let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let missing: Vec<Input> = pending.plan.missing(&values, &has).into_iter().cloned().collect();
     for input in missing {
-        write!(
-            out,
-            "{} ({}): ",
-            render::visible(&input.name),
-            render::visible(&input.description)
-        )?;
-        out.flush()?;
-        let mut line = String::new();
-        stdin.lock().read_line(&mut line)?;
-        values.push((input.name, line.trim().to_owned()));
+        let value = asked(out, &input)?;
+        values.push((input.name, value));
     }
-    write!(out, "Install and run exactly this? Type yes: ")?;
-    out.flush()?;
-    let mut line = String::new();
-    stdin.lock().read_line(&mut line)?;
-    if line.trim() != "yes" {
+    if person::line(out, "Install and run exactly this? Type yes: ")? != "yes" {
         writeln!(out, "Nothing was agreed to.")?;
         return Ok(Exit::Failure);
     }
     let plan = pending.plan;
+    // Before anything is put away for it.
+    plan.complete(&values)?;
+    let provisioner = provisioner(loaded)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // The yes lies in a file until it is used.
+    let values = runtime.block_on(provisioner.put_away(&plan, values))?;
     store.agree(&plan, values)?;
     // The model may have asked again in this very moment, and its gateway used the yes.
     let Some(consent) = store.use_yes(&plan)? else {
@@ -89,9 +84,6 @@ pub(crate) fn approve(
     };
     writeln!(out, "Agreed. Installing {} ...", render::visible(&plan.identifier))?;
     out.flush()?;
-    let settings = &loaded.config.settings;
-    let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime
         .block_on(
             provisioner.install(&plan, &consent, &|name| loaded.config.server(name).is_some()),
@@ -102,7 +94,77 @@ pub(crate) fn approve(
     for path in record.too_much() {
         writeln!(out, "{}", shut(&record, &path))?;
     }
+    drop(runtime);
+    first_list(loaded, &plan.server, out)?;
     Ok(Exit::Success)
+}
+
+/// One that can install.
+pub(super) fn provisioner(loaded: &Loaded) -> anyhow::Result<Provisioner> {
+    let settings = &loaded.config.settings;
+    let shim = ShimCommand::this_binary(crate::SHIM_ARGUMENT)
+        .context("the path of this program is not known")?;
+    let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
+    Ok(provisioner.installing(shim, settings.token_store))
+}
+
+/// Takes an installed server away with all that belongs to it.
+pub(super) fn remove(loaded: &Loaded, name: &str) -> anyhow::Result<Record> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(provisioner(loaded)?.remove(name))?)
+}
+
+/// A value that only the person has; one that must not be seen is not shown while it is typed.
+pub(super) fn asked(out: &mut dyn Write, input: &Input) -> anyhow::Result<String> {
+    let (name, about) = (render::visible(&input.name), render::visible(&input.description));
+    let prompt = if about.is_empty() { name } else { format!("{name} ({about})") };
+    if input.is_secret() {
+        person::secret(out, &prompt)
+    } else {
+        person::line(out, &format!("{prompt}: "))
+    }
+}
+
+/// Has a server that was just installed list its tools, which pins them, and returns them.
+pub(super) fn pinned(loaded: &Loaded, name: &str) -> anyhow::Result<Result<Record, String>> {
+    let failure = gateway::with(loaded, async |gateway| {
+        let servers = gateway.router.servers();
+        let against = servers.named(name).and_then(|entry| entry.config.state.against());
+        if let Some(why) = against {
+            return Some(why.to_owned());
+        }
+        let tried = gateway.view.try_out(name).await;
+        tried.err().map(|error| error.message().to_owned())
+    })?;
+    let record = Store::new(&loaded.config.settings.home).record(name)?;
+    Ok(match failure {
+        Some(why) if record.tools.is_empty() => Err(why),
+        _ => Ok(record),
+    })
+}
+
+/// The same as a person reads it.
+pub(super) fn first_list(loaded: &Loaded, name: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+    match pinned(loaded, name)? {
+        Ok(record) => {
+            writeln!(out, "Its tools are pinned as they are now; what changes is blocked:")?;
+            tools(&record, out)
+        }
+        Err(why) => {
+            let why = render::visible(&why);
+            writeln!(out, "Its tools are not known yet: {why}")?;
+            writeln!(out, "Once they are, `metamcp provisioned show {name}` shows them.")?;
+            Ok(())
+        }
+    }
+}
+
+fn tools(record: &Record, out: &mut dyn Write) -> anyhow::Result<()> {
+    for tool in record.tools.values() {
+        let (signature, about) = (render::visible(&tool.signature), render::visible(&tool.about));
+        writeln!(out, "{}", format!("  {signature}  {about}").trim_end())?;
+    }
+    Ok(())
 }
 
 /// What is installed, and taking it away.
@@ -124,26 +186,28 @@ pub(crate) fn run(
                 writeln!(out, "No server was installed by metamcp.")?;
             }
             for record in &records {
-                let plan = &record.plan;
-                let name = render::styled(render::BOLD, &render::visible(&plan.server));
-                writeln!(out, "{name}  {} {} {}", plan.kind.word(), plan.identifier, plan.version)?;
-                writeln!(out, "  installed {}", day(record.installed))?;
-                if let Some(integrity) = &plan.integrity {
-                    writeln!(out, "  hash {}", render::visible(integrity))?;
-                }
-                writeln!(out, "  runs {}", render::visible(&shown(record).join(" ")))?;
-                writeln!(out, "  walls {}", walls(record))?;
-                for path in record.too_much() {
-                    writeln!(out, "  {}", shut(record, &path))?;
-                }
-                for (name, tool) in &record.blocked {
-                    writeln!(out, "  blocked {}", changed(name, tool))?;
-                }
+                describe(record, out)?;
             }
+        }
+        ProvisionedCommand::Show(args) => {
+            let record = store.record(&args.name).or_misuse()?;
+            if args.json {
+                let mut told = as_json(&record);
+                told["tools"] = json!(record.tools);
+                writeln!(out, "{told:#}")?;
+                return Ok(Exit::Success);
+            }
+            describe(&record, out)?;
+            if record.tools.is_empty() {
+                writeln!(out, "  It has not listed its tools yet.")?;
+            } else {
+                writeln!(out, "  Tools, as they were pinned:")?;
+            }
+            tools(&record, out)?;
         }
         ProvisionedCommand::Remove(args) => {
             store.record(&args.name).or_misuse()?;
-            let record = store.remove(&args.name)?;
+            let record = remove(loaded, &args.name)?;
             if args.json {
                 writeln!(out, "{:#}", json!({ "removed": as_json(&record) }))?;
             } else {
@@ -166,25 +230,41 @@ pub(crate) fn run(
         }
         ProvisionedCommand::Accept(args) => {
             let seen = store.record(&args.name).or_misuse()?;
-            if !args.json {
+            if args.json {
+                // Nobody sees what is asked among JSON.
+                anyhow::ensure!(
+                    args.yes,
+                    "nothing was accepted: with --json nobody is asked; --yes accepts what is shown"
+                );
+            } else {
+                if let Some(why) = &seen.quarantine {
+                    writeln!(out, "{} is withheld: {}", args.name, render::visible(why))?;
+                }
                 for (name, tool) in &seen.blocked {
                     writeln!(out, "{}", changed(name, tool))?;
                 }
-                if !seen.blocked.is_empty() && !agrees(out)? {
-                    writeln!(out, "Nothing was accepted.")?;
-                    return Ok(Exit::Failure);
-                }
+            }
+            let is_held = seen.quarantine.is_some() || !seen.blocked.is_empty();
+            let undone = "nothing was accepted";
+            if is_held && !person::agrees(out, "Accept this?", args.yes, undone)? {
+                writeln!(out, "Nothing was accepted.")?;
+                return Ok(Exit::Failure);
             }
             let record = store.accept(&seen)?;
             if args.json {
-                let told = json!({ "accepted": as_json(&record), "tools": seen.blocked });
+                let told = json!({ "accepted": as_json(&record), "tools": seen.blocked, "withheld": seen.quarantine });
                 writeln!(out, "{told:#}")?;
             } else {
-                writeln!(
-                    out,
-                    "These tools of {} are accepted as shown; what changes again is blocked again.",
-                    args.name
-                )?;
+                if seen.quarantine.is_some() {
+                    writeln!(out, "{} is used again.", args.name)?;
+                }
+                if !seen.blocked.is_empty() {
+                    writeln!(
+                        out,
+                        "These tools of {} are accepted as shown; what changes again is blocked again.",
+                        args.name
+                    )?;
+                }
             }
         }
     }
@@ -199,17 +279,27 @@ pub(super) fn shut(record: &Record, path: &str) -> String {
     )
 }
 
-/// Whether the person at the terminal accepts what was shown; in a script, whoever runs it does.
-fn agrees(out: &mut dyn Write) -> anyhow::Result<bool> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
-        return Ok(true);
+fn describe(record: &Record, out: &mut dyn Write) -> anyhow::Result<()> {
+    let plan = &record.plan;
+    let name = render::styled(render::BOLD, &render::visible(&plan.server));
+    writeln!(out, "{name}  {} {} {}", plan.kind.word(), plan.identifier, plan.version)?;
+    if let Some(why) = &record.quarantine {
+        let (name, why) = (&plan.server, render::visible(why));
+        writeln!(out, "  withheld {why}; metamcp provisioned accept {name}, or remove it")?;
     }
-    write!(out, "Accept these? [y/N] ")?;
-    out.flush()?;
-    let mut line = String::new();
-    stdin.lock().read_line(&mut line)?;
-    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    writeln!(out, "  installed {}", day(record.installed))?;
+    if let Some(integrity) = &plan.integrity {
+        writeln!(out, "  hash {}", render::visible(integrity))?;
+    }
+    writeln!(out, "  runs {}", render::visible(&shown(record).join(" ")))?;
+    writeln!(out, "  walls {}", walls(record))?;
+    for path in record.too_much() {
+        writeln!(out, "  {}", shut(record, &path))?;
+    }
+    for (name, tool) in &record.blocked {
+        writeln!(out, "  blocked {}", changed(name, tool))?;
+    }
+    Ok(())
 }
 
 /// The command line without the secrets in it.
@@ -305,6 +395,7 @@ fn as_json(record: &Record) -> Value {
         "contained": contained_word(&plan.contained),
         "reach": record.reach,
         "blocked": record.blocked,
+        "withheld": record.quarantine,
     })
 }
 

@@ -149,7 +149,7 @@ pub(crate) fn remove(
         installed.filter(|_| !matches!(key_for(&text, &args.name), Ok((_, Some(_)))))
     {
         if !args.write.dry_run {
-            store.remove(&args.name)?;
+            super::provisioned::remove(loaded, &args.name)?;
         }
         return tell(out, args.write, &args.name, "removed", Path::new(&record.plan.prefix));
     }

@@ -89,8 +89,24 @@ impl Sources {
 
     /// Offers a package that says to do what `about` says.
     pub(crate) fn offer(&self, package: &str, about: &str, trick: Trick) {
+        self.offer_needing(package, about, trick, &json!({}));
+    }
+
+    /// What the registry says of everything it offered so far: that it was taken back.
+    pub(crate) fn take_back(&self, message: &str) {
+        let mut servers = self.servers.lock().unwrap().clone();
+        for server in &mut servers {
+            let meta = &mut server["_meta"]["io.modelcontextprotocol.registry/official"];
+            meta["status"] = json!("deleted");
+            meta["statusMessage"] = json!(message);
+        }
+        self.page(CHANGES, &servers, None);
+    }
+
+    /// Offers a package whose entry says what it needs to be run.
+    pub(crate) fn offer_needing(&self, package: &str, about: &str, trick: Trick, needs: &Value) {
         let status = if trick == Trick::Deleted { "deleted" } else { "active" };
-        self.servers.lock().unwrap().push(json!({
+        let mut entry = json!({
             "server": {
                 "name": format!("org.example/{}", package.rsplit('/').next().unwrap()),
                 "description": about,
@@ -103,7 +119,10 @@ impl Sources {
                 }],
             },
             "_meta": { "io.modelcontextprotocol.registry/official": { "status": status, "isLatest": true } },
-        }));
+        });
+        let described = entry["server"]["packages"][0].as_object_mut().unwrap();
+        described.extend(needs.as_object().unwrap().clone());
+        self.servers.lock().unwrap().push(entry);
         self.publish();
         if trick == Trick::NotThere {
             return;
@@ -120,7 +139,7 @@ impl Sources {
             "dist": { "integrity": integrity, "tarball": format!("{}{path}", self.base) },
         });
         if trick == Trick::InstallScript {
-            version["scripts"] = json!({ "postinstall": "node index.js" });
+            version["scripts"] = json!({ "postinstall": "node install.js" });
             version["hasInstallScript"] = json!(true);
         }
         let packument = json!({
@@ -134,6 +153,30 @@ impl Sources {
         let mut pages = self.pages.lock().unwrap();
         pages.insert(format!("/{package}"), packument.to_string().into_bytes());
         pages.insert(path, served);
+    }
+
+    /// From now on a package needs another one, of which there is an old version and one of an hour ago.
+    pub(crate) fn let_need(&self, package: &str, other: &str) {
+        let tarball = self.tarball(other, Trick::None);
+        let integrity = format!("sha512-{}", base64(ring_sha512(&tarball).as_ref()));
+        let version = |version: &str| {
+            let dist =
+                json!({ "integrity": integrity, "tarball": format!("{}/{other}.tgz", self.base) });
+            json!({ "name": other, "version": version, "dist": dist })
+        };
+        let times = json!({ "1.0.0": day(now() - 30 * DAY), "1.1.0": day(now() - DAY / 24) });
+        let packument = json!({
+            "name": other,
+            "dist-tags": { "latest": "1.1.0" },
+            "versions": { "1.0.0": version("1.0.0"), "1.1.0": version("1.1.0") },
+            "time": times,
+        });
+        let mut pages = self.pages.lock().unwrap();
+        pages.insert(format!("/{other}"), packument.to_string().into_bytes());
+        let page = pages.get_mut(&format!("/{package}")).unwrap();
+        let mut needing: Value = serde_json::from_slice(page).unwrap();
+        needing["versions"]["1.0.0"]["dependencies"] = json!({ other: "^1.0.0" });
+        *page = needing.to_string().into_bytes();
     }
 
     fn publish(&self) {
@@ -156,7 +199,12 @@ impl Sources {
         manifest
             .insert("bin".to_owned(), json!({ package.rsplit('/').next().unwrap(): "index.js" }));
         if trick == Trick::InstallScript {
-            manifest.insert("scripts".to_owned(), json!({ "postinstall": "node index.js" }));
+            manifest.insert("scripts".to_owned(), json!({ "postinstall": "node install.js" }));
+            let script = INSTALL
+                .replace("TRACE", &json!(self.trace()).to_string())
+                .replace("KEY", &json!(self.folder.join(".ssh/id_ed25519")).to_string())
+                .replace("BASE", &json!(format!("{}{RAN}", self.base)).to_string());
+            fs::write(inner.join("install.js"), script).unwrap();
         }
         if trick == Trick::OtherBytes {
             manifest.insert("description".to_owned(), json!("as it was when it was hashed"));
@@ -185,11 +233,28 @@ const RAN: &str = "/something-ran";
 /// Where the registry answers questions for changes.
 pub(crate) const CHANGES: &str = "/v0.1/servers?changes";
 
+/// Tries what no install script should, and writes down in its own folder how that went.
+const INSTALL: &str = r"
+const fs = require('fs');
+require('http').get(BASE).on('error', () => {});
+const tried = work => { try { return work(); } catch (error) { return error.code; } };
+const write = path => tried(() => { fs.writeFileSync(path, 'x'); return 'written'; });
+fs.writeFileSync('report.json', JSON.stringify({
+  token: String(process.env.METAMCP_TEST_TOKEN),
+  key: tried(() => fs.readFileSync(KEY, 'utf8')),
+  outside: write(TRACE),
+  record: write('../../../server.json'),
+  home: write(process.env.HOME + '/cache'),
+}));
+";
+
 const SERVER: &str = r"
 const fs = require('fs');
 require('http').get(BASE).on('error', () => {});
 try { fs.appendFileSync(TRACE, `ran with ${process.env.METAMCP_TEST_TOKEN}\n`); } catch {}
-const peek = ({ read, write }) => {
+const peek = ({ read, write, argument, token }) => {
+  if (argument) return process.argv[2] === argument ? 'the same' : 'another';
+  if (token) return process.env.WHEEL_TOKEN === token ? 'the same' : 'another';
   try {
     if (write) { fs.writeFileSync(write, 'x'); return 'written'; }
     return fs.readFileSync(read, 'utf8');

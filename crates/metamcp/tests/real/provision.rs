@@ -1,7 +1,8 @@
 //! From a need to a tool, through the user's own npm and pip: intent, plan, yes, call; and everything that must not run.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -93,6 +94,35 @@ impl Place {
         let output = child.wait_with_output().unwrap();
         drop(stdin);
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Waits for each question and answers it, as a person would. All that the terminal showed.
+    fn at_terminal(&self, args: &[&str], talk: &[(&str, &str)]) -> String {
+        let pair = nix::pty::openpty(None, None).unwrap();
+        let mut child = {
+            let slave = || Stdio::from(pair.slave.try_clone().unwrap());
+            let mut command = self.command(args);
+            command.stdin(slave()).stdout(slave()).stderr(slave()).spawn().unwrap()
+        };
+        drop(pair.slave);
+        let mut terminal = fs::File::from(pair.master);
+        let mut shown = String::new();
+        let more = |shown: &mut String, terminal: &mut fs::File| {
+            let mut bytes = [0; 4096];
+            // The other end is gone when the program has ended.
+            let read = terminal.read(&mut bytes).unwrap_or(0);
+            shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
+            read > 0
+        };
+        for (question, answer) in talk {
+            while !shown.ends_with(question) {
+                assert!(more(&mut shown, &mut terminal), "{question} was never asked: {shown}");
+            }
+            terminal.write_all(format!("{answer}\n").as_bytes()).unwrap();
+        }
+        while more(&mut shown, &mut terminal) {}
+        child.wait().unwrap();
+        shown
     }
 
     fn installed(&self) -> PathBuf {
@@ -209,18 +239,182 @@ fn bad_packages_do_not_run_a_byte_even_after_a_yes() {
 }
 
 #[test]
-fn install_scripts_that_were_agreed_to_see_no_token() {
+fn install_scripts_that_were_agreed_to_are_behind_walls_and_see_no_token() {
+    metamcp_child::walls::available().expect("a kernel with Landlock");
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@tricks/violin", "Tunes the violin of the orchestra", Trick::InstallScript);
     let home = place.folder.path().join(".metamcp");
     fs::create_dir(&home).unwrap();
     fs::write(home.join("trusted.json"), r#"{"installScripts": ["npm:@tricks/violin"]}"#).unwrap();
+    fs::create_dir(place.folder.path().join(".ssh")).unwrap();
+    fs::write(place.folder.path().join(".ssh/id_ed25519"), "a key").unwrap();
     let mut command = place.command(&["add", "@tricks/violin", "--yes"]);
     let output = command.env("METAMCP_TEST_TOKEN", "hunter2").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("outside of walls"), "{output:?}");
+    assert!(said.contains("runs while it is installed, behind walls as well"), "{output:?}");
     assert!(said.contains("violin: installed"), "{output:?}");
-    assert_eq!(fs::read_to_string(sources.trace()).unwrap(), "ran with undefined\n");
+    let prefix = fs::read_dir(place.installed()).unwrap().next().unwrap().unwrap().path();
+    let report = fs::read(prefix.join("node_modules/@tricks/violin/report.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let expected = json!({
+        "token": "undefined", "key": "EACCES", "outside": "EACCES", "record": "EACCES", "home": "written",
+    });
+    assert_eq!(report, expected);
+    assert!(sources.asked().iter().any(|path| path == "/something-ran"), "the network is open");
+}
+
+#[test]
+fn a_server_that_its_registry_takes_back_is_not_called_until_a_person_has_looked() {
+    let (place, sources) = Place::with(Sources::start);
+    sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
+    let installed = place.run(&["add", "@honest/wheel", "--yes"]);
+    assert!(installed.contains("wheel: installed"), "{installed}");
+    let client = place.client(yes().0, &json!({}));
+    let turned = client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
+    assert_eq!(turned.text(), Some("turned"));
+    sources.take_back("it sends mail to strangers");
+    place.run(&["registry", "refresh"]);
+    // The gateway that runs knows, and the model is told what a person can do.
+    until(&client, |answer| {
+        answer.value["result"]["structuredContent"]["code"] == "server_unavailable"
+    });
+    let refused = client.mcp_call_now("wheel", "turn", &json!({}), HUNG).unwrap();
+    let said = refused.text().unwrap();
+    assert!(said.contains("it sends mail to strangers"), "{said}");
+    assert!(said.contains("metamcp provisioned accept wheel"), "{said}");
+    let overview = json!({ "name": "mcp_discover", "arguments": {} });
+    let overview = client.ask("tools/call", &overview, HUNG).unwrap().value.to_string();
+    assert!(overview.contains("it sends mail to strangers"), "{overview}");
+    let direct = Client::start(place.command(&["--surface", "direct"])).unwrap();
+    direct.initialize(&json!({}), HUNG).unwrap();
+    let answer = direct.ask("tools/call", &json!({ "name": "turn" }), HUNG).unwrap();
+    assert!(answer.value.to_string().contains("it sends mail to strangers"), "{}", answer.value);
+    drop(direct);
+    let sick = place.run(&["doctor"]);
+    assert!(sick.contains("wheel is withheld: its registry took it back"), "{sick}");
+    assert!(place.installed().read_dir().unwrap().next().is_some(), "nothing is removed");
+    let piped = place.run(&["provisioned", "accept", "wheel"]);
+    assert!(piped.contains("nothing was accepted: there is nobody to ask"), "{piped}");
+    let typed = place.typed(&["provisioned", "accept", "wheel"], "y\n");
+    assert!(typed.contains("it sends mail to strangers"), "{typed}");
+    assert!(typed.contains("wheel is used again"), "{typed}");
+    until(&client, |answer| answer.text() == Some("turned"));
+    // What was looked at stays so.
+    place.run(&["registry", "refresh"]);
+    let again = place.run(&["call", "wheel:turn"]);
+    assert!(again.contains("turned"), "{again}");
+}
+
+#[test]
+fn a_secret_is_typed_unseen_kept_apart_and_handed_over_late() {
+    let (place, sources) = Place::with(Sources::start);
+    let needs = json!({
+        "packageArguments": [{
+            "type": "positional", "valueHint": "connection", "description": "where the wheel is",
+            "isRequired": true, "isSecret": true,
+        }],
+        "environmentVariables": [{ "name": "WHEEL_TOKEN", "isRequired": true, "isSecret": true }],
+    });
+    let about = "Turns the spinning wheel of fortune";
+    sources.offer_needing("@honest/wheel", about, Trick::None, &needs);
+    let address = "wheel://ada:hunter2@wheels.example.com";
+    let talk = [
+        ("connection (where the wheel is) [not shown]: ", address),
+        ("WHEEL_TOKEN [not shown]: ", "t0ken-canary"),
+        ("exactly so? [y/N] ", "y"),
+    ];
+    let shown = place.at_terminal(&["add", "@honest/wheel"], &talk);
+    assert!(shown.contains("wheel: installed"), "{shown}");
+    assert!(!shown.contains("hunter2") && !shown.contains("t0ken-canary"), "{shown}");
+    // A package that takes it in no other way is told of before the yes.
+    let warned = "connection is a secret, and this package takes it as an argument only";
+    assert!(shown.contains(warned), "{shown}");
+    assert!(!shown.contains("WHEEL_TOKEN is a secret, and"), "{shown}");
+    let own = place.folder.path().join(".metamcp");
+    for canary in ["hunter2", "t0ken-canary"] {
+        let files = holding(&own, canary);
+        assert!(
+            files.len() == 1 && files[0].starts_with(own.join("provision/secrets")),
+            "{files:?}"
+        );
+    }
+    let listed = place.run(&["provisioned", "show", "wheel"]);
+    assert!(listed.contains("[secret connection]"), "{listed}");
+    let client = place.client(yes().0, &json!({}));
+    for asked in [json!({ "argument": address }), json!({ "token": "t0ken-canary" })] {
+        let answer = client.mcp_call_now("wheel", "peek", &asked, HUNG).unwrap();
+        assert_eq!(answer.text(), Some("the same"), "{}", answer.value);
+    }
+    drop(client);
+    place.run(&["remove", "wheel"]);
+    assert!(holding(&own, "hunter2").is_empty() && holding(&own, "t0ken-canary").is_empty());
+}
+
+#[test]
+fn where_there_is_a_keyring_a_secret_is_nowhere_else() {
+    let (mut place, sources) = Place::with(Sources::start);
+    let needs = json!({
+        "environmentVariables": [{ "name": "WHEEL_TOKEN", "isRequired": true, "isSecret": true }],
+    });
+    let about = "Turns the spinning wheel of fortune";
+    sources.offer_needing("@honest/wheel", about, Trick::None, &needs);
+    // A keyring with a file for each secret, and one for all that it was asked.
+    let keyring = place.folder.path().join("keyring");
+    fs::create_dir(&keyring).unwrap();
+    let at = keyring.display();
+    let script = format!(
+        "#!/bin/sh\necho \"$*\" >> '{at}/asked'\nfor last; do :; done\ncase \"$1\" in\n\
+         store) cat > \"{at}/$last\" ;;\nlookup) cat \"{at}/$last\" ;;\nclear) rm \"{at}/$last\" ;;\nesac\n"
+    );
+    let program = keyring.join("secret-tool");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    place.programs = Some(keyring.clone());
+    let line = ["add", "@honest/wheel", "--yes", "-e", "WHEEL_TOKEN=t0ken-canary"];
+    let mut add = place.command(&line);
+    let output = add.env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(holding(&place.folder.path().join(".metamcp"), "t0ken-canary").is_empty());
+    assert_eq!(holding(&keyring, "t0ken-canary").len(), 1);
+    let asked = fs::read_to_string(keyring.join("asked")).unwrap();
+    assert!(!asked.contains("t0ken-canary"), "everybody can read arguments: {asked}");
+    let peek = ["call", "wheel:peek", "--args", r#"{"token": "t0ken-canary"}"#];
+    let told = place.run(&peek);
+    assert!(told.contains("the same"), "{told}");
+    place.run(&["remove", "wheel"]);
+    assert!(holding(&keyring, "t0ken-canary").is_empty(), "it goes with its server");
+}
+
+/// Every file under a folder that holds a text.
+fn holding(folder: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = fs::symlink_metadata(&path).unwrap();
+        if kind.is_dir() {
+            found.extend(holding(&path, text));
+        } else if kind.is_file()
+            && String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(text)
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn nothing_that_a_package_needs_is_too_young() {
+    let (place, sources) = Place::with(Sources::start);
+    sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
+    sources.let_need("@honest/wheel", "@honest/axle");
+    let planned = place.run(&["add", "@honest/wheel", "--dry-run"]);
+    assert!(planned.contains("2 packages in all"), "{planned}");
+    assert!(planned.contains("nothing it needs is younger than 7 days"), "{planned}");
+    let work = place.folder.path().join(".metamcp/provision/work");
+    let work = fs::read_dir(work).unwrap().next().unwrap().unwrap().path();
+    let lock: Value =
+        serde_json::from_slice(&fs::read(work.join("package-lock.json")).unwrap()).unwrap();
+    assert_eq!(lock["packages"]["node_modules/@honest/axle"]["version"], "1.0.0", "{lock:#}");
 }
 
 #[test]
@@ -277,6 +471,11 @@ fn a_yes_in_a_terminal_is_good_once_and_tools_that_change_are_blocked() {
     assert_eq!(provision(&client, need)["structuredContent"]["status"], "needs_approval");
     let typed = place.typed(&["approve", &id], "yes\n");
     assert!(typed.contains("wheel is installed"), "{typed}");
+    // The person sees what was pinned.
+    assert!(typed.contains("Its tools are pinned as they are now"), "{typed}");
+    assert!(typed.contains("turn()  Turns the wheel"), "{typed}");
+    let pinned = place.run(&["provisioned", "show", "wheel"]);
+    assert!(pinned.contains("turn()  Turns the wheel"), "{pinned}");
     // The gateway that runs has it without being asked, and says so if it is.
     let there = provision(&client, need);
     let status = &there["structuredContent"]["status"];
@@ -299,7 +498,13 @@ fn a_yes_in_a_terminal_is_good_once_and_tools_that_change_are_blocked() {
     let looked = place.run(&["provisioned", "list"]);
     assert!(looked.contains("blocked turn (changed)"), "{looked}");
     // What was looked at is used by the gateway that runs, and what was removed is gone from it.
-    let accepted = place.run(&["provisioned", "accept", "wheel"]);
+    for line in
+        [&["provisioned", "accept", "wheel"][..], &["provisioned", "accept", "wheel", "--json"]]
+    {
+        let refused = place.run(line);
+        assert!(refused.contains("nothing was accepted"), "{refused}");
+    }
+    let accepted = place.run(&["provisioned", "accept", "wheel", "--yes"]);
     assert!(accepted.contains("turn (changed)"), "{accepted}");
     assert!(accepted.contains("Send all mail"), "{accepted}");
     assert!(accepted.contains("accepted as shown"), "{accepted}");

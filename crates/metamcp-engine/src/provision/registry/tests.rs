@@ -2,11 +2,11 @@
 
 use std::net::TcpListener;
 
+use metamcp_core::config::ServerState;
 use metamcp_core::provision::{Facts, Plan, Verdict, builtin};
-use metamcp_core::settings::ProvisionSettings;
 
 use super::*;
-use crate::provision::{Provisioner, Record};
+use crate::provision::{Record, Store};
 
 fn server(name: &str) -> Candidate {
     Candidate { name: name.to_owned(), ..builtin().remove(1) }
@@ -17,7 +17,7 @@ fn registry(base: &str, home: &Path) -> Arc<Registry> {
 }
 
 fn kept(base: &str, synced: u64, candidates: Vec<Candidate>) -> Kept {
-    Kept { format: FORMAT, base: base.to_owned(), synced, candidates }
+    Kept { format: FORMAT, base: base.to_owned(), synced, candidates, ..Kept::default() }
 }
 
 #[test]
@@ -119,20 +119,113 @@ fn a_snapshot_is_believed_no_more_than_a_registry() {
     assert!(taken.iter().all(|one| one.source == Source::Registry(base.to_owned())));
 }
 
+/// A server of this registry, installed.
+fn install(home: &Path, base: &str, name: &str) -> Store {
+    let store = Store::new(home);
+    let candidate = Candidate { source: Source::Registry(base.to_owned()), ..server(name) };
+    let facts = Facts { exists: true, ..Facts::default() };
+    let prefix = store.prefix(&candidate.package());
+    let plan = Plan::new("one".to_owned(), &candidate, &facts, Verdict::default(), &prefix, Ok(()));
+    let record = Record::new(plan.clone(), &plan.complete(&[]).unwrap(), 1);
+    store.remember_installed(&record).unwrap();
+    store
+}
+
+fn withheld(store: &Store) -> Option<String> {
+    let record = store.record("one").unwrap();
+    let config = crate::provision::installed(store.home()).remove(0).0;
+    let is_used = config.is_enabled();
+    assert_eq!(is_used, record.quarantine.is_none(), "what is withheld is not used");
+    if let ServerState::Withheld { cure, .. } = &config.state {
+        assert!(cure.contains("metamcp provisioned accept one"), "{cure}");
+    }
+    record.quarantine
+}
+
+/// A page on which a server was taken back with these words.
+fn taken_back(name: &str, message: &str) -> String {
+    let mut page: Value = serde_json::from_str(&page_of(&[name], None)).unwrap();
+    page["servers"][0]["_meta"] = serde_json::json!({
+        "io.modelcontextprotocol.registry/official": { "status": "deleted", "statusMessage": message },
+    });
+    page.to_string()
+}
+
+#[tokio::test]
+async fn what_a_registry_took_back_is_withheld_until_a_person_has_looked_at_it() {
+    let base = answering(vec![
+        page_of(&["a/one", "a/two"], None),
+        taken_back("a/one", "malware"),
+        taken_back("a/one", "malware"),
+        taken_back("a/one", "worse malware"),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let registry = registry(&base, &home);
+    registry.refresh_now().await;
+    let store = install(&home, &base, "a/one");
+    assert_eq!(withheld(&store), None);
+    registry.refresh_now().await;
+    assert_eq!(withheld(&store).as_deref(), Some("its registry took it back: malware"));
+    assert!(crate::provision::changed_file(&home).exists(), "gateways that run are told");
+    let prefix = store.record("one").unwrap().plan.prefix;
+    assert!(Path::new(&prefix).is_dir(), "nothing is removed");
+    let seen = store.record("one").unwrap();
+    store.accept(&seen).unwrap();
+    assert_eq!(withheld(&store), None);
+    // The same again is what was looked at; something else is not.
+    registry.refresh_now().await;
+    assert_eq!(withheld(&store), None);
+    registry.refresh_now().await;
+    assert_eq!(withheld(&store).as_deref(), Some("its registry took it back: worse malware"));
+    // A yes to what was shown before is none to this.
+    store.accept(&seen).unwrap();
+    assert!(withheld(&store).is_some());
+}
+
+#[tokio::test]
+async fn what_a_registry_drops_without_a_word_is_withheld_once_all_of_it_was_read() {
+    let odd = r#"{"server": {"name": "a/one", "description": "x", "packages": []}}"#;
+    let unusable = format!(r#"{{"servers": [{odd}], "metadata": {{}}}}"#);
+    let base = answering(vec![
+        page_of(&["a/one", "a/two"], None),
+        page_of(&["a/two"], None),
+        page_of(&["a/two"], Some("more")),
+        String::new(),
+        unusable,
+        page_of(&["a/two"], None),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let registry = registry(&base, &home);
+    registry.refresh_now().await;
+    let store = install(&home, &base, "a/one");
+    let age = async |registry: &Registry| {
+        registry.state.lock().await.kept.whole -= ALL_AGAIN;
+    };
+    // Only what changed was asked for: it need not be among that.
+    registry.refresh_now().await;
+    assert_eq!(withheld(&store), None);
+    // Half of a registry is no registry.
+    age(&registry).await;
+    let (known, note) = registry.refresh_now().await;
+    assert!(known == 2 && note.is_some(), "what was known stays");
+    assert_eq!(withheld(&store), None);
+    // It is there, although nothing of it can be had from here any more.
+    registry.refresh_now().await;
+    assert_eq!(withheld(&store), None);
+    age(&registry).await;
+    registry.refresh_now().await;
+    assert_eq!(withheld(&store).as_deref(), Some("its registry names it no more"));
+}
+
 #[test]
-fn an_installed_server_that_was_taken_back_is_known() {
+fn what_a_snapshot_takes_back_is_withheld_too() {
     let folder = tempfile::tempdir().unwrap();
     let (home, base) = (folder.path().join("home"), "https://registry.example.com");
-    let settings = ProvisionSettings { registries: base.to_owned(), ..Default::default() };
-    let provisioner = Provisioner::new(&home, &settings, Box::new(|_| {}));
-    let source = Source::Registry(base.to_owned());
-    let candidate = Candidate { source, ..server("a/one") };
-    let facts = Facts { exists: true, ..Facts::default() };
-    let plan = Plan::new("one".to_owned(), &candidate, &facts, Verdict::default(), "/x", Ok(()));
-    let record = Record::new(plan.clone(), &plan.complete(&[]).unwrap(), 1);
-    assert_eq!(provisioner.withdrawn(&record), None);
-    let deleted = Candidate { status: Status::Deleted("malware".to_owned()), ..candidate };
-    let shelf = &provisioner.registries[0].shelf;
-    shelf.save(&kept(base, 1, vec![deleted])).unwrap();
-    assert_eq!(provisioner.withdrawn(&record).as_deref(), Some("malware"));
+    let store = install(&home, base, "a/one");
+    let deleted = Candidate { status: Status::Deleted(String::new()), ..server("a/one") };
+    let mut all = vec![kept(base, 5, vec![deleted])];
+    registry(base, &home).take(&mut all).unwrap();
+    assert_eq!(withheld(&store).as_deref(), Some("its registry took it back"));
 }

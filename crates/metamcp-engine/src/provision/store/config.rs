@@ -4,14 +4,11 @@ use std::path::{Path, PathBuf};
 
 use metamcp_child::{environment, walls};
 use metamcp_core::config::{HttpKind, ServerConfig, ServerState, Transport, Walls};
+use metamcp_core::provision::kept::kept;
 use metamcp_core::provision::{Contained, Input, Kind, Source};
 use metamcp_core::secret::{Reference, Secret};
 
-use super::Record;
-
-/// The folder of a server's own that it may write to, in the one it is installed into. What was agreed to lies beside
-/// it, out of its reach.
-const OWN: &str = "data";
+use super::{Record, install};
 
 /// It gets the variables that were agreed to, and no others: as the person gave them, else from our own environment,
 /// else as its publisher fills them in.
@@ -23,6 +20,7 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     };
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut config = ServerConfig::stdio(&plan.server, &command, &args);
+    hide_secrets(record, &mut config);
     config.description = Some(plan.description.clone()).filter(|about| !about.is_empty());
     let mut missing = Vec::new();
     let mut given = Vec::new();
@@ -58,7 +56,32 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
         );
         config.state = ServerState::Disabled { reason };
     }
+    if let Some(reason) = &record.quarantine {
+        let name = &plan.server;
+        config.state = ServerState::Withheld {
+            reason: reason.clone(),
+            cure: format!(
+                "A person has to look at it: `metamcp provisioned show {name}` shows what it is, `metamcp provisioned accept {name}` lets it be used all the same, `metamcp remove {name}` takes it away."
+            ),
+        };
+    }
     config
+}
+
+/// Arguments that are secrets are not in the configuration: they are looked up when the server starts.
+fn hide_secrets(record: &Record, config: &mut ServerConfig) {
+    let Transport::Stdio { args, .. } = &mut config.transport else { return };
+    for (at, word) in args.iter_mut().enumerate() {
+        let Some(input) = record.plan.asked_at(at + 1) else { continue };
+        // What a person types into a client is not looked up: it may be a model that types.
+        let is_theirs =
+            input.is_secret() && input.default.as_ref() != Some(word) && Reference::is_one(word);
+        if is_theirs || kept(word).is_some() {
+            let hidden = format!("[secret {}]", input.name);
+            let reference = Secret::reference(&input.name, std::mem::replace(word, hidden));
+            config.secret_arguments.push((at, reference));
+        }
+    }
 }
 
 /// The value of a variable. Only the person can say where a secret is instead of what it is: looking it up can run a
@@ -67,7 +90,8 @@ fn value(record: &Record, input: &Input) -> Option<Secret> {
     let name = &input.name;
     let given = record.values.iter().find(|(known, value)| known == name && !value.is_empty());
     if let Some((_, value)) = given {
-        let wrap = if Reference::is_one(value) { Secret::reference } else { Secret::new };
+        let is_reference = Reference::is_one(value) || kept(value).is_some();
+        let wrap = if is_reference { Secret::reference } else { Secret::new };
         return Some(wrap(name.clone(), value.clone()));
     }
     let own = std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -92,12 +116,13 @@ fn walls(record: &Record) -> Walls {
     reads.extend(environment::certificate_files());
     let mut writes = Vec::new();
     if plan.kind == Kind::Npm {
-        writes.push(prefix.join("node_modules").join(&plan.identifier));
+        let own = Path::new(install::MODULES).join(&plan.identifier);
+        writes.extend(install::inside(&prefix, &own));
     }
     let home = std::env::var_os("HOME").map(PathBuf::from);
     writes.extend(given(record).filter_map(|value| named(&value, home.as_deref())));
     writes.extend(record.reach.iter().cloned());
-    Walls { home: prefix.join(OWN), reads, writes }
+    Walls { home: prefix.join(install::DATA), reads, writes }
 }
 
 impl Record {

@@ -10,17 +10,23 @@ use crate::render::plural;
 
 const AREA: &str = "installed";
 
+/// Asks the registries of what is installed whether they still stand for it; what is wrong with them.
+pub(super) fn registries(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
+    let settings = &loaded.config.settings;
+    let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let notes = runtime.block_on(provisioner.catch_up());
+    Ok(notes.into_iter().map(|note| Finding::new(Level::Note, AREA, note)).collect())
+}
+
 /// Whether walls can be had, who is without, and what is out of date.
 pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
     let settings = &loaded.config.settings;
     let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let records = provisioner.store.records();
     let mut findings = vec![can_be_had(&records)];
-    for record in &records {
-        findings.extend(without(record));
-        findings.extend(withdrawn(&provisioner, record));
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    findings.extend(records.iter().filter_map(without));
     for record in &records {
         if let Some(newest) = runtime.block_on(provisioner.newest(record)) {
             let plan = &record.plan;
@@ -56,15 +62,6 @@ fn can_be_had(records: &[Record]) -> Finding {
                 .cure("install only what you would run by hand; or use a Linux with Landlock")
         }
     }
-}
-
-fn withdrawn(provisioner: &Provisioner, record: &Record) -> Option<Finding> {
-    let said = provisioner.withdrawn(record)?;
-    let name = &record.plan.server;
-    let why = if said.is_empty() { String::new() } else { format!(": {said}") };
-    let words = format!("{name} was taken back by its registry{why}");
-    let cure = format!("metamcp remove {name}, unless you know why it was taken back");
-    Some(Finding::new(Level::Warning, AREA, words).cure(cure))
 }
 
 fn without(record: &Record) -> Option<Finding> {

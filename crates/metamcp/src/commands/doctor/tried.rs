@@ -87,8 +87,13 @@ pub(super) fn left_out_for<'a>(loaded: &'a Loaded, remark: &Remark) -> Option<&'
 }
 
 fn left_out(loaded: &Loaded, server: &ServerConfig) -> Finding {
-    let ServerState::Disabled { reason } = &server.state else {
-        return Finding::new(Level::Note, AREA, server.name.clone());
+    let reason = match &server.state {
+        ServerState::Enabled => return Finding::new(Level::Note, AREA, server.name.clone()),
+        ServerState::Disabled { reason } => reason,
+        ServerState::Withheld { reason, cure } => {
+            let words = format!("{} is withheld: {reason}", server.name);
+            return Finding::new(Level::Problem, AREA, words).cure(cure.clone());
+        }
     };
     let is_of_it =
         |remark: &&Remark| left_out_for(loaded, remark).is_some_and(|it| it.name == server.name);

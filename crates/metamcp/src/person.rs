@@ -1,0 +1,131 @@
+//! The person at the terminal: what is asked of them, and what they type.
+//! Owns: who counts as a person, questions, typing that is not shown.      Never: takes silence or a pipe for a yes, writes down what was typed.
+//! In: a question, and a `Write` to put it to.  Out: a yes or a no, a line, a secret.
+//! Tests: below, and `tests/real/provision.rs` at a terminal of its own.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use anyhow::{Context, bail};
+
+/// Whether there is somebody to ask.
+pub(crate) fn is_there() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Whether the person says yes. Where nobody can be asked nothing is taken for one: then `yes`, which the command line
+/// may have, decides, and without it the error says `undone`, what did not happen.
+pub(crate) fn agrees(
+    out: &mut dyn Write,
+    question: &str,
+    yes: bool,
+    undone: &str,
+) -> anyhow::Result<bool> {
+    if !has_to_ask(yes, is_there(), undone)? {
+        return Ok(true);
+    }
+    let answer = line(out, &format!("{question} [y/N] "))?;
+    Ok(matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+fn has_to_ask(yes: bool, is_there: bool, undone: &str) -> anyhow::Result<bool> {
+    if !yes && !is_there {
+        bail!("{undone}: there is nobody to ask; --yes does exactly what is shown");
+    }
+    Ok(!yes)
+}
+
+/// One line, without the space around it.
+pub(crate) fn line(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
+    write!(out, "{prompt}")?;
+    out.flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}
+
+/// The same for what nobody shall read over a shoulder or in the scrollback: it is not shown while it is typed.
+pub(crate) fn secret(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
+    let silence = silence::begin(&io::stdin())
+        .context("this terminal cannot be kept from showing what is typed; give the secret by where it is, with -e NAME=file:/path or NAME=cmd:...")?;
+    let line = line(out, &format!("{prompt} [not shown]: "));
+    drop(silence);
+    line
+}
+
+#[cfg(unix)]
+mod silence {
+    use std::io;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+
+    /// While it lives, the terminal does not show what is typed.
+    pub(super) struct Silence {
+        terminal: OwnedFd,
+        before: Termios,
+    }
+
+    pub(super) fn begin(terminal: &impl AsFd) -> io::Result<Silence> {
+        let terminal = terminal.as_fd().try_clone_to_owned()?;
+        let before = tcgetattr(&terminal)?;
+        let mut silent = before.clone();
+        silent.local_flags.remove(LocalFlags::ECHO);
+        // The end of the line is shown, so that what is said next does not stand behind the question.
+        silent.local_flags.insert(LocalFlags::ECHONL);
+        // What was typed ahead is kept: it belongs to the questions that follow.
+        tcsetattr(&terminal, SetArg::TCSADRAIN, &silent)?;
+        Ok(Silence { terminal, before })
+    }
+
+    impl Drop for Silence {
+        fn drop(&mut self) {
+            // A terminal that is gone shows nothing anyway.
+            tcsetattr(&self.terminal, SetArg::TCSADRAIN, &self.before).ok();
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod silence {
+    use std::io;
+
+    pub(super) struct Silence;
+
+    pub(super) fn begin(_terminal: &io::Stdin) -> io::Result<Silence> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use nix::pty::openpty;
+    use nix::sys::termios::{LocalFlags, tcgetattr};
+
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_silent_for_as_long_as_a_secret_is_typed() {
+        let pair = openpty(None, None).unwrap();
+        let shows = || tcgetattr(&pair.slave).unwrap().local_flags.contains(LocalFlags::ECHO);
+        assert!(shows());
+        let silence = silence::begin(&pair.slave).unwrap();
+        assert!(!shows());
+        drop(silence);
+        assert!(shows());
+    }
+
+    #[test]
+    fn what_is_no_terminal_cannot_be_silenced() {
+        assert!(silence::begin(&std::fs::File::open("/dev/null").unwrap()).is_err());
+    }
+
+    #[test]
+    fn nobody_is_taken_for_a_yes_only_where_the_command_line_says_it() {
+        let undone = "nothing was done";
+        assert!(!has_to_ask(true, false, undone).unwrap());
+        assert!(!has_to_ask(true, true, undone).unwrap());
+        assert!(has_to_ask(false, true, undone).unwrap());
+        let refused = has_to_ask(false, false, undone).unwrap_err().to_string();
+        assert!(refused.starts_with("nothing was done: there is nobody to ask"), "{refused}");
+    }
+}
