@@ -1,12 +1,14 @@
 //! Logins at remote servers: tokens kept, shown, refreshed once for all gateways, and got from a person who agrees.
-//! Owns: what is remembered of each login, the visit a person pays us, turns between processes.      Never: decides what a document means (`core::oauth` does), opens a browser.
+//! Owns: what is remembered of each login, the visit a person pays us, turns between processes.      Never: speaks OAuth itself (the official SDK's `auth` does, over our way out), opens a browser.
 //! In: a refusal of a server.  Out: a token to show, or where a person has to go.
 //! Tests: `login/store.rs`, `metamcp/tests/remote/login.rs`.
 
+mod carrier;
 mod company;
 mod discover;
 mod grant;
 mod key;
+mod ledger;
 mod proof;
 mod store;
 mod visit;
@@ -17,12 +19,13 @@ use std::time::Duration;
 
 use metamcp_core::config::{Grant, HttpOptions, Login as Wishes};
 use metamcp_core::failure::Fact;
-use metamcp_core::oauth::{Challenge, OAuthError};
+use metamcp_core::oauth::OAuthError;
 use metamcp_core::settings::TokenStore;
 use metamcp_core::web::Address;
 use tokio::sync::{Notify, OnceCell, oneshot};
 use tokio::time::sleep;
 
+use self::discover::Challenge;
 use self::key::Keys;
 use self::store::{Record, Store};
 use crate::clock::unix_millis;
@@ -212,7 +215,7 @@ impl Login {
 
     /// The server refused what it was shown. `Ok` if there is something else to show now.
     pub async fn refused(&self, challenges: &[String], shown: Option<&str>) -> Result<(), Fact> {
-        let challenge = Challenge::read(challenges.iter().map(String::as_str));
+        let challenge = Challenge::read(&self.server, challenges.iter().map(String::as_str));
         if !self.wishes.wanted {
             return Err(needed("it wants a token, and `oauth` is switched off", None));
         }
@@ -238,7 +241,7 @@ impl Login {
         shown: Option<&str>,
     ) -> Result<(), LoginError> {
         self.read_once().await;
-        if !challenge.wants_more() {
+        if !challenge.wants_more {
             match self.refresh(shown).await {
                 Err(LoginError::Person { .. }) if self.wishes.grant == Grant::Machine => {}
                 other => return other,

@@ -1,34 +1,97 @@
-//! Finding out who lets us in: the server's own word, then the authorization server's; every address guarded.
+//! Finding out who lets us in: what the server says with its refusal, then the SDK's way through its documents.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, WWW_AUTHENTICATE};
-use hyper::{Method, StatusCode};
-use metamcp_core::oauth::{
-    AuthServer, Challenge, MAX_DOCUMENT, OAuthError, Resource, resource_places, server_places,
-};
+use hyper::Method;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use metamcp_core::config::Grant;
+use metamcp_core::oauth::{self, OAuthError};
 use metamcp_core::web::Address;
+use rmcp::transport::auth::{
+    AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource, OAuthHttpClient,
+    WWWAuthenticateParams,
+};
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::carrier::{Carrier, PATIENCE, Whom, confidential, slow};
 use super::{Login, LoginError};
 use crate::web::{self, Outgoing, Plan, Reach, Web};
 
-/// How long each of them may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Redirects that are followed for one document.
-const REDIRECTS: usize = 3;
+/// What a server says with a refusal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Challenge {
+    /// Its own words.
+    header: Option<String>,
+    /// The rights it wants to see.
+    pub(super) scope: Option<String>,
+    /// Whether the token is good but grants too little.
+    pub(super) wants_more: bool,
+    /// Whether it sends us where no server may.
+    misleads: bool,
+}
 
-/// Who lets us in, and what is known of the server.
+impl Challenge {
+    /// The challenges for a bearer token among the headers of a response.
+    pub(super) fn read<'a>(
+        server: &Address,
+        headers: impl IntoIterator<Item = &'a str>,
+    ) -> Challenge {
+        let bearer = |header: &&str| header.to_ascii_lowercase().contains("bearer");
+        let header = headers.into_iter().filter(bearer).collect::<Vec<_>>().join(", ");
+        let Ok(base) = server.to_string().parse() else { return Challenge::default() };
+        let read = WWWAuthenticateParams::parse(&header, &base);
+        let told = header.to_ascii_lowercase().contains("resource_metadata=");
+        Challenge {
+            wants_more: read.is_insufficient_scope(),
+            misleads: told && read.resource_metadata_url.is_none(),
+            scope: read.scope,
+            header: Some(header).filter(|header| !header.is_empty()),
+        }
+    }
+}
+
+/// Who lets us in.
 pub(super) struct Found {
-    pub(super) server: AuthServer,
-    pub(super) resource: Option<Resource>,
+    pub(super) manager: AuthorizationManager,
+    pub(super) carrier: Arc<Carrier>,
+    pub(super) metadata: AuthorizationMetadata,
+    pub(super) issuer: String,
+    /// What the server calls itself.
+    pub(super) resource: String,
+}
+
+impl Found {
+    /// Whether it takes the address of a document in place of a registration.
+    pub(super) fn takes_documents(&self) -> bool {
+        let said = self.metadata.additional_fields.get("client_id_metadata_document_supported");
+        said.and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// How clients prove themselves there.
+    pub(super) fn methods(&self) -> Vec<&str> {
+        let said = self.metadata.additional_fields.get(METHODS).and_then(Value::as_array);
+        said.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+}
+
+/// What the list of ways to prove oneself is called.
+const METHODS: &str = "token_endpoint_auth_methods_supported";
+
+/// The description with only this way to prove oneself in it: the SDK would choose another.
+pub(super) fn only_by(
+    method: oauth::Method,
+    mut metadata: AuthorizationMetadata,
+) -> AuthorizationMetadata {
+    metadata.additional_fields.insert(METHODS.to_owned(), json!([method.word()]));
+    metadata
 }
 
 impl Login {
     /// Asks the server without a token, to hear what it wants.
     pub(super) async fn knock(&self) -> Result<Challenge, LoginError> {
-        self.confidential(&self.server)?;
+        confidential(&self.server)?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let types = HeaderValue::from_static("application/json, text/event-stream");
@@ -41,83 +104,41 @@ impl Login {
         let response = sent.map_err(|_| slow(place))?;
         let response = response.map_err(|error| LoginError::unreachable(place, error))?;
         let challenges = response.headers().get_all(WWW_AUTHENTICATE);
-        Ok(Challenge::read(challenges.iter().filter_map(|value| value.to_str().ok())))
+        let challenges = challenges.iter().filter_map(|value| value.to_str().ok());
+        Ok(Challenge::read(&self.server, challenges))
     }
 
     /// Who lets us in.
     pub(super) async fn discover(&self, challenge: &Challenge) -> Result<Found, LoginError> {
-        let mut resource = None;
-        for place in resource_places(&self.server, challenge.resource_metadata.as_deref()) {
-            if let Some(document) = self.fetch(&place).await? {
-                resource = Some(Resource::read(&document, &self.server)?);
-                break;
-            }
+        if challenge.misleads {
+            let why = "it is said to be where a server may not send us";
+            return Err(OAuthError::document("description of how to log in", why).into());
         }
-        let named = resource.as_ref().map(|resource| resource.servers.first().cloned());
-        let issuer = match named {
-            Some(Some(issuer)) => issuer,
-            Some(None) => return Err(OAuthError::NoServer.into()),
-            None => self.server.origin(),
+        // A query may hold what is nobody else's business.
+        let server = self.server.with_path(self.server.path());
+        let name = server.to_string();
+        let whom = match self.wishes.grant {
+            Grant::Machine => Whom::Machine(server),
+            Grant::Person => Whom::Person(server),
         };
-        let place = Address::parse(&issuer).map_err(|_| OAuthError::NoServer)?;
-        for place in server_places(&place) {
-            if let Some(document) = self.fetch(&place).await? {
-                let server = AuthServer::read(&document, &issuer)?;
-                return Ok(Found { server, resource });
-            }
+        let carrier = Arc::new(Carrier::new(self.web().await?.clone(), whom));
+        let mut manager = sdk(&name, &carrier).await?;
+        let found = manager.resolve_metadata_from_challenge(challenge.header.as_deref()).await;
+        let found = found.map_err(|error| carrier.explain(&error))?;
+        let (metadata, source) = (found.metadata, found.source);
+        oauth::endpoint("authorization_endpoint", &metadata.authorization_endpoint)?;
+        oauth::endpoint("token_endpoint", &metadata.token_endpoint)?;
+        if let Some(register) = &metadata.registration_endpoint {
+            oauth::endpoint("registration_endpoint", register)?;
         }
-        if resource.is_some() {
-            return Err(OAuthError::NoServer.into());
-        }
-        Ok(Found { server: AuthServer::at_root(&self.server), resource })
-    }
-
-    /// A document; nothing if there is none.
-    async fn fetch(&self, place: &Address) -> Result<Option<Bytes>, LoginError> {
-        match timeout(PATIENCE, self.fetch_slowly(place)).await {
-            Ok(fetched) => fetched,
-            Err(_) => Err(slow(place)),
-        }
-    }
-
-    async fn fetch_slowly(&self, place: &Address) -> Result<Option<Bytes>, LoginError> {
-        let mut place = place.clone();
-        for _ in 0..=REDIRECTS {
-            self.confidential(&place)?;
-            let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-            let request = web::request(Method::GET, &place, headers, Outgoing::default())
-                .map_err(|error| LoginError::unreachable(&place, error))?;
-            let sent = self.web().await?.send(request).await;
-            let response = sent.map_err(|error| LoginError::unreachable(&place, error))?;
-            let status = response.status();
-            if status.is_redirection() {
-                let next = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-                match next.and_then(|next| place.join(next).ok()) {
-                    Some(next) => place = next,
-                    None => return Ok(None),
-                }
-                continue;
-            }
-            if status.is_server_error() {
-                let reason = format!("it answers HTTP {}", status.as_u16());
-                return Err(LoginError::Unreachable { place: place.origin(), reason });
-            }
-            if status != StatusCode::OK {
-                return Ok(None);
-            }
-            return Ok(web::whole(response.into_body(), MAX_DOCUMENT).await.ok());
-        }
-        Ok(None)
-    }
-
-    /// Nothing of a login goes where somebody could listen.
-    pub(super) fn confidential(&self, place: &Address) -> Result<(), LoginError> {
-        if place.is_confidential() {
-            return Ok(());
-        }
-        let reason = "it is not encrypted".to_owned();
-        Err(LoginError::Unreachable { place: place.origin(), reason })
+        manager.set_metadata(metadata.clone());
+        let said = carrier.resource();
+        let said =
+            said.filter(|_| source == AuthorizationMetadataSource::ProtectedResourceMetadata);
+        let resource = said.unwrap_or(name);
+        // Servers of the first revision with logins say nothing of themselves.
+        let issuer = metadata.issuer.clone().unwrap_or_else(|| self.server.origin());
+        Ok(Found { manager, carrier, metadata, issuer, resource })
     }
 
     /// The way there, guarded: all of these addresses are a stranger's word.
@@ -130,9 +151,41 @@ impl Login {
     }
 }
 
-pub(super) fn slow(place: &Address) -> LoginError {
-    LoginError::Unreachable {
-        place: place.origin(),
-        reason: "it does not answer in time".to_owned(),
+/// The SDK's side of a login at this resource.
+pub(super) async fn sdk(
+    resource: &str,
+    carrier: &Arc<Carrier>,
+) -> Result<AuthorizationManager, LoginError> {
+    let carried: Arc<dyn OAuthHttpClient> = Arc::<Carrier>::clone(carrier);
+    let made = AuthorizationManager::new_with_oauth_http_client(resource, carried).await;
+    made.map_err(|error| carrier.explain(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_servers_write_is_read() {
+        let server = Address::parse("https://a/mcp").unwrap();
+        let read = |headers: &[&str]| Challenge::read(&server, headers.iter().copied());
+        let step_up = read(&[
+            r#"Basic realm="x, y=z""#,
+            r#"Bearer realm="r", error="insufficient_scope", scope="a b""#,
+        ]);
+        assert_eq!((step_up.scope.as_deref(), step_up.wants_more), (Some("a b"), true));
+        let plain = read(&[r#"bearer scope=one,error=invalid_token"#]);
+        assert_eq!((plain.scope.as_deref(), plain.wants_more), (Some("one"), false));
+        assert_eq!(read(&[r#"Digest scope="x""#]), Challenge::default());
+        assert!(!read(&[r#"Bearer resource_metadata="https://b/prm""#]).misleads);
+        assert!(!read(&[r#"Bearer resource_metadata="/prm""#]).misleads);
+        for place in ["http://169.254.169.254/", "https://10.0.0.1/", "file:///etc/passwd"] {
+            assert!(read(&[&format!("Bearer resource_metadata=\"{place}\"")]).misleads, "{place}");
+        }
+        for odd in
+            ["\"", "Bearer \"", "Bearer a=\"\\", "Bearer ü=\"ü", "Bearer scope=", ",,,", "=="]
+        {
+            read(&[odd, odd]);
+        }
     }
 }

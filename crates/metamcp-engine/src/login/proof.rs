@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use metamcp_core::oauth::{self, Client, Method};
+use metamcp_core::oauth;
 use metamcp_wire::base64;
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -12,7 +12,7 @@ use ring::signature::{
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 use super::store::random;
-use super::{Login, LoginError};
+use super::{LoginError, carrier};
 use crate::clock::unix_millis;
 use crate::pem;
 
@@ -23,22 +23,14 @@ enum Signer {
     Rsa(RsaKeyPair),
 }
 
-impl Login {
-    /// The client with whatever proves it to this authorization server.
-    pub(super) async fn proven(&self, client: Client, issuer: &str) -> Result<Client, LoginError> {
-        if client.method != Method::Key {
-            return Ok(client);
-        }
-        let unusable = |why: String| LoginError::Proof { why };
-        let path = self.wishes.private_key.clone();
-        let path = path.ok_or_else(|| unusable("`privateKey` names none".to_owned()))?;
-        let unique = random::<16>().ok_or_else(|| unusable("there is no randomness".to_owned()))?;
-        let (id, issuer) = (client.id.clone(), issuer.to_owned());
-        let sign = move || proof(&path, &id, &issuer, &base64::encode_url(&unique));
-        let signed = tokio::task::spawn_blocking(sign).await;
-        let signed = signed.unwrap_or_else(|_| Err("it cannot be used".to_owned()));
-        Ok(Client { secret: Some(signed.map_err(unusable)?), ..client })
-    }
+/// A proof of ours, for one use.
+pub(super) async fn signed(signer: &carrier::Signer) -> Result<String, LoginError> {
+    let unusable = |why: String| LoginError::Proof { why };
+    let unique = random::<16>().ok_or_else(|| unusable("there is no randomness".to_owned()))?;
+    let (key, client, issuer) = (signer.key.clone(), signer.client.clone(), signer.issuer.clone());
+    let sign = move || proof(&key, &client, &issuer, &base64::encode_url(&unique));
+    let signed = tokio::task::spawn_blocking(sign).await;
+    signed.unwrap_or_else(|_| Err("it cannot be used".to_owned())).map_err(unusable)
 }
 
 fn proof(path: &Path, client: &str, issuer: &str, unique: &str) -> Result<String, String> {

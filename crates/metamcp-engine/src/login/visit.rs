@@ -3,20 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use metamcp_core::oauth::{
-    self, Authorization, Callback, Challenge, Client, OAuthError, authorization, code_form,
+use metamcp_core::oauth::{self, Callback, Client, OAuthError};
+use rmcp::transport::auth::{
+    AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession,
 };
-use metamcp_wire::base64;
-use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-use super::discover::Found;
-use super::grant::refused;
-use super::store::{Record, random};
+use super::carrier::Carrier;
+use super::discover::{Challenge, Found, only_by};
+use super::grant::{config, refused};
+use super::ledger::Terms;
 use super::{Login, LoginError};
 
 /// How long a person may take.
@@ -27,19 +26,17 @@ const BROWSER: Duration = Duration::from_secs(5);
 const MAX_REQUEST: usize = 32 * 1024;
 /// Visitors that are heard at once.
 const VISITORS: usize = 32;
+/// What a person reads when it is a no.
+const REFUSED: &str = "The login was refused. You can close this window.";
 /// The path people come back to.
 const PATH: &str = "/callback";
 
 /// A visit that is waited for.
 pub(super) struct Visit {
     listener: TcpListener,
-    found: Found,
-    client: Client,
-    scopes: Vec<String>,
-    resource: String,
-    redirect: String,
+    manager: AuthorizationManager,
+    carrier: Arc<Carrier>,
     state: String,
-    verifier: String,
 }
 
 impl Login {
@@ -59,29 +56,69 @@ impl Login {
         let port = listener.local_addr().map_or(port, |address| address.port());
         let redirect = format!("http://127.0.0.1:{port}{PATH}");
         let granted = self.known().record.as_ref().map(|record| record.scopes.clone());
-        let granted = granted.filter(|_| challenge.wants_more()).unwrap_or_default();
-        let (scope, about) = (challenge.scope.as_deref(), found.resource.as_ref());
-        let scopes = oauth::scopes(scope, &granted, about, &found.server, &self.wishes);
-        let client = match Client::without_asking(&self.wishes, &found.server) {
-            Some(client) => client,
-            None => self.register(&found, &redirect, &scopes).await?,
+        let granted = granted.filter(|_| challenge.wants_more).unwrap_or_default();
+        let offered = found.manager.select_initial_scopes(&[]).await;
+        let scopes = oauth::scopes(challenge.scope.is_some(), &granted, &offered, &self.wishes);
+        let ask = AuthorizationRequest::new(&redirect)
+            .with_client_name("metamcp")
+            .with_initial_scope_selection()
+            .with_scopes(scopes);
+        self.ask(found, ask, listener).await
+    }
+
+    /// Where the person has to go.
+    async fn ask(
+        &self,
+        found: Found,
+        mut ask: AuthorizationRequest,
+        listener: TcpListener,
+    ) -> Result<(Visit, String), LoginError> {
+        let document = self.wishes.metadata_url.as_deref().filter(|_| found.takes_documents());
+        let written = Client::written(&self.wishes, &found.methods());
+        let described = document.map(Client::described);
+        let Found { manager, carrier, metadata, issuer, .. } = found;
+        match (&written, document) {
+            (Some(client), _) => {
+                ask = ask.with_preregistered_client(&client.id);
+                ask.client_secret.clone_from(&client.secret);
+            }
+            (None, Some(document)) => ask = ask.with_client_metadata_url(document),
+            (None, None) if metadata.registration_endpoint.is_none() => {
+                return Err(OAuthError::Unregistered { issuer }.into());
+            }
+            (None, None) => {}
+        }
+        let redirect = ask.redirect_uri.clone();
+        let session = AuthorizationSession::new(manager, ask).await;
+        let session = session.map_err(|(_, error)| match carrier.refusal() {
+            Some(why) => OAuthError::NotRegistered { issuer: issuer.clone(), why }.into(),
+            None => carrier.explain(&error),
+        })?;
+        let (mut manager, mut address) = (session.auth_manager, session.auth_url);
+        let client = written.or(described).or_else(|| carrier.registered());
+        let client = client.ok_or_else(|| OAuthError::Unregistered { issuer: issuer.clone() })?;
+        let query = address.split_once('?').map_or("", |(_, query)| query);
+        let said = oauth::fields(query, ["state", "resource", "scope"]);
+        let [Some(state), Some(resource), scope] = said.unwrap_or_default() else {
+            // Its own endpoint holds one of them already, and means another thing by it.
+            let why = "its authorization_endpoint holds what is ours to say";
+            return Err(OAuthError::document("authorization server's description", why).into());
         };
-        let random = random::<64>().ok_or_else(|| LoginError::person("there is no randomness"))?;
-        let (state, verifier) = random.split_at(24);
-        let (state, verifier) = (base64::encode_url(state), base64::encode_url(verifier));
-        let proof = base64::encode_url(&Sha256::digest(verifier.as_bytes()));
-        let resource = self.resource_name(found.resource.as_ref());
-        let ask = Authorization {
-            client: &client,
-            redirect: &redirect,
-            state: &state,
-            challenge: &proof,
-            resource: &resource,
-            scopes: &scopes,
-        };
-        let address = authorization(&found.server, &ask)?.to_string();
-        let visit = Visit { listener, found, client, scopes, resource, redirect, state, verifier };
-        Ok((visit, address))
+        let scopes: Vec<String> =
+            scope.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+        if scopes.iter().any(|scope| scope == "offline_access") {
+            // Without the person's word for it some servers give no refresh token.
+            address.push_str("&prompt=consent");
+        }
+        self.prove(&client, &issuer, &carrier);
+        let token_endpoint = metadata.token_endpoint.clone();
+        // How it wants its secret is what a server says when it registers us, whatever else it would take.
+        manager.set_metadata(only_by(client.method, metadata));
+        let configured = manager.configure_client(config(&client, &redirect));
+        configured.map_err(|error| carrier.explain(&error))?;
+        let terms = Terms { issuer, resource, token_endpoint, client, scopes };
+        manager.set_credential_store(self.ledger(&carrier, terms, None));
+        Ok((Visit { listener, manager, carrier, state }, address))
     }
 
     /// Waits for the person beside everything else; the next request finds the token.
@@ -102,72 +139,61 @@ impl Login {
 
     /// Waits for the person, and makes a token of what they bring.
     pub(super) async fn finish(self: &Arc<Self>, visit: Visit) -> Result<(), LoginError> {
-        let (code, mut browser) = match timeout(PERSON, visit.code()).await {
+        let (code, issuer, mut browser) = match timeout(PERSON, visit.code()).await {
             Ok(code) => code?,
             Err(_) => return Err(LoginError::person("nobody came back in time")),
         };
-        let exchanged = self.exchange(visit, &code).await;
+        let exchanged = self.exchange(&visit, &code, issuer.as_deref()).await;
         // Only now it is true, and whoever reads it may call at once.
-        match &exchanged {
-            Ok(()) => {
-                show(&mut browser, 200, "You are logged in. You can close this window.").await;
+        let (status, words) = match &exchanged {
+            Ok(()) => (200, "You are logged in. You can close this window."),
+            Err(Unexchanged::Refused(_)) => (400, REFUSED),
+            Err(Unexchanged::Failed(_)) => {
+                (502, "The login did not succeed. You can close this window.")
             }
-            Err(_) => {
-                let words = "The login did not succeed. You can close this window.";
-                show(&mut browser, 502, words).await;
-            }
-        }
-        exchanged
+        };
+        show(&mut browser, status, words).await;
+        exchanged.map_err(|(Unexchanged::Refused(error) | Unexchanged::Failed(error))| error)
     }
 
     /// Tokens for the code.
-    async fn exchange(&self, visit: Visit, code: &str) -> Result<(), LoginError> {
-        let Visit { found, client, scopes, resource, redirect, verifier, .. } = visit;
-        let client = self.proven(client, &found.server.issuer).await?;
-        let form = code_form(&client, code, &verifier, &redirect, &resource);
-        match self.post_form(&found.server.token, &form).await? {
-            Ok(tokens) => {
-                let _lock = self.store.lock().await?;
-                self.keep(Record::new(&found.server, &client, resource, scopes, tokens)).await
-            }
-            Err(error) => Err(refused(&error)),
-        }
-    }
-
-    /// Becomes known to an authorization server that takes anybody.
-    async fn register(
+    async fn exchange(
         &self,
-        found: &Found,
-        redirect: &str,
-        scopes: &[String],
-    ) -> Result<Client, LoginError> {
-        let unregistered = || OAuthError::Unregistered { issuer: found.server.issuer.clone() };
-        let place = found.server.register.as_ref().ok_or_else(unregistered)?;
-        self.confidential(place)?;
-        let ask = async |scopes: &[String]| {
-            let mut headers = HeaderMap::new();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            let body = oauth::registration(redirect, scopes).to_string();
-            self.post(place, headers, body.into()).await
+        visit: &Visit,
+        code: &str,
+        issuer: Option<&str>,
+    ) -> Result<(), Unexchanged> {
+        let _lock = self.store.lock().await.map_err(Unexchanged::Failed)?;
+        let exchange =
+            visit.manager.exchange_code_for_token_with_issuer(code, &visit.state, issuer);
+        let Err(error) = exchange.await else { return Ok(()) };
+        let refusal = |why: &str| {
+            Unexchanged::Refused(LoginError::person(format!("the login was refused: {why}")))
         };
-        let (mut status, mut document) = ask(scopes).await?;
-        if status == 400 && !scopes.is_empty() {
-            // Some register nobody who names rights that are the server's and not their own.
-            (status, document) = ask(&[]).await?;
-        }
-        if status != 200 && status != 201 {
-            let why = oauth::refusal(status, &document);
-            return Err(
-                OAuthError::NotRegistered { issuer: found.server.issuer.clone(), why }.into()
-            );
-        }
-        Ok(oauth::registered(&document)?)
+        Err(match (visit.carrier.grant_error(), error) {
+            (Some(error), _) => Unexchanged::Failed(refused(&error)),
+            (_, AuthError::AuthorizationServerMismatch { .. }) => {
+                refusal("another server answered")
+            }
+            (_, AuthError::AuthorizationServerMissingIssuer { .. }) => {
+                refusal("the answer does not say whose it is")
+            }
+            (_, error) => Unexchanged::Failed(visit.carrier.explain(&error)),
+        })
     }
 }
 
+/// Why a code led to nothing.
+enum Unexchanged {
+    /// It was not for us.
+    Refused(LoginError),
+    /// Somebody could not.
+    Failed(LoginError),
+}
+
 impl Visit {
-    /// The code and the browser that brought it, from the first visit that knows the state; all others are shown the door and the wait goes on.
-    async fn code(&self) -> Result<(String, TcpStream), LoginError> {
+    /// The code, who sends it, and the browser that brought it, from the first visit that knows the state; all others are shown the door and the wait goes on.
+    async fn code(&self) -> Result<(String, Option<String>, TcpStream), LoginError> {
         let (sender, mut visitors) = mpsc::channel(VISITORS);
         let places = Arc::new(Semaphore::new(VISITORS));
         loop {
@@ -188,15 +214,14 @@ impl Visit {
                 }
                 Some(visitor) = visitors.recv() => visitor,
             };
-            match oauth::callback(&query, &self.state, &self.found.server) {
+            match oauth::callback(&query, &self.state) {
                 Callback::Stray => {
                     let words = "This is not the login that was waited for.";
                     show(&mut socket, 400, words).await;
                 }
-                Callback::Code(code) => return Ok((code, socket)),
+                Callback::Code { code, issuer } => return Ok((code, issuer, socket)),
                 Callback::Refused(why) => {
-                    let words = "The login was refused. You can close this window.";
-                    show(&mut socket, 400, words).await;
+                    show(&mut socket, 400, REFUSED).await;
                     return Err(LoginError::person(format!("the login was refused: {why}")));
                 }
             }

@@ -136,7 +136,38 @@ pub async fn zone_of(address: &Address) -> Zone {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    #[tokio::test]
+    async fn small_messages_are_not_held_back_directly_or_through_a_tunnel() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let here = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut asked = Vec::new();
+                    while !asked.ends_with(b"\r\n\r\n") {
+                        if socket.read_buf(&mut asked).await.unwrap_or(0) == 0 {
+                            return;
+                        }
+                    }
+                    drop(socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await);
+                });
+            }
+        });
+        let tunnel = Tunnel::named(|name| (name == "HTTPS_PROXY").then(|| here.to_string()));
+        assert!(tunnel.is_some());
+        for (tunnel, uri) in
+            [(None, format!("http://{here}/")), (tunnel, "https://far.example/".to_owned())]
+        {
+            let plan = Plan { connect: LOOKUP, tunnel, reach: Reach::Anywhere };
+            let stream = plan.dial(&uri.parse().unwrap()).await.unwrap();
+            assert!(stream.nodelay().unwrap(), "{uri}");
+        }
+    }
 
     #[tokio::test]
     async fn no_spelling_of_a_forbidden_number_gets_through() {

@@ -340,6 +340,23 @@ fn a_token_that_ends_soon_is_renewed_before_it_is_shown() {
 }
 
 #[test]
+fn a_server_that_differs_in_trifles_lets_people_in_and_renews_after_a_restart() {
+    let realm = Realm::start(Temper { odd: true, ..Temper::default() });
+    let workspace = workspace(&realm, &json!({}));
+    log_in(&workspace);
+    assert_eq!(realm.books.lock().unwrap().registrations.len(), 2);
+    let output = auth(&workspace, &["status", "far", "--json"]).output().unwrap();
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let left = status[0]["expires_in_ms"].as_u64().unwrap();
+    assert!((3_000_000..=3_600_000).contains(&left), "{status}");
+    let gateway = Gateway::start(workspace);
+    realm.expire();
+    gateway.echo("x");
+    assert_eq!(realm.refreshes(), 1);
+    gateway.end();
+}
+
+#[test]
 fn many_gateways_refresh_once_for_each_expiry() {
     let full = std::env::var_os("METAMCP_FULL").is_some_and(|value| value == "1");
     let (gateways, expiries) = if full { (64, 200) } else { (6, 8) };

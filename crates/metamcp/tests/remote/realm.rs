@@ -29,6 +29,9 @@ pub(crate) struct Temper {
     pub(crate) stingy: bool,
     /// Takes no token, however good.
     pub(crate) blind: bool,
+    /// Registers nobody who names rights, gives out a secret and wants it in the form, says how long tokens live in quotes
+    /// and not of what kind they are.
+    pub(crate) odd: bool,
 }
 
 #[derive(Default)]
@@ -129,6 +132,13 @@ fn answer(
         }
         "/register" => {
             books.lock().unwrap().registrations.push(asked.json());
+            if temper.odd && asked.json().get("scope").is_some() {
+                return talk.json(400, &[], &json!({"error": "invalid_client_metadata"}));
+            }
+            if temper.odd {
+                let method = "client_secret_post";
+                return talk.json(201, &[], &json!({"client_id": "made-up", "client_secret": "s3", "token_endpoint_auth_method": method}));
+            }
             talk.json(201, &[], &json!({"client_id": "made-up", "token_endpoint_auth_method": "none"}))
         }
         "/authorize" => {
@@ -152,6 +162,9 @@ fn answer(
             let refused = |talk: &mut Talk<'_>, why: &str| talk.json(400, &[], &json!({"error": why}));
             if field("resource") != format!("{origin}/mcp") {
                 return refused(talk, "invalid_target");
+            }
+            if temper.odd && (field("client_id"), field("client_secret")) != ("made-up".to_owned(), "s3".to_owned()) {
+                return talk.json(401, &[], &json!({"error": "invalid_client"}));
             }
             let scopes = match field("grant_type").as_str() {
                 "authorization_code" => {
@@ -193,6 +206,10 @@ fn answer(
             let mut tokens = json!({"access_token": access, "token_type": "Bearer", "refresh_token": refresh, "scope": scopes});
             if let Some(lifetime) = temper.lifetime {
                 tokens["expires_in"] = lifetime.into();
+            }
+            if temper.odd {
+                tokens["expires_in"] = "3600".into();
+                tokens.as_object_mut().unwrap().remove("token_type");
             }
             talk.json(200, &[], &tokens)
         }
