@@ -341,12 +341,12 @@ impl Keeper {
     fn is_empty_within(&mut self, pause: Duration, child_ends: &ChildEnds) -> bool {
         let next = Instant::now() + pause;
         loop {
-            let left = next.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return has_no_child();
-            }
             if has_no_child() {
                 return true;
+            }
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
             }
             let mut watched: Vec<PollFd<'_>> = child_ends.poll_fd().into_iter().collect();
             // Rounded up: a wait of no time at all would make the pause a spin.

@@ -11,6 +11,9 @@ use crate::files::Directory;
 
 const FILE: &str = "quarantine.json";
 
+/// Why a server is not used whose note is there and cannot be read: somebody had a reason to write it.
+const UNREADABLE: &str = "the note on why it should not be used cannot be read";
+
 /// What is in the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Quarantine {
@@ -23,7 +26,10 @@ struct Quarantine {
 
 /// Why the server in this folder is not used, if it is not.
 pub(super) fn why(folder: &Directory) -> Option<String> {
-    read::<Quarantine>(folder, FILE)?.why
+    match read::<Quarantine>(folder, FILE) {
+        Some(noted) => noted.why,
+        None => folder.path().join(FILE).exists().then(|| UNREADABLE.to_owned()),
+    }
 }
 
 impl Store {
@@ -51,5 +57,23 @@ impl Store {
         now.why = now.why.filter(|now| now != why);
         write(&folder, FILE, &now)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_that_cannot_be_read_still_keeps_from_use() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Directory::home_or_create(place.path()).unwrap();
+        assert_eq!(why(&folder), None);
+        folder.replace(FILE, br#"{"why":"gone"}"#).unwrap();
+        assert_eq!(why(&folder).as_deref(), Some("gone"));
+        folder.replace(FILE, br#"{"why":"go"#).unwrap();
+        assert_eq!(why(&folder).as_deref(), Some(UNREADABLE));
+        folder.replace(FILE, br#"{"why":null}"#).unwrap();
+        assert_eq!(why(&folder), None, "a person has looked");
     }
 }
