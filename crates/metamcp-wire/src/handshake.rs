@@ -66,6 +66,12 @@ pub enum Refusal {
         /// What is missing.
         missing: &'static str,
     },
+    /// A client's `initialize` says too little.
+    #[error("the request initialize has no usable {missing}")]
+    Incomplete {
+        /// What is missing.
+        missing: &'static str,
+    },
 }
 
 fn known() -> String {
@@ -188,11 +194,11 @@ fn choose(versions: &[u8]) -> Option<Probed> {
 
 /// Reads a client's `initialize` params: who it is, in the revision that will be spoken with it.
 pub fn accept(params: &[u8]) -> Result<Peer, Refusal> {
-    let malformed = |missing| Refusal::Malformed { missing };
+    let incomplete = |missing| Refusal::Incomplete { missing };
     let [version, capabilities, info] =
         pick(params, ["protocolVersion", "capabilities", "clientInfo"])
-            .map_err(|_| malformed("params"))?;
-    let version = version.and_then(text).ok_or(malformed("protocolVersion"))?;
+            .map_err(|_| incomplete("params"))?;
+    let version = version.and_then(text).ok_or(incomplete("protocolVersion"))?;
     let revision = Revision::named(&version).unwrap_or(Revision::LATEST);
     let capabilities =
         capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use crate::scan::{Defect, Kind, Scanner, Token};
 
-pub use strict::strict_value;
+pub use strict::{strict_value, unambiguous};
 
 /// The members of an object in order, names decoded, values raw. Empty when `raw` is no object.
 pub fn members(raw: &[u8]) -> Members<'_> {

@@ -32,10 +32,11 @@ pub fn check<'h>(
         "resources/read" => "uri",
         _ => return Ok(()),
     };
-    let named = params.and_then(|params| pick(params, [source]).ok()?[0]).and_then(text);
-    // A body without a name has a worse fault than its headers, and is told so by whoever needs the name.
-    let Some(named) = named else { return Ok(()) };
     let value = header("mcp-name").ok_or_else(|| missing("Mcp-Name"))?;
+    let [named] = picked(params, [source])?;
+    let named = named.and_then(text).ok_or_else(|| {
+        Fault::header(format!("the request has an Mcp-Name header, but no `{source}`, a string"))
+    })?;
     let value = decoded(value).ok_or_else(|| unreadable("Mcp-Name"))?;
     same("Mcp-Name", Some(&value), named.as_bytes())
 }
@@ -66,7 +67,7 @@ pub fn check_parameters<'h>(
     for mirror in mirrors {
         let name = format!("Mcp-Param-{}", mirror.header);
         let value = header(&name.to_ascii_lowercase());
-        match (value, at(arguments, &mirror.path)) {
+        match (value, at(arguments, &mirror.path)?) {
             (None, None) => {}
             (None, Some(_)) => return Err(missing(&name)),
             (Some(_), None) => {
@@ -96,7 +97,7 @@ pub fn parameters(mirrors: &[Mirror], arguments: Option<&[u8]>) -> Vec<(String, 
     mirrors
         .iter()
         .filter_map(|mirror| {
-            let (value, _) = plain(at(arguments, &mirror.path)?)?;
+            let (value, _) = plain(at(arguments, &mirror.path).ok()??)?;
             Some((mirror.header.clone(), encoded(&value)))
         })
         .collect()
@@ -125,6 +126,16 @@ pub fn decoded(value: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// Members of the params, none of them in doubt.
+pub fn picked<'a, const N: usize>(
+    params: Option<&'a [u8]>,
+    wanted: [&str; N],
+) -> Result<[Option<&'a [u8]>; N], Fault> {
+    let Some(params) = params else { return Ok([None; N]) };
+    pick(params, wanted)
+        .map_err(|defect| Fault::invalid(format!("the params cannot be used: {defect}")))
+}
+
 fn same(name: &str, header: Option<&[u8]>, body: &[u8]) -> Result<(), Fault> {
     let header = header.ok_or_else(|| missing(name))?;
     if header == body {
@@ -148,13 +159,13 @@ fn unreadable(name: &str) -> Fault {
     Fault::header(format!("the {name} header holds characters that no header may hold"))
 }
 
-/// The value at a path; `null` counts as none.
-fn at<'a>(arguments: Option<&'a [u8]>, path: &[String]) -> Option<&'a [u8]> {
-    let mut here = arguments?;
+/// The value at a path; `null` counts as none, and so does everything below what is no object.
+fn at<'a>(arguments: Option<&'a [u8]>, path: &[String]) -> Result<Option<&'a [u8]>, Fault> {
+    let mut here = arguments;
     for step in path {
-        here = pick(here, [step.as_str()]).ok()?[0]?;
+        [here] = picked(here.filter(|here| here.starts_with(b"{")), [step.as_str()])?;
     }
-    (here != b"null").then_some(here)
+    Ok(here.filter(|here| *here != b"null"))
 }
 
 /// A primitive as text, and whether it is a number.

@@ -1,12 +1,82 @@
-//! A value built for checking, with every duplicate member refused.
+//! Raw JSON in which every duplicate member is refused: looked through, or built as a value for checking.
 //! Owns: the one place where raw JSON becomes a tree.      Never: what is forwarded (that stays raw).
-//! In: raw JSON and a depth.  Out: `serde_json::Value`.
+//! In: raw JSON and a depth.  Out: nothing but the defect, or `serde_json::Value`.
 //! Tests: `object/tests.rs`.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::{Map, Number, Value};
 
 use super::decoded;
 use crate::scan::{Defect, Kind, MAX_RESULT_DEPTH, Scanner, Token};
+
+/// Members of an object that are compared one by one; past that many a set is quicker.
+const FEW: usize = 16;
+
+/// Checks that no object in `raw` has a member twice, however deep it lies, so that whoever reads the same bytes after us
+/// sees the same values. Nothing is built.
+pub fn unambiguous(raw: &[u8], depth: usize) -> Result<(), Defect> {
+    let mut scanner = Scanner::new(raw);
+    scanner.space();
+    // The depth is bounded, so recursion is.
+    walk(&mut scanner, depth.min(MAX_RESULT_DEPTH))?;
+    scanner.end()
+}
+
+fn walk(scanner: &mut Scanner<'_>, depth: usize) -> Result<(), Defect> {
+    let close = match scanner.peek() {
+        b'{' | b'[' if depth == 0 => return Err(scanner.defect(Kind::Depth)),
+        b'{' => b'}',
+        b'[' => b']',
+        _ => return scanner.scalar(),
+    };
+    scanner.step();
+    scanner.space();
+    let mut names = Names::default();
+    while scanner.peek() != close {
+        if close == b'}' {
+            let at = scanner.at();
+            if !names.add(decoded(scanner.key()?)) {
+                return Err(Defect { kind: Kind::Duplicate, at });
+            }
+        }
+        walk(scanner, depth - 1)?;
+        scanner.space();
+        if scanner.peek() == close {
+            break;
+        }
+        scanner.expect(b',')?;
+        scanner.space();
+        if scanner.peek() == close {
+            return Err(scanner.unexpected());
+        }
+    }
+    scanner.step();
+    Ok(())
+}
+
+/// The names of one object's members.
+#[derive(Default)]
+struct Names<'a> {
+    few: Vec<Cow<'a, [u8]>>,
+    many: HashSet<Cow<'a, [u8]>>,
+}
+
+impl<'a> Names<'a> {
+    /// False if it is there already.
+    fn add(&mut self, name: Cow<'a, [u8]>) -> bool {
+        if self.few.len() < FEW {
+            let is_new = !self.few.contains(&name);
+            self.few.push(name);
+            return is_new;
+        }
+        if self.many.is_empty() {
+            self.many.extend(self.few.iter().cloned());
+        }
+        self.many.insert(name)
+    }
+}
 
 /// The value of `raw`, nested at most `depth` levels, no member twice in any object.
 ///

@@ -141,6 +141,17 @@ fn a_strict_value_has_no_member_twice() {
     for (raw, kind, at) in cases {
         let shown = String::from_utf8_lossy(raw);
         assert_eq!(strict_value(raw, MAX_DEPTH), Err(Defect { kind, at }), "{shown}");
+        assert_eq!(unambiguous(raw, MAX_DEPTH), Err(Defect { kind, at }), "{shown}");
+    }
+    assert_eq!(unambiguous(raw, MAX_DEPTH), Ok(()));
+    // Past a few members they are looked up in another way.
+    let many: Vec<String> = (0..40).map(|n| format!("\"k{n}\":{n}")).collect();
+    let many = many.join(",");
+    assert_eq!(unambiguous(format!("{{{many}}}").as_bytes(), 1), Ok(()));
+    for twice in ["k3", "k39"] {
+        let raw = format!("{{{many},\"{twice}\":0}}");
+        let found = unambiguous(raw.as_bytes(), 1).map_err(|defect| defect.kind);
+        assert_eq!(found, Err(Kind::Duplicate), "{twice}");
     }
 }
 
@@ -152,4 +163,7 @@ fn a_strict_value_is_bounded_in_depth() {
     assert_eq!(kind(MAX_DEPTH + 1, MAX_DEPTH), Some(Kind::Depth));
     assert_eq!(kind(100_000, usize::MAX), Some(Kind::Depth));
     assert_eq!(strict_value(b"1", 0), Ok(json!(1)));
+    let kind = |depth, limit| unambiguous(nested(depth).as_bytes(), limit).err().map(|d| d.kind);
+    assert_eq!(kind(MAX_DEPTH, MAX_DEPTH), None);
+    assert_eq!(kind(100_000, usize::MAX), Some(Kind::Depth));
 }

@@ -31,6 +31,15 @@ fn headers_must_say_what_the_body_says() {
     assert_eq!(verdict(&list, "tools/list", "{}"), Ok(()));
     let old = [("mcp-protocol-version", "2025-11-25"), ("mcp-method", "tools/list")];
     assert_eq!(verdict(&old, "tools/list", "{}"), Err(-32020));
+    // What is in doubt is no reason to leave the header unread.
+    for body in ["{}", r#"{"name":7}"#] {
+        assert_eq!(verdict(&base, "tools/call", body), Err(-32020), "{body}");
+        assert_eq!(verdict(&with("get_weather"), "tools/call", body), Err(-32020), "{body}");
+    }
+    for body in [r#"{"name":"get_weather","name":"x"}"#, r#"{"name":"get_weather","Name":"x"}"#] {
+        assert_eq!(verdict(&base, "tools/call", body), Err(-32020), "{body}");
+        assert_eq!(verdict(&with("get_weather"), "tools/call", body), Err(-32602), "{body}");
+    }
     let read = [
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", "resources/read"),
