@@ -6,6 +6,7 @@
 mod blend;
 mod bm25;
 mod hybrid;
+mod kept;
 mod keyword;
 mod lexical;
 mod lift;
@@ -29,6 +30,7 @@ use bm25::Field;
 
 pub use blend::{BLENDED, Compared};
 pub use hybrid::{FEATURE_NAMES, FEATURES, Features, GROUNDS, Grounds, grounds, parts};
+pub use kept::Recipe;
 pub use tokenize::tokens;
 pub use vocabulary::Vocabulary;
 
@@ -245,6 +247,7 @@ pub struct Found {
 pub struct ServerIndex {
     server: Arc<str>,
     tools: Arc<ServerTools>,
+    recipe: Recipe,
     fields: bm25::Fields,
     meanings: hybrid::Meanings,
 }
@@ -274,10 +277,9 @@ impl ServerIndex {
         tools: &Arc<ServerTools>,
         tuning: &Tuning,
     ) -> Self {
+        let recipe = Recipe::new(server, about, tools, tuning);
         let tags = about.tags.join(" ");
-        // More than the usual would be room for stuffing.
-        let ranked = if tuning.chars == 0 { MAX_RANKED_CHARS } else { tuning.chars };
-        let ranked = ranked.min(MAX_RANKED_CHARS);
+        let ranked = ranked_chars(tuning);
         let about = about.description.or(tools.server_title.as_deref()).unwrap_or_default();
         let about = text::start(about, MAX_SERVER_CHARS);
         vocabulary.next_server();
@@ -313,6 +315,7 @@ impl ServerIndex {
         Self {
             server: server.into(),
             tools: tools.clone(),
+            recipe,
             fields: counting.finish(vocabulary),
             meanings: meanings.finish(),
         }
@@ -327,6 +330,12 @@ impl ServerIndex {
     pub fn tools(&self) -> &Arc<ServerTools> {
         &self.tools
     }
+}
+
+/// How much of a description is ranked; more than the usual would be room for stuffing.
+fn ranked_chars(tuning: &Tuning) -> usize {
+    let wanted = if tuning.chars == 0 { MAX_RANKED_CHARS } else { tuning.chars };
+    wanted.min(MAX_RANKED_CHARS)
 }
 
 /// All servers' tools at one moment.

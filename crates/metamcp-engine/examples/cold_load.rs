@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use metamcp_core::config::ServerConfig;
 use metamcp_core::ledger::ServerId;
+use metamcp_core::moment::Moment;
 use metamcp_core::search::Strategy;
 use metamcp_core::tool::Listing;
 use metamcp_engine::catalog::Catalog;
@@ -37,25 +38,34 @@ fn write(text: &str, home: &Path) -> Result<(), Box<dyn std::error::Error>> {
             "name": tool["name"], "description": tool["description"], "inputSchema": tool["input_schema"],
         }));
     }
-    let cache = SchemaCache::new(home);
-    for (server, tools) in &servers {
+    let names: Vec<String> = servers.keys().cloned().collect();
+    let catalog = catalog(home, &names.join("\n"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for (number, tools) in (0..).zip(servers.into_values()) {
         let mut listing = Listing::new();
         listing.page(json!({ "tools": tools }).to_string().as_bytes())?;
-        cache.write_if_changed(server, &listing.finish(None, None), None, 1)?;
+        let tools = Arc::new(listing.finish(None, None));
+        runtime.block_on(async {
+            catalog.listed(ServerId(number), Ok(tools), None, Moment::millis(1)).await;
+            catalog.written().await;
+        });
     }
-    let names: Vec<String> = servers.into_keys().collect();
     Ok(std::fs::write(home.join(NAMES), names.join("\n"))?)
+}
+
+fn catalog(home: &Path, names: &str) -> Arc<Catalog> {
+    let catalog = Catalog::new(Some(SchemaCache::new(home)), Duration::from_secs(3600));
+    for (number, name) in (0..).zip(names.lines()) {
+        catalog.add(ServerId(number), Arc::new(ServerConfig::stdio(name, "none", &[])));
+    }
+    Arc::new(catalog)
 }
 
 fn read(home: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let names = std::fs::read_to_string(home.join(NAMES))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let began = Instant::now();
-    let catalog = Catalog::new(Some(SchemaCache::new(home)), Duration::from_secs(3600));
-    for (number, name) in (0..).zip(names.lines()) {
-        catalog.add(ServerId(number), Arc::new(ServerConfig::stdio(name, "none", &[])));
-    }
-    let catalog = Arc::new(catalog);
+    let catalog = catalog(home, &names);
     runtime.block_on(async {
         catalog.load();
         catalog.loaded().await;

@@ -14,7 +14,7 @@ use metamcp_core::config::ServerConfig;
 use metamcp_core::discover::{self, DigestLine};
 use metamcp_core::ledger::ServerId;
 use metamcp_core::moment::Moment;
-use metamcp_core::search::{About, Index, ServerIndex, Tuning, Vocabulary};
+use metamcp_core::search::{About, Index, Recipe, ServerIndex, Tuning, Vocabulary};
 use metamcp_core::settings::LogLevel;
 use metamcp_core::tool::{ServerTools, Tool};
 use metamcp_wire::handshake::Peer;
@@ -30,7 +30,7 @@ mod narrowed;
 pub mod schema_cache;
 
 pub use narrowed::Narrowed;
-use schema_cache::SchemaCache;
+use schema_cache::{SchemaCache, Written};
 
 #[cfg(test)]
 mod tests;
@@ -196,27 +196,46 @@ impl Catalog {
                 writing.configs.remove(server);
             }
             writing.configs.extend(changed.iter().map(|(id, config)| (*id, Arc::clone(config))));
-            let index = Arc::new(Index::new(writing.parts.values().cloned().collect()));
+            let parts = writing.parts.values().cloned().collect();
+            let index = Arc::new(Index::tuned(parts, self.tuning));
             self.swap(Snapshot { known, failed, index, generation: before.generation + 1 });
         }
         let catalog = Arc::clone(self);
         elsewhere(move || {
             let enabled: Vec<_> =
                 changed.into_iter().filter(|(_, config)| config.is_enabled()).collect();
-            catalog.publish(catalog.cached(&enabled), None);
+            let built = catalog.cached(&enabled);
+            let made = made(&built);
+            catalog.publish(built, None);
+            made.into_iter().for_each(|server| catalog.keep(server));
         })
         .await;
     }
 
     /// What is on disk of these servers.
     fn cached(&self, configs: &[(ServerId, Arc<ServerConfig>)]) -> Vec<Built> {
-        let Some(cache) = &self.cache else { return Vec::new() };
+        let Some(cache) = self.cache.as_ref().map(SchemaCache::opened) else { return Vec::new() };
         on_all_cores(configs, |vocabulary, (id, config)| {
             let found = cache.read(&config.name, unix_millis()).ok()?.found()?;
             let blocked = self.blocked(*id, config, &found.tools, false);
             let tools = permitted(Arc::new(found.tools), config, &blocked);
-            Some(Built::new(*id, config, tools, vocabulary, &self.tuning))
+            let recipe = Recipe::new(&config.name, about(config), &tools, &self.tuning);
+            let kept = cache.read_part(&config.name, &recipe);
+            let part =
+                kept.and_then(|kept| ServerIndex::from_bytes(recipe, &config.name, &tools, &kept));
+            Some(match part {
+                Some(part) => Built { server: *id, tools, part: Arc::new(part), is_kept: true },
+                None => Built::new(*id, config, tools, vocabulary, &self.tuning),
+            })
         })
+    }
+
+    /// Puts a server's part of the index on disk, for the next start.
+    fn keep(&self, server: ServerId) {
+        let part = self.lock().parts.get(&server).cloned();
+        let (Some(cache), Some(part)) = (&self.cache, part) else { return };
+        // Without it the next start takes a little longer.
+        drop(cache.write_part(part.server(), &part.recipe(), &part.to_bytes(), unix_millis()));
     }
 
     /// Everything known now.
@@ -280,14 +299,16 @@ impl Catalog {
         configs.sort_by_key(|(id, _)| *id);
         configs.retain(|(_, config)| config.is_enabled());
         // A cache that cannot be read is a miss; what is broken was put aside by the reading.
+        let cache = self.cache.as_ref().map(SchemaCache::opened);
         let title =
-            |name: &str| self.cache.as_ref()?.read_header(name, unix_millis()).ok()?.found()?.title;
-        let titles: Vec<Option<String>> = configs
-            .iter()
-            .map(
-                |(_, config)| if config.description.is_some() { None } else { title(&config.name) },
-            )
-            .collect();
+            |name: &str| cache.as_ref()?.read_header(name, unix_millis()).ok()?.found()?.title;
+        let places: Vec<usize> = (0..configs.len()).collect();
+        let found = on_all_cores(&places, |_, &at| {
+            let (_, config) = &configs[at];
+            if config.description.is_some() { None } else { Some((at, title(&config.name)?)) }
+        });
+        let mut titles: Vec<Option<String>> = vec![None; configs.len()];
+        found.into_iter().for_each(|(at, title)| titles[at] = Some(title));
         let lines: Vec<DigestLine<'_>> = configs
             .iter()
             .zip(&titles)
@@ -306,7 +327,12 @@ impl Catalog {
         drop(self.digest.set(Digest { all, lines: lines.collect() }));
         self.loaded.reach(Loaded::Titles as u64);
         let Some(cache) = &self.cache else { return };
-        self.publish(self.cached(&configs), None);
+        let built = self.cached(&configs);
+        let made = made(&built);
+        self.publish(built, None);
+        // Nobody waits for what only the next start has something of.
+        self.loaded.reach(Loaded::Everything as u64);
+        made.into_iter().for_each(|server| self.keep(server));
         let known: Vec<&str> = configs.iter().map(|(_, config)| config.name.as_str()).collect();
         drop(cache.sweep(&known, unix_millis()));
     }
@@ -335,8 +361,11 @@ impl Catalog {
             let catalog = Arc::clone(self);
             // How it went is of no interest: a cache that cannot be written is only a slower start.
             let write = tokio::task::spawn_blocking(move || {
-                if let Some(cache) = &catalog.cache {
-                    drop(cache.write_if_changed(&name, &tools, era, unix_millis()));
+                let Some(cache) = &catalog.cache else { return };
+                if let Ok(Written::Replaced) =
+                    cache.write_if_changed(&name, &tools, era, unix_millis())
+                {
+                    catalog.keep(server);
                 }
             });
             let mut writes = self.writes();
@@ -386,7 +415,7 @@ impl Catalog {
         self.warn_of_changes(server, &config, &tools);
         let same = part.filter(|part| part.tools().fingerprint == tools.fingerprint);
         let built = match same {
-            Some(part) => Built { server, tools, part },
+            Some(part) => Built { server, tools, part, is_kept: true },
             None => Built::new(server, &config, tools, &mut Vocabulary::default(), &self.tuning),
         };
         self.publish(vec![built], Some(now));
@@ -448,7 +477,7 @@ impl Catalog {
         let before = self.snapshot();
         let (mut known, mut failed) = (before.known.clone(), before.failed.clone());
         let mut generation = before.generation;
-        for Built { server, tools, part } in lists {
+        for Built { server, tools, part, .. } in lists {
             let old = known.get(&server);
             if old.is_some_and(|old| listed_at < old.listed_at || listed_at.is_none()) {
                 continue;
@@ -485,6 +514,8 @@ struct Built {
     server: ServerId,
     tools: Arc<ServerTools>,
     part: Arc<ServerIndex>,
+    /// The part was there before.
+    is_kept: bool,
 }
 
 impl Built {
@@ -497,9 +528,13 @@ impl Built {
     ) -> Built {
         let about = about(config);
         let part = ServerIndex::build_tuned(vocabulary, &config.name, about, &tools, tuning);
-        let part = Arc::new(part);
-        Built { server, tools, part }
+        Built { server, tools, part: Arc::new(part), is_kept: false }
     }
+}
+
+/// The servers whose part had to be made.
+fn made(lists: &[Built]) -> Vec<ServerId> {
+    lists.iter().filter(|built| !built.is_kept).map(|built| built.server).collect()
 }
 
 /// Does something that takes long on a thread where nobody waits for it but the caller.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::Run;
+use super::{Cold, Run};
 
 /// The set that is not in the mean: it asks the questions of another one again, among many more tools.
 const NOT_IN_THE_MEAN: &str = "mcp20k";
@@ -82,16 +82,12 @@ Catalogs made up from word lists, 20 tools a server, worded about as real ones; 
 Memory is what the process holds beyond the pages of its own binary after all questions, the questions and what reading left behind included; resident counts those pages too.
 
 {scale}
-A start with {cold_tools} tools in the cache on disk has read and indexed them and answered a first search after {cold} ms: the middle of several starts, each a new process, on two cores.
+A start with {cold_tools} tools in the cache on disk has read them and answered a first search after {kept} ms: the middle of several starts, each a new process, on two cores.
+The index lies in that cache too; where it is missing or not what it was, as after an update, it is made in the same start, and that one takes {made} ms.
 ";
 
 /// The page.
-pub(super) fn whole(
-    sets: &[Run],
-    scale: &[Run],
-    (cold_tools, cold): (usize, f64),
-    left_out: &str,
-) -> Result<String> {
+pub(super) fn whole(sets: &[Run], scale: &[Run], cold: &Cold, left_out: &str) -> Result<String> {
     let mut about = String::new();
     for set in sets {
         let (tools, questions) = (set.number("tools"), set.number("questions"));
@@ -101,8 +97,9 @@ pub(super) fn whole(
     let left_out = left_out_table(left_out).context("the trainer's table cannot be read")?;
     let page = TEMPLATE.replace("{results}", &results(sets)).replace("{sets}", &about);
     let page = page.replace("{left_out}", &left_out).replace("{scale}", &self::scale(scale));
-    let page = page.replace("{cold_tools}", &cold_tools.to_string());
-    Ok(page.replace("{cold}", &format!("{cold:.0}")))
+    let page = page.replace("{cold_tools}", &cold.tools.to_string());
+    let page = page.replace("{kept}", &format!("{:.0}", cold.kept));
+    Ok(page.replace("{made}", &format!("{:.0}", cold.made)))
 }
 
 /// A row for each set and strategy, and the means.
@@ -199,6 +196,8 @@ mod tests {
 
     use super::*;
 
+    const COLD: Cold = Cold { tools: 3_000, kept: 41.6, made: 60.4 };
+
     fn run(name: &str, hit: f64) -> Run {
         let row = json!({
             "strategy": "bm25", "hit_at_1": hit, "recall_at_5": 0.5, "recall_at_10": 0.5, "mrr": 0.5, "ndcg_at_10": 0.5,
@@ -221,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_table_of_the_page_has_as_many_cells_in_each_line() {
-        let page = whole(&[run("a", 0.2)], &[run("bm25", 0.2)], (3_000, 41.6), SAID).unwrap();
+        let page = whole(&[run("a", 0.2)], &[run("bm25", 0.2)], &COLD, SAID).unwrap();
         assert!(!page.contains("{results}") && !page.contains("NaN"), "{page}");
         assert!(page.contains("| a | trained on the others | 6.0 |"), "{page}");
         assert!(page.contains("| **mean** | before the close look | 1.0 |"), "{page}");
@@ -235,6 +234,6 @@ mod tests {
 
     #[test]
     fn a_trainer_that_says_nothing_is_an_error() {
-        assert!(whole(&[run("a", 0.2)], &[], (3_000, 41.6), "words\n").is_err());
+        assert!(whole(&[run("a", 0.2)], &[], &COLD, "words\n").is_err());
     }
 }

@@ -9,6 +9,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
+
+use super::kept;
 use super::tokenize::each_token;
 use super::vocabulary::Vocabulary;
 use super::{Ranked, Ranker, Search, ServerIndex, Tuning, typos};
@@ -77,13 +80,38 @@ impl Counting {
     }
 
     pub(super) fn finish(mut self, vocabulary: &Vocabulary) -> Fields {
-        let mut totals = [0; FIELDS];
-        for lengths in &self.lengths {
-            totals.iter_mut().zip(lengths).for_each(|(sum, &length)| *sum += u64::from(length));
-        }
         let name = Field::Name as u8;
         let words = Packed::new(&mut self.occurrences, name, |word| vocabulary.word(word));
-        Fields { words, lengths: self.lengths.into(), totals }
+        Fields::new(words, self.lengths.into())
+    }
+}
+
+impl Fields {
+    fn new(words: Packed, lengths: Box<[[u16; FIELDS]]>) -> Fields {
+        let mut totals = [0; FIELDS];
+        for lengths in &lengths {
+            totals.iter_mut().zip(lengths).for_each(|(sum, &length)| *sum += u64::from(length));
+        }
+        Fields { words, lengths, totals }
+    }
+
+    /// To be kept.
+    pub(super) fn write(&self, bytes: &mut Vec<u8>) {
+        for length in self.lengths.iter().flatten() {
+            bytes.extend_from_slice(&length.to_le_bytes());
+        }
+        self.words.write(bytes);
+    }
+
+    /// Of so many tools, from what `write` wrote.
+    pub(super) fn read(bytes: &mut &[u8], tools: usize) -> Option<Fields> {
+        let lengths = kept::take_all::<{ 2 * FIELDS }>(bytes, tools)?;
+        let lengths = lengths.iter().map(|own| {
+            let own = own.as_chunks::<2>().0;
+            std::array::from_fn(|field| u16::from_le_bytes(own[field]))
+        });
+        let lengths = lengths.collect();
+        Some(Fields::new(Packed::read(bytes, tools)?, lengths))
     }
 }
 
@@ -135,7 +163,7 @@ impl Overall {
         let mut which =
             Vec::with_capacity(servers.iter().map(|part| part.fields.words.len()).sum());
         let mut met: Vec<Met<'_>> = Vec::new();
-        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        let mut numbers: HashMap<&str, u32, RandomState> = HashMap::default();
         for word in servers.iter().flat_map(|part| part.fields.words.iter()) {
             let number = *numbers.entry(word.text).or_insert_with(|| {
                 met.push(Met { text: word.text, tools: 0, in_name: false });

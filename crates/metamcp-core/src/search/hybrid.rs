@@ -11,6 +11,7 @@ mod weights;
 use std::sync::Arc;
 
 use super::bm25::{Overall, Word};
+use super::kept;
 use super::meaning::{self, Piece, Vector};
 use super::{Index, Ranked, Ranker, Search};
 
@@ -49,6 +50,8 @@ pub(super) struct Gathering {
     directions: Vec<Vector>,
     pieces: Vec<Piece>,
     starts: Vec<(u32, u16)>,
+    /// A bit for each row of the table: whether the tool that is read has it.
+    seen: Vec<u64>,
 }
 
 impl Gathering {
@@ -56,13 +59,22 @@ impl Gathering {
     pub(super) fn add(&mut self, all: &[Piece], named: usize) {
         self.directions.push(Vector::of(all));
         let start = self.pieces.len();
+        self.seen.resize(meaning::TABLE.rows().div_ceil(64), 0);
+        let place = |piece: Piece| (usize::from(piece / 64), 1u64 << (piece % 64));
         let mut own = 0u16;
         for (at, &piece) in all.iter().enumerate() {
-            let seen = &self.pieces[start..];
-            if seen.len() < MAX_COMPARED && !seen.contains(&piece) {
+            let (word, bit) = place(piece);
+            if self.seen[word] & bit == 0 {
+                self.seen[word] |= bit;
                 self.pieces.push(piece);
                 own += u16::from(at < named);
+                if self.pieces.len() - start == MAX_COMPARED {
+                    break;
+                }
             }
+        }
+        for &piece in &self.pieces[start..] {
+            self.seen[place(piece).0] = 0;
         }
         self.starts.push((u32::try_from(start).unwrap_or(u32::MAX), own));
     }
@@ -79,6 +91,39 @@ impl Gathering {
 }
 
 impl Meanings {
+    /// To be kept. Of a direction only the components: the rest follows from them.
+    pub(super) fn write(&self, bytes: &mut Vec<u8>) {
+        self.directions.iter().for_each(|vector| bytes.extend_from_slice(&vector.components));
+        for tool in 0..self.directions.len() {
+            let (pieces, named) = self.pieces(tool);
+            // At most `MAX_COMPARED`, so either fits a byte.
+            bytes.extend([pieces.len() as u8, named as u8]);
+        }
+        self.pieces.iter().for_each(|piece| bytes.extend_from_slice(&piece.to_le_bytes()));
+    }
+
+    /// Of so many tools, from what `write` wrote.
+    pub(super) fn read(bytes: &mut &[u8], tools: usize) -> Option<Meanings> {
+        let directions = kept::take_all::<{ meaning::DIMS }>(bytes, tools)?;
+        let directions = directions.iter().map(|own| Vector::from_components(*own)).collect();
+        let counts = kept::take_all::<2>(bytes, tools)?;
+        let mut starts = Vec::with_capacity(tools + 1);
+        let mut count = 0u32;
+        for &[own, named] in counts {
+            if named > own || usize::from(own) > MAX_COMPARED {
+                return None;
+            }
+            starts.push((count, u16::from(named)));
+            count = count.checked_add(u32::from(own))?;
+        }
+        starts.push((count, 0));
+        let pieces = kept::take_all::<2>(bytes, count as usize)?;
+        let pieces: Box<[Piece]> =
+            pieces.iter().map(|&piece| Piece::from_le_bytes(piece)).collect();
+        let is_row = |&piece: &Piece| usize::from(piece) < meaning::TABLE.rows();
+        pieces.iter().all(is_row).then(|| Meanings { directions, pieces, starts: starts.into() })
+    }
+
     /// The different pieces of a tool, and how many of them are its name's.
     fn pieces(&self, tool: usize) -> (&[Piece], usize) {
         let (start, named) = self.starts[tool];

@@ -32,25 +32,26 @@ pub(super) struct Vector {
 impl Vector {
     /// The direction of a sum of pieces; all zero when there are none.
     pub(super) fn of(pieces: &[Piece]) -> Vector {
-        let mut sum = [0.0f32; DIMS];
-        for &piece in pieces.iter().take(MAX_PIECES) {
-            TABLE.add(piece, &mut sum);
-        }
-        Vector::quantised(&sum)
+        Vector::quantised(&TABLE.sum(&pieces[..pieces.len().min(MAX_PIECES)]))
     }
 
     /// The direction of any numbers.
     fn quantised(sum: &[f32; DIMS]) -> Vector {
         let largest = sum.iter().fold(0.0f32, |most, part| most.max(part.abs()));
         if largest <= f32::EPSILON {
-            return Vector { components: [0; DIMS], step: 0.0 };
+            return Vector::from_components([0; DIMS]);
         }
         // To the nearest whole number: with halves added, what is cut off is a fraction of a positive one.
         let scale = 127.0 / largest;
-        let components = sum.map(|part| ((part * scale + 128.5) as i32 - 128) as u8);
+        Vector::from_components(sum.map(|part| ((part * scale + 128.5) as i32 - 128) as u8))
+    }
+
+    /// The direction that has these components.
+    pub(super) fn from_components(components: Row) -> Vector {
         // Rounding changes the length a little, and a similarity above one would be one too many.
         let squares = dot(&components, &wide(&components));
-        Vector { components, step: 1.0 / (squares.max(1) as f32).sqrt() }
+        let step = if squares == 0 { 0.0 } else { 1.0 / (squares as f32).sqrt() };
+        Vector { components, step }
     }
 }
 

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::tool::Listing;
 
-fn tools(list: &[Value]) -> Arc<ServerTools> {
+pub(super) fn tools(list: &[Value]) -> Arc<ServerTools> {
     let mut listing = Listing::new();
     listing.page(json!({"tools": list}).to_string().as_bytes()).unwrap();
     Arc::new(listing.finish(None, None))
 }
 
-fn part(server: &str, list: &[Value]) -> Arc<ServerIndex> {
+pub(super) fn part(server: &str, list: &[Value]) -> Arc<ServerIndex> {
     Arc::new(ServerIndex::build(server, None, &tools(list)))
 }
 
@@ -27,7 +27,7 @@ fn ids(hits: &[Hit]) -> Vec<String> {
     hits.iter().map(Hit::id).collect()
 }
 
-fn office() -> Index {
+pub(super) fn office() -> Index {
     let files = [
         json!({"name": "read_file", "description": "Read the complete contents of a file.", "inputSchema": {"properties": {"path": {"type": "string"}}}}),
         json!({"name": "write_file", "description": "Create or overwrite a file.", "inputSchema": {"properties": {"path": {}, "content": {}}}}),
@@ -251,14 +251,14 @@ fn an_empty_index_answers() {
     assert!(Index::new(vec![part("s", &[])]).search("s", Strategy::Bm25, 5, None).is_empty());
 }
 
-fn word() -> impl AnyStrategy<Value = String> {
+pub(super) fn word() -> impl AnyStrategy<Value = String> {
     prop::sample::select(vec![
         "read", "file", "send", "mail", "web", "search", "list", "Commit", "user_id",
     ])
     .prop_map(ToOwned::to_owned)
 }
 
-fn server_tools() -> impl AnyStrategy<Value = Vec<Value>> {
+pub(super) fn server_tools() -> impl AnyStrategy<Value = Vec<Value>> {
     let words = || prop::collection::vec(word(), 0..6).prop_map(|words| words.join(" "));
     let one = (word(), word(), words(), word()).prop_map(|(first, second, description, parameter)| {
         json!({"name": format!("{first}_{second}"), "description": description, "inputSchema": {"properties": {parameter: {}}}})
@@ -267,7 +267,7 @@ fn server_tools() -> impl AnyStrategy<Value = Vec<Value>> {
 }
 
 /// Every ranker, those with vectors from elsewhere included; what these say is made up.
-fn each_ranker(
+pub(super) fn each_ranker(
     index: &Index,
     query: &str,
     mut check: impl FnMut(&dyn Ranker) -> Checked,
@@ -283,9 +283,9 @@ fn each_ranker(
     Ok(())
 }
 
-type Checked = Result<(), TestCaseError>;
+pub(super) type Checked = Result<(), TestCaseError>;
 
-fn same(a: &Index, b: &Index, query: &str) -> Checked {
+pub(super) fn same(a: &Index, b: &Index, query: &str) -> Checked {
     each_ranker(a, query, |ranker| {
         let page = |index: &Index| index.page_by(ranker, query, (0, 100), None, None);
         let (left, right) = (page(a), page(b));

@@ -74,8 +74,13 @@ fn split_word(word: &str, emit: &mut impl FnMut(&str)) {
         if starts {
             parts += usize::from(flush(&mut part, emit));
         }
-        part.extend(c.to_lowercase());
-        whole.extend(c.to_lowercase());
+        if c.is_ascii() {
+            part.push(c.to_ascii_lowercase());
+            whole.push(c.to_ascii_lowercase());
+        } else {
+            part.extend(c.to_lowercase());
+            whole.extend(c.to_lowercase());
+        }
         before = c;
     }
     parts += usize::from(flush(&mut part, emit));

@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use foldhash::fast::RandomState;
+
 use super::meaning::{self, Piece};
 use super::tokenize::{each_token, each_written};
 
@@ -14,8 +16,8 @@ const MAX_REMEMBERED: usize = 200_000;
 /// What was taken apart so far. One for all servers that are indexed together saves most of the work.
 #[derive(Debug, Default)]
 pub struct Vocabulary {
-    written: HashMap<Box<str>, Parts>,
-    numbers: HashMap<Box<str>, u32>,
+    written: HashMap<Box<str>, Parts, RandomState>,
+    numbers: HashMap<Box<str>, u32, RandomState>,
     words: Vec<Box<str>>,
     word_parts: Vec<u32>,
     piece_parts: Vec<Piece>,

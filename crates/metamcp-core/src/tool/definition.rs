@@ -27,6 +27,12 @@ pub(super) fn parse_tool(raw: &str) -> Result<Tool, Skipped> {
     if let Some(reason) = name_defect(&fields.name) {
         return Err(skipped(Some(&*fields.name).filter(|name| !name.is_empty()), reason));
     }
+    if fields.is_for_apps_only() {
+        return Err(skipped(
+            Some(&fields.name),
+            "is for the pages of its own server, not for a model",
+        ));
+    }
     if raw.len() <= MAX_SCHEMA_BYTES {
         return make_tool(raw, &fields);
     }
@@ -49,6 +55,18 @@ struct RawTool<'a> {
     output_schema: Option<&'a RawValue>,
     #[serde(borrow, default)]
     annotations: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+impl RawTool<'_> {
+    /// Whether the tool is for the pages of its own server and not for a model: its `_meta.ui.visibility` names others.
+    fn is_for_apps_only(&self) -> bool {
+        let meta = self.meta.filter(|meta| meta.get().contains("visibility"));
+        let meta = meta.and_then(|meta| serde_json::from_str::<Value>(meta.get()).ok());
+        let visible = meta.as_ref().and_then(|meta| meta.pointer("/ui/visibility")?.as_array());
+        visible.is_some_and(|to| !to.iter().any(|whom| whom == "model"))
+    }
 }
 
 fn read_fields(raw: &str) -> Result<RawTool<'_>, Skipped> {

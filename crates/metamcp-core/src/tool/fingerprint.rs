@@ -5,6 +5,9 @@ use std::fmt;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+/// Room for the canonical form of most tools.
+const TYPICAL_BYTES: usize = 2 * 1024;
+
 /// A SHA-256 over the canonical form: key order and tool order do not matter, everything else does.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u8; 32]);
@@ -12,14 +15,15 @@ pub struct Fingerprint(pub [u8; 32]);
 impl Fingerprint {
     /// The digest of one tool's fields, absent ones told apart from null ones.
     pub(super) fn of_tool(fields: &[Option<&Value>]) -> Self {
-        let mut hasher = Sha256::new();
+        // Gathered first: to hash many small parts costs more than one large one.
+        let mut all = Vec::with_capacity(TYPICAL_BYTES);
         for field in fields {
             match field {
-                None => hasher.update(b"-"),
-                Some(value) => absorb(&mut hasher, value),
+                None => all.push(b'-'),
+                Some(value) => absorb(&mut all, value),
             }
         }
-        Self(hasher.finalize().into())
+        Self(Sha256::digest(&all).into())
     }
 
     /// The digest of a set of tools.
@@ -63,35 +67,35 @@ impl fmt::Debug for Fingerprint {
 
 /// Every value is written with a tag and a length, so that no two values share a byte sequence.
 /// The depth is bounded by the parser that made the value.
-fn absorb(hasher: &mut Sha256, value: &Value) {
+fn absorb(all: &mut Vec<u8>, value: &Value) {
     match value {
-        Value::Null => hasher.update(b"n"),
-        Value::Bool(true) => hasher.update(b"t"),
-        Value::Bool(false) => hasher.update(b"f"),
-        Value::Number(number) => absorb_text(hasher, b"#", &number.to_string()),
-        Value::String(text) => absorb_text(hasher, b"s", text),
+        Value::Null => all.push(b'n'),
+        Value::Bool(true) => all.push(b't'),
+        Value::Bool(false) => all.push(b'f'),
+        Value::Number(number) => absorb_text(all, b"#", &number.to_string()),
+        Value::String(text) => absorb_text(all, b"s", text),
         Value::Array(items) => {
-            absorb_length(hasher, b"[", items.len());
-            items.iter().for_each(|item| absorb(hasher, item));
+            absorb_length(all, b"[", items.len());
+            items.iter().for_each(|item| absorb(all, item));
         }
         Value::Object(map) => {
-            absorb_length(hasher, b"{", map.len());
-            let mut keys: Vec<&String> = map.keys().collect();
-            keys.sort_unstable();
-            for key in keys {
-                absorb_text(hasher, b"k", key);
-                absorb(hasher, &map[key]);
+            absorb_length(all, b"{", map.len());
+            let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            for (key, item) in entries {
+                absorb_text(all, b"k", key);
+                absorb(all, item);
             }
         }
     }
 }
 
-fn absorb_text(hasher: &mut Sha256, tag: &[u8], text: &str) {
-    absorb_length(hasher, tag, text.len());
-    hasher.update(text.as_bytes());
+fn absorb_text(all: &mut Vec<u8>, tag: &[u8], text: &str) {
+    absorb_length(all, tag, text.len());
+    all.extend_from_slice(text.as_bytes());
 }
 
-fn absorb_length(hasher: &mut Sha256, tag: &[u8], length: usize) {
-    hasher.update(tag);
-    hasher.update((length as u64).to_le_bytes());
+fn absorb_length(all: &mut Vec<u8>, tag: &[u8], length: usize) {
+    all.extend_from_slice(tag);
+    all.extend_from_slice(&(length as u64).to_le_bytes());
 }

@@ -66,6 +66,20 @@ fn one_bad_tool_costs_only_itself() {
 }
 
 #[test]
+fn tools_for_pages_of_their_server_are_not_for_models() {
+    let tool = |name: &str, visibility: Value| json!({"name": name, "_meta": {"ui": {"resourceUri": "ui://x", "visibility": visibility}}});
+    let result = json!({"tools": [
+        tool("app", json!(["app"])),
+        tool("both", json!(["model", "app"])),
+        tool("odd", json!("app")),
+        {"name": "plain", "_meta": {"visibility": ["app"]}},
+    ]});
+    let tools = list(&result);
+    assert_eq!(names(&tools), ["both", "odd", "plain"]);
+    assert!(tools.skipped[0].to_string().contains("for the pages of its own server"));
+}
+
+#[test]
 fn a_broken_envelope_costs_the_page() {
     for broken in [
         "",

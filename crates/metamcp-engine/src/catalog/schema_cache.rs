@@ -1,5 +1,5 @@
 //! The last known tools of each server, on disk: usable before a server has started, never authoritative.
-//! Owns: `cache/<component>/schema.json`, its header, its quarantine.      Never: fails a start, trusts what it reads.
+//! Owns: `cache/<component>/schema.json`, its header, its quarantine; `index.bin` beside it.      Never: fails a start, trusts what it reads.
 //! In: a server's name and its tools.  Out: what was known last time, or a miss.
 //! Tests: `schema_cache/tests.rs`.
 //!
@@ -9,8 +9,10 @@
 //! last one wins.
 
 mod format;
+mod part;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_core::tool::ServerTools;
@@ -106,12 +108,21 @@ pub enum CacheError {
 #[derive(Debug, Clone)]
 pub struct SchemaCache {
     home: PathBuf,
+    /// Its folder, for as long as many files are read in a row.
+    open: Option<Arc<Directory>>,
 }
 
 impl SchemaCache {
     /// The cache under `home`, such as `~/.metamcp`. Touches nothing yet.
     pub fn new(home: &Path) -> Self {
-        Self { home: home.to_owned() }
+        Self { home: home.to_owned(), open: None }
+    }
+
+    /// The same with its folder open, so that each of many reads need not come from the root. Not to be kept: a folder
+    /// that takes the place of this one is not seen.
+    #[must_use]
+    pub fn opened(&self) -> Self {
+        Self { home: self.home.clone(), open: self.folder().ok().flatten() }
     }
 
     /// The header alone: enough for a digest and a tool count. Costs a few microseconds.
@@ -151,9 +162,7 @@ impl SchemaCache {
             return Err(CacheError::TooLarge { server: server.to_owned(), bytes: bytes.len() });
         }
         let replace = || {
-            let home = Directory::home_or_create(&self.home)?;
-            let cache = directory_or_aside(&home, FOLDER, now_ms)?;
-            let folder = directory_or_aside(&cache, &component(server), now_ms)?;
+            let folder = self.server_folder_or_create(server, now_ms)?;
             folder.replace(FILE, &bytes)
         };
         replace().map(|()| Written::Replaced).map_err(|source| file_error(server, source))
@@ -177,7 +186,9 @@ impl SchemaCache {
                 continue;
             }
             for entry in folder.names(MAX_ENTRIES).unwrap_or_default() {
-                if entry == FILE || entry.starts_with(&quarantine_prefix(FILE)) {
+                if [FILE, part::FILE].contains(&entry.as_str())
+                    || entry.starts_with(&quarantine_prefix(FILE))
+                {
                     // A file that cannot be removed keeps its directory, which the next sweep tries again.
                     folder.remove(&entry).ok();
                 }
@@ -187,17 +198,31 @@ impl SchemaCache {
         Ok(removed)
     }
 
-    fn folder(&self) -> Result<Option<Directory>, FileError> {
-        let inside = |parent: Directory, name: &str| match parent.inside(name) {
+    fn folder(&self) -> Result<Option<Arc<Directory>>, FileError> {
+        if let Some(open) = &self.open {
+            return Ok(Some(Arc::clone(open)));
+        }
+        let Some(home) = Directory::home(&self.home)? else { return Ok(None) };
+        match home.inside(FOLDER) {
             // A file in the place of the folder holds nothing; the next write moves it aside.
             Err(FileError::WrongKind { .. }) => Ok(None),
-            other => other,
-        };
-        match Directory::home(&self.home) {
-            Ok(Some(home)) => inside(home, FOLDER),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
+            other => Ok(other?.map(Arc::new)),
         }
+    }
+
+    /// A server's folder, if it is there.
+    fn server_folder(&self, server: &str) -> Result<Option<Directory>, FileError> {
+        let Some(cache) = self.folder()? else { return Ok(None) };
+        match cache.inside(&component(server)) {
+            Err(FileError::WrongKind { .. }) => Ok(None),
+            other => other,
+        }
+    }
+
+    fn server_folder_or_create(&self, server: &str, now_ms: u64) -> Result<Directory, FileError> {
+        let home = Directory::home_or_create(&self.home)?;
+        let cache = directory_or_aside(&home, FOLDER, now_ms)?;
+        directory_or_aside(&cache, &component(server), now_ms)
     }
 
     /// Opens the file, hands it to `read`, and moves it aside if it is damaged.
@@ -208,11 +233,8 @@ impl SchemaCache {
         read: impl FnOnce(&mut Opened) -> Result<Result<T, Damage>, FileError>,
     ) -> Result<Lookup<T>, CacheError> {
         let fail = |source| file_error(server, source);
-        let Some(cache) = self.folder().map_err(fail)? else { return Ok(Lookup::Missing) };
-        let folder = match cache.inside(&component(server)) {
-            Ok(Some(folder)) => folder,
-            Ok(None) | Err(FileError::WrongKind { .. }) => return Ok(Lookup::Missing),
-            Err(error) => return Err(fail(error)),
+        let Some(folder) = self.server_folder(server).map_err(fail)? else {
+            return Ok(Lookup::Missing);
         };
         let mut opened = match folder.open(FILE) {
             Ok(Some(opened)) => opened,
@@ -279,7 +301,9 @@ fn quarantine_name(name: &str, now_ms: u64) -> String {
 fn sweep_temporary(folder: &Directory, now_ms: u64) {
     for entry in folder.names(MAX_ENTRIES).unwrap_or_default() {
         let old = |ms: u64| now_ms.saturating_sub(ms) > ABANDONED_MS;
-        if entry.starts_with(&temporary_prefix(FILE)) && folder.modified_ms(&entry).is_some_and(old)
+        let ours = [FILE, part::FILE].map(temporary_prefix);
+        if ours.iter().any(|prefix| entry.starts_with(prefix))
+            && folder.modified_ms(&entry).is_some_and(old)
         {
             // The next sweep tries again.
             folder.remove(&entry).ok();

@@ -1,5 +1,7 @@
 //! What is published, and that a cache read by several threads is the cache.
 
+use std::path::Path;
+
 use metamcp_core::search::Strategy;
 use metamcp_core::tool::Listing;
 
@@ -53,6 +55,61 @@ async fn a_cache_is_read_whole_and_without_what_is_damaged() {
     }
     assert_eq!(snapshot.index.tool_count(), 2 * (servers as usize - 1));
     assert_eq!(found(&catalog, "tool_42").first().map(String::as_str), Some("server042:tool_42"));
+}
+
+/// What a start finds on disk: every hit of some questions to the last bit.
+async fn started(home: &Path, servers: u32) -> Vec<String> {
+    let catalog = catalog(Some(SchemaCache::new(home)), servers);
+    // Here it returns only when everything is kept for the next one.
+    catalog.load_now();
+    catalog.loaded().await;
+    let index = &catalog.snapshot().index;
+    let hits = ["tool_3", "does other", "server005 tool"]
+        .into_iter()
+        .flat_map(|query| index.search(query, Strategy::Hybrid, 99, None));
+    hits.map(|hit| format!("{} {:08x} {:?}", hit.id(), hit.score.to_bits(), hit.confidence))
+        .collect()
+}
+
+#[tokio::test]
+async fn parts_of_the_index_are_kept_and_made_again_when_they_are_not_what_they_were() {
+    let place = tempfile::tempdir().unwrap();
+    let home = place.path().join("home");
+    let part = |number: u32| {
+        let folder = crate::files::component(&format!("server{number:03}"));
+        home.join("cache").join(folder).join("index.bin")
+    };
+    let listed = catalog(Some(SchemaCache::new(&home)), 6);
+    for number in 0..6 {
+        let tools = list(&[&format!("tool_{number}"), &format!("other_{number}")]);
+        listed.listed(ServerId(number), Ok(tools), None, Moment::millis(1)).await;
+    }
+    listed.written().await;
+    let kept: Vec<Vec<u8>> = (0..6).map(|n| std::fs::read(part(n)).unwrap()).collect();
+    let expected = started(&home, 6).await;
+    assert!(!expected.is_empty());
+
+    // Deleted, emptied, cut, changed in the middle, of another server, and a folder in its place.
+    std::fs::remove_file(part(0)).unwrap();
+    std::fs::write(part(1), b"").unwrap();
+    std::fs::write(part(2), &kept[2][..kept[2].len() / 2]).unwrap();
+    let mut changed = kept[3].clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    std::fs::write(part(3), changed).unwrap();
+    std::fs::write(part(4), &kept[5]).unwrap();
+    assert_eq!(started(&home, 6).await, expected);
+    for number in 0..6 {
+        let name = format!("server{number:03}");
+        let tools = list(&[&format!("tool_{number}"), &format!("other_{number}")]);
+        let recipe = Recipe::new(&name, About::default(), &tools, &Tuning::default());
+        let again = SchemaCache::new(&home).read_part(&name, &recipe);
+        assert!(again.is_some(), "{number} was not made again");
+    }
+    assert_eq!(started(&home, 6).await, expected);
+    std::fs::remove_file(part(5)).unwrap();
+    std::fs::create_dir(part(5)).unwrap();
+    assert_eq!(started(&home, 6).await, expected, "what cannot be kept is made each time");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! One server's words in few bytes. They are only ever read from one end to the other, when what is true of all
 //! servers is put together, so nothing in here can be looked up.
 
+use super::super::kept;
 use super::FIELDS;
 
 /// Longest word in bytes; the tokenizer makes none that is longer.
@@ -85,6 +86,37 @@ impl Packed {
         Packed { text: texts.into(), data: data.into(), words }
     }
 
+    /// To be kept.
+    pub(super) fn write(&self, bytes: &mut Vec<u8>) {
+        for part in [self.text.as_bytes(), &*self.data] {
+            kept::push(bytes, part.len());
+            bytes.extend_from_slice(part);
+        }
+    }
+
+    /// From what `write` wrote for a server of so many tools. Everything is looked at: later it is read without a doubt.
+    pub(super) fn read(bytes: &mut &[u8], tools: usize) -> Option<Packed> {
+        let mut part = || {
+            let length = kept::take(bytes)?;
+            kept::take_all::<1>(bytes, length).map(<[[u8; 1]]>::as_flattened)
+        };
+        let text = str::from_utf8(part()?).ok()?;
+        let data = part()?;
+        let mut packed = Packed { text: text.into(), data: data.into(), words: 0 };
+        let (mut words, mut letters, mut rest) = (0, 0, data);
+        while !rest.is_empty() {
+            letters += usize::from(rest[0] & !IN_NAME);
+            rest = whole_word(rest, tools)?;
+            words += 1;
+        }
+        // Each word ends where a character does, and together they are the text.
+        if letters != text.len() || packed.iter().count() != words {
+            return None;
+        }
+        packed.words = words;
+        Some(packed)
+    }
+
     /// How many words there are.
     pub(super) fn len(&self) -> usize {
         self.words
@@ -143,6 +175,42 @@ impl Occurrence {
     fn field(self) -> u8 {
         (self.0 & 7) as u8
     }
+}
+
+/// What follows a word and its postings, if these are such as `Packed::new` makes.
+fn whole_word(data: &[u8], tools: usize) -> Option<&[u8]> {
+    let (&first, mut rest) = data.split_first()?;
+    let (count, bytes) = (take_checked(&mut rest)?, take_checked(&mut rest)? as usize);
+    let (mut own, rest) = rest.split_at_checked(bytes)?;
+    let (mut found, mut next, mut in_name) = (0u32, 0, 0);
+    while !own.is_empty() {
+        let step = take_checked(&mut own)? as usize;
+        // Every tool but the first is beyond the one before it.
+        let tool = if found == 0 { step } else { step.checked_sub(1)?.checked_add(next)? };
+        let &mask = own.first()?;
+        let counts = take_counts(&mut own);
+        let is_counted = (0..FIELDS)
+            .all(|field| (mask >> field & 1 == 1) == (1..=MAX_COUNT).contains(&counts[field]));
+        if tool >= tools || !is_counted {
+            return None;
+        }
+        in_name |= if counts[0] > 0 { IN_NAME } else { 0 };
+        next = tool + 1;
+        found += 1;
+    }
+    (found == count && found > 0 && first & IN_NAME == in_name).then_some(rest)
+}
+
+/// A number that `push_number` can have written.
+fn take_checked(data: &mut &[u8]) -> Option<u32> {
+    /// Five times seven bits hold any.
+    const MOST: usize = 5;
+    let end = data.iter().take(MOST).position(|&byte| byte < 0x80)?;
+    // The last of five bytes has room for four bits.
+    if end + 1 == MOST && data[end] > 0x0f {
+        return None;
+    }
+    Some(take_number(data))
 }
 
 /// Seven bits a byte, the last one without its highest bit.

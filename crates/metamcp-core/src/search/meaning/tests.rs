@@ -30,6 +30,33 @@ fn nothing_points_nowhere() {
     assert_eq!(Vector::of(&[]), Vector { components: [0; DIMS], step: 0.0 });
 }
 
+#[test]
+fn every_row_is_found_by_its_text_and_nothing_else_is() {
+    for row in 0..TABLE.rows() {
+        let row = Piece::try_from(row).unwrap();
+        let text = TABLE.text_of(row).unwrap();
+        assert_eq!(TABLE.find(text), Some(row));
+        assert_eq!(TABLE.find(&[text, b"\0"].concat()), None, "no piece ends so");
+    }
+    assert_eq!(TABLE.find(b""), None);
+}
+
+#[test]
+fn rows_are_summed_one_after_the_other() {
+    let pieces: Vec<Piece> = (0..300).map(|n| n * 91 % 28_000).collect();
+    let mut expected = [0.0f32; DIMS];
+    for &piece in &pieces {
+        let (row, _) = TABLE.direction(piece);
+        let worth = TABLE.length(piece) / (wide_dot(&row, &row) as f32).sqrt();
+        for (part, value) in expected.iter_mut().zip(row) {
+            *part += f32::from(value) * worth;
+        }
+    }
+    for (sum, expected) in TABLE.sum(&pieces).iter().zip(expected) {
+        assert!((sum - expected).abs() < 1e-2, "{sum} {expected}");
+    }
+}
+
 /// Written by the training from the same table.
 const FIXTURES: &str = include_str!("../../../../../training/fixtures/vectors.jsonl");
 

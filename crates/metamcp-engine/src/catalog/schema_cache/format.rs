@@ -156,9 +156,10 @@ pub(super) fn parse(bytes: &[u8], server: &str) -> Result<Cached, Damage> {
     Ok(Cached { header, tools })
 }
 
-/// Reads what a cache file of any content would give; for fuzzing.
+/// Reads what cache files of any content would give; for fuzzing.
 #[doc(hidden)]
 pub fn fuzz_cache(data: &[u8]) {
+    super::part::survive(data);
     if let Ok(cached) = parse(data, "fuzz") {
         let bytes =
             encode("fuzz", &cached.tools, cached.header.era.as_deref(), cached.header.saved_at);

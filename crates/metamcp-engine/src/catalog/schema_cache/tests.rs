@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use metamcp_core::search::Recipe;
 use metamcp_core::tool::Listing;
 use proptest::prelude::*;
 use serde_json::json;
@@ -325,6 +326,10 @@ fn sweeping_takes_only_what_is_old_unknown_and_ours() {
     for server in ["known", "young", "gone"] {
         write(&home, server, &tools(&["a"]), NOW);
     }
+    home.cache.write_part("gone", &Recipe([7; 32]), b"part", NOW).unwrap();
+    assert_eq!(home.cache.read_part("gone", &Recipe([7; 32])).as_deref(), Some(&b"part"[..]));
+    assert_eq!(home.cache.read_part("gone", &Recipe([8; 32])), None);
+    fs::write(home.folder("known").join(".index.bin.1.dead"), "half").unwrap();
     let cache = home.folder("known").parent().unwrap().to_owned();
     fs::create_dir(cache.join("not-ours")).unwrap();
     fs::write(cache.join("stray"), "x").unwrap();
@@ -333,7 +338,7 @@ fn sweeping_takes_only_what_is_old_unknown_and_ours() {
     fs::write(home.folder("known").join(".schema.json.1.dead"), "half").unwrap();
     let now = u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
     assert_eq!(home.cache.sweep(&["known"], now).unwrap(), 0, "nothing is old");
-    assert_eq!(home.entries("known").len(), 2);
+    assert_eq!(home.entries("known").len(), 3);
 
     let month = u64::try_from(KEEP_UNKNOWN.as_millis()).unwrap();
     assert_eq!(home.cache.sweep(&["known", "young"], now + month + 10_000).unwrap(), 1);

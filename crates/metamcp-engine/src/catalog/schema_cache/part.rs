@@ -1,0 +1,62 @@
+//! A server's part of the search index, beside its tools: it saves the next start the work of making it. It may be
+//! deleted at any time; one that is damaged, or made from anything else, is made again and replaced.
+
+use std::sync::Arc;
+
+use metamcp_core::search::{Index, Recipe, ServerIndex, Strategy};
+use metamcp_core::tool::Listing;
+use sha2::{Digest, Sha256};
+
+use super::{CacheError, MAX_FILE_BYTES, SchemaCache, file_error};
+
+pub(super) const FILE: &str = "index.bin";
+
+/// What the file starts with: the layout of these parts, not of what is kept.
+const MAGIC: &[u8; 8] = b"METAIDX1";
+
+impl SchemaCache {
+    /// The part that was kept under this recipe, if it is there and whole.
+    pub fn read_part(&self, server: &str, recipe: &Recipe) -> Option<Vec<u8>> {
+        let folder = self.server_folder(server).ok()??;
+        let mut bytes = folder.open(FILE).ok()??.read(MAX_FILE_BYTES).ok()?;
+        let start = content(&bytes, recipe)?;
+        bytes.drain(..start);
+        Some(bytes)
+    }
+
+    /// Keeps a part in the place of any other.
+    pub fn write_part(
+        &self,
+        server: &str,
+        recipe: &Recipe,
+        part: &[u8],
+        now_ms: u64,
+    ) -> Result<(), CacheError> {
+        let bytes = [MAGIC, &recipe.0[..], &Sha256::digest(part), part].concat();
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(CacheError::TooLarge { server: server.to_owned(), bytes: bytes.len() });
+        }
+        let folder = self.server_folder_or_create(server, now_ms);
+        let replaced = folder.and_then(|folder| folder.replace(FILE, &bytes));
+        replaced.map_err(|source| file_error(server, source))
+    }
+}
+
+/// Where the part starts in a file that is whole and of this recipe.
+fn content(bytes: &[u8], recipe: &Recipe) -> Option<usize> {
+    let rest = bytes.strip_prefix(MAGIC)?.strip_prefix(&recipe.0[..])?;
+    let (digest, part) = rest.split_first_chunk::<32>()?;
+    (Sha256::digest(part)[..] == digest[..]).then_some(bytes.len() - part.len())
+}
+
+/// Searches what any bytes would give; for fuzzing.
+pub(super) fn survive(data: &[u8]) {
+    let mut listing = Listing::new();
+    let page = listing.page(br#"{"tools":[{"name":"read_file"},{"name":"send"}]}"#);
+    page.expect("the list is plain");
+    let tools = Arc::new(listing.finish(None, None));
+    if let Some(part) = ServerIndex::from_bytes(Recipe([0; 32]), "fuzz", &tools, data) {
+        let index = Index::new(vec![Arc::new(part)]);
+        index.search("read the file", Strategy::Hybrid, 5, None);
+    }
+}
