@@ -123,6 +123,31 @@ pub fn scrub<'a, 's>(text: &'a str, secrets: impl IntoIterator<Item = &'s Secret
     Cow::Owned(clean)
 }
 
+/// A command line or an address as it may be shown: without known secrets, without tokens of well-known shapes, and
+/// without what stands before the `@` of an address.
+pub fn shown<'s>(text: &str, secrets: impl IntoIterator<Item = &'s Secret>) -> String {
+    let text = scrub(text, secrets);
+    let mut shown = String::with_capacity(text.len());
+    let mut rest: &str = &text;
+    while let Some(at) = rest.find("://") {
+        let (before, behind) = rest.split_at(at + 3);
+        shown.push_str(before);
+        let host_end = behind.find(['/', '?', '#', ' ']).unwrap_or(behind.len());
+        rest = match behind[..host_end].rfind('@') {
+            Some(user_end) => {
+                shown.push_str("[secret]");
+                &behind[user_end..]
+            }
+            None => behind,
+        };
+    }
+    shown.push_str(rest);
+    let json = serde_json::Value::from(shown).to_string();
+    let clean = Scrubber::new([]).scrub(json.as_bytes()).json.into_owned();
+    // It went in as one text and comes out as one.
+    serde_json::from_slice(&clean).unwrap_or_default()
+}
+
 /// Whether a variable or header of this name usually holds a secret.
 pub fn names_a_secret(name: &str) -> bool {
     const MARKS: [&str; 9] = [
@@ -186,7 +211,7 @@ fn is_plain(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Secret, names_a_secret, scrub};
+    use super::{Secret, names_a_secret, scrub, shown};
 
     #[test]
     fn never_prints_its_value() {
@@ -215,6 +240,21 @@ mod tests {
         check("a secret abcdef", "a [secret LABEL] [secret PREFIX]");
         check("é abcdef é", "é [secret PREFIX] é");
         check("", "");
+    }
+
+    #[test]
+    fn what_is_shown_has_no_password_and_no_token() {
+        let secrets = [Secret::new("KEY", "hunter2-hunter2")];
+        let token = format!("ghp_{}", "A1b2".repeat(9));
+        for (text, expected) in [
+            ("https://u:p@h.example/x@y", "https://[secret]@h.example/x@y"),
+            ("psql postgres://ada:pw@db/x https://b/", "psql postgres://[secret]@db/x https://b/"),
+            ("https://h.example/?q=a@b \"é\"", "https://h.example/?q=a@b \"é\""),
+            ("run hunter2-hunter2", "run [secret KEY]"),
+            (&*format!("--token={token}"), "--token=[secret GitHub token]"),
+        ] {
+            assert_eq!(shown(text, &secrets), expected);
+        }
     }
 
     #[test]

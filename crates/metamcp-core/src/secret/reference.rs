@@ -39,6 +39,12 @@ impl Reference {
             .any(|form| written.starts_with(form))
     }
 
+    /// Whether a text can hardly be anything but a reference. `file:` is left out, as it begins addresses of files that
+    /// programs are given as arguments, and `literal:`, which says where nothing is.
+    pub fn is_plainly_one(written: &str) -> bool {
+        ["keychain://", "op://", "cmd:", "secretref:"].iter().any(|form| written.starts_with(form))
+    }
+
     /// Reads a reference. The error is a fragment that names no value.
     pub fn parse(value: &str) -> Result<Reference, String> {
         if let Some(inner) = value.strip_prefix("secretref:") {

@@ -60,21 +60,52 @@ fn ordinary_words_of_a_configuration_stay() {
 
 /// With the fast search and with the plain one, wherever it stands.
 #[test]
-fn every_beginning_is_found() {
-    let plain = Beginnings::Plain(
-        AhoCorasick::new(LONG.iter().map(|shape| shape.prefix).chain([SIGNED.1, KEY.1])).ok(),
-    );
-    let prefixes = LONG.iter().map(|shape| shape.prefix).chain([SIGNED.1, KEY.1]);
-    for (place, prefix) in prefixes.enumerate() {
-        assert!(prefix.len() >= 4, "{prefix} slows the search down for all");
+fn every_mark_is_found() {
+    let plain = Search::plain();
+    for mark in marks() {
+        assert!(mark.len() >= 3, "{mark} slows the search down for all");
         for before in 0..70 {
-            let text = format!("{}{prefix}", "y".repeat(before));
-            for search in [&*BEGINNINGS, &plain] {
+            let text = format!("{}{mark}", "y".repeat(before));
+            for search in [&*SEARCH, &plain] {
                 let mut told = Vec::new();
-                search.each(text.as_bytes(), |number, start| told.push((number, start)));
-                assert_eq!(told, [(place, before)], "{prefix}");
+                search.each(text.as_bytes(), |start, end| told.push((start, end)));
+                assert_eq!(told, [(before, text.len())], "{mark}");
             }
         }
+    }
+}
+
+#[test]
+fn no_two_marks_are_the_same() {
+    let mut all = marks();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), marks().len());
+}
+
+/// A token of each shape, as long as it has to be.
+fn tokens() -> Vec<String> {
+    let body = |shape: &Shape| {
+        let text = "A1".repeat(shape.least);
+        let mut body = text[..shape.least].to_owned();
+        if shape.label == "SendGrid key" {
+            body.replace_range(22..23, ".");
+        }
+        body
+    };
+    let shapes = SHAPES.iter().map(|shape| format!("{}{}", shape.prefix, body(shape)));
+    let part = "A1b2".repeat(4);
+    shapes.chain([format!("eyJ{part}.eyJ{part}.{part}")]).collect()
+}
+
+#[test]
+fn a_token_of_every_shape_is_taken_out() {
+    for token in tokens() {
+        let text = json!([token, 1]).to_string();
+        let clean = Scrubber::new([]).scrub(text.as_bytes());
+        assert_eq!(clean.removed, 1, "{token}");
+        assert!(clean.json.starts_with(b"[\"[secret "), "{token}");
+        assert!(clean.json.ends_with(b"]\",1]"), "{token}");
     }
 }
 
@@ -120,7 +151,150 @@ fn what_only_looks_a_little_like_one_stays() {
     }
 }
 
+#[test]
+fn a_key_without_an_end_ends_with_its_text() {
+    let header = "-----BEGIN RSA PRIVATE KEY-----";
+    let clean = |text: &str| {
+        let json = json!([text, 1]).to_string();
+        let clean = scrubber().scrub(json.as_bytes());
+        let value: Value = serde_json::from_slice(&clean.json).unwrap();
+        assert_eq!((value.as_array().unwrap().len(), &value[1]), (2, &json!(1)), "{text}");
+        value[0].as_str().unwrap().to_owned()
+    };
+    let code = format!("if (line === \"{header}\") {{\n");
+    assert_eq!(clean(&code), "if (line === \"[secret private key]\") {\n");
+    let inner = json!({"key": format!("{header}\nMIIB"), "n": 1}).to_string();
+    assert_eq!(clean(&inner), r#"{"key":"[secret private key]","n":1}"#);
+    let innermost = json!({ "text": inner }).to_string();
+    assert_eq!(clean(&innermost), r#"{"text":"{\"key\":\"[secret private key]\",\"n\":1}"}"#);
+    // Longer than any key, and cut in every place of an escape.
+    for more in 0..8 {
+        let long = format!("{header}{}{}", "y".repeat(more), "\u{1}\n".repeat(4000));
+        assert!(clean(&long).starts_with("[secret private key]"), "{more}");
+        assert!(clean(&format!("{header}{}", "\\".repeat(20_000 + more))).starts_with("[secret"));
+    }
+    let many = clean(&format!("{header}\n").repeat(1000));
+    assert!(!many.contains("BEGIN"), "{many}");
+}
+
+/// Looked at from each beginning on, such text would cost thousands of steps for each of its bytes.
+#[test]
+fn text_of_nothing_but_beginnings_is_gone_through_once() {
+    use std::cell::Cell;
+    thread_local!(static LOOKED: Cell<usize> = const { Cell::new(0) });
+    fn counted(byte: u8) -> bool {
+        LOOKED.set(LOOKED.get() + 1);
+        word_or_dash(byte)
+    }
+    let counting =
+        Shape { chars: counted, ..shape("pypi-", "pypi-", "x", word_or_dash, (50, ANY)) };
+    let text = "pypi-".repeat(10_000);
+    let mut known = 0;
+    for marked in (0..text.len()).step_by(5) {
+        assert!(counting.found(text.as_bytes(), marked, &mut known).is_none() || marked > 40_000);
+    }
+    assert!(LOOKED.get() <= text.len() + 10_000, "{} for {} bytes", LOOKED.get(), text.len());
+
+    let headers = "-----BEGIN PRIVATE KEY-----".repeat(4_000);
+    let mut found = Vec::new();
+    find_shapes(headers.as_bytes(), &mut found);
+    assert!(found.len() <= headers.len() / MAX_KEY_BLOCK + 1, "{} keys", found.len());
+}
+
+#[test]
+fn what_begins_in_the_middle_of_an_escape_is_none() {
+    let key = "A1b2".repeat(9);
+    let line_break = format!("a\npm_{key}");
+    check(&json!(line_break), &json!(line_break), 0);
+    let scrubber = Scrubber::new(&[
+        Secret::new("TOKEN", "nopqrstuv-1"),
+        Secret::new("HEX_KEY", "00e9abcdef12"),
+    ]);
+    for json in [&br#"["\nopqrstuv-1"]"#[..], br#"["\u00e9abcdef12"]"#] {
+        let clean = scrubber.scrub(json);
+        assert_eq!((clean.removed, &*clean.json), (0, json));
+    }
+    assert_eq!(&*scrubber.scrub(br#"["\\nopqrstuv-1"]"#).json, br#"["\\[secret TOKEN]"]"#);
+}
+
+#[test]
+fn a_line_break_inside_of_json_inside_of_json_is_no_word() {
+    let token = format!("ghp_{}", "A1b2".repeat(9));
+    for between in ["\n", "\t", "é", "\u{1}", " "] {
+        let inner = json!({"k": format!("line{between}{token}")}).to_string();
+        for text in [inner.clone(), json!([inner]).to_string()] {
+            let json = json!([text]).to_string();
+            let clean = scrubber().scrub(json.as_bytes());
+            assert_eq!(clean.removed, 1, "{text}");
+            assert!(!String::from_utf8_lossy(&clean.json).contains(&token), "{text}");
+        }
+    }
+}
+
+/// Pieces out of which marks come to stand next to, and over, each other.
+fn pieces() -> impl Strategy<Value = String> {
+    let pieces: Vec<String> = tokens()
+        .into_iter()
+        .chain(SHAPES.iter().map(|shape| shape.prefix.to_owned()))
+        .chain(
+            ["g", "h", "p_", "s", "k", "-", "_", ".", " ", "\"", "x", "ho", "A", "1"]
+                .map(str::to_owned),
+        )
+        .collect();
+    proptest::collection::vec(proptest::sample::select(pieces), 0..12).prop_map(|all| all.concat())
+}
+
 proptest! {
+    #[test]
+    fn it_stays_json_whatever_is_in_there(
+        pieces in proptest::collection::vec(pieces(), 1..6),
+        bits in proptest::collection::vec(
+            proptest::sample::select(vec![
+                "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "-----", "\\", "\"", "\n", "\u{1}", "é",
+                "\u{1f511}", "n", "u0041", "s3cr3t/with\"quote", "1234567890", "/", "{", "}",
+            ]),
+            1..6,
+        ),
+        depth in 0_usize..3,
+    ) {
+        let mixed = pieces.iter().zip(bits.iter().cycle());
+        let mut text: String = mixed.map(|(piece, bit)| format!("{piece}{bit}")).collect();
+        text.extend(bits);
+        for _ in 0..depth {
+            text = json!({ "text": text, "n": [1] }).to_string();
+        }
+        let json = json!({ "text": text, "n": [1] }).to_string();
+        let clean = scrubber().scrub(json.as_bytes());
+        let value: Value = serde_json::from_slice(&clean.json)
+            .map_err(|error| TestCaseError::fail(format!("{error}: {json}")))?;
+        let keys: Vec<&String> = value.as_object().into_iter().flatten().map(|(key, _)| key).collect();
+        prop_assert_eq!(keys, ["text", "n"]);
+        prop_assert_eq!(&value["n"], &json!([1]));
+    }
+
+    /// What the one pass over marks finds is what looking for each beginning at each place finds.
+    #[test]
+    fn nothing_hides_behind_another_mark(text in pieces()) {
+        let json = text.as_bytes();
+        let mut found = Vec::new();
+        find_shapes(json, &mut found);
+        let mut expected = Vec::new();
+        for at in 0..json.len() {
+            expected.extend(SHAPES.iter().filter_map(|shape| {
+                json[at..].starts_with(shape.mark.as_bytes()).then(|| shape.found(json, at, &mut 0))?
+            }));
+            if json[at..].starts_with(SIGNED.as_bytes()) {
+                expected.extend(signed_token(json, at));
+            }
+        }
+        let places = |found: &[Found<'_>]| {
+            let mut places: Vec<_> = found.iter().map(|one| (one.start, one.end)).collect();
+            places.sort_unstable();
+            places
+        };
+        prop_assert_eq!(places(&found), places(&expected));
+    }
+
     #[test]
     fn anything_without_a_secret_stays_byte_for_byte(text in "\\PC{0,200}") {
         let json = json!({"text": text}).to_string();
