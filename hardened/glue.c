@@ -125,7 +125,7 @@ static JSRuntime *runtime;
 static JSContext *context;
 static JSValue limits, natives;
 /* What the prelude returned, held here and not by the realm. */
-static JSValue prelude_begin, prelude_settle, prelude_due, prelude_describe, prelude_encode;
+static JSValue prelude_begin, prelude_settle, prelude_due, prelude_describe, prelude_encode, prelude_rejected;
 static JSValue script = JS_UNDEFINED;
 /* Whether a job ended for want of memory; it may have been one that had to tell the script's promises. */
 static int starved = 0;
@@ -365,6 +365,17 @@ static JSValue sure(JSValue value)
     return value;
 }
 
+/* A promise failed and nobody waits for it, or somebody does after all. */
+static void rejection(JSContext *ctx, JSValueConst promise, JSValueConst reason, bool handled, void *opaque)
+{
+    JSValueConst given[3] = { promise, reason, JS_NewBool(ctx, handled) };
+    JSValue told = JS_Call(ctx, prelude_rejected, JS_UNDEFINED, 3, given);
+    /* There was no memory to remember it in. It must not be taken for an error of the script. */
+    if (JS_IsException(told))
+        JS_FreeValue(ctx, JS_GetException(ctx));
+    JS_FreeValue(ctx, told);
+}
+
 EXPORT("init") void init(void)
 {
     runtime = JS_NewRuntime2(&heap, NULL);
@@ -385,12 +396,14 @@ EXPORT("init") void init(void)
     JSValue core = sure(own_code(&prelude_core));
     JSValueConst given[2] = { natives, limits };
     JSValue parts = sure(JS_Call(context, core, JS_UNDEFINED, 2, given));
-    JSValue *kept[5] = { &prelude_begin, &prelude_settle, &prelude_due, &prelude_describe, &prelude_encode };
-    for (uint32_t i = 0; i < 5; i++) {
+    JSValue *kept[6] = { &prelude_begin, &prelude_settle, &prelude_due, &prelude_describe, &prelude_encode,
+                         &prelude_rejected };
+    for (uint32_t i = 0; i < 6; i++) {
         *kept[i] = sure(JS_GetPropertyUint32(context, parts, i));
         if (!JS_IsFunction(context, *kept[i]))
             __builtin_trap();
     }
+    JS_SetHostPromiseRejectionTracker(runtime, rejection, NULL);
     JS_FreeValue(context, parts);
     JS_FreeValue(context, core);
     JS_FreeValue(context, math);

@@ -29,6 +29,18 @@ const MAX_DESCRIPTION_CHARS: usize = 200;
 /// Bytes kept for the shell around the tools and the word about those left out.
 const SHELL_BYTES: usize = 256;
 
+/// Names that the language itself asks an object for. A tool of such a name is no method, and reached by `call`.
+const LANGUAGE: [&str; 8] = [
+    "then",
+    "toString",
+    "valueOf",
+    "toJSON",
+    "constructor",
+    "toLocaleString",
+    "hasOwnProperty",
+    "__proto__",
+];
+
 /// One tool to declare.
 #[derive(Debug, Clone, Copy)]
 pub struct Declared<'a> {
@@ -119,7 +131,11 @@ fn method_names(tools: &[Declared<'_>]) -> Vec<String> {
 
 fn method_name(name: &str) -> String {
     let camel = camel(name);
-    if name::is_identifier(&camel) { camel } else { name::member(name).into_owned() }
+    if name::is_identifier(&camel) && !LANGUAGE.contains(&&*camel) {
+        camel
+    } else {
+        name::member(name).into_owned()
+    }
 }
 
 fn method(tool: Declared<'_>, name: &str, detail: Detail) -> String {
@@ -134,6 +150,9 @@ fn method(tool: Declared<'_>, name: &str, detail: Detail) -> String {
 }
 
 fn method_in(Declared { tool, observed }: Declared<'_>, name: &str, detail: Detail) -> String {
+    if LANGUAGE.contains(&name) {
+        return format!("  // the tool {name} is no method here: call(\"{name}\", {{…}})\n");
+    }
     let parse = |schema: Option<&str>| serde_json::from_str::<Value>(schema?).ok();
     let mut text = String::new();
     let said = text::first_sentence(&tool.description, MAX_DESCRIPTION_CHARS);

@@ -1,7 +1,14 @@
 //! The names under which tools and prompts of servers are shown as they are, and the pages of their lists.
 //! Owns: the rule of names, what of a page can be shown, where a list goes on.      Never: asks a server, keeps a list.
 //! In: names of servers and tools, raw pages.  Out: names of at most 64 characters, elements, cursors.
-//! Tests: below.
+//! Tests: below, and beside each part.
+
+mod edits;
+pub mod fit;
+pub mod template;
+mod words;
+
+use std::borrow::Cow;
 
 use metamcp_wire::object;
 use metamcp_wire::{base64, write};
@@ -21,12 +28,28 @@ const MAX_CURSOR: usize = 16 * 1024;
 /// that nothing another server does can change it. What would be too long, or holds characters that hosts refuse, or
 /// could be read in two ways, is shortened and ends in a digest of the two names.
 pub fn name(server: &str, tool: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let whole = format!("{server}{BETWEEN}{tool}");
     let is_clear = !server.contains(BETWEEN) && !server.ends_with('_') && !server.is_empty();
     if is_clear && whole.len() <= MAX_NAME && whole.chars().all(plain) {
         return whole;
     }
+    shortened(&whole, server, tool)
+}
+
+/// The name of a tool or prompt where its server is the only one that is configured: its own, unless it is too long.
+pub fn own_name(tool: &str) -> Cow<'_, str> {
+    match tool.len() <= MAX_NAME || tool.chars().count() <= MAX_NAME {
+        true => Cow::Borrowed(tool),
+        false => Cow::Owned(shortened(tool, "", tool)),
+    }
+}
+
+fn plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// What fits of a name, and a digest of what it stands for.
+fn shortened(whole: &str, server: &str, tool: &str) -> String {
     let mut hasher = Sha256::new();
     hasher.update((server.len() as u64).to_le_bytes());
     hasher.update(server.as_bytes());
@@ -41,11 +64,32 @@ pub fn name(server: &str, tool: &str) -> String {
     short
 }
 
+/// Whether a name holds what no name of a tool or prompt that is shown here holds.
+pub fn is_unseen(name: &str) -> bool {
+    name.is_empty() || name.contains(['\n', '\r', '\t']) || words::hides(name)
+}
+
 /// The server and tool that a name reads as. It may also be one that ends in a digest, which only a look at all names can
 /// tell: then the server has no tool of what was read. `is_server` knows the servers.
 pub fn split(name: &str, is_server: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
     let (server, tool) = name.split_once(BETWEEN)?;
     (is_server(server) && self::name(server, tool) == name).then_some((server, tool))
+}
+
+/// A definition or a schema whose descriptions and titles hold nothing that only models can see; all else is as it was.
+pub fn cleaned(definition: &str) -> Cow<'_, str> {
+    match words::cleaned(definition.as_bytes()) {
+        Cow::Borrowed(_) => Cow::Borrowed(definition),
+        Cow::Owned(clean) => String::from_utf8(clean).map_or(Cow::Borrowed(definition), Cow::Owned),
+    }
+}
+
+/// What a server says to models, without what only models can see.
+pub fn visible(said: &str) -> Cow<'_, str> {
+    match words::hides(said) {
+        true => crate::text::clean(said, usize::MAX),
+        false => Cow::Borrowed(said),
+    }
 }
 
 /// A list of a server that is shown as it is.
@@ -94,6 +138,15 @@ impl Kind {
         }
     }
 
+    /// One of them, in words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Resources => "resource",
+            Kind::Templates => "template",
+            Kind::Prompts => "prompt",
+        }
+    }
+
     /// The capability a server needs for them.
     pub fn capability(self) -> &'static str {
         match self {
@@ -124,6 +177,45 @@ pub fn page(kind: Kind, result: &[u8]) -> Option<Page<'_>> {
     let next = next.and_then(object::text).map(std::borrow::Cow::into_owned);
     let next = next.filter(|next| next.len() <= MAX_CURSOR);
     Some(Page { elements: elements.collect(), next })
+}
+
+/// A page of a server that is passed on by itself, with only what clients can take; `None` if that is all of it. `left_out`
+/// hears of the rest.
+pub fn tidied(
+    kind: Kind,
+    result: &[u8],
+    mut left_out: impl FnMut(&str, fit::Misfit),
+) -> Option<Vec<u8>> {
+    let [list, next] = object::pick(result, [kind.member(), "nextCursor"]).ok()?;
+    let list = list.filter(|list| list.starts_with(b"["))?;
+    let goes_on = next.is_some_and(|next| next.starts_with(b"\""));
+    let mut is_all = next.is_none() || goes_on;
+    let mut shown: Vec<Cow<'_, [u8]>> = Vec::new();
+    for raw in object::elements(list) {
+        match fit::element(kind, raw) {
+            Ok(one) => {
+                is_all &= matches!(one, Cow::Borrowed(_));
+                shown.push(one);
+            }
+            Err(misfit) => {
+                is_all = false;
+                left_out(&key_of(kind, raw), misfit);
+            }
+        }
+    }
+    if is_all {
+        return None;
+    }
+    let list = [b"[", &shown.join(&b',')[..], b"]"].concat();
+    let page = object::replace_member(result, kind.member(), &list);
+    // What is no cursor leads nowhere.
+    Some(if goes_on { page } else { object::without_member(&page, "nextCursor") })
+}
+
+/// The name or address of an element, as far as it has one.
+fn key_of(kind: Kind, raw: &[u8]) -> String {
+    let key = object::members(raw).find(|(name, _)| *name == *kind.key());
+    key.and_then(|(_, key)| object::text(key)).unwrap_or_default().into_owned()
 }
 
 /// Where a list of several servers goes on.
@@ -188,6 +280,30 @@ mod tests {
             name("files", "grüße"),
             "files__gr__e_".to_owned() + &name("files", "grüße")[13..]
         );
+    }
+
+    #[test]
+    fn the_names_of_the_only_server_are_its_own_unless_they_are_too_long() {
+        for name in ["read text", "gr\u{fc}\u{df}e", &"t".repeat(MAX_NAME)] {
+            assert_eq!(own_name(name), name);
+        }
+        let long = own_name(&"t".repeat(65)).into_owned();
+        assert_eq!((long.len(), &long[..4]), (MAX_NAME, "tttt"));
+        assert_ne!(long, own_name(&"t".repeat(66)));
+    }
+
+    #[test]
+    fn a_page_that_is_passed_on_keeps_what_can_be_shown() {
+        let fine = br#"{"resources":[{"uri":"a","name":"n"}],"nextCursor":"c"}"#;
+        assert_eq!(tidied(Kind::Resources, fine, |_, _| panic!("all fit")), None);
+        let mixed = br#"{"resources":[{"uri":"a","name":"n"}, {"uri":"b"},7],"nextCursor":"c"}"#;
+        let mut left = Vec::new();
+        let shown = tidied(Kind::Resources, mixed, |key, why| left.push(format!("{key}: {why}")));
+        assert_eq!(shown.as_deref(), Some(&fine[..]));
+        assert_eq!(left, ["b: it has no `name`", ": it is no object"]);
+        let lost = br#"{"resources":[{"uri":"a","name":"n"}],"nextCursor":7}"#;
+        let shown = tidied(Kind::Resources, lost, |_, _| panic!("all fit"));
+        assert_eq!(shown.as_deref(), Some(&br#"{"resources":[{"uri":"a","name":"n"}]}"#[..]));
     }
 
     #[test]

@@ -41,12 +41,11 @@ const GIVEN: [&str; 18] = [
 const NETWORK: [&str; 8] =
     ["fetch", "XMLHttpRequest", "WebSocket", "EventSource", "axios", "http", "https", "Request"];
 /// What scripts have elsewhere of the machine they run on.
-const MACHINE: [&str; 12] = [
+const MACHINE: [&str; 11] = [
     "require",
     "module",
     "exports",
     "process",
-    "Buffer",
     "fs",
     "Deno",
     "Bun",
@@ -55,6 +54,27 @@ const MACHINE: [&str; 12] = [
     "localStorage",
     "__dirname",
 ];
+
+/// What people write to call a tool where there is another way.
+const CALLS: [&str; 12] = [
+    "callTool",
+    "call_tool",
+    "call",
+    "mcp",
+    "mcp_call",
+    "mcpCall",
+    "run_tool",
+    "runTool",
+    "executeTool",
+    "execute_tool",
+    "invoke",
+    "client",
+];
+/// How a tool is called.
+const CALL: &str =
+    "A tool is called with `await servers.NAME.call(\"tool\", {…})` or `await NAME.tool({…})`.";
+/// For a script that ended without a value.
+pub const NOTHING: &str = "nothing was returned: end the script with `return …`, or with the value as its last expression";
 
 /// How much of what a script left is shown.
 #[derive(Debug, Clone, Copy)]
@@ -133,8 +153,8 @@ pub fn cut(whole: &str, chars: usize, handle: &str) -> String {
     )
 }
 
-/// What follows the value or the error: output, and which calls were made.
-pub fn footer(logs: &Logs, calls: &[Value]) -> String {
+/// What follows the value or the error: output, and which calls were made. `has_limit` if a limit ended the script.
+pub fn footer(logs: &Logs, calls: &[Value], has_limit: bool) -> String {
     let mut text = String::new();
     if !logs.lines.is_empty() {
         text.push_str("\n\nconsole:");
@@ -173,10 +193,51 @@ pub fn footer(logs: &Logs, calls: &[Value]) -> String {
         let _infallible = write!(text, "; {failed} failed");
     }
     if dropped > 0 {
-        let _infallible =
-            write!(text, "; {dropped} not awaited and called off, which may have run");
+        let _infallible = write!(text, "; {dropped} {}", called_off(has_limit));
     }
     text
+}
+
+/// What became of a call that was under way when its script ended.
+pub fn called_off(has_limit: bool) -> &'static str {
+    match has_limit {
+        true => "called off by the limit, which may have run",
+        false => "not awaited and called off, which may have run",
+    }
+}
+
+/// What is called at a place where the engine says that it is no function: a name, or names with dots between.
+pub fn callee(source: &str, line: u32, column: u32) -> Option<String> {
+    let line: Vec<char> = source.lines().nth(line.checked_sub(1)? as usize)?.chars().collect();
+    let is_part = |at: usize| {
+        line.get(at).is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '$' | '.'))
+    };
+    let at = (column as usize).checked_sub(1)?;
+    // The place may be that of the bracket behind it.
+    let at = [Some(at), at.checked_sub(1)].into_iter().flatten().find(|at| is_part(*at))?;
+    let from = (0..at).rev().take_while(|at| is_part(*at)).last().unwrap_or(at);
+    let until = (at..line.len()).take_while(|at| is_part(*at)).last().unwrap_or(at);
+    let name: String = line[from..=until].iter().collect();
+    let name = name.trim_matches('.');
+    let is_name = name.starts_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '$'));
+    (is_name && name.chars().count() <= MAX_LINE).then(|| name.to_owned())
+}
+
+/// What to write instead of calling something that is no function; `servers` are the names scripts have for them.
+pub fn instead_of_calling<'a>(name: &str, mut servers: impl Iterator<Item = &'a str>) -> String {
+    let first = name.split('.').next().unwrap_or(name);
+    let more = match first {
+        "tools" => format!("`tools` has search, describe, list and types. {CALL}"),
+        "results" => "`results` has get and put.".to_owned(),
+        "servers" => format!("`servers` holds the servers by their names. {CALL}"),
+        _ if servers.any(|server| server == name) => {
+            format!(
+                "`{name}` is a server, so name a tool of it: `await {name}.tool({{…}})`; `await tools.list(\"{name}\")` lists them."
+            )
+        }
+        _ => String::new(),
+    };
+    format!("`{name}` is no function. {more}").trim_end().to_owned()
 }
 
 /// The name in an engine's complaint about one that is not there.
@@ -204,6 +265,20 @@ pub fn instead_of<'a>(name: &str, own: impl Iterator<Item = &'a str>) -> Option<
         return Some(format!(
             "Scripts have no network, so there is no `{name}`; they reach servers alone. `await tools.search(\"fetch a web page\")` finds a tool that can."
         ));
+    }
+    if CALLS.contains(&name) {
+        return Some(format!("There is no `{name}` in scripts. {CALL}"));
+    }
+    match name {
+        "Buffer" => {
+            return Some("There is no `Buffer`: `btoa` and `atob` are for base64, `TextEncoder` and `TextDecoder` for bytes.".to_owned());
+        }
+        "AbortController" | "AbortSignal" => {
+            return Some(format!(
+                "There is no `{name}`: what is under way ends with the script. `Promise.race([call, sleep(ms)])` waits no longer than that."
+            ));
+        }
+        _ => {}
     }
     if MACHINE.contains(&name) {
         return Some(format!(
@@ -270,6 +345,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_function_is_named() {
+        let source = "const a = 1;\n  await tools.call('x', {});";
+        for column in [9, 14, 19] {
+            assert_eq!(callee(source, 2, column).as_deref(), Some("tools.call"), "{column}");
+        }
+        assert_eq!(callee(source, 9, 1), None);
+        assert_eq!(callee("(1)()", 1, 4), None);
+        let instead = |name| instead_of_calling(name, ["fetch"].into_iter());
+        assert!(instead("tools.call").contains("`await servers.NAME.call("));
+        assert!(instead("servers.get").contains("by their names"));
+        assert!(instead("fetch").contains("is a server"));
+        assert_eq!(instead("x.y"), "`x.y` is no function.");
+        assert!(instead_of("callTool", [].into_iter()).unwrap().contains("servers.NAME.call"));
+        assert!(instead_of("Buffer", [].into_iter()).unwrap().contains("TextEncoder"));
+    }
+
+    #[test]
     fn a_long_value_shows_both_ends_and_its_handle() {
         let whole = "é".repeat(1000);
         let shown = cut(&whole, 100, "r1");
@@ -292,11 +384,12 @@ mod tests {
         let mut dropped = call("b", false);
         dropped["dropped"] = true.into();
         let calls = [call("a", true), call("a", false), dropped];
+        assert!(footer(&Logs::default(), &calls, true).contains("1 called off by the limit"));
         assert_eq!(
-            footer(&Logs::default(), &calls),
+            footer(&Logs::default(), &calls, false),
             "\n\ncalls made: s:a x2, s:b; 1 failed; 1 not awaited and called off, which may have run"
         );
-        assert_eq!(footer(&Logs { lines: vec!["hi".into()] }, &[]), "\n\nconsole:\nhi");
+        assert_eq!(footer(&Logs { lines: vec!["hi".into()] }, &[], false), "\n\nconsole:\nhi");
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Gateway {
         let scope = scopes.iter().find(|(name, _)| *name == settings.toolset);
         let scope = scope.map(|(_, scope)| Arc::clone(scope));
         let audience = Audience::default();
-        let view = View { surface, vocabulary: settings.surface, scope, audience };
+        let view = View { surface, vocabulary: settings.surface, scope, audience, principal: 0 };
         Gateway { router, catalog, view, habits, scopes, pinned }
     }
 

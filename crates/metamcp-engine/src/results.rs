@@ -26,8 +26,23 @@ const MAX_MEMORY: usize = 64 * 1024 * 1024;
 /// All values together. Beyond it the oldest are gone, before a disk is.
 const MAX_BYTES: usize = 1024 * 1024 * 1024;
 
-/// Whose a value is: the toolset its session is kept to, if there is one.
-pub type Owner = Option<Arc<str>>;
+/// Whose a value is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The toolset its session is kept to, if there is one.
+    pub toolset: Option<Arc<str>>,
+    /// Whoever showed the same token; the same for all where none are asked for.
+    pub principal: u64,
+}
+
+impl Owner {
+    /// Whether this reader may have what belongs to another: nobody reads what somebody else kept, and who is kept to a
+    /// toolset reads what was kept there.
+    fn may_read(&self, other: &Owner) -> bool {
+        self.principal == other.principal
+            && (self.toolset.is_none() || self.toolset == other.toolset)
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
@@ -91,7 +106,8 @@ impl Results {
 
     fn put_at(&self, owner: &Owner, whole: Bytes, value: Range<usize>, now: Instant) -> String {
         // Unguessable, so that one client's values are not found by counting.
-        let handle = format!("r{:016x}", getrandom::u64().unwrap_or_default());
+        let half = || getrandom::u64().unwrap_or_default();
+        let handle = format!("r{:016x}{:016x}", half(), half());
         let mut kept = self.lock();
         let mut gone = Vec::new();
         while kept.front().is_some_and(|one| now.duration_since(one.since) >= KEPT) {
@@ -116,8 +132,7 @@ impl Results {
         handle
     }
 
-    /// The value of a handle, unless it is unknown, too old, gone or not for this reader. Who is kept to a toolset
-    /// reads what was kept there.
+    /// The value of a handle, unless it is unknown, too old, gone or not for this reader.
     pub async fn read(&self, handle: &str, reader: &Owner) -> Option<Stored> {
         let (value, place) = self.find(handle, reader, Instant::now())?;
         let whole = match place {
@@ -138,8 +153,7 @@ impl Results {
     ) -> Option<(Range<usize>, Option<Bytes>)> {
         let kept = self.lock();
         let found = kept.iter().find(|one| one.handle == handle)?;
-        let is_for = reader.is_none() || found.owner == *reader;
-        if !is_for || now.duration_since(found.since) >= KEPT {
+        if !reader.may_read(&found.owner) || now.duration_since(found.since) >= KEPT {
             return None;
         }
         let place = match &found.place {

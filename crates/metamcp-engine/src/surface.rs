@@ -3,6 +3,7 @@
 //! In: `tools/call` params.  Out: `Step`: an answer now, later, or through the caller.
 //! Tests: `metamcp/tests/`, snapshots of answers in the core.
 
+mod answers;
 pub mod call;
 mod calls;
 pub mod direct;
@@ -13,6 +14,7 @@ mod full;
 mod kept;
 mod offers;
 mod provision;
+mod questions;
 pub mod reply;
 mod scope;
 mod script;
@@ -34,6 +36,7 @@ use metamcp_core::secret::Scrubber;
 use metamcp_core::settings::{LogLevel, Vocabulary};
 use metamcp_core::vocabulary;
 use metamcp_wire::object;
+use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::seal::Key;
 
 use crate::catalog::Catalog;
@@ -122,6 +125,8 @@ pub struct View {
     pub scope: Option<Arc<Scope>>,
     /// Whose words it speaks of next steps.
     pub audience: Audience,
+    /// Whose values it keeps and reads: whoever showed the same token, or everybody.
+    pub principal: u64,
 }
 
 impl std::ops::Deref for View {
@@ -269,6 +274,10 @@ impl View {
             }
         };
         let [name, arguments, meta] = picked;
+        // It goes on to the server as it is.
+        if let Some(Err(defect)) = meta.map(|meta| object::unambiguous(meta, MAX_RESULT_DEPTH)) {
+            return invalid(format!("the _meta of tools/call cannot be used: {defect}"));
+        }
         let Some(name) = name.and_then(object::text) else {
             return invalid("tools/call needs a name, which is a string".to_owned());
         };

@@ -49,7 +49,7 @@ mod linux {
         }
         let only = first.map(|first| first.to_string_lossy().into_owned());
         // As a task, as in the gateway: what waits on the outside of a runtime is woken through a thread.
-        tokio::runtime::Runtime::new()?.block_on(async {
+        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
             tokio::spawn(async move { measure(only.as_deref(), &mut io::stdout()).await }).await?
         })
     }

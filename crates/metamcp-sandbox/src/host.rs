@@ -7,6 +7,8 @@
 //! keeps the script's position; whatever it does instead, the gateway counts calls, looks at the
 //! processor clock of the process and at the wall clock, and kills.
 
+#[cfg(target_os = "linux")]
+mod depth;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 mod ledger;
@@ -14,6 +16,8 @@ mod ledger;
 mod run;
 #[cfg(target_os = "linux")]
 mod spawn;
+#[cfg(target_os = "linux")]
+mod under_way;
 #[cfg(target_os = "linux")]
 mod verdict;
 #[cfg(target_os = "linux")]
@@ -86,7 +90,8 @@ pub struct Job {
 /// Why a question of a script has no answer. The script sees it as a `ToolError`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {
-    /// An object with `message`, and if known `code`, `retryable`, `server`, `tool`.
+    /// An object with `message`, and if known `code`, `retryable`, `server`, `tool`. For a call whose result says itself
+    /// that it is an error, `result` is all of it, and `server` and `tool` are their real names.
     pub json: String,
 }
 
@@ -97,6 +102,12 @@ pub type Answer = Pin<Box<dyn Future<Output = Result<String, CallError>> + Send>
 pub trait Host: Send + Sync + 'static {
     /// Starts to answer. `payload` is one JSON object as described at [`Op`], written by the script: hostile.
     fn answer(&self, op: Op, payload: String) -> Answer;
+
+    /// The name of the server that a script means by a name. Its calls are counted under it, so that a second name
+    /// for a server is no way around what is allowed at once.
+    fn server_meant(&self, written: &str) -> Option<String> {
+        Some(written.to_owned())
+    }
 
     /// A line of the script's console, as it comes. It is in the outcome as well.
     fn log(&self, _level: Level, _text: &str) {}
@@ -165,7 +176,7 @@ pub struct LogLine {
 pub struct CallMade {
     /// The server.
     pub server: String,
-    /// The tool, as the script wrote it.
+    /// The tool, as the script wrote it, cut where it is longer than any name.
     pub tool: String,
     /// How long it took from the script's request to its end, waiting in line included.
     pub took: Duration,

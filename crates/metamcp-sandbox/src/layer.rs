@@ -11,6 +11,8 @@ pub const NOT_DUMPABLE: &str = "not_dumpable";
 pub const DESCRIPTORS: &str = "descriptors";
 /// The environment is empty, also the one the kernel remembers.
 pub const ENVIRONMENT: &str = "environment";
+/// It has none of the capabilities that a gateway of root's would leave it.
+pub const CAPABILITIES: &str = "capabilities";
 /// Every right to files that landlock knows is denied.
 pub const LANDLOCK_FILES: &str = "landlock_files";
 /// Binding and connecting is denied by landlock.
@@ -42,8 +44,9 @@ pub enum Profile {
 }
 
 /// What every profile demands.
-const LOCKDOWN: [&str; 8] = [
+const LOCKDOWN: [&str; 9] = [
     NO_NEW_PRIVILEGES,
+    CAPABILITIES,
     NOT_DUMPABLE,
     DESCRIPTORS,
     ENVIRONMENT,

@@ -22,6 +22,14 @@ pub const STACK: usize = 512 * 1024;
 pub const CALLS: u32 = 250;
 /// Questions that start nothing (search, describe, list, results) in one run.
 pub const QUESTIONS: u32 = 2_000;
+/// Such questions under way at once; more wait in line, and calls always have room beside them.
+pub const QUESTIONS_AT_ONCE: usize = 8;
+/// Characters kept of a server's or a tool's name. A script can invent names of any length, and each is repeated in
+/// the list of its calls.
+pub const NAME: usize = 200;
+/// How deep a value, or the arguments of a call, may be nested. Most readers of JSON stop at 128 levels, of which the
+/// answer around a value takes some.
+pub const DEPTH: usize = 100;
 /// Calls under way at once; more wait in line.
 pub const IN_FLIGHT: usize = 16;
 /// Calls under way at one server at once; a server is shared with other clients.

@@ -22,6 +22,7 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd;
+use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use crate::layer;
 use crate::protocol::Missing;
@@ -90,6 +91,7 @@ pub fn apply(reserved: u64, ends: Ends) -> Report {
     // From here on /proc/self belongs to root, so what reads it is done.
     report.note(layer::NOT_DUMPABLE, not_dumpable());
     report.note(layer::NO_NEW_PRIVILEGES, no_new_privileges());
+    report.note(layer::CAPABILITIES, capabilities());
     rights::give_up(&mut report);
     report.note(layer::RESOURCE_LIMITS, resource_limits(reserved));
     report.note(layer::SECCOMP, seccomp::install(ends));
@@ -149,6 +151,22 @@ fn no_new_privileges() -> Result<(), String> {
     match prctl::get_no_new_privs() {
         Ok(true) => Ok(()),
         other => Err(format!("it reads back as {other:?}")),
+    }
+}
+
+/// A worker of root's has the rights of root over whatever a hole in the other layers lets it reach.
+fn capabilities() -> Result<(), String> {
+    for number in 0..u64::BITS {
+        // Forbidden to all but those who have the most of them, and an error for numbers that stand for nothing.
+        let capability = CapabilitySet::from_bits_retain(1 << number);
+        thread::remove_capability_from_bounding_set(capability).ok();
+    }
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    thread::set_capabilities(None, none).map_err(|error| error.to_string())?;
+    match thread::capabilities(None) {
+        Ok(now) if now == none => Ok(()),
+        other => Err(format!("they read back as {other:?}")),
     }
 }
 

@@ -123,7 +123,8 @@ pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, Defect> {
                 }
             }
             '+' | '-' if source[..at].ends_with(c) => Before::Unknown,
-            '!' => Before::Unknown,
+            // Behind a value it may be TypeScript's word that the value is there; where a value is awaited, it negates one.
+            '!' if before != Before::Sign => Before::Unknown,
             _ => Before::Sign,
         };
         before = now;
@@ -319,6 +320,10 @@ mod tests {
             "'\\'((((((('",
             "x => /\"((((((/",
             "`${a}((((((${b}((((((`",
+            "n => !/^[A-Z]((((((/.test(n)",
+            "w && !/\\d((((((/.test(w)",
+            "if (!/[\"'((((((]/.test(x)) y()",
+            "return !!/[((((((]/.test(x)",
             "const m: Map<string, Array<number>> = new Map<string, Array<number>>()",
         ] {
             assert!(judge(source, 4).is_ok(), "{source}");

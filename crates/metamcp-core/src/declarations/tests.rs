@@ -31,6 +31,20 @@ fn type_of(schema: &Value) -> String {
 }
 
 #[test]
+fn names_of_the_language_are_no_methods() {
+    let tools = json!([
+        {"name": "then", "inputSchema": {"type": "object"}},
+        {"name": "to_string", "inputSchema": {"type": "object"}}
+    ]);
+    let declared = declared(&tools, 10_000);
+    assert!(
+        declared.contains("// the tool then is no method here: call(\"then\", {…})"),
+        "{declared}"
+    );
+    assert!(declared.contains("  to_string(") && !declared.contains("toString"), "{declared}");
+}
+
+#[test]
 fn a_server_reads_like_a_library() {
     let tools = json!([
         {

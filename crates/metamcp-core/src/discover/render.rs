@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Answer, Detail, FITS, Request, ServerLine};
+use crate::direct;
 use crate::next::{Audience, Next};
 use crate::search::Hit;
 use crate::text;
@@ -110,7 +111,8 @@ fn hit_json(hit: &Hit, detail: Detail) -> Value {
     });
     if detail == Detail::Schema {
         let parsed = |schema: Option<&str>| {
-            schema.and_then(|schema| serde_json::from_str::<Value>(schema).ok())
+            let schema = direct::cleaned(schema?);
+            serde_json::from_str::<Value>(&schema).ok()
         };
         value["inputSchema"] = parsed(tool.input_schema()).unwrap_or_default();
         value["outputSchema"] = parsed(tool.output_schema()).unwrap_or_default();

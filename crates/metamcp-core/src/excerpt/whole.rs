@@ -47,7 +47,7 @@ pub fn value_in(result: &[u8]) -> &[u8] {
 /// that is no text as it was.
 pub fn shortened(result: &[u8], handle: &str) -> Vec<u8> {
     let value = value_in(result);
-    let kept = about(value, result.len(), handle);
+    let kept = about(value, result.len(), handle, "mcp_call {\"tool\"");
     let text = execution::value_text(std::str::from_utf8(value).unwrap_or("null"));
     let mut shown = execution::cut(&text, SHOWN, handle);
     shown.push_str(&format!(
@@ -83,7 +83,8 @@ pub fn shortened(result: &[u8], handle: &str) -> Vec<u8> {
     out
 }
 
-/// What stands for a value that is kept under a handle, where a value is expected.
+/// What stands for a value that is kept under a handle, where a value is expected; in the words of the full vocabulary,
+/// which alone has such places.
 pub fn preview(value: &[u8], handle: &str) -> Value {
     let text = execution::value_text(std::str::from_utf8(value).unwrap_or("null"));
     let count = text.chars().count();
@@ -91,16 +92,15 @@ pub fn preview(value: &[u8], handle: &str) -> Value {
     let (head, tail) = (SHOWN - SHOWN / 4, SHOWN / 4);
     let tail = if count > head { &text[at(count - tail.min(count - head))..] } else { "" };
     json!({
-        "kept": about(value, value.len(), handle),
+        "kept": about(value, value.len(), handle, "run_tool {\"tool_id\""),
         "head": &text[..at(head)],
         "tail": tail,
     })
 }
 
-fn about(value: &[u8], bytes: usize, handle: &str) -> Value {
-    let read = format!(
-        "mcp_call {{\"tool\": \"@results:read\", \"args\": {{\"id\": \"{handle}\", \"offset\": 0}}}}"
-    );
+fn about(value: &[u8], bytes: usize, handle: &str, call: &str) -> Value {
+    let read =
+        format!("{call}: \"@results:read\", \"args\": {{\"id\": \"{handle}\", \"offset\": 0}}}}");
     json!({ "id": handle, "bytes": bytes, "shape": shape_of(value), "read": read })
 }
 

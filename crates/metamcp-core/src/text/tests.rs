@@ -44,6 +44,8 @@ fn attacks_are_cleaned_and_nine_of_ten_are_flagged() {
 #[test]
 fn honest_descriptions_are_not_flagged() {
     for honest in [
+        "If the directory already exists, this operation will succeed silently.",
+        "Unknown fields are silently ignored; results past the limit are silently dropped.",
         "Read the complete contents of a file from the file system as text.",
         "IMPORTANT: paths are relative to the allowed directories.",
         "Create a new entity in the knowledge graph. Use this when the user mentions someone new.",

@@ -4,6 +4,7 @@ use metamcp_wire::object;
 use metamcp_wire::write::{json_string, number};
 use serde_json::{Value, json};
 
+use crate::execution;
 use crate::text;
 
 /// A page of tools.
@@ -188,10 +189,13 @@ pub fn code(ran: &RanCode<'_>) -> Vec<u8> {
         .iter()
         .map(|call| {
             let word = |name: &str| call[name].as_str().unwrap_or_default();
+            let limit = ran.error.is_some_and(|error| error["details"]["limit"].is_string());
+            let reason = (call["dropped"] == true).then(|| execution::called_off(limit));
             json!({
                 "tool_id": format!("{}:{}", word("server"), word("tool")),
                 "durationMs": call["ms"].as_u64().unwrap_or_default(),
                 "ok": call["ok"] == true,
+                "reason": reason,
             })
         })
         .collect();

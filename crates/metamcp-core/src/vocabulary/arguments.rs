@@ -142,6 +142,19 @@ impl<'a> Arguments<'a> {
         Ok(Some((whole.max(0.0) as u64).clamp(least, most)))
     }
 
+    /// A whole number that is refused below its range: less than nothing of it cannot have been meant.
+    pub(super) fn at_least(
+        &self,
+        name: &str,
+        (least, most): (u64, u64),
+    ) -> Result<Option<u64>, BadArguments> {
+        let number = |raw| std::str::from_utf8(raw).ok()?.parse::<f64>().ok();
+        if self.raw(name).and_then(number).is_some_and(|number| number < least as f64) {
+            return Err(self.malformed(name, format!("a whole number, {least} or more")));
+        }
+        self.whole(name, (least, most))
+    }
+
     /// True or false.
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, BadArguments> {
         match self.raw(name) {

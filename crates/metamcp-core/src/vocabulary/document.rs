@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::direct;
 use crate::search::Hit;
 use crate::text;
 use crate::tool::Tool;
@@ -160,9 +161,9 @@ fn all_tags(tool: &Tool, tags: &[String]) -> Vec<String> {
     all
 }
 
-/// The definition as it may be shown: what the protocol knows, its description cleaned.
+/// The definition as it may be shown: what the protocol knows, its descriptions cleaned.
 pub fn definition_of(tool: &Tool) -> Value {
-    let raw: Value = serde_json::from_str(tool.raw()).unwrap_or_default();
+    let raw: Value = serde_json::from_str(&direct::cleaned(tool.raw())).unwrap_or_default();
     let mut shown = Map::new();
     shown.insert("name".into(), (*tool.name).into());
     if let Some(title) = &tool.title {

@@ -252,7 +252,7 @@ impl<'a> ChainRequest<'a> {
             steps,
             include_backends: given.flag("include_backends")?.unwrap_or(true),
             include_tools: given.flag("include_tools")?.unwrap_or(false),
-            timeout_ms: given.whole("timeout_ms", (1, LONGEST_MS))?,
+            timeout_ms: given.at_least("timeout_ms", (1, LONGEST_MS))?,
         })
     }
 }
@@ -289,8 +289,8 @@ impl CodeRequest {
         Ok(Self {
             language: given.text("language")?,
             code: code.into_owned(),
-            timeout_ms: given.whole("timeout_ms", (1, LONGEST_MS))?,
-            max_tool_calls: given.whole("max_tool_calls", (0, u64::from(u32::MAX)))?,
+            timeout_ms: given.at_least("timeout_ms", (1, LONGEST_MS))?,
+            max_tool_calls: given.at_least("max_tool_calls", (0, u64::from(u32::MAX)))?,
         })
     }
 

@@ -209,6 +209,7 @@ pub fn output_schema(name: &str) -> Value {
                 "tool_id": { "type": "string" },
                 "durationMs": { "type": "integer", "minimum": 0 },
                 "ok": { "type": "boolean" },
+                "reason": maybe_text(),
             }))),
             "durationMs": { "type": "integer", "minimum": 0 },
         }),

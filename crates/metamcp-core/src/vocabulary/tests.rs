@@ -110,6 +110,21 @@ fn wrong_arguments_are_named_with_the_tool() {
 }
 
 #[test]
+fn less_than_nothing_is_refused() {
+    let code = |member: &str| {
+        let raw = format!("{{\"code\":\"1\",{member}}}");
+        CodeRequest::decode(Some(raw.as_bytes())).map_err(|bad| bad.to_string())
+    };
+    let wrong = |name, least| {
+        Err(format!("`{name}` of execute_code must be a whole number, {least} or more"))
+    };
+    assert_eq!(code("\"timeout_ms\":-5").map(drop), wrong("timeout_ms", 1));
+    assert_eq!(code("\"timeout_ms\":0").map(drop), wrong("timeout_ms", 1));
+    assert_eq!(code("\"max_tool_calls\":-1").map(drop), wrong("max_tool_calls", 0));
+    assert_eq!(code("\"max_tool_calls\":0").map(|asked| asked.max_tool_calls), Ok(Some(0)));
+}
+
+#[test]
 fn limits_are_clamped_and_never_an_error() {
     let limit = |raw: &str| SearchRequest::decode(Some(raw.as_bytes())).unwrap().limit;
     assert_eq!(limit(r#"{"query":"x"}"#), 20);
@@ -280,6 +295,21 @@ fn a_tool_is_described_level_by_level() {
     insta::assert_snapshot!(page);
     let few = fits("list_tool_examples", list_examples(&tool, 1).to_string().as_bytes());
     assert_eq!(few["examples"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_servers_say_of_parameters_is_cleaned_too() {
+    let tools = listed(&json!([{
+        "name": "search",
+        "inputSchema": {
+            "type": "object",
+            "properties": { "query": { "type": "string", "description": "a\u{202e}b\u{1b}[31mc\u{e0041}" } },
+        },
+    }]));
+    let hit = Hit::all_of(&"docs".into(), &tools).remove(0);
+    let shown = describe(&documented(&hit, &[], None), Level::Full, 5);
+    let query = &shown["tool"]["inputSchema"]["properties"]["query"];
+    assert_eq!(query["description"], "abc", "{shown}");
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

@@ -8,28 +8,50 @@ fn block<T>(future: impl std::future::Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
+const ANYBODY: Owner = Owner { toolset: None, principal: 0 };
+
+fn kept_to(toolset: &str) -> Owner {
+    Owner { toolset: Some(toolset.into()), ..ANYBODY }
+}
+
 #[test]
 fn a_value_is_found_until_it_is_old() {
     let home = tempfile::tempdir().unwrap();
     let (results, now) = (Results::new(home.path()), Instant::now());
-    let handle = results.put_at(&None, Bytes::from_static(b"[1]"), 0..3, now);
-    assert!(results.find(&handle, &None, now).is_some());
-    assert!(results.find(&handle, &None, now + KEPT).is_none());
-    assert!(results.find("r0", &None, now).is_none());
+    let handle = results.put_at(&ANYBODY, Bytes::from_static(b"[1]"), 0..3, now);
+    assert!(results.find(&handle, &ANYBODY, now).is_some());
+    assert!(results.find(&handle, &ANYBODY, now + KEPT).is_none());
+    assert!(results.find("r0", &ANYBODY, now).is_none());
 }
 
 #[test]
 fn who_is_kept_to_a_toolset_reads_only_what_was_kept_there() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::new(home.path());
-    let (docs, mail): (Owner, Owner) = (Some("docs".into()), Some("mail".into()));
+    let (docs, mail): (Owner, Owner) = (kept_to("docs"), kept_to("mail"));
     let handle = results.put(&docs, Bytes::from_static(b"1"));
-    let open = results.put(&None, Bytes::from_static(b"2"));
+    let open = results.put(&ANYBODY, Bytes::from_static(b"2"));
     block(async {
         assert!(results.read(&handle, &docs).await.is_some());
-        assert!(results.read(&handle, &None).await.is_some());
+        assert!(results.read(&handle, &ANYBODY).await.is_some());
         assert!(results.read(&handle, &mail).await.is_none());
         assert!(results.read(&open, &docs).await.is_none());
+    });
+}
+
+#[test]
+fn nobody_reads_what_somebody_else_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let results = Results::new(home.path());
+    let of = |principal| Owner { principal, ..kept_to("docs") };
+    let handle = results.put(&of(1), Bytes::from_static(b"1"));
+    assert!(handle.len() > 32, "{handle} has fewer than 128 bits");
+    block(async {
+        assert!(results.read(&handle, &of(1)).await.is_some());
+        assert!(results.read(&handle, &Owner { principal: 1, toolset: None }).await.is_some());
+        for other in [of(2), of(0), ANYBODY, Owner { principal: 2, toolset: None }] {
+            assert!(results.read(&handle, &other).await.is_none(), "{other:?}");
+        }
     });
 }
 
@@ -38,12 +60,13 @@ fn what_is_too_much_for_memory_goes_to_disk_and_nothing_is_lost() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::with(home.path(), 1000);
     // Without a runtime files are written at once.
-    let handles: Vec<String> = (0..8).map(|n| results.put(&None, bytes(400, b'0' + n))).collect();
+    let handles: Vec<String> =
+        (0..8).map(|n| results.put(&ANYBODY, bytes(400, b'0' + n))).collect();
     let in_memory = results.lock().iter().filter(|one| !matches!(one.place, Place::Disk)).count();
     assert!(in_memory <= 2, "{in_memory}");
     block(async {
         for (n, handle) in handles.iter().enumerate() {
-            let stored = results.read(handle, &None).await.unwrap();
+            let stored = results.read(handle, &ANYBODY).await.unwrap();
             assert_eq!(stored.value, bytes(400, b'0' + u8::try_from(n).unwrap()));
         }
     });
@@ -65,9 +88,9 @@ fn what_is_too_much_for_memory_goes_to_disk_and_nothing_is_lost() {
 fn a_value_larger_than_memory_stays_while_it_is_the_newest() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::with(home.path(), 100);
-    let handle = results.put(&None, bytes(500, b'x'));
+    let handle = results.put(&ANYBODY, bytes(500, b'x'));
     assert!(matches!(results.lock()[0].place, Place::Memory(_)));
-    assert_eq!(block(results.read(&handle, &None)).unwrap().whole.len(), 500);
+    assert_eq!(block(results.read(&handle, &ANYBODY)).unwrap().whole.len(), 500);
 }
 
 #[test]
@@ -75,8 +98,8 @@ fn a_result_is_kept_whole_and_its_value_is_what_is_meant() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::new(home.path());
     let raw = Bytes::from_static(br#"{"content":[{"type":"text","text":"abc"}],"_meta":{}}"#);
-    let handle = results.put_result(&None, raw.clone());
-    let stored = block(results.read(&handle, &None)).unwrap();
+    let handle = results.put_result(&ANYBODY, raw.clone());
+    let stored = block(results.read(&handle, &ANYBODY)).unwrap();
     assert_eq!((stored.whole, &*stored.value), (raw, &br#""abc""#[..]));
 }
 
@@ -85,10 +108,10 @@ fn what_cannot_be_written_is_gone_and_the_rest_stays() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("results"), "a file in its place").unwrap();
     let results = Results::with(home.path(), 100);
-    let first = results.put(&None, bytes(90, b'a'));
-    let second = results.put(&None, bytes(90, b'b'));
+    let first = results.put(&ANYBODY, bytes(90, b'a'));
+    let second = results.put(&ANYBODY, bytes(90, b'b'));
     block(async {
-        assert!(results.read(&first, &None).await.is_none());
-        assert!(results.read(&second, &None).await.is_some());
+        assert!(results.read(&first, &ANYBODY).await.is_none());
+        assert!(results.read(&second, &ANYBODY).await.is_some());
     });
 }

@@ -67,7 +67,7 @@ const SWEEP: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Serving,
-    /// No further requests.
+    /// No further requests: connections end as soon as nothing is under way on them.
     Draining,
     /// It is over.
     Ended,
@@ -102,7 +102,6 @@ pub async fn serve(
             Some(()) = stop.recv() => break,
         }
     }
-    drop(listener);
     door.close();
     for session in door.awake() {
         session.modern.end_subscriptions(&session.lanes);
@@ -111,13 +110,20 @@ pub async fn serve(
     if let Some(refreshing) = refreshing {
         refreshing.abort();
     }
+    // What is under way may need an answer of its client, which comes in a request of its own.
+    let mut done = pin!(timeout(DRAIN, drained(&door)));
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                accept(accepted, &door, tls.as_ref(), &room, &phase).await;
+            }
+            _ = &mut done => break,
+            Some(()) = stop.recv() => break,
+        }
+    }
+    drop(listener);
     // Nobody is listening for the other end any more when nobody is left.
     let _nobody = tell.send(Phase::Draining);
-    tokio::select! {
-        () = drained(&door) => {}
-        () = tokio::time::sleep(DRAIN) => {}
-        Some(()) = stop.recv() => {}
-    }
     for session in door.awake() {
         session.stop();
     }

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
+use metamcp_core::direct::fit::Reader;
 use metamcp_core::ledger::ServerId;
 use metamcp_wire::modern::listen::{self, Filter};
 use metamcp_wire::modern::meta::{self, Meta};
@@ -119,9 +120,12 @@ impl Desk {
             }
             "tools/list" => {
                 let view = self.view.clone();
-                let cursor = cursor(Some(params));
+                let cursor = match cursor(Some(params)) {
+                    Ok(cursor) => cursor,
+                    Err(why) => return waiting.refuse(&Fault::invalid(why)),
+                };
                 self.begin(waiting, &read, method, params).later(async move {
-                    let tools = match view.tools_page(cursor).await {
+                    let tools = match view.tools_page(cursor, Reader::Stateless).await {
                         Finished::Result(tools) => tools,
                         other => return other,
                     };

@@ -12,8 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use metamcp_core::direct::fit::Reader;
 use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_wire::envelope::Envelope;
+use metamcp_wire::era::Revision;
 use metamcp_wire::frame::skim;
 use metamcp_wire::handshake::{self, Peer};
 use metamcp_wire::scan::Defect;
@@ -134,6 +136,15 @@ impl Session {
         }
     }
 
+    /// Why several messages at once are not taken from this client. One that has not introduced itself may be of the one
+    /// revision that had them.
+    pub fn refuses_batches(&self) -> Option<&'static str> {
+        let revision = self.peer().and_then(|peer| peer.era.revision());
+        revision
+            .is_some_and(|revision| revision != Revision::V2025_03_26)
+            .then_some("invalid request: several messages at once are not part of this revision")
+    }
+
     /// One message of the client, already read from `line`.
     pub fn take(&self, message: Envelope<'_>, line: &Bytes) {
         match message {
@@ -148,6 +159,11 @@ impl Session {
                 self.answered(id.and_then(|id| id.as_u64()), &Reply::Error(line.slice_ref(error)));
             }
             Envelope::Batch(parts) => {
+                if let Some(why) = self.refuses_batches() {
+                    return self
+                        .lanes
+                        .answer(None, |out| write::error(out, None, -32600, why, None));
+                }
                 for part in parts {
                     if let Err(defect) = self.message(line, part) {
                         self.defective(part, defect);
@@ -190,6 +206,12 @@ impl Session {
             && state.questions.is_empty()
             && self.lanes.is_quiet()
             && self.modern.is_quiet()
+    }
+
+    /// Whether its client said what it wants to hear of, which would be forgotten with the session.
+    pub fn is_attached(&self) -> bool {
+        let state = self.lock();
+        state.level.is_some() || !state.watched.is_empty()
     }
 
     /// Waits until everything is answered that runs nothing anywhere: handshakes and lists.
@@ -256,8 +278,11 @@ impl Session {
             "ping" => self.result(&id, b"{}"),
             "tools/list" => {
                 let view = self.view.clone();
-                let cursor = cursor(params);
-                self.later(id, async move { view.tools_page(cursor).await });
+                let cursor = match cursor(params) {
+                    Ok(cursor) => cursor,
+                    Err(why) => return self.refuse(&id, -32602, &why),
+                };
+                self.later(id, async move { view.tools_page(cursor, Reader::Initialized).await });
             }
             "initialize" => self.initialize(id, params),
             "logging/setLevel" => {
@@ -555,10 +580,14 @@ impl Caller for Session {
     }
 }
 
-/// Where a list is to go on.
-pub(super) fn cursor(params: Option<&[u8]>) -> Option<String> {
-    let [cursor] = object::pick(params?, ["cursor"]).ok()?;
-    object::text(cursor?).map(std::borrow::Cow::into_owned)
+/// Where a list of tools is to go on. One that cannot be read is no reason to begin anew.
+pub(super) fn cursor(params: Option<&[u8]>) -> Result<Option<String>, String> {
+    let Some(params) = params else { return Ok(None) };
+    let [cursor] = object::pick(params, ["cursor"])
+        .map_err(|defect| format!("the params of tools/list cannot be used: {defect}"))?;
+    let Some(cursor) = cursor.filter(|cursor| *cursor != b"null") else { return Ok(None) };
+    let text = object::text(cursor).ok_or("the cursor of tools/list must be a string")?;
+    Ok(Some(text.into_owned()))
 }
 
 /// Whether a tool did what it was called for; `None` where that says nothing about the tool: it was called off, or its

@@ -12,7 +12,7 @@ use metamcp_core::nearest::nearest;
 use metamcp_core::next::{Advice, Next};
 use metamcp_core::replay::{Rule, is_harmless};
 use metamcp_core::tool::Tool;
-use metamcp_wire::scan::{MAX_DEPTH, check};
+use metamcp_wire::scan::{Defect, MAX_DEPTH, check};
 use metamcp_wire::{object, write};
 use serde_json::Value;
 
@@ -24,6 +24,8 @@ use crate::router::{Caller, Dress, Entry, Request};
 /// Arguments longer than this are not checked against the schema here: building them as a tree would cost more
 /// than the server's own check, which follows anyway.
 const MAX_CHECKED: usize = 1024 * 1024;
+/// What is said below arguments that were refused.
+const NOT_BOTHERED: &str = "The server was not bothered. Correct the arguments and call again.";
 /// Names offered for one that does not exist.
 const NEAR: usize = 5;
 
@@ -165,7 +167,10 @@ impl View {
         match self.judge(&wish, snapshot.known(wish.entry.id)) {
             Judged::Go { harmless } => self.go(wish, harmless, caller, tag),
             // A server that cannot list its tools may still have this one; it knows best.
-            Judged::Unknown => self.go(wish, false, caller, tag),
+            Judged::Unknown => {
+                unambiguous(&wish).map_err(|refused| *refused)?;
+                self.go(wish, false, caller, tag);
+            }
             Judged::No(refused) => return Err(*refused),
         }
         Ok(())
@@ -250,7 +255,7 @@ impl View {
         let Some(known) = known else { return Judged::Unknown };
         let Some(tool) = known.tool(&wish.tool) else {
             if self.catalog.is_blocked(wish.entry.id, &wish.tool) {
-                return Judged::No(Box::new(blocked(wish)));
+                return Judged::No(Box::new(blocked(&wish.entry.name, &wish.tool)));
             }
             return Judged::No(Box::new(no_such_tool(wish, known)));
         };
@@ -473,20 +478,18 @@ fn decode_args(by: &str, args: Option<&[u8]>, line: &Bytes) -> Result<Option<Byt
 /// The arguments against the tool's schema.
 fn checked(wish: &Wish, tool: &Tool) -> Result<(), Box<ErrorObject>> {
     let raw = wish.arguments.as_deref().unwrap_or(b"{}");
-    if raw.len() > MAX_CHECKED || tool.checker().surely_fits(raw) {
+    if raw.len() > MAX_CHECKED {
+        return unambiguous(wish);
+    }
+    if tool.checker().surely_fits(raw) {
         return Ok(());
     }
     let refuse = |message: String| {
         ErrorObject::new(Code::ValidationInput, message)
             .at(&wish.entry.name, Some(&wish.tool))
-            .hint("The server was not bothered. Correct the arguments and call again.")
+            .hint(NOT_BOTHERED)
     };
-    let value = object::strict_value(raw, MAX_DEPTH).map_err(|defect| {
-        Box::new(refuse(format!(
-            "the arguments of {}:{} are ambiguous: {defect}",
-            wish.entry.name, wish.tool
-        )))
-    })?;
+    let value = object::strict_value(raw, MAX_DEPTH).map_err(|defect| ambiguous(wish, &defect))?;
     tool.checker().check(&value).map_err(|violations| {
         let listed: Vec<serde_json::Value> = violations
             .iter()
@@ -500,14 +503,26 @@ fn checked(wish: &Wish, tool: &Tool) -> Result<(), Box<ErrorObject>> {
     })
 }
 
+/// Arguments that are not checked any further can be read in one way only.
+fn unambiguous(wish: &Wish) -> Result<(), Box<ErrorObject>> {
+    let raw = wish.arguments.as_deref().unwrap_or(b"{}");
+    object::unambiguous(raw, MAX_DEPTH).map_err(|defect| ambiguous(wish, &defect))
+}
+
+fn ambiguous(wish: &Wish, defect: &Defect) -> Box<ErrorObject> {
+    let message =
+        format!("the arguments of {}:{} are ambiguous: {defect}", wish.entry.name, wish.tool);
+    let object = ErrorObject::new(Code::ValidationInput, message);
+    Box::new(object.at(&wish.entry.name, Some(&wish.tool)).hint(NOT_BOTHERED))
+}
+
 /// A tool of an installed server that is not what it was when the server was agreed to.
-fn blocked(wish: &Wish) -> ErrorObject {
-    let name = &wish.entry.name;
+pub(super) fn blocked(name: &Arc<str>, tool: &Arc<str>) -> ErrorObject {
     ErrorObject::new(
         Code::Denied,
-        format!("the tool {:?} of the installed server {name:?} changed since it was agreed to", &*wish.tool),
+        format!("the tool {tool:?} of the installed server {name:?} changed since it was agreed to"),
     )
-    .at(name, Some(&wish.tool))
+    .at(name, Some(tool))
     .hint(format!(
         "The call was not sent. The user can look at it and run `metamcp provisioned accept {name}` in a terminal."
     ))

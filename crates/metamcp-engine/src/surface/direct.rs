@@ -5,8 +5,8 @@
 
 mod able;
 mod lists;
+mod owners;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,14 +18,16 @@ use metamcp_core::replay::{Rule, is_harmless};
 use metamcp_core::settings::Vocabulary;
 use metamcp_core::tool::Tool;
 use metamcp_wire::modern::headers::{self, Mirror};
+use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::{object, write};
 use serde_json::Value;
 
-use super::call::usable;
+use super::call::{blocked, usable};
 use super::errand::{self, Client};
 use super::reply::{Code, ErrorObject};
-use super::{Finished, Step, Surface, View};
-use crate::router::{CallErrorKind, Caller, Entry, Outcome, Request, Verbatim};
+use super::{Finished, Step, View};
+use crate::router::{CallErrorKind, Caller, Dress, Entry, Outcome, Request, Verbatim};
+pub(super) use owners::Owners;
 
 /// What is passed on to servers beside calls of tools.
 const METHODS: [&str; 8] = [
@@ -38,32 +40,19 @@ const METHODS: [&str; 8] = [
     "prompts/get",
     "completion/complete",
 ];
-/// Addresses and names remembered with their servers. Past it all are forgotten, and learnt again as they are listed.
-const MAX_OWNERS: usize = 20_000;
-
-/// Which server an address or a name was seen at.
-#[derive(Default)]
-pub(super) struct Owners {
-    uris: HashMap<String, ServerId>,
-    prompts: HashMap<String, (ServerId, Arc<str>)>,
-}
-
-impl Owners {
-    fn has_uri(&mut self, uri: String, server: ServerId) {
-        if self.uris.len() >= MAX_OWNERS {
-            self.uris.clear();
-        }
-        // The first of several servers keeps it.
-        self.uris.entry(uri).or_insert(server);
-    }
-
-    fn has_prompt(&mut self, name: String, server: ServerId, prompt: String) {
-        if self.prompts.len() >= MAX_OWNERS {
-            self.prompts.clear();
-        }
-        self.prompts.entry(name).or_insert_with(|| (server, prompt.into()));
-    }
-}
+/// What the params of all of these may hold. A member that a careless parser would take for one of them is refused, since
+/// the server might be careless.
+const MEMBERS: [&str; 9] = [
+    "name",
+    "arguments",
+    "uri",
+    "ref",
+    "argument",
+    "cursor",
+    "_meta",
+    "requestState",
+    "inputResponses",
+];
 
 impl View {
     /// Whether servers are shown as they are.
@@ -84,6 +73,9 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
+        if let Some(refused) = in_doubt(method, params) {
+            return Step::Now(refused);
+        }
         if let Some(only) = self.only() {
             self.hand(&only, method, about(method, params), params, caller, tag);
             return Step::Handed;
@@ -96,8 +88,7 @@ impl View {
 
     /// The servers that may have a resource.
     pub fn owners_of(&self, uri: &str) -> Vec<ServerId> {
-        let owner = self.surface.owners().uris.get(uri).copied();
-        match owner.and_then(|owner| self.at(owner)) {
+        match self.owner_of(uri) {
             Some(owner) => vec![owner.id],
             None => self.enabled().iter().map(|entry| entry.id).collect(),
         }
@@ -138,38 +129,52 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
+        if let Some(refused) = in_doubt("tools/call", params) {
+            return Step::Now(refused);
+        }
         let name = params.and_then(|params| object::pick(params, ["name"]).ok()?[0]);
         let Some(name) = name.and_then(object::text) else {
             let why = "tools/call needs params with a name, which is a string";
             return Step::Now(Finished::invalid(why));
         };
+        // No such name is ever shown, and a server might read it as another one.
+        if direct::is_unseen(&name) {
+            return Step::Now(unknown(&name));
+        }
         if let Some(refused) = self.withheld(&name) {
             return Step::Now(Finished::error(&refused));
         }
         if let Some((entry, tool)) = self.shown_as(&name) {
             return self.call_shown(&entry, &tool, &name, params, caller, tag);
         }
+        if let Some(only) = self.only().filter(|only| self.is_for(only, &name)) {
+            return self.call_shown(&only, &(*name).into(), &name, params, caller, tag);
+        }
         // It may be of a server that has not listed its tools yet.
         let (view, name) = (self.clone(), name.into_owned());
         let (params, client) = (params.map(Bytes::copy_from_slice), Client::new(caller, tag));
         Step::Later(Box::pin(async move {
             view.surface.catalog.loaded().await;
-            view.wake_enabled().await;
-            let Some((entry, tool)) = view.shown_as(&name) else {
-                return Finished::invalid(format!("unknown tool: {name:?}"));
-            };
+            let only = view.only();
+            match &only {
+                Some(only) => {
+                    if let Err(refused) = view.listed(only).await {
+                        return Finished::error(&refused.at(&only.name, None));
+                    }
+                }
+                None => view.wake_enabled().await,
+            }
+            let meant = view.shown_as(&name).or_else(|| {
+                let only = only.filter(|only| view.is_for(only, &name))?;
+                Some((only, name.as_str().into()))
+            });
+            let Some((entry, tool)) = meant else { return unknown(&name) };
             let params = params.as_deref();
             match view.call_shown(&entry, &tool, &name, params, &client.caller, &client.tag) {
                 Step::Now(finished) => finished,
                 _ => Finished::Handed,
             }
         }))
-    }
-}
-
-impl Surface {
-    pub(super) fn owners(&self) -> std::sync::MutexGuard<'_, Owners> {
-        self.owners.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -185,12 +190,39 @@ impl View {
         servers.iter().filter(|entry| entry.config.is_enabled()).cloned().collect()
     }
 
-    /// The one server that can be used, if there is just one.
+    /// The only server, if just one is configured and it can be used. Those that cannot be used count: names must not
+    /// change their meaning because a variable is not set or a server is switched off for a while.
     pub(super) fn only(&self) -> Option<Entry> {
+        self.alone().filter(|entry| entry.config.is_enabled())
+    }
+
+    /// The only server that is configured, whether it can be used or not.
+    fn alone(&self) -> Option<Entry> {
         let servers = self.servers();
-        let mut enabled = servers.iter().filter(|entry| entry.config.is_enabled());
-        let first = enabled.next()?;
-        enabled.next().is_none().then(|| first.clone())
+        let mut all = servers.iter();
+        let first = all.next()?;
+        all.next().is_none().then(|| first.clone())
+    }
+
+    /// The server that an address belongs to, as far as lists tell.
+    fn owner_of(&self, uri: &str) -> Option<Entry> {
+        let enabled = self.enabled();
+        let is_there = |server: ServerId| enabled.iter().any(|entry| entry.id == server);
+        let owner = self.surface.owners().of_uri(uri, is_there)?;
+        enabled.into_iter().find(|entry| entry.id == owner)
+    }
+
+    /// Whether a name that the only server did not list is for it all the same: nothing keeps any of its tools from being
+    /// called, so it may answer for itself. Of one that is kept from being called, it is said why.
+    fn is_for(&self, only: &Entry, name: &str) -> bool {
+        let filter = &only.config.tools;
+        if !filter.permits(name) || self.surface.catalog.is_blocked(only.id, name) {
+            return true;
+        }
+        // As long as its tools are not known it may be short for a longer one.
+        let may_be_short =
+            name.chars().count() == direct::MAX_NAME && self.snapshot().known(only.id).is_none();
+        filter.is_open() && self.scope.is_none() && !may_be_short
     }
 
     /// Why a tool is not called whose server was kept from use after its name was shown.
@@ -200,16 +232,20 @@ impl View {
             |entry: &&Entry| matches!(entry.config.state, ServerState::Withheld { .. });
         let withheld = |server: &str| servers.named(server).filter(is_withheld);
         let split = direct::split(name, |server| withheld(server).is_some());
-        // One that was alone was shown with the names it has itself.
-        let alone = || servers.iter().next().filter(|_| servers.iter().count() == 1);
-        let entry = split.and_then(|(server, _)| withheld(server));
-        usable(entry.or_else(|| alone().filter(is_withheld))?).err()
+        let entry = split.and_then(|(server, _)| withheld(server)).cloned();
+        // One that is alone was shown with the names it has itself.
+        usable(&entry.or_else(|| self.alone().filter(|alone| is_withheld(&alone)))?).err()
     }
 
-    /// The tool shown under a name, and its server. With one server every name is its own.
+    /// The tool shown under a name, and its server.
     fn shown_as(&self, name: &str) -> Option<(Entry, Arc<str>)> {
         if let Some(only) = self.only() {
-            return Some((only, name.into()));
+            let snapshot = self.snapshot();
+            let known = snapshot.known(only.id)?;
+            let tool = known.tool(name).or_else(|| {
+                known.tools.tools.iter().find(|tool| direct::own_name(&tool.name) == name)
+            })?;
+            return Some((only, (*tool.name).into()));
         }
         let (servers, snapshot) = (self.servers(), self.snapshot());
         let enabled = |entry: &&Entry| entry.config.is_enabled();
@@ -252,6 +288,9 @@ impl View {
         if let Err(refused) = self.permits(entry, tool) {
             return Step::Now(Finished::error(&refused.at(&entry.name, Some(tool))));
         }
+        if self.surface.catalog.is_blocked(entry.id, tool) {
+            return Step::Now(Finished::error(&blocked(&entry.name, tool)));
+        }
         caller.calling(tag, &entry.name, tool);
         if shown == &**tool {
             self.hand(entry, "tools/call", Arc::clone(tool), params, caller, tag);
@@ -272,8 +311,22 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) {
-        let request = self.request(entry, method, about, params, caller.input());
+        let mut request = self.request(entry, method, about, params, caller.input());
+        request.dress = Kind::listed_by(method).map(|kind| self.tidying(entry, kind));
         self.surface.router.call(request, Arc::clone(caller), tag.clone());
+    }
+
+    /// Leaves out of a server's own list what clients cannot take.
+    fn tidying(&self, entry: &Entry, kind: Kind) -> Dress {
+        let (surface, entry) = (Arc::clone(&self.surface), entry.clone());
+        Dress::new(move |outcome| match outcome {
+            Outcome::Result(page) => {
+                let told = |key: &str, why| surface.left_out(&entry, kind.word(), key, why);
+                let tidied = direct::tidied(kind, &page, told);
+                Outcome::Result(tidied.map_or(page, Bytes::from))
+            }
+            other => other,
+        })
     }
 
     /// A request as it goes to a server.
@@ -363,8 +416,7 @@ impl View {
             self.hand(&entry, method, prompt, Some(&params), caller, tag);
             return Step::Handed;
         }
-        let owner = self.surface.owners().uris.get(&*meant).copied();
-        if let Some(entry) = owner.and_then(|owner| self.at(owner)) {
+        if let Some(entry) = self.owner_of(&meant) {
             self.hand(&entry, method, (*meant).into(), Some(params), caller, tag);
             return Step::Handed;
         }
@@ -389,12 +441,8 @@ impl View {
             }
             let request = self.request(&entry, method, uri.into(), Some(params), None);
             match errand::run(&self.surface, request, client).await {
-                Outcome::Result(result) => {
-                    if method == "resources/read" {
-                        self.surface.owners().has_uri(uri.to_owned(), entry.id);
-                    }
-                    return Finished::Result(result.to_vec());
-                }
+                // It is not remembered: the answer of who was asked first says little about whose it is.
+                Outcome::Result(result) => return Finished::Result(result.to_vec()),
                 Outcome::Failed(error) => {
                     if let CallErrorKind::Rpc(raw) = &error.kind {
                         refused.get_or_insert_with(|| raw.clone());
@@ -417,7 +465,7 @@ impl View {
 
     /// The prompt shown under a name among several servers, and its server.
     fn prompt_meant(&self, name: &str) -> Option<(Entry, Arc<str>)> {
-        let seen = self.surface.owners().prompts.get(name).cloned();
+        let seen = self.surface.owners().of_prompt(name);
         if let Some((server, prompt)) = seen {
             return Some((self.at(server)?, prompt));
         }
@@ -427,6 +475,21 @@ impl View {
         let (server, prompt) = direct::split(name, |server| named(server).is_some())?;
         Some((named(server)?.clone(), prompt.into()))
     }
+}
+
+/// Why params are not passed on: they could be read in two ways.
+fn in_doubt(method: &str, params: Option<&[u8]>) -> Option<Finished> {
+    let params = params?;
+    let read = object::unambiguous(params, MAX_RESULT_DEPTH)
+        .and_then(|()| object::pick(params, MEMBERS).map(drop));
+    let defect = read.err()?;
+    Some(Finished::invalid(format!(
+        "the params of {method} cannot be used: {defect}; nothing was run"
+    )))
+}
+
+fn unknown(tool: &str) -> Finished {
+    Finished::invalid(format!("unknown tool: {tool:?}"))
 }
 
 /// What a request is about, for words about it.

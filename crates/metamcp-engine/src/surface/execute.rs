@@ -11,7 +11,7 @@ use metamcp_core::next::{Advice, Next};
 use metamcp_core::settings::{CodeProfile, CodeSettings};
 use metamcp_core::text;
 use metamcp_sandbox::host::{self, Job, Launch, Limits, Outcome, Profile, Server, Status, Workers};
-use metamcp_script::{Position, ScriptError};
+use metamcp_script::{Ending, Position, ScriptError};
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
@@ -29,6 +29,8 @@ const READY: usize = 2;
 const READ_HERE: usize = 2 * 1024;
 /// Longest message of a script's error that is repeated.
 const MAX_MESSAGE: usize = 4000;
+/// Longest `ToolError` of a script that is repeated, in bytes of JSON; ours has names, a message and details.
+const MAX_TOOL_ERROR: usize = 32 * 1024;
 /// `dev` is for trying things out by hand: everything may take this much longer.
 const DEV_PATIENCE: u32 = 5;
 
@@ -88,6 +90,21 @@ impl CodeMode {
     }
 }
 
+/// A script that was run.
+pub(super) struct Ran {
+    pub(super) outcome: Outcome,
+    /// Whether nothing in it says what its value is.
+    is_silent: bool,
+}
+
+impl Ran {
+    /// What to say about a value that is none.
+    pub(super) fn note(&self) -> Option<&'static str> {
+        let is_silent = self.is_silent && self.outcome.status == Status::Ok;
+        is_silent.then_some(execution::NOTHING)
+    }
+}
+
 /// A script that is wanted.
 pub(super) struct Wish {
     source: String,
@@ -122,11 +139,11 @@ impl View {
         let client = Client::new(caller, tag, meta);
         let last_words = move || {
             let (logs, calls) = transcript.so_far();
-            Finished::Result(failed(ended(), &logs, &calls))
+            Finished::Result(failed(ended(), &logs, &calls, false))
         };
         let future = async move {
             match view.execute(&wish, client, told).await {
-                Ok(outcome) => Finished::Result(view.answer(&wish.source, &outcome)),
+                Ok(ran) => Finished::Result(view.answer(&wish.source, &ran)),
                 Err(refused) => Finished::Refused(Box::new(refused)),
             }
         };
@@ -139,7 +156,7 @@ impl View {
         wish: &Wish,
         client: Client,
         transcript: Arc<Transcript>,
-    ) -> Result<Outcome, ErrorObject> {
+    ) -> Result<Ran, ErrorObject> {
         let Some(workers) = &self.code.workers else {
             return Err(ErrorObject::new(Code::Denied, "code mode is off here")
                 .hint("Call the tools one by one; only the owner of the configuration can turn it on (code.profile)."));
@@ -185,7 +202,7 @@ impl View {
             let place = script.position(Position { line, column });
             (error.line, error.column) = (Some(place.line), Some(place.column));
         }
-        Ok(outcome)
+        Ok(Ran { outcome, is_silent: script.ending == Ending::Nothing })
     }
 
     /// What a script printed and called, as far as it is shown.
@@ -208,11 +225,13 @@ impl View {
     }
 
     /// The outcome as a tool result.
-    fn answer(&self, source: &str, outcome: &Outcome) -> Vec<u8> {
+    fn answer(&self, source: &str, ran: &Ran) -> Vec<u8> {
+        let outcome = &ran.outcome;
         let shown = self.code.shown();
         let (logs, calls) = self.left(outcome);
         let Some(value) = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok) else {
-            return failed(self.script_error(source, outcome), &logs, &calls);
+            let has_limit = outcome.limit.is_some();
+            return failed(self.script_error(source, outcome), &logs, &calls, has_limit);
         };
         let text = execution::value_text(value);
         let kept = (text.chars().count() > shown.value_chars)
@@ -221,8 +240,15 @@ impl View {
             Some(handle) => execution::cut(&text, shown.value_chars, handle),
             None => text.into_owned(),
         };
-        said.push_str(&execution::footer(&logs, &calls));
+        let note = ran.note();
+        if let Some(note) = note {
+            said.push_str(&format!("\n[{note}]"));
+        }
+        said.push_str(&execution::footer(&logs, &calls, false));
         let mut structured = json!({ "status": "ok", "logs": logs.lines, "calls": calls });
+        if let Some(note) = note {
+            structured["note"] = note.into();
+        }
         if let Some(handle) = &kept {
             structured["handle"] = handle.as_str().into();
             structured["chars"] = value.chars().count().into();
@@ -302,8 +328,10 @@ impl View {
             object =
                 object.detail("limit", struck.name).detail("limit_value", struck.value.clone());
         }
+        // The script writes it, so it is no longer than what we write ourselves.
+        let tool_error = error.tool_error.filter(|raw| raw.len() <= MAX_TOOL_ERROR);
         if let Some(tool_error) =
-            error.tool_error.and_then(|raw| serde_json::from_str::<Value>(&raw).ok())
+            tool_error.and_then(|raw| serde_json::from_str::<Value>(&raw).ok())
         {
             object = object.detail("tool_error", tool_error);
         }
@@ -334,9 +362,16 @@ impl View {
                 "Calls that are listed as made were made; mend the script and do not repeat them blindly."
             }
         };
-        let Some(name) = execution::undefined(&error.message) else { return again.into() };
         let servers: Vec<String> =
             self.servers().iter().map(|entry| identifier(&entry.name)).collect();
+        if error.message == "not a function"
+            && let (Some(line), Some(column)) = (error.line, error.column)
+            && let Some(name) = execution::callee(source, line, column)
+        {
+            let known = servers.iter().map(String::as_str);
+            return format!("{} {again}", execution::instead_of_calling(&name, known)).into();
+        }
+        let Some(name) = execution::undefined(&error.message) else { return again.into() };
         let own = execution::declared(source).chain(servers.iter().map(String::as_str));
         match execution::instead_of(name, own) {
             Some(instead) => format!("{instead} {again}").into(),
@@ -434,9 +469,14 @@ pub(super) fn ended() -> ErrorObject {
 }
 
 /// A failure with what the script left behind.
-fn failed(object: ErrorObject, logs: &execution::Logs, calls: &[Value]) -> Vec<u8> {
+fn failed(
+    object: ErrorObject,
+    logs: &execution::Logs,
+    calls: &[Value],
+    has_limit: bool,
+) -> Vec<u8> {
     let mut said = object.to_line();
-    said.push_str(&execution::footer(logs, calls));
+    said.push_str(&execution::footer(logs, calls, has_limit));
     let object = object.detail("logs", logs.lines.clone()).detail("calls", calls.to_vec());
     json!({
         "content": [{ "type": "text", "text": said }],

@@ -89,7 +89,8 @@ impl View {
 
     /// Whose values this view keeps and reads.
     pub(crate) fn owner(&self) -> Owner {
-        self.scope.as_ref().map(|scope| Arc::clone(&scope.name))
+        let toolset = self.scope.as_ref().map(|scope| Arc::clone(&scope.name));
+        Owner { toolset, principal: self.principal }
     }
 
     /// What binds a cursor to this view.

@@ -5,21 +5,28 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use metamcp_core::declarations::{self, Declared};
-use metamcp_core::discover::{Request, split_id};
+use metamcp_core::discover::split_id;
 use metamcp_core::execution::{self, Logs};
+use metamcp_core::text;
 use metamcp_sandbox::host::{Answer, CallError, Ended, Host, Level, Op};
 use metamcp_wire::object;
 use serde_json::{Value, json};
 
+use super::View;
+use super::answers::Answers;
 use super::calls::{self, Calls, Client};
 use super::execute::level;
+use super::questions::{describe, kept, list, name_in, search, types};
 use super::reply::{Code, ErrorObject};
-use super::{Finished, View};
 
-/// Declarations given to a script at once, in bytes.
-const MAX_TYPES: usize = 256 * 1024;
 /// Lines and calls remembered for the last words of a script that is ended from outside.
 const MAX_TOLD: usize = 1000;
+/// Longest name that is repeated; a script can ask for names of any length.
+pub(super) const MAX_NAME: usize = 200;
+/// Longest message of an error that a script is told.
+pub(super) const MAX_MESSAGE: usize = 4000;
+/// Most details of an error, in bytes of JSON.
+const MAX_DETAILS: usize = 8 * 1024;
 
 /// What a script printed and called so far, for an answer that cannot wait for its end.
 #[derive(Default)]
@@ -48,11 +55,13 @@ pub(super) struct Script {
     view: View,
     caller: Arc<Calls>,
     transcript: Arc<Transcript>,
+    answers: Arc<Answers>,
 }
 
 impl Script {
     pub(super) fn new(view: &View, client: Client, transcript: Arc<Transcript>) -> Script {
-        Script { view: view.clone(), caller: Calls::new(client), transcript }
+        let answers = Arc::default();
+        Script { view: view.clone(), caller: Calls::new(client), transcript, answers }
     }
 }
 
@@ -60,6 +69,7 @@ impl Host for Script {
     fn answer(&self, op: Op, payload: String) -> Answer {
         let (view, caller) = (self.view.clone(), Arc::clone(&self.caller));
         let transcript = Arc::clone(&self.transcript);
+        let answers = Arc::clone(&self.answers);
         Box::pin(async move {
             let asked: Value = serde_json::from_str(&payload).map_err(|_| {
                 refused(&view, &ErrorObject::new(Code::ValidationInput, "not JSON"))
@@ -83,12 +93,27 @@ impl Host for Script {
                         ));
                     }
                     drop(told);
+                    // What a result looks like is part of what is declared.
+                    answers.forget();
                     answer
                 }
-                Op::Search => search(&view, &asked).await,
                 Op::Describe => describe(&view, &asked).await,
-                Op::List => list(&view, &asked).await,
-                Op::Types => types(&view, &asked).await,
+                Op::List if asked["server"].is_null() => list(&view, &asked).await,
+                Op::Search | Op::List | Op::Types => {
+                    // One at a time, so that who asks the same at once is answered by the first.
+                    let _turn = answers.turn(op).await;
+                    let generation = view.snapshot().generation;
+                    if let Some(answer) = answers.known(generation, op, &payload) {
+                        return Ok(answer);
+                    }
+                    let answer = match op {
+                        Op::Search => search(&view, &asked).await,
+                        Op::List => list(&view, &asked).await,
+                        _ => types(&view, &asked).await,
+                    }?;
+                    answers.keep(generation, op, &payload, &answer);
+                    Ok(answer)
+                }
                 Op::ResultsGet => kept(&view, &asked).await,
                 Op::ResultsPut => {
                     let raw =
@@ -99,6 +124,10 @@ impl Host for Script {
                 }
             }
         })
+    }
+
+    fn server_meant(&self, written: &str) -> Option<String> {
+        self.view.server(written).map(|entry| entry.name.to_string())
     }
 
     fn log(&self, how: Level, text: &str) {
@@ -120,8 +149,8 @@ async fn call(
     payload: &str,
     asked: &Value,
 ) -> Result<String, CallError> {
-    let (server, written) = (asked["server"].as_str().unwrap_or_default(), asked["tool"].as_str());
-    let Some(written) = written.filter(|written| !written.is_empty()) else {
+    let (server, written) = (name_in(&asked["server"]), name_in(&asked["tool"]));
+    let Some(written) = Some(written).filter(|written| !written.is_empty()) else {
         let missing = ErrorObject::new(
             Code::ValidationInput,
             "which tool? Its name comes first: call(\"name\", {…})",
@@ -144,9 +173,14 @@ async fn call(
         ));
     };
     view.shapes.saw(server, &tool, text);
-    if !is_error(text) {
-        view.shapes.used(server, &tool, &arguments);
+    if is_error(text) {
+        let entry = view.server(server);
+        let server = Value::from(entry.as_ref().map_or(server, |entry| &*entry.name));
+        let tool = Value::from(tool);
+        let json = format!("{{\"server\":{server},\"tool\":{tool},\"result\":{text}}}");
+        return Err(CallError { json });
     }
+    view.shapes.used(server, &tool, &arguments);
     Ok(text.to_owned())
 }
 
@@ -154,105 +188,37 @@ fn is_error(result: &str) -> bool {
     object::pick(result.as_bytes(), ["isError"]).is_ok_and(|[flag]| flag == Some(b"true"))
 }
 
-fn refused(view: &View, object: &ErrorObject) -> CallError {
+pub(super) fn refused(view: &View, object: &ErrorObject) -> CallError {
     CallError { json: thrown(&object.clone().to(view.audience).to_json()) }
 }
 
 /// An ErrorObject as the script's `ToolError` is made from.
 fn thrown(object: &Value) -> String {
     let id = object["tool_id"].as_str().and_then(split_id);
+    let message = text::cut(object["message"].as_str().unwrap_or_default(), MAX_MESSAGE);
     let message = match object["hint"].as_str() {
-        Some(hint) => format!("{}. {hint}", object["message"].as_str().unwrap_or_default()),
-        None => object["message"].as_str().unwrap_or_default().to_owned(),
+        Some(hint) => format!("{message}. {}", text::cut(hint, MAX_MESSAGE)).into(),
+        None => message,
     };
-    json!({
+    let mut thrown = json!({
         "message": message,
         "code": object["code"],
         "retryable": object["retryable"],
-        "server": object["server"],
-        "tool": id.map(|(_, tool)| tool),
-        "details": object["details"],
-    })
-    .to_string()
-}
-
-async fn search(view: &View, asked: &Value) -> Result<String, CallError> {
-    let query = asked["query"].as_str().unwrap_or_default();
-    let options = &asked["options"];
-    let arguments = json!({
-        "query": query,
-        "server": options["server"],
-        "limit": if options["limit"].is_number() { options["limit"].clone() } else { 10.into() },
-        "detail": options["detail"],
     });
-    found(view, &arguments).await.map(|found| found["tools"].to_string())
-}
-
-async fn describe(view: &View, asked: &Value) -> Result<String, CallError> {
-    let word = |name: &str| asked[name].as_str().unwrap_or_default().to_owned();
-    let (server, tool) = match (word("server"), word("tool")) {
-        (id, tool) if tool.is_empty() => {
-            let parts = split_id(&id).or_else(|| id.split_once('.'));
-            parts.map_or((id.clone(), String::new()), |(s, t)| (s.to_owned(), t.to_owned()))
-        }
-        both => both,
+    // What is not known here is left to what the script itself called it.
+    if let Some(server) = object["server"].as_str() {
+        thrown["server"] = text::cut(server, MAX_NAME).into();
+    }
+    if let Some((_, tool)) = id {
+        thrown["tool"] = text::cut(tool, MAX_NAME).into();
+    }
+    let details = &object["details"];
+    let length = details.to_string().len();
+    thrown["details"] = match length > MAX_DETAILS {
+        true => json!({ "left_out": format!("{length} bytes of details") }),
+        false => details.clone(),
     };
-    view.make_known(&server).await;
-    let tool = view.tool_meant(&server, &tool);
-    let arguments = json!({ "server": server, "tool": tool, "detail": "schema" });
-    found(view, &arguments).await.map(|found| found["tools"][0].to_string())
-}
-
-async fn list(view: &View, asked: &Value) -> Result<String, CallError> {
-    match asked["server"].as_str() {
-        None => found(view, &json!({})).await.map(|found| found["servers"].to_string()),
-        Some(server) => {
-            let arguments = json!({ "server": server, "detail": "signature", "limit": 100 });
-            found(view, &arguments).await.map(|found| found["tools"].to_string())
-        }
-    }
-}
-
-async fn found(view: &View, arguments: &Value) -> Result<Value, CallError> {
-    let request = Request::decode(Some(arguments))
-        .map_err(|bad| refused(view, &ErrorObject::new(Code::ValidationInput, bad.to_string())))?;
-    match view.discover(request).await {
-        Ok(found) => Ok(found.json),
-        Err(Finished::Refused(object)) => Err(refused(view, &object)),
-        Err(Finished::Result(result)) => Ok(serde_json::from_slice(&result).unwrap_or_default()),
-        Err(Finished::Protocol { message, .. }) => {
-            Err(refused(view, &ErrorObject::new(Code::ValidationInput, message)))
-        }
-        Err(Finished::Handed) => Ok(Value::Null),
-    }
-}
-
-async fn types(view: &View, asked: &Value) -> Result<String, CallError> {
-    view.catalog.loaded().await;
-    let servers = view.servers();
-    let all: Vec<String> = match asked["server"].as_str() {
-        Some(name) => vec![name.to_owned()],
-        None => servers.iter().map(|entry| entry.name.to_string()).collect(),
-    };
-    let mut page = String::new();
-    for name in all {
-        let Some(entry) = view.server(&name) else {
-            return Err(refused(view, &view.no_such_server(&name)));
-        };
-        if asked["server"].is_string() {
-            view.make_known(&name).await;
-        }
-        page.push_str(&view.declarations(&entry, MAX_TYPES.saturating_sub(page.len())));
-    }
-    Ok(Value::from(page).to_string())
-}
-
-async fn kept(view: &View, asked: &Value) -> Result<String, CallError> {
-    let handle = asked["handle"].as_str().unwrap_or_default();
-    match view.results.read(handle, &view.owner()).await {
-        Some(stored) => Ok(String::from_utf8_lossy(&stored.value).into_owned()),
-        None => Err(refused(view, &super::kept::unknown(handle))),
-    }
+    thrown.to_string()
 }
 
 impl View {
@@ -287,6 +253,7 @@ impl View {
 
 pub(super) fn call_json(server: &str, tool: &str, took: Duration, ended: Ended) -> Value {
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let (server, tool) = (text::cut(server, MAX_NAME), text::cut(tool, MAX_NAME));
     let mut call = json!({ "server": server, "tool": tool, "ms": ms, "ok": ended == Ended::Ok });
     if ended == Ended::Dropped {
         call["dropped"] = true.into();

@@ -19,6 +19,7 @@ pub(crate) fn check(data: &[u8]) {
         host: next(),
         origin: next().filter(|text| !text.is_empty()),
         content_type: next(),
+        is_encoded: false,
         accept: next(),
         doubtful: None,
     };

@@ -87,6 +87,16 @@ fn calls_cross_and_come_back() {
 }
 
 #[test]
+fn a_promise_that_fails_unheard_is_told() {
+    let run = run(
+        "Promise.reject(new Error('lost')); const p = Promise.reject(1); await null; p.catch(() => {}); return 'é'.localeCompare('f')",
+        Bounds::default(),
+    );
+    assert_eq!(run.end, Some(Ended::Value("-1".into())));
+    assert_eq!(run.world.logs, [(3, "unhandled rejection: Error: lost".to_owned())]);
+}
+
+#[test]
 fn errors_say_where() {
     let threw = |code: &str| match run(code, Bounds::default()).end {
         Some(Ended::Threw(thrown)) => thrown,

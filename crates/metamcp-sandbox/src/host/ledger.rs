@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 use super::{CallMade, Ended, Limits};
-use crate::limits::{CPU_GRACE, QUESTIONS};
+use crate::limits::{CPU_GRACE, QUESTIONS, QUESTIONS_AT_ONCE};
 
 /// The shortest time between two looks at a worker's processor clock.
 const LOOK: Duration = Duration::from_millis(5);
@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Call {
         /// At which server.
         server: String,
-        /// Which one, as the script wrote it.
+        /// Which one, as the script wrote it, cut where it is longer than any name.
         tool: String,
     },
     /// Anything else.
@@ -177,7 +177,8 @@ impl Ledger {
         while self.in_flight < self.limits.in_flight {
             let most = self.limits.per_server;
             let servers = self.at_server.values_mut().filter(|line| line.running < most);
-            let ready = servers.chain([&mut self.questions_line]);
+            let questions = Some(&mut self.questions_line);
+            let ready = servers.chain(questions.filter(|line| line.running < QUESTIONS_AT_ONCE));
             let first = ready.filter(|line| !line.waiting.is_empty());
             let Some(line) = first.min_by_key(|line| line.waiting.front().copied()) else { break };
             let Some((_, id)) = line.waiting.pop_front() else { break };
@@ -191,7 +192,7 @@ impl Ledger {
     /// The line something belongs in, and how many of it may be under way.
     fn line(&mut self, kind: &Kind) -> (&mut Line, usize) {
         match kind {
-            Kind::Question => (&mut self.questions_line, usize::MAX),
+            Kind::Question => (&mut self.questions_line, QUESTIONS_AT_ONCE),
             Kind::Call { server, .. } => {
                 if !self.at_server.contains_key(server) {
                     self.at_server.insert(server.clone(), Line::default());
@@ -254,6 +255,17 @@ mod tests {
         }
         let strike = ledger.request(QUESTIONS, Kind::Question, NOW);
         assert_eq!(strike, Admit::Strike(Strike::Questions));
+    }
+
+    #[test]
+    fn questions_wait_for_each_other_and_leave_room_for_calls() {
+        let mut ledger = Ledger::new(Limits::default());
+        let admitted: Vec<_> = (0..20).map(|id| ledger.request(id, Kind::Question, NOW)).collect();
+        let at_once = admitted.iter().filter(|admitted| **admitted == Admit::Start).count();
+        assert_eq!(at_once, QUESTIONS_AT_ONCE);
+        assert_eq!(ledger.request(20, call("a"), NOW), Admit::Start);
+        assert_eq!(ledger.finished(20, true, NOW), [0_u32; 0]);
+        assert_eq!(ledger.finished(0, true, NOW), [8]);
     }
 
     #[test]
@@ -326,7 +338,8 @@ mod tests {
                 prop_assert!(ledger.at_server.values().all(|line| line.running <= limits.per_server));
                 let is_full = ledger.in_flight == limits.in_flight;
                 let waits = |line: &Line| !line.waiting.is_empty();
-                prop_assert!(is_full || !waits(&ledger.questions_line));
+                let asks_most = ledger.questions_line.running == QUESTIONS_AT_ONCE;
+                prop_assert!(is_full || asks_most || !waits(&ledger.questions_line));
                 prop_assert!(ledger.at_server.values().all(|line| is_full || !waits(line) || line.running == limits.per_server));
             }
             prop_assert_eq!(ledger.close(NOW).len(), asked as usize);

@@ -3,20 +3,21 @@
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use tokio::task::yield_now;
 use tokio::time::{sleep_until, timeout};
 
+use super::depth::depth;
 use super::ledger::{Admit, Kind, Ledger, Watch};
+use super::under_way::UnderWay;
 use super::verdict::Verdict;
 use super::workers::{PIECE, Worker};
-use super::{Answer, CallError, Host, Job, Limits, LogLine, Op, Outcome};
-use crate::limits::CPU_GRACE;
+use super::{CallError, Host, Job, Limits, LogLine, Op, Outcome};
+use crate::limits::{CPU_GRACE, DEPTH, NAME};
 use crate::protocol::{FromWorker, MAX_FRAME, ToWorker, WorkerLimits};
 
 /// Bytes of questions in line above which no more are read; the worker then waits with the next.
@@ -98,9 +99,6 @@ fn worker_limits(limits: &Limits) -> WorkerLimits {
     }
 }
 
-/// The worker's number of a question, and the answer.
-type Answered = (u32, Result<String, CallError>);
-
 struct Run {
     began: Instant,
     /// Processor time of the worker before its job.
@@ -135,6 +133,15 @@ impl Run {
         // Nothing is over before this; looked at again then.
         let mut look = Instant::now() + (self.limits.cpu + CPU_GRACE).min(self.limits.wall);
         loop {
+            // Before anything else: while there is always something to answer, nothing below would get to it.
+            if Instant::now() >= look {
+                match self.watch(&worker) {
+                    Watch::Again(pause) => look = Instant::now() + pause,
+                    Watch::Strike(strike) => {
+                        return (worker, Some(Verdict::of_strike(strike, &self.limits)));
+                    }
+                }
+            }
             if self.flush(&worker).is_err() {
                 // It closed its end. What it said before is still to be read.
                 self.deaf = true;
@@ -159,19 +166,17 @@ impl Run {
                     }
                 }
                 _ = socket.writable(), if self.sent < self.out.len() => {}
-                done = poll_fn(|context| self.under_way.poll(context)), if !self.under_way.list.is_empty() => {
+                done = poll_fn(|context| self.under_way.poll(context)), if !self.under_way.is_empty() => {
                     for (id, answer) in done {
                         self.answered(id, answer);
                     }
-                }
-                () = sleep_until(look.into()) => {
-                    match self.watch(&worker) {
-                        Watch::Again(pause) => look = Instant::now() + pause,
-                        Watch::Strike(strike) => {
-                            return (worker, Some(Verdict::of_strike(strike, &self.limits)));
-                        }
+                    // The thread is shared with everybody else's requests, and a script can have any number of
+                    // questions ready.
+                    if self.under_way.has_worked() {
+                        yield_now().await;
                     }
                 }
+                () = sleep_until(look.into()) => {}
                 () = &mut cancel => return (worker, Some(Verdict::cancelled())),
             }
         }
@@ -236,7 +241,7 @@ impl Run {
     }
 
     fn asked(&mut self, id: u32, op: Op, payload: String) -> Option<Verdict> {
-        let kind = kind_of(op, &payload);
+        let kind = kind_of(op, &payload, &*self.host);
         match self.ledger.request(id, kind, self.began.elapsed()) {
             Admit::Start => self.start(id, op, payload),
             Admit::Wait => {
@@ -250,8 +255,13 @@ impl Run {
     }
 
     fn start(&mut self, id: u32, op: Op, payload: String) {
-        let answer = self.host.answer(op, payload);
-        self.under_way.list.push((id, answer));
+        // What is around the arguments takes one level.
+        let levels = depth(&payload).saturating_sub(1);
+        let answer = match levels > DEPTH {
+            true => Box::pin(std::future::ready(Err(too_deep(levels)))),
+            false => self.host.answer(op, payload),
+        };
+        self.under_way.add(id, op, answer);
     }
 
     fn answered(&mut self, id: u32, answer: Result<String, CallError>) {
@@ -306,38 +316,6 @@ impl Run {
     }
 }
 
-/// Answers under way, all in the task of their run: a handful of them is looked at faster than a thread
-/// is woken. Dropping them cancels them.
-#[derive(Default)]
-struct UnderWay {
-    list: Vec<(u32, Answer)>,
-}
-
-impl UnderWay {
-    /// Those that are done; waits until there is one.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Vec<Answered>> {
-        let mut done = Vec::new();
-        self.list.retain_mut(|(id, answer)| {
-            // A panic of the gateway ends this call and nothing else.
-            let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
-            match polled {
-                Ok(Poll::Pending) => true,
-                Ok(Poll::Ready(answer)) => {
-                    done.push((*id, answer));
-                    false
-                }
-                Err(_) => {
-                    let json =
-                        r#"{"code":"internal","message":"the gateway failed while answering"}"#;
-                    done.push((*id, Err(CallError { json: json.to_owned() })));
-                    false
-                }
-            }
-        });
-        if done.is_empty() { Poll::Pending } else { Poll::Ready(done) }
-    }
-}
-
 /// The two names of a call. What cannot be read counts as a call at no server; the answer says what is wrong.
 #[derive(Deserialize)]
 struct Names {
@@ -345,13 +323,34 @@ struct Names {
     tool: String,
 }
 
-fn kind_of(op: Op, payload: &str) -> Kind {
+fn kind_of(op: Op, payload: &str, host: &dyn Host) -> Kind {
     if op != Op::Call {
         return Kind::Question;
     }
     match serde_json::from_str(payload) {
-        Ok(Names { server, tool }) => Kind::Call { server, tool },
+        Ok(Names { server, tool }) => {
+            let server = host.server_meant(&server).unwrap_or(server);
+            Kind::Call { server: short(server), tool: short(tool) }
+        }
         Err(_) => Kind::Call { server: String::new(), tool: String::new() },
+    }
+}
+
+/// A name in the books, which are as long as the names in them.
+fn short(mut name: String) -> String {
+    if let Some((at, _)) = name.char_indices().nth(NAME) {
+        name.truncate(at);
+        name.push('…');
+        name.shrink_to_fit();
+    }
+    name
+}
+
+fn too_deep(levels: usize) -> CallError {
+    CallError {
+        json: format!(
+            r#"{{"code":"validation_input","retryable":false,"message":"nested too deeply: {levels} levels, {DEPTH} at most; nothing was sent"}}"#
+        ),
     }
 }
 

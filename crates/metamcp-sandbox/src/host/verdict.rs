@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use super::depth::depth;
 use super::ledger::Strike;
 use super::{Limits, ScriptError, Status, Struck};
-use crate::limits::QUESTIONS;
+use crate::limits::{DEPTH, QUESTIONS};
 use crate::protocol::{Defect, End};
 
 /// How a run ended: status, value, error, limit.
@@ -32,9 +33,10 @@ impl Verdict {
     /// The worker said how it ended.
     pub(super) fn of_end(end: End, limits: &Limits) -> Verdict {
         match end {
-            End::Ok { value } if value.len() <= limits.result => {
-                Verdict { status: Status::Ok, value: Some(value), error: None, limit: None }
-            }
+            End::Ok { value } if value.len() <= limits.result => match depth(&value) {
+                levels if levels > DEPTH => too_deep(levels),
+                _ => Verdict { status: Status::Ok, value: Some(value), error: None, limit: None },
+            },
             End::Ok { value } => too_long(value.len() as u64, limits),
             End::ResultLimit { bytes } => too_long(bytes, limits),
             End::Error(error) => Verdict::failed(Status::Error, error),
@@ -164,6 +166,12 @@ fn too_long(bytes: u64, limits: &Limits) -> Verdict {
     Verdict::of_limit(Status::Error, "result", most, named("ResultLimit", message))
 }
 
+fn too_deep(levels: usize) -> Verdict {
+    let message = format!("the value is nested {levels} deep, {DEPTH} at most; return less of it");
+    let error = named("ResultLimit", message);
+    Verdict::of_limit(Status::Error, "depth", DEPTH.to_string(), error)
+}
+
 fn seconds(time: Duration) -> String {
     if time.subsec_millis() == 0 {
         format!("{} s", time.as_secs())
@@ -214,5 +222,10 @@ mod tests {
         assert_eq!(verdict.limit.unwrap().value, "64 MiB");
         let verdict = Verdict::of_end(End::Ok { value: "x".repeat(limits.result + 1) }, &limits);
         assert_eq!((verdict.status, verdict.value), (Status::Error, None));
+        let nested = |levels| "[".repeat(levels) + &"]".repeat(levels);
+        let verdict = Verdict::of_end(End::Ok { value: nested(DEPTH) }, &limits);
+        assert_eq!(verdict.status, Status::Ok);
+        let verdict = Verdict::of_end(End::Ok { value: nested(DEPTH + 1) }, &limits);
+        assert_eq!(verdict.limit.unwrap().name, "depth");
     }
 }

@@ -11,7 +11,7 @@
 const { parse, stringify } = JSON;
 const { apply, ownKeys, getPrototypeOf, defineProperty, getOwnPropertyDescriptor } = Reflect;
 const { isArray, from: arrayFrom } = Array;
-const { create, freeze, fromEntries, prototype: objectPrototype } = Object;
+const { create, freeze, fromEntries, is, prototype: objectPrototype } = Object;
 const { min, max, floor } = Math;
 const NativePromise = Promise, NativeProxy = Proxy, NativeMap = Map, NativeSet = Set;
 const NativeError = Error, NativeString = String, NativeDate = Date, NativeRegExp = RegExp;
@@ -30,7 +30,7 @@ const isErrorObject = NativeError.isError ?? (value => value instanceof NativeEr
 /** A map whose methods cannot be taken from it by a changed prototype. */
 const ownMap = () => {
   const made = new NativeMap();
-  for (const name of ["get", "set", "has", "delete"]) made[name] = NativeMap.prototype[name];
+  for (const name of ["get", "set", "has", "delete", "forEach"]) made[name] = NativeMap.prototype[name];
   return made;
 };
 
@@ -72,13 +72,28 @@ const pending = ownMap();
 const put = (waiting, op, question) => new NativePromise((resolve, reject) => {
   waiting.resolve = resolve;
   waiting.reject = reject;
-  const text = stringify(question);
+  const text = question.arguments !== undefined && isFlat(question.arguments) ? stringify(question) : stringify(question, plainSent);
   if (text.length > limits.payload) {
     throw new RangeError(`the arguments are ${text.length} characters of JSON, ${limits.payload} at most`);
   }
   waiting.asked = true;
   pending.set(native.request(op, text), waiting);
 });
+
+/** Whether there is nothing in arguments but what JSON has words for. Most are so, and asking is cheaper than looking at each again. */
+const isFlat = args => {
+  if (getPrototypeOf(args) !== objectPrototype) return false;
+  const keys = ownKeys(args);
+  for (let i = 0; i < keys.length; i++) {
+    const value = args[keys[i]];
+    switch (typeof value) {
+      case "object": if (value === null) break;
+      case "bigint":
+      case "symbol": return false;
+    }
+  }
+  return true;
+};
 
 const waitingFor = (server, tool, of) =>
   ({ __proto__: null, server, tool, of, site: new NativeError().stack, resolve: null, reject: null, asked: false, raw: null, settled: 0, answer: undefined });
@@ -90,6 +105,13 @@ const settle = (id, ok, value) => {
   const waiting = pending.get(id);
   if (waiting === undefined) return;
   pending.delete(id);
+  if (!ok && value?.result !== undefined) {
+    // There is a result, which is an error by its own word, and how its tool is really called.
+    waiting.server = value.server ?? waiting.server;
+    waiting.tool = value.tool ?? waiting.tool;
+    ok = true;
+    value = value.result;
+  }
   waiting.settled = ok ? 1 : 2;
   const answer = waiting.answer = ok ? value : toolError({ server: waiting.server, tool: waiting.tool, ...value }, waiting.site);
   if (waiting.raw !== null) (ok ? waiting.raw.resolve : waiting.raw.reject)(answer);
@@ -161,7 +183,11 @@ const callTool = (server, tool, args, raw = false) => {
   const value = put(waiting, CALL, { server, tool, arguments: args });
   let whole = null;
   // What could not be asked fails the same either way.
-  value.raw = () => whole ??= waiting.asked && !raw ? rawOf(waiting) : value;
+  value.raw = () => {
+    // Who waits for the whole result hears of a failure there.
+    if (whole === null) then(value, undefined, () => undefined);
+    return whole ??= waiting.asked && !raw ? rawOf(waiting) : value;
+  };
   return value;
 };
 
@@ -226,7 +252,7 @@ const begin = (list, sleep, result) => {
 
 define("ToolError", ToolError);
 define("tools", freeze({
-  search: (query, options) => ask(SEARCH, { query, options: options ?? null }),
+  search: (query, options) => ask(SEARCH, { query, options: typeof options?.server === "object" ? { ...options, server: nameOf(options.server) } : options ?? null }),
   describe: (server, tool) => ask(DESCRIBE, { server: nameOf(server), tool: tool ?? null }),
   list: (server, options) => ask(LIST, { server: nameOf(server), options: options ?? null }),
   types: server => ask(TYPES, { server: nameOf(server) }),
@@ -323,7 +349,7 @@ let words;
 const wordsNow = () => words ??= native.part("words")({
   stringify, ownKeys, getPrototypeOf, getOwnPropertyDescriptor, isArray, objectPrototype, max,
   NativePromise, NativeMap, NativeSet, NativeString, NativeDate, NativeRegExp,
-  join, push, wellFormed, symbolText, isoDate, expressionText, isErrorObject, is: Object.is,
+  join, push, wellFormed, symbolText, isoDate, expressionText, isErrorObject, is,
   cut, limits, ToolError, serverOf: value => weakGet(standIns, value),
 });
 const show = value => wordsNow().show(value);
@@ -346,9 +372,13 @@ define("console", console);
 // --- the end -----------------------------------------------------------------------------------------
 
 /** What JSON has no word for, put in one that loses nothing. */
-const plainer = function (key, value) {
+const inside = key => key === "" ? "" : ` (in ${stringify(key)})`;
+const plainer = isSent => function (key, value) {
   switch (typeof value) {
-    case "bigint": return NativeString(value);
+    case "bigint":
+      // A tool that wants a number would not take the text.
+      if (isSent) throw new TypeError(`a BigInt cannot be sent${inside(key)}; use Number(…) or String(…)`);
+      return NativeString(value);
     case "symbol": return symbolText(value);
     case "object": break;
     case "function": return key === "" ? show(value) : undefined;
@@ -361,7 +391,7 @@ const plainer = function (key, value) {
     return fromEntries(entries);
   }
   if (value instanceof NativeSet) return arrayFrom(value);
-  if (value instanceof NativePromise) throw new TypeError(`a promise cannot be returned${key === "" ? "" : ` (in ${stringify(key)})`}; await it first`);
+  if (value instanceof NativePromise) throw new TypeError(`a promise cannot be ${isSent ? "sent" : "returned"}${inside(key)}; await it first`);
   if (isErrorObject(value)) {
     const { 0: name, 1: message } = describe(value);
     return { name, message, ...value };
@@ -370,10 +400,37 @@ const plainer = function (key, value) {
   return server === undefined ? value : `[server ${server}]`;
 };
 
+const plainReturned = plainer(false), plainSent = plainer(true);
+
+/** Promises that failed and that nobody waits for: promise → why. Those beyond the bound are not remembered. */
+const unhandled = ownMap();
+const UNHANDLED = 100, UNHANDLED_TOLD = 10;
+let failures = 0;
+
+/** The engine's word that a promise failed, or that somebody waits for one after all. */
+const rejected = (promise, reason, handled) => {
+  if (handled) {
+    if (unhandled.delete(promise)) failures -= 1;
+  } else if (failures < UNHANDLED) {
+    unhandled.set(promise, reason);
+    failures += 1;
+  }
+};
+
+const tellUnhandled = () => {
+  let told = 0;
+  unhandled.forEach(reason => {
+    if (told < UNHANDLED_TOLD) native.log(3, wellFormed(cut(`unhandled rejection: ${show(reason)}`, limits.line)));
+    told += 1;
+  });
+  if (told > UNHANDLED_TOLD) native.log(3, `unhandled rejection: ${told - UNHANDLED_TOLD} more`);
+};
+
 const encode = value => {
+  if (failures > 0) tellUnhandled();
   let text;
   try {
-    text = stringify(value, plainer);
+    text = stringify(value, plainReturned);
   } catch (error) {
     if (error instanceof TypeError && error.message === "circular reference") {
       throw new TypeError("the value contains itself and has no JSON; return the parts that are needed");
@@ -387,13 +444,16 @@ const encode = value => {
 
 // --- parts that are read when they are first used ----------------------------------------------------
 
+let intl;
+const intlNow = () => intl ??= native.part("intl")();
+
 const later = (part, names) => {
   for (const name of names) {
     defineProperty(global, name, {
       enumerable: false,
       configurable: true,
       get() {
-        const made = native.part(part)(native);
+        const made = part === "intl" ? intlNow() : native.part(part)(native);
         for (const name of names) define(name, made[name]);
         return made[name];
       },
@@ -408,10 +468,25 @@ later("text", ["TextEncoder", "TextDecoder"]);
 later("clone", ["structuredClone"]);
 later("crypto", ["crypto"]);
 later("intl", ["Intl"]);
-defineProperty(Number.prototype, "toLocaleString", {
-  value: function toLocaleString(locale, options) { return new Intl.NumberFormat(locale, options).format(+this); },
-  writable: true, enumerable: false, configurable: true,
+
+// The engine's own words for a place know none, and leave out what they were asked for.
+const locally = (prototype, methods) => {
+  for (const name of ownKeys(methods)) defineProperty(prototype, name, { value: methods[name], writable: true, enumerable: false, configurable: true });
+};
+locally(Number.prototype, {
+  toLocaleString(locale, options) { return new (intlNow().Intl.NumberFormat)(locale, options).format(+this); },
+});
+locally(NativeDate.prototype, {
+  toLocaleString(locale, options) { return intlNow().dateText(this, locale, options, "any", "all"); },
+  toLocaleDateString(locale, options) { return intlNow().dateText(this, locale, options, "date", "date"); },
+  toLocaleTimeString(locale, options) { return intlNow().dateText(this, locale, options, "time", "time"); },
+});
+locally(NativeString.prototype, {
+  localeCompare(other, locale, options) {
+    if (this === null || this === undefined) throw new TypeError("localeCompare needs a string");
+    return intlNow().compare(NativeString(this), NativeString(other), options);
+  },
 });
 
-return [begin, settle, due, describe, encode];
+return [begin, settle, due, describe, encode, rejected];
 }

@@ -108,7 +108,30 @@ const errorText = error => {
   return message === "" ? name : `${name}: ${message}`;
 };
 
-const MESSAGE = 4096, STACK = 8192;
+const MESSAGE = 4096, STACK = 8192, NAME = 200, DETAILS = 8192;
+const CAUSES = 3, ERRORS = 5;
+
+/** What an error says was behind it: its cause, and those that an AggregateError gathers. */
+const because = (error, depth) => safely(() => {
+  if (depth >= CAUSES) return "";
+  const own = name => getOwnPropertyDescriptor(error, name)?.value;
+  const brief = value => {
+    if (!isErrorObject(value)) return cut(show(value), 512);
+    const text = name => {
+      const found = value[name];
+      return typeof found === "string" ? cut(found, 512) : "";
+    };
+    return `${text("name") || "Error"}: ${text("message")}${because(value, depth + 1)}`;
+  };
+  let said = "";
+  const errors = own("errors");
+  if (isArray(errors)) {
+    for (let i = 0; i < errors.length && i < ERRORS; i++) said += `; ${i + 1}. ${brief(errors[i])}`;
+    if (errors.length > ERRORS) said += `; ${errors.length - ERRORS} more`;
+  }
+  const cause = own("cause");
+  return cause === undefined ? said : `${said}; cause: ${brief(cause)}`;
+}, "");
 
 /** What was thrown, as [name, message, stack, the ToolError as JSON or null]. */
 const describe = error => {
@@ -124,13 +147,14 @@ const describe = error => {
   }
   let tool = null;
   if (error instanceof ToolError) {
+    const details = safely(() => stringify(error.details), undefined);
     tool = safely(() => stringify({
-      server: error.server, tool: error.tool, code: error.code, retryable: error.retryable === true,
-      message: text("message", MESSAGE), details: error.details,
+      server: text("server", NAME) || null, tool: text("tool", NAME) || null, code: text("code", NAME) || null,
+      retryable: error.retryable === true, message: text("message", MESSAGE),
+      details: details === undefined || details.length <= DETAILS ? error.details : `(${details.length} characters of details)`,
     }), null);
-    if (tool !== null && tool.length > limits.payload) tool = null;
   }
-  return [text("name", 128) || "Error", text("message", MESSAGE), text("stack", STACK), tool];
+  return [text("name", 128) || "Error", wellFormed(cut(text("message", MESSAGE) + because(error, 0), MESSAGE)), text("stack", STACK), tool];
 };
 
 return { show, describe };

@@ -45,7 +45,17 @@ impl Realm {
         let own = Rc::clone(state);
         runtime.set_interrupt_handler(Some(Box::new(move || stop_if_over(&own))));
         let context = Context::full(&runtime).ok()?;
-        let prelude = context.with(|ctx| prelude(&ctx, state)).ok()?;
+        let (prelude, rejected) = context.with(|ctx| prelude(&ctx, state)).ok()?;
+        runtime.set_host_promise_rejection_tracker(Some(Box::new(
+            move |ctx, promise, reason, is_handled| {
+                let told = rejected.clone().restore(&ctx);
+                if told.and_then(|told| told.call::<_, ()>((promise, reason, is_handled))).is_err()
+                {
+                    // There is no memory to remember it in. It must not be taken for an error of the script.
+                    drop(ctx.catch());
+                }
+            },
+        )));
         Some(Realm {
             runtime,
             context,
@@ -209,25 +219,33 @@ impl Realm {
     }
 
     fn describe(&self, thrown: Persistent<Value<'static>>) -> End {
+        let mut memory = false;
         let described = self.context.with(|ctx| {
             let thrown = thrown.restore(&ctx)?;
-            let memory = self.is_starved(&thrown);
+            memory = self.is_starved(&thrown);
             let describe = self.prelude.describe.clone().restore(&ctx)?;
             let (name, message, stack, tool): (String, String, String, Option<String>) = {
                 let parts: Array = describe.call((thrown,))?;
                 (parts.get(0)?, parts.get(1)?, parts.get(2)?, parts.get(3)?)
             };
             let tool = tool.map(position::without_lone_surrogates);
-            Ok::<_, Error>((
-                memory,
-                position::located(name, message, &stack, tool, self.lines.get()),
-            ))
+            Ok::<_, Error>(position::located(name, message, &stack, tool, self.lines.get()))
         });
         match described {
-            Ok((true, error)) => End::MemoryLimit(error),
-            Ok((false, error)) => End::Error(error),
-            // Not even the reserve was enough.
-            Err(_) => End::MemoryLimit(out_of_memory()),
+            Ok(error) if memory => End::MemoryLimit(error),
+            Ok(error) => End::Error(error),
+            Err(error) => {
+                let again = self.context.with(|ctx| self.is_starved(&ctx.catch()));
+                if memory || again || matches!(error, Error::Allocation) {
+                    // Not even the reserve was enough.
+                    return End::MemoryLimit(out_of_memory());
+                }
+                End::Error(ScriptError {
+                    name: "Error".into(),
+                    message: "the script threw something that cannot be shown".into(),
+                    ..ScriptError::default()
+                })
+            }
         }
     }
 }
@@ -243,7 +261,10 @@ fn stop_if_over(state: &State) -> bool {
     false
 }
 
-fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Prelude> {
+/// What is called by us, and what the engine calls when a promise fails.
+type Built = (Prelude, Persistent<Function<'static>>);
+
+fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Built> {
     // The time zone is read from a file when a local date is first made; afterwards no file can be read.
     ctx.eval::<Value, _>("new Date(0).getTimezoneOffset()")?;
     let limits = Object::new(ctx.clone())?;
@@ -253,11 +274,12 @@ fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Prelude> {
     let core: Function = ctx.eval_with_options(prelude::CORE, own_code())?;
     let parts: Array = core.call((natives::object(ctx, state)?, limits))?;
     let save = |index| Ok::<_, Error>(Persistent::save(ctx, parts.get::<Function>(index)?));
-    Ok(Prelude {
+    let prelude = Prelude {
         begin: save(0)?,
         settle: save(1)?,
         due: save(2)?,
         describe: save(3)?,
         encode: save(4)?,
-    })
+    };
+    Ok((prelude, save(5)?))
 }

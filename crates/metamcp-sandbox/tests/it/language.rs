@@ -457,6 +457,120 @@ fn small_parts_of_other_runtimes_are_there() {
 }
 
 #[test]
+fn dates_and_words_are_in_the_order_and_zone_that_was_asked_for() {
+    table(&[
+        (
+            "const d = new Date(Date.UTC(2024, 0, 5, 15, 4, 9)), utc = { timeZone: 'UTC' }; return [d.toLocaleString('en-US', utc), d.toLocaleDateString(undefined, utc), d.toLocaleTimeString([], { ...utc, hour: '2-digit', minute: '2-digit' }), d.toLocaleDateString('en-US', { ...utc, weekday: 'long', year: 'numeric', month: 'long', day: 'numeric' }), d.toLocaleString('en-US', { timeZone: '+02:00', hour: 'numeric' }), d.toLocaleDateString('en-CA', utc), new Date(NaN).toLocaleDateString()]",
+            json!([
+                "1/5/2024, 3:04:09 PM",
+                "1/5/2024",
+                "03:04 PM",
+                "Friday, January 5, 2024",
+                "5 PM",
+                "2024-01-05",
+                "Invalid Date"
+            ]),
+        ),
+        (
+            "try { return new Date(0).toLocaleString('en-US', { timeZone: 'Asia/Tokyo' }) } catch (e) { return [e.name, e.message.slice(0, 37)] }",
+            json!(["RangeError", "the time zone Asia/Tokyo is not known"]),
+        ),
+        (
+            "const zone = Intl.DateTimeFormat().resolvedOptions().timeZone; return [/^(UTC|[+-]\\d\\d:\\d\\d)$/.test(zone), new Date(0).toLocaleString('en-US', { timeZone: zone }).length > 0]",
+            json!([true, true]),
+        ),
+        (
+            "return ['Zebra', 'äpfel', 'apple', 'résumé', 'Resume', 'resume', 'banana', '_x', '10', '9'].sort((a, b) => a.localeCompare(b))",
+            json!([
+                "_x", "10", "9", "äpfel", "apple", "banana", "resume", "Resume", "résumé", "Zebra"
+            ]),
+        ),
+        (
+            "const numeric = { numeric: true }; return [['f10', 'f9', 'F1'].sort((a, b) => a.localeCompare(b, 'en', numeric)), 'a'.localeCompare('Á', undefined, { sensitivity: 'base' }), 'a'.localeCompare('A', 'en', { sensitivity: 'accent' }), ['b', 'a'].sort(new Intl.Collator().compare)]",
+            json!([["F1", "f9", "f10"], 0, 0, ["a", "b"]]),
+        ),
+        (
+            "return [Intl.NumberFormat('en-US').format(1234.5), [1, 2000].map(Intl.NumberFormat().format), Intl.Collator('en').compare('a', 'b')]",
+            json!(["1,234.5", ["1", "2,000"], -1]),
+        ),
+    ]);
+}
+
+#[test]
+fn arguments_lose_nothing_without_a_word() {
+    table(&[
+        (
+            "return await github.echo({ m: new Map([['a', 1]]), s: new Set([1, 2]), d: new Date(0), n: { o: [new Set(['x'])] } })",
+            json!({"m": {"a": 1}, "s": [1, 2], "d": "1970-01-01T00:00:00.000Z", "n": {"o": [["x"]]}}),
+        ),
+        ("return await github.echo(new Map([['a', 1]]))", json!({"a": 1})),
+        ("return (await results.put(new Set([1]))).payload", json!({"value": [1]})),
+    ]);
+    for (code, words) in [
+        (
+            "await github.echo({ p: github.echo({}) })",
+            "a promise cannot be sent (in \"p\"); await it first",
+        ),
+        ("await github.echo({ n: [1n] })", "a BigInt cannot be sent (in \"0\")"),
+    ] {
+        let error = runs(code).error.unwrap();
+        assert!(error.message.contains(words), "{code}: {error:?}");
+    }
+}
+
+#[test]
+fn a_promise_that_fails_unheard_is_told() {
+    let told = |code: &str| -> Vec<String> {
+        let outcome = runs(code);
+        assert_eq!(outcome.status, Status::Ok, "{code}: {:?}", outcome.error);
+        outcome.logs.into_iter().map(|line| line.text).collect()
+    };
+    let lost = "unhandled rejection: Error: lost";
+    assert_eq!(told("Promise.reject(new Error('lost')); return 1"), [lost]);
+    assert_eq!(told("(async () => { throw new Error('lost') })(); return 1"), [lost]);
+    assert_eq!(
+        told("github.wrong(); await sleep(50); return 1"),
+        ["unhandled rejection: ToolError: no such issue"]
+    );
+    for heard in [
+        "try { await github.wrong() } catch {} return 1",
+        "try { await github.wrong().raw() } catch {} return 1",
+        "const p = Promise.reject(1); await sleep(1); p.catch(() => {}); return 1",
+        "await Promise.allSettled([github.wrong(), Promise.reject(1)]); return 1",
+        "try { await parallel([1, 2, 3], () => github.wrong()) } catch {} return 1",
+        "await parallel.settled([1, 2], () => github.wrong()); return 1",
+    ] {
+        assert_eq!(told(heard), [""; 0], "{heard}");
+    }
+    let many = told("for (let i = 0; i < 500; i++) Promise.reject(i); return 1");
+    assert_eq!((many.len(), many[10].as_str()), (11, "unhandled rejection: 90 more"));
+}
+
+#[test]
+fn what_is_behind_an_error_is_told_with_it() {
+    for (code, words) in [
+        (
+            "throw new Error('outer', { cause: new TypeError('inner') })",
+            "outer; cause: TypeError: inner",
+        ),
+        (
+            "await Promise.any([Promise.reject(new Error('one')), Promise.reject('two')])",
+            "; 1. Error: one; 2. \"two\"",
+        ),
+        ("const e = new Error('round'); e.cause = e; throw e", "round; cause: Error: round"),
+    ] {
+        let error = runs(code).error.unwrap();
+        assert!(error.message.contains(words), "{code}: {error:?}");
+    }
+}
+
+#[test]
+fn a_realm_in_pieces_is_not_taken_for_one_without_memory() {
+    let outcome = runs("delete globalThis.Object; console.log({ a: 1 }); return 1");
+    assert_eq!((outcome.status, outcome.logs[0].text.as_str()), (Status::Ok, "{ a: 1 }"));
+}
+
+#[test]
 fn changed_prototypes_do_not_lose_calls() {
     table(&[
         (

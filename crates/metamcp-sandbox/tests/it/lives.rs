@@ -28,7 +28,9 @@ fn the_kernel_confirms_what_a_worker_says() {
     let worker = runtime().block_on(workers().take()).unwrap();
     let at = |name: &str| format!("/proc/{}/{name}", worker.id());
     let status = fs::read_to_string(at("status")).unwrap();
-    for line in ["NoNewPrivs:\t1", "Seccomp:\t2", "Threads:\t1"] {
+    let none = ["CapInh", "CapPrm", "CapEff", "CapAmb"].map(|set| format!("{set}:\t{:016x}", 0));
+    let said = ["NoNewPrivs:\t1", "Seccomp:\t2", "Threads:\t1"];
+    for line in said.into_iter().chain(none.iter().map(String::as_str)) {
         assert!(status.lines().any(|found| found == line), "no {line:?} in\n{status}");
     }
     let limits = fs::read_to_string(at("limits")).unwrap();

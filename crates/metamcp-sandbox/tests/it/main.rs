@@ -3,6 +3,7 @@
 
 #[path = "../bodies/sandbox.rs"]
 mod bodies;
+mod burdens;
 mod common;
 mod corpus;
 mod hostile;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::message::{Call, error_line, notification_line, result_line};
+use super::offers::Manner;
 use super::stage::Stage;
 use super::stateless;
 
@@ -113,7 +114,23 @@ pub(super) fn tools(stage: &Stage) -> Vec<Value> {
             &read_only,
         ));
     }
+    if stage.options.offers.as_ref().is_some_and(|offers| offers.manner == Manner::Wrong) {
+        tools.extend(unfit());
+    }
     tools
+}
+
+/// Tools that are none by the protocol, and some that are barely.
+fn unfit() -> [Value; 6] {
+    let schema = json!({"type": "object"});
+    [
+        json!({"name": "no_schema"}),
+        json!({"name": "text_schema", "inputSchema": "x"}),
+        json!({"name": "number_words", "description": 7, "inputSchema": schema}),
+        json!({"name": "null_words", "title": null, "description": null, "inputSchema": schema}),
+        json!({"name": "hidden_words", "description": "a\u{202e}b\u{1b}[31mc", "inputSchema": schema}),
+        json!({"name": format!("long_{}", "x".repeat(80)), "inputSchema": schema}),
+    ]
 }
 
 /// Does what the tool says and answers; what takes time has its own thread, so calls overlap.

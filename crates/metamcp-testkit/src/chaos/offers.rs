@@ -27,7 +27,7 @@ pub(super) enum Manner {
     Flood,
     /// Pages without end.
     Loop,
-    /// Things that are no resources or prompts, among one that is.
+    /// Things that are no resources, prompts or tools, among some that are.
     Wrong,
     /// No list at all.
     Nonsense,
@@ -132,7 +132,7 @@ fn page(
         Manner::Flood => json!({member: (0..20_000).map(one).collect::<Vec<_>>()}),
         Manner::Loop => json!({member: [], "nextCursor": "again"}),
         Manner::Wrong => {
-            json!({member: [7, null, [], {"uri": 7, "name": 7}, {"name": ""}, first[0]], "nextCursor": 7})
+            json!({member: [7, null, [], {"uri": 7, "name": 7}, {"name": ""}, {"uri": "memo://unnamed", "title": 7}, first[0]], "nextCursor": 7})
         }
         Manner::Nonsense => json!({member: {"not": "a list"}}),
     }

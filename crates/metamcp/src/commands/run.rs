@@ -45,7 +45,7 @@ pub(crate) fn run(
     if is_error {
         call::failure(diagnostics, structured)?;
         let calls = left["calls"].as_array().map_or(&[][..], Vec::as_slice);
-        let made = execution::footer(&execution::Logs::default(), calls);
+        let made = execution::footer(&execution::Logs::default(), calls, left["limit"].is_string());
         if !made.is_empty() {
             writeln!(diagnostics, "{}", text::clean(made.trim_start(), usize::MAX))?;
         }

@@ -199,6 +199,136 @@ fn lists_of_a_hostile_server_do_not_hide_those_of_others() {
 }
 
 #[test]
+fn a_tool_that_is_none_does_not_spoil_the_list() {
+    for others in [&[][..], &["good"]] {
+        let mut workspace = shown([("bad", offering("wrong:bad"))]);
+        for other in others {
+            workspace.server(other, chaos_server(&[]));
+        }
+        let gateway = Gateway::start(workspace);
+        let prefix = if others.is_empty() { "" } else { "bad__" };
+        let tools = all(&gateway, "tools/list", "tools");
+        let names = named(&tools, "name");
+        for tool in &tools {
+            assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+            assert!(tool["name"].as_str().unwrap().len() <= 64, "{tool}");
+            for words in ["title", "description"] {
+                assert!(tool.get(words).is_none_or(Value::is_string), "{tool}");
+            }
+        }
+        for left_out in ["no_schema", "text_schema", "number_words"] {
+            assert!(!names.contains(&format!("{prefix}{left_out}")), "{names:?}");
+        }
+        for kept in ["echo", "null_words"] {
+            assert!(names.contains(&format!("{prefix}{kept}")), "{kept} in {names:?}");
+        }
+        let hidden = tools.iter().find(|tool| tool["name"] == format!("{prefix}hidden_words"));
+        assert_eq!(hidden.unwrap()["description"], "abc");
+        // Names that are too long for clients are shortened, and still lead to their tools.
+        let long = names.iter().find(|name| name.contains("long_")).unwrap();
+        let answer = call(&gateway, long, &json!({}));
+        let said = answer.value["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!(said, format!("unknown tool long_{}", "x".repeat(80)), "{}", answer.value);
+        let resources = named(&all(&gateway, "resources/list", "resources"), "uri");
+        assert_eq!(resources, ["memo://bad/1"]);
+        assert!(eventually(HUNG, || gateway.stderr().contains("no_schema")));
+        all(&gateway, "tools/list", "tools");
+        assert_eq!(gateway.stderr().matches("\"no_schema\"").count(), 1, "it is told once");
+        gateway.end();
+    }
+}
+
+#[test]
+fn names_stay_what_they_are_when_a_server_is_switched_off() {
+    let mut workspace = shown([("one", offering("some:one"))]);
+    let off = |extra: Value| {
+        let mut entry = json!({"command": metamcp_testkit::programs::chaos_child()});
+        entry.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        entry
+    };
+    workspace.entry("off", off(json!({"disabled": true})));
+    workspace.entry("unset", off(json!({"env": {"X": "${NO_SUCH_VARIABLE_HERE}"}})));
+    let gateway = Gateway::start(workspace);
+    let names = named(&all(&gateway, "tools/list", "tools"), "name");
+    assert!(names.iter().all(|name| name.starts_with("one__")), "{names:?}");
+    assert_eq!(named(&all(&gateway, "prompts/list", "prompts"), "name"), ["one__greet"]);
+    for stranger in ["off__effect", "unset__effect", "effect", "two__effect"] {
+        let answer = call(&gateway, stranger, &json!({"key": "secret"}));
+        assert_eq!(answer.value["error"]["code"], -32602, "{stranger}: {}", answer.value);
+    }
+    let calls = || gateway.workspace.journal("one").of(metamcp_testkit::What::Execute).unwrap();
+    assert!(calls().is_empty(), "nobody else is told");
+    call(&gateway, "one__effect", &json!({"key": "k"}));
+    assert_eq!(calls().len(), 1);
+    gateway.end();
+}
+
+#[test]
+fn what_can_be_read_in_two_ways_reaches_no_server() {
+    let good = r#""name":"effect","arguments":{"key":"k"}"#;
+    for others in [&[][..], &["other"]] {
+        let mut workspace = shown([("one", offering("some:one"))]);
+        for other in others {
+            workspace.server(other, chaos_server(&[]));
+        }
+        let gateway = Gateway::start(workspace);
+        let prefix = if others.is_empty() { "" } else { "one__" };
+        let doubled = [
+            ("tools/call", format!(r#"{{{good},"name":"echo"}}"#)),
+            ("tools/call", format!(r#"{{{good},"arguments":{{"key":"other"}}}}"#)),
+            ("tools/call", format!(r#"{{{good},"Arguments":{{"key":"other"}}}}"#)),
+            ("tools/call", format!(r#"{{{good},"_meta":{{}},"_meta":{{}}}}"#)),
+            ("tools/call", r#"{"name":"effect","arguments":{"key":"a","key":"b"}}"#.to_owned()),
+            (
+                "tools/call",
+                r#"{"name":"effect","arguments":{"a":[{"b":1,"\u0062":2}]}}"#.to_owned(),
+            ),
+            ("tools/call", r#"{"name":"effect\u0000","arguments":{"key":"k"}}"#.to_owned()),
+            ("tools/call", r#"{"name":"effect\u200b","arguments":{"key":"k"}}"#.to_owned()),
+            ("tools/list", r#"{"cursor":"a","cursor":"b"}"#.to_owned()),
+            ("tools/list", r#"{"cursor":7}"#.to_owned()),
+            ("resources/read", r#"{"uri":"memo://one/1","uri":"memo://one/2"}"#.to_owned()),
+            ("resources/read", r#"{"uri":"memo://one/1","URI":"memo://one/2"}"#.to_owned()),
+            ("prompts/get", r#"{"name":"greet","name":"grow"}"#.to_owned()),
+            (
+                "completion/complete",
+                r#"{"ref":{"type":"ref/prompt","name":"greet","name":"grow"}}"#.to_owned(),
+            ),
+        ];
+        for (earlier, (method, params)) in doubled.into_iter().enumerate() {
+            let params = params.replace("effect", &format!("{prefix}effect"));
+            let params = params.replace("greet", &format!("{prefix}greet"));
+            let id = "\"doubled\"";
+            gateway.expect(id);
+            let line =
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+            gateway.send(&line).unwrap();
+            let answer = gateway.wait_as(id, earlier, HUNG).unwrap();
+            assert_eq!(answer.value["error"]["code"], -32602, "{params}: {}", answer.value);
+        }
+        let journal = gateway.workspace.journal("one");
+        assert!(journal.of(metamcp_testkit::What::Execute).unwrap().is_empty());
+        gateway.end();
+    }
+}
+
+#[test]
+fn where_tools_are_kept_from_use_unknown_ones_are_not_tried() {
+    let server = chaos_server(&[]).setting("tools", json!({"deny": ["effect"]}));
+    let gateway = Gateway::start(shown([("only", server)]));
+    let denied = call(&gateway, "effect", &json!({"key": "k"}));
+    assert!(denied.value.to_string().contains("does not permit"), "{}", denied.value);
+    for name in ["Effect", "effect ", "effect_", "nothing"] {
+        let answer = call(&gateway, name, &json!({"key": "k"}));
+        assert_eq!(answer.value["error"]["code"], -32602, "{name}: {}", answer.value);
+    }
+    assert_eq!(call(&gateway, "echo", &json!({"text": "hello"})).text(), Some("hello"));
+    let journal = gateway.workspace.journal("only");
+    assert_eq!(journal.of(metamcp_testkit::What::Execute).unwrap().len(), 1);
+    gateway.end();
+}
+
+#[test]
 fn a_server_that_cannot_start_is_no_empty_list() {
     let workspace = shown([("only", Server::new("/nowhere/at/all", &[]))]);
     let gateway = Gateway::start(workspace);
@@ -294,6 +424,10 @@ fn the_newest_clients_see_servers_of_both_eras() {
             assert_eq!(result["resultType"], "complete", "{era} {method}: {}", answer.value);
             assert!(result["ttlMs"].is_u64() && result["cacheScope"].is_string(), "{era} {method}");
         }
+        // The code of older revisions is not one of this.
+        let missing = stateless("resources/read", &json!({"uri": "memo://nobody/1"}));
+        assert_eq!(missing.value["error"]["code"], -32602, "{era}: {}", missing.value);
+        assert_eq!(missing.value["error"]["data"]["uri"], "memo://nobody/1", "{era}");
         let asked = stateless("tools/call", &json!({"name": "elicit", "arguments": {}}));
         let asked = &asked.value["result"];
         assert_eq!(asked["resultType"], "input_required", "{era}: {asked}");

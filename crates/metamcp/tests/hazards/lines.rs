@@ -87,8 +87,15 @@ fn lines_that_only_look_odd_are_read() {
 }
 
 #[test]
-fn every_request_of_a_batch_is_answered() {
+fn every_request_of_a_batch_is_answered_where_the_revision_has_batches() {
     let gateway = honest();
+    // The same as over HTTP: it was there in one revision only.
+    gateway.expect("null");
+    gateway.send(r#"[{"jsonrpc":"2.0","id":80,"method":"ping"}]"#).unwrap();
+    let refused = gateway.wait_as("null", 0, HUNG).unwrap();
+    assert_eq!(refused.value["error"]["code"], -32600, "{}", refused.value);
+    let hello = json!({"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+    gateway.ask("initialize", &hello, HUNG).unwrap();
     for id in ["81", "\"b\"", "null"] {
         gateway.expect(id);
     }
@@ -99,7 +106,34 @@ fn every_request_of_a_batch_is_answered() {
         .unwrap();
     assert_eq!(gateway.answer(81).result(), Some(&json!({})));
     assert_eq!(gateway.wait_as("\"b\"", 0, HUNG).unwrap().text(), Some("x"));
-    assert_eq!(gateway.wait_as("null", 0, HUNG).unwrap().value["error"]["code"], -32600);
+    assert_eq!(gateway.wait_as("null", 1, HUNG).unwrap().value["error"]["code"], -32600);
+    gateway.end();
+}
+
+#[test]
+fn what_stands_twice_reaches_no_server_however_long_it_is() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]));
+    let gateway = Gateway::start(workspace);
+    let long = format!(r#","padding":"{}""#, "p".repeat(1_200_000));
+    let cases = [
+        (r#"{"key":"a","key":"b"}"#.to_owned(), "{}"),
+        (format!(r#"{{"key":"a","key":"b"{long}}}"#), "{}"),
+        (r#"{"key":"a"}"#.to_owned(), r#"{"progressToken":1,"progressToken":2}"#),
+    ];
+    for (earlier, (args, meta)) in cases.into_iter().enumerate() {
+        gateway.expect("\"t\"");
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":"t","method":"tools/call","params":{{"name":"mcp_call","arguments":{{"tool":"a:effect","args":{args}}},"_meta":{meta}}}}}"#
+        );
+        gateway.send(&line).unwrap();
+        let answer = gateway.wait_as("\"t\"", earlier, HUNG).unwrap();
+        let refused =
+            answer.value["error"]["code"] == -32602 || answer.value["result"]["isError"] == true;
+        assert!(refused, "{earlier}: {}", answer.value);
+    }
+    let journal = gateway.workspace.journal("a");
+    assert_eq!(journal.count(metamcp_testkit::What::Execute).unwrap(), 0);
     gateway.end();
 }
 

@@ -7,6 +7,7 @@
     reason = "the whole binary is a test, which clippy cannot see outside test functions"
 )]
 
+mod burdens;
 mod cancel;
 mod crash;
 mod direct;

@@ -1,5 +1,7 @@
 //! Being told to go while clients are at work.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::served::Served;
-use crate::wire::PATIENCE;
+use crate::wire::{PATIENCE, Request, Response};
 
 /// The drain is 5 s long and children get 1.6 s. Twice over and more is a hang, whatever the machine does.
 const HUNG: Duration = Duration::from_secs(20);
@@ -29,6 +31,36 @@ fn what_is_under_way_is_finished_and_open_streams_do_not_hold_it_up() {
     assert_eq!(listening.events().next(), None, "the open stream just ends");
     drop(session);
     assert_eq!(served.wait_exit().code(), Some(0));
+    assert_eq!(served.workspace.survivors(PATIENCE), []);
+}
+
+#[test]
+fn a_question_is_answered_while_it_ends_and_nothing_new_begins() {
+    let mut served = Served::start(&[]);
+    let session = served.session(&json!({"elicitation": {}}));
+    let mut events = session.call(2, "elicit", &json!({})).events();
+    let question = events.next().unwrap().json();
+    assert_eq!(question["method"], "elicitation/create");
+    let mut idle = TcpStream::connect(served.address).unwrap();
+    idle.set_read_timeout(Some(PATIENCE)).unwrap();
+    served.signal(Signal::SIGTERM);
+    let health = || Request::new("GET", "/healthz").send(served.address).status;
+    assert!(eventually(PATIENCE, || health() == 503));
+    let mut refused = session.call(3, "echo", &json!({"text": "late"}));
+    assert_eq!((refused.status, refused.header("connection")), (503, Some("close")));
+    assert!(refused.text().contains("shutting down"));
+    // The answer comes on a connection that was there before.
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"],
+        "result": {"action": "accept", "content": {"name": "Ada"}}});
+    let answer = session.request(Request::post(&answer));
+    idle.write_all(&answer.bytes(served.address)).unwrap();
+    assert_eq!(Response::read(Box::new(idle)).status, 202);
+    let result = events.next().unwrap().json();
+    assert!(result["id"] == 2 && result.to_string().contains("Ada"), "{result}");
+    assert_eq!(events.next(), None);
+    drop(session);
+    assert_eq!(served.wait_exit().code(), Some(0));
+    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 1);
     assert_eq!(served.workspace.survivors(PATIENCE), []);
 }
 

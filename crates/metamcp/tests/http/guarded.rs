@@ -99,6 +99,26 @@ fn ids_that_are_guessed_are_nobodys() {
     served.end();
 }
 
+/// Whoever is cut off while it still sends sees a broken connection instead of the reason.
+#[test]
+fn a_large_body_is_refused_in_words_that_arrive() {
+    let served = Served::start(&["--max-line-bytes", "65536", "--token-env", "TEST_TOKEN"]);
+    let large = call(2, "echo", &json!({"text": "x".repeat(12 * 1024 * 1024)}));
+    let mut unknown = Request::post(&large).send(served.address);
+    assert_eq!(unknown.status, 401);
+    assert!(unknown.json()["error"]["message"].is_string());
+    let known = Request::post(&large).with("Authorization", "Bearer the token of the environment");
+    let mut too_large = known.send(served.address);
+    assert_eq!(too_large.status, 413);
+    assert!(too_large.json()["error"]["message"].as_str().unwrap().contains("65536"));
+    // Who asks first is told at once.
+    let asking = known.with("Expect", "100-continue");
+    let head = asking.bytes(served.address);
+    let end = head.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!(raw(&served, &head[..end]).status, 413);
+    served.end();
+}
+
 #[test]
 fn what_is_too_large_or_no_message_is_refused_with_a_reason() {
     let served = Served::start(&["--max-line-bytes", "65536"]);
@@ -132,6 +152,10 @@ fn what_is_too_large_or_no_message_is_refused_with_a_reason() {
         assert_eq!(response.status, 400, "{body}");
         assert_eq!(response.json()["error"]["code"], code, "{body}");
     }
+    let packed = session.request(Request::post(&call(2, "echo", &json!({"text": "x"}))));
+    assert_eq!(packed.with("Content-Encoding", "gzip").send(served.address).status, 415);
+    let health = Request::new("HEAD", "/healthz").send(served.address);
+    assert_eq!(health.status, 200);
     let version = Request::post(&call(2, "echo", &json!({"text": "x"})))
         .with("Mcp-Session-Id", &session.id)
         .with("MCP-Protocol-Version", "1999-01-01");

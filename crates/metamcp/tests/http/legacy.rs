@@ -29,6 +29,18 @@ fn a_client_of_2024_is_served_on_its_one_stream() {
     assert!(heard[..3].iter().all(|message| message["method"] == "notifications/progress"));
     assert_eq!(heard[3]["id"], 2);
     assert_eq!(post(&json!("no message")), 400);
+    let refused = |body: &str, target: &str| {
+        let mut request = Request::post(&json!({})).body(body);
+        target.clone_into(&mut request.target);
+        let mut response = request.send(served.address);
+        let error = response.json()["error"].clone();
+        (response.status, error["code"].as_i64(), error["message"].as_str().unwrap().to_owned())
+    };
+    let ping = json!({"jsonrpc": "2.0", "id": 9, "method": "ping"}).to_string();
+    assert_eq!(refused("{", &endpoint.data).1, Some(-32700));
+    assert_eq!(refused(&format!("[{ping}]"), &endpoint.data).0, 400);
+    let (status, _, why) = refused(&ping, "/messages?sessionId=x");
+    assert!(status == 404 && why.contains("GET /sse"), "{status}: {why}");
     // Its stream is its session: without it, what it left behind is called off.
     assert_eq!(post(&call(3, "slow", &json!({"ms": 600_000}))), 202);
     let journal = served.workspace.journal("a");

@@ -103,8 +103,43 @@ fn what_was_begun_by_one_is_not_ended_by_another() {
         json!({"question-1": {"action": "accept", "content": {"name": "Ada"}}});
     let refused = as_who(theirs, &retry).json();
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    // Nor at another endpoint.
+    let mut elsewhere = request(&json!(1), "tools/call", &retry).with("Authorization", mine);
+    "/mcp/full".clone_into(&mut elsewhere.target);
+    let refused = elsewhere.send(served.address).json();
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
     let answer = as_who(mine, &retry).json();
     assert!(answer["result"].to_string().contains("Ada"), "{answer}");
+    served.end();
+}
+
+#[test]
+fn what_is_written_twice_is_refused_before_anything_runs() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("a", chaos_server(&[]).argument("--offers").argument("some:a"));
+    let served = Served::start_in(workspace, &[]);
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    for (method, params) in [
+        ("tools/call", r#""name":"effect","name":"effect","arguments":{}"#),
+        ("tools/call", r#""name":"effect","arguments":{},"arguments":{"key":"x"}"#),
+        ("tools/call", r#""name":"effect","arguments":{"key":"x","key":"y"}"#),
+        ("resources/read", r#""uri":"memo://a/1","uri":"memo://a/2""#),
+    ] {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params},{meta}}}}}"#
+        );
+        let mut request = Request::post(&json!({}))
+            .body(&body)
+            .with("MCP-Protocol-Version", "2026-07-28")
+            .with("Mcp-Method", method);
+        "/mcp/direct".clone_into(&mut request.target);
+        let without = request.send(served.address);
+        assert_eq!(without.status, 400, "{params}");
+        let name = if method == "tools/call" { "effect" } else { "memo://a/1" };
+        let mut with = request.with("Mcp-Name", name).send(served.address);
+        assert_eq!(with.json()["error"]["code"], -32602, "{params}");
+    }
+    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 0);
     served.end();
 }
 

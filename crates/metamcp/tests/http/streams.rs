@@ -67,6 +67,8 @@ fn a_client_that_lost_its_stream_comes_back_to_it() {
     // Once more, after its end.
     let last_two: Vec<Event> = again(&rest[3].id).collect();
     assert_eq!(last_two, rest[4..]);
+    let foreign = session.request(Request::get("/mcp")).with("Last-Event-ID", "not one of ours");
+    assert_eq!(foreign.send(served.address).status, 400);
     assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 1);
     served.end();
 }

@@ -178,6 +178,18 @@ fn executing_code() {
         .full("execute_code", &json!({"code": "await one.slow({ ms: 60000 })", "timeout_ms": 500}));
     assert_eq!(answer["error"]["code"], "timeout", "{answer:#}");
     assert_eq!(answer["toolCalls"][0]["tool_id"], "one:slow");
+    assert_eq!(answer["toolCalls"][0]["reason"], "called off by the limit, which may have run");
+    let answer =
+        gateway.full("execute_code", &json!({"code": "one.slow({ ms: 60000 }); return 1"}));
+    let reason = answer["toolCalls"][0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("not awaited"), "{answer:#}");
+    let answer = gateway.full("execute_code", &json!({"code": "const x = 1;"}));
+    assert!(answer["stderr"].as_str().unwrap().contains("nothing was returned"), "{answer:#}");
+    let long = json!({"code": "return 'x'.repeat(50000)"});
+    let read = gateway.full("execute_code", &long)["value"]["kept"]["read"].clone();
+    let words = read.as_str().unwrap().strip_prefix("run_tool ").unwrap();
+    let answer = gateway.full("run_tool", &serde_json::from_str(words).unwrap());
+    assert!(answer["structured"].as_str().unwrap().starts_with("xxx"), "{answer:#}");
 }
 
 #[test]

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+    ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HOST, HeaderMap,
+    HeaderName, HeaderValue, ORIGIN,
 };
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
@@ -34,6 +35,12 @@ use crate::telemetry;
 
 /// How long a body may take to arrive: those who send it byte by byte hold a connection for no longer.
 const BODY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is read of a body that is refused: a client that is answered and cut off while it still sends sees a broken
+/// connection rather than the answer. Whoever sends more than this is not helped.
+const MOST_DISCARDED: usize = 32 * 1024 * 1024;
+/// How long that may take.
+const DISCARDING: Duration = Duration::from_secs(2);
 
 /// Sessions of one request between two looks for those that are over.
 const ALONE: usize = 64;
@@ -81,6 +88,10 @@ impl Awake for Arc<Session> {
     fn is_quiet(&self) -> bool {
         Session::is_quiet(self)
     }
+
+    fn is_attached(&self) -> bool {
+        Session::is_attached(self)
+    }
 }
 
 /// A response that is given instead of the one asked for.
@@ -106,9 +117,19 @@ impl Door {
 
     /// Answers one request.
     pub async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
-        let (parts, body) = request.into_parts();
+        let (parts, mut body) = request.into_parts();
+        let response = self.answer_to(&parts, &mut body).await;
+        let is_refused = response.status().is_client_error() || response.status().is_server_error();
+        // Who waits to be told to go on is told not to.
+        if is_refused && !parts.headers.contains_key(EXPECT) {
+            discard(&mut body).await;
+        }
+        response
+    }
+
+    async fn answer_to(&self, parts: &Parts, body: &mut Incoming) -> Response<Answer> {
         let accept = joined(&parts.headers, &ACCEPT);
-        let head = read_head(&parts, accept.as_deref());
+        let head = read_head(parts, accept.as_deref());
         let admitted = match self.ways.rules.admit(&head) {
             Ok(admitted) => admitted,
             Err(refusal) => return refused(&refusal),
@@ -116,7 +137,7 @@ impl Door {
         let mut response = match self.principal(&parts.headers, &admitted, head.host) {
             Ok(principal) => {
                 let owner = Owner { principal, endpoint: admitted.endpoint };
-                self.go(admitted.route, owner, &parts, body).await
+                self.go(admitted.route, owner, parts, body).await
             }
             Err(denied) => *denied,
         };
@@ -128,19 +149,20 @@ impl Door {
         response
     }
 
-    /// What an endpoint shows.
-    pub(super) fn view(&self, endpoint: Endpoint) -> View {
-        let vocabulary = match endpoint {
+    /// What somebody is shown at an endpoint.
+    pub(super) fn view(&self, owner: Owner) -> View {
+        let principal = owner.principal.0;
+        let vocabulary = match owner.endpoint {
             Endpoint::Main => self.view.vocabulary,
             Endpoint::Direct => Vocabulary::Direct,
             Endpoint::Full => Vocabulary::Full,
             Endpoint::Toolset(place) => {
                 // A place without a scope cannot come in; if it did, it would see nothing rather than all.
                 let scope = self.scopes.get(usize::from(place)).cloned();
-                return self.view.kept_to(scope.unwrap_or_default());
+                return View { principal, ..self.view.kept_to(scope.unwrap_or_default()) };
             }
         };
-        View { vocabulary, ..self.view.clone() }
+        View { vocabulary, principal, ..self.view.clone() }
     }
 
     /// No new requests; answers to questions are still taken.
@@ -208,7 +230,7 @@ impl Door {
         route: Route,
         owner: Owner,
         parts: &Parts,
-        body: Incoming,
+        body: &mut Incoming,
     ) -> Response<Answer> {
         let done = match route {
             Route::Post => self.post(owner, parts, body).await,
@@ -229,7 +251,7 @@ impl Door {
         &self,
         owner: Owner,
         parts: &Parts,
-        body: Incoming,
+        body: &mut Incoming,
     ) -> Result<Response<Answer>, Instead> {
         let line = self.read(body).await?;
         let posted = Posted::read(&line).map_err(|defect| unreadable(&defect))?;
@@ -258,7 +280,7 @@ impl Door {
         }
         let alone = self.ways.rules.stateless;
         let session = if alone || initializes {
-            self.start(owner.endpoint, alone)
+            self.start(owner, alone)
         } else {
             self.session(owner, &parts.headers)?
         };
@@ -341,7 +363,13 @@ impl Door {
         }
         let session = self.session(owner, headers)?;
         let Lanes::Each(each) = &session.lanes else { return Err(no_session()) };
-        let last = headers.get(LAST_EVENT).and_then(|id| from_event_id(id.to_str().ok()?));
+        let last = match headers.get(LAST_EVENT).filter(|id| !id.is_empty()) {
+            None => None,
+            // One that was ours may be of a stream that is over by now; others never were.
+            Some(id) => Some(id.to_str().ok().and_then(from_event_id).ok_or_else(|| {
+                bad_message("the Last-Event-ID is of no event of this gateway; listen without it")
+            })?),
+        };
         let found = last.and_then(|(number, position)| Some((each.numbered(number)?, position)));
         Ok(reply::events(match found {
             Some((stream, position)) => stream.read(Some(position)),
@@ -362,18 +390,18 @@ impl Door {
     }
 
     /// A session that nobody knows yet; `alone`, for one request and no longer.
-    fn start(&self, endpoint: Endpoint, alone: bool) -> Arc<Session> {
+    fn start(&self, owner: Owner, alone: bool) -> Arc<Session> {
         if alone {
-            return self.start_alone(endpoint, self.lanes(true));
+            return self.start_alone(owner, self.lanes(true));
         }
-        let session = Session::new(self.view(endpoint), self.lanes(false));
+        let session = Session::new(self.view(owner), self.lanes(false));
         self.router.attach(&session.caller());
         session
     }
 
     /// A session of one request.
-    pub(super) fn start_alone(&self, endpoint: Endpoint, lanes: Lanes) -> Arc<Session> {
-        let session = Session::new(self.view(endpoint), lanes);
+    pub(super) fn start_alone(&self, owner: Owner, lanes: Lanes) -> Arc<Session> {
+        let session = Session::new(self.view(owner), lanes);
         let mut all = self.alone();
         // Looked through when it is full, so that each request costs a push and no more.
         if all.len() == all.capacity() {
@@ -405,7 +433,7 @@ impl Door {
         match sessions.find(id, owner, self.router.clock.now()) {
             Some(Found::Awake(session)) => Ok(session),
             Some(Found::Resting(peer)) => {
-                let view = self.view(owner.endpoint);
+                let view = self.view(owner);
                 let session = Session::resumed(view, self.lanes(false), Arc::new(peer));
                 sessions.wake(id, Arc::clone(&session));
                 drop(sessions);
@@ -446,7 +474,7 @@ impl Door {
     // -- what all of them need --
 
     /// The body, on one line.
-    pub(super) async fn read(&self, body: Incoming) -> Result<Bytes, Instead> {
+    pub(super) async fn read(&self, body: &mut Incoming) -> Result<Bytes, Instead> {
         let limit = self.ways.body_bytes;
         let too_long = || {
             let message = format!("the body is over the limit of {limit} bytes; nothing was run");
@@ -475,7 +503,10 @@ impl Door {
     pub(super) fn check_open(&self) -> Result<(), Instead> {
         if self.closing.load(Ordering::Acquire) {
             let message = "metamcp is shutting down; nothing was run";
-            return Err(busy(StatusCode::SERVICE_UNAVAILABLE, message));
+            let mut response = busy(StatusCode::SERVICE_UNAVAILABLE, message);
+            // The next request has to go to whoever comes after us.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return Err(response);
         }
         Ok(())
     }
@@ -601,6 +632,7 @@ fn read_head<'a>(parts: &'a Parts, accept: Option<&'a str>) -> Head<'a> {
         host,
         origin,
         content_type,
+        is_encoded: parts.headers.get_all(CONTENT_ENCODING).iter().any(|how| how != "identity"),
         accept,
         doubtful,
     }
@@ -640,8 +672,27 @@ pub(super) fn no_session() -> Instead {
     Box::new(reply::refusal(StatusCode::NOT_FOUND, NO_SESSION, message))
 }
 
+/// Reads on, within bounds, what nobody wants to know.
+async fn discard(body: &mut Incoming) {
+    let length = body.size_hint().lower();
+    if body.is_end_stream() || length > MOST_DISCARDED as u64 {
+        return;
+    }
+    let mut room = MOST_DISCARDED;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            match room.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                Some(rest) => room = rest,
+                None => return,
+            }
+        }
+    };
+    // Whoever has not said all by then will not hear the answer either.
+    drop(tokio::time::timeout(DISCARDING, reading).await);
+}
+
 /// The same words and codes as over stdio.
-fn unreadable(defect: &Defect) -> Instead {
+pub(super) fn unreadable(defect: &Defect) -> Instead {
     if !defect.kind.is_syntax() {
         return bad_message(&defect.to_string());
     }

@@ -51,6 +51,8 @@ pub struct Head<'a> {
     pub origin: Option<&'a str>,
     /// The `Content-Type` header.
     pub content_type: Option<&'a str>,
+    /// Whether the body is compressed or the like.
+    pub is_encoded: bool,
     /// The `Accept` headers, joined.
     pub accept: Option<&'a str>,
     /// A header that may stand only once and stands more often, or is no text.
@@ -127,6 +129,11 @@ pub enum Refusal {
         /// The page's origin.
         origin: String,
     },
+    /// A page without an origin of its own sent it: it could be any page.
+    #[error(
+        "pages without an origin of their own (Origin: null: sandboxed or opened from a file) may not use this gateway"
+    )]
+    NoOrigin,
     /// There is nothing.
     #[error("there is nothing at this path; MCP is spoken at {MCP}")]
     Path,
@@ -139,6 +146,9 @@ pub enum Refusal {
     /// Not in this form.
     #[error("the Content-Type must be application/json")]
     ContentType,
+    /// Not as it is written.
+    #[error("the body must not be compressed: send it without Content-Encoding")]
+    Encoding,
     /// The answer could not be read.
     #[error("the client must accept {wanted}")]
     Accept {
@@ -152,11 +162,11 @@ impl Refusal {
     pub fn status(&self) -> u16 {
         match self {
             Refusal::Doubtful { .. } | Refusal::NoHost => 400,
-            Refusal::Host { .. } | Refusal::Origin { .. } => 403,
+            Refusal::Host { .. } | Refusal::Origin { .. } | Refusal::NoOrigin => 403,
             Refusal::Path => 404,
             Refusal::Method { .. } => 405,
             Refusal::Accept { .. } => 406,
-            Refusal::ContentType => 415,
+            Refusal::ContentType | Refusal::Encoding => 415,
         }
     }
 }
@@ -178,7 +188,7 @@ impl Rules {
         if let Some(name) = head.doubtful {
             return Err(Refusal::Doubtful { name: name.to_owned() });
         }
-        if head.method == "GET" && matches!(head.path, "/healthz" | "/readyz") {
+        if matches!(head.method, "GET" | "HEAD") && matches!(head.path, "/healthz" | "/readyz") {
             let (route, endpoint) = (Route::Health, Endpoint::Main);
             return Ok(Admitted { route, endpoint, shown_to: None });
         }
@@ -192,12 +202,16 @@ impl Rules {
             None => None,
             Some(origin) if self.is_listed(origin) => Some(origin),
             Some(origin) if self.local && is_loopback_origin(origin) => None,
+            Some(origin) if origin.eq_ignore_ascii_case("null") => return Err(Refusal::NoOrigin),
             Some(origin) => return Err(Refusal::Origin { origin: shown(origin) }),
         };
         let route = self.route(head, shown_to.is_some())?;
         if matches!(route, Route::Post | Route::Messages) && !head.content_type.is_some_and(is_json)
         {
             return Err(Refusal::ContentType);
+        }
+        if head.is_encoded {
+            return Err(Refusal::Encoding);
         }
         self.check_accept(route, head.accept)?;
         let endpoint = match route {
@@ -329,19 +343,21 @@ fn is_json(content_type: &str) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Whether a list of accepted types holds one, and not with the weight of nothing.
+/// Whether a list of accepted types holds one, and not with the weight of nothing. What names a type more closely counts.
 fn accepts(all: &str, kind: &str, subkind: &str) -> bool {
-    all.split(',').any(|one| {
+    let ranges = all.split(',').filter_map(|one| {
         let mut parts = one.split(';');
-        let name = parts.next().unwrap_or_default().trim();
-        let refused = parts.any(|part| {
-            let weight = part.trim().strip_prefix("q=").map(str::trim);
-            weight.is_some_and(|weight| weight.parse().is_ok_and(|weight: f32| weight <= 0.0))
-        });
-        let Some((first, second)) = name.split_once('/') else { return false };
+        let (first, second) = parts.next().unwrap_or_default().trim().split_once('/')?;
         let fits = |given: &str, wanted: &str| given == "*" || given.eq_ignore_ascii_case(wanted);
-        !refused && fits(first, kind) && fits(second, subkind)
-    })
+        let closeness = usize::from(first != "*") + usize::from(second != "*");
+        let refused = parts.any(|part| {
+            let (name, weight) = part.split_once('=').unwrap_or_default();
+            name.trim().eq_ignore_ascii_case("q")
+                && weight.trim().parse().is_ok_and(|weight: f32| weight <= 0.0)
+        });
+        (fits(first, kind) && fits(second, subkind)).then_some((closeness, !refused))
+    });
+    ranges.max().is_some_and(|(_, wanted)| wanted)
 }
 
 /// A header as it may be repeated in an answer.

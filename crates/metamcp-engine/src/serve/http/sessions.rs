@@ -20,6 +20,8 @@ const MAX_BYTES: usize = 40 * 1024 * 1024;
 const MAX_AWAKE: usize = 1024;
 /// Those looked at for rest each time another wakes.
 const LOOKED_AT: usize = 8;
+/// Sessions that would lose something by resting are let rest as well where there are so many times too many.
+const FAR_TOO_MANY: usize = 4;
 /// Room is made for so large a part at once, so that it is not looked for with every new session.
 const MADE_AT_ONCE: usize = 16;
 /// What clients declare is mostly the same; this many different declarations are kept once for all.
@@ -127,8 +129,9 @@ pub struct Sessions<L> {
     /// How many each owner has.
     held: HashMap<Owner, usize>,
     bytes: usize,
-    /// Awake ones, oldest first; ids of those that are gone may still be among them.
-    awake: VecDeque<SessionId>,
+    /// Awake ones with when they were last used as far as was looked, longest unused first; ids of those that are gone may
+    /// still be among them.
+    awake: VecDeque<(SessionId, u32)>,
     cards: VecDeque<Arc<Card>>,
 }
 
@@ -153,6 +156,8 @@ pub enum Found<L> {
 pub trait Awake: Clone {
     /// Whether nothing is under way in it.
     fn is_quiet(&self) -> bool;
+    /// Whether it holds what a rest would lose.
+    fn is_attached(&self) -> bool;
 }
 
 impl<L: Awake> Sessions<L> {
@@ -238,7 +243,7 @@ impl<L: Awake> Sessions<L> {
             self.drop_entry(id);
         }
         let table = &self.table;
-        self.awake.retain(|id| table.get(id).is_some_and(|entry| entry.awake.is_some()));
+        self.awake.retain(|(id, _)| table.get(id).is_some_and(|entry| entry.awake.is_some()));
     }
 
     /// Every session that is awake.
@@ -258,15 +263,22 @@ impl<L: Awake> Sessions<L> {
 
     /// Notes that a session is awake, and lets others rest in its place.
     fn woke(&mut self, id: SessionId) {
-        self.awake.push_back(id);
+        let used = self.table.get(&id).map_or(0, |entry| entry.used);
+        self.awake.push_back((id, used));
         for _ in 0..LOOKED_AT {
-            if self.awake.len() <= self.most.awake {
+            let count = self.awake.len();
+            if count <= self.most.awake {
                 return;
             }
-            let Some(oldest) = self.awake.pop_front() else { return };
+            let Some((oldest, seen)) = self.awake.pop_front() else { return };
             let Some(entry) = self.table.get_mut(&oldest) else { continue };
-            if entry.awake.as_ref().is_some_and(|awake| !awake.is_quiet()) {
-                self.awake.push_back(oldest);
+            let Some(awake) = &entry.awake else { continue };
+            let far_too_many = count > self.most.awake * FAR_TOO_MANY;
+            let stays = !awake.is_quiet()
+                || oldest == id
+                || (!far_too_many && (entry.used > seen || awake.is_attached()));
+            if stays {
+                self.awake.push_back((oldest, entry.used));
             } else {
                 entry.awake = None;
             }

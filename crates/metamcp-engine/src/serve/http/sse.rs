@@ -7,11 +7,11 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::access::Principal;
-use super::door::{Door, bad_message, busy, fresh_id, no_session};
+use super::door::{Door, busy, fresh_id, unreadable};
 use super::guard::{Endpoint, MESSAGES};
 use super::posted::Posted;
-use super::reply::{self, Answer};
-use super::sessions::SessionId;
+use super::reply::{self, Answer, INVALID, NO_SESSION};
+use super::sessions::{Owner, SessionId};
 use super::stream::Stream;
 use crate::serve::Session;
 use crate::serve::lanes::Lanes;
@@ -28,7 +28,8 @@ impl Door {
         self.check_open()?;
         let id = fresh_id()?;
         let stream = Stream::general(false);
-        let session = Session::new(self.view(Endpoint::Main), Lanes::Shared(Arc::clone(&stream)));
+        let view = self.view(Owner { principal, endpoint: Endpoint::Main });
+        let session = Session::new(view, Lanes::Shared(Arc::clone(&stream)));
         self.router.attach(&session.caller());
         self.listeners().insert(id, (principal, session));
         let door = self.me.clone();
@@ -47,13 +48,13 @@ impl Door {
         &self,
         principal: Principal,
         parts: &Parts,
-        body: Incoming,
+        body: &mut Incoming,
     ) -> Result<Response<Answer>, Box<Response<Answer>>> {
-        let id = parts.uri.query().and_then(session_of).ok_or_else(no_session)?;
+        let id = parts.uri.query().and_then(session_of).ok_or_else(no_stream)?;
         let line = self.read(body).await?;
         let owner = self.listeners().get(&id).cloned();
         let Some((_, session)) = owner.filter(|(owner, _)| *owner == principal) else {
-            return Err(no_session());
+            return Err(no_stream());
         };
         if let Lanes::Shared(stream) = &session.lanes
             && stream.backlog() > READ_BACKLOG
@@ -61,7 +62,15 @@ impl Door {
             let message = "the client does not read its stream; nothing was run";
             return Err(busy(StatusCode::TOO_MANY_REQUESTS, message));
         }
-        let posted = Posted::read(&line).map_err(|defect| bad_message(&defect.to_string()))?;
+        let posted = Posted::read(&line).map_err(|defect| unreadable(&defect))?;
+        if posted.batch
+            && let Some(why) = session.refuses_batches()
+        {
+            return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, INVALID, why)));
+        }
+        if !posted.requests().is_empty() {
+            self.check_open()?;
+        }
         for message in posted.messages {
             session.take(message, &line);
         }
@@ -74,6 +83,13 @@ impl Door {
     {
         self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// A stream that never was, is over, or is somebody else's.
+fn no_stream() -> Box<Response<Answer>> {
+    let message =
+        "there is no such session; begin anew with GET /sse, whose stream names where to post";
+    Box::new(reply::refusal(StatusCode::NOT_FOUND, NO_SESSION, message))
 }
 
 /// The session a query names.

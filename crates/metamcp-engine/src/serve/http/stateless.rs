@@ -60,14 +60,17 @@ impl Door {
             Envelope::Notification { .. } => return Ok(reply::empty(StatusCode::ACCEPTED)),
             _ => return Err(bad_message("a client of this revision sends no answers")),
         };
-        let view = self.view(owner.endpoint);
+        let view = self.view(owner);
         check(&view, &parts.headers, method, params).map_err(|fault| refused(&id, &fault))?;
         // A subscription is a stream even for who wants documents.
         let listens = method == "subscriptions/listen";
         let json = self.ways.rules.json && !listens;
         let lanes = Lanes::Each(Each::new(Manner { json, stateless: true }));
-        let session = self.start_alone(owner.endpoint, lanes);
-        session.modern.belongs_to(Bytes::copy_from_slice(&owner.principal.0.to_be_bytes()));
+        let session = self.start_alone(owner, lanes);
+        // Nobody comes back elsewhere for what was begun here.
+        let mut whose = owner.principal.0.to_be_bytes().to_vec();
+        whose.extend_from_slice(self.ways.rules.path(owner.endpoint).as_bytes());
+        session.modern.belongs_to(whose.into());
         let reader = self.open(owner.principal, &session, &[id])?;
         session.take(message, line);
         drop(session);
@@ -104,13 +107,14 @@ fn check_headers(
         // Nothing in a body equals two values.
         Some(if values.next().is_some() { &b"\0"[..] } else { first.as_bytes() })
     };
-    let said = params.and_then(|params| object::pick(params, ["_meta"]).ok()?[0]);
-    let said = said.and_then(|meta| object::pick(meta, [meta::PROTOCOL_VERSION]).ok()?[0]);
+    // What can be read in two ways has nothing that headers could be held against.
+    let [meta, arguments] = headers::picked(params, ["_meta", "arguments"])?;
+    let [said] =
+        headers::picked(meta.filter(|meta| meta.starts_with(b"{")), [meta::PROTOCOL_VERSION])?;
     if let Some(said) = said.and_then(object::text) {
         // Which of two versions is meant is asked before whether it is spoken.
         headers::check(one, method, params, &said)?;
         if method == "tools/call" {
-            let arguments = params.and_then(|params| object::pick(params, ["arguments"]).ok()?[0]);
             headers::check_parameters(one, &mirrors(), arguments)?;
         }
     }
@@ -183,6 +187,22 @@ mod tests {
         let with = |value| [version, method, name, ("mcp-param-region", value)];
         assert_eq!(verdict(&with("eu"), "tools/call", &call), (0, 200));
         assert_eq!(verdict(&with("us"), "tools/call", &call), (-32020, 400));
+        // What is written twice is neither there nor absent.
+        for doubled in [
+            format!(r#"{{"name":"mcp_call","name":"x",{META}}}"#),
+            format!(r#"{{"name":"mcp_call",{META},{META}}}"#),
+            format!(
+                r#"{{"name":"mcp_call","arguments":{{}},"arguments":{{"region":"eu"}},{META}}}"#
+            ),
+            format!(r#"{{"name":"mcp_call","arguments":{{"region":"eu","region":"us"}},{META}}}"#),
+        ] {
+            assert_eq!(verdict(&with("eu"), "tools/call", &doubled), (-32602, 400), "{doubled}");
+        }
+        let read = format!(r#"{{"uri":"a:b","uri":"a:c",{META}}}"#);
+        let method = ("mcp-method", "resources/read");
+        assert_eq!(verdict(&[version, method], "resources/read", &read), (-32020, 400));
+        let named = [version, method, ("mcp-name", "a:b")];
+        assert_eq!(verdict(&named, "resources/read", &read), (-32602, 400));
     }
 
     #[test]

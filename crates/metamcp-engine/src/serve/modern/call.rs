@@ -29,6 +29,11 @@ const LOGIN: Duration = Duration::from_secs(45);
 /// A result from this size on is sent as it lies in memory; below it a copy is cheaper.
 const LARGE: usize = 4096;
 
+/// How servers of older revisions say that there is no such resource.
+const NO_RESOURCE: i64 = -32002;
+/// How this revision says it.
+const INVALID_PARAMS: i64 = -32602;
+
 /// Who waits for the answer.
 pub(super) struct Waiting {
     pub(super) id: Bytes,
@@ -296,6 +301,7 @@ impl Call {
                 self.ended(Final::Result(self.typed(Bytes::from(result))));
             }
             Finished::Protocol { code, message } => {
+                let code = self.code_here(code).unwrap_or(code);
                 self.ended(Final::Fault(Fault { code, message, data: None, status: 400 }));
             }
             Finished::Handed => {}
@@ -461,6 +467,21 @@ impl Call {
         }
     }
 
+    /// What this revision says instead of a code of an older one.
+    fn code_here(&self, code: i64) -> Option<i64> {
+        (self.request.method == "resources/read" && code == NO_RESOURCE).then_some(INVALID_PARAMS)
+    }
+
+    /// A server's error, with the code of this revision.
+    fn restated(&self, error: Bytes) -> Bytes {
+        match code_of(&error).and_then(|code| self.code_here(code)) {
+            Some(code) => {
+                object::replace_member(&error, "code", code.to_string().as_bytes()).into()
+            }
+            None => error,
+        }
+    }
+
     fn now(&self) -> u64 {
         self.view.surface.router.clock.now_ms()
     }
@@ -507,7 +528,7 @@ impl Caller for Call {
                 let entry = self.view.surface.server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 match Plain::from_call(&error, config) {
-                    Plain::Error(error) => Final::Error(error),
+                    Plain::Error(error) => Final::Error(self.restated(error)),
                     Plain::Result(result) => Final::Result(typed(Bytes::from(result))),
                 }
             }

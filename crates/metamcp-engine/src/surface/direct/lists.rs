@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use metamcp_core::direct::fit::{self, Reader};
 use metamcp_core::direct::{self, Kind, MAX_PAGES, Place};
 use metamcp_core::notify::List;
 use metamcp_wire::{object, write};
@@ -19,11 +20,11 @@ const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 impl View {
     /// The answer to `tools/list`.
-    pub async fn tools_page(&self, cursor: Option<String>) -> Finished {
+    pub async fn tools_page(&self, cursor: Option<String>, reader: Reader) -> Finished {
         if !self.is_direct() {
             return Finished::Result(self.tools().await.into_bytes());
         }
-        self.shown_tools(cursor.as_deref()).await
+        self.shown_tools(cursor.as_deref(), reader).await
     }
 
     /// The `instructions` of the gateway: those of the one server, where servers are shown as they are.
@@ -31,26 +32,25 @@ impl View {
         if !self.is_direct() {
             return self.instructions().await;
         }
-        match self.enabled().as_slice() {
-            [only] => {
-                let peer = self.surface.router.peer(only.id);
-                peer.and_then(|peer| peer.instructions.clone()).unwrap_or_default()
-            }
-            [] => "No server is configured.".to_owned(),
-            _ => {
-                let digest = self.digest().await;
-                format!("Tools of several servers, each named SERVER__TOOL.\n{digest}")
-            }
+        if let Some(only) = self.only() {
+            let peer = self.surface.router.peer(only.id);
+            let said = peer.and_then(|peer| peer.instructions.clone()).unwrap_or_default();
+            return direct::visible(&said).into_owned();
         }
+        if self.enabled().is_empty() {
+            return "No server is configured.".to_owned();
+        }
+        let digest = self.digest().await;
+        format!("Tools of several servers, each named SERVER__TOOL.\n{digest}")
     }
 }
 
 impl View {
     /// All tools as their servers define them, under the names they are called by here.
-    async fn shown_tools(&self, cursor: Option<&str>) -> Finished {
+    async fn shown_tools(&self, cursor: Option<&str>, reader: Reader) -> Finished {
         self.surface.catalog.loaded().await;
-        let servers = self.enabled();
-        if let [only] = servers.as_slice() {
+        let (only, servers) = (self.only(), self.enabled());
+        if let Some(only) = &only {
             if self.snapshot().known(only.id).is_none()
                 && let Err(refused) = self.listed(only).await
             {
@@ -77,33 +77,43 @@ impl View {
                 }
             },
         };
-        let many = servers.len() > 1;
         let tools = servers.iter().flat_map(|entry| {
             let known = snapshot.known(entry.id).into_iter();
             known.flat_map(|known| &known.tools.tools).map(move |tool| (entry, tool))
         });
         let mut json = b"{\"tools\":[".to_vec();
-        let mut shown = 0;
+        let (mut seen, mut shown) = (0, 0);
         let mut more = false;
         for (entry, tool) in tools.skip(offset) {
             if shown == PAGE_TOOLS || json.len() >= PAGE_BYTES {
                 more = true;
                 break;
             }
+            seen += 1;
+            let raw = match fit::tool(tool.raw().as_bytes(), reader) {
+                Ok(raw) => raw,
+                Err(why) => {
+                    self.surface.left_out(entry, "tool", &tool.name, why);
+                    continue;
+                }
+            };
             if shown > 0 {
                 json.push(b',');
             }
             shown += 1;
-            if many {
-                let name = direct::name(&entry.name, &tool.name);
-                json.extend_from_slice(&renamed(tool.raw().as_bytes(), "name", &name));
+            let name = match &only {
+                Some(_) => direct::own_name(&tool.name),
+                None => direct::name(&entry.name, &tool.name).into(),
+            };
+            if *name == *tool.name {
+                json.extend_from_slice(&raw);
             } else {
-                json.extend_from_slice(tool.raw().as_bytes());
+                json.extend_from_slice(&renamed(&raw, "name", &name));
             }
         }
         json.push(b']');
         if more {
-            let next = u32::try_from(offset + shown).unwrap_or(u32::MAX);
+            let next = u32::try_from(offset + seen).unwrap_or(u32::MAX);
             json.extend_from_slice(b",\"nextCursor\":");
             let next = self.surface.cursors.encode(snapshot.generation, next, binding);
             write::json_string(&mut json, &next);
@@ -201,15 +211,19 @@ impl View {
             Outcome::Cancelled => return None,
         };
         let page = direct::page(kind, &page)?;
-        let mut owners = self.surface.owners();
-        let shown = page.elements.into_iter().map(|(key, raw)| {
+        let shown = page.elements.into_iter().filter_map(|(key, raw)| {
+            let fitted = fit::element(kind, raw);
+            let raw = fitted
+                .inspect_err(|why| self.surface.left_out(entry, kind.word(), &key, *why))
+                .ok()?;
+            let mut owners = self.surface.owners();
             if kind != Kind::Prompts {
-                owners.has_uri(key, entry.id);
-                return raw.to_vec();
+                owners.listed(kind, key, entry.id);
+                return Some(raw.into_owned());
             }
             let name = direct::name(&entry.name, &key);
-            owners.has_prompt(name.clone(), entry.id, key);
-            renamed(raw, "name", &name)
+            owners.listed_prompt(name.clone(), entry.id, key);
+            Some(renamed(&raw, "name", &name))
         });
         Some((shown.collect(), page.next))
     }

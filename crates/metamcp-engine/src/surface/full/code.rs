@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use metamcp_core::excerpt;
 use metamcp_core::vocabulary::{self, BadArguments, CodeRequest, RanCode};
-use metamcp_sandbox::host::{Outcome, Status};
+use metamcp_sandbox::host::Status;
 
 use super::refused;
 use super::run::millis;
 use crate::router::Caller;
 use crate::surface::calls::Client;
-use crate::surface::execute::{Wish, ended};
+use crate::surface::execute::{Ran, Wish, ended};
 use crate::surface::reply::{Code, ErrorObject};
 use crate::surface::script::Transcript;
 use crate::surface::{Finished, Running, Step, View};
@@ -59,15 +59,17 @@ impl View {
         };
         let future = async move {
             Finished::Result(match view.execute(&wish, client, told).await {
-                Ok(outcome) => view.ran_code(wish.source(), &outcome, began),
+                Ok(ran) => view.ran_code(wish.source(), &ran, began),
                 Err(object) => refused(OP, object),
             })
         };
         Ok(Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) }))
     }
 
-    fn ran_code(&self, source: &str, outcome: &Outcome, began: Instant) -> Vec<u8> {
-        let (logs, calls) = self.left(outcome);
+    fn ran_code(&self, source: &str, script: &Ran, began: Instant) -> Vec<u8> {
+        let outcome = &script.outcome;
+        let (mut logs, calls) = self.left(outcome);
+        logs.lines.extend(script.note().map(|note| format!("warn: {note}")));
         let value = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok);
         let error = value.is_none().then(|| self.script_error(source, outcome).by(OP));
         let said = error.as_ref().map(ErrorObject::to_json);

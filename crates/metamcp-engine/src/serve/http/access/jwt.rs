@@ -37,6 +37,9 @@ pub enum JwtError {
     /// It is too old.
     #[error("it has expired")]
     Expired,
+    /// It does not say when it ends.
+    #[error("it has no usable exp, and only tokens that end are taken")]
+    Endless,
     /// It is too young.
     #[error("it is not valid yet")]
     Early,
@@ -75,7 +78,8 @@ pub(super) fn verify(
     }
     let time = |name: &str| claims[name].as_f64().map(|seconds| seconds.max(0.0) as u64);
     // One that never expires could not be taken back.
-    if time("exp").is_none_or(|end| end.saturating_add(LEEWAY) <= unix) {
+    let end = time("exp").ok_or(JwtError::Endless)?;
+    if end.saturating_add(LEEWAY) <= unix {
         return Err(JwtError::Expired);
     }
     if time("nbf").is_some_and(|start| start > unix.saturating_add(LEEWAY)) {
@@ -159,7 +163,7 @@ mod tests {
             ("aud", json!("https://other/mcp"), JwtError::Audience),
             ("aud", json!(null), JwtError::Audience),
             ("exp", json!(NOW - LEEWAY), JwtError::Expired),
-            ("exp", json!(null), JwtError::Expired),
+            ("exp", json!(null), JwtError::Endless),
             ("nbf", json!(NOW + LEEWAY + 1), JwtError::Early),
             ("sub", json!(null), JwtError::Shape),
         ] {

@@ -194,3 +194,33 @@ fn doubtful_headers_are_refused_first() {
     let head = Head { doubtful: Some("host"), host: None, ..post() };
     assert_eq!(rules().admit(&head), Err(Refusal::Doubtful { name: "host".into() }));
 }
+
+#[test]
+fn what_names_a_type_more_closely_counts() {
+    for (accept, document) in [
+        ("*/*", true),
+        ("application/*", true),
+        ("application/json;q=0", false),
+        ("application/json;Q=0", false),
+        ("application/json; q=0.0", false),
+        ("application/json;q=0.1", true),
+        ("application/json;q=0, */*", false),
+        ("*/*, application/json;q=0", false),
+        ("application/json, */*;q=0", true),
+        ("application/*;q=0, application/json", true),
+        ("text/*", false),
+        ("nonsense", false),
+    ] {
+        assert_eq!(accepts(accept, "application", "json"), document, "{accept}");
+    }
+}
+
+#[test]
+fn what_cannot_be_taken_is_said_in_the_right_words() {
+    let health = |method| Head { method, path: "/healthz", ..Head::default() };
+    assert_eq!(["GET", "HEAD", "POST"].map(|m| status(&rules(), &health(m))), [200, 200, 400]);
+    assert_eq!(status(&rules(), &Head { is_encoded: true, ..post() }), 415);
+    let null = rules().admit(&Head { origin: Some("null"), ..post() }).unwrap_err();
+    assert_eq!(null.status(), 403);
+    assert!(!null.to_string().contains("--allowed-origins"), "{null}");
+}

@@ -11,7 +11,7 @@ const OTHER: Owner = Owner { principal: Principal(2), endpoint: Endpoint::Main }
 
 /// A session as far as the table knows it.
 #[derive(Clone, Debug)]
-struct Fake(Rc<Cell<bool>>);
+struct Fake(Rc<Cell<bool>>, bool);
 
 impl PartialEq for Fake {
     fn eq(&self, other: &Fake) -> bool {
@@ -23,10 +23,14 @@ impl Awake for Fake {
     fn is_quiet(&self) -> bool {
         self.0.get()
     }
+
+    fn is_attached(&self) -> bool {
+        self.1
+    }
 }
 
 fn quiet() -> Fake {
-    Fake(Rc::new(Cell::new(true)))
+    Fake(Rc::new(Cell::new(true)), false)
 }
 
 fn id(number: u64) -> SessionId {
@@ -69,7 +73,7 @@ fn a_session_is_its_owners_alone() {
 #[test]
 fn idle_sessions_are_forgotten_and_busy_ones_are_not() {
     let mut sessions = Sessions::new(TIMEOUT);
-    let busy = Fake(Rc::new(Cell::new(false)));
+    let busy = Fake(Rc::new(Cell::new(false)), false);
     sessions.insert(id(1), ME, &peer(json!({})), quiet(), at(0));
     sessions.insert(id(2), ME, &peer(json!({})), busy.clone(), at(0));
     sessions.insert(id(3), ME, &peer(json!({})), quiet(), at(0));
@@ -89,7 +93,7 @@ fn idle_sessions_are_forgotten_and_busy_ones_are_not() {
 fn quiet_sessions_rest_and_wake_as_they_were() {
     let mut sessions = Sessions::new(TIMEOUT);
     let declared = json!({ "elicitation": {}, "experimental": { "x": {} } });
-    let busy = Fake(Rc::new(Cell::new(false)));
+    let busy = Fake(Rc::new(Cell::new(false)), false);
     sessions.insert(id(0), ME, &peer(declared), quiet(), at(0));
     sessions.insert(id(1), ME, &peer(json!({})), busy.clone(), at(0));
     for number in 2..MAX_AWAKE as u64 + 20 {
@@ -105,6 +109,33 @@ fn quiet_sessions_rest_and_wake_as_they_were() {
     let again = quiet();
     sessions.wake(id(0), again.clone());
     assert_eq!(sessions.find(id(0), ME, at(2)), Some(Found::Awake(again)));
+}
+
+#[test]
+fn who_was_used_last_rests_last_and_who_would_lose_something_does_not() {
+    let mut sessions = Sessions::new(TIMEOUT);
+    sessions.most.awake = 10;
+    let attached = || Fake(Rc::new(Cell::new(true)), true);
+    sessions.insert(id(0), ME, &peer(json!({})), attached(), at(0));
+    for number in 1..11 {
+        // The second one is at work all the time.
+        sessions.find(id(1), ME, at(number));
+        sessions.insert(id(number), ME, &peer(json!({})), quiet(), at(number));
+    }
+    let rests = |sessions: &mut Sessions<Fake>, number| {
+        matches!(sessions.find(id(number), ME, at(20)), Some(Found::Resting(_)))
+    };
+    sessions.find(id(1), ME, at(19));
+    for number in 11..19 {
+        sessions.insert(id(number), ME, &peer(json!({})), quiet(), at(19));
+    }
+    assert!(!rests(&mut sessions, 0) && !rests(&mut sessions, 1));
+    assert!((2..8).all(|number| rests(&mut sessions, number)));
+    // Nobody can keep any number of them awake.
+    for number in 100..400 {
+        sessions.insert(id(number), ME, &peer(json!({})), attached(), at(30));
+    }
+    assert!(sessions.awake().count() <= 10 * FAR_TOO_MANY, "{}", sessions.awake().count());
 }
 
 #[test]

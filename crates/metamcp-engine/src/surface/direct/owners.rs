@@ -1,0 +1,123 @@
+//! Which server an address or a name was listed by, and what of lists could not be shown.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use metamcp_core::direct::fit::Misfit;
+use metamcp_core::direct::{Kind, template};
+use metamcp_core::ledger::ServerId;
+use metamcp_core::settings::LogLevel;
+use metamcp_core::text;
+
+use crate::router::Entry;
+use crate::surface::Surface;
+use crate::telemetry;
+
+/// Addresses and names remembered with their servers. Past it all are forgotten, and learnt again as they are listed.
+const MAX_OWNERS: usize = 20_000;
+/// Templates remembered: every address that was not listed is held against each of them.
+const MAX_TEMPLATES: usize = 2_000;
+/// Elements left out that the operator is told of. A server that has more of them has no further news.
+const MAX_TOLD: usize = 1_000;
+
+/// See the module.
+#[derive(Default)]
+pub(in crate::surface) struct Owners {
+    uris: HashMap<String, ServerId>,
+    templates: HashMap<String, ServerId>,
+    prompts: HashMap<String, (ServerId, Arc<str>)>,
+    told: HashSet<(ServerId, String)>,
+}
+
+impl Owners {
+    /// A server listed this address, or this template of addresses.
+    pub(super) fn listed(&mut self, kind: Kind, key: String, server: ServerId) {
+        let (map, most) = match kind {
+            Kind::Templates => (&mut self.templates, MAX_TEMPLATES),
+            _ => (&mut self.uris, MAX_OWNERS),
+        };
+        if map.len() >= most {
+            map.clear();
+        }
+        // The first of several servers has it, whoever was listed first.
+        map.entry(key).and_modify(|known| *known = server.min(*known)).or_insert(server);
+    }
+
+    /// A server listed this prompt, which is shown under that name.
+    pub(super) fn listed_prompt(&mut self, name: String, server: ServerId, prompt: String) {
+        if self.prompts.len() >= MAX_OWNERS {
+            self.prompts.clear();
+        }
+        self.prompts.entry(name).or_insert_with(|| (server, prompt.into()));
+    }
+
+    /// The server of an address: the one that listed it, else the one whose template fits it best.
+    pub(super) fn of_uri(
+        &self,
+        uri: &str,
+        is_there: impl Fn(ServerId) -> bool,
+    ) -> Option<ServerId> {
+        let listed = self.uris.get(uri).or_else(|| self.templates.get(uri)).copied();
+        listed.filter(|server| is_there(*server)).or_else(|| {
+            {
+                let fitting = self.templates.iter().filter(|(_, server)| is_there(**server));
+                let fitting = fitting.filter_map(|(template, server)| {
+                    Some((template::fits(template, uri)?, *server))
+                });
+                fitting.max_by_key(|(fixed, server)| (*fixed, std::cmp::Reverse(*server)))
+            }
+            .map(|(_, server)| server)
+        })
+    }
+
+    /// The server of a prompt, and what it calls it.
+    pub(super) fn of_prompt(&self, name: &str) -> Option<(ServerId, Arc<str>)> {
+        self.prompts.get(name).cloned()
+    }
+}
+
+impl Surface {
+    pub(super) fn owners(&self) -> std::sync::MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Tells the operator once of what a server has and clients could not take.
+    pub(super) fn left_out(&self, entry: &Entry, what: &str, key: &str, why: Misfit) {
+        let mut owners = self.owners();
+        if owners.told.len() >= MAX_TOLD || !owners.told.insert((entry.id, format!("{what} {key}")))
+        {
+            return;
+        }
+        drop(owners);
+        let key = text::clean_line(key, 100);
+        let line = format!(
+            "the {what} {key:?} of the server {:?} is left out of lists in direct mode: {why}",
+            entry.name
+        );
+        telemetry::log(LogLevel::Warn, &line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_server_that_lists_an_address_has_it_and_templates_come_after() {
+        let mut owners = Owners::default();
+        let of = |owners: &Owners, uri: &str| owners.of_uri(uri, |_| true);
+        assert_eq!(of(&owners, "memo://two/1"), None);
+        owners.listed(Kind::Templates, "memo://{any}".to_owned(), ServerId(0));
+        owners.listed(Kind::Templates, "memo://two/{id}".to_owned(), ServerId(2));
+        assert_eq!(of(&owners, "memo://two/1"), Some(ServerId(2)), "the better template");
+        assert_eq!(of(&owners, "memo://one/1"), Some(ServerId(0)));
+        assert_eq!(of(&owners, "memo://two/{id}"), Some(ServerId(2)), "the template itself");
+        owners.listed(Kind::Resources, "memo://two/1".to_owned(), ServerId(3));
+        assert_eq!(of(&owners, "memo://two/1"), Some(ServerId(3)), "a listing comes first");
+        owners.listed(Kind::Resources, "memo://two/1".to_owned(), ServerId(1));
+        owners.listed(Kind::Resources, "memo://two/1".to_owned(), ServerId(4));
+        assert_eq!(of(&owners, "memo://two/1"), Some(ServerId(1)));
+        let without = owners.of_uri("memo://two/1", |server| server != ServerId(1));
+        assert_eq!(without, Some(ServerId(2)), "a server that is not there has nothing");
+    }
+}
