@@ -33,6 +33,9 @@ const PLACES: &[&str] = &[
     "DENO_DIR",
     "DOCKER_CONFIG",
     "DOCKER_CONTEXT",
+    "DOCKER_CERT_PATH",
+    "DOCKER_TLS_VERIFY",
+    "DOCKER_API_VERSION",
 ];
 
 /// Version switchers put a stub named `node` or `python` first in `PATH`; it fails without these.

@@ -90,13 +90,13 @@ pub enum Imported {
     Left(String),
 }
 
-/// What becomes of an entry of a client's file.
-pub fn import(dialect: Dialect, name: &str, entry: &Value) -> Imported {
+/// What becomes of an entry of a client's file; `own` is the path of this program, which may have any name.
+pub fn import(dialect: Dialect, name: &str, entry: &Value, own: &str) -> Imported {
     let entry = match dialect.to_standard(entry) {
         Ok(entry) => entry,
         Err(why) => return Imported::Left(why),
     };
-    if is_the_gateway(&entry) {
+    if is_the_gateway(&entry, own) {
         return Imported::Itself;
     }
     if let Some(reference) = foreign_reference(&entry.to_string()) {
@@ -129,8 +129,9 @@ fn foreign_reference(text: &str) -> Option<String> {
     })
 }
 
-/// Whether an entry starts this program, directly or through a package runner, whatever its arguments.
-pub fn is_the_gateway(entry: &Value) -> bool {
+/// Whether an entry starts this program, directly or through a package runner, whatever its arguments. The program is
+/// called `metamcp`, or as the file at `own` is: a download may keep its version or platform in its name.
+pub fn is_the_gateway(entry: &Value, own: &str) -> bool {
     let words: Vec<&str> = match &entry["command"] {
         Value::String(command) => vec![command.as_str()],
         Value::Array(words) => words.iter().filter_map(Value::as_str).collect(),
@@ -148,7 +149,11 @@ pub fn is_the_gateway(entry: &Value) -> bool {
         let word = base(word);
         word == "metamcp" || word.starts_with("metamcp@") || word.starts_with("metamcp:")
     };
-    program == "metamcp" || (runs && words.any(is_package))
+    let own = base(own);
+    // The names of runners stay theirs, whatever somebody calls a copy of us.
+    (!runs && !own.is_empty() && program == own)
+        || program == "metamcp"
+        || (runs && words.any(is_package))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub use self::parse::{Loaded, decode, parse};
 pub use self::reference::config_markdown;
 pub use self::report::{ConfigError, Place, Problem, Severity, Warning};
 pub use self::schema::json_schema;
-pub use self::server::SWITCHED_OFF;
+pub use self::server::{ITSELF, SWITCHED_OFF};
 pub use self::toolset::Toolset;
 use crate::secret::Secret;
 use crate::settings::words;
@@ -94,11 +94,12 @@ pub struct ServerConfig {
     pub containment: Option<Containment>,
     /// What it is kept to of the disk; nothing for servers that the user's own file names.
     pub walls: Option<Walls>,
+    /// Whether its command is a `docker run` of ours, whose container has to be gone when the command is.
+    pub in_container: bool,
     /// Variables that name a secret and were put into the command, its arguments, its directory or the address.
     pub expanded_secrets: Vec<Secret>,
-    /// Arguments that are secrets, by their place among the arguments; each says where it is, and is looked up when the
-    /// server starts. Only for servers that take them no other way.
-    pub secret_arguments: Vec<(usize, Secret)>,
+    /// Arguments that are secrets, for servers that take them no other way.
+    pub secret_arguments: Option<SecretArguments>,
 }
 
 impl ServerConfig {
@@ -126,8 +127,9 @@ impl ServerConfig {
             tools: ToolFilter::default(),
             containment: None,
             walls: None,
+            in_container: false,
             expanded_secrets: Vec::new(),
-            secret_arguments: Vec::new(),
+            secret_arguments: None,
         }
     }
 
@@ -169,6 +171,29 @@ impl ServerConfig {
         let named = named.filter(|value| !value.is_reference());
         named.chain(&self.expanded_secrets).collect()
     }
+}
+
+/// Arguments that are secrets. Whatever stands in a command line can be read by every user of the machine, so there they
+/// are only named: a small program of ours, which the command line has in front of the server's own, puts the values into
+/// their places before anything of the server runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretArguments {
+    /// Whose arguments they are.
+    pub runtime: Runtime,
+    /// The file that our program is in.
+    pub starter: PathBuf,
+    /// Each by its place among the arguments of the server itself. It may say where the secret is, and is then looked up
+    /// when the server starts.
+    pub values: Vec<(usize, Secret)>,
+}
+
+/// What runs a server's program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runtime {
+    /// `node`.
+    Node,
+    /// A Python.
+    Python,
 }
 
 /// What a server is kept to of the disk, beside the folders of the system that every program reads.
@@ -214,13 +239,32 @@ impl Transport {
     /// Started all the same, each gateway would start the next. One with a file of its own is a server like any other.
     pub fn is_the_gateway(&self) -> bool {
         let Transport::Stdio { command, args, env, .. } = self else { return false };
-        let program = command.rsplit(['/', '\\']).next().unwrap_or_default();
         let serves =
             args.iter().find(|arg| !arg.starts_with('-')).is_none_or(|verb| verb == "serve");
         let own_file = args.iter().any(|arg| arg == "--config" || arg.starts_with("--config="))
             || env.iter().any(|(name, _)| name == "METAMCP_CONFIG");
-        program.strip_suffix(".exe").unwrap_or(program) == "metamcp" && serves && !own_file
+        is_called_as_we_are(command) && serves && !own_file
     }
+
+    /// The file that a gateway started by this would read, where the entry names one. Which program it is and whether
+    /// the file is the one that holds the entry is for those to say who can look.
+    pub fn config_of_a_gateway(&self) -> Option<&str> {
+        let Transport::Stdio { args, env, .. } = self else { return None };
+        let named =
+            args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--config") {
+                Some("") => args.get(at + 1).map(String::as_str),
+                Some(rest) => rest.strip_prefix('='),
+                None => None,
+            });
+        let variable = env.iter().find(|(name, _)| name == "METAMCP_CONFIG");
+        named.or_else(|| variable.map(|(_, value)| value.expose()))
+    }
+}
+
+/// Whether a program is called as this one is, wherever it lies.
+pub fn is_called_as_we_are(command: &str) -> bool {
+    let program = command.rsplit(['/', '\\']).next().unwrap_or_default();
+    program.strip_suffix(".exe").unwrap_or(program) == "metamcp"
 }
 
 /// The two HTTP transports of the protocol.

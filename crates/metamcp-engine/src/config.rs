@@ -3,6 +3,7 @@
 //! In: `Request`: flags, variables, working directory.  Out: `Loaded`, or a `LoadError` to show as it is.
 //! Tests: `config/tests.rs`.
 
+mod itself;
 mod load;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use metamcp_core::config::{Config, ConfigError, Place, Severity, Warning};
 use metamcp_core::settings::{Given, ValueError};
 
+pub use self::itself::{ABOVE, Circle, above, below};
 pub use self::load::load;
 
 /// Largest config file that is read; a larger one was not written as one.

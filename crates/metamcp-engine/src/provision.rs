@@ -4,6 +4,7 @@
 //! Tests: `metamcp/tests/real/provision.rs`, `provision/tests.rs`, `provision/{store,registry}/tests.rs`.
 
 mod clients;
+mod images;
 mod install;
 mod pins;
 mod python;
@@ -312,11 +313,13 @@ impl Provisioner {
         if taken(name) || records.iter().any(|record| record.plan.server == *name) {
             return Err(InstallError::NameTaken { name: name.clone() });
         }
-        install::install(plan, &self.store.work(&package), self.shim.as_ref()).await?;
+        let brought =
+            install::install(plan, &self.store.work(&package), self.shim.as_ref()).await?;
         // Put away last, so that nothing is kept for what came to nothing.
         let consent = self.safe.consent(plan, consent).await?;
         let mut record = Record::new(plan.clone(), &consent, unix_millis());
         record.runtime = clients::runtime(plan).await;
+        record.brought = brought;
         if let Err(error) = self.store.remember_installed(&record) {
             self.safe.forget_record(&record).await;
             return Err(error.into());
@@ -330,6 +333,9 @@ impl Provisioner {
     pub async fn remove(&self, name: &str) -> Result<Record, StoreError> {
         let record = self.store.remove(name)?;
         self.safe.forget_record(&record).await;
+        if record.brought {
+            images::remove(&record.plan.identifier, self.store.home()).await;
+        }
         Ok(record)
     }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use metamcp_core::config::{self, Config};
+use metamcp_core::config::{self, Config, ServerConfig};
 use metamcp_core::notify::List;
 use metamcp_core::settings::LogLevel;
 
@@ -105,6 +105,7 @@ impl Live {
     }
 
     async fn reload(&mut self, load: &Arc<Load>) {
+        self.take_in();
         let mut loaded = read(load).await;
         if !matches!(&loaded, Ok((loaded, _)) if loaded.source == self.source) {
             tokio::time::sleep(SECOND_LOOK).await;
@@ -126,6 +127,16 @@ impl Live {
             let message = format!("{complaint}; the configuration in force stays as it is");
             telemetry::log(LogLevel::Error, &message);
             self.complaint = Some(complaint);
+        }
+    }
+
+    /// What was installed through this gateway since is in use without having been read here: if it is gone again by
+    /// now, only so is it noticed. Looked at before the files, so that what comes after them is not taken for gone.
+    fn take_in(&mut self) {
+        for entry in self.router.servers().iter() {
+            if self.config.server(&entry.name).is_none() {
+                self.config.servers.push(ServerConfig::clone(&entry.config));
+            }
         }
     }
 

@@ -1,14 +1,15 @@
 //! Secrets that the configuration only refers to, looked up when a server starts.
-//! Owns: reading files, asking keychains and programs, with a limit on time and size.      Never: logs a value, puts one into arguments of a server that takes it another way, keeps one longer than its server.
+//! Owns: reading files, asking keychains and programs, with a limit on time and size; how an argument is handed over.      Never: logs a value, puts one into a command line, keeps one longer than its server.
 //! In: a server's configuration.  Out: the same with values in place of references, or why one cannot be had.
-//! Tests: below, and `metamcp/tests/promises/secrets.rs` with a real child.
+//! Tests: below, `secrets/arguments/tests.rs`, and `metamcp/tests/promises/secrets.rs` with a real child.
 
+pub(crate) mod arguments;
 mod program;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metamcp_core::config::{ServerConfig, Transport};
+use metamcp_core::config::{SecretArguments, ServerConfig, Transport};
 use metamcp_core::secret::{Reference, Secret};
 
 pub use self::program::{forget, has_keyring, keep, kept};
@@ -37,29 +38,42 @@ pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unr
     };
     let mut config = config.clone();
     let values = named(&mut config);
-    let arguments = std::mem::take(&mut config.secret_arguments);
-    if arguments.is_empty() && !values.iter().any(|(_, value)| value.is_reference()) {
+    let arguments = config.secret_arguments.take();
+    if arguments.is_none() && !values.iter().any(|(_, value)| value.is_reference()) {
         return Ok(None);
-    }
-    for (at, value) in arguments {
-        let value = one(value.name(), &value).await?;
-        if let Transport::Stdio { args, .. } = &mut config.transport
-            && let Some(word) = args.get_mut(at)
-        {
-            value.expose().clone_into(word);
-        }
-        config.expanded_secrets.push(value);
     }
     let mut looked_up = Vec::with_capacity(values.len());
     for (name, value) in values {
         let value = if value.is_reference() { look_up(&name, &value).await? } else { value };
         looked_up.push((name, value));
     }
+    if let Some(arguments) = arguments {
+        let secrets = &mut config.expanded_secrets;
+        looked_up.push(handed_over(arguments, secrets).await?);
+    }
     match &mut config.transport {
         Transport::Stdio { env, .. } => *env = looked_up,
         Transport::Http { headers, .. } => *headers = looked_up,
     }
     Ok(Some(config))
+}
+
+/// The variable in which arguments are handed over; each of them is known for a secret from now on.
+async fn handed_over(
+    arguments: SecretArguments,
+    secrets: &mut Vec<Secret>,
+) -> Result<(String, Secret), Unresolved> {
+    let mut values = Vec::with_capacity(arguments.values.len());
+    for (place, value) in &arguments.values {
+        values.push((*place, one(value.name(), value).await?));
+    }
+    secrets.extend(values.iter().map(|(_, value)| value.clone()));
+    let names: Vec<&str> = arguments.values.iter().map(|(_, value)| value.name()).collect();
+    let name = names.join(", ");
+    let hand = move || arguments::handed(&arguments, &values);
+    let handed = tokio::task::spawn_blocking(hand).await;
+    let handed = handed.unwrap_or_else(|_| Err("it cannot be handed over".to_owned()));
+    handed.map_err(|why| Unresolved { name, why })
 }
 
 /// One secret, looked up where it is only referred to.
@@ -115,8 +129,7 @@ async fn file(path: &str) -> Result<String, String> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use metamcp_core::config::{ServerConfig, Transport};
-    use metamcp_core::secret::Secret;
+    use metamcp_core::config::Runtime;
 
     use super::*;
 
@@ -158,14 +171,22 @@ mod tests {
     async fn an_argument_is_looked_up_late_and_known_for_a_secret() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        std::fs::write(&path, "postgresql://ada:hunter2@db/notes").unwrap();
-        let mut server = ServerConfig::stdio("one", "x", &["--url", "[secret url]", "rest"]);
+        let address = "postgresql://ada:hunter2@db/notes";
+        std::fs::write(&path, address).unwrap();
+        let words = ["entry.js", "--url", "[secret url]", "rest"];
+        let mut server = ServerConfig::stdio("one", "x", &words);
         let reference = Secret::reference("url", format!("file:{}", path.display()));
-        server.secret_arguments = vec![(1, reference)];
+        server.secret_arguments = Some(SecretArguments {
+            runtime: Runtime::Node,
+            starter: folder.path().join("start.cjs"),
+            values: vec![(1, reference)],
+        });
         let started = resolved(&server).await.unwrap().expect("there is one to look up");
-        let Transport::Stdio { args, .. } = &started.transport else { unreachable!() };
-        assert_eq!(args[..], ["--url", "postgresql://ada:hunter2@db/notes", "rest"]);
+        let Transport::Stdio { args, env, .. } = &started.transport else { unreachable!() };
+        assert_eq!(args[..], words, "the command line has none of it");
+        assert_eq!(env[0].1.expose(), format!("[[1,{address:?}]]"));
         assert!(started.secrets().iter().any(|secret| secret.name() == "url"));
+        assert!(!format!("{started:?}").contains("hunter2"));
         std::fs::remove_file(&path).unwrap();
         let told = resolved(&server).await.unwrap_err().to_string();
         assert!(told.starts_with("the secret for url cannot be had"), "{told}");

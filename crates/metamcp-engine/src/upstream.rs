@@ -8,6 +8,7 @@ pub mod eras;
 pub mod launch;
 pub mod listing;
 pub mod remote;
+pub mod sweeper;
 
 pub use connection::{Connection, Listener, Reply};
 pub use remote::Remote;

@@ -6,6 +6,7 @@
 mod first;
 mod flags;
 mod quick;
+mod wrong;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ pub(crate) use self::first::{
     AddArgs, DoctorArgs, ImportArgs, InitArgs, NameArgs, Scope, ScopeArgs, WriteArgs,
 };
 pub(crate) use self::flags::SettingFlags;
+pub(crate) use self::wrong::{asks_for_json, what_is_wrong};
 use crate::exit::Exit;
 
 /// One MCP server in front of all your MCP servers.

@@ -18,6 +18,8 @@ use anyhow::Context;
 use metamcp_core::settings::{CodeProfile, CodeSettings, Given};
 use metamcp_engine::config::{self, LoadError, Loaded, Request};
 #[cfg(target_os = "linux")]
+use metamcp_engine::upstream::sweeper::ARGUMENT as SWEEPER_ARGUMENT;
+#[cfg(target_os = "linux")]
 use metamcp_hardened::docker::relay;
 
 use crate::args::{Args, Command, ConfigCommand};
@@ -29,11 +31,9 @@ pub(crate) const SHIM_ARGUMENT: &str = "__shim";
 /// The first argument by which the gateway starts itself as a worker for one script.
 const WORKER_ARGUMENT: &str = "__worker";
 
-/// The same for a worker in a container, and for whoever removes that.
+/// The same for a worker in a container.
 #[cfg(target_os = "linux")]
 const CONTAINER_ARGUMENT: &str = "__container_worker";
-#[cfg(target_os = "linux")]
-const SWEEPER_ARGUMENT: &str = "__container_sweeper";
 
 /// The same with the engine as WASM.
 #[cfg(feature = "hardened")]
@@ -82,7 +82,12 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version go to stdout and are no failure; clap knows which is which.
             let code = if error.use_stderr() { Exit::Usage } else { Exit::Success };
-            let _nobody_to_tell = error.print();
+            if error.use_stderr() && args::asks_for_json(std::env::args_os()) {
+                let told = commands::config::failure_json(&args::what_is_wrong(&error));
+                let _nobody_to_tell = writeln!(anstream::stdout(), "{told:#}");
+            } else {
+                let _nobody_to_tell = error.print();
+            }
             code.into()
         }
     }

@@ -47,9 +47,40 @@ pub(crate) fn line(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> 
 pub(crate) fn secret(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
     let silence = silence::begin(&io::stdin())
         .context("this terminal cannot be kept from showing what is typed; give the secret by where it is, with -e NAME=file:/path or NAME=cmd:...")?;
-    let line = line(out, &format!("{prompt} [not shown]: "));
+    let typed = write!(out, "{prompt} [not shown]: ")
+        .and_then(|()| out.flush())
+        .and_then(|()| typed(&mut io::stdin().lock()));
     drop(silence);
-    line
+    match typed? {
+        Some(line) => Ok(line),
+        None => {
+            writeln!(out)?;
+            bail!("interrupted: nothing was done")
+        }
+    }
+}
+
+/// What Ctrl-C types while the terminal sends no signal for it.
+const INTERRUPT: u8 = 3;
+
+/// A line as it is typed, without the space around it; nothing if it was broken off.
+fn typed(input: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    loop {
+        let more = input.fill_buf()?;
+        let end = more.iter().position(|byte| matches!(*byte, b'\n' | INTERRUPT));
+        let taken = end.unwrap_or(more.len());
+        line.extend_from_slice(&more[..taken]);
+        let last = end.map(|end| more[end]);
+        let is_over = last.is_some() || more.is_empty();
+        input.consume(taken + usize::from(last.is_some()));
+        if last == Some(INTERRUPT) {
+            return Ok(None);
+        }
+        if is_over {
+            return Ok(Some(String::from_utf8_lossy(&line).trim().to_owned()));
+        }
+    }
 }
 
 #[cfg(unix)]
@@ -57,7 +88,11 @@ mod silence {
     use std::io;
     use std::os::fd::{AsFd, OwnedFd};
 
-    use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+    use nix::sys::termios::{
+        LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr,
+    };
+
+    use super::INTERRUPT;
 
     /// While it lives, the terminal does not show what is typed.
     pub(super) struct Silence {
@@ -69,7 +104,9 @@ mod silence {
         let terminal = terminal.as_fd().try_clone_to_owned()?;
         let before = tcgetattr(&terminal)?;
         let mut silent = before.clone();
-        silent.local_flags.remove(LocalFlags::ECHO);
+        // Ctrl-C ends the line in place of us: a process that is gone cannot make the terminal show things again.
+        silent.local_flags.remove(LocalFlags::ECHO | LocalFlags::ISIG);
+        silent.control_chars[SpecialCharacterIndices::VEOL as usize] = INTERRUPT;
         // The end of the line is shown, so that what is said next does not stand behind the question.
         silent.local_flags.insert(LocalFlags::ECHONL);
         // What was typed ahead is kept: it belongs to the questions that follow.
@@ -112,6 +149,22 @@ mod tests {
         assert!(!shows());
         drop(silence);
         assert!(shows());
+    }
+
+    #[test]
+    fn an_interrupted_secret_is_none_and_the_terminal_shows_things_again() {
+        let pair = openpty(None, None).unwrap();
+        let silence = silence::begin(&pair.slave).unwrap();
+        let mut keys = std::fs::File::from(pair.master);
+        let mut terminal = io::BufReader::new(std::fs::File::from(pair.slave));
+        keys.write_all(b"hunter2\nhun\x03 later \n").unwrap();
+        assert_eq!(typed(&mut terminal).unwrap().as_deref(), Some("hunter2"));
+        assert_eq!(typed(&mut terminal).unwrap(), None);
+        assert_eq!(typed(&mut terminal).unwrap().as_deref(), Some("later"));
+        drop(silence);
+        let flags = tcgetattr(terminal.get_ref()).unwrap().local_flags;
+        assert!(flags.contains(LocalFlags::ECHO | LocalFlags::ISIG));
+        assert_eq!(typed(&mut &b"no line break"[..]).unwrap().as_deref(), Some("no line break"));
     }
 
     #[test]

@@ -42,12 +42,21 @@ fn what_a_client_is_given_is_never_taken_over() {
         let text = text.unwrap_or_else(|error| panic!("{}: {error}", client.id));
         let read = edit::read(client.format, &text, &[client.key, &["metamcp"]].concat());
         assert_eq!(read, Ok(Some(entry.clone())), "{}", client.id);
-        assert_eq!(import(client.dialect, "metamcp", &entry), Imported::Itself, "{}", client.id);
+        assert_eq!(
+            import(client.dialect, "metamcp", &entry, ""),
+            Imported::Itself,
+            "{}",
+            client.id
+        );
     }
-    assert!(is_the_gateway(&json!({ "command": "npx", "args": ["-y", "metamcp@1.2.3"] })));
-    assert!(is_the_gateway(&json!({ "command": "C:\\bin\\MetaMCP.exe" })));
-    assert!(!is_the_gateway(&json!({ "command": "npx", "args": ["-y", "metamcp-notes"] })));
-    assert!(!is_the_gateway(&json!({ "command": "cat", "args": ["metamcp"] })));
+    assert!(is_the_gateway(&json!({ "command": "npx", "args": ["-y", "metamcp@1.2.3"] }), ""));
+    assert!(is_the_gateway(&json!({ "command": "C:\\bin\\MetaMCP.exe" }), ""));
+    assert!(!is_the_gateway(&json!({ "command": "npx", "args": ["-y", "metamcp-notes"] }), ""));
+    assert!(!is_the_gateway(&json!({ "command": "cat", "args": ["metamcp"] }), ""));
+    let download = json!({ "command": "/opt/metamcp-0.1.0-x86_64", "args": ["--config", "x"] });
+    assert!(is_the_gateway(&download, "/home/ada/metamcp-0.1.0-x86_64"));
+    assert!(!is_the_gateway(&download, "/home/ada/metamcp"));
+    assert!(!is_the_gateway(&json!({ "command": "npx", "args": ["x"] }), "/home/ada/npx"));
 }
 
 /// A file of this client with comments, things that are none of ours, and one server.
@@ -95,7 +104,7 @@ fn every_file_comes_back_byte_for_byte_with_its_comments() {
 #[test]
 fn entries_of_every_dialect_become_ours() {
     let check = |dialect, entry, expect| {
-        assert_eq!(import(dialect, "one", &entry), Imported::Server(expect), "{entry}");
+        assert_eq!(import(dialect, "one", &entry, ""), Imported::Server(expect), "{entry}");
     };
     let usual = json!({ "command": "npx", "args": ["-y", "x"], "env": { "A": "1" } });
     check(Dialect::Standard, usual.clone(), usual.clone());
@@ -164,7 +173,7 @@ fn entries_of_every_dialect_become_ours() {
         (Dialect::Codex, json!({ "command": "x", "env": ["A"], "env_vars": ["A"] })),
         (Dialect::Standard, json!("npx x")),
     ] {
-        let outcome = import(dialect, "one", &entry);
+        let outcome = import(dialect, "one", &entry, "");
         assert!(matches!(&outcome, Imported::Left(why) if !why.is_empty()), "{entry}: {outcome:?}");
     }
 }
@@ -226,7 +235,7 @@ proptest! {
         // Refusing is right, ending is not.
         if let Ok(Some(Value::Object(all))) = edit::read(format, &text, key) {
             for (name, entry) in &all {
-                let _outcome = import(dialect, name, entry);
+                let _outcome = import(dialect, name, entry, "");
             }
         }
         let _outcome = edit::remove(format, &text, &at("one"));

@@ -185,6 +185,28 @@ impl<'n, 'a> Fields<'n, 'a> {
         keys: &[Key],
         foreign: &[Foreign],
     ) -> Self {
+        Self::sort(report, object, path, keys, foreign, false)
+    }
+
+    /// The same for an object that says who may do what: there a key that nothing reads is a problem, since what it was
+    /// meant to keep out would be let in.
+    pub(super) fn read_rules(
+        report: &mut Report<'_>,
+        object: &'n Object<'a>,
+        path: &str,
+        keys: &[Key],
+    ) -> Self {
+        Self::sort(report, object, path, keys, &[], true)
+    }
+
+    fn sort(
+        report: &mut Report<'_>,
+        object: &'n Object<'a>,
+        path: &str,
+        keys: &[Key],
+        foreign: &[Foreign],
+        are_rules: bool,
+    ) -> Self {
         let mut fields = Self { found: Vec::new() };
         for (name, property, node) in properties(report, object, path) {
             let range = property.name.range();
@@ -202,7 +224,12 @@ impl<'n, 'a> Fields<'n, 'a> {
                 let names = keys
                     .iter()
                     .flat_map(|key| std::iter::once(key.name).chain(key.aliases.iter().copied()));
-                unknown(report, range, &node.path, name, names);
+                if are_rules {
+                    let hint = nearest(name, names, 1).first().map(|guess| did_you_mean(guess));
+                    report.problem_with(range, &node.path, UNREAD_RULE, hint);
+                } else {
+                    unknown(report, range, &node.path, name, names);
+                }
             }
         }
         fields
@@ -234,7 +261,19 @@ pub(super) fn is_comment(name: &str) -> bool {
     name.starts_with(['_', '#']) || name.starts_with("//") || name.starts_with("x-")
 }
 
-/// Warns of a key that nothing reads.
+/// What is wrong with a rule that nothing reads.
+const UNREAD_RULE: &str =
+    "unknown key; what it was meant to keep out would be let in, so it is not ignored";
+
+/// Keys of which a misspelt one lets in what it was meant to keep out.
+const RULES: [&str; 6] =
+    ["tools", "allowedTools", "deniedTools", "disabled", "toolset", "toolsets"];
+
+fn did_you_mean(guess: &str) -> String {
+    format!("did you mean `{guess}`?")
+}
+
+/// Warns of a key that nothing reads; one that was probably meant as a rule is a problem.
 pub(super) fn unknown<'k>(
     report: &mut Report<'_>,
     range: Range,
@@ -242,8 +281,13 @@ pub(super) fn unknown<'k>(
     name: &str,
     known: impl IntoIterator<Item = &'k str>,
 ) {
-    let hint = nearest(name, known, 1).first().map(|guess| format!("did you mean `{guess}`?"));
-    report.warn(range, path, "unknown key, ignored", hint);
+    let guesses = nearest(name, known, 1);
+    let hint = guesses.first().map(|guess| did_you_mean(guess));
+    if guesses.iter().any(|guess| RULES.contains(guess)) {
+        report.problem_with(range, path, UNREAD_RULE, hint);
+    } else {
+        report.warn(range, path, "unknown key, ignored", hint);
+    }
 }
 
 /// What a value is, as in "found …".

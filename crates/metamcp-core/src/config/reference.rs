@@ -84,7 +84,7 @@ A file that cannot be used is an error with line and column, never an empty list
 A gateway that runs follows its files: servers are added, changed and removed as they are saved, calls under way finish, and a file that cannot be used changes nothing until it is mended.
 Settings take effect with the next start.
 `metamcp add`, `remove`, `enable`, `disable` and `import` change the file and keep every other byte of it; `metamcp config check` shows what is read; `metamcp config schema` prints the JSON Schema for your editor.
-An unknown key is a warning that names the nearest known one.
+An unknown key is a warning that names the nearest known one; in `toolsets` and `tools`, and where a rule such as `deniedTools` was probably meant, it is an error, since what it was meant to keep out would be let in.
 "#;
 
 const RETRY_EXAMPLE: &str = r#"

@@ -13,7 +13,7 @@ use jsonc_parser::common::Range;
 
 use self::transport::{Values, read_transport};
 use super::keys::{FOREIGN_SERVER_KEYS, LONGEST_TIME, MOST_IN_FLIGHT, SERVER_KEYS};
-use super::read::{Fields, Foreign, Key, Node, properties};
+use super::read::{Fields, Key, Node, properties};
 use super::report::Report;
 use super::toolset::read_words;
 use super::{
@@ -84,11 +84,15 @@ pub(super) fn read_server(
         tools,
         containment: containment.and_then(Containment::from_word),
         walls: None,
+        in_container: false,
         expanded_secrets,
-        secret_arguments: Vec::new(),
+        secret_arguments: None,
     };
     (report.problems.len() == before).then_some(server)
 }
+
+/// Why an entry is left out that would start the gateway again on the file it stands in.
+pub const ITSELF: &str = "this is the gateway itself";
 
 /// Why a server is left out that its owner switched off.
 pub const SWITCHED_OFF: &str = "switched off in the config file";
@@ -97,7 +101,7 @@ fn state(disabled: bool, itself: bool, missing: &[String]) -> ServerState {
     if disabled {
         ServerState::Disabled { reason: SWITCHED_OFF.to_owned() }
     } else if itself {
-        ServerState::Disabled { reason: "this is the gateway itself".to_owned() }
+        ServerState::Disabled { reason: ITSELF.to_owned() }
     } else if missing.is_empty() {
         ServerState::Enabled
     } else {
@@ -270,8 +274,7 @@ fn read_tools(report: &mut Report<'_>, fields: &mut Fields<'_, '_>) -> ToolFilte
                     Key { name: "allow", aliases: &["allowed"] },
                     Key { name: "deny", aliases: &["denied"] },
                 ];
-                let none: &[Foreign] = &[];
-                let mut inner = Fields::read(report, object, &field.node.path, &keys, none);
+                let mut inner = Fields::read_rules(report, object, &field.node.path, &keys);
                 allow.extend(inner.take("allow"));
                 deny.extend(inner.take("deny"));
             }

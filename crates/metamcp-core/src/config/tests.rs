@@ -250,6 +250,23 @@ fn a_missing_variable_disables_one_server_only() {
 }
 
 #[test]
+fn a_misspelt_rule_is_an_error() {
+    for (file, meant) in [
+        (r#"{ "mcpServers": { "a": { "command": "x", "tools": { "alow": ["y"] } } } }"#, "allow"),
+        (r#"{ "mcpServers": { "a": { "command": "x", "deniedTool": ["y"] } } }"#, "deniedTools"),
+        (r#"{ "mcpServers": { "a": { "command": "x", "disabeld": true } } }"#, "disabled"),
+        (r#"{ "mcpServers": {}, "toolsets": { "t": { "alow": ["a:y"] } } }"#, "allow"),
+        (r#"{ "mcpServers": {}, "toolset": { "t": { "allow": ["a:y"] } } }"#, ""),
+    ] {
+        let error = parse(file, &|_| None).expect_err(file);
+        let told = error.problems[0].hint.clone().unwrap_or_default();
+        assert!(told.contains(meant), "{file}: {told}");
+    }
+    let comment = r#"{ "mcpServers": { "a": { "command": "x", "tools": { "// why": "", "allow": ["y"] } } } }"#;
+    assert!(parse(comment, &|_| None).is_ok());
+}
+
+#[test]
 fn the_gateway_does_not_start_itself() {
     for (body, itself) in [
         (r#"{ "command": "metamcp" }"#, true),
@@ -283,6 +300,34 @@ fn secrets_are_known_and_never_printed() {
     };
     assert_eq!(names(0), ["PASSWORD", "TOKEN"]);
     assert_eq!(names(1), ["X-Plain", "TOKEN"]);
+}
+
+#[test]
+fn secrets_in_a_command_line_are_warned_of() {
+    let warned = |server: &str| {
+        let lookup = |name: &str| match name {
+            "API_KEY" => Some("k3y".to_owned()),
+            "DATABASE" => Some("postgresql://ada:hunter2@db/notes".to_owned()),
+            _ => Some("/home/me".to_owned()),
+        };
+        let loaded =
+            parse(&format!(r#"{{ "mcpServers": {{ "a": {server} }} }}"#), &lookup).unwrap();
+        let told = loaded.warnings.iter().map(|warning| {
+            let hint = warning.hint.as_deref().unwrap_or_default();
+            format!("{}: {} ({hint})", warning.place.path, warning.message)
+        });
+        told.collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(warned(r#"{ "command": "x", "args": ["--key", "${API_KEY}"] }"#));
+    insta::assert_snapshot!(warned(r#"{ "command": ["x", "--at=${DATABASE}"] }"#));
+    insta::assert_snapshot!(warned(r#"{ "command": "x", "args": ["--key=op://work/x/key"] }"#));
+    for fine in [
+        r#"{ "command": "x", "args": ["${HOME}", "file:/data/notes.db", "--level=cmd"] }"#,
+        r#"{ "command": "x", "env": { "API_KEY": "${API_KEY}", "KEY": "op://work/x/key" } }"#,
+        r#"{ "command": "x", "args": ["${API_KEY}", "op://work/x/key"], "disabled": true }"#,
+    ] {
+        assert_eq!(warned(fine), "", "{fine}");
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub(super) fn read_toolsets(report: &mut Report<'_>, node: &Node<'_, '_>) -> Vec
 fn read_toolset(report: &mut Report<'_>, name: &str, node: &Node<'_, '_>) -> Option<Toolset> {
     let object = node.object(report)?;
     let keys = KEYS.map(|(name, _)| Key { name, aliases: &[] });
-    let mut fields = Fields::read(report, object, &node.path, &keys, &[]);
+    let mut fields = Fields::read_rules(report, object, &node.path, &keys);
     let description = fields.take("description").and_then(|field| field.node.string(report));
     let mut patterns = |report: &mut Report<'_>, key: &str| {
         let field = fields.take(key)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::candidate::{Candidate, Kind, Offer, Source, Status};
+use super::candidate::{Argument, Candidate, Kind, Offer, Source, Status};
 use super::facts::Facts;
 use super::names::{look_alike, valid};
 use super::variables::is_decisive;
@@ -194,6 +194,7 @@ pub fn judge(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> Ve
         );
         verdict.refusals.push(Refusal::Unusable { why });
     }
+    verdict.refusals.extend(in_the_open(offer));
     if candidate.source != Source::Builtin {
         verdict.refusals.extend(decisive(offer));
     }
@@ -245,6 +246,19 @@ pub fn judge(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> Ve
 /// Whether nobody but its publisher says how it is run.
 fn is_bare(offer: &Offer) -> bool {
     offer.arguments.is_empty() && offer.environment.is_empty()
+}
+
+/// A secret that a container takes as an argument would be in the command line of `docker`.
+fn in_the_open(offer: &Offer) -> Option<Refusal> {
+    let secret = offer.arguments.iter().find_map(|argument| match argument {
+        Argument::Asked { input, .. } if input.is_secret() => Some(&input.name),
+        _ => None,
+    });
+    let name = secret.filter(|_| offer.kind == Kind::Oci)?;
+    let why = format!(
+        "it takes {name}, a secret, as an argument only, and docker can be given one only where every user of this machine can read it: in the list of processes"
+    );
+    Some(Refusal::Unusable { why })
 }
 
 fn decisive(offer: &Offer) -> Option<Refusal> {

@@ -126,6 +126,14 @@ pub enum Rejected {
         /// Which.
         name: String,
     },
+    /// A secret that could be handed over only where everybody can read it.
+    #[error(
+        "the value {name} looks like a secret, and docker can be given an argument only where every user of this machine can read it"
+    )]
+    InTheOpen {
+        /// Which.
+        name: String,
+    },
     /// What is refused stays refused.
     #[error("the plan is refused")]
     Refused,
@@ -194,6 +202,11 @@ impl Plan {
         hex(&Sha256::digest(serde_json::to_vec(&what).unwrap_or_default()))
     }
 
+    /// The package with its version, for a sentence; of an image, its digest says it all.
+    pub fn package(&self) -> String {
+        format!("{} {}", self.identifier, self.version).trim_end().to_owned()
+    }
+
     /// What a person types to mean this plan.
     pub fn id(&self) -> String {
         self.digest().chars().take(12).collect()
@@ -241,6 +254,9 @@ impl Plan {
                         value(name).ok_or_else(|| Rejected::Missing { name: name.clone() })?;
                     if !usable(&value) || value.starts_with('-') {
                         return Err(Rejected::Value { name: name.clone() });
+                    }
+                    if self.kind == Kind::Oci && self.is_secret(name, &value) {
+                        return Err(Rejected::InTheOpen { name: name.clone() });
                     }
                     value
                 }
@@ -295,6 +311,12 @@ impl Plan {
         self.asked.iter().any(|input| input.is_secret() && input.default.is_none())
     }
 
+    /// Whether a value for an argument is a secret, or stands for one.
+    fn is_secret(&self, name: &str, value: &str) -> bool {
+        let mut inputs = self.asked.iter().filter(|input| input.name == name);
+        kept(value).is_some() || inputs.any(|input| input.is_worth_keeping(value))
+    }
+
     /// Values without which it cannot be run, given those that are there; `has` says which variables the gateway has.
     pub fn missing(&self, values: &[(String, String)], has: &dyn Fn(&str) -> bool) -> Vec<&Input> {
         let given = |input: &Input| {
@@ -311,6 +333,26 @@ fn usable(word: &str) -> bool {
     word.len() <= MAX_VALUE && !word.chars().any(char::is_control)
 }
 
+/// A container of its own for each start, which is gone afterwards with all that was written in it. `--init` passes
+/// signals on to servers that would not hear them as the first process. Nothing is pulled at a start; nothing of what
+/// is said goes into a log of the engine's; the root of the container has no rights beyond its own files.
+const CONTAINER: [&str; 14] = [
+    "docker",
+    "run",
+    "-i",
+    "--rm",
+    "--init",
+    "--pull",
+    "never",
+    "--log-driver",
+    "none",
+    "--cap-drop",
+    "ALL",
+    "--security-opt",
+    "no-new-privileges",
+    "--label=metamcp=provisioned",
+];
+
 /// The table of runtimes: what comes before the arguments of the server itself. Nothing in it is taken from a
 /// registry but names that were checked.
 fn start(candidate: &Candidate, facts: &Facts, prefix: &str) -> Vec<String> {
@@ -322,8 +364,7 @@ fn start(candidate: &Candidate, facts: &Facts, prefix: &str) -> Vec<String> {
         }
         Kind::Pypi => vec![format!("{prefix}/venv/bin/{entry}")],
         Kind::Oci => {
-            let mut argv: Vec<String> =
-                ["docker", "run", "-i", "--rm", "--pull", "never"].map(str::to_owned).to_vec();
+            let mut argv: Vec<String> = CONTAINER.map(str::to_owned).to_vec();
             for input in &offer.environment {
                 argv.extend(["-e".to_owned(), input.name.clone()]);
             }

@@ -47,12 +47,14 @@ pub fn told(plan: &Plan) -> String {
         let about = format!("{} ({})", shown(&input.name), shown(&input.description));
         line("asks for", &format!("{about}{}", unless(input)));
     }
-    for input in plan.asked.iter().filter(|input| input.is_secret()) {
+    // An image that takes one so is refused.
+    let is_handed = matches!(plan.kind, Kind::Npm | Kind::Pypi);
+    for input in plan.asked.iter().filter(|input| is_handed && input.is_secret()) {
         let name = shown(&input.name);
         line(
-            "WARNING",
+            "secret",
             &format!(
-                "{name} is a secret, and this package takes it as an argument only: while it runs, every user of this machine can read it in the list of processes"
+                "{name} is in no command line, where every user of this machine could read it: a small program of metamcp's, run in front of this one, hands it over"
             ),
         );
     }
@@ -76,7 +78,7 @@ fn contained(plan: &Plan) -> String {
                 "it reads the system's folders and its own, writes its own only{named}; none of your other files, no keychain, no agent of keys; the network is open to it"
             )
         }
-        Contained::Container => "a container without a folder of yours".to_owned(),
+        Contained::Container => "a container without a folder of yours and without rights over this machine; the network is open to it".to_owned(),
         Contained::Elsewhere => "it is on another machine and sees what it is sent".to_owned(),
         Contained::Nothing { why } => {
             format!(

@@ -309,9 +309,9 @@ fn secrets_are_neither_asked_for_in_a_question_nor_shown() {
     plan.asked[0].secret = true;
     assert!(plan.asks_for_a_secret());
     assert!(question(&plan)["requestedSchema"]["properties"].get("folder").is_none());
-    let warned = "WARNING    folder is a secret, and this package takes it as an argument only";
-    assert!(told(&plan).contains(warned), "{}", told(&plan));
-    assert!(!told(&planned()).contains("WARNING"));
+    let handed = "secret     folder is in no command line, where every user of this machine could";
+    assert!(told(&plan).contains(handed), "{}", told(&plan));
+    assert!(!told(&planned()).contains("secret "));
     let argv = plan.complete(&[("folder".to_owned(), "hunter2".to_owned())]).unwrap().argv;
     let shown = plan.shown(&argv);
     assert_eq!(shown.last().map(String::as_str), Some("[secret folder]"));
@@ -324,6 +324,38 @@ fn secrets_are_neither_asked_for_in_a_question_nor_shown() {
     let postgres = builtin().into_iter().find(|one| one.name.ends_with("server-postgres")).unwrap();
     let Argument::Asked { input, .. } = &postgres.offer.arguments[0] else { panic!("not asked") };
     assert!(input.secret);
+}
+
+#[test]
+fn a_secret_is_no_argument_of_an_image() {
+    let image = format!("ghcr.io/ada/notes@sha256:{}", "a".repeat(64));
+    let input = |name: &str, secret| Input { name: name.to_owned(), secret, ..Input::default() };
+    let with = |argument: Input| {
+        let mut candidate = offered("@ada/notes", "1.2.3");
+        candidate.offer.kind = Kind::Oci;
+        candidate.offer.identifier.clone_from(&image);
+        candidate.offer.arguments = vec![Argument::Asked { flag: None, input: argument }];
+        let integrity = image.split_once('@').map(|(_, hash)| hash.to_owned());
+        let facts = Facts { integrity, lock: None, ..good() };
+        let verdict = judged(&candidate, &facts, None, &Trust::default());
+        Plan::new("notes".to_owned(), &candidate, &facts, verdict, "/x", Ok(()))
+    };
+    for refused in [input("address", true), input("api-key", false)] {
+        let plan = with(refused);
+        let why = plan.verdict.refusals[0].to_string();
+        assert!(why.contains("a secret, as an argument only"), "{why}");
+        assert_eq!(plan.complete(&[]), Err(Rejected::Refused));
+    }
+    let plan = with(input("address", false));
+    assert!(!plan.is_refused(), "{:?}", plan.verdict);
+    let given = |value: &str| plan.complete(&[("address".to_owned(), value.to_owned())]);
+    assert!(given("localhost").is_ok());
+    for secret in
+        ["postgresql://ada:hunter2@db/notes", &kept::in_keyring("0123456789abcdef0123456789abcdef")]
+    {
+        let told = given(secret).unwrap_err();
+        assert_eq!(told, Rejected::InTheOpen { name: "address".to_owned() });
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use metamcp_core::config::{self, Config, ServerConfig, Severity, Warning};
 use metamcp_core::settings::{self, Given, Origin};
 
+use super::itself;
 use super::{LARGEST_FILE, LoadError, Loaded, Remark, Request, Source};
 
 /// The project's file, in the working directory.
@@ -145,7 +146,7 @@ impl FileRead {
     /// False for a client's file whose only entry is this gateway: then the servers are somewhere else.
     fn names_servers(&self) -> bool {
         let servers = &self.config.servers;
-        servers.is_empty() || servers.iter().any(|server| !server.transport.is_the_gateway())
+        servers.is_empty() || servers.iter().any(|server| !itself::is_left_out(server))
     }
 
     fn remark(&self, severity: Severity, message: String, hint: Option<String>) -> Remark {
@@ -183,7 +184,8 @@ fn read(path: &Path, lookup: &dyn Fn(&str) -> Option<String>) -> Result<FileRead
     let bytes = read_bytes(path)?;
     let broken = |error| LoadError::Broken { path: path.to_owned(), error };
     let text = config::decode(&bytes).map_err(broken)?.to_owned();
-    let loaded = config::parse(&text, lookup).map_err(broken)?;
+    let mut loaded = config::parse(&text, lookup).map_err(broken)?;
+    itself::leave_out(path, &text, &mut loaded);
     let at_path = |mut given: Given| {
         if let Origin::File { path: unnamed, .. } = &mut given.origin {
             path.clone_into(unnamed);

@@ -106,6 +106,36 @@ fn a_clients_file_that_names_only_the_gateway_leaves_the_servers_to_the_user() {
 }
 
 #[test]
+fn a_gateway_on_the_very_file_that_names_it_is_left_out() {
+    let machine = Machine::new();
+    let other = machine.write("project/other.json", &file_of("x"));
+    let path = machine.write("project/.mcp.json", "{}");
+    let own = std::env::current_exe().unwrap();
+    let folder = path.parent().unwrap();
+    for (command, args, cwd, is_itself) in [
+        ("metamcp", vec!["--config".to_owned(), path.display().to_string()], None, true),
+        ("/opt/metamcp", vec![format!("--config={}", path.display())], None, true),
+        ("metamcp", vec!["--config".to_owned(), ".mcp.json".to_owned()], Some(folder), true),
+        ("metamcp", vec!["--config".to_owned(), other.display().to_string()], None, false),
+        (own.to_str().unwrap(), vec![format!("--config={}", path.display())], None, true),
+        (own.to_str().unwrap(), Vec::new(), None, true),
+        (own.to_str().unwrap(), vec!["__example".to_owned(), "clock".to_owned()], None, false),
+        (own.to_str().unwrap(), vec![format!("--config={}", other.display())], None, false),
+        ("node", vec![format!("--config={}", path.display())], None, false),
+    ] {
+        let mut entry = serde_json::json!({ "command": command, "args": args });
+        if let Some(cwd) = cwd {
+            entry["cwd"] = cwd.display().to_string().into();
+        }
+        let file = serde_json::json!({ "mcpServers": { "me": entry, "x": { "command": "x" } } });
+        machine.write("project/.mcp.json", &file.to_string());
+        let loaded = machine.load().unwrap();
+        assert_eq!(loaded.config.servers[0].is_enabled(), !is_itself, "{file}");
+        assert_eq!(loaded.remarks.len(), usize::from(is_itself), "{file}");
+    }
+}
+
+#[test]
 fn a_named_file_is_the_only_one_read() {
     let mut machine = Machine::new();
     machine.write("project/.mcp.json", &file_of("project"));

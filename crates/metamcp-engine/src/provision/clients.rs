@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
-use super::python;
+use super::{images, python};
 use crate::files::{Directory, FileError};
 
 /// To look something up.
@@ -71,6 +71,14 @@ pub enum ClientError {
         /// Which.
         program: String,
         /// Its own words, cleaned.
+        said: String,
+    },
+    /// Docker's client is there, and nothing behind it.
+    #[error(
+        "docker is installed, but its engine does not answer; start it, then try again: {said}"
+    )]
+    NoEngine {
+        /// The client's own words, cleaned.
         said: String,
     },
     /// Something else.
@@ -207,14 +215,18 @@ async fn read(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
 impl Printed {
     /// The failure, in the client's own words.
     pub(super) fn failure(&self, program: &str) -> ClientError {
+        ClientError::Failed { program: program.to_owned(), said: self.complaint() }
+    }
+
+    /// What it complained of, in one line.
+    pub(super) fn complaint(&self) -> String {
         // The last lines are those that say what went wrong; npm ends with where its log lies.
         let said: Vec<&str> = self
             .stderr
             .lines()
             .filter(|line| !line.contains("complete log of this run") && !line.contains("npm warn"))
             .collect();
-        let said = text::clean_line(&said.join(" "), MAX_COMPLAINT).into_owned();
-        ClientError::Failed { program: program.to_owned(), said }
+        text::clean_line(&said.join(" "), MAX_COMPLAINT).into_owned()
     }
 }
 
@@ -244,13 +256,7 @@ pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, C
             }
         }
         Kind::Pypi => python::facts(candidate, work).await,
-        // The digest is the version, so the image cannot be another; its registry says since when it is offered.
-        Kind::Oci => Ok(Facts {
-            exists: true,
-            integrity: offer.identifier.split_once('@').map(|(_, digest)| digest.to_owned()),
-            published: candidate.published,
-            ..Facts::default()
-        }),
+        Kind::Oci => images::facts(candidate, work).await,
         Kind::Remote => Ok(Facts { exists: true, ..Facts::default() }),
     }
 }

@@ -1,14 +1,16 @@
 //! Puts into a folder of its own exactly what a plan says: the packages of its lock, each checked against its hash by
 //! the client that fetches it. Code of a package runs only where that was agreed to.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use metamcp_child::{ShimCommand, Walls};
-use metamcp_core::provision::{Contained, Kind, Plan, npm_lock};
+use metamcp_core::provision::{Contained, Input, Kind, Plan, Word, npm_lock};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::clients::{self, ClientError, FETCH, NPM, NPM_LOCK, run, run_apart};
+use super::images;
 use super::python::{self, PIP_LOCK};
 use super::safe::SafeError;
 use super::store::StoreError;
@@ -21,6 +23,8 @@ const MAX_LOCK: u64 = 16 * 1024 * 1024;
 pub(super) const DATA: &str = "data";
 /// Where npm puts packages.
 pub(super) const MODULES: &str = "node_modules";
+/// The Python of a package's own environment.
+pub(super) const PYTHON: &str = "venv/bin/python";
 
 /// Why it was not installed.
 #[derive(Debug, thiserror::Error)]
@@ -66,12 +70,13 @@ pub enum InstallError {
     },
 }
 
-/// Carries out the plan's installation; on failure its folder is removed again.
+/// Carries out the plan's installation; on failure its folder is removed again. Whether it brought an image here that
+/// was not here before.
 pub(super) async fn install(
     plan: &Plan,
     work: &Path,
     shim: Option<&ShimCommand>,
-) -> Result<(), InstallError> {
+) -> Result<bool, InstallError> {
     // What an earlier attempt left behind was never agreed to be run.
     remove(Path::new(&plan.prefix))?;
     let done = carry_out(plan, work, shim).await;
@@ -85,21 +90,18 @@ async fn carry_out(
     plan: &Plan,
     work: &Path,
     shim: Option<&ShimCommand>,
-) -> Result<(), InstallError> {
+) -> Result<bool, InstallError> {
     let prefix = Path::new(&plan.prefix);
     match plan.kind {
-        Kind::Npm => npm(plan, work, prefix, shim).await,
-        Kind::Pypi => pypi(plan, work, prefix).await,
+        Kind::Npm => npm(plan, work, prefix, shim).await?,
+        Kind::Pypi => pypi(plan, work, prefix).await?,
         Kind::Oci => {
             clients::prepare(prefix)?;
-            let printed = run("docker", &["pull", &plan.identifier], prefix, FETCH).await?;
-            if printed.succeeded { Ok(()) } else { Err(printed.failure("docker").into()) }
+            return images::fetch(plan, prefix).await;
         }
-        Kind::Remote => {
-            clients::prepare(prefix)?;
-            Ok(())
-        }
+        Kind::Remote => drop(clients::prepare(prefix)?),
     }
+    Ok(false)
 }
 
 async fn npm(
@@ -173,7 +175,23 @@ async fn pypi(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallErro
     let folder = clients::prepare(prefix)?;
     folder.replace(PIP_LOCK, &raw)?;
     python::install(prefix).await?;
-    is_there(plan, 0)
+    is_there(plan, 0)?;
+    // Only a Python can be handed an argument otherwise than in its command line.
+    let takes_secrets = plan.asked.iter().any(Input::is_secret);
+    if takes_secrets && !program(plan, 0).is_some_and(is_python) {
+        let why = "it takes a secret as an argument, and its program is none of Python, so every user of this machine could read it in the list of processes";
+        return Err(InstallError::Unusable { why: why.to_owned() });
+    }
+    Ok(())
+}
+
+/// Whether a program names a Python in its first lines: the path of one, or a shell that runs one where that is too long.
+fn is_python(program: &Path) -> bool {
+    let mut start = Vec::new();
+    let read = std::fs::File::open(program).and_then(|file| file.take(512).read_to_end(&mut start));
+    let start = String::from_utf8_lossy(&start);
+    let mut lines = start.lines().take(2);
+    read.is_ok() && start.starts_with("#!") && lines.any(|line| line.contains("python"))
 }
 
 /// The lock the plan was made with, by its digest.
@@ -190,15 +208,21 @@ fn agreed_lock(plan: &Plan, work: &Path, name: &str) -> Result<Vec<u8>, InstallE
 
 /// The program itself came with the package.
 fn is_there(plan: &Plan, word: usize) -> Result<(), InstallError> {
-    use metamcp_core::provision::Word;
-    match plan.argv.get(word) {
-        Some(Word::Fixed(path)) if Path::new(path).is_file() => Ok(()),
+    match program(plan, word) {
+        Some(path) if path.is_file() => Ok(()),
         _ => Err(InstallError::Unusable {
             why: format!(
                 "{} {} came without the program it should have",
                 plan.identifier, plan.version
             ),
         }),
+    }
+}
+
+fn program(plan: &Plan, word: usize) -> Option<&Path> {
+    match plan.argv.get(word)? {
+        Word::Fixed(path) => Some(Path::new(path)),
+        Word::Asked(_) => None,
     }
 }
 

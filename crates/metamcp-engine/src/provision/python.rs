@@ -114,7 +114,7 @@ pub(super) async fn install(prefix: &Path) -> Result<(), ClientError> {
     if !printed.succeeded {
         return Err(printed.failure(program));
     }
-    let python = prefix.join("venv/bin/python");
+    let python = prefix.join(super::install::PYTHON);
     let python = python.to_string_lossy();
     let only =
         ["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", PIP_LOCK];

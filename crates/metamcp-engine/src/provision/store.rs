@@ -82,6 +82,9 @@ pub struct Record {
     /// The program behind the first word, where that name leads to a stub.
     #[serde(default)]
     pub runtime: Option<String>,
+    /// Whether an image was brought to this machine for it, which was not there before.
+    #[serde(default)]
+    pub brought: bool,
     /// Files and folders that the person lets it use beside its own.
     #[serde(default)]
     pub reach: Vec<PathBuf>,
@@ -139,6 +142,7 @@ impl Record {
             pins: BTreeMap::new(),
             values: consent.environment.clone(),
             runtime: None,
+            brought: false,
             reach: Vec::new(),
             accepted: 0,
             blocked: BTreeMap::new(),

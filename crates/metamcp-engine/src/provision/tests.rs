@@ -1,7 +1,7 @@
 //! Servers that are installed take nobody's place, and their secrets are nowhere but where they belong.
 
 use metamcp_core::config::Transport;
-use metamcp_core::provision::{Input, Kind, Verdict, builtin};
+use metamcp_core::provision::{Input, Kind, Verdict, Word, builtin};
 use metamcp_core::settings::ProvisionSettings;
 
 use super::*;
@@ -62,6 +62,9 @@ async fn two_processes_do_not_install_at_once() {
     provisioner.install(&plan, &consent, &|_| false).await.unwrap();
 }
 
+/// The program of the server below.
+const PG: &str = "node_modules/@modelcontextprotocol/server-postgres/dist/index.js";
+
 /// Postgres' own server: it takes its address, password and all, as an argument.
 fn postgres(provisioner: &Provisioner) -> Plan {
     let mut candidate =
@@ -69,15 +72,10 @@ fn postgres(provisioner: &Provisioner) -> Plan {
     let token = Input { name: "EXTRA_TOKEN".to_owned(), ..Input::default() };
     let path = Input { name: "KEY_FILE".to_owned(), secret: true, ..Input::default() };
     candidate.offer.environment = vec![token, path];
-    // Nothing has to be fetched for it.
-    candidate.offer.kind = Kind::Remote;
-    candidate.offer.identifier = "https://one.example.com/mcp".to_owned();
-    let facts = Facts { exists: true, ..Facts::default() };
+    let entry = Some("dist/index.js".to_owned());
+    let facts = Facts { exists: true, entry, ..Facts::default() };
     let prefix = provisioner.store.prefix(&candidate.package());
-    let mut plan =
-        Plan::new("pg".to_owned(), &candidate, &facts, Verdict::default(), &prefix, Ok(()));
-    plan.kind = Kind::Npm;
-    plan
+    Plan::new("pg".to_owned(), &candidate, &facts, Verdict::default(), &prefix, Ok(()))
 }
 
 /// Every file under a folder that holds a text.
@@ -129,7 +127,13 @@ async fn a_secret_is_in_no_plan_no_yes_and_no_record() {
     assert!(!format!("{config:?}").contains("hunter2"));
     let started = crate::secrets::resolved(&config).await.unwrap().unwrap();
     let Transport::Stdio { args, env, .. } = &started.transport else { panic!("remote") };
-    assert_eq!(args.last().map(String::as_str), Some(address));
+    let prefix = Path::new(&plan.prefix);
+    let (ours, entry) = (prefix.join("metamcp-start.cjs"), prefix.join(PG));
+    let words = ["--require", ours.to_str().unwrap(), entry.to_str().unwrap()];
+    assert_eq!(args[..3], words);
+    assert_eq!(args[3..], ["[secret connection]"], "it is in no command line");
+    assert_eq!(env[2].1.expose(), format!("[[0,{address:?}]]"));
+    assert!(std::fs::read_to_string(&ours).unwrap().contains("process.argv"));
     assert_eq!(env[0].1.expose(), "t0ken-canary");
     // Where a key is, is no secret; and what it names is opened.
     assert_eq!(env[1].1.expose(), key.to_str().unwrap());
@@ -167,7 +171,7 @@ fn only_what_a_person_typed_for_a_secret_is_looked_up() {
     let late = |plan: &Plan, value: &str| {
         let consent = plan.complete(&[("connection".to_owned(), value.to_owned())]).unwrap();
         let config = store::server_config(&Record::new(plan.clone(), &consent, 1));
-        config.secret_arguments.len()
+        config.secret_arguments.map_or(0, |arguments| arguments.values.len())
     };
     assert_eq!(late(&plan, "op://work/db/address"), 1);
     assert_eq!(late(&plan, "cmd:touch /tmp/x"), 1);
@@ -176,6 +180,39 @@ fn only_what_a_person_typed_for_a_secret_is_looked_up() {
     // One that clients ask for is typed by whoever answers there.
     plan.asked[0].secret = false;
     assert_eq!(late(&plan, "cmd:touch /tmp/y"), 0);
+}
+
+#[test]
+fn secrets_of_older_records_are_in_no_command_line_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let provisioner = provisioner(&folder.path().join("home"));
+    let address = "postgresql://ada:hunter2@db/notes";
+    let record = |kind: Kind, program: &[&str]| {
+        let mut plan = postgres(&provisioner);
+        plan.kind = kind;
+        let fixed = program.iter().map(|word| Word::Fixed((*word).to_owned()));
+        plan.argv = fixed.chain([Word::Asked("connection".to_owned())]).collect();
+        let argv = program.iter().copied().chain([address]).map(str::to_owned).collect();
+        Record::new(plan, &Consent { argv, environment: Vec::new() }, 1)
+    };
+    let written = |config: &ServerConfig| {
+        let Transport::Stdio { command, args, .. } = &config.transport else { panic!("remote") };
+        let words = std::iter::once(command).chain(args).map(|word| {
+            let own = Path::new(word).strip_prefix(provisioner.store.home()).ok();
+            own.and_then(Path::file_name).map_or(word.as_str(), |name| name.to_str().unwrap())
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let config = store::server_config(&record(Kind::Npm, &["node", "/x/index.js"]));
+    let expected = "node --require metamcp-start.cjs /x/index.js [secret connection]";
+    assert_eq!(written(&config), expected);
+    let config = store::server_config(&record(Kind::Pypi, &["/x/venv/bin/pg"]));
+    assert_eq!(written(&config), "python metamcp-start.py /x/venv/bin/pg [secret connection]");
+    // There is no such way into a container.
+    let config = store::server_config(&record(Kind::Oci, &["docker", "run", "image"]));
+    assert!(!written(&config).contains("hunter2"), "{config:?}");
+    let why = config.state.against().unwrap();
+    assert!(why.contains("it takes connection, a secret, as an argument"), "{why}");
 }
 
 #[cfg(unix)]

@@ -10,6 +10,7 @@ use metamcp_core::provision::{
     Candidate, Consent, LOCAL_FLOOR, Plan, Rejected, Request, candidates_text, question,
 };
 use metamcp_core::search::{Hit, Strategy};
+use metamcp_core::secret::scrub;
 use metamcp_core::settings::LogLevel;
 use metamcp_core::text;
 use metamcp_wire::object;
@@ -20,12 +21,16 @@ use super::call::usable;
 use super::reply::{Code, ErrorObject};
 use super::{Finished, Step, View};
 use crate::provision::{Found, Provisioner};
-use crate::router::{Caller, Question};
+use crate::router::{Caller, Entry, Question};
 use crate::telemetry;
 use crate::upstream::Reply;
 
 /// Tools shown of those that are here already.
 const SHOWN: usize = 5;
+/// Longest reason why a server that was installed does not work.
+const MAX_TROUBLE: usize = 500;
+/// Why its tools are not known, if nothing better can be said.
+const UNLISTED: &str = "it did not list its tools";
 /// How long a person may think.
 const THINKS: Duration = Duration::from_secs(5 * 60);
 
@@ -159,13 +164,13 @@ impl View {
         if let Err(error) = provisioner.install(&plan, &consent, taken).await {
             let failed = ErrorObject::new(
                 Code::ExecutionFailed,
-                format!("{} {} was not installed: {error}", plan.identifier, plan.version),
+                format!("{} was not installed: {error}", plan.package()),
             );
             return Finished::error(
                 &failed.hint("Nothing of it is left, and nothing of it was run."),
             );
         }
-        let what = format!("installed {} {} as {:?}", plan.identifier, plan.version, plan.server);
+        let what = format!("installed {} as {:?}", plan.package(), plan.server);
         telemetry::log(LogLevel::Info, &what);
         self.make_known(&plan.server).await;
         self.installed(&plan)
@@ -220,6 +225,15 @@ impl View {
         Err(told("needs_approval", &text, json!({ "id": id, "server": plan.server })))
     }
 
+    /// Why a server that was started is not there, with the last thing it said.
+    fn trouble(&self, entry: &Entry) -> Option<String> {
+        let failure = self.router.view(entry.id).and_then(|view| view.last_failure)?;
+        let last = failure.last_words.last().map(|words| format!("; it said {words:?}"));
+        let told = format!("it {}{}", failure.fact, last.unwrap_or_default());
+        let clean = scrub(&told, entry.config.secrets()).into_owned();
+        Some(text::clean_line(&clean, MAX_TROUBLE).into_owned())
+    }
+
     fn installed(&self, plan: &Plan) -> Finished {
         let name = &plan.server;
         let Some(entry) = self.server(name) else {
@@ -236,18 +250,17 @@ impl View {
             None => {
                 let why = against.map(str::to_owned).unwrap_or_else(|| {
                     let failure = snapshot.failure(entry.id).map(ToString::to_string);
-                    failure.unwrap_or_else(|| "it did not list its tools".to_owned())
+                    failure.or_else(|| self.trouble(&entry)).unwrap_or_else(|| UNLISTED.to_owned())
                 });
-                let text = format!(
-                    "Installed {} {} as {name:?}, but its tools are not known: {why}.",
-                    plan.identifier, plan.version
-                );
+                let package = plan.package();
+                let text =
+                    format!("Installed {package} as {name:?}, but its tools are not known: {why}.");
                 return told("installed", &text, json!({ "server": name, "tools": [] }));
             }
         };
         let mut text = format!(
-            "Installed {} {} as {name:?}. Its tools are pinned as they are here, and can be called now with mcp_call:\n",
-            plan.identifier, plan.version
+            "Installed {} as {name:?}. Its tools are pinned as they are here, and can be called now with mcp_call:\n",
+            plan.package()
         );
         text.push_str(&lines(&hits));
         text.push_str(&format!(

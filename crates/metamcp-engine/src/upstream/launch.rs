@@ -19,6 +19,7 @@ use metamcp_core::web::Address;
 use super::Remote;
 use super::eras::Eras;
 use super::remote::{Credentials, Mirrors, Site};
+use super::sweeper::Sweeper;
 use crate::login::{Keeping, Login};
 use crate::web::{Plan, Tunnel, Web};
 
@@ -73,8 +74,19 @@ impl Launcher {
     /// Starts a server's process. An `npx` or `uvx` that is installed already is skipped; if what it would have
     /// run cannot be executed, the command runs as written.
     pub async fn start(&self, config: &ServerConfig) -> Result<Parts, Fact> {
-        let spec = spec(config)?;
+        let mut spec = spec(config)?;
         let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
+        if config.in_container && cfg!(target_os = "linux") {
+            let none = |error| Fact::SpawnFailed {
+                reason: format!("nothing can see to the end of its container: {error}"),
+            };
+            let sweeper = Sweeper::start(&self.shim, &spec.program).map_err(none)?;
+            spec.args = sweeper.named(spec.args);
+            let child = spawner.spawn(spec).await.map_err(|error| failed(&error))?;
+            let parts = child.into_parts();
+            crate::task::spawn("sweeper", sweeper.follow(parts.handle.watch()));
+            return Ok(parts);
+        }
         let literal = spec.clone();
         let prepared = move || {
             if let Some(walls) = &spec.walls {
@@ -194,7 +206,11 @@ fn spec(config: &ServerConfig) -> Result<Spec, Fact> {
     Ok(Spec {
         program: command.into(),
         args: args.iter().map(OsString::from).collect(),
-        env: env.iter().map(|(name, value)| (name.into(), value.expose().into())).collect(),
+        env: env
+            .iter()
+            .map(|(name, value)| (name.into(), value.expose().into()))
+            .chain([(crate::config::ABOVE.into(), crate::config::below().into())])
+            .collect(),
         cwd: cwd.clone(),
         walls: config.walls.clone(),
     })

@@ -6,7 +6,7 @@ use metamcp_core::config::{
     Config, HttpKind, Lifecycle, Problem, ServerConfig, ServerState, Severity, Transport,
     json_schema,
 };
-use metamcp_core::secret::scrub;
+use metamcp_core::secret::shown;
 use metamcp_core::settings::{Given, Origin};
 use metamcp_engine::config::{LoadError, Loaded, Remark, Source};
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ fn summary(server: &ServerConfig) -> String {
         }
         Transport::Http { url, .. } => url.clone(),
     };
-    visible(&scrub(&launch, server.secrets()))
+    visible(&shown(&launch, server.secrets()))
 }
 
 fn transport_word(transport: &Transport) -> &'static str {
@@ -240,7 +240,7 @@ fn source_json(source: &Source) -> Value {
 
 /// A server without the values of its variables and headers.
 fn server_json(server: &ServerConfig) -> Value {
-    let clean = |text: &str| scrub(text, server.secrets()).into_owned();
+    let clean = |text: &str| shown(text, server.secrets());
     let names = |named: &[(String, metamcp_core::secret::Secret)]| {
         named.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };

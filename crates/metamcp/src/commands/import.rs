@@ -79,7 +79,7 @@ pub(crate) fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<(S
     let mut text = text.to_owned();
     let mut fates = Vec::new();
     for (name, entry) in &found.servers {
-        let fate = match clients::import(found.dialect, name, entry) {
+        let fate = match clients::import(found.dialect, name, entry, &own_program()) {
             Imported::Itself => Fate::Itself,
             Imported::Left(why) => Fate::Left(why),
             Imported::Server(entry) => {
@@ -94,6 +94,11 @@ pub(crate) fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<(S
         fates.push((name.clone(), fate));
     }
     Ok((text, fates))
+}
+
+/// The path of this program, by which it knows itself in the files of clients.
+pub(crate) fn own_program() -> String {
+    std::env::current_exe().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Under which name a server goes in, if it is not there.

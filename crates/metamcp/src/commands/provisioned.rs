@@ -14,6 +14,13 @@ use crate::args::{ApproveArgs, ProvisionedCommand};
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::{person, render};
 
+fn no_such_plan(id: &str) -> anyhow::Error {
+    misuse(format!(
+        "no plan {} waits for a yes; it was used, is older than an hour, or never was",
+        render::visible(id)
+    ))
+}
+
 /// Shows a plan that waits and asks for a yes, which only a person at a terminal can give.
 pub(crate) fn approve(
     loaded: &Loaded,
@@ -25,6 +32,9 @@ pub(crate) fn approve(
     let Some(id) = args.id.as_deref().filter(|_| !args.json) else {
         let wanted = |known: &String| args.id.as_ref().is_none_or(|id| id == known);
         let shown: Vec<_> = waiting.into_iter().filter(|(id, _)| wanted(id)).collect();
+        if let Some(id) = args.id.as_deref().filter(|_| shown.is_empty()) {
+            return Err(no_such_plan(id));
+        }
         if args.json {
             let all: Vec<Value> = shown
                 .iter()
@@ -48,10 +58,7 @@ pub(crate) fn approve(
         values.push((name.to_owned(), value.to_owned()));
     }
     let Some((_, pending)) = waiting.into_iter().find(|(known, _)| known == id) else {
-        return Err(misuse(format!(
-            "no plan {} waits for a yes; it was used, is older than an hour, or never was",
-            render::visible(id)
-        )));
+        return Err(no_such_plan(id));
     };
     writeln!(out, "{}", render::visible(&told(&pending.plan)))?;
     // What a program can type, a model can make a program type; so there is no flag for this yes.
@@ -282,7 +289,7 @@ pub(super) fn shut(record: &Record, path: &str) -> String {
 fn describe(record: &Record, out: &mut dyn Write) -> anyhow::Result<()> {
     let plan = &record.plan;
     let name = render::styled(render::BOLD, &render::visible(&plan.server));
-    writeln!(out, "{name}  {} {} {}", plan.kind.word(), plan.identifier, plan.version)?;
+    writeln!(out, "{name}  {} {}", plan.kind.word(), plan.package())?;
     if let Some(why) = &record.quarantine {
         let (name, why) = (&plan.server, render::visible(why));
         writeln!(out, "  withheld {why}; metamcp provisioned accept {name}, or remove it")?;

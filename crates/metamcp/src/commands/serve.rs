@@ -26,6 +26,7 @@ pub(crate) fn run(
     load: Arc<reload::Load>,
     diagnostics: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
+    metamcp_engine::config::above(&|name| std::env::var(name).ok())?;
     tell(loaded, diagnostics)?;
     let settings = &loaded.config.settings;
     telemetry::start(settings.log_level);

@@ -36,6 +36,8 @@ const WRONG: &[&[&str]] = &[
     &["eval", "--tools", "empty.jsonl", "--queries", "empty.jsonl", "--strategy", "best"],
     &["init", "--client", "nobody"],
     &["import", "nowhere.json"],
+    &["approve", "nope"],
+    &["approve", "nope", "--json"],
     &["import", "cursor"],
     &["add", "x", "-e", "nothing", "--", "y"],
     &["add", "a:b", "--", "x"],
@@ -145,6 +147,10 @@ fn json_is_json_without_a_config_that_can_be_used_too() {
     }
     let told = shell.json(&["remove", "nobody", "--json"]);
     assert!(told["errors"][0]["message"].to_string().contains("no server `nobody`"), "{told}");
+    for line in [&["list", "--jsn", "--json"][..], &["serch", "x", "--json"], &["call", "--json"]] {
+        assert_eq!(shell.run(line).status.code(), Some(2), "{line:?}");
+        assert!(shell.json(line)["errors"][0]["message"].is_string(), "{line:?}");
+    }
 }
 
 #[test]
@@ -205,4 +211,15 @@ fn a_server_that_fails_is_one_line() {
     assert_snapshot!(all);
     let loud = shell.told(&["list", "broken", "--log-level", "warn"]);
     assert!(loud.contains("server \"broken\" exited"), "who asks for a log gets one: {loud}");
+}
+
+/// A file that names a script that starts metamcp on that file cannot be seen through; the circle ends all the same.
+#[test]
+fn gateways_do_not_start_one_another_without_end() {
+    let shell = shell();
+    let output = shell.run_with(&[], &[("METAMCP_GATEWAYS_ABOVE", "4")]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("4 gateways stand above this one"), "{told}");
+    assert!(shell.run_with(&[], &[("METAMCP_GATEWAYS_ABOVE", "3")]).status.success());
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use metamcp_engine::config::ABOVE;
 use metamcp_testkit::census::MARK;
 use metamcp_testkit::workspace::CANARY;
 use metamcp_testkit::{Workspace, chaos_server};
@@ -23,7 +24,8 @@ fn a_server_sees_the_variables_it_may_and_three_files() {
         let answer = gateway.answer(id);
         let seen = &answer.result().unwrap()["structuredContent"];
         let variables = keys(&seen["environment"]);
-        let allowed = BTreeSet::from(["HOME", "LANG", "OWN", "PATH", MARK].map(str::to_owned));
+        let allowed =
+            BTreeSet::from(["HOME", "LANG", ABOVE, "OWN", "PATH", MARK].map(str::to_owned));
         assert_eq!(variables, allowed);
         assert!(!variables.contains(CANARY));
         assert_eq!(seen["environment"]["OWN"], name);

@@ -103,6 +103,29 @@ impl Sources {
         self.page(CHANGES, &servers, None);
     }
 
+    /// Offers an image whose entry says what it needs to be run.
+    pub(crate) fn offer_image(&self, name: &str, about: &str, image: &str, needs: &Value) {
+        let mut package = json!({
+            "registryType": "oci",
+            "identifier": image,
+            "transport": { "type": "stdio" },
+        });
+        package.as_object_mut().unwrap().extend(needs.as_object().unwrap().clone());
+        let official = json!({
+            "status": "active", "isLatest": true, "publishedAt": day(now() - 30 * DAY),
+        });
+        self.servers.lock().unwrap().push(json!({
+            "server": {
+                "name": format!("org.example/{name}"),
+                "description": about,
+                "version": "1.0.0",
+                "packages": [package],
+            },
+            "_meta": { "io.modelcontextprotocol.registry/official": official },
+        }));
+        self.publish();
+    }
+
     /// Offers a package whose entry says what it needs to be run.
     pub(crate) fn offer_needing(&self, package: &str, about: &str, trick: Trick, needs: &Value) {
         let status = if trick == Trick::Deleted { "deleted" } else { "active" };

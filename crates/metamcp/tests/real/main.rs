@@ -8,11 +8,14 @@
 )]
 
 mod abrupt;
+mod arguments;
 mod clients;
 mod conformance;
+mod fake_engine;
 mod fake_sources;
 mod http;
 mod identical;
+mod images;
 mod inspector;
 mod installed;
 mod login;

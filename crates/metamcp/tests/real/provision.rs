@@ -14,27 +14,28 @@ use metamcp_testkit::client::{Answer, Answerer, Reply};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::arguments::command_lines;
 use crate::fake_sources::{CHANGES, Sources, Trick};
 
 /// Past this something hangs: pip resolves and fetches thirty packages in this time on a busy machine.
-const HUNG: Duration = Duration::from_secs(400);
+pub(crate) const HUNG: Duration = Duration::from_secs(400);
 
-struct Place {
-    folder: TempDir,
-    registries: String,
+pub(crate) struct Place {
+    pub(crate) folder: TempDir,
+    pub(crate) registries: String,
     npm: Option<String>,
     /// Found before everything else that is in `PATH`.
-    programs: Option<PathBuf>,
+    pub(crate) programs: Option<PathBuf>,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("mcp.json"), "{\"mcpServers\": {}}").unwrap();
         Place { folder, registries: "none".to_owned(), npm: None, programs: None }
     }
 
-    fn with(sources: impl FnOnce(&Path) -> Sources) -> (Place, Sources) {
+    pub(crate) fn with(sources: impl FnOnce(&Path) -> Sources) -> (Place, Sources) {
         let mut place = Place::new();
         let sources = sources(place.folder.path());
         place.registries.clone_from(&sources.base);
@@ -42,7 +43,7 @@ impl Place {
         (place, sources)
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_metamcp"));
         let path = std::env::var_os("PATH").expect("a machine with a PATH");
         let folders = self.programs.clone().into_iter().chain(std::env::split_paths(&path));
@@ -65,20 +66,20 @@ impl Place {
         command
     }
 
-    fn client(&self, answerer: Answerer, capabilities: &Value) -> Client {
+    pub(crate) fn client(&self, answerer: Answerer, capabilities: &Value) -> Client {
         let client = Client::start_answering(self.command(&[]), answerer).unwrap();
         client.initialize(capabilities, HUNG).unwrap();
         client
     }
 
-    fn run(&self, args: &[&str]) -> String {
+    pub(crate) fn run(&self, args: &[&str]) -> String {
         let output = self.command(args).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         String::from_utf8(said).unwrap().replace(&self.folder.path().display().to_string(), "HOME")
     }
 
     /// Types into a terminal, as a person would.
-    fn typed(&self, args: &[&str], words: &str) -> String {
+    pub(crate) fn typed(&self, args: &[&str], words: &str) -> String {
         let command = self.command(args);
         let script = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]))";
         let mut python = Command::new("python3");
@@ -97,7 +98,7 @@ impl Place {
     }
 
     /// Waits for each question and answers it, as a person would. All that the terminal showed.
-    fn at_terminal(&self, args: &[&str], talk: &[(&str, &str)]) -> String {
+    pub(crate) fn at_terminal(&self, args: &[&str], talk: &[(&str, &str)]) -> String {
         let pair = nix::pty::openpty(None, None).unwrap();
         let mut child = {
             let slave = || Stdio::from(pair.slave.try_clone().unwrap());
@@ -125,17 +126,17 @@ impl Place {
         shown
     }
 
-    fn installed(&self) -> PathBuf {
+    pub(crate) fn installed(&self) -> PathBuf {
         self.folder.path().join(".metamcp/provisioned")
     }
 }
 
-fn able() -> Value {
+pub(crate) fn able() -> Value {
     json!({ "elicitation": {} })
 }
 
 /// A person who says yes to everything, and how often they were asked.
-fn yes() -> (Answerer, Arc<AtomicUsize>) {
+pub(crate) fn yes() -> (Answerer, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let answerer: Answerer = Box::new(move |_, _| {
@@ -145,7 +146,7 @@ fn yes() -> (Answerer, Arc<AtomicUsize>) {
     (answerer, asked)
 }
 
-fn provision(client: &Client, intent: &str) -> Value {
+pub(crate) fn provision(client: &Client, intent: &str) -> Value {
     let arguments = json!({ "intent": intent, "autoProvision": true });
     let params = json!({ "name": "mcp_provision", "arguments": arguments });
     client.ask("tools/call", &params, HUNG).unwrap().value["result"].clone()
@@ -326,10 +327,9 @@ fn a_secret_is_typed_unseen_kept_apart_and_handed_over_late() {
     let shown = place.at_terminal(&["add", "@honest/wheel"], &talk);
     assert!(shown.contains("wheel: installed"), "{shown}");
     assert!(!shown.contains("hunter2") && !shown.contains("t0ken-canary"), "{shown}");
-    // A package that takes it in no other way is told of before the yes.
-    let warned = "connection is a secret, and this package takes it as an argument only";
-    assert!(shown.contains(warned), "{shown}");
-    assert!(!shown.contains("WHEEL_TOKEN is a secret, and"), "{shown}");
+    // How one that is taken as an argument only gets there is said before the yes.
+    assert!(shown.contains("connection is in no command line"), "{shown}");
+    assert!(!shown.contains("WHEEL_TOKEN is in no command line"), "{shown}");
     let own = place.folder.path().join(".metamcp");
     for canary in ["hunter2", "t0ken-canary"] {
         let files = holding(&own, canary);
@@ -345,6 +345,9 @@ fn a_secret_is_typed_unseen_kept_apart_and_handed_over_late() {
         let answer = client.mcp_call_now("wheel", "peek", &asked, HUNG).unwrap();
         assert_eq!(answer.text(), Some("the same"), "{}", answer.value);
     }
+    let lines = command_lines();
+    assert!(lines.iter().any(|line| line.contains("[secret connection]")), "{lines:#?}");
+    assert!(!lines.iter().any(|line| line.contains("hunter2")), "{lines:#?}");
     drop(client);
     place.run(&["remove", "wheel"]);
     assert!(holding(&own, "hunter2").is_empty() && holding(&own, "t0ken-canary").is_empty());

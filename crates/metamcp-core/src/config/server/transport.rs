@@ -77,7 +77,9 @@ impl Values<'_, '_, '_> {
             self.report.note(node.range(), &node.path, message);
         }
         if keep_secrets {
-            let secrets = expanded.used.into_iter().filter(|(name, _)| names_a_secret(name));
+            let is_one =
+                |name: &str, value: &str| names_a_secret(name) || carries_a_password(value);
+            let secrets = expanded.used.into_iter().filter(|(name, value)| is_one(name, value));
             self.secrets.extend(secrets.map(|(name, value)| Secret::new(name, value)));
         }
         Some(expanded.text)
@@ -110,6 +112,35 @@ impl Values<'_, '_, '_> {
         strings.into_iter().map(|(written, node)| self.expanded(written, &node, true)).collect()
     }
 
+    fn arguments(&mut self, node: &Node<'_, '_>) -> Option<Vec<String>> {
+        let strings = node.strings(self.report)?;
+        strings.into_iter().map(|(written, node)| self.argument(written, &node)).collect()
+    }
+
+    /// One word of a command line, which every user of the machine can read while the server runs.
+    fn argument(&mut self, written: &str, node: &Node<'_, '_>) -> Option<String> {
+        let known = self.secrets.len();
+        let text = self.expanded(written, node, true)?;
+        for secret in &self.secrets[known..] {
+            let name = secret.name();
+            let message = format!(
+                "the value of {name} is put into the command line of the server, which every user of this machine can read"
+            );
+            let hint = format!(
+                "if the server reads a variable too, give it there instead: \"env\": {{ \"{name}\": \"${{{name}}}\" }}"
+            );
+            self.report.warn(node.range(), &node.path, message, hint);
+        }
+        let value = written.split_once('=').map_or(written, |(_, value)| value);
+        let is_reference = [written, value].into_iter().any(Reference::is_plainly_one);
+        if is_reference && self.is_used {
+            let message = "is passed on as it is: what says where a secret is, is looked up in `env` and `headers` only, since every user of this machine can read a command line";
+            let hint = "give it in \"env\", under the name of a variable that the server reads";
+            self.report.warn(node.range(), &node.path, message, hint.to_owned());
+        }
+        Some(text)
+    }
+
     /// An object of names and values; `check` says what is wrong with a name or value, if anything.
     fn named(
         &mut self,
@@ -138,6 +169,13 @@ impl Values<'_, '_, '_> {
         }
         Some(named)
     }
+}
+
+/// Whether a value is an address with a password in it, whatever its variable is called.
+fn carries_a_password(value: &str) -> bool {
+    let authority = value.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or(rest));
+    let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
 }
 
 fn is_variable_name(name: &str) -> bool {
@@ -240,7 +278,7 @@ fn read_stdio(
     let node = &field.node;
     let (command, mut args) = match node.value {
         Value::Array(_) => {
-            let mut words = values.texts(node)?.into_iter();
+            let mut words = values.arguments(node)?.into_iter();
             let Some(command) = words.next() else {
                 values.report.problem(
                     node.range(),
@@ -258,7 +296,7 @@ fn read_stdio(
         values.report.problem(node.range(), &node.path, "is empty: the program is missing");
     }
     if let Some(field) = fields.take("args") {
-        args.extend(values.texts(&field.node)?);
+        args.extend(values.arguments(&field.node)?);
     }
     if args.is_empty() && is_whole_line(&command) {
         let mut words = command.split_whitespace();

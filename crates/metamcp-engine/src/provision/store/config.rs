@@ -3,24 +3,24 @@
 use std::path::{Path, PathBuf};
 
 use metamcp_child::{environment, walls};
-use metamcp_core::config::{HttpKind, ServerConfig, ServerState, Transport, Walls};
+use metamcp_core::config::{
+    HttpKind, Runtime, SecretArguments, ServerConfig, ServerState, Transport, Walls,
+};
 use metamcp_core::provision::kept::kept;
 use metamcp_core::provision::{Contained, Input, Kind, Source};
 use metamcp_core::secret::{Reference, Secret};
 
 use super::{Record, install};
+use crate::secrets::arguments;
 
 /// It gets the variables that were agreed to, and no others: as the person gave them, else from our own environment,
 /// else as its publisher fills them in.
 pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     let plan = &record.plan;
-    let (command, args) = match record.argv.split_first() {
-        Some((command, args)) => (command.clone(), args.to_vec()),
-        None => (String::new(), Vec::new()),
-    };
+    let (command, args, secret_arguments) = command_line(record);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut config = ServerConfig::stdio(&plan.server, &command, &args);
-    hide_secrets(record, &mut config);
+    config.secret_arguments = secret_arguments;
     config.description = Some(plan.description.clone()).filter(|about| !about.is_empty());
     let mut missing = Vec::new();
     let mut given = Vec::new();
@@ -31,6 +31,7 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
             None => {}
         }
     }
+    config.in_container = plan.kind == Kind::Oci;
     config.walls = (plan.contained == Contained::Walls).then(|| walls(record));
     config.transport = match plan.kind {
         Kind::Remote => Transport::Http {
@@ -56,6 +57,13 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
         );
         config.state = ServerState::Disabled { reason };
     }
+    if let Some(name) = in_the_open(record) {
+        let reason = format!(
+            "it takes {name}, a secret, as an argument, and docker can be given one only where every user of this machine can read it; remove it with `metamcp remove {}`",
+            plan.server
+        );
+        config.state = ServerState::Disabled { reason };
+    }
     if let Some(reason) = &record.quarantine {
         let name = &plan.server;
         config.state = ServerState::Withheld {
@@ -68,20 +76,65 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     config
 }
 
-/// Arguments that are secrets are not in the configuration: they are looked up when the server starts.
-fn hide_secrets(record: &Record, config: &mut ServerConfig) {
-    let Transport::Stdio { args, .. } = &mut config.transport else { return };
-    for (at, word) in args.iter_mut().enumerate() {
-        let Some(input) = record.plan.asked_at(at + 1) else { continue };
-        // What a person types into a client is not looked up: it may be a model that types.
-        let is_theirs =
-            input.is_secret() && input.default.as_ref() != Some(word) && Reference::is_one(word);
-        if is_theirs || kept(word).is_some() {
-            let hidden = format!("[secret {}]", input.name);
-            let reference = Secret::reference(&input.name, std::mem::replace(word, hidden));
-            config.secret_arguments.push((at, reference));
+/// The command line, in which secrets are only named: they are looked up when the server starts, and handed to it by a
+/// program of ours that is in front of its own. A server without any is run as it is.
+fn command_line(record: &Record) -> (String, Vec<String>, Option<SecretArguments>) {
+    let mut words = record.argv.clone();
+    let mut values = Vec::new();
+    // The program of a package is the first word after what runs it; that of Python is run by its own first line.
+    let (runtime, own) = match record.plan.kind {
+        Kind::Npm => (Some(Runtime::Node), 1),
+        Kind::Pypi => (Some(Runtime::Python), 0),
+        Kind::Oci | Kind::Remote => (None, 0),
+    };
+    for (at, word) in words.iter_mut().enumerate().skip(own + 1) {
+        let Some(input) = record.plan.asked_at(at) else { continue };
+        if let Some(secret) = secret(input, word) {
+            *word = secret.to_string();
+            values.push((at - own - 1, secret));
         }
     }
+    let mut words = words.into_iter();
+    let first = words.next().unwrap_or_default();
+    let Some(runtime) = runtime.filter(|_| !values.is_empty()) else {
+        return (first, words.collect(), None);
+    };
+    let prefix = Path::new(&record.plan.prefix);
+    let starter = prefix.join(arguments::starter(runtime));
+    let (interpreter, own) = match runtime {
+        Runtime::Node => (first, words.collect()),
+        Runtime::Python => {
+            let python = prefix.join(install::PYTHON).to_string_lossy().into_owned();
+            (python, std::iter::once(first).chain(words).collect())
+        }
+    };
+    let (command, args) = arguments::command_line(runtime, &starter, interpreter, own);
+    (command, args, Some(SecretArguments { runtime, starter, values }))
+}
+
+/// The argument of an image that is a secret, for which there is no way but the command line. No such plan is agreed to
+/// any more.
+fn in_the_open(record: &Record) -> Option<&str> {
+    let plan = &record.plan;
+    let asked =
+        record.argv.iter().enumerate().filter_map(|(at, word)| Some((plan.asked_at(at)?, word)));
+    let mut secrets = asked.filter(|(input, word)| secret(input, word).is_some());
+    secrets.next().filter(|_| plan.kind == Kind::Oci).map(|(input, _)| input.name.as_str())
+}
+
+/// What a word of the command line is, if it is a secret or says where one is.
+fn secret(input: &Input, word: &str) -> Option<Secret> {
+    if kept(word).is_some() {
+        return Some(Secret::reference(&*input.name, word));
+    }
+    if Reference::is_one(word) {
+        // What a person types into a client is not looked up: it may be a model that types.
+        let is_theirs = input.is_secret() && input.default.as_deref() != Some(word);
+        return is_theirs.then(|| Secret::reference(&*input.name, word));
+    }
+    // Records from before secrets were put away have them as they are.
+    let is_place = Path::new(word).is_absolute() && Path::new(word).exists();
+    (input.is_worth_keeping(word) && !is_place).then(|| Secret::new(&*input.name, word))
 }
 
 /// The value of a variable. Only the person can say where a secret is instead of what it is: looking it up can run a
@@ -105,7 +158,7 @@ fn walls(record: &Record) -> Walls {
     let plan = &record.plan;
     let prefix = PathBuf::from(&plan.prefix);
     let runtime = match plan.kind {
-        Kind::Pypi => Some(prefix.join("venv/bin/python")),
+        Kind::Pypi => Some(prefix.join(install::PYTHON)),
         _ => {
             let behind = record.runtime.as_deref().map(PathBuf::from).filter(|path| path.is_file());
             behind.or_else(|| walls::in_path(record.argv.first()?.as_ref()))

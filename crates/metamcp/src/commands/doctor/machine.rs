@@ -134,10 +134,9 @@ pub(super) fn clients() -> Vec<Finding> {
                 continue;
             }
         };
-        let fates = found
-            .servers
-            .iter()
-            .map(|(name, entry)| (name, clients::import(client.dialect, name, entry)));
+        let fates = found.servers.iter().map(|(name, entry)| {
+            (name, clients::import(client.dialect, name, entry, &import::own_program()))
+        });
         let (own, others): (Vec<_>, Vec<_>) =
             fates.partition(|(_, fate)| *fate == Imported::Itself);
         let others = others.iter().filter(|(_, fate)| matches!(fate, Imported::Server(_))).count();

@@ -156,8 +156,13 @@ pub(super) fn undo(
 ) -> anyhow::Result<Exit> {
     let mut records = Records::read(home)?;
     let Some(last) = records.runs.pop() else {
-        writeln!(diagnostics, "There is nothing to take back.")?;
-        return Ok(Exit::Failure);
+        if args.write.json {
+            writeln!(out, "{:#}", json!({ "files": [], "dry_run": args.write.dry_run }))?;
+        } else {
+            writeln!(diagnostics, "There is nothing to take back.")?;
+        }
+        // As with anything that is as wished already.
+        return Ok(Exit::Success);
     };
     let mut told = Vec::new();
     let mut failed = false;

@@ -1,0 +1,63 @@
+//! Sees to it that a container is gone when the gateway is done with it, or is gone itself.
+//!
+//! Ending the client of docker does not end what runs in the engine: the container only finds its input closed, which
+//! most servers take for the end, but not all. So each has a name, and a process of ours beside it that waits for the end
+//! of its own input, however that came, and then removes the container by its name.
+
+use std::ffi::OsStr;
+use std::io;
+use std::process::Stdio;
+
+use metamcp_child::{ExitWatch, ShimCommand, environment};
+use tokio::process::{Child, Command};
+
+/// The first argument that makes our binary such a process.
+pub const ARGUMENT: &str = "__container_sweeper";
+/// The command whose containers are swept, and the word of it that starts one.
+const RUN: &str = "run";
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Sweeper {
+    name: String,
+    waiting: Child,
+}
+
+impl Sweeper {
+    /// Waits from now on, as `program` is asked for containers.
+    pub(super) fn start(own: &ShimCommand, program: &OsStr) -> io::Result<Sweeper> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).map_err(|_| io::Error::other("there is no randomness"))?;
+        let number: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("metamcp-server-{number}");
+        let mut command = Command::new(&own.program);
+        command
+            .arg(ARGUMENT)
+            .arg(program)
+            .arg(&name)
+            .env_clear()
+            .envs(environment::for_child(std::env::vars_os(), &[]))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        // What ends us must not end it.
+        #[cfg(unix)]
+        command.process_group(0);
+        Ok(Sweeper { name, waiting: command.spawn()? })
+    }
+
+    /// The arguments of a `docker run` whose container has the name that is swept.
+    pub(super) fn named(&self, mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+        let at = usize::from(args.first().is_some_and(|first| first == RUN));
+        args.insert(at, format!("--name={}", self.name).into());
+        args
+    }
+
+    /// Removes the container once the command that started it is gone.
+    pub(super) async fn follow(mut self, watch: ExitWatch) {
+        watch.empty().await;
+        drop(self.waiting.stdin.take());
+        // However it went, there is nobody to tell.
+        self.waiting.wait().await.ok();
+    }
+}
