@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use aho_corasick::packed::Searcher;
-use aho_corasick::{AhoCorasick, Match, MatchKind};
+use aho_corasick::{AhoCorasick, Input, Match, MatchKind};
 use memchr::memmem::Finder;
 use metamcp_wire::write::json_string;
 
@@ -234,16 +234,37 @@ impl Scrubber {
             Values::Few(finders) => {
                 for (finder, label) in finders.iter().zip(&self.labels) {
                     let length = finder.needle().len();
-                    let each = finder.find_iter(json);
-                    found.extend(each.map(|start| Found { start, end: start + length, label }));
+                    each_value(json, found, |from| {
+                        let start = from + finder.find(&json[from..])?;
+                        Some(Found { start, end: start + length, label })
+                    });
                 }
             }
-            Values::Many(all) => {
-                for one in all.find_iter(json) {
-                    let label = &self.labels[one.pattern().as_usize()];
-                    found.push(Found { start: one.start(), end: one.end(), label });
-                }
-            }
+            Values::Many(all) => each_value(json, found, |from| {
+                let one = all.find(Input::new(json).range(from..))?;
+                let label = &self.labels[one.pattern().as_usize()];
+                Some(Found { start: one.start(), end: one.end(), label })
+            }),
+        }
+    }
+}
+
+/// Every value that `next` finds from a place on. One that begins in the middle of an escape is not in the text, and one
+/// that overlaps it may be.
+fn each_value<'s>(
+    json: &[u8],
+    found: &mut Vec<Found<'s>>,
+    next: impl Fn(usize) -> Option<Found<'s>>,
+) {
+    let mut place = Place { at: 0, in_text: false };
+    let mut from = 0;
+    while let Some(one) = next(from) {
+        place.go_to(json, one.start);
+        if place.at > one.start {
+            from = one.start + 1;
+        } else {
+            from = one.end;
+            found.push(one);
         }
     }
 }
@@ -304,23 +325,22 @@ impl Shape {
 }
 
 /// A signed token whose body begins at `body`, behind a dot: three parts, two of them JSON objects, which begin with `eyJ`
-/// in base64.
+/// in base64. It may be of any length: only what stands between a few dots is looked at, so text of nothing but beginnings
+/// is gone through a few times and not once for each.
 fn signed_token(json: &[u8], body: usize) -> Option<Found<'static>> {
     let dot = body.checked_sub(1).filter(|&dot| json[dot] == b'.')?;
-    let before = json[..dot].iter().rev().take(ANY).take_while(|byte| word_or_dash(**byte)).count();
+    let before = json[..dot].iter().rev().take_while(|byte| word_or_dash(**byte)).count();
     // What stands before it in the same run, such as a word, does not belong to it.
     let head = memchr::memmem::find(&json[dot - before..dot], b"eyJ")?;
     let start = dot - before + head;
-    let rest = &json[start..json.len().min(start + ANY)];
+    let rest = &json[start..];
     let mut dots = 0;
     let end = rest.iter().position(|&byte| {
         dots += usize::from(byte == b'.');
         dots == 3 || !dotted(byte)
     });
-    let length = end.unwrap_or(rest.len());
-    let goes_on = dots == 3 && rest.get(length + 1).copied().is_some_and(word_or_dash);
-    let body = &rest[..length];
-    let is_one = has_parts(body, 3) && !goes_on && is_start(json, start);
+    let body = &rest[..end.unwrap_or(rest.len())];
+    let is_one = has_parts(body, 3) && is_start(json, start);
     is_one.then_some(Found { start, end: start + body.len(), label: "signed token" })
 }
 
@@ -338,7 +358,12 @@ fn key_block(json: &[u8], marked: usize) -> Option<Found<'static>> {
     const RULE: &[u8] = b"-----";
     let from = marked.checked_sub(1)?;
     let start = from.checked_sub(RULE.len())?;
-    let rest = &json[from..json.len().min(from + MAX_KEY_BLOCK)];
+    let mut to = json.len().min(from + MAX_KEY_BLOCK);
+    // Not in the middle of a character.
+    while to > from && json.get(to).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        to -= 1;
+    }
+    let rest = &json[from..to];
     if &json[start..from] != RULE || !rest.starts_with(b"BEGIN ") {
         return None;
     }

@@ -172,6 +172,10 @@ fn a_key_without_an_end_ends_with_its_text() {
         let long = format!("{header}{}{}", "y".repeat(more), "\u{1}\n".repeat(4000));
         assert!(clean(&long).starts_with("[secret private key]"), "{more}");
         assert!(clean(&format!("{header}{}", "\\".repeat(20_000 + more))).starts_with("[secret"));
+        for wide in ["é", "\u{1f511}"] {
+            let long = format!("{header}{}{}", "y".repeat(more), wide.repeat(10_000));
+            assert!(clean(&long).ends_with(wide), "{more}");
+        }
     }
     let many = clean(&format!("{header}\n").repeat(1000));
     assert!(!many.contains("BEGIN"), "{many}");
@@ -215,6 +219,38 @@ fn what_begins_in_the_middle_of_an_escape_is_none() {
         assert_eq!((clean.removed, &*clean.json), (0, json));
     }
     assert_eq!(&*scrubber.scrub(br#"["\\nopqrstuv-1"]"#).json, br#"["\\[secret TOKEN]"]"#);
+}
+
+#[test]
+fn what_begins_in_the_middle_of_an_escape_hides_no_other() {
+    let secrets = [
+        Secret::new("SHORT_KEY", "nabc-1234"),
+        Secret::new("LONG_KEY", "c-1234-nabc-1234-5"),
+        Secret::new("ROUND_KEY", "nopq7nopq7n"),
+        Secret::new("FOURTH_KEY", "wxyz/4444"),
+        Secret::new("FIFTH_KEY", "wxyz/5555"),
+    ];
+    for (json, expected) in [
+        (r#"["\nabc-1234-nabc-1234-5"]"#, r#"["\nab[secret LONG_KEY]"]"#),
+        (r#"["\nopq7nopq7nopq7n"]"#, r#"["\nopq7[secret ROUND_KEY]"]"#),
+    ] {
+        for scrubber in [Scrubber::new(&secrets[..3]), Scrubber::new(&secrets)] {
+            let clean = scrubber.scrub(json.as_bytes());
+            assert_eq!(std::str::from_utf8(&clean.json).unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_signed_token_is_one_whatever_follows_and_however_long_it_is() {
+    let part = |length: usize| "A1b2".repeat(length / 4);
+    for length in [16, 4096, 100_000] {
+        let token = format!("eyJ{}.eyJ{}.{}", part(16), part(length), part(400));
+        for after in ["", ".", ".Then", ". Then", "…"] {
+            let text = format!("It is {token}{after}");
+            check(&json!(text), &json!(format!("It is [secret signed token]{after}")), 1);
+        }
+    }
 }
 
 #[test]
