@@ -25,6 +25,14 @@ pub fn nearest<'a>(
     scored.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
+/// Whether a name is most likely this one, mistyped: another spelling of it, or a slip in a few of its letters. Stricter
+/// than being near: a name that only holds the other, or shares much with it, is a name of its own.
+pub(crate) fn is_slip(name: &str, meant: &str) -> bool {
+    let (name, meant) = (folded(name), folded(meant));
+    let longest = name.len().max(meant.len());
+    longest <= MAX_COMPARED && distance(&name, &meant) * 5 <= longest
+}
+
 /// Case and separators are what people get wrong most; they cost nothing.
 fn folded(name: &str) -> Vec<char> {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
@@ -67,7 +75,7 @@ pub(crate) fn distance(a: &[char], b: &[char]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{is_slip, nearest};
 
     #[test]
     fn finds_what_was_meant() {
@@ -77,5 +85,21 @@ mod tests {
         assert_eq!(nearest("directory", names, 3), ["list_directory"]);
         assert!(nearest("zzz", names, 3).is_empty());
         assert!(nearest("", names, 3).is_empty());
+    }
+
+    #[test]
+    fn a_slip_is_nearer_than_near() {
+        for (name, meant) in [
+            ("excludeTool", "excludeTools"),
+            ("enabeld", "enabled"),
+            ("denied_tools", "deniedTools"),
+        ] {
+            assert!(is_slip(name, meant), "{name}");
+        }
+        for (name, other) in
+            [("cacheToolsList", "tools"), ("tools", "toolset"), ("timeout", "tools"), ("x", "env")]
+        {
+            assert!(!is_slip(name, other), "{name}");
+        }
     }
 }

@@ -188,10 +188,7 @@ impl File<'_, '_> {
             let Some(setting) = settings::by_file_key(&format!("{object_name}.{name}")) else {
                 if !is_comment(name) && !self.report.is_full() {
                     let keys = keys_of(object_name);
-                    let names = keys.iter().flat_map(|key| {
-                        std::iter::once(key.name).chain(key.aliases.iter().copied())
-                    });
-                    unknown(&mut self.report, property.name.range(), &node.path, name, names);
+                    unknown(&mut self.report, property.name.range(), &node.path, name, &keys);
                 }
                 continue;
             };
@@ -236,11 +233,13 @@ impl File<'_, '_> {
         }
         let single =
             SETTINGS.iter().filter_map(|setting| setting.key).filter(|key| !key.contains('.'));
-        let known = ["mcpServers", "servers", "toolsets", "$schema"]
+        let known: Vec<Key> = ["mcpServers", "servers", "toolsets", "$schema"]
             .into_iter()
             .chain(objects())
-            .chain(single);
-        unknown(&mut self.report, range, path, name, known);
+            .chain(single)
+            .map(|name| Key { name, aliases: &[] })
+            .collect();
+        unknown(&mut self.report, range, path, name, &known);
     }
 }
 

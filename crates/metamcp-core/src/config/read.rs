@@ -6,7 +6,7 @@ use jsonc_parser::ast::{Object, ObjectProp, Value};
 use jsonc_parser::common::{Range, Ranged};
 
 use super::report::{Report, under};
-use crate::nearest::nearest;
+use crate::nearest::{is_slip, nearest};
 use crate::settings::shown;
 
 /// A value and the path that leads to it.
@@ -156,6 +156,13 @@ pub(super) struct Key {
     pub(super) aliases: &'static [&'static str],
 }
 
+impl Key {
+    /// Its name and those that mean the same.
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+}
+
 /// A key that other programs use; the reason says what becomes of it here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Foreign {
@@ -221,14 +228,12 @@ impl<'n, 'a> Fields<'n, 'a> {
                     report.note(range, &node.path, known.reason);
                 }
             } else if !is_comment(name) && !report.is_full() {
-                let names = keys
-                    .iter()
-                    .flat_map(|key| std::iter::once(key.name).chain(key.aliases.iter().copied()));
                 if are_rules {
-                    let hint = nearest(name, names, 1).first().map(|guess| did_you_mean(guess));
+                    let guesses = nearest(name, keys.iter().flat_map(Key::names), 1);
+                    let hint = guesses.first().map(|guess| did_you_mean(guess));
                     report.problem_with(range, &node.path, UNREAD_RULE, hint);
                 } else {
-                    unknown(report, range, &node.path, name, names);
+                    unknown(report, range, &node.path, name, keys);
                 }
             }
         }
@@ -265,25 +270,29 @@ pub(super) fn is_comment(name: &str) -> bool {
 const UNREAD_RULE: &str =
     "unknown key; what it was meant to keep out would be let in, so it is not ignored";
 
-/// Keys of which a misspelt one lets in what it was meant to keep out.
-const RULES: [&str; 6] =
-    ["tools", "allowedTools", "deniedTools", "disabled", "toolset", "toolsets"];
+/// Keys of which a misspelt one lets in what it was meant to keep out, under whichever of their names it was meant.
+const RULES: [&str; 7] =
+    ["tools", "allowedTools", "deniedTools", "disabled", "enabled", "toolset", "toolsets"];
 
 fn did_you_mean(guess: &str) -> String {
     format!("did you mean `{guess}`?")
 }
 
-/// Warns of a key that nothing reads; one that was probably meant as a rule is a problem.
-pub(super) fn unknown<'k>(
+/// Warns of a key that nothing reads; a rule that was mistyped is a problem. What is only somewhat like a rule is none:
+/// other programs have keys such as `cacheToolsList`, and a file that says so can still be used.
+pub(super) fn unknown(
     report: &mut Report<'_>,
     range: Range,
     path: &str,
     name: &str,
-    known: impl IntoIterator<Item = &'k str>,
+    known: &[Key],
 ) {
-    let guesses = nearest(name, known, 1);
-    let hint = guesses.first().map(|guess| did_you_mean(guess));
-    if guesses.iter().any(|guess| RULES.contains(guess)) {
+    let guess = nearest(name, known.iter().flat_map(Key::names), 1).first().copied();
+    let hint = guess.map(did_you_mean);
+    let meant = guess.filter(|guess| is_slip(name, guess));
+    let meant =
+        meant.and_then(|guess| known.iter().find(|key| key.names().any(|one| one == guess)));
+    if meant.is_some_and(|key| RULES.contains(&key.name)) {
         report.problem_with(range, path, UNREAD_RULE, hint);
     } else {
         report.warn(range, path, "unknown key, ignored", hint);

@@ -254,7 +254,15 @@ fn a_misspelt_rule_is_an_error() {
     for (file, meant) in [
         (r#"{ "mcpServers": { "a": { "command": "x", "tools": { "alow": ["y"] } } } }"#, "allow"),
         (r#"{ "mcpServers": { "a": { "command": "x", "deniedTool": ["y"] } } }"#, "deniedTools"),
+        (r#"{ "mcpServers": { "a": { "command": "x", "excludeTool": ["y"] } } }"#, "excludeTools"),
+        (
+            r#"{ "mcpServers": { "a": { "command": "x", "disabledTool": ["y"] } } }"#,
+            "disabledTools",
+        ),
+        (r#"{ "mcpServers": { "a": { "command": "x", "blockedTool": ["y"] } } }"#, "blockedTools"),
+        (r#"{ "mcpServers": { "a": { "command": "x", "includeTool": ["y"] } } }"#, "includeTools"),
         (r#"{ "mcpServers": { "a": { "command": "x", "disabeld": true } } }"#, "disabled"),
+        (r#"{ "mcpServers": { "a": { "command": "x", "enabeld": false } } }"#, "enabled"),
         (r#"{ "mcpServers": {}, "toolsets": { "t": { "alow": ["a:y"] } } }"#, "allow"),
         (r#"{ "mcpServers": {}, "toolset": { "t": { "allow": ["a:y"] } } }"#, ""),
     ] {
@@ -264,6 +272,18 @@ fn a_misspelt_rule_is_an_error() {
     }
     let comment = r#"{ "mcpServers": { "a": { "command": "x", "tools": { "// why": "", "allow": ["y"] } } } }"#;
     assert!(parse(comment, &|_| None).is_ok());
+}
+
+#[test]
+fn a_key_that_only_shares_words_with_a_rule_is_a_warning() {
+    for file in [
+        r#"{ "mcpServers": { "a": { "command": "x", "cacheToolsList": true } } }"#,
+        r#"{ "mcpServers": { "a": { "command": "x", "default_tools_approval_mode": "auto" } } }"#,
+        r#"{ "mcpServers": {}, "tools": {} }"#,
+    ] {
+        let loaded = parse(file, &|_| None).expect(file);
+        assert_eq!(loaded.warnings.len(), 1, "{file}");
+    }
 }
 
 #[test]
