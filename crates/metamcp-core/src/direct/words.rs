@@ -11,6 +11,9 @@ use crate::text;
 const WORDS: [&str; 2] = ["description", "title"];
 /// Members that hold data, even where they look like words.
 const DATA: [&str; 5] = ["default", "const", "enum", "examples", "_meta"];
+/// Members whose own members are called as their author likes: what is data elsewhere is a parameter there.
+const NAMED: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Definitions nested deeper are not looked into; nobody shows what is down there.
 const DEPTH: usize = 64;
 
@@ -35,19 +38,19 @@ pub(super) fn cleaned(raw: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(raw);
     }
     let mut edits = Edits::new(raw);
-    walk(raw, DEPTH, &mut edits);
+    walk(raw, DEPTH, false, &mut edits);
     edits.done()
 }
 
-fn walk(raw: &[u8], depth: usize, edits: &mut Edits<'_>) {
+fn walk(raw: &[u8], depth: usize, are_named: bool, edits: &mut Edits<'_>) {
     if depth == 0 {
         return;
     }
     for element in object::elements(raw) {
-        walk(element, depth - 1, edits);
+        walk(element, depth - 1, false, edits);
     }
     for (name, value) in object::members(raw) {
-        if DATA.contains(&&*name) {
+        if !are_named && DATA.contains(&&*name) {
             continue;
         }
         match object::text(value).filter(|_| WORDS.contains(&&*name)) {
@@ -57,7 +60,10 @@ fn walk(raw: &[u8], depth: usize, edits: &mut Edits<'_>) {
                 edits.replace(value, &quoted);
             }
             Some(_) => {}
-            None => walk(value, depth - 1, edits),
+            None => {
+                let are_named = !are_named && NAMED.contains(&&*name);
+                walk(value, depth - 1, are_named, edits);
+            }
         }
     }
 }
@@ -74,6 +80,17 @@ mod tests {
             std::str::from_utf8(&clean).unwrap(),
             "{\"name\":\"t\", \"n\": 1.50,\"description\":\"abc\\nd\",\"inputSchema\":{\"properties\":{\"description\":{\"description\":\"x\",\"default\":{\"title\":\"\\u0007\"}}}},\"icons\":[{\"src\":\"\\u0007\",\"title\":\"!\"}]}"
         );
+        for within in NAMED {
+            for name in DATA.into_iter().chain(NAMED) {
+                let schema = |said: &str| {
+                    format!(
+                        r#"{{"inputSchema":{{"{within}":{{"{name}":{{"title":"{said}","default":{{"title":"\u0007"}}}}}}}}}}"#
+                    )
+                };
+                let clean = cleaned(schema("a\\u0007b").as_bytes()).into_owned();
+                assert_eq!(String::from_utf8(clean).unwrap(), schema("ab"));
+            }
+        }
         for plain in [
             r#"{"description":"tabs\tand\r\nlines"}"#,
             "{\"description\":\"gr\u{fc}\u{df}e \\u00e9\"}",
