@@ -12,7 +12,8 @@ use crate::tool::ServerTools;
 /// below. A test fails when it should have been moved.
 const FORM: u32 = 1;
 
-/// All that a part is made from, in short: two parts of one recipe are equal.
+/// All that a part is made from, in short: two parts of one recipe are made from the same tools and words. Their bytes
+/// may differ, since a tool whose parameters only change their order is the same tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recipe(pub [u8; 32]);
 
