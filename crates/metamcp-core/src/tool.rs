@@ -76,6 +76,8 @@ pub struct Tool {
     pub description: Box<str>,
     /// What the server says about effects.
     pub hints: Hints,
+    /// Whether it is for the pages of its own server and not for a model.
+    is_for_apps: bool,
     /// Covers name, title, description, both schemas and the annotations.
     pub fingerprint: Fingerprint,
     /// Names and descriptions of the top-level parameters, cleaned, a line each. Thousands of tools have them, so they
@@ -157,19 +159,27 @@ impl Tool {
 /// All tools of one server at one moment.
 #[derive(Debug, Default)]
 pub struct ServerTools {
-    /// In the server's order, without duplicates.
+    /// Those for models, in the server's order, without duplicates.
     pub tools: Vec<Tool>,
+    /// Those for the pages of the server alone: hosts that show such pages call them. They are in no index, and nothing
+    /// that a model reads names them.
+    pub for_apps: Vec<Tool>,
     /// What the server calls itself, cleaned.
     pub server_title: Option<String>,
     /// The server's own version, cleaned.
     pub server_version: Option<String>,
-    /// Covers every tool's own fingerprint, whatever the order.
+    /// Covers every tool's own fingerprint, whatever the order, and which of them are for pages.
     pub fingerprint: Fingerprint,
     /// Tools left out and why; the first few.
     pub skipped: Vec<Skipped>,
 }
 
 impl ServerTools {
+    /// The tools for models, then those for pages.
+    pub fn all(&self) -> impl Iterator<Item = &Tool> {
+        self.tools.iter().chain(&self.for_apps)
+    }
+
     /// The tool of that exact name.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| &*tool.name == name)
@@ -178,13 +188,8 @@ impl ServerTools {
     /// The tools that `keep` is true of, as a list of their own.
     pub fn filtered(&self, keep: impl Fn(&Tool) -> bool) -> ServerTools {
         let mut listing = Listing::new();
-        let kept = self
-            .tools
-            .iter()
-            .filter(|tool| keep(tool))
-            .map(Tool::raw)
-            .collect::<Vec<_>>()
-            .join(",");
+        let kept =
+            self.all().filter(|tool| keep(tool)).map(Tool::raw).collect::<Vec<_>>().join(",");
         // The definitions were read from such a page before, so they can be read from one again.
         drop(listing.page(format!("{{\"tools\":[{kept}]}}").as_bytes()));
         listing.finish(self.server_title.as_deref(), self.server_version.as_deref())
@@ -192,10 +197,10 @@ impl ServerTools {
 
     /// The same tools as one `tools/list` result, from which `Listing` makes an equal value.
     pub fn to_json(&self) -> String {
-        let size = self.tools.iter().map(|tool| tool.raw.len() + 1).sum::<usize>();
+        let size = self.all().map(|tool| tool.raw.len() + 1).sum::<usize>();
         let mut json = String::with_capacity(size + 16);
         json.push_str("{\"tools\":[");
-        for (index, tool) in self.tools.iter().enumerate() {
+        for (index, tool) in self.all().enumerate() {
             if index > 0 {
                 json.push(',');
             }

@@ -56,14 +56,20 @@ pub struct Known {
 
 impl Known {
     fn new(tools: Arc<ServerTools>, listed_at: Option<Moment>) -> Known {
-        let by_name =
-            tools.tools.iter().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
+        let by_name = tools.all().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
         Known { tools, by_name: Arc::new(by_name), listed_at }
     }
 
-    /// The tool of that name.
+    /// The tool of that name, if it is for models.
     pub fn tool(&self, name: &str) -> Option<&Tool> {
         self.tools.tools.get(*self.by_name.get(name)?)
+    }
+
+    /// The tool of that name, also if it is for the pages of its server alone.
+    pub fn any_tool(&self, name: &str) -> Option<&Tool> {
+        let at = *self.by_name.get(name)?;
+        let for_apps = || self.tools.for_apps.get(at - self.tools.tools.len());
+        self.tools.tools.get(at).or_else(for_apps)
     }
 }
 
@@ -458,9 +464,9 @@ impl Catalog {
             return;
         }
         let changed = |tool: &&Tool| {
-            old.tool(&tool.name).is_some_and(|before| before.fingerprint != tool.fingerprint)
+            old.any_tool(&tool.name).is_some_and(|before| before.fingerprint != tool.fingerprint)
         };
-        let names: Vec<&str> = tools.tools.iter().filter(changed).map(|tool| &*tool.name).collect();
+        let names: Vec<&str> = tools.all().filter(changed).map(|tool| &*tool.name).collect();
         if !names.is_empty() {
             let line = format!(
                 "the server {:?} changed the description or schema of {}",
@@ -580,7 +586,7 @@ fn permitted(
     blocked: &BTreeSet<String>,
 ) -> Arc<ServerTools> {
     let may = |tool: &Tool| config.tools.permits(&tool.name) && !blocked.contains(&*tool.name);
-    if tools.tools.iter().all(may) {
+    if tools.all().all(may) {
         return tools;
     }
     Arc::new(tools.filtered(may))

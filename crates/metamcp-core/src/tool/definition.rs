@@ -27,12 +27,6 @@ pub(super) fn parse_tool(raw: &str) -> Result<Tool, Skipped> {
     if let Some(reason) = name_defect(&fields.name) {
         return Err(skipped(Some(&*fields.name).filter(|name| !name.is_empty()), reason));
     }
-    if fields.is_for_apps_only() {
-        return Err(skipped(
-            Some(&fields.name),
-            "is for the pages of its own server, not for a model",
-        ));
-    }
     if raw.len() <= MAX_SCHEMA_BYTES {
         return make_tool(raw, &fields);
     }
@@ -107,6 +101,7 @@ fn make_tool(raw: &str, fields: &RawTool<'_>) -> Result<Tool, Skipped> {
             idempotent: hint("idempotentHint"),
             open_world: hint("openWorldHint"),
         },
+        is_for_apps: fields.is_for_apps_only(),
         fingerprint: Fingerprint::of_tool(&[
             Some(&Value::from(name)),
             title.as_ref(),
@@ -175,6 +170,9 @@ fn kept_form(fields: &RawTool<'_>) -> String {
         fields.annotations.filter(|field| field.get().len() <= MAX_ANNOTATION_BYTES)
     {
         add("annotations", annotations.get());
+    }
+    if fields.is_for_apps_only() {
+        add("_meta", r#"{"ui":{"visibility":["app"]}}"#);
     }
     kept.push('}');
     kept

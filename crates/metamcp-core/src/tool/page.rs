@@ -149,6 +149,13 @@ impl Listing {
         server_title: Option<&str>,
         server_version: Option<&str>,
     ) -> ServerTools {
+        let of = |tools: &[Tool]| Fingerprint::of_tools(tools.iter().map(|tool| tool.fingerprint));
+        let all = of(&self.tools);
+        let for_apps: Vec<Tool> = self.tools.extract_if(.., |tool| tool.is_for_apps).collect();
+        let fingerprint = match &*for_apps {
+            [] => all,
+            some => Fingerprint::of_tools([all, of(some)].into_iter()),
+        };
         // It lives as long as the server is known, and grew by doubling.
         self.tools.shrink_to_fit();
         let shown = |text: &str| {
@@ -156,8 +163,9 @@ impl Listing {
             (!line.is_empty()).then_some(line)
         };
         ServerTools {
-            fingerprint: Fingerprint::of_tools(self.tools.iter().map(|tool| tool.fingerprint)),
+            fingerprint,
             tools: self.tools,
+            for_apps,
             server_title: server_title.and_then(shown),
             server_version: server_version.and_then(shown),
             skipped: self.skipped,

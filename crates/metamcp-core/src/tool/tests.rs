@@ -76,7 +76,24 @@ fn tools_for_pages_of_their_server_are_not_for_models() {
     ]});
     let tools = list(&result);
     assert_eq!(names(&tools), ["both", "odd", "plain"]);
-    assert!(tools.skipped[0].to_string().contains("for the pages of its own server"));
+    let of = |tools: &ServerTools| {
+        tools.for_apps.iter().map(|tool| tool.raw().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&tools), [result["tools"][0].to_string()], "it is there for hosts with pages");
+
+    let again = list(&serde_json::from_str(&tools.to_json()).unwrap());
+    assert_eq!((of(&again), again.fingerprint), (of(&tools), tools.fingerprint));
+    let filtered = tools.filtered(|tool| &*tool.name != "both");
+    assert_eq!((names(&filtered), of(&filtered)), (vec!["odd", "plain"], of(&tools)));
+
+    let mut changed = result.clone();
+    changed["tools"][0]["_meta"] = json!({});
+    assert_ne!(list(&changed).fingerprint, tools.fingerprint, "a change of whom it is for is one");
+
+    let mut large = tool("app", json!(["app"]));
+    large["inputSchema"] = json!({"description": "x".repeat(2 * MAX_SCHEMA_BYTES)});
+    let large = list(&json!({ "tools": [large] }));
+    assert_eq!((large.tools.len(), large.for_apps.len()), (0, 1), "also one too large to keep");
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Narrowed {
                     Known { listed_at: now.listed_at, ..kept.clone() }
                 }
                 None => {
-                    let is_whole = now.tools.tools.iter().all(|tool| keep(config, &tool.name));
+                    let is_whole = now.tools.all().all(|tool| keep(config, &tool.name));
                     let tools = if is_whole {
                         Arc::clone(&now.tools)
                     } else {

@@ -40,8 +40,7 @@ impl Pinned {
         }
         let found = self.store.records().into_iter().find(|record| record.plan.server == server);
         let Some(mut record) = found else { return BTreeSet::new() };
-        let now =
-            tools.tools.iter().map(|tool| (tool.name.to_string(), tool.fingerprint.to_string()));
+        let now = tools.all().map(|tool| (tool.name.to_string(), tool.fingerprint.to_string()));
         if record.pins.is_empty() {
             if is_live {
                 record.pins = now.collect();
@@ -56,7 +55,7 @@ impl Pinned {
             .map(|(name, _)| name)
             .collect();
         if is_live {
-            let blocked = tools.tools.iter().filter(|tool| changed.contains(&*tool.name));
+            let blocked = tools.all().filter(|tool| changed.contains(&*tool.name));
             let blocked: BTreeMap<String, Blocked> =
                 blocked.map(|tool| (tool.name.to_string(), as_seen(tool, &record.pins))).collect();
             // Those that were pinned before anybody kept what people see of them.
@@ -75,7 +74,7 @@ impl Pinned {
 
 /// The tools as people see them, without those that are blocked.
 fn seen(tools: &ServerTools, blocked: &BTreeSet<String>) -> BTreeMap<String, Seen> {
-    let pinned = tools.tools.iter().filter(|tool| !blocked.contains(&*tool.name));
+    let pinned = tools.all().filter(|tool| !blocked.contains(&*tool.name));
     let seen = |tool: &Tool| Seen::new(tool.signature(), &tool.description);
     pinned.map(|tool| (tool.name.to_string(), seen(tool))).collect()
 }

@@ -134,7 +134,7 @@ fn mirrors(router: &Arc<Router>, server: ServerId) -> Mirrors {
         let snapshot = catalog.snapshot();
         let schema = snapshot
             .known(server)
-            .and_then(|known| known.tool(tool))
+            .and_then(|known| known.any_tool(tool))
             .and_then(|tool| tool.input_schema())
             .filter(|schema| memchr::memmem::find(schema.as_bytes(), b"x-mcp-header").is_some());
         let schema = schema.and_then(|schema| serde_json::from_str(schema).ok());

@@ -111,7 +111,7 @@ impl View {
         };
         let Some((entry, tool)) = self.shown_as(&name) else { return Vec::new() };
         let snapshot = self.snapshot();
-        let tool = snapshot.known(entry.id).and_then(|known| known.tool(&tool));
+        let tool = snapshot.known(entry.id).and_then(|known| known.any_tool(&tool));
         let Some(schema) = tool.and_then(|tool| tool.input_schema()) else { return Vec::new() };
         // Few tools have any, and most requests must not pay for it.
         if memmem::find(schema.as_bytes(), b"x-mcp-header").is_none() {
@@ -242,9 +242,9 @@ impl View {
         if let Some(only) = self.only() {
             let snapshot = self.snapshot();
             let known = snapshot.known(only.id)?;
-            let tool = known.tool(name).or_else(|| {
-                known.tools.tools.iter().find(|tool| direct::own_name(&tool.name) == name)
-            })?;
+            let tool = known
+                .any_tool(name)
+                .or_else(|| known.tools.all().find(|tool| direct::own_name(&tool.name) == name))?;
             return Some((only, (*tool.name).into()));
         }
         let (servers, snapshot) = (self.servers(), self.snapshot());
@@ -252,7 +252,7 @@ impl View {
         let named = |server: &str| servers.named(server).filter(enabled);
         if let Some((server, tool)) = direct::split(name, |server| named(server).is_some()) {
             let entry = named(server)?;
-            let known = snapshot.known(entry.id).and_then(|known| known.tool(tool));
+            let known = snapshot.known(entry.id).and_then(|known| known.any_tool(tool));
             if let Some(tool) = known {
                 return Some((entry.clone(), (*tool.name).into()));
             }
@@ -261,7 +261,7 @@ impl View {
         servers.iter().filter(enabled).find_map(|entry| {
             let known = snapshot.known(entry.id)?;
             let is_meant = |tool: &&Tool| direct::name(&entry.name, &tool.name) == name;
-            let tool = known.tools.tools.iter().find(is_meant)?;
+            let tool = known.tools.all().find(is_meant)?;
             Some((entry.clone(), (*tool.name).into()))
         })
     }
@@ -344,7 +344,7 @@ impl View {
         let (read_only, idempotent) = match method {
             "tools/call" => {
                 let snapshot = self.snapshot();
-                let tool = snapshot.known(entry.id).and_then(|known| known.tool(&about));
+                let tool = snapshot.known(entry.id).and_then(|known| known.any_tool(&about));
                 let hints = tool.map(|tool| tool.hints).unwrap_or_default();
                 (hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false))
             }

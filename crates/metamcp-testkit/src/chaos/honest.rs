@@ -114,10 +114,19 @@ pub(super) fn tools(stage: &Stage) -> Vec<Value> {
             &read_only,
         ));
     }
-    if stage.options.offers.as_ref().is_some_and(|offers| offers.manner == Manner::Wrong) {
-        tools.extend(unfit());
+    match stage.options.offers.as_ref().map(|offers| offers.manner) {
+        Some(Manner::Wrong) => tools.extend(unfit()),
+        Some(Manner::Some) => tools.push(for_pages()),
+        _ => {}
     }
     tools
+}
+
+/// A tool that the pages of the server call, and no model.
+fn for_pages() -> Value {
+    let mut page = tool("page_turn", "Turns the page.", &json!({}), &[], &Value::Null);
+    page["_meta"] = json!({"ui": {"resourceUri": "ui://book", "visibility": ["app"]}});
+    page
 }
 
 /// Tools that are none by the protocol, and some that are barely.
@@ -203,6 +212,7 @@ fn perform_now(stage: &Stage, call: &Call) {
             let error = json!({"code": code, "message": "refused on purpose", "data": {"b": 1, "a": [null]}});
             return stage.answer(call, &error_line(&call.id, &error));
         }
+        "page_turn" => text("turned"),
         "env" => json!({"content": [], "structuredContent": stage.surroundings}),
         "exotic" => return stage.answer(call, &result_line(&call.id, EXOTIC)),
         "grow" => {

@@ -263,6 +263,32 @@ fn names_stay_what_they_are_when_a_server_is_switched_off() {
     gateway.end();
 }
 
+/// Hosts that show a server's pages need them; a model has no use for them.
+#[test]
+fn tools_for_pages_are_there_for_hosts_and_not_for_models() {
+    for (others, name) in [(None, "page_turn"), (Some("two"), "one__page_turn")] {
+        let servers = std::iter::once("one").chain(others);
+        let gateway = Gateway::start(shown(servers.map(|name| (name, offering("some:x")))));
+        let tools = all(&gateway, "tools/list", "tools");
+        let page = tools.iter().find(|tool| tool["name"] == name);
+        let page = page.unwrap_or_else(|| panic!("{:?}", named(&tools, "name")));
+        assert_eq!(page["_meta"]["ui"]["visibility"], json!(["app"]));
+        assert_eq!(call(&gateway, name, &json!({})).text(), Some("turned"));
+        gateway.end();
+    }
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", offering("some:x"));
+    let gateway = Gateway::start(workspace);
+    let echoed = gateway.call("one", "echo", &json!({"text": "hello"}));
+    assert_eq!(echoed.text(), Some("hello"), "{}", echoed.value);
+    let called = gateway.call("one", "page_turn", &json!({}));
+    assert_eq!(called.value["result"]["isError"], json!(true), "{}", called.value);
+    let found = gateway.call_tool("mcp_discover", &json!({"query": "turn the page"})).unwrap();
+    let found = gateway.answer(found);
+    assert!(!found.text().unwrap_or_default().contains("page_turn"), "{}", found.value);
+    gateway.end();
+}
+
 #[test]
 fn what_can_be_read_in_two_ways_reaches_no_server() {
     let good = r#""name":"effect","arguments":{"key":"k"}"#;

@@ -101,7 +101,7 @@ pub(super) fn encode(server: &str, tools: &ServerTools, era: Option<&str>, now_m
         title: tools.server_title.clone(),
         version: tools.server_version.clone(),
         era: era.map(ToOwned::to_owned),
-        tools: tools.tools.len(),
+        tools: tools.all().count(),
         saved_at: now_ms,
     };
     let header = serde_json::to_string(&header).expect("a header is plain data");

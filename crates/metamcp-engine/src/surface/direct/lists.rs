@@ -79,7 +79,7 @@ impl View {
         };
         let tools = servers.iter().flat_map(|entry| {
             let known = snapshot.known(entry.id).into_iter();
-            known.flat_map(|known| &known.tools.tools).map(move |tool| (entry, tool))
+            known.flat_map(|known| known.tools.all()).map(move |tool| (entry, tool))
         });
         let mut json = b"{\"tools\":[".to_vec();
         let (mut seen, mut shown) = (0, 0);
