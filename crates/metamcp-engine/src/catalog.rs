@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use metamcp_core::config::ServerConfig;
@@ -111,6 +111,9 @@ impl Snapshot {
 pub struct Catalog {
     snapshot: RwLock<Arc<Snapshot>>,
     writing: Mutex<Writing>,
+    /// Tools that changed since they were agreed to, and are not shown until somebody looked. Behind a lock of its own:
+    /// every call asks, and must not wait while an index is put together.
+    blocked: RwLock<HashMap<ServerId, BTreeSet<String>>>,
     cache: Option<SchemaCache>,
     /// Lists on their way to the disk.
     writes: Mutex<Vec<JoinHandle<()>>>,
@@ -141,8 +144,6 @@ enum Loaded {
 struct Writing {
     configs: HashMap<ServerId, Arc<ServerConfig>>,
     parts: HashMap<ServerId, Arc<ServerIndex>>,
-    /// Tools that changed since they were agreed to, and are not shown until somebody looked.
-    blocked: HashMap<ServerId, BTreeSet<String>>,
 }
 
 impl Catalog {
@@ -151,6 +152,7 @@ impl Catalog {
         Catalog {
             snapshot: RwLock::default(),
             writing: Mutex::default(),
+            blocked: RwLock::default(),
             cache,
             writes: Mutex::default(),
             loaded: Progress::default(),
@@ -176,7 +178,8 @@ impl Catalog {
 
     /// Whether a tool changed since it was agreed to, and waits for somebody to look at it.
     pub fn is_blocked(&self, server: ServerId, tool: &str) -> bool {
-        self.lock().blocked.get(&server).is_some_and(|tools| tools.contains(tool))
+        let blocked = self.blocked.read().expect("no panic while the blocked tools are locked");
+        blocked.get(&server).is_some_and(|tools| tools.contains(tool))
     }
 
     /// A server whose tools may become known.
@@ -437,9 +440,8 @@ impl Catalog {
     ) -> BTreeSet<String> {
         let Some(pinned) = &self.pinned else { return BTreeSet::new() };
         let changed = pinned.changed(&config.name, tools, is_live);
-        let mut writing = self.lock();
         if changed.is_empty() {
-            writing.blocked.remove(&server);
+            self.blocked_now().remove(&server);
         } else {
             let names: Vec<&str> = changed.iter().map(String::as_str).collect();
             let line = format!(
@@ -449,7 +451,7 @@ impl Catalog {
                 config.name
             );
             telemetry::log(LogLevel::Warn, &line);
-            writing.blocked.insert(server, changed.clone());
+            self.blocked_now().insert(server, changed.clone());
         }
         changed
     }
@@ -508,6 +510,10 @@ impl Catalog {
 
     fn swap(&self, next: Snapshot) {
         *self.snapshot.write().expect("no panic while the snapshot is locked") = Arc::new(next);
+    }
+
+    fn blocked_now(&self) -> RwLockWriteGuard<'_, HashMap<ServerId, BTreeSet<String>>> {
+        self.blocked.write().expect("no panic while the blocked tools are locked")
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Writing> {

@@ -166,3 +166,15 @@ async fn a_part_is_made_from_the_difference_and_moves_only_when_it_changes() {
     assert!(third.part.generation > second.part.generation);
     assert_eq!(names(&third), ["server000:read_a", "server000:read_d"]);
 }
+
+/// Whoever publishes holds that lock while the whole index is put together.
+#[test]
+fn whether_a_tool_is_blocked_is_told_while_an_index_is_made() {
+    let catalog = catalog(None, 1);
+    let held = catalog.lock();
+    let (told, heard) = std::sync::mpsc::channel();
+    let asked = Arc::clone(&catalog);
+    std::thread::spawn(move || told.send(asked.is_blocked(ServerId(0), "any")));
+    assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(false));
+    drop(held);
+}
