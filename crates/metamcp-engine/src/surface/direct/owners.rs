@@ -17,14 +17,17 @@ use crate::telemetry;
 const MAX_OWNERS: usize = 20_000;
 /// Templates remembered: every address that was not listed is held against each of them.
 const MAX_TEMPLATES: usize = 2_000;
+/// Servers remembered of one address. Hardly any is listed by two; past it the rest are found by asking them.
+const MAX_LISTERS: usize = 8;
 /// Elements left out that the operator is told of. A server that has more of them has no further news.
 const MAX_TOLD: usize = 1_000;
 
 /// See the module.
 #[derive(Default)]
 pub(in crate::surface) struct Owners {
-    uris: HashMap<String, ServerId>,
-    templates: HashMap<String, ServerId>,
+    /// Those that listed it, the first of them first: one that is switched off leaves it to the next.
+    uris: HashMap<String, Vec<ServerId>>,
+    templates: HashMap<String, Vec<ServerId>>,
     prompts: HashMap<String, (ServerId, Arc<str>)>,
     told: HashSet<(ServerId, String)>,
 }
@@ -40,7 +43,11 @@ impl Owners {
             map.clear();
         }
         // The first of several servers has it, whoever was listed first.
-        map.entry(key).and_modify(|known| *known = server.min(*known)).or_insert(server);
+        let listers = map.entry(key).or_default();
+        if let Err(place) = listers.binary_search(&server) {
+            listers.insert(place, server);
+            listers.truncate(MAX_LISTERS);
+        }
     }
 
     /// A server listed this prompt, which is shown under that name.
@@ -57,16 +64,14 @@ impl Owners {
         uri: &str,
         is_there: impl Fn(ServerId) -> bool,
     ) -> Option<ServerId> {
-        let listed = self.uris.get(uri).or_else(|| self.templates.get(uri)).copied();
-        listed.filter(|server| is_there(*server)).or_else(|| {
-            {
-                let fitting = self.templates.iter().filter(|(_, server)| is_there(**server));
-                let fitting = fitting.filter_map(|(template, server)| {
-                    Some((template::fits(template, uri)?, *server))
-                });
-                fitting.max_by_key(|(fixed, server)| (*fixed, std::cmp::Reverse(*server)))
-            }
-            .map(|(_, server)| server)
+        let first = |listers: &Vec<ServerId>| listers.iter().copied().find(|one| is_there(*one));
+        let listed = |map: &HashMap<String, Vec<ServerId>>| map.get(uri).and_then(first);
+        listed(&self.uris).or_else(|| listed(&self.templates)).or_else(|| {
+            let fitting = self.templates.iter().filter_map(|(template, listers)| {
+                Some((template::fits(template, uri)?, first(listers)?))
+            });
+            let best = fitting.max_by_key(|(fixed, server)| (*fixed, std::cmp::Reverse(*server)));
+            best.map(|(_, server)| server)
         })
     }
 
@@ -118,6 +123,14 @@ mod tests {
         owners.listed(Kind::Resources, "memo://two/1".to_owned(), ServerId(4));
         assert_eq!(of(&owners, "memo://two/1"), Some(ServerId(1)));
         let without = owners.of_uri("memo://two/1", |server| server != ServerId(1));
-        assert_eq!(without, Some(ServerId(2)), "a server that is not there has nothing");
+        assert_eq!(without, Some(ServerId(3)), "a server that is not there leaves it to the next");
+        let without = owners.of_uri("memo://two/1", |server| server == ServerId(2));
+        assert_eq!(without, Some(ServerId(2)), "then to whose template fits");
+        for number in 0..20 {
+            owners.listed(Kind::Resources, "memo://many".to_owned(), ServerId(number));
+            owners.listed(Kind::Templates, "memo://{many}".to_owned(), ServerId(number));
+        }
+        let most = owners.uris.values().chain(owners.templates.values()).map(Vec::len).max();
+        assert_eq!(most, Some(MAX_LISTERS));
     }
 }
