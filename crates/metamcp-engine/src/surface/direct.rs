@@ -81,7 +81,7 @@ impl View {
             return Step::Handed;
         }
         if self.enabled().is_empty() {
-            return Step::Now(nothing(method));
+            return Step::Now(self.nothing(method));
         }
         self.among(method, params, caller, tag)
     }
@@ -182,6 +182,23 @@ impl View {
     /// A server of this view that can be used, by its place.
     fn at(&self, server: ServerId) -> Option<Entry> {
         self.enabled().into_iter().find(|entry| entry.id == server)
+    }
+
+    /// Why there is no server to ask, where there is none.
+    fn without_servers(&self) -> &'static str {
+        if self.servers().iter().next().is_some() {
+            "none of the configured servers can be used: all are switched off, or lack something they need"
+        } else {
+            "no server is configured"
+        }
+    }
+
+    /// The answer where there is no server to ask.
+    fn nothing(&self, method: &str) -> Finished {
+        match Kind::listed_by(method) {
+            Some(kind) => Finished::Result(format!("{{\"{}\":[]}}", kind.member()).into_bytes()),
+            None => Finished::invalid(self.without_servers()),
+        }
     }
 
     /// The servers that can be used, in the order of the file.
@@ -508,12 +525,4 @@ fn renamed(raw: &[u8], key: &str, name: &str) -> Vec<u8> {
     let mut quoted = Vec::with_capacity(name.len() + 2);
     write::json_string(&mut quoted, name);
     object::replace_member(raw, key, &quoted)
-}
-
-/// The answer where no server is configured.
-fn nothing(method: &str) -> Finished {
-    match Kind::listed_by(method) {
-        Some(kind) => Finished::Result(format!("{{\"{}\":[]}}", kind.member()).into_bytes()),
-        None => Finished::invalid("no server is configured"),
-    }
 }

@@ -263,6 +263,35 @@ fn names_stay_what_they_are_when_a_server_is_switched_off() {
     gateway.end();
 }
 
+#[test]
+fn servers_that_are_switched_off_are_not_said_to_be_missing() {
+    let mut workspace = shown([]);
+    for name in ["one", "two"] {
+        workspace.entry(name, json!({"command": "none", "disabled": true}));
+    }
+    for (workspace, words) in [
+        (workspace, "one of the configured servers can be used"),
+        (shown([]), "o server is configured"),
+    ] {
+        let gateway = Gateway::start_silently(workspace);
+        let hello = gateway.initialize(&json!({}), HUNG).unwrap();
+        let told = hello["instructions"].as_str().unwrap();
+        assert_eq!(
+            told.strip_prefix('N').map(|rest| rest.starts_with(words)),
+            Some(true),
+            "{told}"
+        );
+        let read = ask(&gateway, "resources/read", &json!({"uri": "memo://one/1"}));
+        let told = read.value["error"]["message"].as_str().unwrap();
+        assert_eq!(
+            told.strip_prefix('n').map(|rest| rest.starts_with(words)),
+            Some(true),
+            "{told}"
+        );
+        gateway.end();
+    }
+}
+
 /// Hosts that show a server's pages need them; a model has no use for them.
 #[test]
 fn tools_for_pages_are_there_for_hosts_and_not_for_models() {

@@ -38,7 +38,8 @@ impl View {
             return direct::visible(&said).into_owned();
         }
         if self.enabled().is_empty() {
-            return "No server is configured.".to_owned();
+            let why = self.without_servers();
+            return format!("{}{}.", why[..1].to_ascii_uppercase(), &why[1..]);
         }
         let digest = self.digest().await;
         format!("Tools of several servers, each named SERVER__TOOL.\n{digest}")
