@@ -12,7 +12,9 @@ const DOCKER: &str = "docker";
 /// Asks the engine; without one the client alone would answer.
 const ENGINE: [&str; 3] = ["version", "--format", "{{.Server.Os}}"];
 /// What registries say of an image that they do not have, in the words of the client.
-const NOT_THERE: [&str; 3] = ["no such manifest", "manifest unknown", "not found"];
+const NOT_THERE: [&str; 3] = ["no such manifest", "manifest unknown", "name unknown"];
+/// What some of them say of it, and others of what they miss themselves: then it has to name the image.
+const MISSING: &str = "not found";
 /// A gateway that runs an image takes a moment to end it once it was removed.
 const LET_GO: Duration = Duration::from_secs(20);
 const TRY_AGAIN: Duration = Duration::from_millis(250);
@@ -24,8 +26,7 @@ pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, C
     engine(work).await?;
     let image = &candidate.offer.identifier;
     let printed = run(DOCKER, &["manifest", "inspect", image], work, LOOK).await?;
-    let said = printed.stderr.to_ascii_lowercase();
-    if !printed.succeeded && NOT_THERE.iter().any(|words| said.contains(words)) {
+    if !printed.succeeded && is_not_there(&printed.stderr, image) {
         return Ok(Facts::default());
     }
     // A mirror that only the engine knows, or a client that cannot look: then pulling it tells.
@@ -35,6 +36,16 @@ pub(super) async fn facts(candidate: &Candidate, work: &Path) -> Result<Facts, C
         published: candidate.published,
         ..Facts::default()
     })
+}
+
+/// Whether a client that cannot look at an image says that there is none. A helper for passwords that is "not found" is
+/// another matter.
+fn is_not_there(said: &str, image: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    let image = image.to_ascii_lowercase();
+    let digest = digest(&image).unwrap_or(&image);
+    NOT_THERE.iter().any(|words| said.contains(words))
+        || said.lines().any(|line| line.contains(MISSING) && line.contains(digest))
 }
 
 /// Whether there is an engine that runs such images.
@@ -105,4 +116,29 @@ fn digest(image: &str) -> Option<&str> {
 
 fn failed(printed: &Printed) -> ClientError {
     printed.failure(DOCKER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_not_there;
+
+    #[test]
+    fn what_docker_misses_itself_is_no_missing_image() {
+        let image = "ghcr.io/a/b@sha256:0a1b";
+        for said in [
+            "no such manifest: ghcr.io/a/b@sha256:0a1b",
+            "manifest unknown: manifest unknown",
+            "Error response from daemon: manifest for ghcr.io/a/b@sha256:0a1b not found: manifest unknown",
+            "failed to resolve reference: ghcr.io/a/b@sha256:0a1b: not found",
+        ] {
+            assert!(is_not_there(said, image), "{said}");
+        }
+        for said in [
+            "error getting credentials - err: exec: \"docker-credential-x\": executable file not found in $PATH, out: ``",
+            "dial tcp: lookup ghcr.io: host not found",
+            "unauthorized",
+        ] {
+            assert!(!is_not_there(said, image), "{said}");
+        }
+    }
 }
