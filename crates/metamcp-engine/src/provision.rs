@@ -313,8 +313,32 @@ impl Provisioner {
         if taken(name) || records.iter().any(|record| record.plan.server == *name) {
             return Err(InstallError::NameTaken { name: name.clone() });
         }
-        let brought =
-            install::install(plan, &self.store.work(&package), self.shim.as_ref()).await?;
+        let secrets = store::takes_secrets(plan, consent);
+        let work = self.store.work(&package);
+        let brought = install::install(plan, &work, self.shim.as_ref(), secrets).await?;
+        let record = match self.written_down(plan, consent, brought).await {
+            Ok(record) => record,
+            Err(error) => {
+                // What nobody knows of is left nowhere. What cannot be removed is, before it is installed again.
+                install::remove(Path::new(&plan.prefix)).ok();
+                if brought {
+                    images::remove(&plan.identifier, self.store.home()).await;
+                }
+                return Err(error);
+            }
+        };
+        (self.join)(store::server_config(&record));
+        self.store.tell_gateways();
+        Ok(())
+    }
+
+    /// What was installed, remembered.
+    async fn written_down(
+        &self,
+        plan: &Plan,
+        consent: &Consent,
+        brought: bool,
+    ) -> Result<Record, InstallError> {
         // Put away last, so that nothing is kept for what came to nothing.
         let consent = self.safe.consent(plan, consent).await?;
         let mut record = Record::new(plan.clone(), &consent, unix_millis());
@@ -324,9 +348,7 @@ impl Provisioner {
             self.safe.forget_record(&record).await;
             return Err(error.into());
         }
-        (self.join)(store::server_config(&record));
-        self.store.tell_gateways();
-        Ok(())
+        Ok(record)
     }
 
     /// Takes an installed server away with all that belongs to it, the secrets that were given for it included.

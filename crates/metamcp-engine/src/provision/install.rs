@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use metamcp_child::{ShimCommand, Walls};
-use metamcp_core::provision::{Contained, Input, Kind, Plan, Word, npm_lock};
+use metamcp_core::provision::{Contained, Kind, Plan, Word, npm_lock};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -70,16 +70,17 @@ pub enum InstallError {
     },
 }
 
-/// Carries out the plan's installation; on failure its folder is removed again. Whether it brought an image here that
-/// was not here before.
+/// Carries out the plan's installation; on failure its folder is removed again. `takes_secrets`: as it was agreed to, an
+/// argument of it is one. Whether it brought an image here that was not here before.
 pub(super) async fn install(
     plan: &Plan,
     work: &Path,
     shim: Option<&ShimCommand>,
+    takes_secrets: bool,
 ) -> Result<bool, InstallError> {
     // What an earlier attempt left behind was never agreed to be run.
     remove(Path::new(&plan.prefix))?;
-    let done = carry_out(plan, work, shim).await;
+    let done = carry_out(plan, work, shim, takes_secrets).await;
     if done.is_err() {
         remove(Path::new(&plan.prefix))?;
     }
@@ -90,11 +91,17 @@ async fn carry_out(
     plan: &Plan,
     work: &Path,
     shim: Option<&ShimCommand>,
+    takes_secrets: bool,
 ) -> Result<bool, InstallError> {
     let prefix = Path::new(&plan.prefix);
     match plan.kind {
         Kind::Npm => npm(plan, work, prefix, shim).await?,
-        Kind::Pypi => pypi(plan, work, prefix).await?,
+        Kind::Pypi => {
+            pypi(plan, work, prefix).await?;
+            if takes_secrets {
+                can_be_handed_secrets(plan)?;
+            }
+        }
         Kind::Oci => {
             clients::prepare(prefix)?;
             return images::fetch(plan, prefix).await;
@@ -175,10 +182,12 @@ async fn pypi(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallErro
     let folder = clients::prepare(prefix)?;
     folder.replace(PIP_LOCK, &raw)?;
     python::install(prefix).await?;
-    is_there(plan, 0)?;
-    // Only a Python can be handed an argument otherwise than in its command line.
-    let takes_secrets = plan.asked.iter().any(Input::is_secret);
-    if takes_secrets && !program(plan, 0).is_some_and(is_python) {
+    is_there(plan, 0)
+}
+
+/// Only a Python can be handed an argument otherwise than in its command line.
+pub(super) fn can_be_handed_secrets(plan: &Plan) -> Result<(), InstallError> {
+    if !program(plan, 0).is_some_and(is_python) {
         let why = "it takes a secret as an argument, and its program is none of Python, so every user of this machine could read it in the list of processes";
         return Err(InstallError::Unusable { why: why.to_owned() });
     }
@@ -186,7 +195,7 @@ async fn pypi(plan: &Plan, work: &Path, prefix: &Path) -> Result<(), InstallErro
 }
 
 /// Whether a program names a Python in its first lines: the path of one, or a shell that runs one where that is too long.
-fn is_python(program: &Path) -> bool {
+pub(super) fn is_python(program: &Path) -> bool {
     let mut start = Vec::new();
     let read = std::fs::File::open(program).and_then(|file| file.take(512).read_to_end(&mut start));
     let start = String::from_utf8_lossy(&start);

@@ -12,7 +12,7 @@ use metamcp_core::text;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::config::server_config;
+pub(super) use self::config::{server_config, takes_secrets};
 use super::install;
 use crate::clock::unix_millis;
 use crate::files::{Directory, FileError, component};

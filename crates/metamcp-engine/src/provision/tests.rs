@@ -208,11 +208,61 @@ fn secrets_of_older_records_are_in_no_command_line_either() {
     assert_eq!(written(&config), expected);
     let config = store::server_config(&record(Kind::Pypi, &["/x/venv/bin/pg"]));
     assert_eq!(written(&config), "python metamcp-start.py /x/venv/bin/pg [secret connection]");
+    // Nor is there for a program that is none of Python.
+    for (line, can) in [("#!/usr/bin/env python3", true), ("#!/bin/sh", false)] {
+        let program = folder.path().join("pg");
+        std::fs::write(&program, format!("{line}\n")).unwrap();
+        let config = store::server_config(&record(Kind::Pypi, &[program.to_str().unwrap()]));
+        assert!(!written(&config).contains("hunter2"), "{config:?}");
+        let why = config.state.against().unwrap_or_default();
+        assert_eq!(why.contains("a program that is none of Python"), !can, "{line}: {why}");
+    }
     // There is no such way into a container.
     let config = store::server_config(&record(Kind::Oci, &["docker", "run", "image"]));
     assert!(!written(&config).contains("hunter2"), "{config:?}");
     let why = config.state.against().unwrap();
     assert!(why.contains("it takes connection, a secret, as an argument"), "{why}");
+}
+
+/// An argument that nobody declared a secret is one by what is put there.
+#[test]
+fn a_program_that_cannot_be_handed_a_secret_is_not_installed_with_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let provisioner = provisioner(&folder.path().join("home"));
+    let program = folder.path().join("notes");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    let mut plan = postgres(&provisioner);
+    plan.kind = Kind::Pypi;
+    plan.asked = vec![Input { name: "place".to_owned(), ..Input::default() }];
+    let program = program.to_str().unwrap().to_owned();
+    plan.argv = vec![Word::Fixed(program.clone()), Word::Asked("place".to_owned())];
+    let agreed = |value: &str| Consent {
+        argv: vec![program.clone(), value.to_owned()],
+        environment: Vec::new(),
+    };
+    assert!(!store::takes_secrets(&plan, &agreed("/home/ada/notes")));
+    assert!(store::takes_secrets(&plan, &agreed("postgresql://ada:hunter2@db/notes")));
+    let refused = install::can_be_handed_secrets(&plan).unwrap_err().to_string();
+    assert!(refused.contains("its program is none of Python"), "{refused}");
+    std::fs::write(&program, "#!/opt/venv/bin/python\n").unwrap();
+    install::can_be_handed_secrets(&plan).unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_remembered_is_not_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    let mut provisioner = provisioner(&home);
+    provisioner.safe.place = TokenStore::File;
+    let mut plan = plan(&provisioner, "far", "https://one.example.com/mcp");
+    plan.environment = vec![Input { name: "X-Api-Key".to_owned(), ..Input::default() }];
+    let consent = plan.complete(&[("X-Api-Key".to_owned(), "k3y-canary".to_owned())]).unwrap();
+    let secrets = home.join("provision/secrets");
+    std::fs::create_dir_all(secrets.parent().unwrap()).unwrap();
+    std::fs::write(&secrets, "in the way").unwrap();
+    let failed = provisioner.install(&plan, &consent, &|_| false).await;
+    assert!(matches!(failed, Err(InstallError::Safe(_))), "{failed:?}");
+    assert!(!Path::new(&plan.prefix).exists());
 }
 
 #[cfg(unix)]

@@ -7,7 +7,7 @@ use metamcp_core::config::{
     HttpKind, Runtime, SecretArguments, ServerConfig, ServerState, Transport, Walls,
 };
 use metamcp_core::provision::kept::kept;
-use metamcp_core::provision::{Contained, Input, Kind, Source};
+use metamcp_core::provision::{Consent, Contained, Input, Kind, Plan, Source};
 use metamcp_core::secret::{Reference, Secret};
 
 use super::{Record, install};
@@ -57,9 +57,9 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
         );
         config.state = ServerState::Disabled { reason };
     }
-    if let Some(name) = in_the_open(record) {
+    if let Some((name, what)) = in_the_open(record) {
         let reason = format!(
-            "it takes {name}, a secret, as an argument, and docker can be given one only where every user of this machine can read it; remove it with `metamcp remove {}`",
+            "it takes {name}, a secret, as an argument, and {what} can be given one only where every user of this machine can read it; remove it with `metamcp remove {}`",
             plan.server
         );
         config.state = ServerState::Disabled { reason };
@@ -112,14 +112,32 @@ fn command_line(record: &Record) -> (String, Vec<String>, Option<SecretArguments
     (command, args, Some(SecretArguments { runtime, starter, values }))
 }
 
-/// The argument of an image that is a secret, for which there is no way but the command line. No such plan is agreed to
-/// any more.
-fn in_the_open(record: &Record) -> Option<&str> {
-    let plan = &record.plan;
-    let asked =
-        record.argv.iter().enumerate().filter_map(|(at, word)| Some((plan.asked_at(at)?, word)));
+/// The argument that is a secret, and what there is no way to but the command line: docker, or a program from `PyPI` that
+/// is none of Python. No such plan is carried out any more.
+fn in_the_open(record: &Record) -> Option<(&str, &'static str)> {
+    let name = secret_argument(&record.plan, &record.argv)?;
+    let program = record.argv.first().map(Path::new);
+    // Of one that is not there, something else is told.
+    let is_foreign = |program: &Path| program.is_file() && !install::is_python(program);
+    match record.plan.kind {
+        Kind::Oci => Some((name, "docker")),
+        Kind::Pypi if program.is_some_and(is_foreign) => {
+            Some((name, "a program that is none of Python"))
+        }
+        Kind::Npm | Kind::Pypi | Kind::Remote => None,
+    }
+}
+
+/// Whether an argument is a secret: by what is known of it, or by what was agreed to be put there.
+pub(in crate::provision) fn takes_secrets(plan: &Plan, consent: &Consent) -> bool {
+    plan.asked.iter().any(Input::is_secret) || secret_argument(plan, &consent.argv).is_some()
+}
+
+/// The first argument whose value is a secret.
+fn secret_argument<'p>(plan: &'p Plan, argv: &[String]) -> Option<&'p str> {
+    let asked = argv.iter().enumerate().filter_map(|(at, word)| Some((plan.asked_at(at)?, word)));
     let mut secrets = asked.filter(|(input, word)| secret(input, word).is_some());
-    secrets.next().filter(|_| plan.kind == Kind::Oci).map(|(input, _)| input.name.as_str())
+    secrets.next().map(|(input, _)| input.name.as_str())
 }
 
 /// What a word of the command line is, if it is a secret or says where one is.
