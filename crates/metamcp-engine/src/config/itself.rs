@@ -68,9 +68,10 @@ fn place(text: &str, name: &str) -> Place {
     }
 }
 
-/// Whether a server was left out as the gateway itself.
-pub(super) fn is_left_out(server: &ServerConfig) -> bool {
+/// Whether an entry of the file at `path` is the gateway itself: left out as that, or switched off anyway.
+pub(super) fn is_meant(path: &Path, server: &ServerConfig) -> bool {
     matches!(&server.state, ServerState::Disabled { reason } if reason == ITSELF)
+        || starts_us_on(path, &server.transport)
 }
 
 fn starts_us_on(path: &Path, transport: &Transport) -> bool {

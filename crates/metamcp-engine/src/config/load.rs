@@ -146,7 +146,8 @@ impl FileRead {
     /// False for a client's file whose only entry is this gateway: then the servers are somewhere else.
     fn names_servers(&self) -> bool {
         let servers = &self.config.servers;
-        servers.is_empty() || servers.iter().any(|server| !itself::is_left_out(server))
+        let is_another = |server: &ServerConfig| !itself::is_meant(&self.path, server);
+        servers.is_empty() || servers.iter().any(is_another)
     }
 
     fn remark(&self, severity: Severity, message: String, hint: Option<String>) -> Remark {

@@ -103,6 +103,9 @@ fn a_clients_file_that_names_only_the_gateway_leaves_the_servers_to_the_user() {
     assert!(matches!(loaded.source, Source::User(_)));
     assert_eq!((names(&loaded), loaded.config.settings.pool.size), (vec!["user"], 3));
     assert!(loaded.remarks.iter().all(|remark| remark.severity == Severity::Note));
+    let off = r#"{ "mcpServers": { "all": { "command": "/opt/metamcp", "disabled": true } } }"#;
+    machine.write("project/.mcp.json", off);
+    assert_eq!(names(&machine.load().unwrap()), ["user"], "also if it is switched off");
 }
 
 #[test]
