@@ -135,7 +135,7 @@ impl Live {
     fn take_in(&mut self) {
         for entry in self.router.servers().iter() {
             if self.config.server(&entry.name).is_none() {
-                self.config.servers.push(ServerConfig::clone(&entry.config));
+                self.config.servers.push(as_written(&entry.config));
             }
         }
     }
@@ -178,7 +178,7 @@ impl Live {
             let Some(server) = config.server(name) else { continue };
             // One that was installed through this gateway is in use already.
             let known = servers.named(name).filter(|_| diff.added.contains(name));
-            if known.is_some_and(|entry| *entry.config == *server) {
+            if known.is_some_and(|entry| as_written(&entry.config) == *server) {
                 continue;
             }
             let policy = policy(server, &self.config.settings);
@@ -215,6 +215,12 @@ impl Live {
     }
 }
 
+/// A server in use as it was written down: without the secrets that were looked up since, to be kept out of words about it.
+/// With them it would look as if it had changed.
+fn as_written(config: &ServerConfig) -> ServerConfig {
+    ServerConfig { expanded_secrets: Vec::new(), ..config.clone() }
+}
+
 /// Puts the servers that were installed behind those of the configuration; how often the tools of each were accepted.
 fn with_installed(config: &mut Config) -> Accepted {
     let mut accepted = Accepted::new();
@@ -239,5 +245,21 @@ async fn read(load: &Arc<Load>) -> Result<(Loaded, Accepted), LoadError> {
     match tokio::task::spawn_blocking(read).await {
         Ok(read) => read,
         Err(_) => Err(LoadError::NoHome),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metamcp_core::secret::Secret;
+
+    use super::*;
+
+    #[test]
+    fn a_server_whose_secrets_were_looked_up_is_the_same() {
+        let written = ServerConfig::stdio("notes", "notes-server", &["--stdio"]);
+        let mut used = written.clone();
+        used.expanded_secrets.push(Secret::new("API_KEY", "t0ken-canary"));
+        let of = |server: ServerConfig| Config { servers: vec![server], ..Config::default() };
+        assert!(config::diff(&of(as_written(&used)), &of(written)).is_empty());
     }
 }
