@@ -15,7 +15,7 @@ pub mod relay;
 
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -154,18 +154,8 @@ pub fn find(program: &Path, patience: Duration) -> Result<Engine, Refused> {
             return Err(Refused::NoProgram { program, reason: error.to_string() });
         }
     };
-    let began = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if began.elapsed() < patience => thread::sleep(LOOK),
-            Ok(None) | Err(_) => {
-                // It may have ended by itself just now; either way nothing of it is left.
-                child.kill().ok();
-                child.wait().ok();
-                return Err(Refused::Silent { tried, patience });
-            }
-        }
+    let Some(status) = ended(&mut child, patience) else {
+        return Err(Refused::Silent { tried, patience });
     };
     let said = words(child.stdout.take());
     if !status.success() || said.is_empty() {
@@ -179,6 +169,23 @@ pub fn find(program: &Path, patience: Duration) -> Result<Engine, Refused> {
             Err(Refused::System { version: version.to_owned(), system: system.to_owned() })
         }
         None => Err(Refused::NoEngine { tried, said }),
+    }
+}
+
+/// How a process ended; nothing if it had to be ended because it took longer.
+fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let began = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if began.elapsed() < patience => thread::sleep(LOOK),
+            Ok(None) | Err(_) => {
+                // It may have ended by itself just now; either way nothing of it is left.
+                child.kill().ok();
+                child.wait().ok();
+                return None;
+            }
+        }
     }
 }
 

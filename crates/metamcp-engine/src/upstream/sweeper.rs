@@ -7,12 +7,16 @@
 use std::ffi::OsStr;
 use std::io;
 use std::process::Stdio;
+use std::time::Duration;
 
 use metamcp_child::{ExitWatch, ShimCommand, environment};
 use tokio::process::{Child, Command};
 
 /// The first argument that makes our binary such a process.
 pub const ARGUMENT: &str = "__container_sweeper";
+/// How long one may take to remove its container: it tries for some seconds, and an engine that is busy takes as long
+/// again. After that the engine hangs, and waiting for it helps nobody.
+const LONGEST_SWEEP: Duration = Duration::from_secs(90);
 /// The command whose containers are swept, and the word of it that starts one.
 const RUN: &str = "run";
 
@@ -56,8 +60,29 @@ impl Sweeper {
     /// Removes the container once the command that started it is gone.
     pub(super) async fn follow(mut self, watch: ExitWatch) {
         watch.empty().await;
+        self.end().await;
+    }
+
+    async fn end(&mut self) {
         drop(self.waiting.stdin.take());
         // However it went, there is nobody to tell.
-        self.waiting.wait().await.ok();
+        if tokio::time::timeout(LONGEST_SWEEP, self.waiting.wait()).await.is_err() {
+            self.waiting.start_kill().ok();
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_hangs_is_ended() {
+        let mut command = Command::new("sleep");
+        command.arg("600").stdin(Stdio::piped()).kill_on_drop(true);
+        let mut sweeper = Sweeper { name: "any".to_owned(), waiting: command.spawn().unwrap() };
+        sweeper.end().await;
+        let ended = sweeper.waiting.wait().await.unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&ended), Some(9));
     }
 }

@@ -12,14 +12,27 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use metamcp_sandbox::layer;
 use metamcp_sandbox::protocol::{FromWorker, Missing};
 use metamcp_sandbox::worker::IN_CONTAINER;
 
 use super::{
-    Bounds, Container, PATIENCE, find, image_arguments, kill_arguments, run_arguments, words,
+    Bounds, Container, PATIENCE, ended, find, image_arguments, kill_arguments, run_arguments, words,
 };
+
+/// How long a container is waited for that is not there: its start may have been cut off just before the engine made it.
+const LATE: Duration = Duration::from_secs(5);
+
+/// How often is looked for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long the engine may take to remove a container; it gives what runs in it some seconds to end.
+const REMOVAL: Duration = Duration::from_secs(30);
+
+/// What a sweeper is told whose container was seen, so that one that is not there need not be waited for.
+const WAS_THERE: &[u8] = b"!";
 
 /// Bytes copied at once.
 const PIECE: usize = 64 * 1024;
@@ -68,15 +81,36 @@ pub fn relay_main(mut args: impl Iterator<Item = OsString>, own: Words) -> i32 {
 /// Waits until whoever started it is gone, then removes the container. `args`: the program to ask, and the name.
 pub fn sweeper_main(mut args: impl Iterator<Item = OsString>) -> i32 {
     let (program, name) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    // Nothing is ever written to it: the end is all there is to read.
-    io::copy(&mut io::stdin().lock(), &mut io::sink()).ok();
-    let ended = Command::new(program)
-        .args(kill_arguments(&name.to_string_lossy()))
+    // What is read before the end, if anything, is that the container was there.
+    let was_there = io::copy(&mut io::stdin().lock(), &mut io::sink()).is_ok_and(|read| read > 0);
+    let late = if was_there { Duration::ZERO } else { LATE };
+    i32::from(!swept(Path::new(&program), &name.to_string_lossy(), late))
+}
+
+/// Removes a container, and if it is not there once more for as long as it may come `late`; whether it was removed.
+pub(super) fn swept(program: &Path, name: &str, late: Duration) -> bool {
+    let began = Instant::now();
+    loop {
+        let removed = removed(program, name);
+        if removed || began.elapsed() >= late {
+            return removed;
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Whether the engine says that it removed the container: by its name. Whether one that is not there is an error, its
+/// versions disagree about.
+fn removed(program: &Path, name: &str) -> bool {
+    let child = Command::new(program)
+        .args(kill_arguments(name))
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .status();
-    i32::from(!ended.is_ok_and(|status| status.success()))
+        .spawn();
+    let Ok(mut child) = child else { return false };
+    ended(&mut child, REMOVAL).is_some_and(|status| status.success())
+        && words(child.stdout.take()) == name
 }
 
 /// The socket, which is our standard input.
@@ -136,7 +170,11 @@ fn carry(socket: &UnixStream, mut container: Child, mut sweeper: Child) {
     socket.shutdown(Shutdown::Both).ok();
     container.kill().ok();
     container.wait().ok();
-    drop(sweeper.stdin.take());
+    // Closed at the end of this, which is what it waits for.
+    if let Some(mut told) = sweeper.stdin.take().filter(|_| said > 0) {
+        // One that is gone needs no word.
+        told.write_all(WAS_THERE).ok();
+    }
     sweeper.wait().ok();
 }
 

@@ -121,3 +121,24 @@ fn an_engine_is_found_or_refused_in_words() {
     let missing = find(Path::new("/nonexistent/docker"), long).unwrap_err();
     insta::assert_snapshot!(missing, @"no container engine: /nonexistent/docker cannot be started (No such file or directory (os error 2)); install Docker, or choose another profile");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_container_that_comes_late_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = folder.path().join("asked");
+    // It is there from the third time on; before that, new versions say so without a failure.
+    let body = format!(
+        "echo x >> {0}; [ $(wc -l < {0}) -ge 3 ] && echo $4 || echo 'Error: No such container' >&2",
+        asked.display()
+    );
+    let program = program(&folder, &body);
+    let count = || fs::read_to_string(&asked).unwrap().lines().count();
+    assert!(
+        !relay::swept(&program, "metamcp-1", Duration::ZERO),
+        "one that was seen is asked for once"
+    );
+    assert_eq!(count(), 1);
+    assert!(relay::swept(&program, "metamcp-1", PATIENCE));
+    assert_eq!(count(), 3);
+}
