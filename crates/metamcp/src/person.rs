@@ -67,7 +67,11 @@ const INTERRUPT: u8 = 3;
 fn typed(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
-        let more = input.fill_buf()?;
+        let more = match input.fill_buf() {
+            // A signal that does not end us ends no line either: the window was resized, say.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            more => more?,
+        };
         let end = more.iter().position(|byte| matches!(*byte, b'\n' | INTERRUPT));
         let taken = end.unwrap_or(more.len());
         line.extend_from_slice(&more[..taken]);
@@ -165,6 +169,29 @@ mod tests {
         let flags = tcgetattr(terminal.get_ref()).unwrap().local_flags;
         assert!(flags.contains(LocalFlags::ECHO | LocalFlags::ISIG));
         assert_eq!(typed(&mut &b"no line break"[..]).unwrap().as_deref(), Some("no line break"));
+    }
+
+    #[test]
+    fn a_signal_ends_no_line() {
+        struct Interrupted(io::BufReader<&'static [u8]>, bool);
+        impl io::Read for Interrupted {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                self.0.read(into)
+            }
+        }
+        impl BufRead for Interrupted {
+            fn fill_buf(&mut self) -> io::Result<&[u8]> {
+                if std::mem::take(&mut self.1) {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                self.0.fill_buf()
+            }
+            fn consume(&mut self, amount: usize) {
+                self.0.consume(amount);
+            }
+        }
+        let mut terminal = Interrupted(io::BufReader::new(&b"hunter2\n"[..]), true);
+        assert_eq!(typed(&mut terminal).unwrap().as_deref(), Some("hunter2"));
     }
 
     #[test]
