@@ -20,6 +20,11 @@ const MAX_QUOTED: usize = 2000;
 /// Last words of a process that are repeated.
 const MAX_LAST_WORDS: usize = 20;
 
+/// Whether a result of a tool is a failure by its own word.
+pub(super) fn is_error(result: &[u8]) -> bool {
+    object::pick(result, ["isError"]).is_ok_and(|[flag]| flag == Some(b"true"))
+}
+
 /// The codes of failures, in the order of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {

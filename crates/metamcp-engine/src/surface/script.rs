@@ -17,7 +17,7 @@ use super::answers::Answers;
 use super::calls::{self, Calls, Client};
 use super::execute::level;
 use super::questions::{describe, kept, list, name_in, search, types};
-use super::reply::{Code, ErrorObject};
+use super::reply::{Code, ErrorObject, is_error};
 
 /// Lines and calls remembered for the last words of a script that is ended from outside.
 const MAX_TOLD: usize = 1000;
@@ -79,7 +79,7 @@ impl Host for Script {
                     let began = Instant::now();
                     let answer = call(&view, &caller, &payload, &asked).await;
                     let ended = match &answer {
-                        Ok(result) if !is_error(result) => Ended::Ok,
+                        Ok(result) if !is_error(result.as_bytes()) => Ended::Ok,
                         _ => Ended::Failed,
                     };
                     let mut told = transcript.lock();
@@ -173,7 +173,7 @@ async fn call(
         ));
     };
     view.shapes.saw(server, &tool, text);
-    if is_error(text) {
+    if is_error(text.as_bytes()) {
         let entry = view.server(server);
         let server = Value::from(entry.as_ref().map_or(server, |entry| &*entry.name));
         let tool = Value::from(tool);
@@ -182,10 +182,6 @@ async fn call(
     }
     view.shapes.used(server, &tool, &arguments);
     Ok(text.to_owned())
-}
-
-fn is_error(result: &str) -> bool {
-    object::pick(result.as_bytes(), ["isError"]).is_ok_and(|[flag]| flag == Some(b"true"))
 }
 
 pub(super) fn refused(view: &View, object: &ErrorObject) -> CallError {

@@ -10,10 +10,10 @@ use metamcp_core::vocabulary::{self, BadArguments, ChainRequest, Done, StepDone}
 use metamcp_wire::write;
 use serde_json::Value;
 
-use super::run::{is_error, millis, who};
+use super::run::{millis, who};
 use crate::router::{Caller, Entry};
 use crate::surface::calls::{self, Calls, Client};
-use crate::surface::reply::{Code, ErrorObject};
+use crate::surface::reply::{Code, ErrorObject, is_error};
 use crate::surface::{Finished, Running, Step, View};
 
 const OP: &str = "run_chain";

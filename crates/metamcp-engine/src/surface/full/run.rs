@@ -268,10 +268,6 @@ pub(super) fn millis(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(super) fn is_error(result: &[u8]) -> bool {
-    object::pick(result, ["isError"]).is_ok_and(|[flag]| flag == Some(b"true"))
-}
-
 fn is_missing_capability(error: &[u8]) -> bool {
     let code = object::pick(error, ["code"]).ok().and_then(|[code]| code);
     let code = code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<i64>().ok());
