@@ -4,6 +4,7 @@
 //! Tests: beside each part, and `metamcp/tests/http`.
 
 pub mod access;
+mod alarm;
 pub mod door;
 pub mod guard;
 mod limits;
@@ -25,7 +26,7 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use metamcp_core::settings::LogLevel;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -36,6 +37,7 @@ use super::{Ended, wind_up};
 use crate::gateway::Gateway;
 use crate::task;
 use crate::telemetry;
+use alarm::Alarm;
 use door::Door;
 use patient::Patient;
 pub use plan::{Plan, PlanError};
@@ -201,12 +203,14 @@ async fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let alarm = Alarm::default();
+    let own = alarm.clone();
     let service = service_fn(move |request| {
-        let door = Arc::clone(&door);
-        async move { Ok::<_, Infallible>(door.answer(request).await) }
+        let (door, alarm) = (Arc::clone(&door), own.clone());
+        async move { Ok::<_, Infallible>(door.answer(request, &alarm).await) }
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(alarm)
         .header_read_timeout(HEAD_PATIENCE)
         .max_header_size(MAX_HEAD)
         .serve_connection(TokioIo::new(Patient::new(stream, WRITE_PATIENCE)), service);

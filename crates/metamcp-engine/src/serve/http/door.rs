@@ -19,6 +19,7 @@ use metamcp_wire::era::{Era, Revision, STATELESS};
 use metamcp_wire::scan::Defect;
 
 use super::access::{Access, Denied, Principal};
+use super::alarm::Alarm;
 use super::guard::{Admitted, Endpoint, Head, METADATA, Refusal, Route, Rules};
 use super::limits::{InFlight, MAX_IN_FLIGHT, Room};
 use super::posted::{Posted, one_line};
@@ -115,10 +116,10 @@ impl Door {
         })
     }
 
-    /// Answers one request.
-    pub async fn answer(&self, request: Request<Incoming>) -> Response<Answer> {
+    /// Answers one request; its connection has this timer.
+    pub async fn answer(&self, request: Request<Incoming>, alarm: &Alarm) -> Response<Answer> {
         let (parts, mut body) = request.into_parts();
-        let response = self.answer_to(&parts, &mut body).await;
+        let response = self.answer_to(&parts, &mut body, alarm).await;
         let is_refused = response.status().is_client_error() || response.status().is_server_error();
         // Who waits to be told to go on is told not to.
         if is_refused && !parts.headers.contains_key(EXPECT) {
@@ -127,7 +128,12 @@ impl Door {
         response
     }
 
-    async fn answer_to(&self, parts: &Parts, body: &mut Incoming) -> Response<Answer> {
+    async fn answer_to(
+        &self,
+        parts: &Parts,
+        body: &mut Incoming,
+        alarm: &Alarm,
+    ) -> Response<Answer> {
         let accept = joined(&parts.headers, &ACCEPT);
         let head = read_head(parts, accept.as_deref());
         let admitted = match self.ways.rules.admit(&head) {
@@ -137,7 +143,7 @@ impl Door {
         let mut response = match self.principal(&parts.headers, &admitted, head.host) {
             Ok(principal) => {
                 let owner = Owner { principal, endpoint: admitted.endpoint };
-                self.go(admitted.route, owner, parts, body).await
+                self.go(admitted.route, owner, (parts, body), alarm).await
             }
             Err(denied) => *denied,
         };
@@ -229,15 +235,15 @@ impl Door {
         &self,
         route: Route,
         owner: Owner,
-        parts: &Parts,
-        body: &mut Incoming,
+        (parts, body): (&Parts, &mut Incoming),
+        alarm: &Alarm,
     ) -> Response<Answer> {
         let done = match route {
-            Route::Post => self.post(owner, parts, body).await,
+            Route::Post => self.post(owner, parts, body, alarm).await,
             Route::Listen => self.listen(owner, &parts.headers),
             Route::Delete => self.delete(owner, &parts.headers),
             Route::Sse => self.sse(owner.principal),
-            Route::Messages => self.messages(owner.principal, parts, body).await,
+            Route::Messages => self.messages(owner.principal, parts, body, alarm).await,
             Route::Preflight => Ok(reply::empty(StatusCode::NO_CONTENT)),
             Route::Metadata => self.metadata(owner.endpoint, &parts.headers),
             Route::Health => Ok(self.health()),
@@ -252,15 +258,16 @@ impl Door {
         owner: Owner,
         parts: &Parts,
         body: &mut Incoming,
+        alarm: &Alarm,
     ) -> Result<Response<Answer>, Instead> {
-        let line = self.read(body).await?;
+        let line = self.read(body, alarm).await?;
         let posted = Posted::read(&line).map_err(|defect| unreadable(&defect))?;
         if is_stateless(&parts.headers, &posted) {
-            return self.post_stateless(owner, parts, &line, posted).await;
+            return self.post_stateless(owner, parts, &line, posted, alarm).await;
         }
         match era(&parts.headers)? {
             Speaks::Initialize(said) => {
-                self.post_in_session(owner, parts, said, &line, posted).await
+                self.post_in_session(owner, (parts, said), &line, posted, alarm).await
             }
             Speaks::Stateless => Err(not_here()),
         }
@@ -269,10 +276,10 @@ impl Door {
     async fn post_in_session(
         &self,
         owner: Owner,
-        parts: &Parts,
-        said: Option<Revision>,
+        (parts, said): (&Parts, Option<Revision>),
         line: &Bytes,
         posted: Posted<'_>,
+        alarm: &Alarm,
     ) -> Result<Response<Answer>, Instead> {
         let initializes = posted.initializes();
         if initializes && posted.batch {
@@ -298,7 +305,7 @@ impl Door {
         // Older clients that name events first have always got a document, and could not come back to a stream.
         let events = may_return && prefers_events(&parts.headers);
         let form = Form { batch, may_return, events };
-        let mut response = self.respond(reader, form).await;
+        let mut response = self.respond(reader, form, alarm).await;
         if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id.text()).ok()) {
             response.headers_mut().insert(SESSION_ID, id);
         }
@@ -325,7 +332,12 @@ impl Door {
     }
 
     /// The answer as a document if nothing comes before it, else as events.
-    pub(super) async fn respond(&self, mut reader: Reader, form: Form) -> Response<Answer> {
+    pub(super) async fn respond(
+        &self,
+        mut reader: Reader,
+        form: Form,
+        alarm: &Alarm,
+    ) -> Response<Answer> {
         let Form { batch, may_return, events } = form;
         if self.ways.rules.json {
             return match reader.all().await.as_slice() {
@@ -341,7 +353,7 @@ impl Door {
             }
             return reply::events(reader);
         }
-        match reader.first(KEEP_ALIVE).await {
+        match reader.first(alarm, KEEP_ALIVE).await {
             First::Answer(event) if batch => reply::list(&[event]),
             First::Answer(event) => reply::document(event.to_bytes()),
             First::Events => reply::events(reader),
@@ -474,7 +486,7 @@ impl Door {
     // -- what all of them need --
 
     /// The body, on one line.
-    pub(super) async fn read(&self, body: &mut Incoming) -> Result<Bytes, Instead> {
+    pub(super) async fn read(&self, body: &mut Incoming, alarm: &Alarm) -> Result<Bytes, Instead> {
         let limit = self.ways.body_bytes;
         let too_long = || {
             let message = format!("the body is over the limit of {limit} bytes; nothing was run");
@@ -489,11 +501,11 @@ impl Door {
             let message = "too many large requests are being read; nothing was run";
             busy(StatusCode::SERVICE_UNAVAILABLE, message)
         })?;
-        match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, limit).collect()).await {
-            Ok(Ok(body)) => one_line(body.to_bytes()).map_err(|defect| unreadable(&defect)),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
-            Ok(Err(_)) => Err(bad_message("the body could not be read to its end")),
-            Err(_) => {
+        match alarm.within(BODY_PATIENCE, Limited::new(body, limit).collect()).await {
+            Some(Ok(body)) => one_line(body.to_bytes()).map_err(|defect| unreadable(&defect)),
+            Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
+            Some(Err(_)) => Err(bad_message("the body could not be read to its end")),
+            None => {
                 let message = "the body took too long to arrive; nothing was run";
                 Err(busy(StatusCode::REQUEST_TIMEOUT, message))
             }

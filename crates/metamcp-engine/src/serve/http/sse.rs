@@ -7,6 +7,7 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::access::Principal;
+use super::alarm::Alarm;
 use super::door::{Door, busy, fresh_id, unreadable};
 use super::guard::{Endpoint, MESSAGES};
 use super::posted::Posted;
@@ -49,9 +50,10 @@ impl Door {
         principal: Principal,
         parts: &Parts,
         body: &mut Incoming,
+        alarm: &Alarm,
     ) -> Result<Response<Answer>, Box<Response<Answer>>> {
         let id = parts.uri.query().and_then(session_of).ok_or_else(no_stream)?;
-        let line = self.read(body).await?;
+        let line = self.read(body, alarm).await?;
         let owner = self.listeners().get(&id).cloned();
         let Some((_, session)) = owner.filter(|(owner, _)| *owner == principal) else {
             return Err(no_stream());

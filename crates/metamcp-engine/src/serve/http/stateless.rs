@@ -10,6 +10,7 @@ use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::modern::{Fault, meta};
 use metamcp_wire::{object, write};
 
+use super::alarm::Alarm;
 use super::door::{Door, Form, Instead, VERSION, bad_message, prefers_events};
 use super::posted::Posted;
 use super::reply::{self, Answer, REFUSED};
@@ -45,6 +46,7 @@ impl Door {
         parts: &Parts,
         line: &Bytes,
         mut posted: Posted<'_>,
+        alarm: &Alarm,
     ) -> Result<Response<Answer>, Instead> {
         if posted.batch {
             return Err(bad_message("several messages at once are not part of this revision"));
@@ -78,7 +80,7 @@ impl Door {
             return Ok(reply::events(reader));
         }
         let form = Form { events: prefers_events(&parts.headers), ..Form::default() };
-        let mut response = self.respond(reader, form).await;
+        let mut response = self.respond(reader, form, alarm).await;
         if let Answer::Document(Some(document)) = response.body()
             && let Some(status) = status_of(document)
         {

@@ -14,6 +14,8 @@ use hyper::body::{Body, Frame};
 use metamcp_wire::write;
 use tokio::time::{Instant, Sleep};
 
+use super::alarm::Alarm;
+
 /// Events that were sent and can be sent again.
 const RING_EVENTS: usize = 64;
 /// Their bytes. An event larger than all of it is not kept.
@@ -347,10 +349,10 @@ impl Reader {
         self.lock().advance(keeps).map(|(_, event)| event)
     }
 
-    /// Waits for what the stream begins with, for so long. An answer alone is taken out of it.
-    pub async fn first(&mut self, patience: Duration) -> First {
+    /// Waits for what the stream begins with, for so long by that timer. An answer alone is taken out of it.
+    pub async fn first(&mut self, alarm: &Alarm, patience: Duration) -> First {
         let begun = poll_fn(|cx| self.poll_begun(cx));
-        let first = tokio::time::timeout(patience, begun).await.unwrap_or(First::Silence);
+        let first = alarm.within(patience, begun).await.unwrap_or(First::Silence);
         if matches!(first, First::Events | First::Silence) {
             self.lock().streamed = true;
         }

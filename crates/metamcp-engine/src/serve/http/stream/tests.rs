@@ -16,7 +16,7 @@ async fn an_answer_alone_is_no_stream() {
     let stream = Stream::awaiting(1, true, None);
     let mut reader = stream.read(None);
     assert!(stream.answer(event("a")));
-    assert!(matches!(reader.first(KEEP_ALIVE).await, First::Answer(_)));
+    assert!(matches!(reader.first(&Alarm::default(), KEEP_ALIVE).await, First::Answer(_)));
     assert!(!stream.is_worth_keeping());
 }
 
@@ -25,7 +25,7 @@ async fn events_carry_ids_and_can_be_read_again() {
     let stream = Stream::awaiting(1, true, None);
     let mut reader = stream.read(None);
     stream.push(event("one"));
-    assert!(matches!(reader.first(KEEP_ALIVE).await, First::Events));
+    assert!(matches!(reader.first(&Alarm::default(), KEEP_ALIVE).await, First::Events));
     let number = stream.number();
     let text = frame(&mut reader).await.unwrap();
     assert_eq!(text, format!("id: {number}-1\nevent: message\ndata: one\n\n"));

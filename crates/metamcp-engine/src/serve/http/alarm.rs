@@ -1,0 +1,134 @@
+//! The one timer of a connection. On a connection one thing is waited for at a time, a head or an answer, and nearly every
+//! wait ends long before its limit: a timer for each would be put into the runtime's wheel and taken out again with every
+//! request. This one stays where it is; what it rings for is looked at when it rings.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::rt::{Sleep, Timer};
+use tokio::time::Instant;
+
+/// See the module. Every copy is the same timer.
+#[derive(Clone, Default)]
+pub struct Alarm {
+    /// Set to ring no later than whoever waits wants it.
+    timer: Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>,
+}
+
+impl Alarm {
+    /// Waits for something no longer than so; `None` where it did not come. Only the task of the connection may wait, since
+    /// nobody else is woken.
+    pub async fn within<F: Future>(&self, patience: Duration, waited: F) -> Option<F::Output> {
+        let mut waited = std::pin::pin!(waited);
+        let mut until = None;
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = waited.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            let until = *until.get_or_insert_with(|| Instant::now() + patience);
+            self.poll_until(until, cx).map(|()| None)
+        })
+        .await
+    }
+
+    fn poll_until(&self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let mut timer = self.timer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if timer.deadline() > until {
+            timer.as_mut().reset(until);
+        }
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if Instant::now() >= until {
+                return Poll::Ready(());
+            }
+            // It rang for an earlier wait, which is over.
+            timer.as_mut().reset(until);
+        }
+    }
+}
+
+impl std::fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Alarm")
+    }
+}
+
+/// One wait for a head.
+struct Wait {
+    alarm: Alarm,
+    until: Instant,
+}
+
+impl Future for Wait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.alarm.poll_until(self.until, cx)
+    }
+}
+
+impl Sleep for Wait {}
+
+impl Timer for Alarm {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Wait { alarm: self.clone(), until: Instant::now() + duration })
+    }
+
+    fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Wait { alarm: self.clone(), until: deadline.into() })
+    }
+
+    fn now(&self) -> std::time::Instant {
+        Instant::now().into_std()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn each_wait_has_its_own_limit_whatever_was_waited_for_before() {
+        let alarm = Alarm::default();
+        for seconds in [30, 15, 30, 1, 60] {
+            let began = Instant::now();
+            assert_eq!(alarm.within(seconds * SECOND, sleep(SECOND / 2)).await, Some(()));
+            assert_eq!(alarm.within(seconds * SECOND, pending::<()>()).await, None);
+            assert_eq!(began.elapsed().as_secs(), u64::from(seconds), "{seconds}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_there_needs_no_timer_and_what_comes_late_is_late() {
+        let alarm = Alarm::default();
+        assert_eq!(alarm.within(SECOND, ready(7)).await, Some(7));
+        assert!(alarm.timer.lock().unwrap().is_none());
+        assert_eq!(alarm.within(SECOND, sleep(2 * SECOND)).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_that_end_in_time_leave_the_timer_where_it_is() {
+        let alarm = Alarm::default();
+        let set =
+            |alarm: &Alarm| alarm.timer.lock().unwrap().as_ref().map(|timer| timer.deadline());
+        assert_eq!(alarm.within(30 * SECOND, sleep(SECOND)).await, Some(()));
+        let first = set(&alarm);
+        for _ in 0..5 {
+            assert_eq!(alarm.within(30 * SECOND, sleep(SECOND)).await, Some(()));
+        }
+        assert!(first.is_some() && set(&alarm) == first);
+        let began = Instant::now();
+        alarm.sleep_until((began + 30 * SECOND).into_std()).await;
+        assert_eq!(began.elapsed(), 30 * SECOND);
+    }
+}
