@@ -5,6 +5,7 @@
 
 pub mod access;
 mod alarm;
+mod body;
 pub mod door;
 pub mod guard;
 mod limits;

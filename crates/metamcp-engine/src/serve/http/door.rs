@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HOST, HeaderMap,
@@ -20,6 +19,7 @@ use metamcp_wire::scan::Defect;
 
 use super::access::{Access, Denied, Principal};
 use super::alarm::Alarm;
+use super::body::{Unread, discard, whole};
 use super::guard::{Admitted, Endpoint, Head, METADATA, Refusal, Route, Rules};
 use super::limits::{InFlight, MAX_IN_FLIGHT, Room};
 use super::posted::{Posted, one_line};
@@ -36,12 +36,6 @@ use crate::telemetry;
 
 /// How long a body may take to arrive: those who send it byte by byte hold a connection for no longer.
 const BODY_PATIENCE: Duration = Duration::from_secs(30);
-
-/// What is read of a body that is refused: a client that is answered and cut off while it still sends sees a broken
-/// connection rather than the answer. Whoever sends more than this is not helped.
-const MOST_DISCARDED: usize = 32 * 1024 * 1024;
-/// How long that may take.
-const DISCARDING: Duration = Duration::from_secs(2);
 
 /// Sessions of one request between two looks for those that are over.
 const ALONE: usize = 64;
@@ -501,10 +495,10 @@ impl Door {
             let message = "too many large requests are being read; nothing was run";
             busy(StatusCode::SERVICE_UNAVAILABLE, message)
         })?;
-        match alarm.within(BODY_PATIENCE, Limited::new(body, limit).collect()).await {
-            Some(Ok(body)) => one_line(body.to_bytes()).map_err(|defect| unreadable(&defect)),
-            Some(Err(error)) if error.is::<LengthLimitError>() => Err(too_long()),
-            Some(Err(_)) => Err(bad_message("the body could not be read to its end")),
+        match alarm.within(BODY_PATIENCE, whole(body, limit)).await {
+            Some(Ok(body)) => one_line(body).map_err(|defect| unreadable(&defect)),
+            Some(Err(Unread::TooLong)) => Err(too_long()),
+            Some(Err(Unread::Broken)) => Err(bad_message("the body could not be read to its end")),
             None => {
                 let message = "the body took too long to arrive; nothing was run";
                 Err(busy(StatusCode::REQUEST_TIMEOUT, message))
@@ -682,25 +676,6 @@ pub(super) fn fresh_id() -> Result<SessionId, Instead> {
 pub(super) fn no_session() -> Instead {
     let message = "there is no such session; begin anew with initialize";
     Box::new(reply::refusal(StatusCode::NOT_FOUND, NO_SESSION, message))
-}
-
-/// Reads on, within bounds, what nobody wants to know.
-async fn discard(body: &mut Incoming) {
-    let length = body.size_hint().lower();
-    if body.is_end_stream() || length > MOST_DISCARDED as u64 {
-        return;
-    }
-    let mut room = MOST_DISCARDED;
-    let reading = async {
-        while let Some(Ok(frame)) = body.frame().await {
-            match room.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
-                Some(rest) => room = rest,
-                None => return,
-            }
-        }
-    };
-    // Whoever has not said all by then will not hear the answer either.
-    drop(tokio::time::timeout(DISCARDING, reading).await);
 }
 
 /// The same words and codes as over stdio.

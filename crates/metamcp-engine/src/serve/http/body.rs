@@ -1,0 +1,112 @@
+//! Bodies of requests: read whole within a limit, or read on and thrown away.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+
+/// What is read of a body that is refused: a client that is answered and cut off while it still sends sees a broken
+/// connection rather than the answer. Whoever sends more than this is not helped.
+const MOST_DISCARDED: usize = 32 * 1024 * 1024;
+/// How long that may take.
+const DISCARDING: Duration = Duration::from_secs(2);
+
+/// Why a body was not read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// It is longer than it may be.
+    TooLong,
+    /// It broke off.
+    Broken,
+}
+
+/// A body of at most so many bytes. One that came in one piece, as most do, is that piece.
+pub(super) async fn whole<B>(body: &mut B, limit: usize) -> Result<Bytes, Unread>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+        if first.len().max(all.len()) + piece.len() > limit {
+            return Err(Unread::TooLong);
+        }
+        if first.is_empty() && all.is_empty() {
+            first = piece;
+            continue;
+        }
+        all.extend_from_slice(&std::mem::take(&mut first));
+        all.extend_from_slice(&piece);
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+/// Reads on, within bounds, what nobody wants to know.
+pub(super) async fn discard(body: &mut Incoming) {
+    let length = body.size_hint().lower();
+    if body.is_end_stream() || length > MOST_DISCARDED as u64 {
+        return;
+    }
+    let mut room = MOST_DISCARDED;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            match room.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+                Some(rest) => room = rest,
+                None => return,
+            }
+        }
+    };
+    // Whoever has not said all by then will not hear the answer either.
+    drop(tokio::time::timeout(DISCARDING, reading).await);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use hyper::HeaderMap;
+    use hyper::body::Frame;
+
+    use super::*;
+
+    struct Frames(VecDeque<Result<Frame<Bytes>, ()>>);
+
+    impl Body for Frames {
+        type Data = Bytes;
+        type Error = ();
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, ()>>> {
+            Poll::Ready(self.0.pop_front())
+        }
+    }
+
+    async fn read(pieces: &[&'static str], end: Option<Result<Frame<Bytes>, ()>>) -> String {
+        let pieces =
+            pieces.iter().map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes()))));
+        let mut body = Frames(pieces.chain(end).collect());
+        match whole(&mut body, 6).await {
+            Ok(whole) => String::from_utf8(whole.to_vec()).unwrap(),
+            Err(unread) => format!("{unread:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_to_its_end_and_not_beyond_the_limit() {
+        for pieces in [&["abcdef"][..], &["abc", "def"], &["", "a", "", "bcde", "f", ""]] {
+            assert_eq!(read(pieces, None).await, "abcdef", "{pieces:?}");
+            assert_eq!(read(pieces, Some(Ok(Frame::trailers(HeaderMap::new())))).await, "abcdef");
+            assert_eq!(read(pieces, Some(Err(()))).await, "Broken", "{pieces:?}");
+            let more = Frame::data(Bytes::from_static(b"g"));
+            assert_eq!(read(pieces, Some(Ok(more))).await, "TooLong", "{pieces:?}");
+        }
+        assert_eq!(read(&["abcdefg"], None).await, "TooLong");
+        assert_eq!(read(&[], None).await, "");
+    }
+}
