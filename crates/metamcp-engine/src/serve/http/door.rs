@@ -113,12 +113,13 @@ impl Door {
     /// Answers one request; its connection has this timer.
     pub async fn answer(&self, request: Request<Incoming>, alarm: &Alarm) -> Response<Answer> {
         let (parts, mut body) = request.into_parts();
-        let response = self.answer_to(&parts, &mut body, alarm).await;
+        let mut response = self.answer_to(&parts, &mut body, alarm).await;
         let is_refused = response.status().is_client_error() || response.status().is_server_error();
         // Who waits to be told to go on is told not to.
         if is_refused && !parts.headers.contains_key(EXPECT) {
             discard(&mut body).await;
         }
+        reply::reuse(parts.headers, &mut response);
         response
     }
 

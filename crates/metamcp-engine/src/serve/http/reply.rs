@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use hyper::{Response, StatusCode};
 use metamcp_wire::write;
@@ -24,6 +25,9 @@ pub const INVALID: i64 = -32600;
 pub const REFUSED: i64 = -32000;
 /// Our code for a session that is not there.
 pub const NO_SESSION: i64 = -32001;
+
+/// Tables of headers are used again up to this size: twice what clients send, so that nobody makes us keep large ones.
+const MOST_REUSED: usize = 24;
 
 /// The body of a response.
 pub enum Answer {
@@ -143,5 +147,42 @@ pub fn show_to(response: &mut Response<Answer>, origin: &HeaderValue, is_preflig
             "Authorization, Content-Type, Accept, Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, Mcp-Method, Mcp-Name",
         );
         add("access-control-allow-headers", sent);
+    }
+}
+
+/// Gives a response the table that held the headers of its request. The library keeps the table of a response for the
+/// headers of the next request, and one made for an answer is too small for that: it would grow with every request.
+pub fn reuse(mut table: HeaderMap, response: &mut Response<Answer>) {
+    if table.capacity() <= MOST_REUSED {
+        table.clear();
+        table.extend(response.headers_mut().drain());
+        *response.headers_mut() = table;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_a_request_carries_the_headers_of_its_response() {
+        let asked = |count: usize| {
+            let mut headers = HeaderMap::new();
+            for at in 0..count {
+                let name = HeaderName::try_from(format!("x-{at}")).unwrap();
+                headers.insert(name, HeaderValue::from_static("theirs"));
+            }
+            headers
+        };
+        for (count, is_reused) in [(0, false), (8, true), (100, false)] {
+            let table = asked(count);
+            let room = table.capacity();
+            let mut response = document(Bytes::from_static(b"{}"));
+            allow(&mut response, "POST");
+            let mine = response.headers().clone();
+            reuse(table, &mut response);
+            assert_eq!(*response.headers(), mine, "{count}");
+            assert_eq!(response.headers().capacity() == room, is_reused, "{count}");
+        }
     }
 }
