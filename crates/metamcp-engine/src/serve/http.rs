@@ -20,9 +20,11 @@ pub mod stream;
 pub mod tls;
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -216,15 +218,30 @@ async fn connection<S>(
         .max_header_size(MAX_HEAD)
         .serve_connection(TokioIo::new(Patient::new(stream, WRITE_PATIENCE)), service);
     let mut connection = pin!(connection);
+    let seen = phase.clone();
     loop {
-        tokio::select! {
-            // Whoever broke it knows.
-            _ = connection.as_mut() => return,
-            changed = phase.changed() => match *phase.borrow_and_update() {
-                Phase::Serving if changed.is_ok() => {}
-                Phase::Draining if changed.is_ok() => connection.as_mut().graceful_shutdown(),
-                _ => return,
-            }
+        let changed = {
+            let mut changed = pin!(phase.changed());
+            let mut listens = false;
+            poll_fn(|cx| {
+                // Whoever broke it knows.
+                if connection.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                // The task is the same each time: once it is known whom to wake, a look is enough.
+                if listens && matches!(seen.has_changed(), Ok(false)) {
+                    return Poll::Pending;
+                }
+                listens = true;
+                changed.as_mut().poll(cx).map(Some)
+            })
+            .await
+        };
+        let Some(changed) = changed else { return };
+        match *phase.borrow_and_update() {
+            Phase::Serving if changed.is_ok() => {}
+            Phase::Draining if changed.is_ok() => connection.as_mut().graceful_shutdown(),
+            _ => return,
         }
     }
 }

@@ -17,6 +17,9 @@ pub const MESSAGES: &str = "/messages";
 /// Where it is said who gives out tokens.
 pub const METADATA: &str = "/.well-known/oauth-protected-resource";
 
+/// What nearly every client accepts, as nearly all of them write it: it need not be taken apart each time.
+const BOTH: &str = "application/json, text/event-stream";
+
 /// What the operator allows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
@@ -243,8 +246,9 @@ impl Rules {
     }
 
     fn check_accept(&self, route: Route, accept: Option<&str>) -> Result<(), Refusal> {
-        let accepts =
-            |kind: &str, subkind: &str| accept.is_none_or(|all| accepts(all, kind, subkind));
+        let accepts = |kind: &str, subkind: &str| {
+            accept.is_none_or(|all| all == BOTH || accepts(all, kind, subkind))
+        };
         let (document, events) = (accepts("application", "json"), accepts("text", "event-stream"));
         let (is_fine, wanted) = match route {
             Route::Post if self.json => (document, "application/json"),
@@ -259,11 +263,11 @@ impl Rules {
     /// other machines may come in, any address will do.
     fn is_ours(&self, host: &str) -> bool {
         let Some(name) = without_port(host) else { return false };
-        let name = name.to_ascii_lowercase();
-        if is_loopback_name(&name) || self.hosts.contains(&name) {
+        let is_listed = || self.hosts.iter().any(|listed| listed.eq_ignore_ascii_case(name));
+        if is_loopback_name(name) || is_listed() {
             return true;
         }
-        !self.local && address(&name).is_some()
+        !self.local && address(name).is_some()
     }
 
     /// The endpoint at a path.
@@ -328,7 +332,8 @@ fn address(name: &str) -> Option<IpAddr> {
 }
 
 fn is_loopback_name(name: &str) -> bool {
-    name == "localhost" || address(name).is_some_and(|address| address.is_loopback())
+    name.eq_ignore_ascii_case("localhost")
+        || address(name).is_some_and(|address| address.is_loopback())
 }
 
 /// Whether an origin is a page of this machine; `null`, which sandboxed pages have, is not.

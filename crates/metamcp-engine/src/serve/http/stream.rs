@@ -252,8 +252,15 @@ impl State {
     /// The next event and its position.
     fn advance(&mut self, keeps: bool) -> Option<(u64, Event)> {
         let index = usize::try_from(self.next - self.first).ok()?;
-        let event = self.events.get(index)?.clone();
         let position = self.next;
+        if !keeps && index == 0 {
+            // Nobody else will want it.
+            let event = self.events.pop_front()?;
+            self.unsent -= event.size();
+            (self.first, self.next) = (self.first + 1, self.next + 1);
+            return Some((position, event));
+        }
+        let event = self.events.get(index)?.clone();
         self.next += 1;
         self.unsent -= event.size();
         self.kept += event.size();
