@@ -1,13 +1,19 @@
-//! What a script sees besides the language: JavaScript of ours, read into the realm before any of a guest.
-//! Owns: the sources and the bounds they are given.      Never: reaches beyond what `worker/natives.rs` hands it.
-//! In: nothing.  Out: source texts.
+//! What a script sees besides the language: JavaScript of ours, loaded into the realm before any of a guest.
+//! Owns: the compiled sources and the bounds they are given.      Never: reaches beyond what `worker/natives.rs` hands it.
+//! In: the name of a part.  Out: the function that makes it.
 //! Tests: `tests/language.rs`, in real workers.
+//!
+//! `build.rs` compiles what is in `prelude/`. A worker that read the sources needed a millisecond more to be ready.
+
+use rquickjs::loader::Loader as _;
+use rquickjs::loader::bundle::{Bundle, ScaBundleData};
+use rquickjs::{Ctx, Error, Function, Result};
 
 /// Calls, servers, console, timers, and how a run ends.
-pub(crate) const CORE: &str = include_str!("prelude/core.js");
+pub(crate) const CORE: &str = "core";
 
-/// The file name of our own frames in a stack, by which they are left out of what the script's author sees.
-pub(crate) const FILE: &str = "metamcp:prelude";
+/// What the file names of our own frames in a stack begin with, as `build.rs` and `hardened/build.py` write them.
+pub const FILE: &str = "metamcp:prelude";
 
 /// Characters of JSON in one question. As UTF-8 they fit a frame whatever they are.
 pub const PAYLOAD: usize = 4 * 1024 * 1024;
@@ -18,16 +24,16 @@ pub const LINE: usize = 8 * 1024;
 /// Timers set at once. A script that sets more than this is counting them wrong.
 pub const TIMERS: usize = 1_000;
 
-/// The parts that are read when a script first uses one, so that a worker is ready sooner.
-pub(crate) fn part(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "words" => include_str!("prelude/words.js"),
-        "lanes" => include_str!("prelude/lanes.js"),
-        "url" => include_str!("prelude/url.js"),
-        "text" => include_str!("prelude/text.js"),
-        "clone" => include_str!("prelude/clone.js"),
-        "crypto" => include_str!("prelude/crypto.js"),
-        "intl" => include_str!("prelude/intl.js"),
-        _ => return None,
-    })
+/// All parts, as the engine wrote them in `build.rs`. Never from anywhere else: the engine believes what it reads here.
+const COMPILED: ScaBundleData<&[u8]> = include!(concat!(env!("OUT_DIR"), "/prelude.rs"));
+
+/// A part: a function that makes what it is called after. All but the core are loaded when a script first uses one,
+/// so that a worker is ready sooner.
+/// A script cannot import one: `worker/realm.rs` has the engine find nothing by name.
+pub(crate) fn part<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Function<'js>> {
+    let module = Bundle(COMPILED).load(ctx, name, None)?;
+    let (module, evaluated) = module.eval()?;
+    // There already: nothing in a part waits. Jobs of the script must not run here.
+    evaluated.result::<()>().ok_or(Error::WouldBlock)??;
+    module.get("default")
 }

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use rquickjs::context::EvalOptions;
 use rquickjs::{Ctx, Exception, Function, Object, Result, TypedArray};
 use sha2::{Digest, Sha256};
 
@@ -47,7 +46,10 @@ pub(super) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>) -> Result<Object<'j
         "clear",
         Function::new(ctx.clone(), move |number: u32| own.timers.borrow_mut().stop(number))?,
     )?;
-    add("part", Function::new(ctx.clone(), |ctx: Ctx<'js>, name: String| part(&ctx, &name))?)?;
+    add(
+        "part",
+        Function::new(ctx.clone(), |ctx: Ctx<'js>, name: String| prelude::part(&ctx, &name))?,
+    )?;
     add("random", Function::new(ctx.clone(), random)?)?;
     add("sha256", Function::new(ctx.clone(), |ctx: Ctx<'js>, bytes: String| sha256(ctx, &bytes))?)?;
     add(
@@ -99,19 +101,6 @@ impl State {
             link.flush().ok();
         }
     }
-}
-
-/// A part of the prelude that was not read yet: a function that makes what the part is called after.
-fn part<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Function<'js>> {
-    let source = prelude::part(name).ok_or_else(|| Exception::throw_type(ctx, "no such part"))?;
-    ctx.eval_with_options(source, own_code())
-}
-
-/// How our own JavaScript is read.
-pub(super) fn own_code() -> EvalOptions {
-    let mut options = EvalOptions::default();
-    options.filename = Some(prelude::FILE.to_owned());
-    options
 }
 
 fn random<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {

@@ -4,10 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use rquickjs::context::EvalOptions;
+use rquickjs::loader::{ImportAttributes, Loader, Resolver};
 use rquickjs::promise::PromiseState;
-use rquickjs::{Array, Context, Ctx, Error, Function, Object, Persistent, Promise, Runtime, Value};
+use rquickjs::{
+    Array, Context, Ctx, Error, Exception, Function, Module, Object, Persistent, Promise, Runtime,
+    Value,
+};
 
-use super::natives::{self, own_code};
+use super::natives;
 use super::{Engine, State, clock, out_of_memory, position};
 use crate::prelude;
 use crate::protocol::{End, ScriptError, Server, WorkerLimits};
@@ -44,6 +48,7 @@ impl Realm {
         let runtime = Runtime::new().ok()?;
         let own = Rc::clone(state);
         runtime.set_interrupt_handler(Some(Box::new(move || stop_if_over(&own))));
+        runtime.set_loader(NoModules, NoModules);
         let context = Context::full(&runtime).ok()?;
         let (prelude, rejected) = context.with(|ctx| prelude(&ctx, state)).ok()?;
         runtime.set_host_promise_rejection_tracker(Some(Box::new(
@@ -184,7 +189,7 @@ impl Realm {
     /// Whether this is what the engine throws when it has no memory left: an error, or `null` if there was
     /// not even enough for that. A script that throws the same gains nothing by it.
     fn is_starved(&self, thrown: &Value<'_>) -> bool {
-        let message = thrown.as_exception().and_then(rquickjs::Exception::message);
+        let message = thrown.as_exception().and_then(Exception::message);
         message.is_some_and(|message| message.starts_with("out of memory"))
             || (thrown.is_null()
                 && clock::touched().saturating_sub(self.touched.get()) > self.heap.get() / 2)
@@ -261,6 +266,32 @@ fn stop_if_over(state: &State) -> bool {
     false
 }
 
+/// There is nothing to import. The prelude's own modules are in the realm, and without this an `import` by name finds them.
+struct NoModules;
+
+impl Resolver for NoModules {
+    fn resolve<'js>(
+        &mut self,
+        ctx: &Ctx<'js>,
+        _base: &str,
+        name: &str,
+        _attributes: Option<ImportAttributes<'js>>,
+    ) -> rquickjs::Result<String> {
+        Err(Exception::throw_reference(ctx, &format!("could not load module '{name}'")))
+    }
+}
+
+impl Loader for NoModules {
+    fn load<'js>(
+        &mut self,
+        _ctx: &Ctx<'js>,
+        name: &str,
+        _attributes: Option<ImportAttributes<'js>>,
+    ) -> rquickjs::Result<Module<'js>> {
+        Err(Error::new_loading(name))
+    }
+}
+
 /// What is called by us, and what the engine calls when a promise fails.
 type Built = (Prelude, Persistent<Function<'static>>);
 
@@ -271,8 +302,8 @@ fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Built> {
     limits.set("payload", prelude::PAYLOAD)?;
     limits.set("line", prelude::LINE)?;
     limits.set("timers", prelude::TIMERS)?;
-    let core: Function = ctx.eval_with_options(prelude::CORE, own_code())?;
-    let parts: Array = core.call((natives::object(ctx, state)?, limits))?;
+    let parts: Array =
+        prelude::part(ctx, prelude::CORE)?.call((natives::object(ctx, state)?, limits))?;
     let save = |index| Ok::<_, Error>(Persistent::save(ctx, parts.get::<Function>(index)?));
     let prelude = Prelude {
         begin: save(0)?,

@@ -87,3 +87,12 @@ loadScript("@SECRET@"); return 1;
 //---
 // expect: error
 return read("@SECRET@");
+//---
+// expect: error
+return await import("metamcp:prelude/core");
+//---
+// expect: error
+return await import("metamcp:prelude");
+//---
+// expect: error
+return await import("core");
