@@ -9,7 +9,7 @@ use std::{fs, io, io::Read as _};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use tokio::net::UnixStream;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 use super::spawn::{Spawner, Started};
@@ -45,6 +45,8 @@ struct Shared {
     ready: usize,
     spawner: OnceLock<Spawner>,
     pool: Mutex<Pool>,
+    /// Somebody waits: those that take a breath before they start do so now.
+    hurry: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +54,8 @@ struct Pool {
     waiting: VecDeque<Worker>,
     /// Workers on their way into the pool.
     coming: usize,
+    /// Those who wait for one of them, the first one first. Never more than are coming.
+    wanted: VecDeque<oneshot::Sender<Worker>>,
 }
 
 impl Workers {
@@ -59,7 +63,8 @@ impl Workers {
     pub fn new(launch: Launch, profile: Profile, ready: usize) -> Workers {
         let spawner = OnceLock::new();
         let pool = Mutex::default();
-        Workers { shared: Arc::new(Shared { launch, profile, ready, spawner, pool }) }
+        let hurry = Notify::new();
+        Workers { shared: Arc::new(Shared { launch, profile, ready, spawner, pool, hurry }) }
     }
 
     /// A worker that has proven every layer of the profile; for one run.
@@ -67,17 +72,20 @@ impl Workers {
     /// # Errors
     /// A layer that is not to be had, or a worker that does not start. Neither heals by asking again.
     pub async fn take(&self) -> Result<Worker, Refused> {
-        loop {
-            // On a line of its own, so that the lock is free again before anything is done.
-            let next = self.shared.pool().waiting.pop_front();
-            let Some(worker) = next else { break };
-            // One that died while it waited is passed over.
-            if worker.is_waiting() {
-                self.refill();
-                return Ok(worker);
+        let worker = loop {
+            match self.shared.next() {
+                // One that died while it waited is passed over.
+                Next::Waiting(worker) if worker.is_waiting() => break worker,
+                Next::Waiting(_) => {}
+                // If it does not come after all, another is started, and what fails then is told.
+                Next::Coming(coming) => {
+                    if let Ok(worker) = coming.await {
+                        break worker;
+                    }
+                }
+                Next::None => break self.shared.prepare().await?,
             }
-        }
-        let worker = self.shared.prepare().await?;
+        };
         self.refill();
         Ok(worker)
     }
@@ -99,11 +107,11 @@ impl Workers {
             let coming = Coming(Arc::clone(&self.shared));
             tokio::spawn(async move {
                 if !pause.is_zero() {
-                    tokio::time::sleep(pause).await;
+                    timeout(pause, coming.0.hurry.notified()).await.ok();
                 }
                 // One that cannot be had now is refused to whoever asks next, with the reason.
                 if let Ok(worker) = coming.0.prepare().await {
-                    coming.0.pool().waiting.push_back(worker);
+                    coming.0.arrived(worker);
                 }
             });
         }
@@ -115,13 +123,56 @@ struct Coming(Arc<Shared>);
 
 impl Drop for Coming {
     fn drop(&mut self) {
-        self.0.pool().coming -= 1;
+        let mut pool = self.0.pool();
+        pool.coming -= 1;
+        // Who waits for one that will not come looks again.
+        let coming = pool.coming;
+        pool.wanted.truncate(coming);
     }
+}
+
+/// Where the next worker is from.
+enum Next {
+    /// It waits.
+    Waiting(Worker),
+    /// It is being started. That one is there sooner than a new one, and starting both takes longer.
+    Coming(oneshot::Receiver<Worker>),
+    /// None is waiting, and all that are coming are promised.
+    None,
 }
 
 impl Shared {
     fn pool(&self) -> MutexGuard<'_, Pool> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Next {
+        let mut pool = self.pool();
+        if let Some(worker) = pool.waiting.pop_front() {
+            return Next::Waiting(worker);
+        }
+        pool.wanted.retain(|who| !who.is_closed());
+        if pool.wanted.len() >= pool.coming {
+            return Next::None;
+        }
+        let (who, coming) = oneshot::channel();
+        pool.wanted.push_back(who);
+        drop(pool);
+        self.hurry.notify_waiters();
+        Next::Coming(coming)
+    }
+
+    /// To whoever waits for it, or into the pool.
+    fn arrived(&self, mut worker: Worker) {
+        let mut pool = self.pool();
+        while let Some(who) = pool.wanted.pop_front() {
+            match who.send(worker) {
+                Ok(()) => return,
+                // Who wanted it gave up.
+                Err(back) => worker = back,
+            }
+        }
+        pool.waiting.push_back(worker);
     }
 
     async fn prepare(&self) -> Result<Worker, Refused> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metamcp_sandbox::host::{Limits, Profile, Status, Workers, run};
+use metamcp_sandbox::host::{Launch, Limits, Profile, Status, Workers, run};
 
 use crate::common::*;
 
@@ -68,6 +68,46 @@ fn no_worker_is_started_before_it_is_needed_and_then_they_wait() {
     let first = worker.id();
     let second = runtime().block_on(workers.take()).unwrap().id();
     assert_ne!(first, second, "one process, one run");
+}
+
+/// Workers of which the second and the third to be started do as they are told; every other one is as it should be.
+fn workers_with(place: &Path, second: &str, third: &str) -> Workers {
+    use std::os::unix::fs::PermissionsExt;
+    let (program, worker) = (place.join("program"), env!("CARGO_BIN_EXE_sandbox-worker"));
+    let place = place.display();
+    let code = format!(
+        "#!/bin/sh\nif mkdir {place}/1; then :; elif mkdir {place}/2; then {second}; elif mkdir {place}/3; then {third}; fi\n\
+         exec /usr/bin/env -i {worker} worker\n"
+    );
+    fs::write(&program, code).expect("a folder to write in");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("a file of our own");
+    let launch = Launch { program, args: Vec::new(), env: Vec::new() };
+    Workers::new(launch, Profile::Standard, 1)
+}
+
+#[test]
+fn who_comes_while_a_worker_is_being_started_gets_that_one() {
+    let place = tempfile::tempdir().unwrap();
+    let (begun, go) = (place.path().join("2"), place.path().join("go"));
+    // The second one is ready when it is told, the third one never.
+    let wait = format!("until test -e {}; do :; done", go.display());
+    let workers = workers_with(place.path(), &wait, "exec cat");
+    drop(runtime().block_on(workers.take()).unwrap());
+    eventually("the second is being started", || begun.exists());
+    runtime().block_on(async {
+        let (second, ()) = tokio::join!(workers.take(), async { fs::write(&go, "").unwrap() });
+        second.expect("the one that was coming, not a third");
+    });
+}
+
+#[test]
+fn who_waits_for_a_worker_that_does_not_come_gets_another() {
+    let place = tempfile::tempdir().unwrap();
+    let workers = workers_with(place.path(), "exit 1", ":");
+    runtime().block_on(async {
+        drop(workers.take().await.unwrap());
+        workers.take().await.expect("the third one");
+    });
 }
 
 #[test]
