@@ -9,12 +9,12 @@
 "use strict";
 
 const { parse, stringify } = JSON;
-const { apply, ownKeys, getPrototypeOf, defineProperty, getOwnPropertyDescriptor } = Reflect;
+const { apply, ownKeys, getPrototypeOf, setPrototypeOf, defineProperty, getOwnPropertyDescriptor } = Reflect;
 const { isArray, from: arrayFrom } = Array;
 const { create, freeze, fromEntries, is, prototype: objectPrototype } = Object;
 const { min, max, floor } = Math;
 const NativePromise = Promise, NativeProxy = Proxy, NativeMap = Map, NativeSet = Set;
-const NativeError = Error, NativeString = String, NativeDate = Date, NativeRegExp = RegExp;
+const NativeError = Error, { captureStackTrace } = Error, NativeString = String, NativeDate = Date, NativeRegExp = RegExp;
 const isFiniteNumber = Number.isFinite;
 const global = globalThis;
 
@@ -68,15 +68,16 @@ const toolError = (fact, site) => {
 /** Questions without an answer: number → who waits for it. */
 const pending = ownMap();
 
-/** Puts a question. What waits for its answer is told the answer, or what `of` makes of it. */
-const put = (waiting, op, question) => new NativePromise((resolve, reject) => {
+/** Puts a question, of which `head` is JSON already. What waits for its answer is told the answer, or what `of` makes of it. */
+const put = (waiting, op, head, rest) => new NativePromise((resolve, reject) => {
   waiting.resolve = resolve;
   waiting.reject = reject;
-  const text = question.arguments !== undefined && isFlat(question.arguments) ? stringify(question) : stringify(question, plainSent);
+  const json = head !== null && isFlat(rest) ? stringify(rest) : stringify(rest, plainSent);
+  const text = head === null ? json : `${head}${json ?? null}}`;
   if (text.length > limits.payload) {
     throw new RangeError(`the arguments are ${text.length} characters of JSON, ${limits.payload} at most`);
   }
-  waiting.asked = true;
+  waiting.state = OPEN;
   pending.set(native.request(op, text), waiting);
 });
 
@@ -95,10 +96,23 @@ const isFlat = args => {
   return true;
 };
 
-const waitingFor = (server, tool, of) =>
-  ({ __proto__: null, server, tool, of, site: new NativeError().stack, resolve: null, reject: null, asked: false, raw: null, settled: 0, answer: undefined });
+const UNASKED = 0, OPEN = 1, ANSWERED = 2, FAILED = 3;
 
-const ask = (op, question) => put(waitingFor(null, null, null), op, question);
+/** Who waits for an answer. Made by a constructor, so that all of them share what the engine knows of their properties. */
+class Waiting {
+  constructor(server, tool, of, by) {
+    this.server = server;
+    this.tool = tool;
+    this.of = of;
+    this.state = UNASKED;
+    this.resolve = this.reject = this.raw = null;
+    // Into `stack`, and only the frames below our own: writing those down as well took an eighth of a call.
+    captureStackTrace(this, by);
+  }
+}
+setPrototypeOf(Waiting.prototype, null);
+
+const ask = (op, question) => put(new Waiting(null, null, null, ask), op, null, question);
 
 /** An answer, parsed; or what is known about there being none. */
 const settle = (id, ok, value) => {
@@ -112,8 +126,8 @@ const settle = (id, ok, value) => {
     ok = true;
     value = value.result;
   }
-  waiting.settled = ok ? 1 : 2;
-  const answer = waiting.answer = ok ? value : toolError({ server: waiting.server, tool: waiting.tool, ...value }, waiting.site);
+  waiting.state = ok ? ANSWERED : FAILED;
+  const answer = waiting.answer = ok ? value : toolError({ server: waiting.server, tool: waiting.tool, ...value }, waiting.stack);
   if (waiting.raw !== null) (ok ? waiting.raw.resolve : waiting.raw.reject)(answer);
   if (!ok) return waiting.reject(answer);
   if (waiting.of === null) return waiting.resolve(answer);
@@ -128,8 +142,8 @@ const settle = (id, ok, value) => {
 
 /** The answer as it came, for those who ask for it besides what was made of it. */
 const rawOf = waiting => new NativePromise((resolve, reject) => {
-  if (waiting.settled === 0) waiting.raw = { resolve, reject };
-  else (waiting.settled === 1 ? resolve : reject)(waiting.answer);
+  if (waiting.state === OPEN) waiting.raw = { resolve, reject };
+  else (waiting.state === ANSWERED ? resolve : reject)(waiting.answer);
 });
 
 const textsOf = content => {
@@ -157,12 +171,12 @@ const valueOfText = text => {
 };
 
 /** What of a tool's result is of use to a script. */
-const useful = (result, { server, tool, site }) => {
+const useful = (result, { server, tool, stack }) => {
   if (result === null || typeof result !== "object") return result;
   const texts = isArray(result.content) ? textsOf(result.content) : undefined;
   if (result.isError === true) {
     const message = texts !== undefined && texts.length > 0 ? join(texts, "\n") : "the tool reported an error and did not say which";
-    throw toolError({ server, tool, code: "tool_error", retryable: false, message }, site);
+    throw toolError({ server, tool, code: "tool_error", retryable: false, message }, stack);
   }
   if (result.structuredContent !== undefined && result.structuredContent !== null) return result.structuredContent;
   if (texts === undefined) return result;
@@ -170,7 +184,8 @@ const useful = (result, { server, tool, site }) => {
   return valueOfText(texts.length === 1 ? texts[0] : join(texts, "\n"));
 };
 
-const callTool = (server, tool, args, raw = false) => {
+const callTool = (place, tool, args, raw, by) => {
+  const { server, heads } = place;
   if (typeof tool !== "string" || tool === "") {
     return NativePromise.reject(new TypeError(`which tool of ${server}? call("tool", arguments)`));
   }
@@ -179,14 +194,15 @@ const callTool = (server, tool, args, raw = false) => {
     const given = isArray(args) ? "an array" : `a ${typeof args}`;
     return NativePromise.reject(new TypeError(`the arguments of ${server}.${tool} must be one object with named values, not ${given}`));
   }
-  const waiting = waitingFor(server, tool, raw ? null : useful);
-  const value = put(waiting, CALL, { server, tool, arguments: args });
+  const waiting = new Waiting(server, tool, raw ? null : useful, by);
+  const head = heads[tool] ??= `{"server":${stringify(server)},"tool":${stringify(tool)},"arguments":`;
+  const value = put(waiting, CALL, head, args);
   let whole = null;
   // What could not be asked fails the same either way.
   value.raw = () => {
     // Who waits for the whole result hears of a failure there.
     if (whole === null) then(value, undefined, () => undefined);
-    return whole ??= waiting.asked && !raw ? rawOf(waiting) : value;
+    return whole ??= waiting.state !== UNASKED && !raw ? rawOf(waiting) : value;
   };
   return value;
 };
@@ -200,20 +216,22 @@ const standIns = new WeakMap();
 const weakGet = plain(WeakMap.prototype.get), weakSet = plain(WeakMap.prototype.set);
 
 const standIn = server => {
-  const tools = create(null);
+  const tools = create(null), place = { __proto__: null, server, heads: create(null) };
   const made = new NativeProxy(freeze(create(null)), {
     __proto__: null,
     get(_, name) {
       if (typeof name !== "string" || name in LANGUAGE || name === "__proto__") return undefined;
       let tool = tools[name];
       if (tool === undefined) {
-        tool = name === "call"
+        const asking = raw => {
           // `call("tool", arguments)`, unless a server really has a tool of that name.
-          ? (first, args) => typeof first === "string" ? callTool(server, first, args) : callTool(server, name, first)
-          : args => callTool(server, name, args);
-        tool.raw = name === "call"
-          ? (first, args) => typeof first === "string" ? callTool(server, first, args, true) : callTool(server, name, first, true)
-          : args => callTool(server, name, args, true);
+          const by = name === "call"
+            ? (first, args) => typeof first === "string" ? callTool(place, first, args, raw, by) : callTool(place, name, first, raw, by)
+            : args => callTool(place, name, args, raw, by);
+          return by;
+        };
+        tool = asking(false);
+        tool.raw = asking(true);
         tools[name] = freeze(tool);
       }
       return tool;

@@ -70,6 +70,9 @@ fn errors_have_the_position_of_the_code_as_given() {
         ("function f() {\n  throw new RangeError('deep');\n}\nf();", "RangeError", 2, None),
         ("const n = 1;\nconst e = await github.wrong({});", "ToolError", 2, None),
         ("await servers.github.call('missing')", "ToolError", 1, None),
+        ("1;\nawait servers.github.call.raw('missing')", "ToolError", 2, None),
+        ("const f = () =>\n  github.wrong({});\nawait parallel([1], f)", "ToolError", 2, None),
+        ("const f = github.wrong.bind(null, {});\n\nawait f()", "ToolError", 3, None),
     ] {
         let outcome = runs(code);
         assert_eq!(outcome.status, Status::Error, "{code}");
@@ -177,14 +180,20 @@ fn failures_are_tool_errors_with_facts() {
 #[test]
 fn the_gateway_is_asked_with_names_and_arguments() {
     let host = Arc::new(Table::default());
-    let code = "await github.createIssue({ t: 'ü' }); ";
+    let code = "await github.createIssue({ t: 'ü' }).catch(() => 0);
+        await github['say \"it\"'](new Map([['a', 1]])).catch(() => 0);
+        await github.call('x', { toJSON() {} }).catch(() => 0);";
     runtime().block_on(outcome_with(code, Limits::default(), Arc::clone(&host)));
     let asked = host.asked.lock().unwrap();
     assert_eq!(asked[0].0, Op::Call);
-    let payload: Value = serde_json::from_str(&asked[0].1).unwrap();
+    let payloads = asked.iter().map(|(_, payload)| serde_json::from_str(payload).unwrap());
     assert_eq!(
-        payload,
-        json!({"server": "github", "tool": "createIssue", "arguments": {"t": "ü"}})
+        payloads.collect::<Vec<Value>>(),
+        [
+            json!({"server": "github", "tool": "createIssue", "arguments": {"t": "ü"}}),
+            json!({"server": "github", "tool": "say \"it\"", "arguments": {"a": 1}}),
+            json!({"server": "github", "tool": "x", "arguments": null}),
+        ]
     );
 }
 
