@@ -103,6 +103,18 @@ fn a_second_name_of_a_server_is_counted_with_the_first() {
 }
 
 #[test]
+fn what_points_at_itself_is_collected_before_the_heap_is_full() {
+    // Several heaps of it, one after the other.
+    let code = "for (let i = 0; i < 100000; i++) { const a = { text: new Uint8Array(1000) }; a.a = a; } return 1";
+    let outcome = runtime().block_on(async {
+        let worker = workers().take().await.expect("a worker");
+        let limits = Limits { cpu: Duration::from_secs(20), ..small() };
+        run(worker, job(code, limits), Arc::new(Table::default()), std::future::pending()).await
+    });
+    assert_eq!(outcome.status, Status::Ok, "{outcome:?}");
+}
+
+#[test]
 fn what_is_nested_too_deeply_is_refused_with_the_depth() {
     let nested = "let a = []; for (let i = 0; i < 140; i++) a = [a];";
     let outcome =
