@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
 use tokio::task::yield_now;
 use tokio::time::{sleep_until, timeout};
 
@@ -132,11 +133,16 @@ impl Run {
         let mut piece = vec![0; PIECE];
         // Nothing is over before this; looked at again then.
         let mut look = Instant::now() + (self.limits.cpu + CPU_GRACE).min(self.limits.wall);
+        // One for the whole run: putting a new one among all timers of the gateway for each answer took longer than the answer.
+        let mut alarm = pin!(sleep_until(look.into()));
         loop {
             // Before anything else: while there is always something to answer, nothing below would get to it.
             if Instant::now() >= look {
                 match self.watch(&worker) {
-                    Watch::Again(pause) => look = Instant::now() + pause,
+                    Watch::Again(pause) => {
+                        look = Instant::now() + pause;
+                        alarm.as_mut().reset(look.into());
+                    }
                     Watch::Strike(strike) => {
                         return (worker, Some(Verdict::of_strike(strike, &self.limits)));
                     }
@@ -149,23 +155,12 @@ impl Run {
                 self.sent = 0;
             }
             let reads = self.held_bytes < MAX_WAITING && self.out.len() - self.sent < MAX_ANSWERS;
-            let socket = worker.socket();
+            let (mut inward, outward) = worker.halves();
+            // In this order: what is answered already goes out before more is taken in. There is an end to that, since no
+            // more are under way than were asked for.
             tokio::select! {
-                readable = socket.readable(), if reads => {
-                    let heard = readable.and_then(|()| socket.try_read(&mut piece));
-                    match heard {
-                        Ok(0) => return (worker, None),
-                        Ok(count) => {
-                            worker.frames.push(&piece[..count]);
-                            if let Some(verdict) = self.frames(&mut worker) {
-                                return (worker, Some(verdict));
-                            }
-                        }
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(_) => return (worker, None),
-                    }
-                }
-                _ = socket.writable(), if self.sent < self.out.len() => {}
+                biased;
+                () = &mut cancel => return (worker, Some(Verdict::cancelled())),
                 done = poll_fn(|context| self.under_way.poll(context)), if !self.under_way.is_empty() => {
                     for (id, answer) in done {
                         self.answered(id, answer);
@@ -176,8 +171,18 @@ impl Run {
                         yield_now().await;
                     }
                 }
-                () = sleep_until(look.into()) => {}
-                () = &mut cancel => return (worker, Some(Verdict::cancelled())),
+                // Not by `try_read`, which needs a second look at a socket to know that the first one took all.
+                heard = inward.read(&mut piece), if reads => match heard {
+                    Ok(0) | Err(_) => return (worker, None),
+                    Ok(count) => {
+                        worker.frames.push(&piece[..count]);
+                        if let Some(verdict) = self.frames(&mut worker) {
+                            return (worker, Some(verdict));
+                        }
+                    }
+                },
+                _ = outward.writable(), if self.sent < self.out.len() => {}
+                () = &mut alarm => {}
             }
         }
     }

@@ -9,6 +9,7 @@ use std::{fs, io, io::Read as _};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use tokio::net::UnixStream;
+use tokio::net::unix::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
@@ -260,6 +261,11 @@ impl Worker {
     /// The socket. It is there as long as the worker is.
     pub(super) fn socket(&self) -> &UnixStream {
         self.socket.as_ref().expect("set when the worker was made")
+    }
+
+    /// Both directions of it, each by itself.
+    pub(super) fn halves(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        self.socket.as_mut().expect("set when the worker was made").split()
     }
 
     /// Processor time used by the process so far. Nothing once it cannot be told.
