@@ -9,6 +9,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::{read, write};
 
+use super::habit::Habit;
 use crate::lockdown::{Ends, SOCKET};
 use crate::protocol::{Frames, FromWorker, ToWorker};
 
@@ -18,12 +19,8 @@ const GATHER: usize = 64 * 1024;
 /// Bytes taken from the socket at once.
 const PIECE: usize = 64 * 1024;
 
-/// How long an answer is looked for before it is slept for, while answers come that soon. Being woken takes longer than
-/// most answers that the gateway has at hand.
+/// How long an answer is looked for before it is slept for.
 const LOOK: Duration = Duration::from_micros(50);
-
-/// Answers that come within this, being woken included, are worth looking for the next time.
-const SOON: Duration = Duration::from_micros(100);
 
 /// Why nothing more can be heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +38,7 @@ pub(super) struct Link {
     outbox: Vec<u8>,
     inbox: Frames,
     piece: Vec<u8>,
-    /// Whether the last answer came within [`SOON`].
-    soon: bool,
+    habit: Habit,
 }
 
 impl Link {
@@ -93,12 +89,13 @@ impl Link {
     pub(super) fn receive(&mut self, until: Option<Instant>) -> Result<Option<ToWorker>, Closed> {
         self.flush()?;
         let asked = Instant::now();
+        let looks = self.ends == Ends::Socket && self.habit.looks();
         loop {
             if let Some(message) = self.at_hand()? {
-                self.soon = asked.elapsed() < SOON;
+                self.habit.noted(looks, asked.elapsed());
                 return Ok(Some(message));
             }
-            if self.soon && self.ends == Ends::Socket && asked.elapsed() < LOOK {
+            if looks && asked.elapsed() < LOOK {
                 self.take_in(MsgFlags::MSG_DONTWAIT)?;
                 continue;
             }
