@@ -9,7 +9,7 @@ import scipy.sparse as sparse
 
 import pieces as pieces_of
 
-SETS = {"mcpzero": 700, "metatool": 700, "toollens": 700, "ultratool": 700, "sealtools": 700, "mcp20k": 300}
+SETS = {"mcpzero": 700, "metatool": 700, "toollens": 700, "ultratool": 700, "sealtools": 700, "mcp20k": 300, "own": 2000}
 MACRO = ("mcpzero", "metatool", "toollens", "ultratool", "sealtools")  # mcp20k repeats mcpzero's queries.
 FIELD_WEIGHTS = {"name": 2, "description": 1, "server": 1, "parameters": 0.5, "parameter descriptions": 0.3}
 K1, B = 1.2, 0.75

@@ -17,6 +17,8 @@ LARGEST_FILE = 6_000_000  # The table is most of what search adds to the binary.
 BYTES_A_ROW = 15.2  # Scale, offset, and the mean length of a piece.
 DIMS = 192  # 256 would not leave room for the whole vocabulary; 128 was not compared.
 STEPS = 2000
+ASKED_STEPS = 400  # Of the last two hundred, questions held back gain a point at most.
+LONGEST_QUESTION, LONGEST_TOOL = 64, 96  # Pieces; what stands behind them is detail.
 SHARES = {"botocore": 0.25, "google": 0.15, "github": 0.05, "openapi": 0.13, "fig": 0.1, "home": 0.08, "wordnet": 0.2, "asked": 0.12}
 
 
@@ -37,6 +39,7 @@ def arguments():
     parser.add_argument("--data", type=pathlib.Path, help="folder of development sets; without it nothing is evaluated")
     parser.add_argument("--dims", type=int, default=DIMS)
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--from", dest="start", type=pathlib.Path, help="a table to go on from with the questions alone: minutes instead of half an hour")
     parser.add_argument("--evaluate-only", action="store_true")
     options = parser.parse_args()
     options.build = options.build.resolve()
@@ -59,48 +62,22 @@ def enter_environment(build):
 
 
 def make(options):
-    import numpy as np
-
+    import evaluate
     import fit
     import pieces
-    import sources
+    import questions
     import table
-    import teacher
-    import vocabulary
 
-    print("1/5 sources", flush=True)
-    paths = sources.fetch_all(options.build / "sources")
-    pairs, spread = sources.pairs(paths)
-    texts = sorted({p[2] for p in pairs} | {p[3] for p in pairs})
-
-    print(f"2/5 teacher vectors of {len(texts)} texts", flush=True)
-    master = teacher.Teacher(paths["minilm"], options.build)
-    found = master.of(texts)
-    names = vocabulary.choose(
-        teacher.read_vocabulary(paths["minilm"]),
-        spread,
-        texts,
-        int(LARGEST_FILE / (options.dims + BYTES_A_ROW)),
-    )
-    single = master.of_names(names)
-
-    print(f"3/5 ridge fit, {len(names)} pieces, {options.dims} dimensions", flush=True)
+    names, rows = table.read(options.start) if options.start else taught(options)
     cutter = pieces.Pieces(names)
-    lists = [cutter.of(t)[: fit.LONGEST_BAG] for t in texts]
-    directions = fit.project(found, options.dims)
-    targets = found @ directions
-    rows = fit.ridge(lists, targets, fit.weigh(single @ directions, lists))
 
-    print("4/5 contrast between pairs", flush=True)
-    place = {t: i for i, t in enumerate(texts)}
-    pairs.sort(key=lambda p: (p[0], p[1], p[3]))  # Neighbours are of one service.
-    numbers = np.array([(place[p[2]], place[p[3]]) for p in pairs])
-    kinds = np.array([p[0] for p in pairs])
-    blocks = {name: np.flatnonzero(kinds == name) for name in SHARES}
-    targets = targets / np.linalg.norm(targets, axis=1, keepdims=True)
-    rows = fit.Contrast(rows, lists, targets, numbers, blocks).run(options.steps, SHARES)
+    own = questions.Questions(held_back=False)
+    print(f"5/6 {len(own.asked)} questions, {len(own.tools)} tools", flush=True)
+    asked = [cutter.of(q)[:LONGEST_QUESTION] for q in own.asked]
+    offered = [cutter.of(evaluate.document(t))[:LONGEST_TOOL] for t in own.tools]
+    rows = fit.Questions(rows, asked, offered, own.answers, own.servers).run(ASKED_STEPS)
 
-    print("5/5 writing", flush=True)
+    print("6/6 writing", flush=True)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     table.write(options.out, names, rows)
     size = options.out.stat().st_size
@@ -111,6 +88,49 @@ def make(options):
     print(f"{options.out}: {size} bytes", flush=True)
 
 
+def taught(options):
+    """Pieces and rows as far as the teacher and the pairs bring them."""
+    import numpy as np
+
+    import fit
+    import pieces
+    import sources
+    import teacher
+    import vocabulary
+
+    print("1/6 sources", flush=True)
+    paths = sources.fetch_all(options.build / "sources")
+    pairs, spread = sources.pairs(paths)
+    texts = sorted({p[2] for p in pairs} | {p[3] for p in pairs})
+
+    print(f"2/6 teacher vectors of {len(texts)} texts", flush=True)
+    master = teacher.Teacher(paths["minilm"], options.build)
+    found = master.of(texts)
+    names = vocabulary.choose(
+        teacher.read_vocabulary(paths["minilm"]),
+        spread,
+        texts,
+        int(LARGEST_FILE / (options.dims + BYTES_A_ROW)),
+    )
+    single = master.of_names(names)
+
+    print(f"3/6 ridge fit, {len(names)} pieces, {options.dims} dimensions", flush=True)
+    cutter = pieces.Pieces(names)
+    lists = [cutter.of(t)[: fit.LONGEST_BAG] for t in texts]
+    directions = fit.project(found, options.dims)
+    targets = found @ directions
+    rows = fit.ridge(lists, targets, fit.weigh(single @ directions, lists))
+
+    print("4/6 contrast between pairs", flush=True)
+    place = {t: i for i, t in enumerate(texts)}
+    pairs.sort(key=lambda p: (p[0], p[1], p[3]))  # Neighbours are of one service.
+    numbers = np.array([(place[p[2]], place[p[3]]) for p in pairs])
+    kinds = np.array([p[0] for p in pairs])
+    blocks = {name: np.flatnonzero(kinds == name) for name in SHARES}
+    targets = targets / np.linalg.norm(targets, axis=1, keepdims=True)
+    return names, fit.Contrast(rows, lists, targets, numbers, blocks).run(options.steps, SHARES)
+
+
 def show(options):
     """Evaluate what was written, as it will be read."""
     if options.data is None:
@@ -118,10 +138,13 @@ def show(options):
         return
     import evaluate
     import pieces
+    import questions
     import table
 
     names, rows = table.read(options.out)
-    evaluate.report(options.data, rows, pieces.Pieces(names))
+    questions.write_set(options.build / "sets/own", held_back=True)
+    own = {"own": evaluate.Set(options.build / "sets", "own")}
+    evaluate.report(options.data, rows, pieces.Pieces(names), loaded=own)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@ use super::features::FEATURES;
 
 /// Mean, deviation and weight of each, in the order of `FEATURE_NAMES`.
 pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [
-    [3.9864, 3.5320, 1.4993],  // words
-    [2.2507, 1.3662, 0.7617],  // meaning
-    [0.3603, 0.1412, 0.1236],  // query pieces
-    [0.3998, 0.2128, 0.4216],  // name pieces
-    [0.3129, 0.1238, 0.1763],  // text pieces
-    [0.1597, 0.1861, -0.0521], // covered
+    [4.2478, 3.4678, 1.4758],  // words
+    [2.3777, 1.4422, 0.8141],  // meaning
+    [0.3603, 0.1412, 0.1812],  // query pieces
+    [0.4001, 0.2141, 0.3861],  // name pieces
+    [0.3141, 0.1238, 0.1236],  // text pieces
+    [0.1694, 0.1872, -0.0440], // covered
 ];
 
 /// What each ground for confidence is worth.
-pub(super) const CONFIDENCE: [f32; GROUNDS] = [-0.6986, 0.3808, 0.3803, -0.6547, 4.5430, -0.4879];
+pub(super) const CONFIDENCE: [f32; GROUNDS] = [-0.8122, 0.3602, 0.3824, -0.7782, 4.9476, -0.4782];
