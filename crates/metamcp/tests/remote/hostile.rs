@@ -369,7 +369,11 @@ fn a_server_that_is_not_there_is_offline_and_comes_back_unnoticed() {
     let gateway = Gateway::to(&remote.site.url("/mcp"));
     gateway.echo("x");
     drop(remote);
-    let error = gateway.refusal("echo", &json!({"text": "x"}));
+    let mut error = gateway.refusal("echo", &json!({"text": "x"}));
+    if error.code == "outcome_unknown" {
+        // The connection that was kept broke only when the call was on it: nobody can know. The next one knows.
+        error = gateway.refusal("echo", &json!({"text": "x"}));
+    }
     assert_eq!(error.code, "server_unavailable", "{}", error.whole);
     assert_eq!(error.category.as_deref(), Some("offline"));
     let honest = Arc::new(Honest::new(Speech::Sessions, false));
