@@ -23,6 +23,7 @@ class Questions:
 
     def read(self, lines, held_back):
         place, servers = {}, {}
+        written = {(line["server"], line["name"]) for line in lines if "asked" in line}
         for line in lines:
             if "asked" not in line or is_held_back(line["server"]) != held_back:
                 continue
@@ -35,7 +36,10 @@ class Questions:
         for line in lines:
             if "gold" not in line:
                 continue
-            names = (tuple(n.split("::", 1)) if "::" in n else (line["server"], n) for n in line["gold"])
+            names = [tuple(n.split("::", 1)) if "::" in n else (line["server"], n) for n in line["gold"]]
+            if unknown := [name for name in names if name not in written]:
+                raise SystemExit(f"{line['query']!r} wants {unknown}, which no line of its file is")
+            # A request over tools of both kinds teaches nothing and is not asked.
             answers = [place[name] for name in names if name in place]
             if len(answers) == len(line["gold"]):
                 self.asked.append(line["query"])

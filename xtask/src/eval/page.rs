@@ -69,7 +69,7 @@ The mean is over all sets but mcp20k, which asks mcpzero's questions again among
 ## Fair numbers
 
 The weights of `hybrid` that ship were trained on all of these sets, so its rows above flatter it; in the table below each set was left out of the training that it is scored on.
-They are fairer, not blind: which six numbers are looked at, how strong the pull is, the fields' weights and what goes into a tool's vector were chosen by looking at these very rows, over some 150 variants. Expect less on tools nobody has seen.
+They are fairer, not blind: which eight numbers are looked at, where a request is cut into parts, how strong the pull is, the fields' weights and what goes into a tool's vector were chosen by looking at these very rows, over some 180 variants. Expect less on tools nobody has seen.
 Compare them with each other and not with the table above: they come from a sample, and no server's share of the first hits is limited in them, as it is in every search.
 The sample is at most 700 questions of a set, scattered over it.
 mcpzero and mcp20k share questions and are left out together.

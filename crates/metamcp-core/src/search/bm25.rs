@@ -278,7 +278,7 @@ impl Overall {
     }
 
     /// Adds up what each word says of each tool.
-    pub(super) fn scores(&self, words: &[Word]) -> Vec<f32> {
+    pub(super) fn scores<'a>(&self, words: impl Iterator<Item = &'a Word>) -> Vec<f32> {
         let mut scores: Vec<f32> = vec![0.0; self.tools];
         for word in words {
             let worth = word.rarity / IMPACT;
@@ -363,7 +363,7 @@ pub(super) struct Bm25;
 impl Ranker for Bm25 {
     fn rank(&self, search: &Search<'_>) -> Vec<Ranked> {
         let overall = &search.index.overall;
-        let scores = overall.scores(&overall.words(search.query));
+        let scores = overall.scores(overall.words(search.query).iter());
         let Range { start, end } = search.among;
         let among = start..end.min(overall.most).max(start);
         let among = among.clone().zip(&scores[among]);
@@ -400,8 +400,8 @@ fn size(word: &str) -> (u8, usize) {
     (word.as_bytes().first().copied().unwrap_or_default(), word.len())
 }
 
-/// The words of a query, each once.
-fn query_words(query: &str) -> Vec<String> {
+/// The words of a query as written, each once: those that `Overall::words` looks up, in its order.
+pub(super) fn query_words(query: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     each_token(query, |token| {
         if words.len() < MAX_QUERY_TOKENS && !words.iter().any(|word| word == token) {

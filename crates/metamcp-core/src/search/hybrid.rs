@@ -4,13 +4,14 @@
 //! In: the index, a query.  Out: tools with scores, and why.
 //! Tests: `search/tests.rs`; `cargo xtask eval` measures it, `cargo xtask train` makes the weights.
 
+mod clauses;
 mod confidence;
 mod features;
 mod weights;
 
 use std::sync::Arc;
 
-use super::bm25::{Overall, Word};
+use super::bm25::{Overall, Word, query_words};
 use super::kept;
 use super::meaning::{self, Piece, Vector};
 use super::{Index, Ranked, Ranker, Search};
@@ -138,6 +139,15 @@ struct Asked {
     vector: Vector,
     /// Its different pieces.
     pieces: Vec<Piece>,
+    /// The things it asks for, where they are several.
+    clauses: Vec<Clause>,
+}
+
+/// One of several things that a query asks for.
+struct Clause {
+    /// Its words, by their place among those of the query.
+    words: Vec<usize>,
+    vector: Vector,
 }
 
 impl Asked {
@@ -151,7 +161,21 @@ impl Asked {
         let says = |piece: &Piece| meaning::TABLE.length(*piece);
         pieces.sort_by(|a, b| says(b).total_cmp(&says(a)).then(a.cmp(b)));
         pieces.truncate(MAX_ASKED);
-        Asked { words: overall.words(query), vector: Vector::of(&all), pieces }
+        let clauses = clauses::clauses(query);
+        let written = if clauses.is_empty() { Vec::new() } else { query_words(query) };
+        let clauses = clauses.into_iter().map(|clause| Clause::new(clause, &written)).collect();
+        Asked { words: overall.words(query), vector: Vector::of(&all), pieces, clauses }
+    }
+}
+
+impl Clause {
+    /// `written` are the words of the whole query, in the order in which they were looked up.
+    fn new(clause: &str, written: &[String]) -> Clause {
+        let mut pieces = Vec::new();
+        meaning::pieces(clause, &mut pieces);
+        let place = |word: String| written.iter().position(|other| *other == word);
+        let words = query_words(clause).into_iter().filter_map(place).collect();
+        Clause { words, vector: Vector::of(&pieces) }
     }
 }
 
@@ -191,13 +215,10 @@ impl Spread {
 impl Scores {
     fn of(index: &Index, asked: &Asked) -> Scores {
         let overall = &index.overall;
-        let lexical = overall.scores(&asked.words);
+        let lexical = overall.scores(asked.words.iter());
         let mut cosine = Vec::with_capacity(overall.tools());
-        let direction = meaning::wide(&asked.vector.components);
-        for vector in index.directions.iter().flat_map(|own| own.iter()) {
-            let product = meaning::dot(&vector.components, &direction) as f32;
-            cosine.push(product * vector.step * asked.vector.step);
-        }
+        let near = asked.vector.nearness();
+        cosine.extend(index.directions.iter().flat_map(|own| own.iter()).map(near));
         let (lexical_spread, cosine_spread) = (Spread::of(&lexical), Spread::of(&cosine));
         Scores { lexical, cosine, lexical_spread, cosine_spread }
     }

@@ -46,6 +46,12 @@ impl Vector {
         Vector::from_components(sum.map(|part| ((part * scale + 128.5) as i32 - 128) as u8))
     }
 
+    /// The cosine of this direction with others.
+    pub(super) fn nearness(&self) -> impl Fn(&Vector) -> f32 {
+        let (direction, step) = (wide(&self.components), self.step);
+        move |other| dot(&other.components, &direction) as f32 * other.step * step
+    }
+
     /// The direction that has these components.
     pub(super) fn from_components(components: Row) -> Vector {
         // Rounding changes the length a little, and a similarity above one would be one too many.

@@ -134,6 +134,31 @@ fn meaning_finds_what_shares_no_word() {
 }
 
 #[test]
+fn a_request_for_two_things_finds_both() {
+    let list = [
+        tool("parcel_status", "Tells where a delivery is."),
+        tool("cancel_repair", "Withdraws an appointment with a technician."),
+        tool("repair_history", "All repairs of an appliance so far."),
+        tool("change_address", "Moves a customer to another street."),
+        tool("weather", "The forecast of a town."),
+        tool("buy_ticket", "Buys a ticket for a train."),
+    ];
+    let index = Index::new(vec![part("home", &list)]);
+    let query = "Cancel the repair of my washing machine and tell me where the parcel is now";
+    let first = ids(&index.search(query, Strategy::Hybrid, 2, None));
+    assert_eq!(first, ["home:cancel_repair", "home:parcel_status"]);
+    let stands_out = |query: &str| {
+        let seen = index.candidates(query, None);
+        let parcel = seen.iter().find(|(hit, _)| &*hit.tool().name == "parcel_status");
+        let [words, meaning, clause_words, clause_meaning, ..] = parcel.unwrap().1;
+        (clause_words > words, clause_meaning > meaning)
+    };
+    // A part counts by itself where there are several, and is the whole where there are not.
+    assert_eq!(stands_out(query), (true, true));
+    assert_eq!(stands_out("tell me where the parcel is now"), (false, false));
+}
+
+#[test]
 fn a_question_to_the_wrong_catalog_is_told_from_a_right_one() {
     let index = office();
     let sure = |query: &str| {

@@ -58,7 +58,7 @@ fn finding_tools() {
     let gateway = gateway();
     let page = gateway.transcript(&[
         ("search_tools", json!({"query": "change the world", "limit": 2})),
-        ("search_tools", json!({"query": "zzzqqq"})),
+        ("search_tools", json!({"query": "vvvkkk"})),
         ("search_tools", json!({})),
         ("search_tools", json!({"query": "x", "cursor": "bm9uc2Vuc2U"})),
         ("search_tools", json!({"query": "x", "limits": 3})),

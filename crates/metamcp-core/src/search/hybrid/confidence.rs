@@ -15,9 +15,9 @@ pub type Grounds = [f32; GROUNDS];
 pub fn grounds(first: (f32, &Features), second: Option<f32>, tools: usize) -> Grounds {
     /// Further behind is not surer.
     const FAR: f32 = 4.0;
-    let (score, [.., query_pieces, _, _, covered]) = first;
+    let (score, [.., nearness, covered]) = first;
     let behind = second.map_or(FAR, |second| (score - second).min(FAR));
-    [1.0, score, behind, *covered, *query_pieces, (tools as f32).ln_1p()]
+    [1.0, score, behind, *covered, *nearness, (tools as f32).ln_1p()]
 }
 
 /// The chance of each candidate. That of the first is judged; the others are as much less likely as their score is

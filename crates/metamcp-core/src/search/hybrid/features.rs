@@ -1,28 +1,38 @@
-//! The close look at a candidate: few numbers, each cheap. More of them were tried (cosines of single fields, clauses,
-//! shares of names, places): they fit the sets they were trained on, and lost on those left out.
+//! The close look at a candidate: few numbers, each cheap. More of them were tried (cosines of single fields, shares of
+//! names, places): they fit the sets they were trained on, and lost on those left out.
 
-use super::super::meaning::{Piece, TABLE, Wide, cosine};
+use super::super::meaning::{Piece, TABLE, Vector, Wide, cosine};
 use super::super::{Index, Ranked};
-use super::{Asked, Candidate, MAX_ASKED, Scores};
+use super::{Asked, Candidate, Clause, MAX_ASKED, Scores, Spread};
 
 /// How many numbers there are.
 pub const FEATURES: usize = FEATURE_NAMES.len();
 
 /// Their names, as `--why` shows them.
-pub const FEATURE_NAMES: [&str; 6] = [
-    "words",        // BM25, in deviations from the mean of all tools
-    "meaning",      // cosine, in deviations
-    "query pieces", // how near each piece of the query has one in the tool
-    "name pieces",  // how near each piece of the name has one in the query
-    "text pieces",  // the same for the rest of what the tool says of itself
+pub const FEATURE_NAMES: [&str; 8] = [
+    "words",          // BM25, in deviations from the mean of all tools
+    "meaning",        // cosine, in deviations
+    "clause words",   // the most of the same for one of several things that are asked for
+    "clause meaning", // likewise
+    "query pieces", // how near each piece of the query has one in the tool, in deviations from the other candidates
+    "name pieces",  // how near each piece of the name has one in the query, likewise
+    "nearness",     // of the pieces of the query, as it is
     "covered",      // share of the query's words that the tool has, rare ones counting more
 ];
 
 /// What the close look saw.
 pub type Features = [f32; FEATURES];
 
+/// Where a number stands that is compared among the candidates.
+const QUERY_PIECES: usize = 4;
+const NAME_PIECES: usize = 5;
+
 /// A word that almost no tool has stands out by more deviations in a larger catalog; beyond this it says nothing new.
 const MOST_DEVIATIONS: f32 = 20.0;
+
+/// Tools by which it is judged how far a clause is from tools at large. Mean and deviation of so many are near those of
+/// all, and a request with many clauses costs no more in a large catalog.
+const SAMPLE: usize = 1024;
 
 pub(super) fn of(index: &Index, asked: &Asked, scores: &Scores, best: &[Ranked]) -> Vec<Candidate> {
     let total: f32 = asked.words.iter().map(|word| word.rarity).sum::<f32>().max(1e-6);
@@ -33,18 +43,49 @@ pub(super) fn of(index: &Index, asked: &Asked, scores: &Scores, best: &[Ranked])
         let has = |word: &&super::Word| index.overall.has(at, word);
         let covered: f32 = asked.words.iter().filter(has).map(|word| word.rarity).sum();
         let (pieces, named) = part.meanings.pieces(tool);
-        let [query_pieces, name_pieces, text_pieces] = near.compare(pieces, named);
-        let features = [
-            scores.lexical_spread.standard(scores.lexical[at]).min(MOST_DEVIATIONS),
-            scores.cosine_spread.standard(scores.cosine[at]),
-            query_pieces,
-            name_pieces,
-            text_pieces,
-            covered / total,
-        ];
+        let [query_pieces, name_pieces] = near.compare(pieces, named);
+        let words = scores.lexical_spread.standard(scores.lexical[at]).min(MOST_DEVIATIONS);
+        let meaning = scores.cosine_spread.standard(scores.cosine[at]);
+        let covered = covered / total;
+        let features =
+            [words, meaning, words, meaning, query_pieces, name_pieces, query_pieces, covered];
         Candidate { tool: at, features }
     };
-    best.iter().map(look).collect()
+    let mut candidates: Vec<Candidate> = best.iter().map(look).collect();
+    look_at_clauses(index, asked, &mut candidates);
+    for place in [QUERY_PIECES, NAME_PIECES] {
+        let values: Vec<f32> = candidates.iter().map(|one| one.features[place]).collect();
+        let spread = Spread::of(&values);
+        candidates.iter_mut().zip(values).for_each(|(one, value)| {
+            one.features[place] = spread.standard(value);
+        });
+    }
+    candidates
+}
+
+/// A tool that one clause asks for need not be near to the whole.
+fn look_at_clauses(index: &Index, asked: &Asked, candidates: &mut [Candidate]) {
+    let [first, others @ ..] = &asked.clauses[..] else { return };
+    let step = index.overall.tools().div_ceil(SAMPLE).max(1);
+    let directions = || index.directions.iter().flat_map(|own| own.iter());
+    let sample: Vec<&Vector> = directions().step_by(step).collect();
+    let mut look = |clause: &Clause, most: bool| {
+        let lexical = index.overall.scores(clause.words.iter().map(|&word| &asked.words[word]));
+        let words = Spread::of(&lexical);
+        let near = clause.vector.nearness();
+        let cosines: Vec<f32> = sample.iter().map(|vector| near(vector)).collect();
+        let meanings = Spread::of(&cosines);
+        for one in &mut *candidates {
+            let (part, tool) = index.place(one.tool);
+            let meaning = meanings.standard(near(&part.meanings.directions[tool]));
+            let words = words.standard(lexical[one.tool]).min(MOST_DEVIATIONS);
+            let [_, _, most_words, most_meaning, ..] = &mut one.features;
+            *most_words = if most { most_words.max(words) } else { words };
+            *most_meaning = if most { most_meaning.max(meaning) } else { meaning };
+        }
+    };
+    look(first, false);
+    others.iter().for_each(|clause| look(clause, true));
 }
 
 /// How near the pieces of a query are to those of tools; candidates share many pieces, so each is compared once.
@@ -67,24 +108,25 @@ impl Near {
         Near { asked, weights, total, places: vec![0; TABLE.rows()], nearness: Vec::new() }
     }
 
-    /// How near each piece of the query has one among these, each piece of the name has one in the query, and each of
-    /// the other pieces: means, weighted by what a piece says.
-    fn compare(&mut self, pieces: &[Piece], named: usize) -> [f32; 3] {
+    /// How near each piece of the query has one among these, and how near each piece of the name has one in the query:
+    /// means, weighted by what a piece says.
+    fn compare(&mut self, pieces: &[Piece], named: usize) -> [f32; 2] {
         let mut best = [0.0f32; MAX_ASKED];
-        let (mut sums, mut totals) = ([0.0f32; 2], [0.0f32; 2]);
+        let (mut sum, mut total) = (0.0f32, 0.0f32);
         for (at, &piece) in pieces.iter().enumerate() {
             let mut nearest = 0.0f32;
             for (most, &nearness) in best.iter_mut().zip(self.row(piece)) {
                 *most = most.max(nearness);
                 nearest = nearest.max(nearness);
             }
-            let (side, weight) = (usize::from(at >= named), TABLE.length(piece));
-            sums[side] += weight * nearest;
-            totals[side] += weight;
+            if at < named {
+                let weight = TABLE.length(piece);
+                sum += weight * nearest;
+                total += weight;
+            }
         }
         let forward: f32 = best.iter().zip(&self.weights).map(|(most, weight)| most * weight).sum();
-        let mean = |side: usize| sums[side] / totals[side].max(1e-6);
-        [forward / self.total, mean(0), mean(1)]
+        [forward / self.total, sum / total.max(1e-6)]
     }
 
     fn row(&mut self, piece: Piece) -> &[f32] {

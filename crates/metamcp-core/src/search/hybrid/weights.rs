@@ -5,13 +5,15 @@ use super::features::FEATURES;
 
 /// Mean, deviation and weight of each, in the order of `FEATURE_NAMES`.
 pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [
-    [4.2478, 3.4678, 1.4758],  // words
-    [2.3777, 1.4422, 0.8141],  // meaning
-    [0.3603, 0.1412, 0.1812],  // query pieces
-    [0.4001, 0.2141, 0.3861],  // name pieces
-    [0.3141, 0.1238, 0.1236],  // text pieces
-    [0.1694, 0.1872, -0.0440], // covered
+    [4.2562, 3.4655, 0.9682],  // words
+    [2.3901, 1.4590, 0.3587],  // meaning
+    [5.2321, 3.8160, 0.3055],  // clause words
+    [2.7620, 1.4936, 0.4598],  // clause meaning
+    [-0.0000, 1.0000, 0.2290], // query pieces
+    [0.0000, 1.0000, 0.1995],  // name pieces
+    [0.3543, 0.1408, 0.0368],  // nearness
+    [0.1698, 0.1873, -0.0140], // covered
 ];
 
 /// What each ground for confidence is worth.
-pub(super) const CONFIDENCE: [f32; GROUNDS] = [-0.8122, 0.3602, 0.3824, -0.7782, 4.9476, -0.4782];
+pub(super) const CONFIDENCE: [f32; GROUNDS] = [-0.9486, 0.4516, 0.3253, -0.3305, 4.9115, -0.5079];
