@@ -37,5 +37,6 @@ pub mod signature;
 pub mod slab;
 pub mod text;
 pub mod tool;
+pub mod transformer;
 pub mod vocabulary;
 pub mod web;
