@@ -13,6 +13,7 @@ mod lift;
 mod meaning;
 mod stem;
 mod tokenize;
+mod transformer;
 mod typos;
 mod vocabulary;
 
@@ -32,6 +33,7 @@ pub use blend::{BLENDED, Compared};
 pub use hybrid::{FEATURE_NAMES, FEATURES, Features, GROUNDS, Grounds, grounds, parts};
 pub use kept::Recipe;
 pub use tokenize::tokens;
+pub use transformer::{Nearness, Table, document, part_of_nearness, parts_with_nearness};
 pub use vocabulary::Vocabulary;
 
 #[cfg(test)]
@@ -86,8 +88,8 @@ pub struct About<'a> {
     pub tags: &'a [String],
 }
 
-/// One way to score tools. Those that need nothing but the index have a name, see [`Strategy`]; [`Compared`] is made for
-/// one query, with vectors from elsewhere.
+/// One way to score tools. Those that need nothing but the index have a name, see [`Strategy`]; [`Compared`] and
+/// [`Nearness`] are made for one query, with vectors.
 pub trait Ranker {
     /// Every tool that matches, each once, with a score above zero, in any order.
     fn rank(&self, search: &Search<'_>) -> Vec<Ranked>;
@@ -177,7 +179,9 @@ impl FromStr for Strategy {
 
 /// Not the name of a strategy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown search strategy `{name}`; known are keyword, lexical, bm25 and hybrid")]
+#[error(
+    "unknown search strategy `{name}`; known are keyword, lexical, bm25, hybrid and transformer"
+)]
 pub struct UnknownStrategy {
     /// What was asked for.
     pub name: String,
@@ -483,6 +487,21 @@ impl Index {
     pub fn candidates(&self, query: &str, server: Option<&str>) -> Vec<(Hit, Features)> {
         let looked = hybrid::look(&self.asked(query, server));
         let hit = |one: &hybrid::Candidate| (self.hit(&Ranked::new(one.tool, 0.0)), one.features);
+        looked.candidates.iter().map(hit).collect()
+    }
+
+    /// The same for the transformer: its candidates, each with one number more.
+    pub fn candidates_near(
+        &self,
+        query: &str,
+        server: Option<&str>,
+        nearness: &Nearness,
+    ) -> Vec<(Hit, Features, f32)> {
+        let looked = nearness.look(&self.asked(query, server));
+        let hit = |one: &hybrid::Candidate| {
+            let near = nearness.feature(one);
+            (self.hit(&Ranked::new(one.tool, 0.0)), one.features, near)
+        };
         looked.candidates.iter().map(hit).collect()
     }
 

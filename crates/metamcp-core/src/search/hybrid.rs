@@ -189,13 +189,13 @@ struct Scores {
 
 /// Mean and deviation.
 #[derive(Debug, Clone, Copy)]
-struct Spread {
+pub(super) struct Spread {
     mean: f32,
     deviation: f32,
 }
 
 impl Spread {
-    fn of(values: &[f32]) -> Spread {
+    pub(super) fn of(values: &[f32]) -> Spread {
         let count = values.len().max(1) as f64;
         let (mut sum, mut squares) = (0.0f64, 0.0f64);
         for &value in values {
@@ -207,7 +207,7 @@ impl Spread {
         Spread { mean: mean as f32, deviation: deviation as f32 }
     }
 
-    fn standard(&self, value: f32) -> f32 {
+    pub(super) fn standard(&self, value: f32) -> f32 {
         if self.deviation <= 1e-6 { 0.0 } else { (value - self.mean) / self.deviation }
     }
 }
@@ -248,6 +248,11 @@ pub(super) struct Looked {
 
 /// Everything but the weights: what training and `--why` need too.
 pub(super) fn look(search: &Search<'_>) -> Looked {
+    look_also(search, &[])
+}
+
+/// The same with a close look at these tools too, which are sorted.
+pub(super) fn look_also(search: &Search<'_>, also: &[u32]) -> Looked {
     let asked = Asked::new(&search.index.overall, search.query);
     let scores = Scores::of(search.index, &asked);
     let among = search.among.clone();
@@ -259,6 +264,13 @@ pub(super) fn look(search: &Search<'_>) -> Looked {
     }
     let mut best: Vec<Ranked> = rest.drain(..CANDIDATES.min(rest.len())).collect();
     best.sort_unstable_by(order);
+    if !also.is_empty() {
+        rest.retain(|one| also.binary_search(&one.tool).is_err());
+        let is_new = |&&tool: &&u32| best.iter().all(|one| one.tool != tool);
+        let new = also.iter().filter(is_new).map(|&tool| tool as usize);
+        let new: Vec<Ranked> = new.map(|at| Ranked::new(at, scores.fused(at))).collect();
+        best.extend(new);
+    }
     let candidates = features::of(search.index, &asked, &scores, &best);
     Looked { candidates, rest }
 }
@@ -272,30 +284,10 @@ pub(super) struct Hybrid;
 impl Ranker for Hybrid {
     /// Those looked at closely score in (0, 1), the others below all of them.
     fn rank(&self, search: &Search<'_>) -> Vec<Ranked> {
-        let Looked { candidates, mut rest } = look(search);
+        let looked = look(search);
         let added: Vec<f32> =
-            candidates.iter().map(|one| parts(&one.features).iter().sum()).collect();
-        let sure = confidence::of(&candidates, &added, search.index.overall.tools());
-        let mut ranked: Vec<Ranked> = candidates
-            .iter()
-            .zip(added)
-            .zip(sure)
-            .map(|((one, added), sure)| Ranked {
-                confidence: Some(sure),
-                ..Ranked::new(one.tool, squash(added))
-            })
-            .collect();
-        let last = ranked.iter().fold(1.0f32, |least, one| least.min(one.score));
-        let (low, high) = rest.iter().fold((f32::MAX, f32::MIN), |(low, high), one| {
-            (low.min(one.score), high.max(one.score))
-        });
-        for one in &mut rest {
-            // Kept above zero and below the worst of those looked at, in the order of the first sorting.
-            let place = if high > low { (one.score - low) / (high - low) } else { 1.0 };
-            one.score = last * (0.01 + 0.98 * place);
-        }
-        ranked.append(&mut rest);
-        ranked
+            looked.candidates.iter().map(|one| parts(&one.features).iter().sum()).collect();
+        ranked(looked, added, search.index.overall.tools(), &weights::CONFIDENCE)
     }
 
     /// A score is a chance here, and habit changes its odds.
@@ -306,6 +298,37 @@ impl Ranker for Hybrid {
         let raised = score * (MOST_ODDS * boost).exp();
         raised / (raised + 1.0 - score)
     }
+}
+
+/// What was looked at, with what its numbers add up to, before the rest; and how sure that is.
+pub(super) fn ranked(
+    looked: Looked,
+    added: Vec<f32>,
+    tools: usize,
+    sureness: &[f32; GROUNDS],
+) -> Vec<Ranked> {
+    let Looked { candidates, mut rest } = looked;
+    let sure = confidence::of(&candidates, &added, tools, sureness);
+    let mut ranked: Vec<Ranked> = candidates
+        .iter()
+        .zip(added)
+        .zip(sure)
+        .map(|((one, added), sure)| Ranked {
+            confidence: Some(sure),
+            ..Ranked::new(one.tool, squash(added))
+        })
+        .collect();
+    let last = ranked.iter().fold(1.0f32, |least, one| least.min(one.score));
+    let (low, high) = rest
+        .iter()
+        .fold((f32::MAX, f32::MIN), |(low, high), one| (low.min(one.score), high.max(one.score)));
+    for one in &mut rest {
+        // Kept above zero and below the worst of those looked at, in the order of the first sorting.
+        let place = if high > low { (one.score - low) / (high - low) } else { 1.0 };
+        one.score = last * (0.01 + 0.98 * place);
+    }
+    ranked.append(&mut rest);
+    ranked
 }
 
 /// What each number of the close look adds to a score.

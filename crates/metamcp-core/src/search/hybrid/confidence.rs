@@ -2,7 +2,7 @@
 //! were asked of the wrong catalog, to which no answer is right.
 
 use super::features::Features;
-use super::{Candidate, squash, weights};
+use super::{Candidate, squash};
 
 /// What the chance is judged by.
 pub const GROUNDS: usize = 6;
@@ -22,14 +22,19 @@ pub fn grounds(first: (f32, &Features), second: Option<f32>, tools: usize) -> Gr
 
 /// The chance of each candidate. That of the first is judged; the others are as much less likely as their score is
 /// lower.
-pub(super) fn of(candidates: &[Candidate], added: &[f32], tools: usize) -> Vec<f32> {
+pub(super) fn of(
+    candidates: &[Candidate],
+    added: &[f32],
+    tools: usize,
+    weights: &[f32; GROUNDS],
+) -> Vec<f32> {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     order.sort_by(|&a, &b| added[b].total_cmp(&added[a]));
     let Some(&first) = order.first() else { return Vec::new() };
     let best = added[first];
     let second = order.get(1).map(|&second| added[second]);
     let grounds = grounds((best, &candidates[first].features), second, tools);
-    let judged: f32 = grounds.iter().zip(weights::CONFIDENCE).map(|(g, weight)| g * weight).sum();
+    let judged: f32 = grounds.iter().zip(weights).map(|(g, weight)| g * weight).sum();
     let sure = squash(judged);
     added.iter().map(|score| sure * (score - best).exp()).collect()
 }
