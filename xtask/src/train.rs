@@ -1,7 +1,7 @@
-//! The weights of the hybrid ranking, fitted anew: `cargo xtask train FOLDER`; with `--floor`, only the table by which
-//! the floor of provisioning was chosen.
+//! The weights of the hybrid ranking, fitted anew: `cargo xtask train FOLDER`; with `--model FILE`, those of the ranking
+//! with the transformer whose file that is; with `--floor`, only the table by which the floor of provisioning was chosen.
 //! Owns: where the weights stand in the tree.      Never: fits; that is `metamcp-trainer`.
-//! In: a folder of sets, each with tools.jsonl and queries.jsonl.  Out: `weights.rs` of the hybrid ranking, formatted.
+//! In: a folder of sets, each with tools.jsonl and queries.jsonl.  Out: `weights.rs` of that ranking, formatted.
 //! Tests: `crates/metamcp-trainer/src/fit.rs`.
 
 use std::path::PathBuf;
@@ -15,13 +15,18 @@ use crate::run;
 /// The file the trainer writes and the ranking reads.
 const WEIGHTS: &str = "crates/metamcp-core/src/search/hybrid/weights.rs";
 
+/// The same for the ranking with a transformer.
+const TRANSFORMER: &str = "crates/metamcp-core/src/search/transformer/weights.rs";
+
 /// `cargo xtask train`.
 pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
-    let (folder, measures_floor) = match options {
-        [folder] => (folder, false),
-        [folder, option] if option == "--floor" => (folder, true),
-        _ => bail!("train takes one folder of sets, and --floor"),
+    let (folder, measures_floor, model) = match options {
+        [folder] => (folder, false, None),
+        [folder, option] if option == "--floor" => (folder, true, None),
+        [folder, option, model] if option == "--model" => (folder, false, Some(model)),
+        _ => bail!("train takes one folder of sets, and --floor or --model FILE"),
     };
+    let model = model.map(std::path::absolute).transpose()?;
     let folder = std::path::absolute(folder)
         .with_context(|| format!("{folder:?} is not a path that can be used"))?;
     let trainer = build(place)?;
@@ -29,9 +34,13 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
         run::loud(Command::new(trainer).arg(folder).arg("--floor"))?;
         return Ok(());
     }
-    run::loud(
-        Command::new(trainer).current_dir(&place.root).arg(folder).args(["--write", WEIGHTS]),
-    )?;
+    let weights = if model.is_some() { TRANSFORMER } else { WEIGHTS };
+    let mut command = Command::new(trainer);
+    command.current_dir(&place.root).arg(folder).args(["--write", weights]);
+    model.iter().for_each(|model| {
+        command.arg("--model").arg(model);
+    });
+    run::loud(&mut command)?;
     run::quiet(place.cargo().args(["fmt", "--package", "metamcp-core"]))?;
     Ok(())
 }

@@ -4,9 +4,7 @@
 //! In: `Set`s.  Out: `Weights`.
 //! Tests: below.
 
-use metamcp_core::search::{FEATURES, Features};
-
-use crate::set::Set;
+use crate::set::{NUMBERS, Numbers, Set};
 
 /// Wrong candidates compared with each right one.
 const WRONG: usize = 25;
@@ -16,17 +14,22 @@ const PULL: f64 = 0.1;
 
 /// Where the pull leads: words and meaning, of the whole and of the clauses, and the pieces, all in deviations. What is
 /// not in it must show its worth.
-const FIRST_SORTING: [(usize, f64); 5] = [(0, 0.3), (1, 0.2), (2, 0.1), (3, 0.25), (4, 0.15)];
+pub(crate) const FIRST_SORTING: &[(usize, f64)] =
+    &[(0, 0.3), (1, 0.2), (2, 0.1), (3, 0.25), (4, 0.15)];
+
+/// The same with a transformer, whose number comes last.
+pub(crate) const WITH_NEARNESS: &[(usize, f64)] =
+    &[(0, 0.3), (1, 0.1), (2, 0.1), (3, 0.15), (4, 0.15), (NUMBERS - 1, 0.3)];
 
 /// Steps; the sum is smooth and has one lowest point, so any will do that get there.
 const STEPS: usize = 600;
 
 /// Mean, deviation and weight of each number.
 #[derive(Debug, Clone)]
-pub(crate) struct Weights(pub(crate) [[f64; 3]; FEATURES]);
+pub(crate) struct Weights(pub(crate) [[f64; 3]; NUMBERS]);
 
 impl Weights {
-    pub(crate) fn score(&self, features: &Features) -> f64 {
+    pub(crate) fn score(&self, features: &Numbers) -> f64 {
         let parts = features.iter().zip(&self.0);
         parts
             .map(|(value, [mean, spread, weight])| (f64::from(*value) - mean) / spread * weight)
@@ -34,17 +37,17 @@ impl Weights {
     }
 }
 
-/// Fits weights to sets.
-pub(crate) fn fit(sets: &[&Set]) -> Weights {
+/// Fits weights to sets, pulled towards a sorting. A number that is always the same gets no weight.
+pub(crate) fn fit(sets: &[&Set], sorting: &[(usize, f64)]) -> Weights {
     let spread = spread(sets);
-    let pairs: Vec<(f64, [f64; FEATURES])> =
+    let pairs: Vec<(f64, [f64; NUMBERS])> =
         sets.iter().flat_map(|set| pairs(set, &spread, sets.len())).collect();
-    let mut start = [0.0; FEATURES];
-    for (at, weight) in FIRST_SORTING {
+    let mut start = [0.0; NUMBERS];
+    for &(at, weight) in sorting {
         start[at] = weight * spread[at].1;
     }
     let weights = descend(&pairs, &start);
-    let mut all = [[0.0; 3]; FEATURES];
+    let mut all = [[0.0; 3]; NUMBERS];
     for ((row, (mean, deviation)), weight) in all.iter_mut().zip(spread).zip(weights) {
         *row = [mean, deviation, weight];
     }
@@ -52,8 +55,8 @@ pub(crate) fn fit(sets: &[&Set]) -> Weights {
 }
 
 /// Mean and deviation of each number over all candidates.
-fn spread(sets: &[&Set]) -> [(f64, f64); FEATURES] {
-    let (mut sums, mut squares, mut count) = ([0.0; FEATURES], [0.0; FEATURES], 0.0);
+fn spread(sets: &[&Set]) -> [(f64, f64); NUMBERS] {
+    let (mut sums, mut squares, mut count) = ([0.0; NUMBERS], [0.0; NUMBERS], 0.0);
     for set in sets {
         for (features, _) in set.questions.iter().flat_map(|question| &question.candidates) {
             count += 1.0;
@@ -63,7 +66,7 @@ fn spread(sets: &[&Set]) -> [(f64, f64); FEATURES] {
             }
         }
     }
-    let mut spread = [(0.0, 1.0); FEATURES];
+    let mut spread = [(0.0, 1.0); NUMBERS];
     for (at, (mean, deviation)) in spread.iter_mut().enumerate() {
         *mean = sums[at] / f64::max(count, 1.0);
         let variance = squares[at] / f64::max(count, 1.0) - *mean * *mean;
@@ -73,10 +76,10 @@ fn spread(sets: &[&Set]) -> [(f64, f64); FEATURES] {
 }
 
 /// Differences between a right and a wrong candidate, with what each counts.
-fn pairs(set: &Set, spread: &[(f64, f64); FEATURES], sets: usize) -> Vec<(f64, [f64; FEATURES])> {
+fn pairs(set: &Set, spread: &[(f64, f64); NUMBERS], sets: usize) -> Vec<(f64, [f64; NUMBERS])> {
     let mut found = Vec::new();
     for question in &set.questions {
-        let wrong: Vec<&Features> = question
+        let wrong: Vec<&Numbers> = question
             .candidates
             .iter()
             .filter(|(_, which)| which.is_none())
@@ -85,7 +88,7 @@ fn pairs(set: &Set, spread: &[(f64, f64); FEATURES], sets: usize) -> Vec<(f64, [
             .collect();
         for (right, _) in question.candidates.iter().filter(|(_, which)| which.is_some()) {
             for other in &wrong {
-                let mut difference = [0.0; FEATURES];
+                let mut difference = [0.0; NUMBERS];
                 for (at, (_, deviation)) in spread.iter().enumerate() {
                     difference[at] = f64::from(right[at] - other[at]) / deviation;
                 }
@@ -99,10 +102,10 @@ fn pairs(set: &Set, spread: &[(f64, f64); FEATURES], sets: usize) -> Vec<(f64, [
 }
 
 /// Goes downhill with a step that adapts to each number.
-fn descend(pairs: &[(f64, [f64; FEATURES])], start: &[f64; FEATURES]) -> [f64; FEATURES] {
-    let (mut weights, mut slow, mut squares) = (*start, [0.0; FEATURES], [0.0; FEATURES]);
+fn descend(pairs: &[(f64, [f64; NUMBERS])], start: &[f64; NUMBERS]) -> [f64; NUMBERS] {
+    let (mut weights, mut slow, mut squares) = (*start, [0.0; NUMBERS], [0.0; NUMBERS]);
     for step in 1..=STEPS {
-        let mut slope = [0.0; FEATURES];
+        let mut slope = [0.0; NUMBERS];
         for ((part, weight), start) in slope.iter_mut().zip(&weights).zip(start) {
             *part = 2.0 * PULL * (weight - start);
         }
@@ -115,7 +118,7 @@ fn descend(pairs: &[(f64, [f64; FEATURES])], start: &[f64; FEATURES]) -> [f64; F
         }
         let rate = 0.05 * (1.0 - step as f64 / STEPS as f64) + 0.001;
         let (fade, fade_squares) = (0.9f64, 0.99f64);
-        for at in 0..FEATURES {
+        for at in 0..NUMBERS {
             slow[at] = fade * slow[at] + (1.0 - fade) * slope[at];
             squares[at] = fade_squares * squares[at] + (1.0 - fade_squares) * slope[at] * slope[at];
             let mean = slow[at] / (1.0 - fade.powi(step as i32));
@@ -132,13 +135,13 @@ mod tests {
 
     #[test]
     fn what_tells_right_from_wrong_gets_the_weight() {
-        let mut difference = [0.0; FEATURES];
+        let mut difference = [0.0; NUMBERS];
         difference[0] = 1.0;
         let mut noise = difference;
         noise[1] = 1.0;
         let mut other = difference;
         other[1] = -1.0;
-        let weights = descend(&[(0.5, noise), (0.5, other)], &[0.0; FEATURES]);
+        let weights = descend(&[(0.5, noise), (0.5, other)], &[0.0; NUMBERS]);
         assert!(weights[0] > 0.5, "{weights:?}");
         assert!(weights[1].abs() < 0.05, "{weights:?}");
     }

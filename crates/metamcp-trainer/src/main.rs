@@ -1,5 +1,5 @@
 //! Makes the weights of the hybrid ranking: `train-ranker FOLDER [--write FILE]`, run by `cargo xtask train`; with
-//! `--habits` it measures instead what remembering use does to the sets, with `--floor` from which chance on a tool that
+//! `--model FILE` those of the transformer's, whose file that is; with `--habits` it measures instead what remembering use does to the sets, with `--floor` from which chance on a tool that
 //! is here is an answer.
 //! Owns: which sets are used, leaving each out in turn, the file of weights.      Never: ships, keeps text of a set.
 //! In: folders with tools.jsonl and queries.jsonl.  Out: a table on stdout, and the weights as Rust.
@@ -13,10 +13,12 @@ mod sure;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use metamcp_core::eval::Measures;
 use metamcp_core::search::{FEATURE_NAMES, FEATURES};
+use metamcp_core::transformer::Model;
 
 use crate::fit::Weights;
 use crate::set::Set;
@@ -37,30 +39,40 @@ const QUESTIONS: usize = 700;
 
 fn main() -> Result<()> {
     let mut folder = None;
-    let mut write = None;
+    let (mut write, mut model) = (None, None);
     let (mut habits, mut floor) = (false, false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--write" => write = Some(PathBuf::from(arguments.next().context("--write FILE")?)),
+            "--model" => model = Some(PathBuf::from(arguments.next().context("--model FILE")?)),
             "--habits" => habits = true,
             "--floor" => floor = true,
             _ if folder.is_none() => folder = Some(PathBuf::from(argument)),
             other => bail!("unknown argument {other:?}"),
         }
     }
-    let folder =
-        folder.context("usage: train-ranker FOLDER [--write FILE | --habits | --floor]")?;
+    let folder = folder
+        .context("usage: train-ranker FOLDER [--model FILE] [--write FILE | --habits | --floor]")?;
     if floor {
         return floor::run(&folder, &mut io::stdout().lock());
     }
     if habits {
         return replay::run(&folder, &mut io::stdout().lock());
     }
+    let model = match model {
+        Some(path) => {
+            let bytes =
+                std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            Some(Arc::new(Model::read(&bytes)?))
+        }
+        None => None,
+    };
+    let sorting = if model.is_some() { fit::WITH_NEARNESS } else { fit::FIRST_SORTING };
     let mut sets = Vec::new();
     for (name, family) in SETS {
         writeln!(io::stderr(), "train: looking at {name}")?;
-        sets.push(Set::read(&folder.join(name), name, family, QUESTIONS)?);
+        sets.push(Set::read(&folder.join(name), name, family, QUESTIONS, model.as_ref())?);
     }
     let lent: Vec<(&str, Vec<String>)> = sets.iter().map(|set| (set.family, set.lent())).collect();
     for set in &mut sets {
@@ -78,7 +90,7 @@ fn main() -> Result<()> {
     let mut means = [[0.0; 5]; 2];
     for left in &sets {
         let others: Vec<&Set> = sets.iter().filter(|set| set.family != left.family).collect();
-        let weights = fit::fit(&others);
+        let weights = fit::fit(&others, sorting);
         let (before, after) = (left.as_sorted(), left.measured(&weights));
         let error = sure::error(left, &weights, &sure::fit(&others, &weights)) * 100.0;
         let (before_shown, after_shown) = (shown(&before), shown(&after));
@@ -92,13 +104,16 @@ fn main() -> Result<()> {
     let mean = |numbers: [f64; 5]| numbers.map(|n| format!("{:6.1}", n * 100.0)).concat();
     writeln!(out, "{:<12}{}      {}", "mean", mean(means[0]), mean(means[1]))?;
     let all: Vec<&Set> = sets.iter().collect();
-    let weights = fit::fit(&all);
+    let weights = fit::fit(&all, sorting);
     let sure = sure::fit(&all, &weights);
     for (name, [_, _, weight]) in FEATURE_NAMES.iter().zip(weights.0) {
         writeln!(out, "  {name:<20}{weight:8.3}")?;
     }
+    if let Some([_, _, weight]) = weights.0.last().filter(|_| model.is_some()) {
+        writeln!(out, "  {:<20}{weight:8.3}", "transformer")?;
+    }
     if let Some(path) = write {
-        std::fs::write(&path, source(&weights, &sure))?;
+        std::fs::write(&path, source(&weights, &sure, model.is_some()))?;
     }
     Ok(())
 }
@@ -108,18 +123,34 @@ fn shown(measures: &Measures) -> String {
 }
 
 /// The table of weights as it stands in the ranking's own file.
-fn source(weights: &Weights, sure: &Sure) -> String {
+fn source(weights: &Weights, sure: &Sure, transformer: bool) -> String {
+    let row =
+        |[mean, deviation, weight]: [f64; 3]| format!("[{mean:.4}, {deviation:.4}, {weight:.4}]");
     let mut rows = String::new();
-    for ([mean, deviation, weight], name) in weights.0.iter().zip(FEATURE_NAMES) {
-        rows.push_str(&format!("    [{mean:.4}, {deviation:.4}, {weight:.4}], // {name}\n"));
+    for (own, name) in weights.0.iter().zip(FEATURE_NAMES) {
+        rows.push_str(&format!("    {}, // {name}\n", row(*own)));
     }
+    let beside = if transformer { " beside the transformer" } else { "" };
+    let uses = if transformer {
+        "use super::super::hybrid::{FEATURES, GROUNDS};"
+    } else {
+        "use super::confidence::GROUNDS;\nuse super::features::FEATURES;"
+    };
+    let nearness = weights.0.last().filter(|_| transformer).map(|own| {
+        format!(
+            "/// The same of how near the transformer finds it.\n\
+             pub(super) const NEARNESS: [f32; 3] = {};\n\n",
+            row(*own)
+        )
+    });
     format!(
-        "//! What each number of the close look is worth. Made by `cargo xtask train`; do not edit.\n\n\
-         use super::confidence::GROUNDS;\nuse super::features::FEATURES;\n\n\
+        "//! What each number of the close look is worth{beside}. Made by `cargo xtask train`; do not edit.\n\n\
+         {uses}\n\n\
          /// Mean, deviation and weight of each, in the order of `FEATURE_NAMES`.\n\
-         pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [\n{rows}];\n\n\
+         pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [\n{rows}];\n\n{}\
          /// What each ground for confidence is worth.\n\
          pub(super) const CONFIDENCE: [f32; GROUNDS] = [{}];\n",
+        nearness.unwrap_or_default(),
         sure.map(|weight| format!("{weight:.4}")).join(", ")
     )
 }

@@ -4,12 +4,26 @@
 //! Tests: `metamcp-core/src/eval/tests.rs` for the reading and the measures.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use metamcp_core::eval::{Corpus, Measures, Total};
-use metamcp_core::search::Features;
+use metamcp_core::search::{FEATURES, Index, Nearness, Table};
+use metamcp_core::transformer::Model;
 
 use crate::fit::Weights;
+
+/// What is kept of a candidate: what `hybrid` sees, and how near a transformer finds it, if one is asked.
+pub(crate) const NUMBERS: usize = FEATURES + 1;
+
+/// See [`NUMBERS`].
+pub(crate) type Numbers = [f32; NUMBERS];
+
+/// A transformer, and what it makes of the tools of one set.
+struct Reader {
+    model: Arc<Model>,
+    tables: Vec<Arc<Table>>,
+}
 
 /// See the module.
 pub(crate) struct Set {
@@ -20,6 +34,7 @@ pub(crate) struct Set {
     pub(crate) foreign: Vec<Looked>,
     pub(crate) tools: usize,
     corpus: Corpus,
+    reader: Option<Reader>,
     texts: Vec<String>,
 }
 
@@ -35,7 +50,7 @@ pub(crate) fn chosen<T>(all: &[T], most: usize) -> Vec<&T> {
 
 /// One question: its candidates, and which expected tool each of them is.
 pub(crate) struct Looked {
-    pub(crate) candidates: Vec<(Features, Option<usize>)>,
+    pub(crate) candidates: Vec<(Numbers, Option<usize>)>,
     expected: usize,
 }
 
@@ -49,6 +64,7 @@ impl Set {
         name: &'static str,
         family: &'static str,
         most: usize,
+        model: Option<&Arc<Model>>,
     ) -> Result<Set> {
         let text = |file: &str| {
             let path = folder.join(file);
@@ -57,17 +73,22 @@ impl Set {
         };
         let corpus = Corpus::read(&text("tools.jsonl")?)?;
         let questions = corpus.questions(&text("queries.jsonl")?)?;
+        let reader = model.map(|model| Reader {
+            model: Arc::clone(model),
+            tables: model.tables(&corpus.index, &|| {}),
+        });
         let looked = chosen(&questions, most).into_iter().map(|question| {
-            let candidates = corpus.index.candidates(&question.query, None);
-            let judged = candidates.into_iter().map(|(hit, features)| {
-                (features, question.answered_by(&hit.server, &hit.tool().name))
-            });
+            let candidates = candidates(&corpus.index, reader.as_ref(), &question.query);
+            let judged = candidates
+                .into_iter()
+                .map(|(server, tool, numbers)| (numbers, question.answered_by(&server, &tool)));
             Looked { candidates: judged.collect(), expected: question.expected }
         });
         let looked = looked.collect();
         let texts = questions.into_iter().map(|question| question.query).collect();
         let tools = corpus.index.tool_count();
-        Ok(Set { name, family, questions: looked, foreign: Vec::new(), tools, corpus, texts })
+        let foreign = Vec::new();
+        Ok(Set { name, family, questions: looked, foreign, tools, corpus, reader, texts })
     }
 
     /// Some questions, to be asked of other sets.
@@ -78,8 +99,8 @@ impl Set {
     /// Asks questions that no tool here answers.
     pub(crate) fn ask_foreign(&mut self, queries: &[String]) {
         for query in queries {
-            let candidates = self.corpus.index.candidates(query, None);
-            let wrong = candidates.into_iter().map(|(_, features)| (features, None));
+            let candidates = candidates(&self.corpus.index, self.reader.as_ref(), query);
+            let wrong = candidates.into_iter().map(|(_, _, numbers)| (numbers, None));
             self.foreign.push(Looked { candidates: wrong.collect(), expected: 1 });
         }
     }
@@ -94,7 +115,7 @@ impl Set {
         self.mean(|features| weights.score(features))
     }
 
-    fn mean(&self, score: impl Fn(&Features) -> f64) -> Measures {
+    fn mean(&self, score: impl Fn(&Numbers) -> f64) -> Measures {
         let mut total = Total::default();
         for question in &self.questions {
             let mut ranked: Vec<(f64, Option<usize>)> = question
@@ -108,4 +129,27 @@ impl Set {
         }
         total.mean()
     }
+}
+
+/// The candidates for a query, with what is seen of them.
+fn candidates(
+    index: &Index,
+    reader: Option<&Reader>,
+    query: &str,
+) -> Vec<(Arc<str>, Box<str>, Numbers)> {
+    let nearness =
+        reader.and_then(|reader| Nearness::new(&reader.tables, &reader.model.asked(query)));
+    let looked = match &nearness {
+        Some(nearness) => index.candidates_near(query, None, nearness),
+        None => {
+            let plain = index.candidates(query, None).into_iter();
+            plain.map(|(hit, features)| (hit, features, 0.0)).collect()
+        }
+    };
+    let kept = looked.into_iter().map(|(hit, features, near)| {
+        let mut numbers = [near; NUMBERS];
+        numbers[..FEATURES].copy_from_slice(&features);
+        (Arc::clone(&hit.server), hit.tool().name.clone(), numbers)
+    });
+    kept.collect()
 }

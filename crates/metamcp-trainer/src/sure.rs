@@ -3,7 +3,7 @@
 //! In: sets with questions of their own and of others.  Out: weights of the grounds.
 //! Tests: below.
 
-use metamcp_core::search::{GROUNDS, Grounds, grounds};
+use metamcp_core::search::{FEATURES, Features, GROUNDS, Grounds, grounds};
 
 use crate::fit::Weights;
 use crate::set::{Looked, Set};
@@ -77,7 +77,8 @@ fn cases(set: &Set, weights: &Weights) -> Vec<Case> {
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
         let (score, features, right) = *ranked.first()?;
         let second = ranked.get(1).map(|one| one.0);
-        Some((grounds((score, features), second, set.tools), right, share))
+        let own: &Features = features.first_chunk::<FEATURES>()?;
+        Some((grounds((score, own), second, set.tools), right, share))
     };
     let asked = set.questions.iter().filter_map(|looked| case(looked, own));
     asked.chain(set.foreign.iter().filter_map(|looked| case(looked, foreign))).collect()
