@@ -8,6 +8,7 @@ pub mod gateway;
 pub mod habits;
 pub mod held;
 pub mod login;
+pub mod model;
 pub mod notices;
 pub mod outbox;
 pub mod pem;

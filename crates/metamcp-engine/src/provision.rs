@@ -36,6 +36,7 @@ use crate::clock::unix_millis;
 pub use clients::ClientError;
 pub use install::InstallError;
 pub use pins::Pinned;
+pub(crate) use python::fetch;
 pub use registry::{MAX_FILE as MAX_SNAPSHOT, Registry};
 pub use safe::SafeError;
 pub use store::{Blocked, Pending, Record, Seen, Store, StoreError};

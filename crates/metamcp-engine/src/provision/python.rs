@@ -1,6 +1,6 @@
 //! Packages of PyPI, through the user's own uv, or pip where there is no uv. Only wheels: building one runs code.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use metamcp_child::walls;
 use metamcp_core::provision::{
@@ -20,6 +20,9 @@ pub(super) const LOCKED: &str = "lock.json";
 const PIP_REPORT: &str = "report.json";
 const CONSTRAINTS: &str = "constraints.txt";
 const WANTED: &str = "requirements.in";
+/// What is in the lock and nothing else, each with its hash, and no code of it run.
+const ONLY: [&str; 7] =
+    ["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", PIP_LOCK];
 /// Names that uv insists on.
 const UV_FACTS: &str = "pylock.facts.toml";
 const UV_LOCK: &str = "pylock.lock.toml";
@@ -116,17 +119,35 @@ pub(super) async fn install(prefix: &Path) -> Result<(), ClientError> {
     }
     let python = prefix.join(super::install::PYTHON);
     let python = python.to_string_lossy();
-    let only =
-        ["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", PIP_LOCK];
     let mut args: Vec<&str> = match client {
         // Copies: a file that the cache shares could be changed for other projects too.
         Client::Uv => vec!["pip", "install", "--python", &python, "--link-mode", "copy"],
         Client::Pip => vec!["-I", "-m", "pip", "install"],
     };
-    args.extend(only);
+    args.extend(ONLY);
     let (program, called) = if client == Client::Uv { (UV, UV) } else { (&*python, "pip") };
     let printed = run(program, &args, prefix, FETCH).await?;
     if printed.succeeded { Ok(()) } else { Err(printed.failure(called)) }
+}
+
+/// Fetches one package that is no server, and nothing of what it needs, into a folder that is told: the wheel itself
+/// where pip does it, what is in it where uv does. Either holds it against the hash.
+pub(crate) async fn fetch(
+    name: &str,
+    version: &str,
+    sha256: &str,
+    work: &Path,
+) -> Result<PathBuf, ClientError> {
+    const INTO: &str = "package";
+    let requirement = format!("{name}=={version} --hash=sha256:{sha256}\n");
+    prepare(work)?.replace(PIP_LOCK, requirement.as_bytes())?;
+    let (program, called, mut args) = match client()? {
+        Client::Uv => (UV, UV, vec!["pip", "install", "--link-mode", "copy", "--target", INTO]),
+        Client::Pip => (PYTHON, "pip", vec!["-I", "-m", "pip", "download", "--dest", INTO]),
+    };
+    args.extend(ONLY);
+    let printed = run(program, &args, work, FETCH).await?;
+    if printed.succeeded { Ok(work.join(INTO)) } else { Err(printed.failure(called)) }
 }
 
 /// The version that would be chosen today.
