@@ -4,6 +4,7 @@
 //! Tests: every test of the binary.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use metamcp_child::ShimCommand;
 use metamcp_core::config::{Config, IdleRule, Lifecycle, ServerConfig};
@@ -26,7 +27,9 @@ use crate::router::{Router, Timing};
 use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
 use crate::surface::{Options, Parts, Scope, Surface, View, semantic};
+use crate::task;
 use crate::upstream::launch::Launcher;
+use crate::vectors::Local;
 
 /// A running gateway. No server is started before something needs it.
 pub struct Gateway {
@@ -91,13 +94,17 @@ impl Gateway {
         });
         let provisioner = Provisioner::new(&settings.home, &settings.provision, join)
             .installing(installer, settings.token_store);
+        let ranking = semantic::configured(
+            settings.search,
+            &settings.embedding,
+            &settings.home,
+            router.clock,
+        );
+        if let semantic::Ranking::Transformer(local) = &ranking {
+            keep_reading(local, &catalog, &router);
+        }
         let options = Options {
-            ranking: semantic::configured(
-                settings.search,
-                &settings.embedding,
-                &settings.home,
-                router.clock,
-            ),
+            ranking,
             discover_budget: settings.timeouts.discover_budget,
             list_wait: settings.timeouts.install + settings.timeouts.list,
             pool_wait: settings.pool.wait_timeout,
@@ -142,6 +149,31 @@ impl Gateway {
         }
     }
 }
+
+/// Has the transformer read tools as they become known, not only when somebody searches for them.
+fn keep_reading(local: &Arc<Local>, catalog: &Arc<Catalog>, router: &Arc<Router>) {
+    let local = Arc::downgrade(local);
+    let (catalog, router) = (Arc::clone(catalog), Arc::downgrade(router));
+    task::spawn("transformer", async move {
+        catalog.loaded().await;
+        let mut read = None;
+        while let (Some(local), Some(router)) = (local.upgrade(), router.upgrade()) {
+            let snapshot = catalog.snapshot();
+            if read != Some(snapshot.generation) {
+                read = Some(snapshot.generation);
+                local.offer(&snapshot.index);
+            }
+            let mut seen = router.stir.now();
+            drop((local, snapshot));
+            router.stir.moved_on(&mut seen).await;
+            drop(router);
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+    });
+}
+
+/// How often is looked for new tools while something happens: every call is something.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
 /// How `bm25` weighs, where that is the strategy: whole numbers, as they are known from elsewhere.
 fn tuning(settings: &Settings) -> Tuning {

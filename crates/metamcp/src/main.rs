@@ -185,7 +185,14 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Run(args) => with_servers(ask, |loaded| {
             commands::run::run(loaded, &args, &mut out, &mut diagnostics)
         }),
-        Command::Eval(args) => commands::eval::run(&args, &mut out),
+        // The transformer lies in the home, which the configuration names; nothing else is asked of that.
+        Command::Eval(args) if args.strategy.as_deref() == Some(commands::eval::TRANSFORMER) => {
+            with_config(ask, |loaded| commands::eval::run(&args, Some(loaded), &mut out))
+        }
+        Command::Eval(args) => commands::eval::run(&args, None, &mut out),
+        Command::Model(command) => {
+            with_config(ask, |loaded| commands::model::run(loaded, &command, &mut out))
+        }
         Command::Forget(args) => {
             with_config(ask, |loaded| commands::forget::run(loaded, &args, &mut out))
         }

@@ -19,6 +19,7 @@ use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
 use super::reply::{Code, ErrorObject};
+use super::semantic::{self, Ranking};
 use super::{Finished, Step, View};
 use crate::catalog::Snapshot;
 use crate::router::{Caller, Entry};
@@ -39,7 +40,7 @@ pub struct Discovered {
     pub ids: Vec<String>,
 }
 
-/// Why one hit stands where it does, as the strategy `hybrid` sees it.
+/// Why one hit stands where it does, as the strategy `hybrid` sees it, or `transformer` where that is at work.
 #[derive(Debug)]
 pub struct Why {
     /// `server:tool`.
@@ -52,6 +53,8 @@ pub struct Why {
     pub words: Vec<(String, f32)>,
     /// What the close look saw, if it got one.
     pub features: Option<Features>,
+    /// How near the transformer finds it, in deviations; only where that was asked.
+    pub nearness: Option<f32>,
 }
 
 /// What was looked for, before it is put into words.
@@ -293,15 +296,33 @@ impl View {
     }
 
     /// Why the first hits of a query stand where they do. The servers are as known as they are.
-    pub fn why(&self, query: &str, server: Option<&str>, limit: usize) -> Vec<Why> {
+    pub async fn why(&self, query: &str, server: Option<&str>, limit: usize) -> Vec<Why> {
         let snapshot = self.snapshot();
-        let looked = snapshot.index.candidates(query, server);
-        let hits = snapshot.index.search(query, Strategy::Hybrid, limit, server);
+        let index = &snapshot.index;
+        let nearness = match &self.options.ranking {
+            // Why it is not asked is told with the answer that this explains.
+            Ranking::Transformer(local) => semantic::nearness(index, query, local).await.ok(),
+            _ => None,
+        };
+        let (looked, hits) = match &nearness {
+            Some(nearness) => {
+                let looked = index.candidates_near(query, server, nearness).into_iter();
+                let looked = looked.map(|(hit, seen, near)| (hit, seen, Some(near))).collect();
+                (looked, index.page_by(nearness, query, (0, limit), server, None).hits)
+            }
+            None => {
+                let looked = index.candidates(query, server).into_iter();
+                let looked: Vec<_> = looked.map(|(hit, seen)| (hit, seen, None)).collect();
+                (looked, index.search(query, Strategy::Hybrid, limit, server))
+            }
+        };
         let why = |hit: Hit| {
-            let words = snapshot.index.words_of(query, &hit.server, &hit.tool().name);
-            let same = |other: &Hit| other.id() == hit.id();
-            let features = looked.iter().find(|(other, _)| same(other)).map(|(_, seen)| *seen);
-            Why { id: hit.id(), score: hit.score, confidence: hit.confidence, words, features }
+            let words = index.words_of(query, &hit.server, &hit.tool().name);
+            let seen = looked.iter().find(|(other, ..)| other.id() == hit.id());
+            let (features, nearness) =
+                seen.map_or((None, None), |(_, features, nearness)| (Some(*features), *nearness));
+            let (score, confidence) = (hit.score, hit.confidence);
+            Why { id: hit.id(), score, confidence, words, features, nearness }
         };
         hits.into_iter().map(why).collect()
     }

@@ -1,21 +1,24 @@
-//! Ranking with vectors from an API: the best of our own ranking, put in order by what the API thinks; without it, at
-//! once, by what we think.
+//! Ranking with vectors: the best of our own ranking, put in order by what an API thinks, or looked at with what the
+//! transformer on this machine thinks; without either, at once, by what we think.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_core::habits::Prior;
-use metamcp_core::search::{BLENDED, Compared, Found, Hit, Index, Strategy};
+use metamcp_core::search::{BLENDED, Compared, Found, Hit, Index, Nearness, Strategy};
 use metamcp_core::settings::{EmbeddingSettings, SearchStrategy};
 use sha2::{Digest, Sha256};
 
 use super::View;
 use crate::catalog::Snapshot;
 use crate::task;
-use crate::vectors::{Document, Vectors};
+use crate::vectors::{Document, Local, Vectors};
 
 /// How long a search waits for vectors; what comes later serves the next search.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Tools whose vectors the transformer on this machine makes within that time; for more nobody waits.
+const WORTH_WAITING: usize = 64;
 
 /// How queries are answered.
 #[derive(Debug, Clone)]
@@ -29,6 +32,8 @@ pub enum Ranking {
         /// What stands beside them, and what stands in for them.
         beside: Strategy,
     },
+    /// With the transformer on this machine, and `hybrid` where it cannot.
+    Transformer(Arc<Local>),
     /// As configured it cannot be done; this is why, and what is done instead.
     Instead(Strategy, String),
 }
@@ -44,24 +49,66 @@ impl View {
         prior: Option<&Prior>,
     ) -> (Found, Option<String>) {
         let index = &snapshot.index;
+        let page = (offset, limit);
         let own = |strategy| index.page_with(query, strategy, offset, limit, server, prior);
         match &self.options.ranking {
             Ranking::Own(strategy) => (own(*strategy), None),
             Ranking::Instead(strategy, why) => (own(*strategy), Some(why.clone())),
             Ranking::Vectors { vectors, beside } => {
                 match compared(index, query, server, vectors, *beside).await {
-                    Ok(compared) => {
-                        let page = (offset, limit);
-                        (index.page_by(&compared, query, page, server, None), None)
-                    }
+                    Ok(compared) => (index.page_by(&compared, query, page, server, None), None),
                     Err(why) => {
                         let name = beside.name();
                         (own(*beside), Some(format!("ranked by {name} instead: {why}")))
                     }
                 }
             }
+            Ranking::Transformer(local) => match nearness(index, query, local).await {
+                Ok(nearness) => {
+                    let note = (nearness.missing > 0).then(|| still_missing(nearness.missing));
+                    (index.page_by(&nearness, query, page, server, prior), note)
+                }
+                Err(why) => {
+                    (own(Strategy::Hybrid), Some(format!("ranked by hybrid instead: {why}")))
+                }
+            },
         }
     }
+}
+
+/// What the transformer thinks of every tool; or why not. Works elsewhere: it takes longer than calls should wait.
+pub(super) async fn nearness(
+    index: &Arc<Index>,
+    query: &str,
+    local: &Arc<Local>,
+) -> Result<Nearness, String> {
+    if let Some(refusal) = local.refusal() {
+        return Err(refusal.to_string());
+    }
+    if query.trim().is_empty() {
+        return Err("the query is empty".to_owned());
+    }
+    let mut seen = local.moves();
+    local.offer(index);
+    let all_there = async {
+        while (1..=WORTH_WAITING).contains(&local.missing(index)) && local.refusal().is_none() {
+            local.moved_on(&mut seen).await;
+        }
+    };
+    // What is not there in time serves the next search.
+    drop(tokio::time::timeout(PATIENCE, all_there).await);
+    let (local, index, query) = (Arc::clone(local), Arc::clone(index), query.to_owned());
+    let working = tokio::task::spawn_blocking(move || {
+        let asked = local.query(&query).map_err(|why| why.to_string())?;
+        let tables = local.tables(&index);
+        Nearness::new(&tables, &asked).ok_or_else(|| still_missing(local.missing(&index)))
+    });
+    working.await.map_err(|error| error.to_string())?
+}
+
+fn still_missing(tools: usize) -> String {
+    let (noun, verb) = if tools == 1 { ("tool", "was") } else { ("tools", "were") };
+    format!("{tools} {noun} {verb} not yet read by the transformer, which is at work on them")
 }
 
 /// The best of our own ranking with what the API thinks of them; or why not.
@@ -125,6 +172,7 @@ pub fn configured(
         SearchStrategy::Lexical => return Ranking::Own(Strategy::Lexical),
         SearchStrategy::Bm25 => return Ranking::Own(Strategy::Bm25),
         SearchStrategy::Hybrid => return Ranking::Own(Strategy::Hybrid),
+        SearchStrategy::Transformer => return Ranking::Transformer(Arc::new(Local::new(home))),
         SearchStrategy::HybridVoyage => {
             let Some(key) = key(VOYAGE_KEY) else {
                 let why = format!("ranked by keyword: {VOYAGE_KEY} is not set");

@@ -104,6 +104,7 @@ pub(crate) fn run(
             findings.extend(logins(loaded)?);
             findings.extend(installed::servers(loaded)?);
             findings.extend(machine::cache(&loaded.config.settings.home, args.fix));
+            findings.extend(machine::model(&loaded.config.settings));
         }
         Err(error) => {
             unusable = true;

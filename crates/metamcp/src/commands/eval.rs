@@ -3,11 +3,15 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use metamcp_core::eval::{Corpus, DEPTH, Measures, Question, Total};
-use metamcp_core::search::Strategy;
+use metamcp_core::search::{Hit, Nearness, Strategy, Table};
+use metamcp_core::transformer::Model;
+use metamcp_engine::config::Loaded;
+use metamcp_engine::model::ModelFile;
 use serde_json::{Value, json};
 
 use crate::args::EvalArgs;
@@ -20,19 +24,58 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Cells of the progress bar.
 const BAR: usize = 30;
 
+/// The strategy that needs more than an index, and therefore must be named.
+pub(crate) const TRANSFORMER: &str = "transformer";
+
+/// A way to rank.
+enum Way {
+    Own(Strategy),
+    /// With what it made of every tool.
+    Transformer(Box<Model>, Vec<Arc<Table>>),
+}
+
+impl Way {
+    fn name(&self) -> &'static str {
+        match self {
+            Way::Own(strategy) => strategy.name(),
+            Way::Transformer(..) => TRANSFORMER,
+        }
+    }
+
+    fn search(&self, corpus: &Corpus, query: &str) -> Vec<Hit> {
+        let index = &corpus.index;
+        match self {
+            Way::Own(strategy) => index.search(query, *strategy, DEPTH, None),
+            Way::Transformer(model, tables) => match Nearness::new(tables, &model.asked(query)) {
+                Some(nearness) => index.page_by(&nearness, query, (0, DEPTH), None, None).hits,
+                None => index.search(query, Strategy::Hybrid, DEPTH, None),
+            },
+        }
+    }
+}
+
 /// What one strategy reached.
 struct Outcome {
-    strategy: Strategy,
+    strategy: &'static str,
     measures: Measures,
     /// Sorted, in microseconds.
     times: Vec<u64>,
 }
 
-/// Measures one strategy, or all of them.
-pub(crate) fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+/// Measures one strategy, or all of them. The configuration is there if the transformer is to be measured.
+pub(crate) fn run(
+    args: &EvalArgs,
+    loaded: Option<&Loaded>,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let strategies = match &args.strategy {
+        _ if loaded.is_some() => Vec::new(),
         Some(name) => vec![name.parse::<Strategy>().or_misuse()?],
         None => Strategy::ALL.to_vec(),
+    };
+    let model = match loaded {
+        Some(loaded) => Some(ModelFile::new(&loaded.config.settings.home).load()?),
+        None => None,
     };
     let read = |path: &Path| {
         std::fs::read_to_string(path)
@@ -52,14 +95,25 @@ pub(crate) fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
     if questions.is_empty() {
         return Err(misuse(format!("{} holds no questions", args.queries.display())));
     }
-    let outcomes: Vec<Outcome> =
-        strategies.into_iter().map(|strategy| measure(&corpus, &questions, strategy)).collect();
+    let mut ways: Vec<Way> = strategies.into_iter().map(Way::Own).collect();
+    let mut reading = None;
+    if let Some(model) = model {
+        let began = Instant::now();
+        let progress = Mutex::new(Progress::new("reading", corpus.index.tool_count()));
+        let step = || progress.lock().unwrap_or_else(PoisonError::into_inner).step();
+        let tables = model.tables(&corpus.index, &step);
+        progress.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
+        reading = Some(began.elapsed());
+        ways.push(Way::Transformer(Box::new(model), tables));
+    }
+    let outcomes: Vec<Outcome> = ways.iter().map(|way| measure(&corpus, &questions, way)).collect();
     if args.json {
         let rows: Vec<Value> = outcomes.iter().map(row).collect();
         let value = json!({
             "tools": corpus.index.tool_count(),
             "questions": questions.len(),
             "indexing_ms": indexing.as_millis() as u64,
+            "reading_ms": reading.map(|time| time.as_millis() as u64),
             "resident_kib": memory_kib("VmRSS:"),
             "private_kib": memory_kib("RssAnon:"),
             "strategies": rows,
@@ -74,6 +128,9 @@ pub(crate) fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
         indexing.as_millis(),
         questions.len()
     )?;
+    if let Some(reading) = reading {
+        writeln!(out, "read by the transformer in {:.1} s\n", reading.as_secs_f64())?;
+    }
     let cells = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect();
     let mut rows: Vec<Vec<String>> = vec![cells(&[
         "strategy",
@@ -86,7 +143,7 @@ pub(crate) fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
         "p99",
     ])];
     for outcome in &outcomes {
-        let mut row = vec![outcome.strategy.name().to_owned()];
+        let mut row = vec![outcome.strategy.to_owned()];
         row.extend(outcome.measures.numbers().map(|number| format!("{:.1}", number * 100.0)));
         row.extend([50, 99].map(|percent| format!("{} us", percentile(&outcome.times, percent))));
         rows.push(row);
@@ -95,26 +152,26 @@ pub(crate) fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
     Ok(Exit::Success)
 }
 
-fn measure(corpus: &Corpus, questions: &[Question], strategy: Strategy) -> Outcome {
+fn measure(corpus: &Corpus, questions: &[Question], way: &Way) -> Outcome {
     let mut total = Total::default();
     let mut times = Vec::with_capacity(questions.len());
-    let mut progress = Progress::new(strategy.name(), questions.len());
+    let mut progress = Progress::new(way.name(), questions.len());
     for question in questions {
         let began = Instant::now();
-        let hits = corpus.index.search(&question.query, strategy, DEPTH, None);
+        let hits = way.search(corpus, &question.query);
         times.push(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
         total.add(&question.measure(&hits));
         progress.step();
     }
     progress.finish();
     times.sort_unstable();
-    Outcome { strategy, measures: total.mean(), times }
+    Outcome { strategy: way.name(), measures: total.mean(), times }
 }
 
 fn row(outcome: &Outcome) -> Value {
     let [hit_at_1, recall_at_5, recall_at_10, mrr, ndcg_at_10] = outcome.measures.numbers();
     json!({
-        "strategy": outcome.strategy.name(),
+        "strategy": outcome.strategy,
         "hit_at_1": hit_at_1,
         "recall_at_5": recall_at_5,
         "recall_at_10": recall_at_10,
@@ -156,7 +213,7 @@ impl Progress {
         if self.shown.is_some_and(|shown| shown.elapsed() >= PROGRESS_EVERY) {
             self.shown = Some(Instant::now());
             let full = BAR * self.done / self.total.max(1);
-            let mut line = format!("\r{:<8} [", self.name);
+            let mut line = format!("\r{:<11} [", self.name);
             (0..BAR).for_each(|cell| line.push(if cell < full { '#' } else { ' ' }));
             let _cannot_fail = write!(line, "] {}/{}", self.done, self.total);
             Progress::show(&line);

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use metamcp_core::discover::Request;
-use metamcp_core::search::{FEATURE_NAMES, parts};
+use metamcp_core::search::{FEATURE_NAMES, part_of_nearness, parts, parts_with_nearness};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::surface::discover::Why;
@@ -49,7 +49,7 @@ pub(crate) fn search(
     discover(loaded, request, args.json, out)
 }
 
-/// The hits with what speaks for each, as the strategy `hybrid` sees it.
+/// The hits with what speaks for each, as the strategy `hybrid` sees it, or `transformer` where that is at work.
 fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let (query, server) = (request.query.clone().unwrap_or_default(), request.server.clone());
     let limit = request.limit;
@@ -57,7 +57,7 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
         first_lists(gateway, &request).await;
         // Whatever it finds, it makes the servers known.
         let found = gateway.view.discover(request).await?;
-        Ok((found, gateway.view.why(&query, server.as_deref(), limit)))
+        Ok((found, gateway.view.why(&query, server.as_deref(), limit).await))
     })?;
     let (mut found, reasons) = match found {
         Ok(found) => found,
@@ -80,23 +80,14 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
             reason.words.iter().map(|(word, rarity)| format!("{word} ({rarity:.1})")).collect();
         let words = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
         writeln!(out, "  words in common, by rarity: {}", render::visible(&words))?;
-        let Some(features) = &reason.features else {
+        let Some(numbers) = numbers(reason) else {
             writeln!(out, "  not among the best fifty, so no close look")?;
             continue;
         };
-        let rows: Vec<Vec<String>> = FEATURE_NAMES
-            .iter()
-            .zip(features)
-            .zip(parts(features))
-            .map(|((name, value), adds)| {
-                vec![
-                    String::new(),
-                    (*name).to_owned(),
-                    format!("{value:.2}"),
-                    format!("{adds:+.2}"),
-                ]
-            })
-            .collect();
+        let row = |(name, value, adds): (&str, f32, f32)| {
+            vec![String::new(), name.to_owned(), format!("{value:.2}"), format!("{adds:+.2}")]
+        };
+        let rows: Vec<Vec<String>> = numbers.into_iter().map(row).collect();
         render::table(out, &rows)?;
     }
     if reasons.is_empty() {
@@ -105,12 +96,24 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
     Ok(Exit::Success)
 }
 
+/// What the close look saw, each number with what it adds to the score.
+fn numbers(reason: &Why) -> Option<Vec<(&'static str, f32, f32)>> {
+    let features = reason.features?;
+    let adds = match reason.nearness {
+        Some(_) => parts_with_nearness(&features),
+        None => parts(&features),
+    };
+    let own = FEATURE_NAMES.into_iter().zip(features).zip(adds);
+    let own = own.map(|((name, value), adds)| (name, value, adds));
+    let near = reason.nearness.map(|value| ("transformer", value, part_of_nearness(value)));
+    Some(own.chain(near).collect())
+}
+
 fn reason_json(reason: &Why) -> Value {
-    let close = reason.features.map(|features| {
-        let numbers = FEATURE_NAMES.iter().zip(features).zip(parts(&features));
-        let named = numbers.map(|((name, value), adds)| {
-            ((*name).to_owned(), json!({ "value": value, "adds": adds }))
-        });
+    let close = numbers(reason).map(|numbers| {
+        let named = numbers
+            .into_iter()
+            .map(|(name, value, adds)| (name.to_owned(), json!({ "value": value, "adds": adds })));
         Value::Object(named.collect())
     });
     json!({

@@ -131,7 +131,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         help: "Whether tools that worked after a search rank higher next time",
         doc: "Remembered are hashes of a query's words, the tool called next and whether it worked; never arguments, never results. \
               It stays in `habits.json` in the home of metamcp, fades within months, and `metamcp forget` removes it. \
-              It lifts tools that match well anyway, for the strategies `bm25` and `hybrid`, and never above a tool that was asked for by its name.",
+              It lifts tools that match well anyway, for the strategies `bm25`, `hybrid` and `transformer`, and never above a tool that was asked for by its name.",
         store: |settings, value| settings.learn = value.is_on(),
     },
 ];

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use metamcp_child::walls::in_path;
 use metamcp_core::clients::{self, CLIENTS, Imported};
 use metamcp_core::config::{Config, Transport};
+use metamcp_core::settings::{SearchStrategy, Settings};
+use metamcp_engine::model::{ModelFile, NAME};
 use metamcp_engine::user_file;
 
 use super::{Finding, Level};
@@ -206,6 +208,18 @@ pub(super) fn cache(home: &Path, fix: bool) -> Vec<Finding> {
         return vec![finding.mended()];
     }
     vec![finding]
+}
+
+/// The transformer, where searches want it: without it they are answered by `hybrid`.
+pub(super) fn model(settings: &Settings) -> Option<Finding> {
+    if settings.search != SearchStrategy::Transformer {
+        return None;
+    }
+    Some(match ModelFile::new(&settings.home).load() {
+        Ok(_) => Finding::new(Level::Good, "search", format!("the transformer {NAME} is here")),
+        Err(error) => Finding::new(Level::Warning, "search", error.to_string())
+            .cure("run `metamcp model add`; until then tools are ranked by hybrid"),
+    })
 }
 
 /// Makes a file readable by its owner only; true if it is now.

