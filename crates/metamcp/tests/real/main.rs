@@ -19,6 +19,7 @@ mod images;
 mod inspector;
 mod installed;
 mod login;
+mod model;
 mod peer;
 mod plan;
 mod provision;
