@@ -26,6 +26,9 @@ const SIZES: [usize; 2] = [3_000, 50_000];
 /// What is measured on made-up catalogs: the default, and what it is built on.
 const ON_MADE_UP: [&str; 2] = ["hybrid", "bm25"];
 
+/// The strategy that is measured where its model is, because it has to be brought first.
+const TRANSFORMER: &str = "transformer";
+
 /// Starts from a cache that are timed; the middle one is told.
 const STARTS: usize = 15;
 
@@ -68,12 +71,21 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     let folder = wish.folder.with_context(|| {
         format!("eval needs a folder of sets: name it, or set {VARIABLE} to its path")
     })?;
+    let model = model(&metamcp)?;
+    if model.is_none() {
+        say("the transformer is not here and not measured; `metamcp model add` brings it");
+    }
     let mut sets = Vec::new();
     for set in sets_in(&folder)? {
         let name = set.file_name().unwrap_or_default().to_string_lossy().into_owned();
         say(&format!("measuring {name}"));
         let strategies: &[&str] = if wish.quick { &QUICK } else { &[] };
-        sets.push(Run { value: measured(&metamcp, &set, strategies)?, name });
+        let mut value = measured(&metamcp, &set, strategies)?;
+        if model.is_some() {
+            say("reading its tools");
+            add_rows(&mut value, &measured(&metamcp, &set, &[TRANSFORMER])?);
+        }
+        sets.push(Run { value, name });
     }
     if wish.quick {
         return Ok(io::stdout().write_all(page::results(&sets).as_bytes())?);
@@ -82,9 +94,20 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     for count in SIZES {
         scale.extend(at_scale(place, &metamcp, count)?);
     }
+    if model.is_some() {
+        say("measuring the transformer on made-up tools");
+        let made_up = place.target.join("eval").join(SIZES[0].to_string());
+        let value = measured(&metamcp, &made_up, &[TRANSFORMER])?;
+        scale.push(Run { name: TRANSFORMER.to_owned(), value });
+    }
     let cold = cold_load(place, SIZES[0])?;
     say("leaving out each set in turn");
-    let left_out = run::quiet(Command::new(train::build(place)?).arg(&folder))?;
+    let trainer = train::build(place)?;
+    let mut left_out = vec![(None, run::quiet(Command::new(&trainer).arg(&folder))?)];
+    if let Some(model) = &model {
+        let said = run::quiet(Command::new(&trainer).arg(&folder).arg("--model").arg(model))?;
+        left_out.push((Some(TRANSFORMER), said));
+    }
     let page = page::whole(&sets, &scale, &cold, &left_out)?;
     fs::write(place.root.join("docs/search.md"), page)?;
     say("wrote docs/search.md");
@@ -203,14 +226,26 @@ fn measured(metamcp: &Path, set: &Path, strategies: &[&str]) -> Result<Value> {
     let Some((first, others)) = strategies.split_first() else { return once(None) };
     let mut all = once(Some(first))?;
     for strategy in others {
-        let other = once(Some(strategy))?;
-        if let (Some(rows), Some(more)) =
-            (all["strategies"].as_array_mut(), other["strategies"].as_array())
-        {
-            rows.extend(more.iter().cloned());
-        }
+        add_rows(&mut all, &once(Some(strategy))?);
     }
     Ok(all)
+}
+
+/// The rows of another run as well.
+fn add_rows(all: &mut Value, other: &Value) {
+    if let (Some(rows), Some(more)) =
+        (all["strategies"].as_array_mut(), other["strategies"].as_array())
+    {
+        rows.extend(more.iter().cloned());
+    }
+}
+
+/// The file of the transformer, if it is here and whole.
+fn model(metamcp: &Path) -> Result<Option<PathBuf>> {
+    let shown = run::quiet(Command::new(metamcp).args(["model", "show", "--json"]))?;
+    let shown: Value = serde_json::from_str(&shown).context("metamcp model printed no JSON")?;
+    let path = shown["path"].as_str().filter(|_| shown["usable"] == true);
+    Ok(path.map(PathBuf::from))
 }
 
 /// Progress is for people; a closed stderr is no reason to stop measuring.

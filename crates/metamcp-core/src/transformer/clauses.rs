@@ -7,7 +7,7 @@ pub const MAX_CLAUSES: usize = 6;
 const LEAST_WORDS: usize = 3;
 
 /// The sentences of a query, if it has several. Cut at the end of sentences and lines only: cutting at "and", "then" and
-/// commas as well found less on every set that was tried.
+/// commas as well found a little less in the mean of five sets, and takes longer.
 pub fn clauses(query: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
