@@ -78,6 +78,17 @@ pub fn day(millis: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z")
 }
 
+/// The second as headers have it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub fn http(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    let (days, rest) = (i64::try_from(seconds / 86_400).unwrap_or(0), seconds % 86_400);
+    let (year, month, day) = of_days(days);
+    let weekday = usize::try_from(days % 7).map_or("", |day| DAYS[day]);
+    let month = usize::try_from(month - 1).map_or("", |month| MONTHS[month]);
+    let (hours, minutes, seconds) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{weekday}, {day:02} {month} {year:04} {hours:02}:{minutes:02}:{seconds:02} GMT")
+}
+
 /// Year, month and day so many days after 1970-01-01.
 pub fn of_days(days: i64) -> (i64, i64, i64) {
     // Counted from 1 March of the year 0, so that the leap day ends a year.
@@ -123,6 +134,16 @@ mod tests {
         }
         for moment in ["2024-02-29T23:59:59Z", "2026-11-16T08:20:00Z", "1970-01-01T00:00:00Z"] {
             assert_eq!(day(unix_millis(moment).unwrap()), moment);
+        }
+    }
+
+    #[test]
+    fn a_second_is_written_as_headers_have_it() {
+        assert_eq!(http(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(http(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        for days in 0..3000 {
+            let seconds = days * 86_400 + days * 7;
+            assert_eq!(http_millis(&http(seconds)), Some(seconds * 1000));
         }
     }
 
