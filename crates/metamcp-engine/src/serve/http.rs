@@ -10,6 +10,7 @@ pub mod door;
 pub mod guard;
 mod limits;
 mod patient;
+pub mod plain;
 pub mod plan;
 pub mod posted;
 pub mod reply;
@@ -22,8 +23,9 @@ pub mod tls;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -43,6 +45,7 @@ use crate::telemetry;
 use alarm::Alarm;
 use door::Door;
 use patient::Patient;
+use plain::Rest;
 pub use plan::{Plan, PlanError};
 use tls::Tls;
 
@@ -197,7 +200,8 @@ async fn accept(
     }
 }
 
-/// Requests of one connection, one after the other.
+/// Requests of one connection, one after the other: those in the usual form by `plain`, and from the first other one on
+/// all of them by the library.
 async fn connection<S>(
     stream: S,
     door: Arc<Door>,
@@ -207,41 +211,89 @@ async fn connection<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let alarm = Alarm::default();
+    let mut stream = Patient::new(stream, WRITE_PATIENCE);
+    let ending = AtomicBool::new(false);
+    let served = {
+        let usual = pin!(plain::serve(&mut stream, &door, &alarm, HEAD_PATIENCE, &ending));
+        let drain = |_: Pin<&mut _>| ending.store(true, Ordering::Relaxed);
+        until_ended(&mut phase, usual, drain).await
+    };
+    match served {
+        Some(Some(rest)) => by_library(stream, rest, door, alarm, phase).await,
+        // The other side is told that it was all.
+        Some(None) => drop(timeout(LAST_WORDS, stream.shutdown()).await),
+        None => {}
+    }
+}
+
+/// The same by the library, with what was read of it before.
+async fn by_library<S>(
+    mut stream: Patient<S>,
+    rest: Rest,
+    door: Arc<Door>,
+    alarm: Alarm,
+    mut phase: watch::Receiver<Phase>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    stream.put_back(rest.read);
     let own = alarm.clone();
+    let first = Arc::new(Mutex::new(rest.answer));
     let service = service_fn(move |request| {
         let (door, alarm) = (Arc::clone(&door), own.clone());
-        async move { Ok::<_, Infallible>(door.answer(request, &alarm).await) }
+        let first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        async move {
+            Ok::<_, Infallible>(match first {
+                Some(answer) => {
+                    body::discard(&mut request.into_body()).await;
+                    answer
+                }
+                None => door.answer(request, &alarm).await,
+            })
+        }
     });
     let connection = http1::Builder::new()
-        .timer(alarm)
+        .timer(alarm.heads(rest.until))
         .header_read_timeout(HEAD_PATIENCE)
         .max_header_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(Patient::new(stream, WRITE_PATIENCE)), service);
-    let mut connection = pin!(connection);
+        .serve_connection(TokioIo::new(stream), service);
+    let drain = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
+    // Whoever broke it knows.
+    drop(until_ended(&mut phase, pin!(connection), drain).await);
+}
+
+/// Runs a connection until it is over, or all of them are; `drain` tells it that no further requests are taken.
+async fn until_ended<C: Future>(
+    phase: &mut watch::Receiver<Phase>,
+    mut connection: Pin<&mut C>,
+    mut drain: impl FnMut(Pin<&mut C>),
+) -> Option<C::Output> {
     let seen = phase.clone();
     loop {
-        let changed = {
+        let step = {
             let mut changed = pin!(phase.changed());
             let mut listens = false;
             poll_fn(|cx| {
-                // Whoever broke it knows.
-                if connection.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(None);
+                if let Poll::Ready(over) = connection.as_mut().poll(cx) {
+                    return Poll::Ready(Err(over));
                 }
                 // The task is the same each time: once it is known whom to wake, a look is enough.
                 if listens && matches!(seen.has_changed(), Ok(false)) {
                     return Poll::Pending;
                 }
                 listens = true;
-                changed.as_mut().poll(cx).map(Some)
+                changed.as_mut().poll(cx).map(Ok)
             })
             .await
         };
-        let Some(changed) = changed else { return };
+        let changed = match step {
+            Ok(changed) => changed,
+            Err(over) => return Some(over),
+        };
         match *phase.borrow_and_update() {
             Phase::Serving if changed.is_ok() => {}
-            Phase::Draining if changed.is_ok() => connection.as_mut().graceful_shutdown(),
-            _ => return,
+            Phase::Draining if changed.is_ok() => drain(connection.as_mut()),
+            _ => return None,
         }
     }
 }

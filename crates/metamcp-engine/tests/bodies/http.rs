@@ -1,9 +1,11 @@
 //! Any request: its head is judged without a panic and never let in for a foreign host or page, its body is read the
-//! same before and after it is put on one line, and texts that stand for something stand for one thing.
+//! same before and after it is put on one line, and texts that stand for something stand for one thing. What passes for a
+//! head in the usual form says in one way only where its body ends.
 
 use bytes::Bytes;
 use metamcp_engine::serve::http::access::{Access, Principal};
 use metamcp_engine::serve::http::guard::{Head, Rules};
+use metamcp_engine::serve::http::plain::head::{Look, look};
 use metamcp_engine::serve::http::posted::{Posted, one_line};
 use metamcp_engine::serve::http::sessions::SessionId;
 use metamcp_engine::serve::http::stream::from_event_id;
@@ -25,6 +27,8 @@ pub(crate) fn check(data: &[u8]) {
     };
     check_head(&head);
     check_texts(next().unwrap_or_default());
+    check_usual(data);
+    check_usual(&[BEFORE, data, AFTER].concat());
     check_body(data);
     check_body(parts.next().unwrap_or_default());
 }
@@ -57,6 +61,34 @@ fn check_head(head: &Head<'_>) {
             let is_ours = ours.iter().any(|ours| origin.starts_with(ours)) || is_address(&origin);
             assert!(is_ours && origin != "null", "{origin:?}");
         }
+    }
+}
+
+/// A head in the usual form, but for the length between the two.
+const BEFORE: &[u8] = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: ";
+const AFTER: &[u8] = b"\r\nAccept: */*\r\n\r\n";
+
+fn check_usual(data: &[u8]) {
+    let found = match look(data) {
+        Look::Whole(head) => Some((head.size, head.length)),
+        Look::Part | Look::Unusual => None,
+    };
+    if let Some((size, _)) = found {
+        let head = data[..size].to_ascii_lowercase();
+        assert!(head.trim_ascii_start().starts_with(b"post /"));
+        assert!(head.ends_with(b"\n\r\n") || head.ends_with(b"\n\n"));
+        let lines = |name: &[u8]| {
+            head.split(|byte| matches!(byte, b'\n' | b'\r'))
+                .filter(|line| line.starts_with(name))
+                .count()
+        };
+        assert_eq!((lines(b"content-length:"), lines(b"transfer-encoding")), (1, 0));
+    }
+    let Look::Whole(known) = look(&[BEFORE, b"2", AFTER].concat()) else {
+        panic!("the usual head is not read");
+    };
+    if let Some(same) = known.fits(data) {
+        assert_eq!(found, Some(same), "recognised as it is read");
     }
 }
 

@@ -10,6 +10,7 @@ mod ending;
 mod endpoints;
 mod guarded;
 mod legacy;
+mod roads;
 mod served;
 mod signed;
 mod stateless;

@@ -5,7 +5,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::rt::{Sleep, Timer};
@@ -13,41 +13,71 @@ use tokio::time::Instant;
 
 /// See the module. Every copy is the same timer.
 #[derive(Clone, Default)]
-pub struct Alarm {
+pub struct Alarm(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
     /// Set to ring no later than whoever waits wants it.
-    timer: Arc<Mutex<Option<Pin<Box<tokio::time::Sleep>>>>>,
+    timer: Option<Pin<Box<tokio::time::Sleep>>>,
+    /// Whom it wakes.
+    wakes: Option<Waker>,
 }
 
 impl Alarm {
     /// Waits for something no longer than so; `None` where it did not come. Only the task of the connection may wait, since
     /// nobody else is woken.
     pub async fn within<F: Future>(&self, patience: Duration, waited: F) -> Option<F::Output> {
-        let mut waited = std::pin::pin!(waited);
         let mut until = None;
-        poll_fn(|cx| {
-            if let Poll::Ready(done) = waited.as_mut().poll(cx) {
-                return Poll::Ready(Some(done));
-            }
-            let until = *until.get_or_insert_with(|| Instant::now() + patience);
-            self.poll_until(until, cx).map(|()| None)
+        self.wait(waited, || *until.get_or_insert_with(|| Instant::now() + patience)).await
+    }
+
+    /// The same until that moment.
+    pub async fn before<F: Future>(&self, until: Instant, waited: F) -> Option<F::Output> {
+        self.wait(waited, || until).await
+    }
+
+    async fn wait<F: Future>(
+        &self,
+        waited: F,
+        mut until: impl FnMut() -> Instant,
+    ) -> Option<F::Output> {
+        let mut waited = std::pin::pin!(waited);
+        poll_fn(|cx| match waited.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => self.poll_until(until(), cx).map(|()| None),
         })
         .await
     }
 
     fn poll_until(&self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        let mut timer = self.timer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let State { timer, wakes } = &mut *state;
         let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         if timer.deadline() > until {
             timer.as_mut().reset(until);
+            *wakes = None;
+        }
+        // It is set, and knows whom to wake.
+        if wakes.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !timer.is_elapsed() {
+            return Poll::Pending;
         }
         loop {
-            ready!(timer.as_mut().poll(cx));
+            if timer.as_mut().poll(cx).is_pending() {
+                *wakes = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            *wakes = None;
             if Instant::now() >= until {
                 return Poll::Ready(());
             }
             // It rang for an earlier wait, which is over.
             timer.as_mut().reset(until);
         }
+    }
+
+    /// The timer of a library that reads heads, the first of which has to be here by then.
+    pub(super) fn heads(self, first: Instant) -> Heads {
+        Heads { alarm: self, first: Mutex::new(Some(first)) }
     }
 }
 
@@ -73,13 +103,22 @@ impl Future for Wait {
 
 impl Sleep for Wait {}
 
-impl Timer for Alarm {
+/// See `Alarm::heads`.
+pub(super) struct Heads {
+    alarm: Alarm,
+    first: Mutex<Option<Instant>>,
+}
+
+impl Timer for Heads {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Wait { alarm: self.clone(), until: Instant::now() + duration })
+        self.sleep_until((Instant::now() + duration).into_std())
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Wait { alarm: self.clone(), until: deadline.into() })
+        let first = self.first.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let until = Instant::from_std(deadline);
+        let until = first.map_or(until, |first| first.min(until));
+        Box::pin(Wait { alarm: self.alarm.clone(), until })
     }
 
     fn now(&self) -> std::time::Instant {
@@ -112,7 +151,7 @@ mod tests {
     async fn what_is_there_needs_no_timer_and_what_comes_late_is_late() {
         let alarm = Alarm::default();
         assert_eq!(alarm.within(SECOND, ready(7)).await, Some(7));
-        assert!(alarm.timer.lock().unwrap().is_none());
+        assert!(alarm.0.lock().unwrap().timer.is_none());
         assert_eq!(alarm.within(SECOND, sleep(2 * SECOND)).await, None);
     }
 
@@ -120,15 +159,31 @@ mod tests {
     async fn waits_that_end_in_time_leave_the_timer_where_it_is() {
         let alarm = Alarm::default();
         let set =
-            |alarm: &Alarm| alarm.timer.lock().unwrap().as_ref().map(|timer| timer.deadline());
+            |alarm: &Alarm| alarm.0.lock().unwrap().timer.as_ref().map(|timer| timer.deadline());
         assert_eq!(alarm.within(30 * SECOND, sleep(SECOND)).await, Some(()));
         let first = set(&alarm);
         for _ in 0..5 {
             assert_eq!(alarm.within(30 * SECOND, sleep(SECOND)).await, Some(()));
         }
         assert!(first.is_some() && set(&alarm) == first);
-        let began = Instant::now();
-        alarm.sleep_until((began + 30 * SECOND).into_std()).await;
-        assert_eq!(began.elapsed(), 30 * SECOND);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_head_is_late_when_it_was_waited_for_before() {
+        let heads = Alarm::default().heads(Instant::now() + 7 * SECOND);
+        for seconds in [7, 30, 30] {
+            let began = Instant::now();
+            heads.sleep_until((began + 30 * SECOND).into_std()).await;
+            assert_eq!(began.elapsed(), seconds * SECOND);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_task_that_waits_is_the_one_that_is_woken() {
+        let alarm = Alarm::default();
+        assert_eq!(alarm.within(30 * SECOND, sleep(SECOND)).await, Some(()));
+        let own = alarm.clone();
+        let waiting = tokio::spawn(async move { own.within(SECOND, pending::<()>()).await });
+        assert_eq!(waiting.await.unwrap(), None);
     }
 }

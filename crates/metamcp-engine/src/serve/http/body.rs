@@ -12,6 +12,14 @@ const MOST_DISCARDED: usize = 32 * 1024 * 1024;
 /// How long that may take.
 const DISCARDING: Duration = Duration::from_secs(2);
 
+/// The body of a request.
+pub(super) enum Sent<'a> {
+    /// It is on its way.
+    Coming(&'a mut Incoming),
+    /// It is here, and within the limit.
+    Here(Bytes),
+}
+
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unread {

@@ -19,7 +19,7 @@ use metamcp_wire::scan::Defect;
 
 use super::access::{Access, Denied, Principal};
 use super::alarm::Alarm;
-use super::body::{Unread, discard, whole};
+use super::body::{Sent, Unread, discard, whole};
 use super::guard::{Admitted, Endpoint, Head, METADATA, Refusal, Route, Rules};
 use super::limits::{InFlight, MAX_IN_FLIGHT, Room};
 use super::posted::{Posted, one_line};
@@ -41,7 +41,7 @@ const BODY_PATIENCE: Duration = Duration::from_secs(30);
 const ALONE: usize = 64;
 
 /// `MCP-Protocol-Version`.
-pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// `Last-Event-ID`.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -113,40 +113,76 @@ impl Door {
     /// Answers one request; its connection has this timer.
     pub async fn answer(&self, request: Request<Incoming>, alarm: &Alarm) -> Response<Answer> {
         let (parts, mut body) = request.into_parts();
-        let mut response = self.answer_to(&parts, &mut body, alarm).await;
+        let mut response = match self.admit(&parts) {
+            Ok(admission) => self.go(&admission, &parts, Sent::Coming(&mut body), alarm).await,
+            Err(instead) => *instead,
+        };
         let is_refused = response.status().is_client_error() || response.status().is_server_error();
         // Who waits to be told to go on is told not to.
         if is_refused && !parts.headers.contains_key(EXPECT) {
             discard(&mut body).await;
         }
+        reply::add_type(&mut response);
         reply::reuse(parts.headers, &mut response);
         response
     }
 
-    async fn answer_to(
-        &self,
-        parts: &Parts,
-        body: &mut Incoming,
-        alarm: &Alarm,
-    ) -> Response<Answer> {
+    /// Lets a request in by its head, or answers it at once.
+    pub(super) fn admit(&self, parts: &Parts) -> Result<Admission, Instead> {
         let accept = joined(&parts.headers, &ACCEPT);
         let head = read_head(parts, accept.as_deref());
-        let admitted = match self.ways.rules.admit(&head) {
-            Ok(admitted) => admitted,
-            Err(refusal) => return refused(&refusal),
+        let admitted = self.ways.rules.admit(&head).map_err(|refusal| refused(&refusal))?;
+        let shown_to = admitted.shown_to.and_then(|origin| HeaderValue::from_str(origin).ok());
+        let mut admission = Admission {
+            route: admitted.route,
+            owner: Owner { principal: Principal::ANYBODY, endpoint: admitted.endpoint },
+            shown_to,
+            speaks: era(&parts.headers).ok(),
+            session: named_session(&parts.headers),
         };
-        let mut response = match self.principal(&parts.headers, &admitted, head.host) {
+        match self.principal(&parts.headers, &admitted, head.host) {
             Ok(principal) => {
-                let owner = Owner { principal, endpoint: admitted.endpoint };
-                self.go(admitted.route, owner, (parts, body), alarm).await
+                admission.owner.principal = principal;
+                Ok(admission)
             }
-            Err(denied) => *denied,
-        };
-        if let Some(origin) =
-            admitted.shown_to.and_then(|origin| HeaderValue::from_str(origin).ok())
-        {
-            reply::show_to(&mut response, &origin, admitted.route == Route::Preflight);
+            Err(mut denied) => {
+                admission.show(&mut denied);
+                Err(denied)
+            }
         }
+    }
+
+    /// Whether who was let in once is let in again by the same head: a token may be valid no longer.
+    pub(super) fn admits_again(&self) -> bool {
+        self.ways.access.is_open()
+    }
+
+    /// The longest body.
+    pub(super) fn longest_body(&self) -> usize {
+        self.ways.body_bytes
+    }
+
+    /// Answers a request that was let in.
+    pub(super) async fn go(
+        &self,
+        admission: &Admission,
+        parts: &Parts,
+        body: Sent<'_>,
+        alarm: &Alarm,
+    ) -> Response<Answer> {
+        let owner = admission.owner;
+        let done = match admission.route {
+            Route::Post => self.post(admission, parts, body, alarm).await,
+            Route::Listen => self.listen(owner, &parts.headers),
+            Route::Delete => self.delete(owner, &parts.headers),
+            Route::Sse => self.sse(owner.principal),
+            Route::Messages => self.messages(owner.principal, parts, body, alarm).await,
+            Route::Preflight => Ok(reply::empty(StatusCode::NO_CONTENT)),
+            Route::Metadata => self.metadata(owner.endpoint, &parts.headers),
+            Route::Health => Ok(self.health()),
+        };
+        let mut response = done.unwrap_or_else(|instead| *instead);
+        admission.show(&mut response);
         response
     }
 
@@ -226,43 +262,23 @@ impl Door {
         })
     }
 
-    async fn go(
-        &self,
-        route: Route,
-        owner: Owner,
-        (parts, body): (&Parts, &mut Incoming),
-        alarm: &Alarm,
-    ) -> Response<Answer> {
-        let done = match route {
-            Route::Post => self.post(owner, parts, body, alarm).await,
-            Route::Listen => self.listen(owner, &parts.headers),
-            Route::Delete => self.delete(owner, &parts.headers),
-            Route::Sse => self.sse(owner.principal),
-            Route::Messages => self.messages(owner.principal, parts, body, alarm).await,
-            Route::Preflight => Ok(reply::empty(StatusCode::NO_CONTENT)),
-            Route::Metadata => self.metadata(owner.endpoint, &parts.headers),
-            Route::Health => Ok(self.health()),
-        };
-        done.unwrap_or_else(|instead| *instead)
-    }
-
     // -- Streamable HTTP --
 
     async fn post(
         &self,
-        owner: Owner,
+        admission: &Admission,
         parts: &Parts,
-        body: &mut Incoming,
+        body: Sent<'_>,
         alarm: &Alarm,
     ) -> Result<Response<Answer>, Instead> {
         let line = self.read(body, alarm).await?;
         let posted = Posted::read(&line).map_err(|defect| unreadable(&defect))?;
-        if is_stateless(&parts.headers, &posted) {
-            return self.post_stateless(owner, parts, &line, posted, alarm).await;
+        if admission.speaks == Some(Speaks::Stateless) || is_stateless(&posted) {
+            return self.post_stateless(admission.owner, parts, &line, posted, alarm).await;
         }
-        match era(&parts.headers)? {
+        match admission.speaks.map_or_else(|| era(&parts.headers), Ok)? {
             Speaks::Initialize(said) => {
-                self.post_in_session(owner, (parts, said), &line, posted, alarm).await
+                self.post_in_session(admission, (parts, said), &line, posted, alarm).await
             }
             Speaks::Stateless => Err(not_here()),
         }
@@ -270,12 +286,13 @@ impl Door {
 
     async fn post_in_session(
         &self,
-        owner: Owner,
+        admission: &Admission,
         (parts, said): (&Parts, Option<Revision>),
         line: &Bytes,
         posted: Posted<'_>,
         alarm: &Alarm,
     ) -> Result<Response<Answer>, Instead> {
+        let owner = admission.owner;
         let initializes = posted.initializes();
         if initializes && posted.batch {
             return Err(bad_message("initialize cannot be one of several messages"));
@@ -284,7 +301,8 @@ impl Door {
         let session = if alone || initializes {
             self.start(owner, alone)
         } else {
-            self.session(owner, &parts.headers)?
+            let id = admission.session.map_or_else(|| session_id(&parts.headers), Ok)?;
+            self.session(owner, id)?
         };
         let agreed = session.peer().and_then(|peer| peer.era.revision());
         let revision = agreed.or(said).unwrap_or(Revision::V2025_03_26);
@@ -368,7 +386,7 @@ impl Door {
         if let Speaks::Stateless = era(headers)? {
             return Err(not_here());
         }
-        let session = self.session(owner, headers)?;
+        let session = self.session(owner, session_id(headers)?)?;
         let Lanes::Each(each) = &session.lanes else { return Err(no_session()) };
         let last = match headers.get(LAST_EVENT).filter(|id| !id.is_empty()) {
             None => None,
@@ -434,8 +452,7 @@ impl Door {
     }
 
     /// The session a request names, awake.
-    fn session(&self, owner: Owner, headers: &HeaderMap) -> Result<Arc<Session>, Instead> {
-        let id = session_id(headers)?;
+    fn session(&self, owner: Owner, id: SessionId) -> Result<Arc<Session>, Instead> {
         let mut sessions = self.sessions();
         match sessions.find(id, owner, self.router.clock.now()) {
             Some(Found::Awake(session)) => Ok(session),
@@ -481,7 +498,11 @@ impl Door {
     // -- what all of them need --
 
     /// The body, on one line.
-    pub(super) async fn read(&self, body: &mut Incoming, alarm: &Alarm) -> Result<Bytes, Instead> {
+    pub(super) async fn read(&self, body: Sent<'_>, alarm: &Alarm) -> Result<Bytes, Instead> {
+        let body = match body {
+            Sent::Here(body) => return one_line(body).map_err(|defect| unreadable(&defect)),
+            Sent::Coming(body) => body,
+        };
         let limit = self.ways.body_bytes;
         let too_long = || {
             let message = format!("the body is over the limit of {limit} bytes; nothing was run");
@@ -532,7 +553,7 @@ impl Door {
         headers: &HeaderMap,
     ) -> Result<Response<Answer>, Instead> {
         if self.ways.access.is_open() {
-            return Err(Box::new(refused(&Refusal::Path)));
+            return Err(refused(&Refusal::Path));
         }
         let expected = self.ways.access.signed().map(|signed| &signed.expected);
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
@@ -568,6 +589,25 @@ impl Door {
     }
 }
 
+/// A request that was let in.
+pub(super) struct Admission {
+    route: Route,
+    owner: Owner,
+    /// The origin whose page may see the answer.
+    shown_to: Option<HeaderValue>,
+    /// What its headers say of its era, and of its session, where that can be understood.
+    speaks: Option<Speaks>,
+    session: Option<SessionId>,
+}
+
+impl Admission {
+    fn show(&self, response: &mut Response<Answer>) {
+        if let Some(origin) = &self.shown_to {
+            reply::show_to(response, origin, self.route == Route::Preflight);
+        }
+    }
+}
+
 /// In what form a client is answered.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Form {
@@ -591,6 +631,7 @@ pub(super) fn prefers_events(headers: &HeaderMap) -> bool {
 }
 
 /// The era of a request. The only place that decides it for HTTP: whatever a request needs of its era follows from here.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Speaks {
     /// Sessions that begin with `initialize`, in this revision where the request says so.
     Initialize(Option<Revision>),
@@ -656,12 +697,17 @@ fn joined<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<std::borrow::
     Some([&[first], &rest[..]].concat().join(",").into())
 }
 
+/// The session a request names, if it names one that could be.
+fn named_session(headers: &HeaderMap) -> Option<SessionId> {
+    headers.get(SESSION_ID)?.to_str().ok().and_then(SessionId::parse)
+}
+
 fn session_id(headers: &HeaderMap) -> Result<SessionId, Instead> {
-    let Some(id) = headers.get(SESSION_ID) else {
+    if !headers.contains_key(SESSION_ID) {
         let message = "the header Mcp-Session-Id is missing; a session begins with initialize, whose response names it";
         return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, message)));
-    };
-    id.to_str().ok().and_then(SessionId::parse).ok_or_else(no_session)
+    }
+    named_session(headers).ok_or_else(no_session)
 }
 
 /// An id nobody can guess.
@@ -696,12 +742,12 @@ pub(super) fn busy(status: StatusCode, message: &str) -> Instead {
     Box::new(reply::refusal(status, REFUSED, message))
 }
 
-fn refused(refusal: &Refusal) -> Response<Answer> {
+fn refused(refusal: &Refusal) -> Instead {
     telemetry::log(LogLevel::Debug, &format!("refused a request: {refusal}"));
     let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let mut response = reply::refusal(status, REFUSED, &refusal.to_string());
     if let Refusal::Method { allowed } = refusal {
         reply::allow(&mut response, allowed);
     }
-    response
+    Box::new(response)
 }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
@@ -15,6 +16,8 @@ const TOGETHER: usize = 4 * 1024;
 /// See the module.
 pub(super) struct Patient<S> {
     stream: S,
+    /// What was read of it before and is to be read again.
+    again: Bytes,
     patience: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
@@ -23,7 +26,12 @@ pub(super) struct Patient<S> {
 impl<S> Patient<S> {
     /// A stream whose writes may wait for so long.
     pub(super) fn new(stream: S, patience: Duration) -> Patient<S> {
-        Patient { stream, patience, waiting: None }
+        Patient { stream, again: Bytes::new(), patience, waiting: None }
+    }
+
+    /// Puts back what was read of it.
+    pub(super) fn put_back(&mut self, read: Bytes) {
+        self.again = read;
     }
 
     /// Passes on what a write came to, unless it has waited too long.
@@ -45,7 +53,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+        let me = self.get_mut();
+        if me.again.is_empty() {
+            return Pin::new(&mut me.stream).poll_read(cx, buf);
+        }
+        let count = me.again.len().min(buf.remaining());
+        buf.put_slice(&me.again.split_to(count));
+        Poll::Ready(Ok(()))
     }
 }
 

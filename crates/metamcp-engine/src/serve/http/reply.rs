@@ -37,6 +37,16 @@ pub enum Answer {
     Events(Reader),
 }
 
+impl Answer {
+    /// The document, where there is one that was not taken yet.
+    pub fn take(&mut self) -> Option<Bytes> {
+        match self {
+            Answer::Document(document) => document.take(),
+            Answer::Events(_) => None,
+        }
+    }
+}
+
 impl Body for Answer {
     type Data = Bytes;
     type Error = Infallible;
@@ -74,12 +84,19 @@ pub fn empty(status: StatusCode) -> Response<Answer> {
     response
 }
 
-/// A JSON document.
+/// The type of every document.
+pub const JSON: &str = "application/json";
+
+/// A JSON document. Its type is added by who writes it.
 pub fn document(bytes: Bytes) -> Response<Answer> {
-    let mut response = Response::new(Answer::Document(Some(bytes)));
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(CONTENT_TYPE, json);
-    response
+    Response::new(Answer::Document(Some(bytes)))
+}
+
+/// Adds the type of a document.
+pub fn add_type(response: &mut Response<Answer>) {
+    if let Answer::Document(Some(_)) = response.body() {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    }
 }
 
 /// The answers to a list of requests, as a list.
@@ -178,6 +195,7 @@ mod tests {
             let table = asked(count);
             let room = table.capacity();
             let mut response = document(Bytes::from_static(b"{}"));
+            add_type(&mut response);
             allow(&mut response, "POST");
             let mine = response.headers().clone();
             reuse(table, &mut response);

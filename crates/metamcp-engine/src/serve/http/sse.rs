@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use hyper::body::Incoming;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::access::Principal;
 use super::alarm::Alarm;
+use super::body::Sent;
 use super::door::{Door, busy, fresh_id, unreadable};
 use super::guard::{Endpoint, MESSAGES};
 use super::posted::Posted;
@@ -49,7 +49,7 @@ impl Door {
         &self,
         principal: Principal,
         parts: &Parts,
-        body: &mut Incoming,
+        body: Sent<'_>,
         alarm: &Alarm,
     ) -> Result<Response<Answer>, Box<Response<Answer>>> {
         let id = parts.uri.query().and_then(session_of).ok_or_else(no_stream)?;

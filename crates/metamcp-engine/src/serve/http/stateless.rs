@@ -5,13 +5,12 @@ use hyper::header::HeaderMap;
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use metamcp_wire::envelope::Envelope;
-use metamcp_wire::era::STATELESS;
 use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::modern::{Fault, meta};
 use metamcp_wire::{object, write};
 
 use super::alarm::Alarm;
-use super::door::{Door, Form, Instead, VERSION, bad_message, prefers_events};
+use super::door::{Door, Form, Instead, bad_message, prefers_events};
 use super::posted::Posted;
 use super::reply::{self, Answer, REFUSED};
 use super::sessions::Owner;
@@ -22,13 +21,12 @@ use crate::surface::View;
 /// A longer answer is no error of the protocol's own.
 const MAX_ERROR: usize = 16 * 1024;
 
-/// Whether what was posted belongs to the stateless era: its headers say so, or it says so itself.
-pub(super) fn is_stateless(headers: &HeaderMap, posted: &Posted<'_>) -> bool {
-    headers.get(VERSION).is_some_and(|version| version == STATELESS)
-        || matches!(
-            &posted.messages[..],
-            [Envelope::Request { params, .. }] if !posted.batch && meta::is_modern(*params)
-        )
+/// Whether what was posted says itself that it belongs to the stateless era.
+pub(super) fn is_stateless(posted: &Posted<'_>) -> bool {
+    matches!(
+        &posted.messages[..],
+        [Envelope::Request { params, .. }] if !posted.batch && meta::is_modern(*params)
+    )
 }
 
 /// There is nothing to listen to and nothing to end without a session.
