@@ -16,8 +16,14 @@ use crate::protocol::{Frames, FromWorker, ToWorker};
 /// Gathered bytes above which they are sent without waiting for more.
 const GATHER: usize = 64 * 1024;
 
-/// Bytes taken from the socket at once.
+/// Bytes taken from the socket at once, at most.
 const PIECE: usize = 64 * 1024;
+
+/// The same at first: most scripts and answers are shorter, and a worker that waits holds what it has room for.
+const FIRST_PIECE: usize = 4 * 1024;
+
+/// How much larger a piece becomes when one was full.
+const GROWTH: usize = 4;
 
 /// How long an answer is looked for before it is slept for.
 const LOOK: Duration = Duration::from_micros(50);
@@ -120,7 +126,9 @@ impl Link {
 
     fn take_in(&mut self, flags: MsgFlags) -> Result<(), Closed> {
         // Kept from one time to the next: clearing so much for each answer took longer than reading it.
-        self.piece.resize(PIECE, 0);
+        if self.piece.is_empty() {
+            self.piece.resize(FIRST_PIECE, 0);
+        }
         let taken = match self.ends {
             Ends::Socket => recv(SOCKET, &mut self.piece, flags),
             Ends::Pipes => read(io::stdin(), &mut self.piece),
@@ -129,6 +137,9 @@ impl Link {
             Ok(0) => Err(Closed::Gone),
             Ok(count) => {
                 self.inbox.push(&self.piece[..count]);
+                if count == self.piece.len() {
+                    self.piece.resize((count * GROWTH).min(PIECE), 0);
+                }
                 Ok(())
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
