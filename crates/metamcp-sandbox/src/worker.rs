@@ -123,6 +123,9 @@ pub fn serve<E: Engine>(walls: Walls, build: impl FnOnce(Outside) -> Option<E>) 
         Err(end) => end,
     };
     state.end(end);
+    // Taking a process down takes as long as many a script, on the core that the gateway would read the end on. It
+    // closes the socket, and kills us, when it has.
+    state.link.borrow_mut().linger();
     DONE
 }
 

@@ -124,6 +124,14 @@ impl Link {
         }
     }
 
+    /// Waits for the gateway to close its end. Whatever it still says comes too late.
+    pub(super) fn linger(&mut self) {
+        // Behind pipes nobody closes them: the end of the process is what is waited for there.
+        if self.ends == Ends::Socket {
+            while recv(SOCKET, &mut self.piece, MsgFlags::empty()).is_ok_and(|count| count > 0) {}
+        }
+    }
+
     fn take_in(&mut self, flags: MsgFlags) -> Result<(), Closed> {
         // Kept from one time to the next: clearing so much for each answer took longer than reading it.
         if self.piece.is_empty() {

@@ -22,6 +22,9 @@ const RESERVE: usize = 4 * 1024 * 1024;
 /// What is run before any script: of everything that most scripts do a little.
 const REHEARSAL: &str = "const list = []; for (let i = 0; i < 2; i++) list.push({ i, text: `${await i}` }); return list.map(({ i }) => i + 1);";
 
+/// Characters that its result may have; it has a few.
+const REHEARSED: u64 = 1024;
+
 /// The part of the heap that may fill before the engine first looks for cycles in it. Its own choice, 256 KiB, is less
 /// than the realm alone, so that every script of some length paid for walking over it.
 const GARBAGE: usize = 8;
@@ -86,11 +89,34 @@ impl Realm {
     /// Runs a script of ours as one of a guest is run. The kernel fetches the pages of parser and engine when they are
     /// first used, which is then done before there is a script that waits.
     fn rehearse(&mut self) {
-        let begun = self.guarded(|ctx| self.start(ctx, REHEARSAL));
+        // Of no name that a script could have: what is made for it is gone when the real ones are.
+        let server = Server { name: String::new(), identifiers: Vec::new() };
+        let begun = self.guarded(|ctx| {
+            self.introduce(ctx, &[server], 0, REHEARSED)?;
+            self.start(ctx, REHEARSAL)
+        });
         self.run_jobs();
         // Its end is nobody's business. If it failed, so does the script, which can say how.
         drop((begun, self.ended()));
         self.promise.replace(None);
+    }
+
+    /// Tells the prelude which servers there are, and its limits.
+    fn introduce(
+        &self,
+        ctx: &Ctx<'_>,
+        servers: &[Server],
+        sleep: u64,
+        result: u64,
+    ) -> rquickjs::Result<()> {
+        let list = Array::new(ctx.clone())?;
+        for (index, server) in servers.iter().enumerate() {
+            let entry = Object::new(ctx.clone())?;
+            entry.set("name", server.name.as_str())?;
+            entry.set("identifiers", server.identifiers.clone())?;
+            list.set(index, entry)?;
+        }
+        self.prelude.begin.clone().restore(ctx)?.call((list, sleep, result))
     }
 
     /// Reads a script and calls it.
@@ -133,15 +159,7 @@ impl Engine for Realm {
         self.runtime.set_gc_threshold(size(limits.heap) / GARBAGE);
         self.runtime.set_max_stack_size(size(limits.stack));
         self.guarded(|ctx| {
-            let list = Array::new(ctx.clone())?;
-            for (index, server) in servers.iter().enumerate() {
-                let entry = Object::new(ctx.clone())?;
-                entry.set("name", server.name.as_str())?;
-                entry.set("identifiers", server.identifiers.clone())?;
-                list.set(index, entry)?;
-            }
-            let begin = self.prelude.begin.clone().restore(ctx)?;
-            begin.call::<_, ()>((list, limits.sleep, limits.result))?;
+            self.introduce(ctx, servers, limits.sleep, limits.result)?;
             self.start(ctx, code)
         })
     }
