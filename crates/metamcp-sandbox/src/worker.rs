@@ -8,7 +8,6 @@
 //! is set and no question is open, then nobody can settle the script's promise any more.
 
 mod clock;
-mod habit;
 mod link;
 mod natives;
 pub mod position;

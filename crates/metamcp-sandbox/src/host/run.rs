@@ -18,6 +18,7 @@ use super::under_way::UnderWay;
 use super::verdict::Verdict;
 use super::workers::{PIECE, Worker};
 use super::{CallError, Host, Job, Limits, LogLine, Op, Outcome};
+use crate::habit::{Habit, LOOK};
 use crate::limits::{CPU_GRACE, DEPTH, NAME};
 use crate::protocol::{FromWorker, MAX_FRAME, ToWorker, WorkerLimits};
 
@@ -60,6 +61,7 @@ pub async fn run(
         logs_left: 0,
         logs_dropped: 0,
         progress: 0,
+        habit: Habit::default(),
     };
     run.logs_left = run.limits.logs;
     if job.code.len() > run.limits.source {
@@ -120,6 +122,14 @@ struct Run {
     logs_left: usize,
     logs_dropped: usize,
     progress: u32,
+    habit: Habit,
+}
+
+/// A wait for the worker's next word, with nothing else to do for it.
+#[derive(Clone, Copy)]
+struct Wait {
+    since: Instant,
+    looks: bool,
 }
 
 impl Run {
@@ -135,6 +145,7 @@ impl Run {
         let mut look = Instant::now() + (self.limits.cpu + CPU_GRACE).min(self.limits.wall);
         // One for the whole run: putting a new one among all timers of the gateway for each answer took longer than the answer.
         let mut alarm = pin!(sleep_until(look.into()));
+        let mut wait: Option<Wait> = None;
         loop {
             // Before anything else: while there is always something to answer, nothing below would get to it.
             if Instant::now() >= look {
@@ -156,6 +167,11 @@ impl Run {
             }
             let reads = self.held_bytes < MAX_WAITING && self.out.len() - self.sent < MAX_ANSWERS;
             let (mut inward, outward) = worker.halves();
+            let is_idle = self.under_way.is_empty() && self.sent == self.out.len();
+            if is_idle && wait.is_none() {
+                wait = Some(Wait { since: Instant::now(), looks: self.habit.looks() });
+            }
+            let looks = wait.is_some_and(|wait| wait.looks && wait.since.elapsed() < LOOK);
             // In this order: what is answered already goes out before more is taken in. There is an end to that, since no
             // more are under way than were asked for.
             tokio::select! {
@@ -175,6 +191,9 @@ impl Run {
                 heard = inward.read(&mut piece), if reads => match heard {
                     Ok(0) | Err(_) => return (worker, None),
                     Ok(count) => {
+                        if let Some(Wait { since, looks }) = wait.take() {
+                            self.habit.noted(looks, since.elapsed());
+                        }
                         worker.frames.push(&piece[..count]);
                         if let Some(verdict) = self.frames(&mut worker) {
                             return (worker, Some(verdict));
@@ -183,6 +202,8 @@ impl Run {
                 },
                 _ = outward.writable(), if self.sent < self.out.len() => {}
                 () = &mut alarm => {}
+                // Everybody else has a turn between two looks, and what has arrived for them is read.
+                () = yield_now(), if looks => {}
             }
         }
     }

@@ -1,15 +1,15 @@
 //! The worker's end of the socket: what goes out is gathered, what comes in is waited for.
 
+use std::io;
 use std::os::fd::AsFd;
-use std::time::Instant;
-use std::{io, time::Duration};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::{read, write};
 
-use super::habit::Habit;
+use crate::habit::{Habit, LOOK};
 use crate::lockdown::{Ends, SOCKET};
 use crate::protocol::{Frames, FromWorker, ToWorker};
 
@@ -24,9 +24,6 @@ const FIRST_PIECE: usize = 4 * 1024;
 
 /// How much larger a piece becomes when one was full.
 const GROWTH: usize = 4;
-
-/// How long an answer is looked for before it is slept for.
-const LOOK: Duration = Duration::from_micros(50);
 
 /// Why nothing more can be heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

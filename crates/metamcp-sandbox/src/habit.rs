@@ -1,10 +1,17 @@
-//! Whether an answer is looked for or slept for: whichever was sooner of late.
+//! Whether a word of the other side is looked for or slept for: whichever was sooner of late.
+//! Owns: what was learnt of both ways.      Never: waits, reads a clock.
+//! In: how long each wait took.  Out: how to wait next.
+//! Tests: beside.
 //!
 //! On a machine with a core to spare, waking a process that sleeps takes longer than most answers, and one that keeps
-//! looking has them sooner. On a busy one it keeps the core from the gateway, which then has to be woken on another, and
-//! has them later, by several times. Neither can be known but by trying.
+//! looking has them sooner. On a busy one it keeps the core from whoever is to answer, who then has to be woken on
+//! another, and has them later, by several times. Neither can be known but by trying. A worker tries it with answers,
+//! the gateway with questions, each for itself: what either saves is its own waking up.
 
 use std::time::Duration;
+
+/// How long a word is looked for before it is slept for.
+pub(crate) const LOOK: Duration = Duration::from_micros(50);
 
 /// Answers that take longer than this are not worth looking for: being woken is little beside it.
 const SOON: Duration = Duration::from_micros(200);
@@ -18,31 +25,52 @@ const SLEPT: u32 = 8;
 /// The next ones are looked for up to this one, and then it is known which is better.
 const LOOKED: u32 = 12;
 
-/// After that one wait in so many is done the other way, to see whether that has become better.
+/// After so many waits one is done the other way, to see whether that has become better.
 const TRY: u32 = 32;
+
+/// As long as it has not, twice as many pass before the next trial, up to this. A core that is looked on while others
+/// want it may be taken away for milliseconds afterwards, as long as a hundred answers.
+const SELDOM: u32 = 256;
 
 /// An average moves by one part in so many with each wait.
 const WEIGHT: u32 = 4;
 
 /// How long answers took, for each way of waiting.
 #[derive(Debug, Default)]
-pub(super) struct Habit {
+pub(crate) struct Habit {
     looking: Duration,
     sleeping: Duration,
     waits: u32,
+    /// Which way was the better one at the last wait.
+    looked: bool,
+    /// The wait that is done the other way, and how many pass until the next such.
+    trial: u32,
+    pause: u32,
 }
 
 impl Habit {
     /// Whether the next answer is to be looked for.
-    pub(super) fn looks(&mut self) -> bool {
+    pub(crate) fn looks(&mut self) -> bool {
         self.waits = self.waits.saturating_add(1);
+        if self.waits <= SLEPT || self.sleeping >= SOON {
+            return false;
+        }
         let is_better = self.waits <= LOOKED || self.looking < self.sleeping;
-        let tries = self.waits.is_multiple_of(TRY);
-        self.waits > SLEPT && self.sleeping < SOON && is_better != tries
+        if self.pause == 0 || self.looked != is_better {
+            self.looked = is_better;
+            self.pause = TRY;
+            self.trial = self.waits.saturating_add(TRY);
+        }
+        let tries = self.waits >= self.trial;
+        if tries {
+            self.pause = (self.pause * 2).min(SELDOM);
+            self.trial = self.waits.saturating_add(self.pause);
+        }
+        is_better != tries
     }
 
     /// An answer came.
-    pub(super) fn noted(&mut self, looked: bool, took: Duration) {
+    pub(crate) fn noted(&mut self, looked: bool, took: Duration) {
         let average = if looked { &mut self.looking } else { &mut self.sleeping };
         let took = took.min(LATE);
         *average = match average.is_zero() {
@@ -70,7 +98,7 @@ mod tests {
     #[test]
     fn the_sooner_way_is_taken_and_the_other_one_tried() {
         assert!((950..1000).contains(&looked_for(40, 120)));
-        assert!((1..50).contains(&looked_for(80, 20)));
+        assert!((1..15).contains(&looked_for(80, 20)));
     }
 
     #[test]
@@ -81,7 +109,8 @@ mod tests {
     #[test]
     fn one_slow_answer_changes_nothing() {
         let micros = Duration::from_micros;
-        let mut habit = Habit { looking: micros(100), sleeping: micros(45), waits: LOOKED };
+        let mut habit =
+            Habit { looking: micros(100), sleeping: micros(45), waits: LOOKED, ..Habit::default() };
         habit.noted(false, Duration::from_secs(1));
         assert!(!habit.looks());
     }
