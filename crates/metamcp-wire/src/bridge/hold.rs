@@ -113,9 +113,10 @@ impl Hold {
             Event::Withdrawn(question) => drop(self.open.remove(&question)),
             Event::Done => {
                 self.done = true;
-                // Whoever still asks has lost interest in the answer.
-                self.refuse_all(&mut effects);
+                // A server that was called several times does not say for which call it asks, so what is open here may be
+                // another call's: the client, which knows of it, may still answer.
                 if self.waiting {
+                    self.refuse_all(&mut effects);
                     effects.push(Effect::Deliver);
                     self.end(&mut effects);
                 }
@@ -157,7 +158,10 @@ impl Hold {
                 effects.push(Effect::Feed(question));
             }
         }
-        if self.done {
+        // What the client was told of and did not answer keeps no answer from it, nor does what is too much to ask.
+        let asks_on = self.round < MAX_ROUNDS && self.open.values().any(|told| !told);
+        if self.done && !asks_on {
+            self.refuse_all(effects);
             effects.push(Effect::Deliver);
             self.end(effects);
         } else if !self.open.is_empty() {

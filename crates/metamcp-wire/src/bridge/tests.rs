@@ -156,8 +156,42 @@ fn a_client_that_never_comes_back_is_forgotten() {
     );
     let mut hold = Hold::new(PATIENCE);
     hold.take(Event::Asked(1), 0);
-    assert_eq!(hold.take(Event::Done, 1), [Effect::Refuse(1)], "the answer waits for the client");
-    assert_eq!(hold.take(Event::Tick, PATIENCE), [Effect::Forget]);
+    assert_eq!(hold.take(Event::Done, 1), [], "the answer waits for the client");
+    assert_eq!(hold.take(Event::Tick, PATIENCE), [Effect::Refuse(1), Effect::Forget]);
+}
+
+#[test]
+fn a_question_outlives_the_call_it_was_taken_for() {
+    use hold::{Effect, Event};
+    // Two calls of one server: the second's question came to the first, which was over before the client had answered.
+    let mut hold = Hold::new(PATIENCE);
+    hold.take(Event::Asked(1), 0);
+    assert_eq!(hold.take(Event::Done, 1), []);
+    assert_eq!(
+        hold.take(Event::Retried { round: 1, answers: vec![1] }, 2),
+        [Effect::Feed(1), Effect::Deliver, Effect::Forget]
+    );
+    // One that the client leaves open is not asked again.
+    let mut hold = Hold::new(PATIENCE);
+    hold.take(Event::Asked(1), 0);
+    hold.take(Event::Done, 1);
+    assert_eq!(
+        hold.take(Event::Retried { round: 1, answers: vec![] }, 2),
+        [Effect::Refuse(1), Effect::Deliver, Effect::Forget]
+    );
+    // One that it has not been told of is.
+    let mut hold = Hold::new(PATIENCE);
+    hold.take(Event::Asked(1), 0);
+    hold.take(Event::Asked(2), 1);
+    hold.take(Event::Done, 2);
+    assert_eq!(
+        hold.take(Event::Retried { round: 1, answers: vec![1] }, 3),
+        [Effect::Feed(1), Effect::Respond { round: 2, questions: vec![2] }]
+    );
+    assert_eq!(
+        hold.take(Event::Retried { round: 2, answers: vec![2] }, 4),
+        [Effect::Feed(2), Effect::Deliver, Effect::Forget]
+    );
 }
 
 fn hold_events() -> impl Strategy<Value = hold::Event> {

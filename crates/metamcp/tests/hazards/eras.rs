@@ -303,6 +303,7 @@ fn many_at_once_never_get_each_others_answers() {
             if server == "new" {
                 assert_eq!(name, &json!(format!("n{number}")), "{}", answer.value);
             }
+            assert!(name.is_string(), "{server} {number}: {}", answer.value);
             names.insert(name.as_str().unwrap().to_owned());
         }
         assert_eq!(names.len(), many, "each answer reached one call");
