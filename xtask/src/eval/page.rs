@@ -79,7 +79,7 @@ mcpzero and mcp20k share questions and are left out together.
 *Before the close look* is the order of words and meaning, half and half, without trained weights.
 
 {left_out}
-The rows of `transformer` are fitted and left out in the same way, with one number more to look at; which text it reads of a tool and where a query is cut into sentences was chosen by looking at these sets, over some 35 variants, so they are no more blind than the others.
+Where the model is at hand when this page is made, rows of `transformer` stand here too, fitted and left out in the same way with one number more to look at ([design/0009](design/0009-a-transformer-on-this-machine.md) has 71.7 hit@1 and 75.5 nDCG@10 for their mean); which text it reads of a tool and where a query is cut into sentences was chosen by looking at these sets, over some 35 variants, so they are no more blind than the others.
 
 ## At scale
 
