@@ -333,9 +333,13 @@ pub(super) fn ranked(
 
 /// What each number of the close look adds to a score.
 pub fn parts(features: &Features) -> Features {
+    weighed(features, &weights::WEIGHTS)
+}
+
+/// The same with given weights: mean, deviation and weight of each.
+pub(super) fn weighed(features: &Features, weights: &[[f32; 3]; FEATURES]) -> Features {
     let mut parts = [0.0; FEATURES];
-    for ((part, feature), [mean, deviation, weight]) in
-        parts.iter_mut().zip(features).zip(weights::WEIGHTS)
+    for ((part, feature), [mean, deviation, weight]) in parts.iter_mut().zip(features).zip(weights)
     {
         *part = (feature - mean) / deviation * weight;
     }

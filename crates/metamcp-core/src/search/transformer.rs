@@ -8,7 +8,7 @@ mod weights;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::hybrid::{self, Candidate, FEATURES, Features, Hybrid, Looked, Spread};
+use super::hybrid::{self, Candidate, Features, Hybrid, Looked, Spread};
 use super::{Index, Ranked, Ranker, Search};
 use crate::text;
 use crate::tool::Tool;
@@ -213,13 +213,7 @@ impl Ranker for Nearness {
 
 /// What each number that `hybrid` has too adds to a score here.
 pub fn parts_with_nearness(features: &Features) -> Features {
-    let mut parts = [0.0; FEATURES];
-    for ((part, feature), [mean, deviation, weight]) in
-        parts.iter_mut().zip(features).zip(weights::WEIGHTS)
-    {
-        *part = (feature - mean) / deviation * weight;
-    }
-    parts
+    hybrid::weighed(features, &weights::WEIGHTS)
 }
 
 /// What the transformer's own number adds.

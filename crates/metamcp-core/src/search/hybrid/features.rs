@@ -31,7 +31,7 @@ const NAME_PIECES: usize = 5;
 const MOST_DEVIATIONS: f32 = 20.0;
 
 /// Tools by which it is judged how far a clause is from tools at large. Mean and deviation of so many are near those of
-/// all, and a request with many clauses costs no more in a large catalog.
+/// all, and a clause costs hardly more in a large catalog: only its words are looked up in all of it.
 const SAMPLE: usize = 1024;
 
 pub(super) fn of(index: &Index, asked: &Asked, scores: &Scores, best: &[Ranked]) -> Vec<Candidate> {
