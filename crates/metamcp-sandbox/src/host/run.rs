@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::io;
+use std::os::fd::AsRawFd as _;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{hint, io};
 
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use serde::Deserialize;
 use tokio::io::AsyncReadExt as _;
 use tokio::task::yield_now;
@@ -27,6 +30,9 @@ const MAX_WAITING: usize = 32 * 1024 * 1024;
 
 /// Bytes of answers not yet taken by the worker above which no further question is read.
 const MAX_ANSWERS: usize = 32 * 1024 * 1024;
+
+/// How long the worker is looked at without a turn of anybody else. Most questions come within it.
+const GLANCE: Duration = Duration::from_micros(20);
 
 /// How long the dead are waited for, to be told why they died. The kernel needs a moment at most.
 const BURIAL: Duration = Duration::from_secs(1);
@@ -166,12 +172,13 @@ impl Run {
                 self.sent = 0;
             }
             let reads = self.held_bytes < MAX_WAITING && self.out.len() - self.sent < MAX_ANSWERS;
-            let (mut inward, outward) = worker.halves();
             let is_idle = self.under_way.is_empty() && self.sent == self.out.len();
             if is_idle && wait.is_none() {
                 wait = Some(Wait { since: Instant::now(), looks: self.habit.looks() });
             }
             let looks = wait.is_some_and(|wait| wait.looks && wait.since.elapsed() < LOOK);
+            let seen = if looks && reads { glance(&worker, &mut piece) } else { None };
+            let (mut inward, outward) = worker.halves();
             // In this order: what is answered already goes out before more is taken in. There is an end to that, since no
             // more are under way than were asked for.
             tokio::select! {
@@ -188,7 +195,12 @@ impl Run {
                     }
                 }
                 // Not by `try_read`, which needs a second look at a socket to know that the first one took all.
-                heard = inward.read(&mut piece), if reads => match heard {
+                heard = async {
+                    match seen {
+                        Some(seen) => seen,
+                        None => inward.read(&mut piece).await,
+                    }
+                }, if reads => match heard {
                     Ok(0) | Err(_) => return (worker, None),
                     Ok(count) => {
                         if let Some(Wait { since, looks }) = wait.take() {
@@ -338,6 +350,19 @@ impl Run {
             limit,
             cpu: self.cpu,
             wall,
+        }
+    }
+}
+
+/// Looks for a word of the worker for a moment, past the runtime, which asks about all sockets there are at every turn.
+/// Nothing if there was none; what it would have told the runtime, it finds out by itself.
+fn glance(worker: &Worker, piece: &mut [u8]) -> Option<io::Result<usize>> {
+    let since = Instant::now();
+    loop {
+        match recv(worker.socket().as_raw_fd(), piece, MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EAGAIN | Errno::EINTR) if since.elapsed() < GLANCE => hint::spin_loop(),
+            Err(Errno::EAGAIN | Errno::EINTR) => return None,
+            seen => return Some(seen.map_err(io::Error::from)),
         }
     }
 }

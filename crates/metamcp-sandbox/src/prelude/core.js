@@ -65,21 +65,39 @@ const toolError = (fact, site) => {
   return error;
 };
 
-/** Questions without an answer: number → who waits for it. */
-const pending = ownMap();
+/** Questions without an answer: at its number who waits for it. The numbers follow each other. */
+const pending = [];
+setPrototypeOf(pending, null);
 
-/** Puts a question, of which `head` is JSON already. What waits for its answer is told the answer, or what `of` makes of it. */
-const put = (waiting, op, head, rest) => new NativePromise((resolve, reject) => {
-  waiting.resolve = resolve;
-  waiting.reject = reject;
-  const json = head !== null && isFlat(rest) ? stringify(rest) : stringify(rest, plainSent);
-  const text = head === null ? json : `${head}${json ?? null}}`;
+// What settles the promise that was made last. One function for all: one for each would be made and thrown away.
+let resolveLast, rejectLast;
+const take = (resolve, reject) => {
+  resolveLast = resolve;
+  rejectLast = reject;
+};
+
+const UNASKED = 0, OPEN = 1, ANSWERED = 2, FAILED = 3;
+
+/** Who waits for an answer, to a question as it stands in `what`. Made by a constructor, so that all of them share what the engine knows of their properties. */
+class Waiting {
+  constructor(what, by) {
+    this.what = what;
+    this.state = UNASKED;
+    this.resolve = resolveLast;
+    this.reject = rejectLast;
+    // Into `stack`, and only the frames below our own: writing those down as well took an eighth of a call.
+    captureStackTrace(this, by);
+  }
+}
+setPrototypeOf(Waiting.prototype, null);
+
+const send = (waiting, op, text) => {
   if (text.length > limits.payload) {
     throw new RangeError(`the arguments are ${text.length} characters of JSON, ${limits.payload} at most`);
   }
+  pending[native.request(op, text)] = waiting;
   waiting.state = OPEN;
-  pending.set(native.request(op, text), waiting);
-});
+};
 
 /** Whether there is nothing in arguments but what JSON has words for. Most are so, and asking is cheaper than looking at each again. */
 const isFlat = args => {
@@ -96,55 +114,62 @@ const isFlat = args => {
   return true;
 };
 
-const UNASKED = 0, OPEN = 1, ANSWERED = 2, FAILED = 3;
+const QUESTION = freeze({ __proto__: null, server: null, tool: null, head: null, of: null });
 
-/** Who waits for an answer. Made by a constructor, so that all of them share what the engine knows of their properties. */
-class Waiting {
-  constructor(server, tool, of, by) {
-    this.server = server;
-    this.tool = tool;
-    this.of = of;
-    this.state = UNASKED;
-    this.resolve = this.reject = this.raw = null;
-    // Into `stack`, and only the frames below our own: writing those down as well took an eighth of a call.
-    captureStackTrace(this, by);
+const ask = (op, question) => {
+  const answer = new NativePromise(take), waiting = new Waiting(QUESTION, ask);
+  try {
+    send(waiting, op, stringify(question, plainSent));
+  } catch (error) {
+    waiting.reject(error);
   }
-}
-setPrototypeOf(Waiting.prototype, null);
-
-const ask = (op, question) => put(new Waiting(null, null, null, ask), op, null, question);
+  return answer;
+};
 
 /** An answer, parsed; or what is known about there being none. */
 const settle = (id, ok, value) => {
-  const waiting = pending.get(id);
+  const waiting = pending[id];
   if (waiting === undefined) return;
-  pending.delete(id);
+  pending[id] = undefined;
+  let { what } = waiting;
   if (!ok && value?.result !== undefined) {
     // There is a result, which is an error by its own word, and how its tool is really called.
-    waiting.server = value.server ?? waiting.server;
-    waiting.tool = value.tool ?? waiting.tool;
+    what = { __proto__: null, server: value.server ?? what.server, tool: value.tool ?? what.tool, of: what.of };
     ok = true;
     value = value.result;
   }
   waiting.state = ok ? ANSWERED : FAILED;
-  const answer = waiting.answer = ok ? value : toolError({ server: waiting.server, tool: waiting.tool, ...value }, waiting.stack);
-  if (waiting.raw !== null) (ok ? waiting.raw.resolve : waiting.raw.reject)(answer);
+  const answer = waiting.answer = ok ? value : toolError({ server: what.server, tool: what.tool, ...value }, waiting.stack);
+  if (waiting.raw !== undefined) (ok ? waiting.raw.resolve : waiting.raw.reject)(answer);
   if (!ok) return waiting.reject(answer);
-  if (waiting.of === null) return waiting.resolve(answer);
+  if (what.of === null) return waiting.resolve(answer);
   let made;
   try {
-    made = waiting.of(answer, waiting);
+    made = what.of(answer, what, waiting);
   } catch (error) {
     return waiting.reject(error);
   }
   waiting.resolve(made);
 };
 
-/** The answer as it came, for those who ask for it besides what was made of it. */
-const rawOf = waiting => new NativePromise((resolve, reject) => {
-  if (waiting.state === OPEN) waiting.raw = { resolve, reject };
-  else (waiting.state === ANSWERED ? resolve : reject)(waiting.answer);
-});
+/** By what a call knows who waits for it. */
+const WAITING = Symbol("waiting");
+
+/** The answer as it came, for those who ask for it besides what was made of it. A call's own `raw`. */
+const raw = function () {
+  const waiting = this[WAITING];
+  // What could not be asked fails the same either way.
+  if (waiting.state === UNASKED || waiting.what.of === null) return this;
+  if (waiting.whole === undefined) {
+    // Who waits for the whole result hears of a failure there.
+    then(this, undefined, () => undefined);
+    waiting.whole = new NativePromise((resolve, reject) => {
+      if (waiting.state === OPEN) waiting.raw = { resolve, reject };
+      else (waiting.state === ANSWERED ? resolve : reject)(waiting.answer);
+    });
+  }
+  return waiting.whole;
+};
 
 const textsOf = content => {
   const texts = [];
@@ -171,40 +196,46 @@ const valueOfText = text => {
 };
 
 /** What of a tool's result is of use to a script. */
-const useful = (result, { server, tool, stack }) => {
+const useful = (result, { server, tool }, { stack }) => {
   if (result === null || typeof result !== "object") return result;
+  const isError = result.isError === true, { structuredContent } = result;
+  if (!isError && structuredContent !== undefined && structuredContent !== null) return structuredContent;
   const texts = isArray(result.content) ? textsOf(result.content) : undefined;
-  if (result.isError === true) {
+  if (isError) {
     const message = texts !== undefined && texts.length > 0 ? join(texts, "\n") : "the tool reported an error and did not say which";
     throw toolError({ server, tool, code: "tool_error", retryable: false, message }, stack);
   }
-  if (result.structuredContent !== undefined && result.structuredContent !== null) return result.structuredContent;
   if (texts === undefined) return result;
   if (texts.length === 0) return null;
   return valueOfText(texts.length === 1 ? texts[0] : join(texts, "\n"));
 };
 
-const callTool = (place, tool, args, raw, by) => {
-  const { server, heads } = place;
-  if (typeof tool !== "string" || tool === "") {
-    return NativePromise.reject(new TypeError(`which tool of ${server}? call("tool", arguments)`));
-  }
+/** What is asked for by calls of a tool, with its answer as it came or what is of use of it. */
+const whatOf = (server, tool, isRaw) => freeze({
+  __proto__: null,
+  server,
+  tool,
+  head: `{"server":${stringify(server)},"tool":${stringify(tool)},"arguments":`,
+  of: isRaw ? null : useful,
+});
+
+const callTool = (what, args, by) => {
   if (args === undefined || args === null) args = {};
-  if (typeof args !== "object" || isArray(args)) {
+  const isPlain = typeof args === "object" && isFlat(args);
+  if (!isPlain && (typeof args !== "object" || isArray(args))) {
     const given = isArray(args) ? "an array" : `a ${typeof args}`;
-    return NativePromise.reject(new TypeError(`the arguments of ${server}.${tool} must be one object with named values, not ${given}`));
+    return NativePromise.reject(new TypeError(`the arguments of ${what.server}.${what.tool} must be one object with named values, not ${given}`));
   }
-  const waiting = new Waiting(server, tool, raw ? null : useful, by);
-  const head = heads[tool] ??= `{"server":${stringify(server)},"tool":${stringify(tool)},"arguments":`;
-  const value = put(waiting, CALL, head, args);
-  let whole = null;
-  // What could not be asked fails the same either way.
-  value.raw = () => {
-    // Who waits for the whole result hears of a failure there.
-    if (whole === null) then(value, undefined, () => undefined);
-    return whole ??= waiting.state !== UNASKED && !raw ? rawOf(waiting) : value;
-  };
-  return value;
+  const answer = new NativePromise(take), waiting = new Waiting(what, by);
+  try {
+    const json = isPlain ? stringify(args) : stringify(args, plainSent);
+    send(waiting, CALL, `${what.head}${json ?? null}}`);
+  } catch (error) {
+    waiting.reject(error);
+  }
+  answer[WAITING] = waiting;
+  answer.raw = raw;
+  return answer;
 };
 
 // --- servers -----------------------------------------------------------------------------------------
@@ -216,26 +247,32 @@ const standIns = new WeakMap();
 const weakGet = plain(WeakMap.prototype.get), weakSet = plain(WeakMap.prototype.set);
 
 const standIn = server => {
-  const tools = create(null), place = { __proto__: null, server, heads: create(null) };
+  const tools = create(null);
+  /** A function that calls a tool. */
+  const asking = (name, isRaw) => {
+    const what = whatOf(server, name, isRaw);
+    if (name !== "call") {
+      const by = args => callTool(what, args, by);
+      return by;
+    }
+    // `call("tool", arguments)`, unless a server really has a tool of that name.
+    const others = create(null);
+    const by = (first, args) => {
+      if (typeof first !== "string") return callTool(what, first, by);
+      if (first === "") return NativePromise.reject(new TypeError(`which tool of ${server}? call("tool", arguments)`));
+      return callTool(others[first] ??= whatOf(server, first, isRaw), args, by);
+    };
+    return by;
+  };
+  const toolOf = name => {
+    if (typeof name !== "string" || name in LANGUAGE || name === "__proto__") return undefined;
+    const tool = asking(name, false);
+    tool.raw = asking(name, true);
+    return tools[name] = freeze(tool);
+  };
   const made = new NativeProxy(freeze(create(null)), {
     __proto__: null,
-    get(_, name) {
-      if (typeof name !== "string" || name in LANGUAGE || name === "__proto__") return undefined;
-      let tool = tools[name];
-      if (tool === undefined) {
-        const asking = raw => {
-          // `call("tool", arguments)`, unless a server really has a tool of that name.
-          const by = name === "call"
-            ? (first, args) => typeof first === "string" ? callTool(place, first, args, raw, by) : callTool(place, name, first, raw, by)
-            : args => callTool(place, name, args, raw, by);
-          return by;
-        };
-        tool = asking(false);
-        tool.raw = asking(true);
-        tools[name] = freeze(tool);
-      }
-      return tool;
-    },
+    get: (_, name) => tools[name] ?? toolOf(name),
     set(_, name) {
       throw new TypeError(`${server} is a server; its tool ${NativeString(name)} cannot be replaced`);
     },

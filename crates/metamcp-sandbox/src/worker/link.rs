@@ -16,6 +16,10 @@ use crate::protocol::{Frames, FromWorker, ToWorker};
 /// Gathered bytes above which they are sent without waiting for more.
 const GATHER: usize = 64 * 1024;
 
+/// Questions gathered, above which the same: the gateway answers the first ones while the script puts the next. Each time
+/// it has to be woken, which takes as long as to put several, so not for a few.
+const QUESTIONS: u32 = 32;
+
 /// Bytes taken from the socket at once, at most.
 const PIECE: usize = 64 * 1024;
 
@@ -39,6 +43,8 @@ pub(super) enum Closed {
 pub(super) struct Link {
     pub(super) ends: Ends,
     outbox: Vec<u8>,
+    /// Questions in it.
+    questions: u32,
     inbox: Frames,
     piece: Vec<u8>,
     habit: Habit,
@@ -48,7 +54,8 @@ impl Link {
     /// Gathers a message; a great heap of them leaves by itself.
     pub(super) fn send(&mut self, message: &FromWorker) {
         message.encode(&mut self.outbox);
-        if self.outbox.len() > GATHER {
+        self.questions += u32::from(matches!(message, FromWorker::Request { .. }));
+        if self.outbox.len() > GATHER || self.questions > QUESTIONS {
             // A closed socket is noticed by whoever waits for an answer next.
             self.flush().ok();
         }
@@ -85,6 +92,7 @@ impl Link {
             }
         }
         self.outbox.clear();
+        self.questions = 0;
         Ok(())
     }
 
