@@ -55,8 +55,12 @@ mod linux {
     }
 
     fn workers(ready: usize) -> Workers {
-        let launch =
-            Launch { program: "/proc/self/exe".into(), args: vec![WORD.into()], env: Vec::new() };
+        let launch = Launch {
+            program: "/proc/self/exe".into(),
+            args: vec![WORD.into()],
+            env: Vec::new(),
+            forks: true,
+        };
         Workers::new(launch, Profile::Standard, ready)
     }
 

@@ -13,6 +13,8 @@ mod depth;
 mod elsewhere;
 mod ledger;
 #[cfg(target_os = "linux")]
+mod nursery;
+#[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
 mod spawn;
@@ -49,6 +51,9 @@ pub struct Launch {
     pub args: Vec<OsString>,
     /// Its environment. A worker demands an empty one; what goes between us and a worker may need some of ours.
     pub env: Vec<(OsString, OsString)>,
+    /// Whether the program, given one word more, forks workers instead of being one. They are there in a fraction of
+    /// the time.
+    pub forks: bool,
 }
 
 /// Why no worker is to be had.

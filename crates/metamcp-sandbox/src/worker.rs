@@ -10,6 +10,7 @@
 mod clock;
 mod link;
 mod natives;
+mod nursery;
 pub mod position;
 mod realm;
 
@@ -20,6 +21,8 @@ use std::rc::Rc;
 
 use self::clock::{Processor, Timers};
 use self::link::{Closed, Link};
+use self::nursery::Role;
+pub(crate) use self::nursery::{NUMBER, UNKNOWN};
 use self::realm::Realm;
 use crate::layer;
 use crate::lockdown::{self, Ends};
@@ -58,6 +61,8 @@ pub trait Engine {
     fn due(&mut self, number: u32) -> Result<(), End>;
     /// Whether memory ran out where the script could not be told.
     fn ran_out(&mut self) -> bool;
+    /// Touches what a script will, in a worker that was just forked and shares all memory with the others.
+    fn warm_up(&mut self) {}
 }
 
 /// What an engine adds to the lockdown, and needs of it.
@@ -69,8 +74,12 @@ pub struct Walls {
     pub reserved: u64,
     /// What it speaks to the gateway over.
     pub ends: Ends,
+    /// Whether workers are forked from it, instead of it being one.
+    pub forks: bool,
 }
 
+/// The argument of a nursery, which forks workers and is none.
+pub const NURSERY: &str = "nursery";
 /// The argument of a worker in a container.
 pub const IN_CONTAINER: &str = "container";
 /// The first process of a container, which a worker is only where it has a world of its own.
@@ -79,14 +88,15 @@ const FIRST_PROCESS: i32 = 1;
 /// Runs the worker with the native engine and returns the exit code of the process.
 ///
 /// The caller does this first thing in `main`, before any runtime or thread exists. `args` is what
-/// follows the hidden word on the command line: nothing, or [`IN_CONTAINER`].
+/// follows the hidden word on the command line: nothing, [`NURSERY`] or [`IN_CONTAINER`].
 pub fn worker_main(mut args: impl Iterator<Item = OsString>) -> i32 {
-    let walls = if args.next().is_some_and(|word| word == IN_CONTAINER) {
+    let word = args.next();
+    let walls = if word.as_ref().is_some_and(|word| word == IN_CONTAINER) {
         let is_alone = nix::unistd::getpid().as_raw() == FIRST_PROCESS;
         let layers: &[&str] = if is_alone { &[layer::CONTAINER] } else { &[] };
         Walls { layers, ends: Ends::Pipes, ..Walls::default() }
     } else {
-        Walls::default()
+        Walls { forks: word.is_some_and(|word| word == NURSERY), ..Walls::default() }
     };
     serve(walls, |outside| Realm::build(&outside.0))
 }
@@ -101,6 +111,14 @@ pub fn serve<E: Engine>(walls: Walls, build: impl FnOnce(Outside) -> Option<E>) 
     // the engine aborts when something of a script is still held.
     let engine = build(Outside(Rc::clone(&state))).map(ManuallyDrop::new);
     let Some(mut engine) = engine else { return BROKEN };
+    if walls.forks {
+        // From here on there are many of us, each with a copy of the engine.
+        match nursery::tend() {
+            Ok(Role::Worker) => engine.warm_up(),
+            Ok(Role::Over) => return DONE,
+            Err(_) => return BROKEN,
+        }
+    }
     // Whether that is enough is the gateway's to decide; without its word no code arrives.
     let lockdown::Report { mut layers, missing } = lockdown::apply(walls.reserved, walls.ends);
     layers.extend(walls.layers.iter().map(|&layer| layer.to_owned()));

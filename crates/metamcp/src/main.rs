@@ -106,14 +106,15 @@ pub(crate) fn worker(code: &CodeSettings) -> metamcp_sandbox::host::Launch {
             let args = [CONTAINER_ARGUMENT, CONTAINER_ENGINE, &code.image].map(Into::into).to_vec();
             let own = |name: &&str| Some(((*name).into(), std::env::var_os(name)?));
             let env = relay::VARIABLES.iter().filter_map(own).collect();
-            return metamcp_sandbox::host::Launch { program, args, env };
+            return metamcp_sandbox::host::Launch { program, args, env, forks: false };
         }
         #[cfg(feature = "hardened")]
         CodeProfile::Hardened => HARDENED_ARGUMENT,
         // Where the engine as WASM was not built in, the worker that starts has no such layer, and is refused.
         _ => WORKER_ARGUMENT,
     };
-    metamcp_sandbox::host::Launch { program, args: vec![word.into()], env: Vec::new() }
+    let forks = word == WORKER_ARGUMENT;
+    metamcp_sandbox::host::Launch { program, args: vec![word.into()], env: Vec::new(), forks }
 }
 
 fn example_server(arguments: impl Iterator<Item = std::ffi::OsString>) -> anyhow::Result<Exit> {

@@ -1,7 +1,7 @@
 //! Workers kept ready, each checked before it is handed out.
 
 use std::collections::VecDeque;
-use std::process::{Child, ExitStatus};
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{fs, io, io::Read as _};
@@ -13,7 +13,7 @@ use tokio::net::unix::{ReadHalf, WriteHalf};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
-use super::spawn::{Spawner, Started};
+use super::spawn::{Process, Spawner, Started};
 use super::{Launch, Profile, Refused};
 use crate::layer;
 use crate::protocol::{Frames, FromWorker, Missing};
@@ -185,9 +185,9 @@ impl Shared {
                 self.spawner.get_or_init(|| made).clone()
             }
         };
-        let Started { child, socket } = spawner.start().await.map_err(refused)?;
+        let Started { process, socket } = spawner.start().await.map_err(refused)?;
         let mut worker =
-            Worker { child: Some(child), spawner, socket: None, frames: Frames::default() };
+            Worker { process: Some(process), spawner, socket: None, frames: Frames::default() };
         worker.socket = Some(UnixStream::from_std(socket).map_err(refused)?);
         let ready = match timeout(START, worker.hear()).await {
             Ok(ready) => ready,
@@ -246,7 +246,7 @@ fn status(pid: u32) -> Option<String> {
 /// A locked-down process waiting for its one script. Dropping it kills it.
 #[derive(Debug)]
 pub struct Worker {
-    child: Option<Child>,
+    process: Option<Process>,
     spawner: Spawner,
     socket: Option<UnixStream>,
     pub(super) frames: Frames,
@@ -255,7 +255,7 @@ pub struct Worker {
 impl Worker {
     /// Its process.
     pub fn id(&self) -> u32 {
-        self.child.as_ref().map_or(0, Child::id)
+        self.process.as_ref().map_or(0, Process::id)
     }
 
     /// The socket. It is there as long as the worker is.
@@ -277,7 +277,7 @@ impl Worker {
 
     /// Kills it, and says how it had ended if it had before.
     pub(super) fn end(mut self) -> Option<oneshot::Receiver<ExitStatus>> {
-        self.child.take().map(|child| self.spawner.bury(child))
+        self.process.take().map(|process| self.spawner.bury(process))
     }
 
     /// The next message.
@@ -313,8 +313,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        if let Some(child) = self.child.take() {
-            drop(self.spawner.bury(child));
+        if let Some(process) = self.process.take() {
+            drop(self.spawner.bury(process));
         }
     }
 }

@@ -1,7 +1,10 @@
 //! The few functions the prelude has from us. None touches anything but the socket and this process.
 
+use std::cell::Cell;
 use std::rc::Rc;
+use std::time::SystemTime;
 
+use rquickjs::object::Property;
 use rquickjs::{Ctx, Exception, Function, Object, Result, TypedArray};
 use sha2::{Digest, Sha256};
 
@@ -101,6 +104,34 @@ impl State {
             link.flush().ok();
         }
     }
+}
+
+/// Numbers for `Math.random`, in place of the engine's: it draws its first one when a context is made, and workers that
+/// are forked from one would all have the same. Xorshift*, as the engine's own; nothing that guards a secret.
+pub(super) fn dice(ctx: &Ctx<'_>) -> Result<()> {
+    /// The bits of a number between nought and one.
+    const BITS: u32 = 53;
+    let state = Cell::new(0_u64);
+    let random = Function::new(ctx.clone(), move || {
+        let mut x = state.get();
+        while x == 0 {
+            // A kernel without random numbers: the clock, as the engine does.
+            x = getrandom::u64().unwrap_or_else(|_| {
+                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                now.map_or(1, |now| now.as_micros() as u64)
+            });
+        }
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        state.set(x);
+        (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> (u64::BITS - BITS)) as f64
+            / (1_u64 << BITS) as f64
+    })?;
+    random.set_name("random")?;
+    ctx.globals()
+        .get::<_, Object>("Math")?
+        .prop("random", Property::from(random).writable().configurable())
 }
 
 fn random<'js>(ctx: Ctx<'js>, count: usize) -> Result<TypedArray<'js, u8>> {

@@ -226,6 +226,10 @@ impl Engine for Realm {
     fn ran_out(&mut self) -> bool {
         self.starved.get()
     }
+
+    fn warm_up(&mut self) {
+        self.rehearse();
+    }
 }
 
 impl Realm {
@@ -341,6 +345,7 @@ type Built = (Prelude, Persistent<Function<'static>>);
 fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Built> {
     // The time zone is read from a file when a local date is first made; afterwards no file can be read.
     ctx.eval::<Value, _>("new Date(0).getTimezoneOffset()")?;
+    natives::dice(ctx)?;
     let limits = Object::new(ctx.clone())?;
     limits.set("payload", prelude::PAYLOAD)?;
     limits.set("line", prelude::LINE)?;

@@ -16,6 +16,8 @@ pub(crate) fn launch(args: &[&str]) -> Launch {
         program: env!("CARGO_BIN_EXE_sandbox-worker").into(),
         args: args.iter().map(Into::into).collect(),
         env: Vec::new(),
+        // What is hostile in place of a worker is started by itself.
+        forks: args == ["worker"],
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metamcp_sandbox::host::{Launch, Limits, Profile, Status, Workers, run};
+use metamcp_sandbox::host::{Launch, Limits, Outcome, Profile, Status, Workers, run};
 
 use crate::common::*;
 
@@ -70,6 +70,107 @@ fn no_worker_is_started_before_it_is_needed_and_then_they_wait() {
     assert_ne!(first, second, "one process, one run");
 }
 
+/// The process that made another.
+fn parent(pid: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+    let after = stat.rsplit(") ").next().expect("a name in brackets");
+    after.split(' ').nth(1).and_then(|parent| parent.parse().ok()).expect("a number")
+}
+
+fn kill(pid: u32) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(pid, Signal::KILL).expect("a process of ours");
+}
+
+async fn run_in(workers: &Workers, code: &str) -> Outcome {
+    let worker = workers.take().await.expect("a worker");
+    run(worker, job(code, small()), Arc::new(Table::default()), std::future::pending()).await
+}
+
+#[test]
+fn workers_of_one_nursery_have_nothing_in_common() {
+    let workers = workers();
+    let both = runtime()
+        .block_on(async { (workers.take().await.unwrap(), workers.take().await.unwrap()) });
+    assert_eq!(parent(both.0.id()), parent(both.1.id()), "this is about two of one nursery");
+    drop(both);
+    let code = "const seen = [globalThis.left, [].left, Math.random(), crypto.randomUUID()]; globalThis.left = Array.prototype.left = 1; Math.random = () => 0.5; return seen";
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let outcome = runtime().block_on(run_in(&workers, code));
+        let value: serde_json::Value = serde_json::from_str(&outcome.value.unwrap()).unwrap();
+        assert_eq!((&value[0], &value[1]), (&serde_json::Value::Null, &serde_json::Value::Null));
+        let chance = value[2].as_f64().unwrap();
+        assert!((0.0..1.0).contains(&chance) && chance != 0.5, "{value}");
+        seen.push(value);
+    }
+    for at in [2, 3] {
+        assert!(
+            seen[0][at] != seen[1][at] && seen[1][at] != seen[2][at] && seen[0][at] != seen[2][at],
+            "{seen:?}"
+        );
+    }
+}
+
+#[test]
+fn a_nursery_that_is_killed_takes_its_workers_along_and_is_replaced() {
+    let workers = workers();
+    runtime().block_on(async {
+        let worker = workers.take().await.unwrap();
+        let (id, nursery) = (worker.id(), parent(worker.id()));
+        let job = job("await sleep(20_000)", Limits::default());
+        let running =
+            tokio::spawn(run(worker, job, Arc::new(Table::default()), std::future::pending()));
+        kill(nursery);
+        let outcome = running.await.unwrap();
+        assert_eq!(outcome.status, Status::Error, "{outcome:?}");
+        assert_eq!(run_in(&workers, "return 7").await.value.as_deref(), Some("7"));
+        eventually("both are gone", || !is_there(id) && !is_there(nursery));
+    });
+}
+
+#[test]
+fn a_nursery_ends_with_the_last_who_needs_it() {
+    let workers = workers();
+    let worker = runtime().block_on(workers.take()).unwrap();
+    let (id, nursery) = (worker.id(), parent(worker.id()));
+    drop(workers);
+    assert!(is_there(nursery), "a worker is left");
+    drop(worker);
+    eventually("both are gone", || !is_there(id) && !is_there(nursery));
+}
+
+#[test]
+fn a_nursery_is_replaced_after_some_hundred_workers() {
+    let workers = workers();
+    runtime().block_on(async {
+        let first = workers.take().await.unwrap();
+        let nursery = parent(first.id());
+        let mut last = nursery;
+        for _ in 0..256 {
+            last = parent(workers.take().await.unwrap().id());
+        }
+        assert_ne!(nursery, last);
+        // The first one is still as good as any.
+        let job = job("return 7", Limits::default());
+        let outcome = run(first, job, Arc::new(Table::default()), std::future::pending()).await;
+        assert_eq!(outcome.value.as_deref(), Some("7"));
+        eventually("the old one is gone", || !is_there(nursery));
+    });
+}
+
+#[test]
+fn a_worker_that_was_not_forked_does_the_same() {
+    let launch = Launch { forks: false, ..launch(&["worker"]) };
+    let workers = Workers::new(launch, Profile::Standard, 1);
+    let worker = runtime().block_on(workers.take()).unwrap();
+    assert_eq!(parent(worker.id()), std::process::id());
+    let outcome =
+        runtime().block_on(run_in(&workers, "return await github.echo({ a: Math.random() < 1 })"));
+    assert_eq!(outcome.value.as_deref(), Some("{\"a\":true}"));
+}
+
 /// Workers of which the second and the third to be started do as they are told; every other one is as it should be.
 fn workers_with(place: &Path, second: &str, third: &str) -> Workers {
     use std::os::unix::fs::PermissionsExt;
@@ -81,7 +182,7 @@ fn workers_with(place: &Path, second: &str, third: &str) -> Workers {
     );
     fs::write(&program, code).expect("a folder to write in");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("a file of our own");
-    let launch = Launch { program, args: Vec::new(), env: Vec::new() };
+    let launch = Launch { program, args: Vec::new(), env: Vec::new(), forks: false };
     Workers::new(launch, Profile::Standard, 1)
 }
 

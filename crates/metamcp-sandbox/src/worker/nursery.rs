@@ -1,0 +1,121 @@
+//! The nursery: a process that is all a worker is before it gives up its rights, and forks one for each order.
+//!
+//! Most of a worker's start is the same for each of them: the loader, the realm, the prelude. A nursery does that once.
+//! It has one thread and never sees a word of a guest; what a guest gets is a copy, which then gives up its rights like
+//! a worker that was started by itself.
+//!
+//! Orders come on standard input, each with the socket of a worker, and are answered with the number of its process.
+//! On standard output come numbers of those to bury, one at a time, and are answered with how they ended. None is
+//! buried unasked: its number could be another's by the time the gateway kills it.
+
+use std::io::{self, IoSliceMut, stdin, stdout};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use fork::{Fork, fork};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, chdir};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send,
+};
+use rustix::stdio::dup2_stdin;
+
+/// Bytes of a number in either direction.
+pub(crate) const NUMBER: usize = size_of::<i32>();
+
+/// In place of how a process ended that is none of ours.
+pub(crate) const UNKNOWN: i32 = -1;
+
+/// What a process is after its part in the nursery.
+pub(super) enum Role {
+    /// A worker, with its socket in place.
+    Worker,
+    /// The nursery itself, which nobody needs any more.
+    Over,
+}
+
+/// Forks workers until nobody wants any. Returns in each of them, and at the end.
+///
+/// # Errors
+/// What the kernel refused.
+pub(super) fn tend() -> io::Result<Role> {
+    // A second line: without a gateway there are no orders to wait for either.
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    // The directory the gateway was started in is not kept busy.
+    chdir("/")?;
+    let mut deaths = SigSet::empty();
+    deaths.add(Signal::SIGCHLD);
+    deaths.thread_block()?;
+    let told = SignalFd::with_flags(&deaths, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let mut dying = None;
+    loop {
+        let (orders, graves) = (stdin(), stdout());
+        let mut polled = [orders.as_fd(), graves.as_fd(), told.as_fd()]
+            .map(|end| PollFd::new(end, PollFlags::POLLIN));
+        match poll(&mut polled, PollTimeout::NONE) {
+            Err(Errno::EINTR) => continue,
+            other => other?,
+        };
+        let [ordered, to_bury, died] = polled.map(|end| end.any().unwrap_or(true));
+        if ordered {
+            let Some(socket) = order()? else { return Ok(Role::Over) };
+            let born = match fork() {
+                Ok(Fork::Child) => {
+                    deaths.thread_unblock()?;
+                    dup2_stdin(&socket)?;
+                    return Ok(Role::Worker);
+                }
+                Ok(Fork::Parent(pid)) => pid,
+                Err(error) => -error.raw_os_error().unwrap_or(0),
+            };
+            send(stdin(), &born.to_le_bytes(), SendFlags::NOSIGNAL)?;
+        }
+        if to_bury {
+            let mut number = [0; NUMBER];
+            if recv(stdout(), &mut number, RecvFlags::empty())?.1 < NUMBER {
+                return Ok(Role::Over);
+            }
+            dying = Some(Pid::from_raw(i32::from_le_bytes(number)));
+        }
+        if died {
+            while told.read_signal()?.is_some() {}
+        }
+        if let Some(status) = dying.and_then(ended) {
+            dying = None;
+            send(stdout(), &status.to_le_bytes(), SendFlags::NOSIGNAL)?;
+        }
+    }
+}
+
+/// The socket of a worker that is wanted; none when the gateway is gone.
+fn order() -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut attached = RecvAncillaryBuffer::new(&mut space);
+    let mut word = [0];
+    let heard = recvmsg(
+        stdin(),
+        &mut [IoSliceMut::new(&mut word)],
+        &mut attached,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let socket = attached.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
+        _ => None,
+    });
+    Ok(socket.filter(|_| heard.bytes > 0))
+}
+
+/// How a process of ours ended, as the kernel writes it; nothing while it lives.
+fn ended(pid: Pid) -> Option<i32> {
+    match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::StillAlive) => None,
+        Ok(WaitStatus::Exited(_, code)) => Some((code & 0xff) << 8),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Some(signal as i32),
+        Ok(_) | Err(_) => Some(UNKNOWN),
+    }
+}
