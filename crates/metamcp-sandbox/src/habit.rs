@@ -11,13 +11,15 @@
 use std::time::Duration;
 
 /// How long a word is looked for before it is slept for.
-pub(crate) const LOOK: Duration = Duration::from_micros(50);
+const LOOK: Duration = Duration::from_micros(50);
 
 /// Answers that take longer than this are not worth looking for: being woken is little beside it.
 const SOON: Duration = Duration::from_micros(200);
 
-/// What a longer answer counts as, so that a single one says little.
-const LATE: Duration = Duration::from_micros(250);
+/// Both for the first word of a script, before which a worker wakes up and reads it. Most scripts that call nothing
+/// are over by then.
+const FIRST_LOOK: Duration = Duration::from_micros(250);
+const FIRST_SOON: Duration = Duration::from_micros(300);
 
 /// The first so many are slept for; the very first ones wait for a server to start and for memory that is touched anew.
 const SLEPT: u32 = 8;
@@ -36,8 +38,10 @@ const SELDOM: u32 = 256;
 const WEIGHT: u32 = 4;
 
 /// How long answers took, for each way of waiting.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Habit {
+    look: Duration,
+    soon: Duration,
     looking: Duration,
     sleeping: Duration,
     waits: u32,
@@ -48,11 +52,35 @@ pub(crate) struct Habit {
     pause: u32,
 }
 
+impl Default for Habit {
+    fn default() -> Habit {
+        Habit {
+            look: LOOK,
+            soon: SOON,
+            looking: Duration::ZERO,
+            sleeping: Duration::ZERO,
+            waits: 0,
+            looked: false,
+            trial: 0,
+            pause: 0,
+        }
+    }
+}
+
 impl Habit {
-    /// Whether the next answer is to be looked for.
-    pub(crate) fn looks(&mut self) -> bool {
+    /// For the first words of scripts, each of another one.
+    pub(crate) fn of_first_words() -> Habit {
+        Habit { look: FIRST_LOOK, soon: FIRST_SOON, ..Habit::default() }
+    }
+
+    /// How long the next answer is to be looked for; none is slept for at once.
+    pub(crate) fn look(&mut self) -> Option<Duration> {
+        self.looks().then_some(self.look)
+    }
+
+    fn looks(&mut self) -> bool {
         self.waits = self.waits.saturating_add(1);
-        if self.waits <= SLEPT || self.sleeping >= SOON {
+        if self.waits <= SLEPT || self.sleeping >= self.soon {
             return false;
         }
         let is_better = self.waits <= LOOKED || self.looking < self.sleeping;
@@ -72,7 +100,8 @@ impl Habit {
     /// An answer came.
     pub(crate) fn noted(&mut self, looked: bool, took: Duration) {
         let average = if looked { &mut self.looking } else { &mut self.sleeping };
-        let took = took.min(LATE);
+        // A longer one counts as this, so that a single one says little.
+        let took = took.min(self.soon + self.soon / 4);
         *average = match average.is_zero() {
             true => took,
             false => (*average * (WEIGHT - 1) + took) / WEIGHT,

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{hint, io};
+use std::{hint, io, mem};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
@@ -21,7 +21,7 @@ use super::under_way::UnderWay;
 use super::verdict::Verdict;
 use super::workers::{PIECE, Worker};
 use super::{CallError, Host, Job, Limits, LogLine, Op, Outcome};
-use crate::habit::{Habit, LOOK};
+use crate::habit::Habit;
 use crate::limits::{CPU_GRACE, DEPTH, NAME};
 use crate::protocol::{FromWorker, MAX_FRAME, ToWorker, WorkerLimits};
 
@@ -82,7 +82,8 @@ pub async fn run(
     let (worker, ended) = run.drive(worker, cancel).await;
     let verdict = match ended {
         Some(verdict) => {
-            drop(worker);
+            // Closing its socket and having it buried take as long as a short script, and nobody waits for that.
+            tokio::spawn(async { drop(worker) });
             verdict
         }
         None => {
@@ -135,7 +136,13 @@ struct Run {
 #[derive(Clone, Copy)]
 struct Wait {
     since: Instant,
-    looks: bool,
+    look: Option<Duration>,
+}
+
+impl Wait {
+    fn looks(self) -> bool {
+        self.look.is_some_and(|look| self.since.elapsed() < look)
+    }
 }
 
 impl Run {
@@ -152,6 +159,7 @@ impl Run {
         // One for the whole run: putting a new one among all timers of the gateway for each answer took longer than the answer.
         let mut alarm = pin!(sleep_until(look.into()));
         let mut wait: Option<Wait> = None;
+        let mut is_first = true;
         loop {
             // Before anything else: while there is always something to answer, nothing below would get to it.
             if Instant::now() >= look {
@@ -174,9 +182,10 @@ impl Run {
             let reads = self.held_bytes < MAX_WAITING && self.out.len() - self.sent < MAX_ANSWERS;
             let is_idle = self.under_way.is_empty() && self.sent == self.out.len();
             if is_idle && wait.is_none() {
-                wait = Some(Wait { since: Instant::now(), looks: self.habit.looks() });
+                let look = if is_first { worker.first_words().look() } else { self.habit.look() };
+                wait = Some(Wait { since: Instant::now(), look });
             }
-            let looks = wait.is_some_and(|wait| wait.looks && wait.since.elapsed() < LOOK);
+            let looks = wait.is_some_and(Wait::looks);
             let seen = if looks && reads { glance(&worker, &mut piece) } else { None };
             let (mut inward, outward) = worker.halves();
             // In this order: what is answered already goes out before more is taken in. There is an end to that, since no
@@ -203,8 +212,12 @@ impl Run {
                 }, if reads => match heard {
                     Ok(0) | Err(_) => return (worker, None),
                     Ok(count) => {
-                        if let Some(Wait { since, looks }) = wait.take() {
-                            self.habit.noted(looks, since.elapsed());
+                        if let Some(Wait { since, look }) = wait.take() {
+                            let (looked, took) = (look.is_some(), since.elapsed());
+                            match mem::take(&mut is_first) {
+                                true => worker.first_words().noted(looked, took),
+                                false => self.habit.noted(looked, took),
+                            }
                         }
                         worker.frames.push(&piece[..count]);
                         if let Some(verdict) = self.frames(&mut worker) {

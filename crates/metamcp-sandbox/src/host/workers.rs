@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::spawn::{Process, Spawner, Started};
 use super::{Launch, Profile, Refused};
+use crate::habit::Habit;
 use crate::layer;
 use crate::protocol::{Frames, FromWorker, Missing};
 
@@ -46,6 +47,8 @@ struct Shared {
     ready: usize,
     spawner: OnceLock<Spawner>,
     pool: Mutex<Pool>,
+    /// How first words of scripts are waited for. Of all of them, since each script has but one.
+    first_words: Arc<Mutex<Habit>>,
     /// Somebody waits: those that take a breath before they start do so now.
     hurry: Notify,
 }
@@ -65,7 +68,9 @@ impl Workers {
         let spawner = OnceLock::new();
         let pool = Mutex::default();
         let hurry = Notify::new();
-        Workers { shared: Arc::new(Shared { launch, profile, ready, spawner, pool, hurry }) }
+        let first_words = Arc::new(Mutex::new(Habit::of_first_words()));
+        let shared = Shared { launch, profile, ready, spawner, pool, first_words, hurry };
+        Workers { shared: Arc::new(shared) }
     }
 
     /// A worker that has proven every layer of the profile; for one run.
@@ -186,8 +191,13 @@ impl Shared {
             }
         };
         let Started { process, socket } = spawner.start().await.map_err(refused)?;
-        let mut worker =
-            Worker { process: Some(process), spawner, socket: None, frames: Frames::default() };
+        let mut worker = Worker {
+            process: Some(process),
+            spawner,
+            socket: None,
+            frames: Frames::default(),
+            first_words: Arc::clone(&self.first_words),
+        };
         worker.socket = Some(UnixStream::from_std(socket).map_err(refused)?);
         let ready = match timeout(START, worker.hear()).await {
             Ok(ready) => ready,
@@ -250,6 +260,7 @@ pub struct Worker {
     spawner: Spawner,
     socket: Option<UnixStream>,
     pub(super) frames: Frames,
+    first_words: Arc<Mutex<Habit>>,
 }
 
 impl Worker {
@@ -266,6 +277,11 @@ impl Worker {
     /// Both directions of it, each by itself.
     pub(super) fn halves(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         self.socket.as_mut().expect("set when the worker was made").split()
+    }
+
+    /// How the first word of a script is waited for.
+    pub(super) fn first_words(&self) -> MutexGuard<'_, Habit> {
+        self.first_words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Processor time used by the process so far. Nothing once it cannot be told.

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::{read, write};
 
-use crate::habit::{Habit, LOOK};
+use crate::habit::Habit;
 use crate::lockdown::{Ends, SOCKET};
 use crate::protocol::{Frames, FromWorker, ToWorker};
 
@@ -100,13 +100,13 @@ impl Link {
     pub(super) fn receive(&mut self, until: Option<Instant>) -> Result<Option<ToWorker>, Closed> {
         self.flush()?;
         let asked = Instant::now();
-        let looks = self.ends == Ends::Socket && self.habit.looks();
+        let look = if self.ends == Ends::Socket { self.habit.look() } else { None };
         loop {
             if let Some(message) = self.at_hand()? {
-                self.habit.noted(looks, asked.elapsed());
+                self.habit.noted(look.is_some(), asked.elapsed());
                 return Ok(Some(message));
             }
-            if looks && asked.elapsed() < LOOK {
+            if look.is_some_and(|look| asked.elapsed() < look) {
                 self.take_in(MsgFlags::MSG_DONTWAIT)?;
                 continue;
             }
