@@ -8,6 +8,7 @@
 //! On standard output come numbers of those to bury, one at a time, and are answered with how they ended. None is
 //! buried unasked: its number could be another's by the time the gateway kills it.
 
+use std::ffi::CStr;
 use std::io::{self, IoSliceMut, stdin, stdout};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,6 +29,10 @@ use rustix::stdio::dup2_stdin;
 /// Bytes of a number in either direction.
 pub(crate) const NUMBER: usize = size_of::<i32>();
 
+/// What both are called in a list of processes, which shows their words on the command line as the same.
+const NAME: &CStr = c"metamcp-nursery";
+const CHILD: &CStr = c"metamcp-worker";
+
 /// In place of how a process ended that is none of ours.
 pub(crate) const UNKNOWN: i32 = -1;
 
@@ -44,6 +49,7 @@ pub(super) enum Role {
 /// # Errors
 /// What the kernel refused.
 pub(super) fn tend() -> io::Result<Role> {
+    prctl::set_name(NAME)?;
     // A second line: without a gateway there are no orders to wait for either.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     // The directory the gateway was started in is not kept busy.
@@ -66,6 +72,7 @@ pub(super) fn tend() -> io::Result<Role> {
             let Some(socket) = order()? else { return Ok(Role::Over) };
             let born = match fork() {
                 Ok(Fork::Child) => {
+                    prctl::set_name(CHILD)?;
                     deaths.thread_unblock()?;
                     dup2_stdin(&socket)?;
                     return Ok(Role::Worker);

@@ -93,7 +93,11 @@ fn workers_of_one_nursery_have_nothing_in_common() {
     let workers = workers();
     let both = runtime()
         .block_on(async { (workers.take().await.unwrap(), workers.take().await.unwrap()) });
-    assert_eq!(parent(both.0.id()), parent(both.1.id()), "this is about two of one nursery");
+    let nursery = parent(both.0.id());
+    assert_eq!(nursery, parent(both.1.id()), "this is about two of one nursery");
+    let called =
+        [nursery, both.0.id()].map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap());
+    assert_eq!(called, ["metamcp-nursery\n", "metamcp-worker\n"]);
     drop(both);
     let code = "const seen = [globalThis.left, [].left, Math.random(), crypto.randomUUID()]; globalThis.left = Array.prototype.left = 1; Math.random = () => 0.5; return seen";
     let mut seen = Vec::new();
