@@ -88,6 +88,11 @@ impl Model {
     /// A vector for each text, worked out together, which is faster than one by one. Of each no more than `most` pieces
     /// are read; those for which nothing of `total` is left have no vector.
     pub fn vectors(&self, texts: &[&str], most: usize, total: usize) -> Vec<Vec<f32>> {
+        self.read_pieces(&self.lists(texts, most, total))
+    }
+
+    /// The pieces of each text, within the same bounds.
+    pub(crate) fn lists(&self, texts: &[&str], most: usize, total: usize) -> Vec<Vec<u32>> {
         let most = most.min(self.encoder.shape.positions);
         let mut left = total;
         let mut lists = Vec::with_capacity(texts.len());
@@ -99,7 +104,12 @@ impl Model {
             left -= pieces.len();
             lists.push(pieces);
         }
-        self.encoder.vectors(&lists)
+        lists
+    }
+
+    /// A vector for each list of pieces.
+    pub(crate) fn read_pieces(&self, lists: &[Vec<u32>]) -> Vec<Vec<f32>> {
+        self.encoder.vectors(lists)
     }
 }
 

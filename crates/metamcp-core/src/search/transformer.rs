@@ -7,6 +7,7 @@ mod weights;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::thread;
 
 use super::hybrid::{self, Candidate, Features, Hybrid, Looked, Spread};
 use super::{Index, Ranked, Ranker, Search};
@@ -19,6 +20,9 @@ const NEAREST: usize = 50;
 
 /// A tool that nothing else speaks for is listed when it is at least this near.
 const NEAR: f32 = 0.3;
+
+/// Pieces of a query above which its sentences are read on two cores. Fewer are read before a thread is there.
+const TWO_HANDS: usize = 32;
 
 /// What of a description is read; the transformer cuts it to its pieces anyway.
 const MAX_CHARS: usize = 512;
@@ -43,13 +47,40 @@ pub fn document(server: &str, tool: &Tool) -> String {
     words
 }
 
+/// Where sentences are divided between two cores: half of all pieces on either side, as near as may be. All on one if
+/// there are few.
+fn halves(lists: &[Vec<u32>]) -> usize {
+    let total: usize = lists.iter().map(Vec::len).sum();
+    if total < TWO_HANDS {
+        return lists.len();
+    }
+    let mut before = 0;
+    let is_first_half = |list: &&Vec<u32>| {
+        let middle = before + list.len() / 2;
+        before += list.len();
+        middle * 2 < total
+    };
+    lists.iter().take_while(is_first_half).count().max(1)
+}
+
 impl Model {
     /// The vectors of a query: one for each of its sentences, or one for the whole if it is short.
     pub fn asked(&self, query: &str) -> Vec<Vec<f32>> {
         let query = text::start(query.trim(), super::MAX_QUERY_CHARS);
         let sentences = clauses(query);
         let texts = if sentences.is_empty() { vec![query] } else { sentences };
-        self.vectors(&texts, QUERY_PIECES, ASKED_PIECES)
+        let lists = self.lists(&texts, QUERY_PIECES, ASKED_PIECES);
+        let (first, second) = lists.split_at(halves(&lists));
+        let has_core = || thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+        if second.is_empty() || !has_core() {
+            return self.read_pieces(&lists);
+        }
+        thread::scope(|scope| {
+            let second = scope.spawn(|| self.read_pieces(second));
+            let mut vectors = self.read_pieces(first);
+            vectors.extend(second.join().unwrap_or_default());
+            vectors
+        })
     }
 
     /// The vector of a tool by its [`document`].
@@ -66,7 +97,7 @@ impl Model {
                 (0..part.tools().tools.len()).map(move |tool| (server, tool))
             })
             .collect();
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
         let read = |&(server, tool): &(usize, usize)| {
             let part = &index.servers()[server];
             let vector = self.tool(&document(part.server(), &part.tools().tools[tool]));
@@ -74,7 +105,7 @@ impl Model {
             vector
         };
         let read = &read;
-        let vectors: Vec<Vec<f32>> = std::thread::scope(|scope| {
+        let vectors: Vec<Vec<f32>> = thread::scope(|scope| {
             let share = places.len().div_ceil(cores).max(1);
             let working: Vec<_> = places
                 .chunks(share)

@@ -219,3 +219,15 @@ proptest! {
         prop_assert!((2..=32).contains(&pieces.len()));
     }
 }
+
+#[test]
+fn sentences_are_the_same_read_on_two_cores() {
+    let model = Model::read(&made()).unwrap();
+    let query = ["reading files, an file", "read an cafe file", "files reading an 東 file, read"]
+        .join(" an file. ")
+        .repeat(2);
+    let sentences = clauses(&query);
+    let lists = model.lists(&sentences, QUERY_PIECES, ASKED_PIECES);
+    assert!(lists.len() > 2 && lists.iter().map(Vec::len).sum::<usize>() > 40, "{lists:?}");
+    assert_eq!(model.asked(&query), model.vectors(&sentences, QUERY_PIECES, ASKED_PIECES));
+}
