@@ -65,9 +65,16 @@ const toolError = (fact, site) => {
   return error;
 };
 
-/** Questions without an answer: at its number who waits for it. The numbers follow each other. */
-const pending = [];
-setPrototypeOf(pending, null);
+/** A list that a script cannot put itself into by what it does to lists. */
+const ownList = () => {
+  const made = [];
+  setPrototypeOf(made, null);
+  return made;
+};
+
+/** Questions without an answer, at their numbers, which follow each other: who waits, and what settles its promise. The
+ * last two are not with the first, which a script can find at its own call. */
+const pending = ownList(), resolvers = ownList(), rejecters = ownList();
 
 // What settles the promise that was made last. One function for all: one for each would be made and thrown away.
 let resolveLast, rejectLast;
@@ -83,19 +90,20 @@ class Waiting {
   constructor(what, by) {
     this.what = what;
     this.state = UNASKED;
-    this.resolve = resolveLast;
-    this.reject = rejectLast;
     // Into `stack`, and only the frames below our own: writing those down as well took an eighth of a call.
     captureStackTrace(this, by);
   }
 }
 setPrototypeOf(Waiting.prototype, null);
 
-const send = (waiting, op, text) => {
+const send = (waiting, resolve, reject, op, text) => {
   if (text.length > limits.payload) {
     throw new RangeError(`the arguments are ${text.length} characters of JSON, ${limits.payload} at most`);
   }
-  pending[native.request(op, text)] = waiting;
+  const id = native.request(op, text);
+  pending[id] = waiting;
+  resolvers[id] = resolve;
+  rejecters[id] = reject;
   waiting.state = OPEN;
 };
 
@@ -117,11 +125,11 @@ const isFlat = args => {
 const QUESTION = freeze({ __proto__: null, server: null, tool: null, head: null, of: null });
 
 const ask = (op, question) => {
-  const answer = new NativePromise(take), waiting = new Waiting(QUESTION, ask);
+  const answer = new NativePromise(take), resolve = resolveLast, reject = rejectLast;
   try {
-    send(waiting, op, stringify(question, plainSent));
+    send(new Waiting(QUESTION, ask), resolve, reject, op, stringify(question, plainSent));
   } catch (error) {
-    waiting.reject(error);
+    reject(error);
   }
   return answer;
 };
@@ -130,7 +138,8 @@ const ask = (op, question) => {
 const settle = (id, ok, value) => {
   const waiting = pending[id];
   if (waiting === undefined) return;
-  pending[id] = undefined;
+  const resolve = resolvers[id], reject = rejecters[id];
+  pending[id] = resolvers[id] = rejecters[id] = undefined;
   let { what } = waiting;
   if (!ok && value?.result !== undefined) {
     // There is a result, which is an error by its own word, and how its tool is really called.
@@ -141,15 +150,15 @@ const settle = (id, ok, value) => {
   waiting.state = ok ? ANSWERED : FAILED;
   const answer = waiting.answer = ok ? value : toolError({ server: what.server, tool: what.tool, ...value }, waiting.stack);
   if (waiting.raw !== undefined) (ok ? waiting.raw.resolve : waiting.raw.reject)(answer);
-  if (!ok) return waiting.reject(answer);
-  if (what.of === null) return waiting.resolve(answer);
+  if (!ok) return reject(answer);
+  if (what.of === null) return resolve(answer);
   let made;
   try {
     made = what.of(answer, what, waiting);
   } catch (error) {
-    return waiting.reject(error);
+    return reject(error);
   }
-  waiting.resolve(made);
+  resolve(made);
 };
 
 /** By what a call knows who waits for it. */
@@ -226,12 +235,12 @@ const callTool = (what, args, by) => {
     const given = isArray(args) ? "an array" : `a ${typeof args}`;
     return NativePromise.reject(new TypeError(`the arguments of ${what.server}.${what.tool} must be one object with named values, not ${given}`));
   }
-  const answer = new NativePromise(take), waiting = new Waiting(what, by);
+  const answer = new NativePromise(take), resolve = resolveLast, reject = rejectLast, waiting = new Waiting(what, by);
   try {
     const json = isPlain ? stringify(args) : stringify(args, plainSent);
-    send(waiting, CALL, `${what.head}${json ?? null}}`);
+    send(waiting, resolve, reject, CALL, `${what.head}${json ?? null}}`);
   } catch (error) {
-    waiting.reject(error);
+    reject(error);
   }
   answer[WAITING] = waiting;
   answer.raw = raw;

@@ -605,3 +605,20 @@ fn changed_prototypes_do_not_lose_calls() {
         ),
     ]);
 }
+
+#[test]
+fn a_script_finds_nothing_at_its_calls_that_settles_them() {
+    let code = "
+        const call = github.echo({ a: 1 }), seen = [];
+        const walk = (value, depth) => {
+            if (value === null || (typeof value !== 'object' && typeof value !== 'function') || depth > 4) return;
+            for (const key of Reflect.ownKeys(value)) {
+                const own = Reflect.getOwnPropertyDescriptor(value, key).value;
+                if (typeof own === 'function' && own !== call.raw && own.length === 1 && own.name === '') seen.push(String(key));
+                walk(own, depth + 1);
+            }
+        };
+        walk(call, 0);
+        return [seen, (await call).a, (await call.raw()).structuredContent.a];";
+    assert_eq!(value(code), serde_json::json!([[], 1, 1]));
+}
