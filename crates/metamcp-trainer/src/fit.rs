@@ -4,6 +4,8 @@
 //! In: `Set`s.  Out: `Weights`.
 //! Tests: below.
 
+use metamcp_core::search::FEATURES;
+
 use crate::set::{NUMBERS, Numbers, Set};
 
 /// Wrong candidates compared with each right one.
@@ -17,9 +19,9 @@ const PULL: f64 = 0.1;
 pub(crate) const FIRST_SORTING: &[(usize, f64)] =
     &[(0, 0.3), (1, 0.2), (2, 0.1), (3, 0.25), (4, 0.15)];
 
-/// The same with a transformer, whose number comes last.
+/// The same with a transformer, whose numbers come after them.
 pub(crate) const WITH_NEARNESS: &[(usize, f64)] =
-    &[(0, 0.3), (1, 0.1), (2, 0.1), (3, 0.15), (4, 0.15), (NUMBERS - 1, 0.3)];
+    &[(0, 0.3), (1, 0.1), (2, 0.1), (3, 0.15), (4, 0.15), (FEATURES, 0.3)];
 
 /// Steps; the sum is smooth and has one lowest point, so any will do that get there.
 const STEPS: usize = 600;

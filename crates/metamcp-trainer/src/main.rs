@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use metamcp_core::eval::Measures;
-use metamcp_core::search::{FEATURE_NAMES, FEATURES};
+use metamcp_core::search::{FEATURE_NAMES, FEATURES, NEAR_NAMES};
 use metamcp_core::transformer::Model;
 
 use crate::fit::Weights;
@@ -109,8 +109,10 @@ fn main() -> Result<()> {
     for (name, [_, _, weight]) in FEATURE_NAMES.iter().zip(weights.0) {
         writeln!(out, "  {name:<20}{weight:8.3}")?;
     }
-    if let Some([_, _, weight]) = weights.0.last().filter(|_| model.is_some()) {
-        writeln!(out, "  {:<20}{weight:8.3}", "transformer")?;
+    if model.is_some() {
+        for (name, [_, _, weight]) in NEAR_NAMES.iter().zip(&weights.0[FEATURES..]) {
+            writeln!(out, "  {name:<20}{weight:8.3}")?;
+        }
     }
     if let Some(path) = write {
         std::fs::write(&path, source(&weights, &sure, model.is_some()))?;
@@ -132,15 +134,17 @@ fn source(weights: &Weights, sure: &Sure, transformer: bool) -> String {
     }
     let beside = if transformer { " beside the transformer" } else { "" };
     let uses = if transformer {
-        "use super::super::hybrid::{FEATURES, GROUNDS};"
+        "use super::super::hybrid::{FEATURES, GROUNDS};\nuse super::NEAR_NAMES;"
     } else {
         "use super::confidence::GROUNDS;\nuse super::features::FEATURES;"
     };
-    let nearness = weights.0.last().filter(|_| transformer).map(|own| {
+    let nearness = transformer.then(|| {
+        let own = weights.0[FEATURES..].iter().zip(NEAR_NAMES);
+        let own: String =
+            own.map(|(own, name)| format!("    {}, // {name}\n", row(*own))).collect();
         format!(
-            "/// The same of how near the transformer finds it.\n\
-             pub(super) const NEARNESS: [f32; 3] = {};\n\n",
-            row(*own)
+            "/// The same of what the transformer thinks, in the order of `NEAR_NAMES`.\n\
+             pub(super) const NEARNESS: [[f32; 3]; NEAR_NAMES.len()] = [\n{own}];\n\n"
         )
     });
     format!(

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use metamcp_core::eval::{Corpus, Measures, Total};
-use metamcp_core::search::{FEATURES, Index, Nearness, Table};
+use metamcp_core::search::{FEATURES, Index, NEAR_NAMES, Nearness, Table};
 use metamcp_core::transformer::Model;
 
 use crate::fit::Weights;
 
 /// What is kept of a candidate: what `hybrid` sees, and how near a transformer finds it, if one is asked.
-pub(crate) const NUMBERS: usize = FEATURES + 1;
+pub(crate) const NUMBERS: usize = FEATURES + NEAR_NAMES.len();
 
 /// See [`NUMBERS`].
 pub(crate) type Numbers = [f32; NUMBERS];
@@ -143,12 +143,14 @@ fn candidates(
         Some(nearness) => index.candidates_near(query, None, nearness),
         None => {
             let plain = index.candidates(query, None).into_iter();
-            plain.map(|(hit, features)| (hit, features, 0.0)).collect()
+            plain.map(|(hit, features)| (hit, features, [0.0; NEAR_NAMES.len()])).collect()
         }
     };
     let kept = looked.into_iter().map(|(hit, features, near)| {
-        let mut numbers = [near; NUMBERS];
-        numbers[..FEATURES].copy_from_slice(&features);
+        let mut numbers = [0.0; NUMBERS];
+        let (own, of_transformer) = numbers.split_at_mut(FEATURES);
+        own.copy_from_slice(&features);
+        of_transformer.copy_from_slice(&near);
         (Arc::clone(&hit.server), hit.tool().name.clone(), numbers)
     });
     kept.collect()

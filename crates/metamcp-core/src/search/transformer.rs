@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::thread;
 
-use super::hybrid::{self, Candidate, Features, Hybrid, Looked, Spread};
+use super::hybrid::{self, Features, Hybrid, Looked, Spread};
 use super::{Index, Ranked, Ranker, Search};
 use crate::text;
 use crate::tool::Tool;
@@ -23,6 +23,16 @@ const NEAR: f32 = 0.3;
 
 /// Pieces of a query above which its sentences are read on two cores. Fewer are read before a thread is there.
 const TWO_HANDS: usize = 32;
+
+/// What the transformer adds to the numbers of the close look: how far a tool stands out, and how far behind the one
+/// that stands out most. The first alone cannot say that a tool is a little better than all the others.
+pub const NEAR_NAMES: [&str; 2] = ["transformer", "behind the nearest"];
+
+/// Those numbers, in that order.
+pub type Near = [f32; NEAR_NAMES.len()];
+
+/// Deviations behind the nearest, beyond which it does not matter how many.
+const BEHIND: f32 = 2.0;
 
 /// What of a description is read; the transformer cuts it to its pieces anyway.
 const MAX_CHARS: usize = 512;
@@ -217,11 +227,19 @@ impl Nearness {
         hybrid::look_also(search, &nearest)
     }
 
-    /// The number. What the table of words thinks stands in for a tool that has no vector: it was made to imitate the
-    /// transformer.
-    pub(super) fn feature(&self, candidate: &Candidate) -> f32 {
-        let [_, meaning, ..] = candidate.features;
-        self.deviations.get(candidate.tool).copied().flatten().unwrap_or(meaning)
+    /// The numbers of each candidate. What the table of words thinks stands in for a tool that has no vector: it was made
+    /// to imitate the transformer.
+    pub(super) fn numbers(&self, looked: &Looked) -> Vec<Near> {
+        let deviations: Vec<f32> = looked
+            .candidates
+            .iter()
+            .map(|one| {
+                let [_, meaning, ..] = one.features;
+                self.deviations.get(one.tool).copied().flatten().unwrap_or(meaning)
+            })
+            .collect();
+        let most = deviations.iter().copied().fold(f32::MIN, f32::max);
+        deviations.into_iter().map(|own| [own, (own - most).max(-BEHIND)]).collect()
     }
 }
 
@@ -229,9 +247,10 @@ impl Ranker for Nearness {
     /// As `hybrid` does, with other weights.
     fn rank(&self, search: &Search<'_>) -> Vec<Ranked> {
         let looked = self.look(search);
-        let added = looked.candidates.iter().map(|one| {
+        let near = self.numbers(&looked);
+        let added = looked.candidates.iter().zip(&near).map(|(one, near)| {
             let known: f32 = parts_with_nearness(&one.features).iter().sum();
-            known + part_of_nearness(self.feature(one))
+            known + parts_of_nearness(near).iter().sum::<f32>()
         });
         let added = added.collect();
         hybrid::ranked(looked, added, search.index.overall.tools(), &weights::CONFIDENCE)
@@ -247,10 +266,9 @@ pub fn parts_with_nearness(features: &Features) -> Features {
     hybrid::weighed(features, &weights::WEIGHTS)
 }
 
-/// What the transformer's own number adds.
-pub fn part_of_nearness(nearness: f32) -> f32 {
-    let [mean, deviation, weight] = weights::NEARNESS;
-    (nearness - mean) / deviation * weight
+/// What the transformer's own numbers add.
+pub fn parts_of_nearness(near: &Near) -> Near {
+    hybrid::weighed(near, &weights::NEARNESS)
 }
 
 /// Sum of products, eight at a time.

@@ -1,4 +1,4 @@
-//! The file a model lies in: little endian, no padding. `METAXFM1`, SHA-256 of all that follows, the shape as six u32, the
+//! The file a model lies in: little endian, no padding. `METAXFM2`, SHA-256 of all that follows, the shape as six u32, the
 //! list of pieces with its length, then the weights in the order of the reading below. A matrix is a step (f32) for each
 //! row and a row of i8 for each; everything else is f32.
 
@@ -6,12 +6,13 @@ use ndarray::{Array1, Array2};
 use sha2::{Digest, Sha256};
 
 use super::encoder::{Dense, Encoder, Layer, Norm, Rows};
+use super::learnt::Learnt;
 use super::pieces::Pieces;
 use super::tensors::{BadTensors, Tensors};
 use super::{Model, Shape};
 
-/// Changes with the layout, and with the tensors that are read.
-const MAGIC: &[u8; 8] = b"METAXFM1";
+/// Changes with the layout, with the tensors that are read, and with what was learnt since.
+const MAGIC: &[u8; 8] = b"METAXFM2";
 
 /// The largest file that is read; that of the model has 23 MB.
 pub const MAX_FILE: u64 = 64 * 1024 * 1024;
@@ -37,7 +38,9 @@ pub(super) fn make(
     shape: Shape,
     tensors: &Tensors<'_>,
     vocabulary: &str,
+    learnt: Option<&Learnt>,
 ) -> Result<Vec<u8>, BadTensors> {
+    let learnt = learnt.filter(|learnt| learnt.fits(shape));
     let list = vocabulary.trim_end_matches('\n');
     if list.lines().count() != shape.vocabulary || Pieces::new(list).is_none() {
         return Err(BadTensors::Vocabulary);
@@ -70,7 +73,11 @@ pub(super) fn make(
         let dense = |body: &mut Vec<u8>, names: &[&str], into: usize, from: usize| {
             let (mut weights, mut biases) = (Vec::new(), Vec::new());
             for name in names {
-                weights.extend(tensors.numbers(&at(&format!("{name}.weight")), &[into, from])?);
+                let mut own = tensors.numbers(&at(&format!("{name}.weight")), &[into, from])?;
+                if let Some(learnt) = learnt {
+                    learnt.add(layer, name, &mut own);
+                }
+                weights.append(&mut own);
                 biases.extend(tensors.numbers(&at(&format!("{name}.bias")), &[into])?);
             }
             push_rows(body, &weights, from);

@@ -64,7 +64,7 @@ fn published(shape: Shape, spoilt: Option<&str>) -> Vec<u8> {
 
 fn made() -> Vec<u8> {
     let published = published(SMALL, None);
-    Model::make(SMALL, &Tensors::read(&published).unwrap(), LIST).unwrap()
+    Model::make(SMALL, &Tensors::read(&published).unwrap(), LIST, None).unwrap()
 }
 
 #[test]
@@ -155,15 +155,15 @@ fn a_damaged_file_is_refused() {
 fn other_tensors_are_refused() {
     let good = published(SMALL, None);
     let tensors = Tensors::read(&good).unwrap();
-    assert_eq!(Model::make(SMALL, &tensors, "read").unwrap_err(), BadTensors::Vocabulary);
+    assert_eq!(Model::make(SMALL, &tensors, "read", None).unwrap_err(), BadTensors::Vocabulary);
     let other = Shape { width: 4, ..SMALL };
-    assert!(matches!(Model::make(other, &tensors, LIST), Err(BadTensors::Unlike { .. })));
+    assert!(matches!(Model::make(other, &tensors, LIST, None), Err(BadTensors::Unlike { .. })));
     let name = "encoder.layer.1.output.dense.weight";
     let spoilt = published(SMALL, Some(name));
-    let error = Model::make(SMALL, &Tensors::read(&spoilt).unwrap(), LIST).unwrap_err();
+    let error = Model::make(SMALL, &Tensors::read(&spoilt).unwrap(), LIST, None).unwrap_err();
     assert_eq!(error, BadTensors::Unlike { name: name.to_owned() });
     let short = Tensors::read(&good[..good.len() - 4]).unwrap();
-    assert!(matches!(Model::make(SMALL, &short, LIST), Err(BadTensors::Unlike { .. })));
+    assert!(matches!(Model::make(SMALL, &short, LIST, None), Err(BadTensors::Unlike { .. })));
     for bad in [&b""[..], b"12345678", &u64::MAX.to_le_bytes()] {
         assert!(matches!(Tensors::read(bad), Err(BadTensors::NotOne)));
     }
@@ -209,7 +209,7 @@ proptest! {
             bytes.truncate(cut.index(bytes.len()));
         }
         if let Ok(tensors) = Tensors::read(&bytes) {
-            drop(Model::make(SMALL, &tensors, LIST));
+            drop(Model::make(SMALL, &tensors, LIST, None));
         }
     }
 

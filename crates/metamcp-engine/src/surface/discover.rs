@@ -13,7 +13,7 @@ use metamcp_core::discover::{
 use metamcp_core::habits::Prior;
 use metamcp_core::lifecycle::State;
 use metamcp_core::next::{Advice, Next};
-use metamcp_core::search::{Features, Hit, Strategy};
+use metamcp_core::search::{Features, Hit, Near, Strategy};
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ pub struct Why {
     /// What the close look saw, if it got one.
     pub features: Option<Features>,
     /// How near the transformer finds it, in deviations; only where that was asked.
-    pub nearness: Option<f32>,
+    pub nearness: Option<Near>,
 }
 
 /// What was looked for, before it is put into words.

@@ -3,7 +3,9 @@
 use std::io::{IsTerminal, Write};
 
 use metamcp_core::discover::Request;
-use metamcp_core::search::{FEATURE_NAMES, part_of_nearness, parts, parts_with_nearness};
+use metamcp_core::search::{
+    FEATURE_NAMES, NEAR_NAMES, parts, parts_of_nearness, parts_with_nearness,
+};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::surface::discover::Why;
@@ -104,9 +106,11 @@ fn numbers(reason: &Why) -> Option<Vec<(&'static str, f32, f32)>> {
         None => parts(&features),
     };
     let own = FEATURE_NAMES.into_iter().zip(features).zip(adds);
-    let own = own.map(|((name, value), adds)| (name, value, adds));
-    let near = reason.nearness.map(|value| ("transformer", value, part_of_nearness(value)));
-    Some(own.chain(near).collect())
+    let near = reason
+        .nearness
+        .into_iter()
+        .flat_map(|near| NEAR_NAMES.into_iter().zip(near).zip(parts_of_nearness(&near)));
+    Some(own.chain(near).map(|((name, value), adds)| (name, value, adds)).collect())
 }
 
 fn reason_json(reason: &Why) -> Value {

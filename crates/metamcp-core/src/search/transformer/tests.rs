@@ -69,6 +69,20 @@ fn every_sentence_finds_its_own() {
 }
 
 #[test]
+fn a_tool_is_measured_by_the_nearest_too() {
+    let near = [Some([0.0, 1.0]), Some([1.0, 0.0]), Some([0.8, 0.6])];
+    let nearness = Nearness::new(&tables(&near), &[vec![1.0, 0.0]]).unwrap();
+    let index = index();
+    let looked = index.candidates_near("mail zap file", None, &nearness);
+    let of = |name: &str| {
+        looked.iter().find(|(hit, ..)| &*hit.tool().name == name).map(|(.., near)| *near).unwrap()
+    };
+    assert_eq!(of("zap")[1], 0.0, "nothing is nearer");
+    assert!((of("readFile")[1] - (of("readFile")[0] - of("zap")[0])).abs() < 1e-6);
+    assert_eq!(of("send_mail")[1], -BEHIND, "far behind is far enough");
+}
+
+#[test]
 fn without_vectors_for_half_of_the_tools_there_is_no_telling() {
     let one = [Some([1.0, 0.0]), None, None];
     assert!(Nearness::new(&tables(&one), &[vec![1.0, 0.0]]).is_none());
@@ -78,7 +92,7 @@ fn without_vectors_for_half_of_the_tools_there_is_no_telling() {
     let index = index();
     let looked = index.candidates_near("zap", None, &nearness);
     let (_, features, near) = looked.iter().find(|(hit, ..)| &*hit.tool().name == "zap").unwrap();
-    assert_eq!(*near, features[1], "the table of words stands in");
+    assert_eq!(near[0], features[1], "the table of words stands in");
     assert!(Nearness::new(&tables(&two), &[]).is_none());
 }
 

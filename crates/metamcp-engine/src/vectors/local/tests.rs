@@ -46,7 +46,7 @@ fn tiny() -> Vec<u8> {
             norm(&mut body);
         }
     }
-    let mut all = b"METAXFM1".to_vec();
+    let mut all = b"METAXFM2".to_vec();
     all.extend_from_slice(&Sha256::digest(&body));
     all.append(&mut body);
     all
