@@ -29,7 +29,7 @@ Choose with `--search NAME`, `METAMCP_SEARCH` or `search.strategy` in the config
 | strategy | what it does | choose it when |
 |---|---|---|
 | `hybrid` | words and meaning together, then a close look at the best; the meaning of words comes from a table inside the binary | always, unless you have a reason; it is the default |
-| `transformer` | `hybrid` with two numbers more: how near a small transformer on this machine, all-MiniLM-L6-v2 taught by our own questions, finds each tool to each sentence of the query, and how far behind the nearest | people ask in their own words and you can spare 60 MB of memory and 15 to 25 milliseconds a search; `metamcp model add` brings the model once |
+| `transformer` | `hybrid` with two numbers more: how near a small transformer on this machine, all-MiniLM-L6-v2 taught by our own questions, finds each tool to each sentence of the query, and how far behind the nearest | people ask in their own words and you can spare 60 MB of memory and 15 to 25 milliseconds a search (33 for fifty words on one core); `metamcp model add` brings the model once |
 | `bm25` | words only: names count most, then descriptions, servers and parameters; identifiers are split, word endings and slips of the finger forgiven | your tools are described in a language other than English, or every microsecond counts |
 | `lexical` | points for each word of the query found in a name or a description | you want a rank you can work out on paper |
 | `keyword` | the same points for the query as a whole, word for word | you search for names, or need the order of older gateways |

@@ -86,9 +86,11 @@ impl Model {
             return self.read_pieces(&lists);
         }
         thread::scope(|scope| {
-            let second = scope.spawn(|| self.read_pieces(second));
+            let other = thread::Builder::new().spawn_scoped(scope, || self.read_pieces(second));
             let mut vectors = self.read_pieces(first);
-            vectors.extend(second.join().unwrap_or_default());
+            let read = other.ok().and_then(|other| other.join().ok());
+            // Where there is no thread to be had, it takes longer.
+            vectors.extend(read.unwrap_or_else(|| self.read_pieces(second)));
             vectors
         })
     }

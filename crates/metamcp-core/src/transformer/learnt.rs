@@ -106,8 +106,19 @@ fn sizes(matrix: &str, width: usize, inner: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
     use crate::transformer::MINILM;
+
+    /// A file that learnt something else is another model: `MAGIC` in `file.rs`, `IDENTITY` in the engine's `model.rs` and the
+    /// weights of `search/transformer` change with it.
+    #[test]
+    fn what_ships_is_what_the_weights_were_fitted_to() {
+        let sum = Sha256::digest(include_bytes!("learnt.bin"));
+        let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(sum, "7f5c54482d9f41311c0f357e407c3477cf4867baa74bde1973db7fab663a1df5");
+    }
 
     #[test]
     fn what_ships_fits_the_model() {

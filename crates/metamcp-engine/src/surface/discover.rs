@@ -53,7 +53,7 @@ pub struct Why {
     pub words: Vec<(String, f32)>,
     /// What the close look saw, if it got one.
     pub features: Option<Features>,
-    /// How near the transformer finds it, in deviations; only where that was asked.
+    /// What the transformer thinks of it, in deviations; only where that was asked.
     pub nearness: Option<Near>,
 }
 

@@ -9,12 +9,16 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recv, send, sendmsg, socketpair,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, pidfd_send_signal,
+    waitid,
+};
 
 use super::Launch;
 use super::spawn::command;
@@ -63,37 +67,73 @@ impl Nursery {
         self.births.load(Ordering::Relaxed) >= BIRTHS || self.began.elapsed() > AGE
     }
 
-    /// Has a worker made; its process.
+    /// Has a worker made.
     ///
     /// # Errors
-    /// The nursery is gone, or could not fork.
-    pub(super) fn make(&self, theirs: &UnixStream) -> io::Result<i32> {
+    /// The nursery is gone, or nothing is known of what it did; then nobody may go on with it.
+    pub(super) fn make(&self, theirs: &UnixStream) -> io::Result<Made> {
         let socket = [theirs.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = SendAncillaryBuffer::new(&mut space);
         attached.push(SendAncillaryMessage::ScmRights(&socket));
         sendmsg(&self.orders, &[IoSlice::new(&[1])], &mut attached, SendFlags::NOSIGNAL)?;
-        let mut number = [0; NUMBER];
-        if recv(&self.orders, &mut number, RecvFlags::empty())?.1 < NUMBER {
-            return Err(io::Error::other("the process that forks workers is gone"));
-        }
-        match i32::from_le_bytes(number) {
-            pid if pid > 0 => {
-                self.births.fetch_add(1, Ordering::Relaxed);
-                Ok(pid)
-            }
-            error => Err(io::Error::from_raw_os_error(-error)),
-        }
+        let number = i32::from_le_bytes(hear(&self.orders)?);
+        let Some(pid) = Pid::from_raw(number.max(0)) else {
+            return Ok(Made::Not(io::Error::from_raw_os_error(-number)));
+        };
+        self.births.fetch_add(1, Ordering::Relaxed);
+        // Its number is its own as long as the nursery has not buried it; this stays so if the nursery is killed.
+        Ok(Made::Worker(number, pidfd_open(pid, PidfdFlags::empty())?))
     }
 
-    /// Kills a worker, and says how it ended, if it was not killed before it could. Its number is its own until then.
-    pub(super) fn bury(&self, pid: i32) -> Option<ExitStatus> {
-        kill_process(Pid::from_raw(pid)?, Signal::KILL).ok();
+    /// Ends it, and every worker it made.
+    pub(super) fn end(&self) {
+        kill_process(Pid::from_child(&self.process), Signal::KILL).ok();
+    }
+
+    /// Kills a worker, and says how it ended. One that is ending by itself keeps its own status. For one thread only:
+    /// the nursery buries one at a time.
+    pub(super) fn bury(&self, pid: i32, process: &OwnedFd) -> Option<ExitStatus> {
+        pidfd_send_signal(process, Signal::KILL).ok();
+        self.buried(pid).unwrap_or_else(|| {
+            // Without the nursery its children are ours, where we take in orphans, or nobody's that we know.
+            let ended = waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED).ok()??;
+            let exited = ended.exit_status().map(|code| (code & 0xff) << 8);
+            exited.or(ended.terminating_signal()).map(ExitStatus::from_raw)
+        })
+    }
+
+    /// What the nursery says of the end of a process; nothing if it says nothing.
+    fn buried(&self, pid: i32) -> Option<Option<ExitStatus>> {
         send(&self.graves, &pid.to_le_bytes(), SendFlags::NOSIGNAL).ok()?;
-        let mut status = [0; NUMBER];
-        let (_, heard) = recv(&self.graves, &mut status, RecvFlags::empty()).ok()?;
-        let status = i32::from_le_bytes(status);
-        (heard == NUMBER && status != UNKNOWN).then(|| ExitStatus::from_raw(status))
+        loop {
+            let answer: [u8; 2 * NUMBER] = hear(&self.graves).ok()?;
+            let (of, status) = answer.split_first_chunk::<NUMBER>()?;
+            let status = i32::from_le_bytes(*status.first_chunk::<NUMBER>()?);
+            // An answer that came after we had given up on it is not ours.
+            if i32::from_le_bytes(*of) == pid {
+                return Some((status != UNKNOWN).then(|| ExitStatus::from_raw(status)));
+            }
+        }
+    }
+}
+
+/// What came of an order.
+pub(super) enum Made {
+    /// A worker: the number of its process, and what it is killed by.
+    Worker(i32, OwnedFd),
+    /// None: the system did not let it fork.
+    Not(io::Error),
+}
+
+/// The next answer, which has this length. Looked for again when a signal came between.
+fn hear<const N: usize>(end: &OwnedFd) -> io::Result<[u8; N]> {
+    let mut answer = [0; N];
+    let (_, heard) = retry_on_intr(|| recv(end, &mut answer[..], RecvFlags::empty()))?;
+    if heard == N {
+        Ok(answer)
+    } else {
+        Err(io::Error::other("the process that forks workers is gone"))
     }
 }
 

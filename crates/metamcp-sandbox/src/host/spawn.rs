@@ -1,7 +1,7 @@
 //! Starting workers and burying them, on two threads of their own.
 //!
-//! A worker dies with the *thread* that started it, so that thread has to stay: threads of the runtime
-//! come and go. And waiting for the dead blocks, so that is a second thread's work.
+//! A worker or a nursery dies with the *thread* that started it, so that thread has to stay: threads of the runtime
+//! come and go. And waiting for the dead blocks, so that is a second thread's work, and no other's.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use super::Launch;
-use super::nursery::Nursery;
+use super::nursery::{Made, Nursery};
 
 /// What a worker is called in a list of processes.
 const NAME: &str = "metamcp-sandbox";
@@ -31,8 +31,8 @@ pub(super) struct Started {
 pub(super) enum Process {
     /// Started by us.
     Own(Child),
-    /// Forked from a nursery, which it keeps alive.
-    Forked(i32, Arc<Nursery>),
+    /// Forked from a nursery, which it keeps alive: its number, what it is killed by, and that nursery.
+    Forked(i32, OwnedFd, Arc<Nursery>),
 }
 
 impl Process {
@@ -40,7 +40,7 @@ impl Process {
     pub(super) fn id(&self) -> u32 {
         match self {
             Process::Own(child) => child.id(),
-            Process::Forked(pid, _) => pid.unsigned_abs(),
+            Process::Forked(pid, ..) => pid.unsigned_abs(),
         }
     }
 
@@ -51,7 +51,7 @@ impl Process {
                 child.kill().ok();
                 child.wait().ok()
             }
-            Process::Forked(pid, nursery) => nursery.bury(pid),
+            Process::Forked(pid, process, nursery) => nursery.bury(pid, &process),
         }
     }
 }
@@ -66,20 +66,20 @@ pub(super) struct Spawner {
 impl Spawner {
     pub(super) fn new(launch: Launch) -> io::Result<Spawner> {
         let (start, orders) = mpsc::channel::<oneshot::Sender<io::Result<Started>>>();
+        let (bury, dead) = mpsc::channel::<(Process, oneshot::Sender<ExitStatus>)>();
+        let unwanted = bury.clone();
         thread::Builder::new().name("sandbox-start".into()).spawn(move || {
             let mut nursery = None;
             for order in orders {
-                // If nobody waits any more, the socket closes and the worker ends by itself; it is
-                // waited for here, since nobody else knows of it.
-                if let Err(Ok(Started { process, socket })) =
-                    order.send(start_one(&launch, &mut nursery))
-                {
+                // If nobody waits any more, the socket closes and the worker ends by itself; it is buried
+                // from here, since nobody else knows of it.
+                let started = start_one(&launch, &mut nursery);
+                if let Err(Ok(Started { process, socket })) = order.send(started) {
                     drop(socket);
-                    process.bury();
+                    unwanted.send((process, oneshot::channel().0)).ok();
                 }
             }
         })?;
-        let (bury, dead) = mpsc::channel::<(Process, oneshot::Sender<ExitStatus>)>();
         thread::Builder::new().name("sandbox-bury".into()).spawn(move || {
             for (process, told) in dead {
                 if let Some(status) = process.bury() {
@@ -107,32 +107,47 @@ impl Spawner {
 }
 
 fn start_one(launch: &Launch, nursery: &mut Option<Arc<Nursery>>) -> io::Result<Started> {
-    let (ours, theirs) = UnixStream::pair()?;
-    ours.set_nonblocking(true)?;
-    let process = if launch.forks {
-        forked(launch, nursery, &theirs)?
-    } else {
-        Process::Own(command(launch).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?)
-    };
-    Ok(Started { process, socket: ours })
+    if !launch.forks {
+        let (socket, theirs) = pair()?;
+        let own = command(launch).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
+        return Ok(Started { process: Process::Own(own), socket });
+    }
+    if let Some(young) = nursery.take_if(|nursery| !nursery.is_old()) {
+        match forked(&young) {
+            Ok(started) => {
+                *nursery = Some(young);
+                return started;
+            }
+            // Somebody killed it, or it is out of step.
+            Err(_) => young.end(),
+        }
+    }
+    // None yet, or one that is old; its workers keep that, if it has any.
+    let new = Arc::new(Nursery::start(launch)?);
+    let started = forked(&new)?;
+    *nursery = Some(new);
+    started
 }
 
-fn forked(
-    launch: &Launch,
-    nursery: &mut Option<Arc<Nursery>>,
-    theirs: &UnixStream,
-) -> io::Result<Process> {
-    if let Some(young) = nursery.take_if(|nursery| !nursery.is_old())
-        && let Ok(pid) = young.make(theirs)
-    {
-        *nursery = Some(Arc::clone(&young));
-        return Ok(Process::Forked(pid, young));
-    }
-    // None yet, one that is old, or one that somebody killed. Its workers keep it, if it has any.
-    let new = Arc::new(Nursery::start(launch)?);
-    let pid = new.make(theirs)?;
-    *nursery = Some(Arc::clone(&new));
-    Ok(Process::Forked(pid, new))
+/// A worker of this nursery, or why the system lets there be none.
+///
+/// # Errors
+/// The nursery is of no use any more. A worker it may have made has a socket of its own, whose other end is closed.
+fn forked(nursery: &Arc<Nursery>) -> io::Result<io::Result<Started>> {
+    let (socket, theirs) = pair()?;
+    Ok(match nursery.make(&theirs)? {
+        Made::Worker(pid, process) => {
+            Ok(Started { process: Process::Forked(pid, process, Arc::clone(nursery)), socket })
+        }
+        Made::Not(error) => Err(error),
+    })
+}
+
+/// Our end of a socket and theirs.
+fn pair() -> io::Result<(UnixStream, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    Ok((ours, theirs))
 }
 
 /// What both kinds of processes have in common.

@@ -71,7 +71,7 @@ fn network() -> Result<(), String> {
 }
 
 fn scope() -> Result<(), String> {
-    // A signal of no effect to the gateway. As our parent it is of our user, so nothing but the scope forbids it.
+    // A signal of no effect to our parent, the gateway or the nursery. It is of our user, so nothing but the scope forbids it.
     match kill(getppid(), None) {
         Err(Errno::EPERM) => Ok(()),
         other => Err(format!(

@@ -165,8 +165,9 @@ const settle = (id, ok, value) => {
 const WAITING = Symbol("waiting");
 
 /** The answer as it came, for those who ask for it besides what was made of it. A call's own `raw`. */
-const raw = function () {
-  const waiting = this[WAITING];
+const raw = freeze(function () {
+  const waiting = this?.[WAITING];
+  if (waiting === undefined) throw new TypeError("raw belongs to the call it is taken from: call.raw()");
   // What could not be asked fails the same either way.
   if (waiting.state === UNASKED || waiting.what.of === null) return this;
   if (waiting.whole === undefined) {
@@ -178,7 +179,7 @@ const raw = function () {
     });
   }
   return waiting.whole;
-};
+});
 
 const textsOf = content => {
   const texts = [];
@@ -230,7 +231,12 @@ const whatOf = (server, tool, isRaw) => freeze({
 
 const callTool = (what, args, by) => {
   if (args === undefined || args === null) args = {};
-  const isPlain = typeof args === "object" && isFlat(args);
+  let isPlain;
+  try {
+    isPlain = typeof args === "object" && isFlat(args);
+  } catch (error) {
+    return NativePromise.reject(error);
+  }
   if (!isPlain && (typeof args !== "object" || isArray(args))) {
     const given = isArray(args) ? "an array" : `a ${typeof args}`;
     return NativePromise.reject(new TypeError(`the arguments of ${what.server}.${what.tool} must be one object with named values, not ${given}`));

@@ -5,7 +5,7 @@
 //! a worker that was started by itself.
 //!
 //! Orders come on standard input, each with the socket of a worker, and are answered with the number of its process.
-//! On standard output come numbers of those to bury, one at a time, and are answered with how they ended. None is
+//! On standard output come numbers of those to bury, one at a time, and are answered with the number and how it ended. None is
 //! buried unasked: its number could be another's by the time the gateway kills it.
 
 use std::ffi::CStr;
@@ -13,14 +13,14 @@ use std::io::{self, IoSliceMut, stdin, stdout};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use fork::{Fork, fork};
+use fork::{Fork, ensure_waitable_children, fork};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, chdir};
+use nix::unistd::{Pid, chdir, getpid, getppid};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recv, recvmsg, send,
 };
@@ -50,6 +50,8 @@ pub(super) enum Role {
 /// What the kernel refused.
 pub(super) fn tend() -> io::Result<Role> {
     prctl::set_name(NAME)?;
+    // Whoever started the gateway may have had its children buried by the kernel, which is inherited.
+    ensure_waitable_children()?;
     // A second line: without a gateway there are no orders to wait for either.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     // The directory the gateway was started in is not kept busy.
@@ -59,6 +61,7 @@ pub(super) fn tend() -> io::Result<Role> {
     deaths.thread_block()?;
     let told = SignalFd::with_flags(&deaths, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let mut dying = None;
+    let mother = getpid();
     loop {
         let (orders, graves) = (stdin(), stdout());
         let mut polled = [orders.as_fd(), graves.as_fd(), told.as_fd()]
@@ -73,6 +76,11 @@ pub(super) fn tend() -> io::Result<Role> {
             let born = match fork() {
                 Ok(Fork::Child) => {
                     prctl::set_name(CHILD)?;
+                    prctl::set_pdeathsig(Signal::SIGKILL)?;
+                    if getppid() != mother {
+                        // It died before this was said, and nobody knows of us.
+                        return Ok(Role::Over);
+                    }
                     deaths.thread_unblock()?;
                     dup2_stdin(&socket)?;
                     return Ok(Role::Worker);
@@ -92,9 +100,12 @@ pub(super) fn tend() -> io::Result<Role> {
         if died {
             while told.read_signal()?.is_some() {}
         }
-        if let Some(status) = dying.and_then(ended) {
+        if let Some(pid) = dying
+            && let Some(status) = ended(pid)
+        {
             dying = None;
-            send(stdout(), &status.to_le_bytes(), SendFlags::NOSIGNAL)?;
+            let answer = [pid.as_raw(), status].map(i32::to_le_bytes);
+            send(stdout(), answer.as_flattened(), SendFlags::NOSIGNAL)?;
         }
     }
 }

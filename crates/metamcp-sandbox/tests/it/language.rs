@@ -622,3 +622,16 @@ fn a_script_finds_nothing_at_its_calls_that_settles_them() {
         return [seen, (await call).a, (await call.raw()).structuredContent.a];";
     assert_eq!(value(code), serde_json::json!([[], 1, 1]));
 }
+
+#[test]
+fn what_arguments_throw_fails_their_call_and_no_other() {
+    let code = "
+        const bad = [{ get a() { throw new Error('got') } }, new Proxy({}, { ownKeys() { throw new Error('listed') } }), { toJSON() { throw new Error('written') } }];
+        const all = await Promise.allSettled([...bad, { b: 2 }].map(args => github.echo(args)));
+        const { raw } = github.echo({});
+        let lost;
+        try { raw(); } catch (error) { lost = error.message; }
+        return [all.map(one => one.reason?.message ?? one.value.b), lost];";
+    let lost = "raw belongs to the call it is taken from: call.raw()";
+    assert_eq!(value(code), serde_json::json!([["got", "listed", "written", 2], lost]));
+}

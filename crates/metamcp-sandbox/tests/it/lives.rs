@@ -146,6 +146,55 @@ fn a_nursery_ends_with_the_last_who_needs_it() {
 }
 
 #[test]
+fn whatever_is_given_up_a_nursery_keeps_no_dead() {
+    let workers = Workers::new(launch(&["worker"]), Profile::Standard, 2);
+    runtime().block_on(async {
+        let first = workers.take().await.unwrap();
+        let nursery = parent(first.id());
+        for round in 0..20 {
+            // Some are given up before they are there, some while they wait, some while they run.
+            let taking: Vec<_> = (0..6)
+                .map(|_| {
+                    let workers = workers.clone();
+                    tokio::spawn(async move { run_in(&workers, "for (;;) {}").await })
+                })
+                .collect();
+            for _ in 0..round {
+                tokio::task::yield_now().await;
+            }
+            taking.iter().for_each(tokio::task::JoinHandle::abort);
+        }
+        assert_eq!(run_in(&workers, "return 7").await.value.as_deref(), Some("7"));
+        drop((first, workers));
+        eventually("the nursery is gone, and with it all of its own", || !is_there(nursery));
+    });
+}
+
+/// Signals that a process ignores, as the kernel writes them.
+fn ignored(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:\t")).expect("a line");
+    u64::from_str_radix(line, 16).expect("a number")
+}
+
+#[test]
+fn a_gateway_whose_children_were_to_be_forgotten_buries_its_workers() {
+    const CHILDREN: u64 = 1 << 16;
+    let code = "trap '' CHLD; exec /usr/bin/env -i \"$0\" \"$@\"";
+    let own = launch(&["worker"]);
+    let args = ["-c".into(), code.into(), own.program.into(), "worker".into()];
+    let launch = Launch { program: "/bin/sh".into(), args: args.into(), ..launch(&["worker"]) };
+    let workers = Workers::new(launch, Profile::Standard, 0);
+    let worker = runtime().block_on(workers.take()).unwrap();
+    let nursery = parent(worker.id());
+    assert_eq!(ignored(nursery) & CHILDREN, 0, "{:x}", ignored(nursery));
+    let dead = worker.id();
+    drop(worker);
+    eventually("it is buried", || !is_there(dead));
+    assert!(is_there(nursery));
+}
+
+#[test]
 fn a_nursery_is_replaced_after_some_hundred_workers() {
     let workers = workers();
     runtime().block_on(async {
