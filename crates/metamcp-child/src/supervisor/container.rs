@@ -26,6 +26,7 @@ use crate::processes;
 use crate::shim;
 use crate::spawner::{Pipes, Shared};
 use crate::spec::{Containment, Exit, SpawnError, Tier};
+use crate::stderr_tail::CAPACITY;
 
 /// How long a shim may take to carry out the order to kill before it is killed itself. It needs one or
 /// two milliseconds, more on a crowded machine, and for ever if its child keeps stopping it. Too short
@@ -249,6 +250,18 @@ impl Container {
         }
     }
 
+    /// Takes in what is on stderr now, and no more than is kept of it: others of the container may go on writing.
+    fn read_rest_of_stderr(&mut self) {
+        let (mut rest, mut left) = ([0; 4096], CAPACITY);
+        while left > 0
+            && let Some(stderr) = &mut self.stderr
+            && let Ok(read @ 1..) = stderr.read(&mut rest)
+        {
+            self.shared.tail.push(&rest[..read]);
+            left = left.saturating_sub(read);
+        }
+    }
+
     /// Takes in what the shim reports. Gives back the start if it is to be tried without a namespace.
     pub(super) fn read_control(
         &mut self,
@@ -296,6 +309,8 @@ impl Container {
             Report::Started { pid } => self.started = Some(pid),
             Report::Exited { code, signal } => {
                 self.announce(tier);
+                // Its last words are there already, and who hears of its end asks for them.
+                self.read_rest_of_stderr();
                 self.shared.state.send_modify(|state| state.exit = Some(Exit { code, signal }));
                 return None;
             }
@@ -377,13 +392,7 @@ impl Container {
         if self.end != End::Buried {
             return;
         }
-        let mut rest = [0; 4096];
-        while self.stderr.as_mut().is_some_and(|stderr| {
-            stderr.read(&mut rest).is_ok_and(|read| {
-                self.shared.tail.push(&rest[..read]);
-                read > 0
-            })
-        }) {}
+        self.read_rest_of_stderr();
         self.stderr = None;
         if let Some(Starting { reply, .. }) = self.starting.take() {
             reply.send(Err(SpawnError::Lost)).ok();
