@@ -1,5 +1,5 @@
-//! The strategy `transformer`: the close look of `hybrid` with one number more, how near the transformer finds the tool.
-//! Owns: the vectors of tools as a table, that number, its weights.      Never: runs the model, waits for a vector.
+//! The strategy `transformer`: the close look of `hybrid` with two numbers more, how near the transformer finds the tool.
+//! Owns: what is read of a query and of a tool, vectors of tools as a table, those numbers, their weights.      Never: keeps a model, waits for a vector.
 //! In: tables of vectors, the vectors of a query's sentences.  Out: a `Ranker` for that query.
 //! Tests: below; `cargo xtask eval` measures it, `cargo xtask train` makes the weights.
 

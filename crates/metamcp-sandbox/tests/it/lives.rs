@@ -153,6 +153,10 @@ fn whatever_is_given_up_a_nursery_keeps_no_dead() {
         let nursery = parent(first.id());
         for round in 0..20 {
             // Some are given up before they are there, some while they wait, some while they run.
+            let job = job("for (;;) {}", small());
+            let worker = workers.take().await.unwrap();
+            let host = Arc::new(Table::default());
+            let running = tokio::spawn(run(worker, job, host, std::future::pending()));
             let taking: Vec<_> = (0..6)
                 .map(|_| {
                     let workers = workers.clone();
@@ -162,9 +166,18 @@ fn whatever_is_given_up_a_nursery_keeps_no_dead() {
             for _ in 0..round {
                 tokio::task::yield_now().await;
             }
-            taking.iter().for_each(tokio::task::JoinHandle::abort);
+            taking.iter().chain([&running]).for_each(tokio::task::JoinHandle::abort);
         }
         assert_eq!(run_in(&workers, "return 7").await.value.as_deref(), Some("7"));
+        let children = || fs::read_to_string(format!("/proc/{nursery}/task/{nursery}/children"));
+        let is_dead = |pid: &str| {
+            fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
+        };
+        let own = children().expect("this kernel lists children");
+        assert!(own.split_whitespace().any(|pid| pid == first.id().to_string()), "{own:?}");
+        eventually("none of its dead is left", || {
+            children().is_ok_and(|all| !all.split_whitespace().any(is_dead))
+        });
         drop((first, workers));
         eventually("the nursery is gone, and with it all of its own", || !is_there(nursery));
     });
