@@ -427,7 +427,7 @@ static int say(int32_t what, JSValueConst value)
 static int is_out_of_memory(JSValueConst thrown)
 {
     if (!JS_IsError(thrown))
-        return JS_IsNull(thrown) && heap_refused;
+        return JS_IsUninitialized(thrown) || (JS_IsNull(thrown) && heap_refused);
     int is = 0;
     JSValue message = JS_GetPropertyStr(context, thrown, "message");
     const char *text = JS_IsString(message) ? JS_ToCString(context, message) : NULL;

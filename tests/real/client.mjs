@@ -79,13 +79,13 @@ for (const [method, answer] of Object.entries(answers)) {
   });
 }
 
-const { command, args, env, cwd, url, over } = plan.server;
+const { command, args, env, cwd, url, over, headers } = plan.server;
 const transport = url ? remote() : new Overheard({ command, args, env, cwd, stderr: "inherit" });
 
 /** A server that runs already. Its messages are overheard as the SDK hands them over. */
 function remote() {
   const Remote = over === "sse" ? sdk.Sse : sdk.Http;
-  return new Remote(new URL(url));
+  return new Remote(new URL(url), { requestInit: { headers } });
 }
 
 async function perform(step) {

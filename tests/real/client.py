@@ -15,6 +15,7 @@ import anyio
 import mcp.client.sse as sse
 import mcp.client.stdio as stdio
 import mcp.client.streamable_http as streamable_http
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 # Version 2 moved the protocol's types into a package of their own.
 VERSION_2 = importlib.util.find_spec("mcp_types") is not None
@@ -108,13 +109,21 @@ async def perform(session, step, told):
             raise ValueError(f"the plan has an unknown step: {other}")
 
 
+@contextlib.asynccontextmanager
+async def over_http(url, headers):
+    """A server that wants to see a token."""
+    async with create_mcp_http_client(headers=headers) as client:
+        async with streamable_http.streamable_http_client(url, http_client=client) as streams:
+            yield streams
+
+
 def reached():
     """The way to the server: one that is started, or one that runs already."""
     server = plan["server"]
     if "url" in server:
         if server["over"] == "sse":
-            return sse.sse_client(server["url"])
-        return streamable_http.streamable_http_client(server["url"])
+            return sse.sse_client(server["url"], headers=server["headers"])
+        return over_http(server["url"], server["headers"])
     parameters = stdio.StdioServerParameters(
         command=server["command"], args=server["args"], env=server.get("env"), cwd=server.get("cwd")
     )

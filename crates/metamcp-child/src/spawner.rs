@@ -51,7 +51,7 @@ impl Spawner {
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
         check(&spec)?;
         let home = spec.walls.as_ref().map(|walls| walls.home.as_path());
-        let env = environment::for_child_at(std::env::vars_os(), &spec.env, home);
+        let env = environment::for_server(std::env::vars_os(), &spec.env, &spec.pass_env, home);
         let Spec { program, args, cwd, walls, .. } = spec;
         let start = Start { program, args, env, cwd, walls };
         let shared = Arc::new(Shared::default());

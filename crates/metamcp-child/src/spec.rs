@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use metamcp_core::config::Walls;
+use metamcp_core::config::{PassEnv, Walls};
 
 /// What to run.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Spec {
     pub args: Vec<OsString>,
     /// What this server gets beyond the allowlist of [`crate::environment`]; these win.
     pub env: Vec<(OsString, OsString)>,
+    /// Which of our own variables it gets; `env` goes before them.
+    pub pass_env: PassEnv,
     /// Where it runs; `None` is the gateway's own directory.
     pub cwd: Option<PathBuf>,
     /// What it is kept to of the disk; `None` is all that the user may see. It is not started without them.

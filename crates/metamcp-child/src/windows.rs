@@ -60,7 +60,7 @@ impl Spawner {
         command
             .args(&spec.args)
             .env_clear()
-            .envs(environment::for_child(std::env::vars_os(), &spec.env))
+            .envs(environment::for_server(std::env::vars_os(), &spec.env, &spec.pass_env, None))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

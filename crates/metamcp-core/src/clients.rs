@@ -4,14 +4,19 @@
 //! Tests: `clients/tests.rs`.
 
 mod dialect;
+mod http;
+mod identity;
 mod table;
+mod variables;
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 
 pub use self::dialect::Dialect;
+pub use self::identity::{identity, is_off, joined};
 pub use self::table::CLIENTS;
+pub use self::variables::{Asked, Passes, Syntax, World};
 use crate::config;
 use crate::edit::Format;
 
@@ -39,6 +44,8 @@ pub struct Places {
     pub app_data: PathBuf,
     /// What `CLAUDE_CONFIG_DIR` says, if anything.
     pub claude: Option<PathBuf>,
+    /// What `CODEX_HOME` says, if anything.
+    pub codex: Option<PathBuf>,
 }
 
 impl Places {
@@ -65,6 +72,14 @@ pub struct Client {
     pub key: &'static [&'static str],
     /// How it writes one.
     pub dialect: Dialect,
+    /// How it writes variables.
+    pub variables: Syntax,
+    /// What it has to be told so that variables reach us.
+    pub passes: Passes,
+    /// The key of a table whose every value has servers too, under `key`: those of one project each.
+    pub projects: Option<&'static str>,
+    /// A folder with more files, each with servers of its own.
+    pub folder: Option<fn(&Places) -> PathBuf>,
     /// Whether a file that is missing is made where its folder is there: the folder belongs to this client alone.
     pub made: bool,
     /// Its file, the first that exists of several; the last is the one to make.
@@ -82,8 +97,8 @@ pub fn named(word: &str) -> Option<&'static Client> {
 /// A server as a client wrote it, made ready for our own file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Imported {
-    /// It can be taken over.
-    Server(Value),
+    /// It can be taken over; with the variables that its client has to fill in for us.
+    Server(Value, Asked),
     /// It is this gateway, under whatever name.
     Itself,
     /// It cannot; why, as a fragment.
@@ -91,25 +106,34 @@ pub enum Imported {
 }
 
 /// What becomes of an entry of a client's file; `own` is the path of this program, which may have any name.
-pub fn import(dialect: Dialect, name: &str, entry: &Value, own: &str) -> Imported {
-    let entry = match dialect.to_standard(entry) {
+pub fn import(
+    (dialect, syntax): (Dialect, Syntax),
+    name: &str,
+    entry: &Value,
+    own: &str,
+    world: &World<'_>,
+) -> Imported {
+    let mut entry = entry.clone();
+    // Before anything else: of ourselves nothing has to be understood.
+    if dialect.to_standard(&entry).is_ok_and(|entry| is_the_gateway(&entry, own)) {
+        return Imported::Itself;
+    }
+    let asked = match variables::translated(syntax, &mut entry, world) {
+        Ok(asked) => asked,
+        Err(why) => return Imported::Left(why),
+    };
+    let entry = match dialect.to_standard(&entry) {
         Ok(entry) => entry,
         Err(why) => return Imported::Left(why),
     };
-    if is_the_gateway(&entry, own) {
-        return Imported::Itself;
-    }
-    if let Some(reference) = foreign_reference(&entry.to_string()) {
-        return Imported::Left(format!("uses {reference}, which only that client can answer"));
-    }
     let mut servers = serde_json::Map::new();
     servers.insert(name.to_owned(), entry.clone());
     let mut file = serde_json::Map::new();
     file.insert("mcpServers".to_owned(), Value::Object(servers));
     // Variables are asked for when the server is used; here only the shape counts.
     let known = |_: &str| Some("x".to_owned());
-    match config::parse(&Value::Object(file).to_string(), &known) {
-        Ok(_) => Imported::Server(entry),
+    match config::parse(&Value::Object(file).to_string(), &known).and_then(config::Loaded::sound) {
+        Ok(_) => Imported::Server(entry, asked),
         Err(error) => {
             let problem = error.problems.first();
             Imported::Left(problem.map_or_else(String::new, |problem| problem.message.to_string()))
@@ -117,16 +141,25 @@ pub fn import(dialect: Dialect, name: &str, entry: &Value, own: &str) -> Importe
     }
 }
 
-/// The first reference that only the client itself could answer.
-fn foreign_reference(text: &str) -> Option<String> {
-    const KINDS: [&str; 6] =
-        ["input:", "workspaceFolder", "userHome", "pathSeparator", "command:", "{"];
-    text.match_indices("${").find_map(|(at, _)| {
-        let inside = text[at + 2..].split('}').next()?;
-        let foreign = KINDS.iter().any(|kind| inside.starts_with(kind));
-        let close = if inside.starts_with('{') { "}}" } else { "}" };
-        foreign.then(|| format!("${{{inside}{close}"))
-    })
+/// The variables that a server of our own file uses, each once: those in its values, and those it is passed.
+pub fn variables_of(entry: &Value) -> Vec<String> {
+    let used = std::cell::RefCell::new(Vec::new());
+    let file = serde_json::json!({ "mcpServers": { "x": entry } }).to_string();
+    let lookup = |name: &str| {
+        used.borrow_mut().push(name.to_owned());
+        Some("x".to_owned())
+    };
+    let loaded = config::parse(&file, &lookup);
+    let mut used = used.into_inner();
+    for server in loaded.iter().flat_map(|loaded| &loaded.config.servers) {
+        if let config::PassEnv::Usual(names) = &server.pass_env {
+            let names = names.iter().map(config::Pattern::as_str);
+            used.extend(names.filter(|name| !name.contains('*')).map(str::to_owned));
+        }
+    }
+    used.sort();
+    used.dedup();
+    used
 }
 
 /// Whether an entry starts this program, directly or through a package runner, whatever its arguments. The program is

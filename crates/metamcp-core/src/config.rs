@@ -9,6 +9,8 @@ mod filter;
 mod keys;
 mod names;
 mod parse;
+mod pass_env;
+mod picture;
 mod read;
 mod reference;
 mod report;
@@ -26,7 +28,9 @@ pub use self::names::LONGEST_NAME;
 pub(crate) use self::parse::DIALECT;
 #[doc(hidden)]
 pub use self::parse::fuzz_config;
-pub use self::parse::{Loaded, decode, parse};
+pub use self::parse::{Loaded, decode, parse, parse_as_written};
+pub use self::pass_env::PassEnv;
+pub use self::picture::{InForce, Picture};
 pub use self::reference::config_markdown;
 pub use self::report::{ConfigError, Place, Problem, Severity, Warning};
 pub use self::schema::json_schema;
@@ -64,6 +68,8 @@ impl Config {
 pub struct ServerConfig {
     /// The key in the file; the part before the colon in `server:tool`.
     pub name: String,
+    /// Who named it.
+    pub origin: ServerOrigin,
     /// How it is reached.
     pub transport: Transport,
     /// Whether it may be used, and if not, why.
@@ -84,18 +90,24 @@ pub struct ServerConfig {
     pub idle_timeout: Option<Duration>,
     /// Which calls may be sent again after a crash.
     pub retry: RetryRule,
+    /// Whether it starts with the gateway, before anybody calls it.
+    pub eager: bool,
     /// One call at a time.
     pub exclusive: bool,
     /// Own limit of concurrent calls.
     pub max_in_flight: Option<u32>,
     /// Which tools may be seen and called.
     pub tools: ToolFilter,
+    /// Which of the gateway's own variables it gets.
+    pub pass_env: PassEnv,
     /// Own choice of containment.
     pub containment: Option<Containment>,
     /// What it is kept to of the disk; nothing for servers that the user's own file names.
     pub walls: Option<Walls>,
     /// Whether its command is a `docker run` of ours, whose container has to be gone when the command is.
     pub in_container: bool,
+    /// The folder it was installed into, whose files are verified before it starts.
+    pub installed_in: Option<PathBuf>,
     /// Variables that name a secret and were put into the command, its arguments, its directory or the address.
     pub expanded_secrets: Vec<Secret>,
     /// Arguments that are secrets, for servers that take them no other way.
@@ -107,6 +119,7 @@ impl ServerConfig {
     pub fn stdio(name: impl Into<String>, command: impl Into<String>, args: &[&str]) -> Self {
         Self {
             name: name.into(),
+            origin: ServerOrigin::default(),
             transport: Transport::Stdio {
                 command: command.into(),
                 args: args.iter().map(|&arg| arg.to_owned()).collect(),
@@ -122,15 +135,24 @@ impl ServerConfig {
             lifecycle: Lifecycle::Default,
             idle_timeout: None,
             retry: RetryRule::default(),
+            eager: false,
             exclusive: false,
             max_in_flight: None,
             tools: ToolFilter::default(),
+            pass_env: PassEnv::Usual(Vec::new()),
             containment: None,
             walls: None,
             in_container: false,
+            installed_in: None,
             expanded_secrets: Vec::new(),
             secret_arguments: None,
         }
+    }
+
+    /// A server whose entry cannot be used; what is wrong with it is all there is to say.
+    pub(crate) fn invalid(name: impl Into<String>, reason: impl Into<String>) -> Self {
+        let state = ServerState::Invalid { reason: reason.into() };
+        Self { state, ..Self::stdio(name, "", &[]) }
     }
 
     /// The operator's examples for one of its tools.
@@ -170,6 +192,18 @@ impl ServerConfig {
             named.iter().map(|(_, value)| value).filter(|value| always || value.is_sensitive());
         let named = named.filter(|value| !value.is_reference());
         named.chain(&self.expanded_secrets).collect()
+    }
+}
+
+words! {
+    /// Who named a server.
+    #[derive(Default)]
+    ServerOrigin {
+        #[default]
+        User = "user": "Your own file.",
+        Project = "project": "The `.mcp.json` of the folder, which you approved.",
+        Flag = "flag": "The file that `--config` names.",
+        Provisioned = "provisioned": "It was installed by metamcp after you approved it.",
     }
 }
 
@@ -367,6 +401,11 @@ pub enum ServerState {
         /// What the user is told, as a fragment without a full stop.
         reason: String,
     },
+    /// Its entry in the file cannot be used.
+    Invalid {
+        /// What is wrong with it and where, as a fragment without a full stop.
+        reason: String,
+    },
     /// It was kept from use by us, until a person has looked at it.
     Withheld {
         /// Why, as a fragment without a full stop.
@@ -381,7 +420,9 @@ impl ServerState {
     pub fn against(&self) -> Option<&str> {
         match self {
             ServerState::Enabled => None,
-            ServerState::Disabled { reason } | ServerState::Withheld { reason, .. } => Some(reason),
+            ServerState::Disabled { reason }
+            | ServerState::Invalid { reason }
+            | ServerState::Withheld { reason, .. } => Some(reason),
         }
     }
 }

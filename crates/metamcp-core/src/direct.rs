@@ -84,6 +84,12 @@ pub fn cleaned(definition: &str) -> Cow<'_, str> {
     }
 }
 
+/// JSON of a server in which the members of these names hold words that somebody reads: they hold nothing that cannot be
+/// seen; all else is as it was.
+pub fn cleaned_words<'a>(raw: &'a [u8], words: &[&str]) -> Cow<'a, [u8]> {
+    words::cleaned_of(raw, words)
+}
+
 /// What a server says to models, without what only models can see.
 pub fn visible(said: &str) -> Cow<'_, str> {
     match words::hides(said) {

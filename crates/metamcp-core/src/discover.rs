@@ -207,9 +207,11 @@ pub enum ServerState {
 }
 
 impl ServerState {
-    /// The word.
-    pub fn word(self) -> &'static str {
+    /// The word, for whoever reads it. A command at a shell starts nothing to tell it, and other gateways may run the
+    /// server: all it knows is that the server may be used.
+    pub fn word(self, audience: Audience) -> &'static str {
         match self {
+            ServerState::NotStarted if audience == Audience::Shell => "enabled",
             ServerState::NotStarted => "not started",
             ServerState::Connecting => "connecting",
             ServerState::Active => "active",
@@ -225,6 +227,8 @@ impl ServerState {
 pub struct ServerLine<'a> {
     /// Its key in the configuration.
     pub name: &'a str,
+    /// Who named it: `user`, `project`, `flag` or `provisioned`.
+    pub origin: &'a str,
     /// What it is doing.
     pub state: ServerState,
     /// Why, where that is not obvious.

@@ -18,6 +18,7 @@ use crate::slab::{Key, Slab};
 
 mod connecting;
 mod ending;
+mod probing;
 mod reload;
 mod server;
 mod verdict;
@@ -55,6 +56,9 @@ pub const SERVER_QUEUE: usize = 16_384;
 pub const PROGRESS_CAP: u32 = 10;
 /// How long after a sign of life a starting server is given for the next.
 const LIFE_GRACE: Duration = Duration::from_secs(30);
+/// How long a connection has to show life after it let a call time out. One that works answers a ping in milliseconds,
+/// one under heavy load in a second or two.
+pub const PROBE: Duration = Duration::from_secs(5);
 
 /// What a call asks for beyond its server.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +101,11 @@ pub enum Effect<T> {
         conn: ConnId,
         /// Which call.
         call: CallId,
+    },
+    /// Ask the connection for a sign of life; answer with `alive`.
+    Probe {
+        /// Which connection.
+        conn: ConnId,
     },
     /// Tell the child that nobody waits for this call any more.
     Abandon {
@@ -161,6 +170,8 @@ pub struct Dispatch<T> {
     budget: Budget,
     /// Connections whose tools are being listed.
     listing: Vec<ConnId>,
+    /// Connections that let a call time out and are asked whether they live, and how long they have to say so.
+    probing: Vec<(ConnId, Moment)>,
     wake: Moment,
     stopping: bool,
     /// Thousandths, from outside: what chance adds to pauses and cooldowns.
@@ -177,6 +188,7 @@ impl<T> Dispatch<T> {
             ledger: Ledger::new(limits.pool),
             budget: Budget::default(),
             listing: Vec::new(),
+            probing: Vec::new(),
             wake: Moment::NEVER,
             stopping: false,
             jitter: 0,
@@ -201,6 +213,14 @@ impl<T> Dispatch<T> {
     /// Calls that have no verdict yet.
     pub fn open_calls(&self) -> usize {
         self.calls.len()
+    }
+
+    /// Whether somebody waits for something with a limit: a call, a start, a list.
+    pub fn is_waited_for(&self) -> bool {
+        !self.calls.is_empty()
+            || !self.listing.is_empty()
+            || !self.probing.is_empty()
+            || self.servers.iter().any(|entry| entry.start_deadline != Moment::NEVER)
     }
 
     /// What an operator may see of a server.
@@ -321,7 +341,10 @@ impl<T> Dispatch<T> {
         let capacity = self.servers[server.0 as usize].policy.max_in_flight;
         match live {
             Some((conn, state))
-                if queued == 0 && state.is_live() && state.in_flight() < capacity =>
+                if queued == 0
+                    && state.is_live()
+                    && state.in_flight() < capacity
+                    && !self.is_probed(conn) =>
             {
                 self.send(call, conn, now, effects);
             }
@@ -346,10 +369,15 @@ impl<T> Dispatch<T> {
         now: Moment,
         effects: &mut Effects<T>,
     ) -> Option<T> {
-        if !self.is_on(call, conn) {
+        // Looked at first: a sign of life sends what waits, and no answer is to a call that was not sent before it.
+        let is_expected = self.is_on(call, conn);
+        // Even an answer that comes too late shows that somebody is there.
+        self.alive(conn, now, effects);
+        if !is_expected {
             return None;
         }
         let call = self.calls.remove(call.0)?;
+        self.servers[call.server.0 as usize].answered();
         let neutral = rpc_error && !call.permit.is_probe();
         let outcome = if neutral { Outcome::Neutral } else { Outcome::Success };
         if self.settle(call.server, call.permit, outcome, now) && !neutral {
@@ -375,8 +403,9 @@ impl<T> Dispatch<T> {
         let Some(call) = self.calls.get_mut(id.0) else { return };
         let failure = Arc::new(failure);
         let entry = &mut self.servers[call.server.0 as usize];
+        let mut pause = failure.fact.pause();
         if entry.conn == Some(conn) {
-            entry.failed_with(&failure, now);
+            pause = entry.failed_with(&failure, now);
         }
         let may = replay::may_replay(delivery, call.harmless, call.attempts)
             && call.agreed.is_none_or(|end| now < end)
@@ -392,7 +421,8 @@ impl<T> Dispatch<T> {
             return effects.push(Effect::Send { conn, call: id });
         }
         let outcome = outcome_of(&failure);
-        self.answer(id, Verdict::of_one_that_broke(failure, delivery), outcome, now, effects);
+        let verdict = Verdict::of_one_that_broke(failure, delivery, pause);
+        self.answer(id, verdict, outcome, now, effects);
         self.finish_on(conn, now, effects);
     }
 
@@ -429,6 +459,19 @@ impl<T> Dispatch<T> {
         self.end_early(call, Verdict::Cancelled, Outcome::Neutral, now, effects);
     }
 
+    /// Closes up to so many idle connections, least recently used first, because what they hold is needed. Says which.
+    pub fn shed(&mut self, most: usize, now: Moment, effects: &mut Effects<T>) -> Vec<ConnId> {
+        let mut orders = Vec::new();
+        self.ledger.shed(most, &mut orders);
+        self.carry(&orders, now, effects);
+        self.rearm(now);
+        let closed = |order: &Order| match order {
+            Order::Close { conn, .. } => Some(*conn),
+            Order::Connect { .. } => None,
+        };
+        orders.iter().filter_map(closed).collect()
+    }
+
     /// A call that was to be sent cannot be: its connection has too much to read already.
     pub fn refuse(
         &mut self,
@@ -446,6 +489,7 @@ impl<T> Dispatch<T> {
             entry.breaker.expire(now);
         }
         self.end_overdue_starts(now, effects);
+        self.end_overdue_probes(now, effects);
         self.end_overdue_calls(now, effects);
         let mut orders = Vec::new();
         self.ledger.sweep(now, &mut orders);
@@ -473,7 +517,8 @@ impl<T> Dispatch<T> {
             let entry = &mut self.servers[server.0 as usize];
             let Some(conn) = entry.conn else { return };
             let Some(state) = self.ledger.held(conn).map(|held| held.state) else { return };
-            if !state.is_live() || state.in_flight() >= entry.policy.max_in_flight {
+            let full = state.in_flight() >= entry.policy.max_in_flight;
+            if !state.is_live() || full || self.is_probed(conn) {
                 return;
             }
             let Some(call) = self.next_waiting(server, now, effects) else { return };
@@ -520,8 +565,9 @@ impl<T> Dispatch<T> {
         if busy == 0 {
             return;
         }
+        let probed = self.is_probed(conn);
         let entry = &mut self.servers[server.0 as usize];
-        if entry.conn == Some(conn) && busy <= entry.policy.max_in_flight {
+        if entry.conn == Some(conn) && busy <= entry.policy.max_in_flight && !probed {
             // At the limit of what it takes at once, one has to end before the next begins; a connection kept
             // busy by its queue never looks idle, so an ephemeral one is not closed between two waiting calls.
             if std::mem::take(&mut entry.list_due) && self.ledger.begin(conn) {
@@ -576,6 +622,7 @@ impl Default for ServerPolicy {
             vital: false,
             keep: Keep::UntilTimeout,
             idle_timeout: None,
+            one_pipe: false,
         }
     }
 }

@@ -79,6 +79,42 @@ pub fn remove(format: Format, text: &str, path: &[&str]) -> Result<Option<String
     }
 }
 
+/// `text` with all these entries below `path` set, as [`set`] does it one by one, in one go: files with thousands of
+/// entries are not read anew for each.
+pub fn set_all(
+    format: Format,
+    text: &str,
+    path: &[&str],
+    entries: &[(String, Value)],
+) -> Result<String, EditError> {
+    match format {
+        Format::Json => json::set_all(text, path, entries),
+        Format::Toml => toml::set_all(text, path, entries),
+        Format::Yaml | Format::YamlList => {
+            entries.iter().try_fold(text.to_owned(), |text, (name, value)| {
+                set(format, &text, &[path, &[name.as_str()]].concat(), value)
+            })
+        }
+    }
+}
+
+/// `text` without these entries below `path`, those that are not there aside; as [`remove`] does it one by one.
+pub fn remove_all(
+    format: Format,
+    text: &str,
+    path: &[&str],
+    names: &[&str],
+) -> Result<String, EditError> {
+    match format {
+        Format::Json => json::remove_all(text, path, names),
+        Format::Toml => toml::remove_all(text, path, names),
+        Format::Yaml | Format::YamlList => names.iter().try_fold(text.to_owned(), |text, name| {
+            let without = remove(format, &text, &[path, &[*name]].concat())?;
+            Ok(without.unwrap_or(text))
+        }),
+    }
+}
+
 /// The value at `path`, if there is one. An empty path is the whole file; in YAML only a block mapping is read.
 pub fn read(format: Format, text: &str, path: &[&str]) -> Result<Option<Value>, EditError> {
     match format {

@@ -47,6 +47,11 @@ pub enum Fact {
         /// What the system said.
         reason: String,
     },
+    /// A secret that its configuration only refers to cannot be had, so it was not started.
+    SecretMissing {
+        /// Which, and why not; never the secret.
+        reason: String,
+    },
     /// The process ended.
     Exited {
         /// Its exit code.
@@ -98,6 +103,16 @@ pub enum Fact {
         /// How long it asked to be left alone.
         retry_after: Option<Duration>,
     },
+    /// It cannot serve us now and says when it will again (HTTP 503).
+    Busy {
+        /// How long it asked to be left alone.
+        retry_after: Duration,
+    },
+    /// This process has as many files open as the system lets it have, so nothing more can be started or reached.
+    OutOfFiles {
+        /// What the system said, and of which limit.
+        reason: String,
+    },
     /// It wants to know who we are before it does anything.
     LoginNeeded {
         /// Why what we have does not do, as a fragment.
@@ -141,12 +156,14 @@ impl Fact {
             Fact::HttpStatus { status: 401 | 403 } | Fact::LoginNeeded { .. } => Category::Auth,
             Fact::HttpStatus { .. }
             | Fact::Limited { .. }
+            | Fact::Busy { .. }
             | Fact::StreamDropped
             | Fact::NotMcp { .. }
             | Fact::Astray { .. } => Category::Http,
-            Fact::SpawnFailed { .. } | Fact::Unreachable { .. } | Fact::Insecure { .. } => {
-                Category::Offline
-            }
+            Fact::SpawnFailed { .. }
+            | Fact::SecretMissing { .. }
+            | Fact::Unreachable { .. }
+            | Fact::Insecure { .. } => Category::Offline,
             Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed => Category::StdioExit,
             Fact::StartTimedOut { .. }
             | Fact::HandshakeRefused { .. }
@@ -154,6 +171,7 @@ impl Fact {
             | Fact::Stalled { .. }
             | Fact::Garbage { .. }
             | Fact::Oversize { .. }
+            | Fact::OutOfFiles { .. }
             | Fact::Unsupported { .. } => Category::Other,
         }
     }
@@ -163,7 +181,7 @@ impl Fact {
     pub fn counts(&self) -> bool {
         match self {
             Fact::HttpStatus { status } => *status >= 500,
-            Fact::Limited { .. } => false,
+            Fact::Limited { .. } | Fact::OutOfFiles { .. } => false,
             _ => self.category() != Category::Auth,
         }
     }
@@ -172,6 +190,7 @@ impl Fact {
     pub fn pause(&self) -> Option<Duration> {
         match self {
             Fact::Limited { retry_after } => retry_after.map(|pause| pause.min(LONGEST_WISH)),
+            Fact::Busy { retry_after } => Some((*retry_after).min(LONGEST_WISH)),
             _ => None,
         }
     }
@@ -185,6 +204,7 @@ impl Fact {
             | Fact::Garbage { .. }
             | Fact::StreamDropped => true,
             Fact::SpawnFailed { .. }
+            | Fact::SecretMissing { .. }
             | Fact::StartTimedOut { .. }
             | Fact::HandshakeRefused { .. }
             | Fact::CallTimedOut { .. }
@@ -192,6 +212,8 @@ impl Fact {
             | Fact::Oversize { .. }
             | Fact::HttpStatus { .. }
             | Fact::Limited { .. }
+            | Fact::Busy { .. }
+            | Fact::OutOfFiles { .. }
             | Fact::LoginNeeded { .. }
             | Fact::Unreachable { .. }
             | Fact::Insecure { .. }
@@ -206,6 +228,7 @@ impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fact::SpawnFailed { reason } => write!(f, "could not be started: {reason}"),
+            Fact::SecretMissing { reason } => write!(f, "was not started: {reason}"),
             Fact::Exited { code: Some(code), .. } => write!(f, "exited with code {code}"),
             Fact::Exited { signal: Some(signal), .. } => write!(f, "was ended by signal {signal}"),
             Fact::Exited { .. } => write!(f, "exited"),
@@ -223,7 +246,19 @@ impl fmt::Display for Fact {
             }
             Fact::HttpStatus { status } => write!(f, "answered HTTP {status}"),
             Fact::Limited { retry_after: Some(pause) } => {
-                write!(f, "wants no further requests for {} (HTTP 429)", duration(*pause))
+                // As long as it is left alone, not as long as it wished.
+                let pause = duration((*pause).min(LONGEST_WISH));
+                write!(f, "wants no further requests for {pause} (HTTP 429)")
+            }
+            Fact::Busy { retry_after } => {
+                let pause = duration((*retry_after).min(LONGEST_WISH));
+                write!(f, "cannot serve requests for {pause} (HTTP 503)")
+            }
+            Fact::OutOfFiles { reason } => {
+                write!(
+                    f,
+                    "cannot be used now, since metamcp has no file descriptors left: {reason}"
+                )
             }
             Fact::Limited { retry_after: None } => f.write_str("wants fewer requests (HTTP 429)"),
             Fact::LoginNeeded { reason, .. } => write!(f, "needs a login: {reason}"),
@@ -253,6 +288,35 @@ impl Failure {
     pub fn new(fact: Fact) -> Failure {
         Failure { fact, last_words: Vec::new() }
     }
+
+    /// The lines that say what went wrong, oldest first: without the frames of a stack, lone brackets and the like, which
+    /// are what most programs write last. All of them where nothing else is there.
+    pub fn telling_words(&self, most: usize) -> Vec<&str> {
+        let all = || self.last_words.iter().map(String::as_str);
+        let mut telling: Vec<&str> = all().filter(|line| !is_noise(line)).collect();
+        if telling.is_empty() {
+            telling = all().collect();
+        }
+        let from = telling.len().saturating_sub(most);
+        telling.split_off(from)
+    }
+}
+
+/// Whether a line of a crash only says where, or by which runtime.
+fn is_noise(line: &str) -> bool {
+    const STARTS: [&str; 9] = [
+        "at ",
+        "File \"",
+        "Node.js v",
+        "node:",
+        "throw ",
+        "requireStack",
+        "Require stack",
+        "npm notice",
+        "npm error A complete log",
+    ];
+    let line = line.trim();
+    STARTS.iter().any(|start| line.starts_with(start)) || !line.chars().any(char::is_alphanumeric)
 }
 
 #[cfg(test)]
@@ -266,6 +330,7 @@ mod tests {
         check(Fact::HttpStatus { status: 403 }, Category::Auth);
         check(Fact::HttpStatus { status: 502 }, Category::Http);
         check(Fact::SpawnFailed { reason: "no such file".into() }, Category::Offline);
+        check(Fact::SecretMissing { reason: "no such file".into() }, Category::Offline);
         check(Fact::Unreachable { reason: "refused".into() }, Category::Offline);
         check(Fact::Exited { code: Some(1), signal: None }, Category::StdioExit);
         check(Fact::OutputClosed, Category::StdioExit);
@@ -291,6 +356,34 @@ mod tests {
         assert_eq!(asked(1_000_000).pause(), Some(LONGEST_WISH));
         assert_eq!(Fact::Limited { retry_after: None }.pause(), None);
         assert_eq!(Fact::HttpStatus { status: 503 }.pause(), None);
+        let busy = |seconds| Fact::Busy { retry_after: Duration::from_secs(seconds) };
+        assert_eq!(busy(7).pause(), Some(Duration::from_secs(7)));
+        // Words and numbers agree, whatever was asked.
+        let longest = duration(LONGEST_WISH);
+        assert!(asked(99_999_999).to_string().contains(&longest), "{}", asked(99_999_999));
+        assert!(busy(99_999_999).to_string().contains(&longest) && busy(9).counts());
+    }
+
+    #[test]
+    fn the_telling_words_of_a_crash_are_not_its_last() {
+        let told = |words: &str| {
+            let last_words = words.lines().map(str::to_owned).collect();
+            let failure = Failure { last_words, ..Failure::new(Fact::OutputClosed) };
+            failure.telling_words(3).join(" | ")
+        };
+        let node = "node:internal/modules/cjs/loader:1143\n  throw err;\n  ^\n\nError: Cannot find module '/srv/x.js'\n    at Module._resolveFilename (node:internal/modules/cjs/loader:1140:15)\n    at node:internal/main/run_main_module:28:49 {\n  code: 'MODULE_NOT_FOUND',\n  requireStack: []\n}\n\nNode.js v20.20.2";
+        assert_eq!(
+            told(node),
+            "Error: Cannot find module '/srv/x.js' |   code: 'MODULE_NOT_FOUND',"
+        );
+        let python = "Traceback (most recent call last):\n  File \"/srv/x.py\", line 3, in <module>\n    key = os.environ['KEY']\n          ~~~~~~~~~~^^^^^^^\nKeyError: 'KEY'";
+        assert_eq!(
+            told(python),
+            "Traceback (most recent call last): |     key = os.environ['KEY'] | KeyError: 'KEY'"
+        );
+        assert_eq!(told("a\nb\nc\nd"), "b | c | d");
+        assert_eq!(told("    at x.js:1\n}"), "    at x.js:1 | }", "all there is");
+        assert_eq!(told(""), "");
     }
 
     #[test]

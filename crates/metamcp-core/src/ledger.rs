@@ -343,16 +343,24 @@ impl Ledger {
         let staying = self.count() - self.leaving;
         let mut missing = (staying + self.waiting.len()).saturating_sub(self.limits.size);
         while missing > 0 {
-            let victim = self
-                .idle
-                .iter()
-                .rev()
-                .copied()
-                .find(|&conn| self.held(conn).is_some_and(|held| held.keep != Keep::Alive));
-            let Some(victim) = victim else { return };
+            let Some(victim) = self.least_needed() else { return };
             self.close(victim, orders);
             missing -= 1;
         }
+    }
+
+    /// Closes up to so many idle connections, least recently used first, whatever the bounds say.
+    pub fn shed(&mut self, most: usize, orders: &mut Vec<Order>) {
+        for _ in 0..most {
+            let Some(victim) = self.least_needed() else { return };
+            self.close(victim, orders);
+        }
+    }
+
+    /// The idle connection that was not used for the longest time, of those that need not be kept.
+    fn least_needed(&self) -> Option<ConnId> {
+        let may_go = |&conn: &ConnId| self.held(conn).is_some_and(|held| held.keep != Keep::Alive);
+        self.idle.iter().rev().copied().find(may_go)
     }
 
     fn idle_deadline(&self, held: &Held) -> Moment {

@@ -2,6 +2,7 @@
 //! See ARCHITECTURE.md for the map.
 
 pub mod arguments;
+pub mod awake;
 pub mod breaker;
 pub mod chatter;
 pub mod clients;
@@ -32,9 +33,13 @@ pub mod refresh;
 pub mod replay;
 pub mod search;
 pub mod secret;
+pub mod server_request;
 pub mod settings;
+pub mod shares;
+pub mod shutdown;
 pub mod signature;
 pub mod slab;
+pub mod steps;
 pub mod text;
 pub mod tool;
 pub mod transformer;

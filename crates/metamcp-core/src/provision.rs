@@ -9,6 +9,7 @@ mod facts;
 mod judge;
 pub mod kept;
 mod names;
+mod npm_search;
 mod plan;
 mod python;
 mod registry;
@@ -25,6 +26,7 @@ pub use candidate::{Argument, Candidate, Input, Kind, Offer, Source, Status, nam
 pub use facts::{Facts, Lock, npm_error, npm_lock, npm_view};
 pub use judge::{Circumstances, Refusal, Trust, Verdict, judge};
 pub use names::{look_alike, server_name, valid};
+pub use npm_search::{MOST_FOUND, NoSearch, npm_query, npm_search};
 pub use plan::{Consent, Contained, Plan, Rejected, Word, Yes};
 pub use python::{
     Ages, pip_ages, pip_files, pip_newest, pip_report, uv_error, uv_lock, uv_version,
@@ -41,3 +43,6 @@ pub use request::{BadRequest, Request};
 /// 0.40 and 0.65. Of catalogs without an answer 7 to 18 in a hundred are taken for one (18 to 37 at 0.40), of those of
 /// real servers with one 95 are.
 pub const LOCAL_FLOOR: f32 = 0.50;
+
+/// What stands for the folder that an installed server may write, in values that are filled in for it.
+pub const OWN_FOLDER: &str = "${data}";

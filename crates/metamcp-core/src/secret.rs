@@ -56,7 +56,8 @@ impl Secret {
     /// Whether the value is worth hiding, rather than a path, a switch or a number that happens to sit in `env`.
     /// In doubt it is: a secret shown is worse than a word hidden.
     pub fn is_sensitive(&self) -> bool {
-        !self.is_reference && (names_a_secret(&self.name) || !is_plain(&self.value))
+        let named = names_a_secret(&self.name) && !is_path(&self.value);
+        !self.is_reference && (named || !is_plain(&self.value))
     }
 
     /// Whether results of servers are searched for it. Stricter than `is_sensitive`: a word too many that is missing
@@ -71,7 +72,9 @@ impl Secret {
             && !is_plain(value);
         let is_address_with_more = value.contains("://") && !is_plain(value);
         value.len() >= SHORTEST_HUNTED
-            && (names_a_secret(&self.name) || is_random || is_address_with_more)
+            && ((names_a_secret(&self.name) && !is_path(value))
+                || is_random
+                || is_address_with_more)
     }
 
     /// The strings that give the secret away: the value, and a credential without its scheme word.
@@ -194,6 +197,39 @@ impl Hunted<'_> {
     }
 }
 
+/// Whether a value is surely the place of a file, such as one that holds a key: whoever is told that the file is missing
+/// must be told which. A slash in front is not enough, since random bytes in base64 may begin with one.
+fn is_path(value: &str) -> bool {
+    const ROOTS: [&str; 16] = [
+        "home",
+        "Users",
+        "root",
+        "etc",
+        "var",
+        "tmp",
+        "opt",
+        "usr",
+        "srv",
+        "mnt",
+        "media",
+        "run",
+        "data",
+        "private",
+        "Volumes",
+        "workspace",
+    ];
+    let value = value.trim();
+    let may_be_in_a_path =
+        |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '/' | ' ' | '~');
+    if ["~/", "./", "../"].iter().any(|start| value.starts_with(start)) {
+        return value.chars().all(may_be_in_a_path);
+    }
+    let has_drive = value.starts_with(|c: char| c.is_ascii_alphabetic())
+        && value.get(1..3).is_some_and(|drive| matches!(drive, ":\\" | ":/"));
+    let root = value.strip_prefix('/').and_then(|rest| rest.split_once('/'));
+    has_drive || root.is_some_and(|(root, rest)| ROOTS.contains(&root) && !rest.is_empty())
+}
+
 /// Paths, addresses without credentials, numbers and ordinary words: hiding them only spoils messages.
 fn is_plain(value: &str) -> bool {
     let value = value.trim();
@@ -220,6 +256,33 @@ mod tests {
         assert!(!printed.contains("ghp_"), "{printed}");
         assert_eq!(secret.to_string(), "[secret GITHUB_TOKEN]");
         assert_eq!(secret.expose(), "ghp_0123456789");
+    }
+
+    #[test]
+    fn a_file_is_named_even_where_it_holds_a_secret() {
+        let is_hidden = |value: &str| {
+            let secret = Secret::new("GOOGLE_APPLICATION_CREDENTIALS", value);
+            assert_eq!(secret.is_sensitive(), secret.is_hunted(), "{value}");
+            secret.is_sensitive()
+        };
+        for path in [
+            "/home/ada/keys/service-account.json",
+            "/Users/ada/Library/Application Support/key.json",
+            "~/.config/gcloud/key.json",
+            "./key-1.json",
+            r"C:\\keys\\k1.json",
+        ] {
+            assert!(!is_hidden(path), "{path}");
+        }
+        for secret in [
+            "/9j/4AAQSkZJRgABAQAAAQABAAD",
+            "/wJalrXUtnFEMI/K7MDENG/bPxRfi",
+            "./!x9$hunter2hunter2",
+            "/home",
+            "c:hunter2hunter2",
+        ] {
+            assert!(is_hidden(secret) || secret == "/home", "{secret}");
+        }
     }
 
     #[test]

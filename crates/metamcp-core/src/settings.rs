@@ -4,7 +4,9 @@
 //! Tests: below and `settings/value.rs`; the flags are checked against the table in the binary.
 
 mod reference;
+mod runtime;
 mod table;
+mod unknown;
 mod value;
 mod words;
 
@@ -13,7 +15,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use self::reference::settings_markdown;
+pub use self::runtime::{RuntimeWish, wish as runtime_wish};
 pub use self::table::{SETTINGS, Setting, by_file_key, by_flag};
+pub use self::unknown::{UnknownVariable, unknown_variables};
 pub(crate) use self::value::shown;
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
@@ -63,6 +67,8 @@ pub struct Settings {
     pub notify: NotifySettings,
     /// How child processes are kept from outliving the gateway.
     pub containment: Containment,
+    /// Names of variables that every server gets beside the usual ones, with commas between them.
+    pub pass_env: String,
     /// Where the key to tokens is kept.
     pub token_store: TokenStore,
     /// How much is logged.
@@ -157,6 +163,8 @@ pub struct TimeoutSettings {
     pub call: Duration,
     /// How long discovery waits for servers that are not cached.
     pub discover_budget: Duration,
+    /// How long calls in flight may take when the gateway ends.
+    pub drain: Duration,
 }
 
 /// Sizes and numbers that a child may not exceed.
@@ -244,6 +252,10 @@ pub struct ServeSettings {
     pub allowed_hosts: String,
     /// Web origins that may use us, separated by commas.
     pub allowed_origins: String,
+    /// Principals whose answers approve installations, separated by commas.
+    pub approvers: String,
+    /// Whether everybody on this machine may come in.
+    pub no_auth: bool,
     /// Whether anybody may come in from elsewhere.
     pub allow_unauthenticated: bool,
 }
@@ -384,6 +396,7 @@ fn blank() -> Settings {
         serve: ServeSettings::default(),
         notify: NotifySettings::default(),
         containment: Containment::Auto,
+        pass_env: String::new(),
         token_store: TokenStore::Auto,
         log_level: LogLevel::Warn,
     }

@@ -103,6 +103,56 @@ pub fn is_hidden(c: char) -> bool {
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Characters that cannot be seen or that move what is around them: [`is_hidden`], controls, line separators, and
+/// selectors that may follow one another without end.
+pub fn is_unseen(c: char) -> bool {
+    is_hidden(c)
+        || c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fe00}'..='\u{fe0f}' | '\u{2800}')
+}
+
+/// A run of spaces longer than this is counted: it would push what follows out of sight.
+const LONGEST_GAP: usize = 8;
+
+/// `text` on one line with everything spelt out that cannot be seen, for a person who has to know exactly what is
+/// there: nothing is taken away, as [`clean`] does. What is longer than `max_chars` is cut, and says by how much.
+pub fn spelt(text: &str, max_chars: usize) -> String {
+    let mut out = String::with_capacity(text.len().min(max_chars));
+    let mut rest = text.chars().peekable();
+    let mut taken = 0;
+    while let Some(c) = rest.next() {
+        if taken >= max_chars {
+            let left = 1 + rest.count();
+            write!(out, "[cut: {left} more characters]").expect("writing to a string cannot fail");
+            break;
+        }
+        taken += 1;
+        // Spaces of every width look like one.
+        if c == ' ' || (c.is_whitespace() && !is_unseen(c)) {
+            let mut gap = 1;
+            while rest.next_if_eq(&c).is_some() {
+                gap += 1;
+            }
+            taken += gap - 1;
+            match (gap, c) {
+                (1..=LONGEST_GAP, ' ') => out.extend(std::iter::repeat_n(' ', gap)),
+                (1..=LONGEST_GAP, _) => (0..gap).for_each(|_| out.extend(c.escape_unicode())),
+                _ => write!(out, "[{gap} spaces]").expect("writing to a string cannot fail"),
+            }
+        } else if is_unseen(c) {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Whether [`spelt`] cuts.
+pub fn is_longer(text: &str, max_chars: usize) -> bool {
+    text.len() > max_chars && text.chars().nth(max_chars).is_some()
+}
+
 /// Whether `text` holds characters that hide or disguise something: tags, direction overrides,
 /// runs of variation selectors, terminal escapes. A lone joiner or byte-order mark does not count,
 /// because honest text in several scripts and emoji need them.

@@ -164,6 +164,8 @@ pub struct ServerTools {
     /// Those for the pages of the server alone: hosts that show such pages call them. They are in no index, and nothing
     /// that a model reads names them.
     pub for_apps: Vec<Tool>,
+    /// Where these stand among all of them.
+    places: Vec<usize>,
     /// What the server calls itself, cleaned.
     pub server_title: Option<String>,
     /// The server's own version, cleaned.
@@ -175,9 +177,16 @@ pub struct ServerTools {
 }
 
 impl ServerTools {
-    /// The tools for models, then those for pages.
+    /// All tools in the server's own order.
     pub fn all(&self) -> impl Iterator<Item = &Tool> {
-        self.tools.iter().chain(&self.for_apps)
+        let (mut tools, mut for_apps) = (self.tools.iter(), self.for_apps.iter());
+        let mut places = self.places.iter().copied().peekable();
+        (0..self.tools.len() + self.for_apps.len()).filter_map(move |at| {
+            match places.next_if_eq(&at) {
+                Some(_) => for_apps.next(),
+                None => tools.next(),
+            }
+        })
     }
 
     /// The tool of that exact name.
@@ -187,12 +196,23 @@ impl ServerTools {
 
     /// The tools that `keep` is true of, as a list of their own.
     pub fn filtered(&self, keep: impl Fn(&Tool) -> bool) -> ServerTools {
-        let mut listing = Listing::new();
+        let mut listing = Listing::at_most(self.all().count().max(MAX_TOOLS));
         let kept =
             self.all().filter(|tool| keep(tool)).map(Tool::raw).collect::<Vec<_>>().join(",");
         // The definitions were read from such a page before, so they can be read from one again.
         drop(listing.page(format!("{{\"tools\":[{kept}]}}").as_bytes()));
-        listing.finish(self.server_title.as_deref(), self.server_version.as_deref())
+        let kept = listing.finish(self.server_title.as_deref(), self.server_version.as_deref());
+        ServerTools { skipped: self.skipped.clone(), ..kept }
+    }
+
+    /// What of the server's list is not there, in a sentence; nothing where all of it is.
+    pub fn left_out(&self) -> Option<String> {
+        let first = self.skipped.last()?;
+        let more = match self.skipped.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(format!("Not all it lists can be used: {first}{more}."))
     }
 
     /// The same tools as one `tools/list` result, from which `Listing` makes an equal value.

@@ -25,12 +25,13 @@ use crate::progress::Progress;
 use crate::provision::Pinned;
 use crate::task;
 use crate::telemetry;
+use crate::upstream::eras::fingerprint;
 
 mod narrowed;
 pub mod schema_cache;
 
 pub use narrowed::Narrowed;
-use schema_cache::{SchemaCache, Written};
+use schema_cache::{SchemaCache, Server, Written};
 
 #[cfg(test)]
 mod tests;
@@ -56,7 +57,8 @@ pub struct Known {
 
 impl Known {
     fn new(tools: Arc<ServerTools>, listed_at: Option<Moment>) -> Known {
-        let by_name = tools.all().enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
+        let all = tools.tools.iter().chain(&tools.for_apps);
+        let by_name = all.enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
         Known { tools, by_name: Arc::new(by_name), listed_at }
     }
 
@@ -78,7 +80,7 @@ impl Known {
 pub struct Snapshot {
     known: HashMap<ServerId, Known>,
     /// Why a server's tools could not be listed the last time.
-    failed: HashMap<ServerId, Arc<str>>,
+    failed: HashMap<ServerId, Arc<ListFailure>>,
     /// What searches run on.
     pub index: Arc<Index>,
     /// Moves when the content of the catalog changes, and only then.
@@ -101,8 +103,36 @@ impl Snapshot {
     }
 
     /// Why its tools could not be listed the last time it was asked.
-    pub fn failure(&self, server: ServerId) -> Option<&Arc<str>> {
+    pub fn failure(&self, server: ServerId) -> Option<&Arc<ListFailure>> {
         self.failed.get(&server)
+    }
+}
+
+/// Why a server that runs did not list its tools, in words that follow its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListFailure {
+    words: String,
+    /// The code and message of the error it answered with, where it did.
+    pub error: Option<(i64, String)>,
+}
+
+impl ListFailure {
+    /// It answered with an error.
+    pub fn refused(code: i64, message: String) -> ListFailure {
+        let words = format!("answered tools/list with error {code}: {message}");
+        ListFailure { words, error: Some((code, message)) }
+    }
+}
+
+impl From<String> for ListFailure {
+    fn from(words: String) -> ListFailure {
+        ListFailure { words, error: None }
+    }
+}
+
+impl std::fmt::Display for ListFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.words)
     }
 }
 
@@ -221,11 +251,33 @@ impl Catalog {
         .await;
     }
 
+    /// Looks whether another gateway has listed these servers in the meantime, so that they need not be started here only
+    /// to be asked the same.
+    pub async fn look_again(self: &Arc<Self>, servers: &[ServerId]) {
+        let configs: Vec<_> = {
+            let writing = self.lock();
+            let config = |id: &ServerId| Some((*id, Arc::clone(writing.configs.get(id)?)));
+            servers.iter().filter_map(config).collect()
+        };
+        if self.cache.is_none() || configs.is_empty() {
+            return;
+        }
+        let catalog = Arc::clone(self);
+        elsewhere(move || {
+            let built = catalog.cached(&configs);
+            if !built.is_empty() {
+                catalog.publish(built, None);
+            }
+        })
+        .await;
+    }
+
     /// What is on disk of these servers.
     fn cached(&self, configs: &[(ServerId, Arc<ServerConfig>)]) -> Vec<Built> {
         let Some(cache) = self.cache.as_ref().map(SchemaCache::opened) else { return Vec::new() };
         on_all_cores(configs, |vocabulary, (id, config)| {
-            let found = cache.read(&config.name, unix_millis()).ok()?.found()?;
+            let made_by = fingerprint(config);
+            let found = cache.read(whose(config, &made_by), unix_millis()).ok()?.found()?;
             let blocked = self.blocked(*id, config, &found.tools, false);
             let tools = permitted(Arc::new(found.tools), config, &blocked);
             let recipe = Recipe::new(&config.name, about(config), &tools, &self.tuning);
@@ -309,12 +361,15 @@ impl Catalog {
         configs.retain(|(_, config)| config.is_enabled());
         // A cache that cannot be read is a miss; what is broken was put aside by the reading.
         let cache = self.cache.as_ref().map(SchemaCache::opened);
-        let title =
-            |name: &str| cache.as_ref()?.read_header(name, unix_millis()).ok()?.found()?.title;
+        let title = |config: &ServerConfig| {
+            let made_by = fingerprint(config);
+            let header = cache.as_ref()?.read_header(whose(config, &made_by), unix_millis());
+            header.ok()?.found()?.title
+        };
         let places: Vec<usize> = (0..configs.len()).collect();
         let found = on_all_cores(&places, |_, &at| {
             let (_, config) = &configs[at];
-            if config.description.is_some() { None } else { Some((at, title(&config.name)?)) }
+            if config.description.is_some() { None } else { Some((at, title(config)?)) }
         });
         let mut titles: Vec<Option<String>> = vec![None; configs.len()];
         found.into_iter().for_each(|(at, title)| titles[at] = Some(title));
@@ -351,7 +406,7 @@ impl Catalog {
     pub async fn listed(
         self: &Arc<Self>,
         server: ServerId,
-        read: Result<Arc<ServerTools>, String>,
+        read: Result<Arc<ServerTools>, ListFailure>,
         peer: Option<&Peer>,
         now: Moment,
     ) {
@@ -359,20 +414,22 @@ impl Catalog {
             Ok(tools) => tools,
             Err(why) => {
                 let catalog = Arc::clone(self);
-                return elsewhere(move || catalog.fail(server, &why)).await;
+                return elsewhere(move || catalog.fail(server, why)).await;
             }
         };
         let (catalog, listed) = (Arc::clone(self), Arc::clone(&tools));
         elsewhere(move || catalog.replace(server, listed, now)).await;
-        let name = self.lock().configs.get(&server).map(|config| config.name.clone());
-        if let (Some(name), Some(_)) = (name, &self.cache) {
+        let config = self.lock().configs.get(&server).cloned();
+        if let (Some(config), Some(_)) = (config, &self.cache) {
             let era = peer.map(|peer| peer.era.name());
             let catalog = Arc::clone(self);
             // How it went is of no interest: a cache that cannot be written is only a slower start.
             let write = tokio::task::spawn_blocking(move || {
                 let Some(cache) = &catalog.cache else { return };
+                let made_by = fingerprint(&config);
+                let whose = whose(&config, &made_by);
                 if let Ok(Written::Replaced) =
-                    cache.write_if_changed(&name, &tools, era, unix_millis())
+                    cache.write_if_changed(whose, &tools, era, unix_millis())
                 {
                     catalog.keep(server);
                 }
@@ -399,11 +456,11 @@ impl Catalog {
         self.writes.lock().expect("no panic while the writes are locked")
     }
 
-    fn fail(&self, server: ServerId, why: &str) {
+    fn fail(&self, server: ServerId, why: ListFailure) {
         let _writing = self.lock();
         let before = self.snapshot();
         let mut failed = before.failed.clone();
-        failed.insert(server, why.into());
+        failed.insert(server, Arc::new(why));
         self.swap(Snapshot {
             known: before.known.clone(),
             failed,
@@ -578,6 +635,11 @@ fn on_all_cores<T: Sync, R: Send>(
         made.extend(others.into_iter().filter_map(|other| other.join().ok()).flatten());
         made
     })
+}
+
+/// Whose cache on disk: this server's, as it is configured.
+fn whose<'a>(config: &'a ServerConfig, made_by: &'a str) -> Server<'a> {
+    Server { name: &config.name, made_by: Some(made_by) }
 }
 
 /// What the configuration says about a server.

@@ -1,39 +1,104 @@
 //! The one reading of time in the engine.
-//! Owns: the start of the process.      Never: decides anything.
+//! Owns: the start of the process, and what it missed while it was stopped.      Never: decides anything.
 //! In: nothing.  Out: `Moment`s for the core, `Instant`s for sleeping.
-//! Tests: through everything that waits.
+//! Tests: below, and through everything that waits.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use metamcp_core::awake::{Awake, BEAT, Looker};
 use metamcp_core::moment::Moment;
 use tokio::time::Instant;
 
-/// Turns instants into moments since the start.
+/// Turns instants into moments since the start, in which the process could run.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
+    /// One for the life of the process, since everybody who waits has a copy of the clock.
+    awake: &'static Mutex<Awake>,
 }
 
 impl Clock {
     /// Starts counting.
     pub fn start() -> Clock {
-        Clock { start: Instant::now() }
+        Clock { start: Instant::now(), awake: Box::leak(Box::default()) }
     }
 
     /// The present moment.
     pub fn now(self) -> Moment {
-        Moment::after_start(self.start.elapsed())
+        // Read under the lock: a reading from before a pause must not come after one from behind it.
+        let mut awake = self.awake();
+        awake.now(self.raw())
     }
 
     /// Milliseconds since the start, for what travels as a number.
     pub fn now_ms(self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.now().elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// When to wake for a moment. A moment that never comes is a year away, which a timer can hold.
+    /// When to wake for a moment, if no pause comes between. A moment that never comes is a year away, which a timer
+    /// can hold.
     pub fn instant(self, moment: Moment) -> Instant {
-        const YEAR: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
-        self.start + moment.elapsed().min(YEAR)
+        const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+        self.start + self.awake().raw(moment).elapsed().min(YEAR)
+    }
+
+    /// Waits for a moment; a pause on the way is not counted.
+    pub async fn sleep_until(self, moment: Moment) {
+        loop {
+            tokio::time::sleep_until(self.instant(moment)).await;
+            if self.now() >= moment {
+                return;
+            }
+        }
+    }
+
+    /// The value of `work`, unless it takes longer than `limit`; a pause on the way is not counted.
+    pub async fn timeout<T>(self, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let end = self.now() + limit;
+        tokio::select! {
+            // What is there is taken, however late it is.
+            biased;
+            value = work => Some(value),
+            () = self.sleep_until(end) => None,
+        }
+    }
+
+    /// For the one who looks at the clock regularly while `watched`: when to look next, with nothing to do before
+    /// `wake`. From now on whoever looks later than that finds out that the process was stopped.
+    pub(crate) fn next_look(self, wake: Moment, watched: bool) -> Instant {
+        let wake = self.instant(wake);
+        let next = if watched { wake.min(Instant::now() + BEAT) } else { wake };
+        self.awake().sleeps_until(Looker::Calls, self.raw_of(next));
+        next
+    }
+
+    /// Nobody looks regularly any more.
+    pub(crate) fn unwatched(self) {
+        self.awake().sleeps_until(Looker::Calls, Moment::NEVER);
+    }
+
+    /// Sleeps so long, and sees to it that a pause of the process is noticed at the end of it. One at a time.
+    pub(crate) async fn doze(self, length: Duration) {
+        let until = Instant::now() + length;
+        self.awake().sleeps_until(Looker::Sessions, self.raw_of(until));
+        tokio::time::sleep_until(until).await;
+        // Whoever looks now notices.
+        self.now();
+        self.awake().sleeps_until(Looker::Sessions, Moment::NEVER);
+    }
+
+    fn raw_of(self, instant: Instant) -> Moment {
+        Moment::after_start(instant.duration_since(self.start))
+    }
+
+    fn raw(self) -> Moment {
+        Moment::after_start(self.start.elapsed())
+    }
+
+    fn awake(self) -> MutexGuard<'static, Awake> {
+        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -41,4 +106,28 @@ impl Clock {
 pub fn unix_millis() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_was_interrupted_goes_on() {
+        let clock = Clock::start();
+        clock.next_look(Moment::NEVER, true);
+        let waiting = clock.timeout(5 * SECOND, std::future::pending::<()>());
+        let mut waiting = std::pin::pin!(waiting);
+        assert!(tokio::time::timeout(SECOND / 2, &mut waiting).await.is_err());
+        // As if the whole process had been stopped for an hour.
+        tokio::time::advance(3600 * SECOND).await;
+        let woken = clock.now();
+        // Nobody here goes on looking.
+        clock.unwatched();
+        assert!(woken < Moment::millis(2_000), "{woken:?}");
+        assert!(tokio::time::timeout(4 * SECOND, &mut waiting).await.is_err(), "time is left");
+        assert!(waiting.await.is_none());
+    }
 }

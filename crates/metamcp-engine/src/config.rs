@@ -5,15 +5,17 @@
 
 mod itself;
 mod load;
+mod project;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::config::{Config, ConfigError, Place, Severity, Warning};
-use metamcp_core::settings::{Given, ValueError};
+use metamcp_core::config::{Config, ConfigError, Place, Problem, Severity, Warning};
+use metamcp_core::settings::{CodeProfile, Given, ValueError};
 
 pub use self::itself::{ABOVE, Circle, above, below};
 pub use self::load::load;
+pub use self::project::{CurrentProject, Project, Standing};
 
 /// Largest config file that is read; a larger one was not written as one.
 pub const LARGEST_FILE: u64 = 1 << 20;
@@ -24,8 +26,21 @@ pub struct Request<'a> {
     pub flags: Vec<Given>,
     /// Answers for environment variables, in settings and in the file.
     pub lookup: &'a dyn Fn(&str) -> Option<String>,
+    /// Names of all variables that are set, to tell those that mean nothing here.
+    pub variables: Vec<String>,
+    /// Why this build or machine cannot run scripts in a profile, and how it could; `None` where it can.
+    pub lacks: &'a dyn Fn(CodeProfile) -> Option<Lack>,
     /// Where `.mcp.json` is looked for.
     pub working_dir: &'a Path,
+}
+
+/// Why a profile of code mode is not to be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lack {
+    /// What is missing.
+    pub reason: String,
+    /// How to get it.
+    pub cure: String,
 }
 
 /// The configuration in force.
@@ -37,20 +52,20 @@ pub struct Loaded {
     pub values: Vec<Given>,
     /// What the user should know.
     pub remarks: Vec<Remark>,
-    /// That servers of the user's own are not used, because the project has a file; one of the remarks.
-    pub hidden: Option<Remark>,
+    /// The project's file, whether it counts or not; none where the user named a file.
+    pub project: Option<Project>,
     /// The file the servers come from.
     pub source: Source,
     /// Every file that has a say: a change of one of them may change all of this.
     pub files: Vec<PathBuf>,
 }
 
-/// The file the servers come from.
+/// The file the servers come from; those of a project that was approved are added to the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// The one named by flag or variable.
     Named(PathBuf),
-    /// `.mcp.json` in the working directory.
+    /// `.mcp.json` in the working directory, which was approved; the user has no file.
     Project(PathBuf),
     /// The user's own.
     User(PathBuf),
@@ -102,6 +117,8 @@ pub struct Remark {
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
+    /// The line of the file and a caret under the place, for what is wrong with it.
+    pub excerpt: Option<String>,
 }
 
 impl Remark {
@@ -113,6 +130,19 @@ impl Remark {
             place: Some(warning.place.clone()),
             message: warning.message.clone(),
             hint: warning.hint.clone(),
+            excerpt: None,
+        }
+    }
+
+    /// What of a file cannot be used, though the rest is.
+    pub fn of_fault(path: &Path, fault: &Problem) -> Self {
+        Self {
+            severity: Severity::Error,
+            path: Some(path.to_owned()),
+            place: Some(fault.place.clone()),
+            message: fault.message.clone(),
+            hint: fault.hint.clone(),
+            excerpt: Some(fault.excerpt.clone()),
         }
     }
 }

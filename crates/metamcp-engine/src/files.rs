@@ -40,6 +40,14 @@ pub enum FileError {
         /// Whose.
         owner: u32,
     },
+    /// Others can read or write what is meant for its owner alone.
+    #[error("{} is open to others (mode {mode:04o})", path.display())]
+    Exposed {
+        /// Where.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// A file where a directory should be, or the reverse, or a device, a socket, a pipe.
     #[error("{} is not a {expected}", path.display())]
     WrongKind {
@@ -171,6 +179,13 @@ impl Directory {
             return Ok(None);
         };
         Ok(Some(Opened { file, path, size, identity }))
+    }
+
+    /// The same for a file that holds a secret: it must belong to this user, and nobody else may read or write it.
+    pub fn open_private(&self, name: &str) -> Result<Option<Opened>, FileError> {
+        let Some(opened) = self.open(name)? else { return Ok(None) };
+        system::check_private(&opened.file, &opened.path)?;
+        Ok(Some(opened))
     }
 
     /// Puts `bytes` in place of `name` at once: readers see the old file or the new one, whole.

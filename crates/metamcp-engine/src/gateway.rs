@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_child::ShimCommand;
-use metamcp_core::config::{Config, IdleRule, Lifecycle, ServerConfig};
+use metamcp_core::config::{Config, IdleRule, Lifecycle, ServerConfig, Transport};
 use metamcp_core::dispatch::{Limits, ServerPolicy};
 use metamcp_core::ledger::{self, Keep};
 use metamcp_core::next::Audience;
@@ -22,7 +22,7 @@ use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
 use crate::habits::{HabitFile, Memory};
 use crate::provision::{self, Pinned, Provisioner};
-use crate::results::Results;
+use crate::results::{self, Results};
 use crate::router::{Router, Timing};
 use crate::shapes::Shapes;
 use crate::surface::execute::CodeMode;
@@ -57,6 +57,7 @@ impl Gateway {
         let catalog = Arc::new(catalog.pinned(Arc::clone(&pinned)));
         let installer = shim.clone();
         let launcher = Launcher::new(shim, settings);
+        let tokens = launcher.tokens();
         let timing = Timing {
             list: settings.timeouts.list,
             line_bytes: settings.limits.line_bytes,
@@ -114,6 +115,11 @@ impl Gateway {
                 Replay::Never => Rule::Never,
             },
         };
+        let home = settings.home.clone();
+        // What a killed gateway left of results is nobody's any more. Most homes have nothing of the kind.
+        if home.join("results").exists() {
+            drop(tokio::task::spawn_blocking(move || results::left_behind(&home, true)));
+        }
         let habits = settings.learn.then(|| Memory::start(HabitFile::new(&settings.home)));
         let code = CodeMode::new(&settings.code, worker);
         let shapes = Shapes::new(&settings.home);
@@ -125,6 +131,7 @@ impl Gateway {
             shapes,
             results: Results::new(&settings.home),
             scrubs: settings.scrub,
+            tokens,
             provisioner,
         };
         let surface = Arc::new(Surface::new(parts, options));
@@ -136,14 +143,19 @@ impl Gateway {
         let scope = scopes.iter().find(|(name, _)| *name == settings.toolset);
         let scope = scope.map(|(_, scope)| Arc::clone(scope));
         let audience = Audience::default();
-        let view = View { surface, vocabulary: settings.surface, scope, audience, principal: 0 };
+        let vocabulary = settings.surface;
+        let view = View { surface, vocabulary, scope, audience, principal: 0, approves: true };
         Gateway { router, catalog, view, habits, scopes, pinned }
     }
 
-    /// Starts the first `count` servers without waiting for a call, where the operator wants some kept at hand.
+    /// Starts the eager servers and the first `count` of the others without waiting for a call.
     pub fn warm(&self, count: usize) {
         let servers = self.router.servers();
-        for entry in servers.iter().filter(|entry| entry.config.is_enabled()).take(count) {
+        let (eager, others): (Vec<_>, Vec<_>) = servers
+            .iter()
+            .filter(|entry| entry.config.is_enabled())
+            .partition(|entry| entry.config.eager);
+        for entry in eager.into_iter().chain(others.into_iter().take(count)) {
             // Whoever needs the server hears why it cannot be started.
             drop(self.router.wake(entry.id));
         }
@@ -225,5 +237,6 @@ pub(crate) fn policy(server: &ServerConfig, settings: &Settings) -> ServerPolicy
         vital: server.vital,
         keep,
         idle_timeout,
+        one_pipe: matches!(server.transport, Transport::Stdio { .. }),
     }
 }

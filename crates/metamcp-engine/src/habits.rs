@@ -27,7 +27,7 @@ mod tests;
 const EVERY: Duration = Duration::from_secs(5);
 
 /// How long the last write may take when the process ends; a home on a dead disk must not keep it.
-const LAST_WRITE: Duration = Duration::from_secs(1);
+const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// What is remembered of use, shared by all sessions of a gateway.
 #[derive(Debug)]

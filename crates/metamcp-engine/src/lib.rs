@@ -1,5 +1,6 @@
 //! The gateway as a library: acts on what the core decides. See ARCHITECTURE.md for the map.
 
+pub mod allowance;
 pub mod catalog;
 pub mod clock;
 pub mod config;
@@ -8,6 +9,7 @@ pub mod gateway;
 pub mod habits;
 pub mod held;
 pub mod login;
+pub mod manifest;
 pub mod model;
 pub mod notices;
 pub mod outbox;
@@ -24,6 +26,7 @@ pub mod stream;
 pub mod surface;
 pub mod task;
 pub mod telemetry;
+pub mod trust;
 pub mod upstream;
 pub mod user_file;
 pub mod vectors;

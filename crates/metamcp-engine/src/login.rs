@@ -11,6 +11,7 @@ mod key;
 mod ledger;
 mod proof;
 mod store;
+mod tokens;
 mod visit;
 
 use std::path::{Path, PathBuf};
@@ -22,15 +23,16 @@ use metamcp_core::failure::Fact;
 use metamcp_core::oauth::OAuthError;
 use metamcp_core::settings::TokenStore;
 use metamcp_core::web::Address;
-use tokio::sync::{Notify, OnceCell, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
 use self::discover::Challenge;
 use self::key::Keys;
 use self::store::{Record, Store};
+pub use self::tokens::Tokens;
 use crate::clock::unix_millis;
 use crate::files::FileError;
-use crate::web::{Plan, SendError, TlsError, Trouble, Tunnel, Web};
+use crate::web::{Guarded, Plan, SendError, TlsError, Trouble, Tunnel};
 
 /// A token that ends sooner is refreshed before it is shown.
 const SOON: Duration = Duration::from_secs(30);
@@ -101,7 +103,7 @@ impl LoginError {
     fn unreachable(place: &Address, error: SendError) -> LoginError {
         let reason = match error.trouble {
             Trouble::Unreachable { reason } | Trouble::Insecure { reason } => reason.to_owned(),
-            Trouble::Forbidden { reason } => reason,
+            Trouble::Forbidden { reason } | Trouble::OutOfFiles { reason } => reason,
             Trouble::Closed => "it closed the connection".to_owned(),
         };
         LoginError::Unreachable { place: place.origin(), reason }
@@ -135,12 +137,18 @@ pub struct Started {
 pub struct Keeping {
     home: PathBuf,
     keys: Keys,
+    tokens: Arc<Tokens>,
 }
 
 impl Keeping {
     /// Under this home, with the key where it is wanted. Touches nothing yet.
     pub fn new(home: &Path, place: TokenStore) -> Keeping {
-        Keeping { home: home.to_owned(), keys: Keys::new(home, place) }
+        Keeping { home: home.to_owned(), keys: Keys::new(home, place), tokens: Arc::default() }
+    }
+
+    /// The tokens that are held by its logins.
+    pub fn tokens(&self) -> Arc<Tokens> {
+        Arc::clone(&self.tokens)
     }
 }
 
@@ -151,7 +159,9 @@ pub struct Login {
     wishes: Wishes,
     plan: Plan,
     store: Store,
-    web: OnceCell<Web>,
+    tokens: Arc<Tokens>,
+    /// The way to everybody whom the server names.
+    guarded: Guarded,
     turn: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
     /// Told whenever a visit is over.
@@ -185,7 +195,8 @@ impl Login {
             wishes,
             plan,
             store,
-            web: OnceCell::new(),
+            tokens: keeping.tokens(),
+            guarded: Guarded::default(),
             turn: tokio::sync::Mutex::default(),
             known: Mutex::default(),
             visits: Notify::new(),
@@ -334,6 +345,7 @@ impl Login {
     /// What is remembered now, also by other gateways.
     async fn read_again(&self) -> Result<Option<Record>, LoginError> {
         let record = self.store.read().await?;
+        record.iter().for_each(|record| self.tokens.note(record));
         let mut known = self.known();
         known.read = true;
         known.record.clone_from(&record);
@@ -341,6 +353,7 @@ impl Login {
     }
 
     async fn keep(&self, record: Record) -> Result<(), LoginError> {
+        self.tokens.note(&record);
         self.store.write(&record).await?;
         let mut known = self.known();
         known.read = true;

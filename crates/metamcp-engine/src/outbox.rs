@@ -13,6 +13,8 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
+use crate::clock::Clock;
+
 /// From this size on bytes are queued as they are; below it, copying them into one buffer is cheaper than a
 /// separate write.
 const COPY_BELOW: usize = 8 * 1024;
@@ -59,6 +61,18 @@ impl Outbox {
         self.pushed_more(length)
     }
 
+    /// The same, for what may turn out not to be one: then `build` has appended nothing.
+    pub(crate) fn try_push<E>(
+        &self,
+        build: impl FnOnce(&mut BytesMut) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut queue = self.queue.lock().expect("no panic while the queue is locked");
+        let before = queue.tail.len();
+        build(&mut queue.tail)?;
+        let length = queue.tail.len() - before;
+        Ok(self.pushed_more(length))
+    }
+
     /// Queues one message whose middle is large and shared.
     pub fn push_parts(&self, head: &[u8], body: Bytes, tail: &[u8]) -> u64 {
         if body.len() < COPY_BELOW {
@@ -81,6 +95,12 @@ impl Outbox {
     /// Whether the other side has taken all but the last byte up to here: then it may have seen the message.
     pub fn was_sent(&self, end: u64) -> bool {
         self.taken.load(Ordering::Relaxed) + 1 >= end
+    }
+
+    /// How many bytes the other side took, of how many there were.
+    pub fn stands(&self) -> (u64, u64) {
+        let taken = self.taken.load(Ordering::Relaxed);
+        (taken, self.pushed.load(Ordering::Relaxed).max(taken))
     }
 
     /// Bytes waiting.
@@ -109,7 +129,7 @@ impl Outbox {
     pub async fn write_to<W: AsyncWrite + Unpin>(
         &self,
         mut writer: W,
-        patience: Option<Duration>,
+        patience: Option<(Clock, Duration)>,
     ) -> WriteEnd {
         let mut batch: VecDeque<Bytes> = VecDeque::new();
         loop {
@@ -124,10 +144,10 @@ impl Outbox {
             while !batch.is_empty() {
                 let written = match patience {
                     None => write_some(&mut writer, &batch).await,
-                    Some(limit) => {
-                        match tokio::time::timeout(limit, write_some(&mut writer, &batch)).await {
-                            Ok(written) => written,
-                            Err(_) => return self.end(WriteEnd::Stalled(limit)),
+                    Some((clock, limit)) => {
+                        match clock.timeout(limit, write_some(&mut writer, &batch)).await {
+                            Some(written) => written,
+                            None => return self.end(WriteEnd::Stalled(limit)),
                         }
                     }
                 };
@@ -268,7 +288,7 @@ mod tests {
         let outbox = Outbox::default();
         let end = outbox.push(|out| out.extend_from_slice(&[b'y'; 64]));
         let (near, _far) = tokio::io::duplex(8);
-        let result = outbox.write_to(near, Some(Duration::from_secs(10))).await;
+        let result = outbox.write_to(near, Some((Clock::start(), Duration::from_secs(10)))).await;
         assert!(matches!(result, WriteEnd::Stalled(_)));
         assert!(!outbox.was_sent(end));
     }

@@ -6,6 +6,7 @@
 mod clients;
 mod images;
 mod install;
+mod npm_search;
 mod pins;
 mod python;
 mod registry;
@@ -30,6 +31,7 @@ use metamcp_core::provision::{
 use metamcp_core::settings::{ProvisionSettings, TokenStore};
 use tokio::sync::Semaphore;
 
+use self::npm_search::NpmSearch;
 use self::safe::Safe;
 use crate::clock::unix_millis;
 
@@ -66,6 +68,8 @@ pub struct Provisioner {
     pub store: Store,
     /// Where servers are looked for.
     pub registries: Vec<Arc<Registry>>,
+    /// The user's npm, which is asked beside them.
+    npm: Arc<NpmSearch>,
     clients: Semaphore,
     /// One question to a person at a time: a hundred at once get a yes to the wrong one.
     pub(crate) asking: Semaphore,
@@ -94,6 +98,7 @@ impl Provisioner {
         Provisioner {
             settings: settings.clone(),
             store: Store::new(home),
+            npm: Arc::new(NpmSearch::new(home, Store::new(home).work("npm search"))),
             registries: registries.into_iter().map(Arc::new).collect(),
             clients: Semaphore::new(CLIENTS),
             asking: Semaphore::new(1),
@@ -135,6 +140,7 @@ impl Provisioner {
                 crate::task::spawn("registry", async move { registry.candidates().await })
             })
             .collect();
+        let searched = self.searched_by_npm(need);
         for answer in asked {
             // One that panicked was reported by its task.
             let Ok((candidates, note)) = answer.await else { continue };
@@ -147,6 +153,10 @@ impl Provisioner {
                 }
             }
         }
+        // Last, so that a package which a registry vouches for is that registry's.
+        let (unvetted, note) = searched.await;
+        notes.extend(note);
+        all.extend(unvetted.into_iter().filter(|candidate| known.insert(key(candidate))));
         let need = need.to_owned();
         let searched = tokio::task::spawn_blocking(move || {
             let hits = ranked(&need, &all, LOOKED_AT);
@@ -161,6 +171,23 @@ impl Provisioner {
             }
         }
         Found { plans, notes }
+    }
+
+    /// What the user's npm finds, asked beside the registries; nothing where nobody is to be asked.
+    fn searched_by_npm(
+        &self,
+        need: &str,
+    ) -> impl Future<Output = (Vec<Candidate>, Option<String>)> + use<> {
+        let (npm, need) = (Arc::clone(&self.npm), need.to_owned());
+        let wanted = !self.registries.is_empty();
+        let asking = wanted
+            .then(|| crate::task::spawn("npm search", async move { npm.candidates(&need).await }));
+        async move {
+            match asking {
+                Some(asking) => asking.await.unwrap_or_default(),
+                None => (Vec::new(), None),
+            }
+        }
     }
 
     /// Exactly what would be installed and run. With `whole`, everything it needs is pinned too; only such a plan can
@@ -418,7 +445,8 @@ impl Provisioner {
     }
 
     /// Servers that can be had under a name: as their source calls them, by their package, or by the last part of
-    /// either. With it, what is wrong with registries. The list inside metamcp goes before every registry.
+    /// either. With it, what is wrong with registries. The list inside metamcp goes before every registry, and those
+    /// before what npm finds.
     pub async fn named(&self, name: &str) -> (Vec<Candidate>, Vec<String>) {
         let known = core::named(name, &core::builtin());
         if !known.is_empty() {
@@ -429,6 +457,11 @@ impl Provisioner {
             let (candidates, note) = registry.candidates().await;
             notes.extend(note);
             all.extend(core::named(name, &candidates));
+        }
+        if all.is_empty() {
+            let (found, note) = self.searched_by_npm(name).await;
+            notes.extend(note);
+            all.extend(core::named(name, &found));
         }
         (all, notes)
     }

@@ -13,16 +13,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use metamcp_core::config::{self, Config, ServerConfig};
+use metamcp_core::config::{self, Config, ServerConfig, ServerOrigin};
 use metamcp_core::notify::List;
 use metamcp_core::settings::LogLevel;
+use metamcp_core::text::clean_line;
 
 use self::folders::Folders;
 use crate::catalog::Catalog;
-use crate::config::{LoadError, Loaded, Source};
+use crate::config::{LoadError, Loaded, Project, Source};
 use crate::gateway::{Gateway, policy};
 use crate::provision::{self, Pinned};
 use crate::router::Router;
+use crate::surface::Surface;
 use crate::{task, telemetry};
 
 /// How often the files are looked at even if nothing was heard: links, network disks and systems without notices.
@@ -31,6 +33,9 @@ const POLL: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_millis(10);
 /// A file that makes no sense may be one that is being written; it gets this long before anybody is told.
 const SECOND_LOOK: Duration = Duration::from_millis(150);
+
+/// Longest line about a project's file in the log.
+const LONGEST_REMARK: usize = 1_000;
 
 /// Loads the configuration from all its sources.
 pub type Load = dyn Fn() -> Result<Loaded, LoadError> + Send + Sync;
@@ -46,8 +51,10 @@ pub fn watch(gateway: &Gateway, loaded: &Loaded, load: Arc<Load>) {
         config,
         accepted,
         source: loaded.source.clone(),
+        surface: Arc::clone(&gateway.view.surface),
         complaint: None,
     };
+    live.look_at(loaded.project.as_ref());
     let mut files = loaded.files.clone();
     files.push(provision::changed_file(&loaded.config.settings.home));
     // Watched before this returns: a change made from now on is not missed.
@@ -78,6 +85,8 @@ struct Live {
     /// How often changed tools of installed servers were accepted, by name.
     accepted: Accepted,
     source: Source,
+    /// Where the project's file is shown as it stands.
+    surface: Arc<Surface>,
     /// What was said last about files that cannot be used.
     complaint: Option<String>,
 }
@@ -111,10 +120,20 @@ impl Live {
             tokio::time::sleep(SECOND_LOOK).await;
             loaded = read(load).await;
         }
+        let is_user = |source: &Source| matches!(source, Source::User(_));
         let complaint = match loaded {
-            Ok((Loaded { source: Source::Nowhere { .. }, .. }, _))
-                if !matches!(self.source, Source::Nowhere { .. }) =>
-            {
+            Ok((mut loaded, accepted)) if is_user(&self.source) && !is_user(&loaded.source) => {
+                // The user's servers stay; a project that is not approved any more goes all the same.
+                let mut servers = self.config.servers.clone();
+                servers.retain(|server| {
+                    server.origin == ServerOrigin::User
+                        && loaded.config.server(&server.name).is_none()
+                });
+                servers.append(&mut loaded.config.servers);
+                loaded.config.servers = servers;
+                loaded.config.settings = self.config.settings.clone();
+                loaded.source = self.source.clone();
+                self.apply(loaded, accepted).await;
                 "the config file is gone".to_owned()
             }
             Ok((loaded, accepted)) => {
@@ -140,7 +159,24 @@ impl Live {
         }
     }
 
+    /// Shows the project's file as it stands, and says so where that is new.
+    fn look_at(&self, project: Option<&Project>) {
+        let is_new = self.surface.project.send_if_modified(|known| {
+            let is_same = known.as_deref() == project;
+            if !is_same {
+                *known = project.cloned().map(Arc::new);
+            }
+            !is_same
+        });
+        if is_new && let Some(remark) = project.and_then(Project::remark) {
+            let hint = remark.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+            let told = clean_line(&format!("{remark}{hint}"), LONGEST_REMARK).into_owned();
+            telemetry::log(LogLevel::Warn, &told);
+        }
+    }
+
     async fn apply(&mut self, loaded: Loaded, accepted: Accepted) {
+        self.look_at(loaded.project.as_ref());
         let Loaded { config, source, .. } = loaded;
         let mut diff = config::diff(&self.config, &config);
         // Tools that were looked at are shown again: what is known of such a server is put together anew.

@@ -4,10 +4,11 @@
 //! Tests: `results/tests.rs`; `metamcp/tests/hazards/scripts.rs`.
 
 mod disk;
+mod shelf;
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -15,15 +16,17 @@ use bytes::Bytes;
 use metamcp_core::excerpt;
 
 use disk::Disk;
+pub use disk::{LeftBehind, left_behind};
+use shelf::Shelf;
 
 #[cfg(test)]
 mod tests;
 
 /// How long a value is kept. A conversation comes back to a result within minutes, if at all.
 const KEPT: Duration = Duration::from_secs(30 * 60);
-/// All values together that stay in memory. The oldest go to disk first.
+/// All values together that stay in memory. The oldest of whoever has the most there go to disk first.
 const MAX_MEMORY: usize = 64 * 1024 * 1024;
-/// All values together. Beyond it the oldest are gone, before a disk is.
+/// All values together. Beyond it the oldest of whoever keeps the most are gone, before a disk is.
 const MAX_BYTES: usize = 1024 * 1024 * 1024;
 
 /// Whose a value is.
@@ -47,9 +50,11 @@ impl Owner {
 /// See the module.
 #[derive(Debug)]
 pub struct Results {
-    kept: Arc<Mutex<VecDeque<Kept>>>,
+    kept: Arc<Mutex<Shelf>>,
     disk: Arc<Disk>,
     memory: usize,
+    /// Whether something waits for the oldest to become too old.
+    watched: Arc<AtomicBool>,
 }
 
 /// A value again.
@@ -87,7 +92,8 @@ impl Results {
     }
 
     fn with(home: &Path, memory: usize) -> Results {
-        Results { kept: Arc::default(), disk: Arc::new(Disk::under(home)), memory }
+        let disk = Arc::new(Disk::under(home));
+        Results { kept: Arc::default(), disk, memory, watched: Arc::default() }
     }
 
     /// Keeps a value and says under which handle.
@@ -109,11 +115,7 @@ impl Results {
         let half = || getrandom::u64().unwrap_or_default();
         let handle = format!("r{:016x}{:016x}", half(), half());
         let mut kept = self.lock();
-        let mut gone = Vec::new();
-        while kept.front().is_some_and(|one| now.duration_since(one.since) >= KEPT) {
-            gone.extend(kept.pop_front());
-        }
-        kept.push_back(Kept {
+        kept.put(Kept {
             handle: handle.clone(),
             owner: owner.clone(),
             since: now,
@@ -121,15 +123,42 @@ impl Results {
             value,
             place: Place::Memory(whole),
         });
-        while kept.len() > 1 && kept.iter().map(|one| one.bytes).sum::<usize>() > MAX_BYTES {
-            gone.extend(kept.pop_front());
-        }
-        let leaving = leave(&mut kept, self.memory);
+        let gone = kept.clear_out(now, KEPT, MAX_BYTES);
+        let leaving = kept.leave(self.memory);
         drop(kept);
         if !leaving.is_empty() || gone.iter().any(|one| matches!(one.place, Place::Disk)) {
             self.tidy(leaving, gone);
         }
+        self.watch();
         handle
+    }
+
+    /// Sees to it that a value is gone when it is too old, also if nobody keeps another.
+    fn watch(&self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (kept, disk) = (Arc::downgrade(&self.kept), Arc::downgrade(&self.disk));
+        let watched = Arc::clone(&self.watched);
+        runtime.spawn(async move {
+            loop {
+                let next = {
+                    let Some(kept) = kept.upgrade() else { return };
+                    let kept = kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match kept.oldest() {
+                        Some(since) => since + KEPT,
+                        None => return watched.store(false, Ordering::Relaxed),
+                    }
+                };
+                tokio::time::sleep_until(next.into()).await;
+                let (Some(kept), Some(disk)) = (kept.upgrade(), disk.upgrade()) else { return };
+                let mut kept = kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                for old in kept.clear_out(Instant::now(), KEPT, usize::MAX) {
+                    disk.remove(&old.handle);
+                }
+            }
+        });
     }
 
     /// The value of a handle, unless it is unknown, too old, gone or not for this reader.
@@ -152,7 +181,7 @@ impl Results {
         now: Instant,
     ) -> Option<(Range<usize>, Option<Bytes>)> {
         let kept = self.lock();
-        let found = kept.iter().find(|one| one.handle == handle)?;
+        let found = kept.find(handle)?;
         if !reader.may_read(&found.owner) || now.duration_since(found.since) >= KEPT {
             return None;
         }
@@ -179,12 +208,12 @@ impl Results {
             for (handle, bytes) in leaving {
                 let written = disk.write(&handle, &bytes);
                 let mut kept = kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                let at = kept.iter().position(|one| one.handle == handle);
-                match at {
-                    Some(at) if written => kept[at].place = Place::Disk,
-                    Some(at) => drop(kept.remove(at)),
+                if !written {
+                    kept.remove(&handle);
+                } else if !kept.has_left(&handle) {
+                    drop(kept);
                     // Removed meanwhile: nobody would ever remove the file.
-                    None => disk.remove(&handle),
+                    disk.remove(&handle);
                 }
             }
         };
@@ -194,7 +223,7 @@ impl Results {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
         self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -203,24 +232,4 @@ impl Drop for Results {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// The oldest that have to leave memory, the newest never.
-fn leave(kept: &mut VecDeque<Kept>, most: usize) -> Vec<(String, Bytes)> {
-    let in_memory = |one: &Kept| if matches!(one.place, Place::Memory(_)) { one.bytes } else { 0 };
-    let mut held: usize = kept.iter().map(in_memory).sum();
-    let newest = kept.len().saturating_sub(1);
-    let mut leaving = Vec::new();
-    for one in kept.iter_mut().take(newest) {
-        if held <= most {
-            break;
-        }
-        if let Place::Memory(bytes) = &one.place {
-            held -= one.bytes;
-            let bytes = bytes.clone();
-            leaving.push((one.handle.clone(), bytes.clone()));
-            one.place = Place::Leaving(bytes);
-        }
-    }
-    leaving
 }

@@ -3,6 +3,7 @@
 //! In: `call(Request, Caller)`.  Out: exactly one `Caller::answer` per call, progress before it.
 //! Tests: `metamcp-core/tests/sim.rs` for the decisions, `metamcp/tests/hazards/` with real processes.
 
+mod backlog;
 mod connect;
 mod error;
 mod handshake;
@@ -12,16 +13,17 @@ mod offers;
 mod relay;
 mod rounds;
 mod servers;
+mod steps;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use metamcp_core::dispatch::{
     Ask, CallId, Dispatch, Effect, Effects, Limits, ServerView, Shut, Verdict,
 };
-use metamcp_core::failure::Failure;
+use metamcp_core::failure::{Fact, Failure};
 use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_core::lifecycle::State as Stand;
 use metamcp_core::moment::Moment;
@@ -49,11 +51,16 @@ pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use relay::{Level, Question};
 pub use servers::{Entry, Servers};
+pub use steps::Steps;
 
-/// What may wait for a child that reads slowly. Beyond it further calls are refused rather than kept in memory.
-const CHILD_BACKLOG: u64 = 8 * 1024 * 1024;
 /// From this size on arguments stay where they were read; below it a copy frees the read buffer sooner.
 const COPY_BELOW: usize = 16 * 1024;
+
+/// Idle connections that are ended at once to get at their files: each child holds four or five, and a start needs a few
+/// more than it keeps.
+const SHED: usize = 4;
+/// The ladder of a deaf child takes less.
+const SHED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A call as the router takes it: of a tool, or any other request of a client.
 #[derive(Debug)]
@@ -68,6 +75,8 @@ pub struct Request {
     pub meta: Option<Bytes>,
     /// The caller's progress token, raw.
     pub progress: Option<Bytes>,
+    /// Its progress, where begin and end are told if the server tells nothing.
+    pub steps: Option<Arc<Steps>>,
     /// Whether running it twice is harmless.
     pub harmless: bool,
     /// Answers to what the server asked when the call was made before.
@@ -171,6 +180,9 @@ pub(crate) struct Pending {
 impl Pending {
     /// The one answer.
     fn answer(mut self, outcome: Outcome) {
+        if let Some(steps) = self.request.steps.take() {
+            steps.end(matches!(outcome, Outcome::Result(_)));
+        }
         let outcome = match self.request.dress.take() {
             // Who called it off is told nothing.
             Some(dress) if !matches!(outcome, Outcome::Cancelled) => (dress.0)(outcome),
@@ -192,6 +204,8 @@ pub(crate) struct State {
     pub(crate) slots: HashMap<ConnId, Slot>,
     /// When the sweeper is going to wake.
     armed: Moment,
+    /// Whether it looks at the clock before that, for the sake of those who wait.
+    watched: bool,
     next_key: u64,
 }
 
@@ -230,6 +244,7 @@ pub struct Router {
     /// Calls whose clients are being asked before they are made again.
     rounds: rounds::Table,
     offers: offers::Offers,
+    silences: Arc<steps::Silences>,
     /// Who is told of changes.
     pub notices: Arc<Notices>,
     /// Logins that clients were asked to open, by client and address.
@@ -262,6 +277,7 @@ impl Router {
                 dispatch,
                 slots: HashMap::new(),
                 armed: Moment::NEVER,
+                watched: false,
                 next_key: 1,
             }),
             servers: RwLock::default(),
@@ -270,6 +286,7 @@ impl Router {
             declared: Mutex::default(),
             rounds: rounds::Table::default(),
             offers: offers::Offers::default(),
+            silences: Arc::default(),
             notices: Arc::new(Notices::new(timing.notify, clock)),
             offered: Mutex::default(),
             rearm: Notify::new(),
@@ -350,6 +367,11 @@ impl Router {
         }
     }
 
+    /// Has the begin of a call told if its server is silent.
+    pub fn watch_silence(&self, steps: &Arc<Steps>) {
+        self.silences.watch(steps);
+    }
+
     /// Calls off what `caller` tagged so, if it is still open.
     pub fn cancel(&self, caller: &Arc<dyn Caller>, tag: &[u8]) {
         self.cancel_rounds(caller, Some(tag));
@@ -425,6 +447,20 @@ impl Router {
         self.with(|dispatch, effects| dispatch.stop_now(now, effects));
     }
 
+    /// Ends a few idle connections, because the system gives us no more files, and waits until they are gone. False if
+    /// there is none that could go.
+    pub(crate) async fn shed(&self) -> bool {
+        let now = self.clock.now();
+        let mut seen = self.stir.now();
+        let going = self.with(|dispatch, effects| dispatch.shed(SHED, now, effects));
+        let gone = async {
+            while going.iter().any(|conn| self.lock().slots.contains_key(conn)) {
+                self.stir.moved_on(&mut seen).await;
+            }
+        };
+        !going.is_empty() && self.clock.timeout(SHED_WITHIN, gone).await.is_some()
+    }
+
     /// Kills what is left, without further ceremony.
     pub fn kill_all(&self) {
         for slot in self.lock().slots.values() {
@@ -434,9 +470,13 @@ impl Router {
         }
     }
 
-    /// Calls that have no answer yet.
-    pub fn open_calls(&self) -> usize {
-        self.lock().dispatch.open_calls() + self.rounds.count()
+    /// Calls of one caller that have no answer yet.
+    pub fn calls_of(&self, caller: &Arc<dyn Caller>) -> usize {
+        let is_its = |pending: &Pending| {
+            Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
+        };
+        let asked = self.rounds.count_of(is_its);
+        asked + self.lock().dispatch.find(is_its).len()
     }
 
     /// Waits until no process is left.
@@ -478,8 +518,8 @@ impl Router {
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Send { conn, call } => {
-                        if !self.send(&mut state, conn, call) {
-                            refused.push(call);
+                        if let Err(verdict) = self.send(&mut state, conn, call) {
+                            refused.push((call, verdict));
                         }
                     }
                     Effect::Abandon { conn, call, attempt } => {
@@ -496,12 +536,14 @@ impl Router {
                 break;
             }
             let now = self.clock.now();
-            for call in refused.drain(..) {
-                state.dispatch.refuse(call, Verdict::Overloaded, now, &mut effects);
+            for (call, verdict) in refused.drain(..) {
+                state.dispatch.refuse(call, verdict, now, &mut effects);
             }
         }
-        if state.dispatch.wake() < state.armed {
+        let unseen = !state.watched && state.dispatch.is_waited_for();
+        if unseen || state.dispatch.wake() < state.armed {
             state.armed = state.dispatch.wake();
+            state.watched |= unseen;
             self.rearm.notify_one();
         }
         drop(state);
@@ -518,6 +560,7 @@ impl Router {
                     task::spawn("connect", connect::connect(Arc::clone(&me), conn, server));
                 }
                 Effect::List { conn, .. } => connect::list(&me, conn),
+                Effect::Probe { conn } => connect::probe(&me, conn),
                 Effect::Close { conn, shut } => self.shut(conn, shut),
                 Effect::Answer { server, payload, verdict } => {
                     let outcome = match verdict {
@@ -537,38 +580,53 @@ impl Router {
         self.stir.step();
     }
 
-    /// Puts a call on the wire. False if the child has too much to read already.
-    fn send(&self, state: &mut State, conn: ConnId, call: CallId) -> bool {
-        let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return true };
-        let connection = Arc::clone(connection);
+    /// Puts a call on the wire, unless the child has too much to read already, or there is something in it that is no JSON.
+    fn send(&self, state: &mut State, conn: ConnId, call: CallId) -> Result<(), Verdict> {
+        let Some(Slot::Live { conn: connection, life, .. }) = state.slots.get(&conn) else {
+            return Ok(());
+        };
+        let (connection, life) = (Arc::clone(connection), Arc::clone(life));
+        let mut backlog = life.backlog.lock().unwrap_or_else(PoisonError::into_inner);
         let attempts = state.dispatch.attempts(call);
         let process_key = self.process_key;
-        let Some(pending) = state.dispatch.payload_mut(call) else { return true };
+        let Some(pending) = state.dispatch.payload_mut(call) else { return Ok(()) };
         let size = pending.request.body().map_or(0, |body| body.len() as u64);
-        if connection.outbox.backlog() + size > CHILD_BACKLOG && connection.outbox.backlog() > 0 {
-            return false;
+        let (taken, before) = connection.outbox.stands();
+        if !backlog.takes(size, taken, before) {
+            return Err(Verdict::Overloaded);
         }
-        let number = wire_number(call, attempts);
+        let id = connection.id_for(number_of(call, attempts));
         let (request, key) = (&pending.request, pending.key);
         let told = connection.is_stateless().then(|| self.told(pending));
         let stateless = told.as_ref().map(|(capabilities, level)| message::Stateless {
             capabilities: capabilities.as_bytes(),
             level: level.as_deref(),
         });
-        pending.sent_end = match request.body() {
-            Some(body) if body.len() >= COPY_BELOW => {
-                let (mut head, mut tail) = (BytesMut::new(), BytesMut::new());
-                message::head(&mut head, number, request);
-                message::tail(&mut tail, number, request, (process_key, key), stateless.as_ref());
-                connection.outbox.push_parts(&head, body.clone(), &tail)
-            }
-            body => connection.outbox.push(|out| {
-                message::head(out, number, request);
-                out.put_slice(body.map_or(b"{}", |body| body));
-                message::tail(out, number, request, (process_key, key), stateless.as_ref());
+        let about = message::About { id, key: (process_key, key), stateless: stateless.as_ref() };
+        let pushed = match request.body() {
+            Some(body) if body.len() >= COPY_BELOW => connection.outbox.push_long(
+                |line| message::head(line, &about, request),
+                (body.clone(), request.verbatim.is_some()),
+                |line, is_empty| message::tail(line, &about, request, is_empty),
+            ),
+            body => connection.outbox.push(|line| {
+                let body = body.map_or(&b"{}"[..], |body| body);
+                message::head(line, &about, request);
+                let is_empty = message::body(line, request, body);
+                message::tail(line, &about, request, is_empty);
             }),
         };
-        true
+        match pushed {
+            Ok(end) => {
+                pending.sent_end = end;
+                backlog.pushed(before, end.max(before));
+                Ok(())
+            }
+            Err(_) => {
+                connection.forget_call(number_of(call, attempts));
+                Err(Verdict::NotJson)
+            }
+        }
     }
 
     /// What a stateless server is told with a call: the abilities of the client behind it, and the level of logs it
@@ -588,10 +646,9 @@ impl Router {
     /// Tells the child that nobody waits for this call any more.
     fn abandon(state: &State, conn: ConnId, call: CallId, attempt: u32) {
         let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return };
-        let number = wire_number(call, attempt);
-        let params = format!(
-            "{{\"requestId\":{number},\"reason\":\"nobody waits for the answer any more\"}}"
-        );
+        let Some(id) = connection.forget_call(number_of(call, attempt)) else { return };
+        let params =
+            format!("{{\"requestId\":{id},\"reason\":\"nobody waits for the answer any more\"}}");
         connection.notify("notifications/cancelled", Some(params.as_bytes()));
     }
 
@@ -664,6 +721,23 @@ impl Router {
     }
 
     /// Nothing is left of a connection's process.
+    /// Ends starts that take too long, with what their processes said so far: it may be all that tells what they wait for.
+    fn end_overdue_starts(&self, now: Moment) {
+        let overdue: Vec<_> = {
+            let state = self.lock();
+            let overdue = state.dispatch.overdue_starts(now).into_iter();
+            overdue
+                .filter_map(|(conn, after)| match state.slots.get(&conn)? {
+                    Slot::Live { conn, .. } => Some((Arc::clone(conn), after)),
+                    Slot::Starting { .. } => None,
+                })
+                .collect()
+        };
+        for (connection, after) in overdue {
+            self.lost(connection.id, connection.failure(Fact::StartTimedOut { after }));
+        }
+    }
+
     pub(crate) fn gone(&self, conn: ConnId) {
         let now = self.clock.now();
         self.lock().slots.remove(&conn);
@@ -672,34 +746,39 @@ impl Router {
     }
 }
 
-/// The number under which a call goes to a child: another one for each attempt.
-fn wire_number(call: CallId, attempts: u32) -> u64 {
+/// The number under which a connection knows a call: another one for each attempt.
+fn number_of(call: CallId, attempts: u32) -> u64 {
     call.0.number() * 2 + u64::from(attempts % 2)
 }
 
 /// The call and attempt that a number stands for.
-fn from_wire(number: u64) -> Option<(CallId, u32)> {
+fn from_number(number: u64) -> Option<(CallId, u32)> {
     Some((CallId(Key::from_number(number / 2)?), u32::from(number % 2 == 1)))
 }
 
-/// Sleeps until the dispatch wants to be told the time.
+/// Sleeps until the dispatch wants to be told the time. While somebody waits it looks at the clock every now and then,
+/// so that a pause of the whole process is noticed, and taken out of the deadlines, before any of them is judged.
 async fn sweep(router: Weak<Router>) {
+    let Some(clock) = router.upgrade().map(|router| router.clock) else { return };
     loop {
-        let Some(strong) = router.upgrade() else { return };
-        let (clock, wake) = {
+        let Some(strong) = router.upgrade() else { break };
+        let (wake, look) = {
             let mut state = strong.lock();
             state.armed = state.dispatch.wake();
-            (strong.clock, state.armed)
+            state.watched = state.dispatch.is_waited_for();
+            (state.armed, clock.next_look(state.armed, state.watched))
         };
         let rearmed = strong.rearm.notified();
         tokio::select! {
-            () = tokio::time::sleep_until(clock.instant(wake)) => {
+            () = tokio::time::sleep_until(look) => {
                 let now = clock.now();
                 if now >= wake {
+                    strong.end_overdue_starts(now);
                     strong.with(|dispatch, effects| dispatch.tick(now, effects));
                 }
             }
             () = rearmed => {}
         }
     }
+    clock.unwatched();
 }

@@ -8,7 +8,11 @@ pub mod lanes;
 pub mod modern;
 pub mod session;
 pub mod stdio;
+mod trusting;
 
+use std::time::Duration;
+
+use metamcp_core::shutdown::{Event, Phase, Shutdown};
 use tokio::sync::mpsc;
 
 use crate::gateway::Gateway;
@@ -24,14 +28,25 @@ pub enum Ended {
     Asked,
 }
 
-/// Waits until every child is gone and what was learnt is kept. `stop` was heard once before, and the ladder has
-/// begun; two more words end it without ceremony.
-async fn wind_up(gateway: &Gateway, stop: &mut mpsc::Receiver<()>) {
+/// How often it is looked whether calls in flight are done.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
+
+/// Waits until every child is gone and what was learnt is kept. The escalation has begun; `shutdown` knows how many
+/// signals it takes to kill what is left.
+async fn wind_up(gateway: &Gateway, stop: &mut mpsc::Receiver<()>, mut shutdown: Shutdown) {
+    let now = || gateway.router.clock.now();
+    let killed = async {
+        while shutdown.phase() != Phase::Killing {
+            match stop.recv().await {
+                Some(()) => shutdown.hear(Event::Signal, now()),
+                None => std::future::pending().await,
+            };
+        }
+    };
     let emptied = async {
         tokio::select! {
             () = gateway.router.emptied() => {}
-            // The second word finds the ladder already begun; the third has no patience left.
-            (Some(()), Some(())) = async { (stop.recv().await, stop.recv().await) } => {
+            () = killed => {
                 gateway.router.kill_all();
                 gateway.router.emptied().await;
             }

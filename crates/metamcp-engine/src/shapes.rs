@@ -1,5 +1,6 @@
 //! What results and arguments of tools look like: learnt from calls, results kept on this machine.
-//! Owns: the shapes and their file.      Never: keeps a value, waits for the disk on the path of a call.
+//! Owns: the shapes and their file.      Never: keeps a value, shows one principal what another's calls looked like (keys
+//! of a result can be data too), waits for the disk on the path of a call.
 //! In: results.  Out: JSON Schemas for declarations.
 //! Tests: below; `core::declarations::observed` for the shapes themselves.
 
@@ -27,6 +28,11 @@ const MAX_RESULT: usize = 256 * 1024;
 const MAX_ARGUMENTS: usize = 16 * 1024;
 /// Calls of one tool whose arguments are looked at: what is not seen by then is an exception.
 const MAX_USES: u32 = 8;
+/// Principals whose shapes are remembered at once; the one heard of longest ago is forgotten for a new one.
+const MAX_PRINCIPALS: usize = 64;
+/// The one who started the gateway, over stdio or without tokens. Only what this one's calls looked like is written to
+/// disk: the file is the owner's, and principals of a listener are known to that listener alone.
+const OWNER: u64 = 0;
 
 /// See the module.
 #[derive(Debug)]
@@ -37,11 +43,40 @@ pub struct Shapes {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By `server:tool`. `None` until the file was looked at.
-    known: Option<BTreeMap<String, Value>>,
+    of: HashMap<u64, Learnt>,
+    /// Counts up with every look, so that the principal heard of longest ago is known.
+    now: u64,
+    /// Whether there is something for the file.
+    changed: bool,
+}
+
+/// What was learnt from one principal's calls.
+#[derive(Debug, Default)]
+struct Learnt {
+    /// Results, by `server:tool`.
+    known: BTreeMap<String, Value>,
     /// What arguments looked like, and how many were looked at; by server and tool, because every call asks.
     used: HashMap<String, HashMap<String, (u32, Value)>>,
-    changed: bool,
+    last: u64,
+}
+
+impl State {
+    fn learnt(&mut self, principal: u64, home: &Path) -> &mut Learnt {
+        self.now += 1;
+        let now = self.now;
+        if !self.of.contains_key(&principal) {
+            let others = self.of.iter().filter(|(whose, _)| **whose != OWNER);
+            let oldest = others.min_by_key(|(_, learnt)| learnt.last).map(|(whose, _)| *whose);
+            if let Some(oldest) = oldest.filter(|_| self.of.len() >= MAX_PRINCIPALS) {
+                self.of.remove(&oldest);
+            }
+            let known = if principal == OWNER { read(home) } else { BTreeMap::new() };
+            self.of.insert(principal, Learnt { known, ..Learnt::default() });
+        }
+        let learnt = self.of.entry(principal).or_default();
+        learnt.last = now;
+        learnt
+    }
 }
 
 impl Shapes {
@@ -51,7 +86,7 @@ impl Shapes {
     }
 
     /// A tool's useful result, as it came.
-    pub fn saw(&self, server: &str, tool: &str, result: &str) {
+    pub fn saw(&self, principal: u64, server: &str, tool: &str, result: &str) {
         if result.len() > MAX_RESULT {
             return;
         }
@@ -59,8 +94,7 @@ impl Shapes {
         let seen = observed::shape(&value);
         let id = format!("{server}:{tool}");
         let mut state = self.lock();
-        let home = &self.home;
-        let known = state.known.get_or_insert_with(|| read(home));
+        let known = &mut state.learnt(principal, &self.home).known;
         let merged = known.get(&id).map_or_else(|| seen.clone(), |old| observed::merge(old, &seen));
         if known.get(&id) == Some(&merged)
             || merged.to_string().len() > MAX_SHAPE
@@ -69,41 +103,41 @@ impl Shapes {
             return;
         }
         known.insert(id, merged);
-        state.changed = true;
+        state.changed |= principal == OWNER;
     }
 
     /// Arguments that worked, an object as it was written. Their shape is remembered while this process runs.
-    pub fn used(&self, server: &str, tool: &str, arguments: &[u8]) {
+    pub fn used(&self, principal: u64, server: &str, tool: &str, arguments: &[u8]) {
         if arguments.len() > MAX_ARGUMENTS {
             return;
         }
         let mut state = self.lock();
-        let (times, known) = match state.used.get(server).and_then(|tools| tools.get(tool)) {
+        let used = &mut state.learnt(principal, &self.home).used;
+        let (times, known) = match used.get(server).and_then(|tools| tools.get(tool)) {
             Some((times, _)) if *times >= MAX_USES => return,
             Some((times, known)) => (*times, Some(known)),
-            None if state.used.values().map(HashMap::len).sum::<usize>() >= MAX_TOOLS => return,
+            None if used.values().map(HashMap::len).sum::<usize>() >= MAX_TOOLS => return,
             None => (0, None),
         };
         let Ok(value) = serde_json::from_slice::<Value>(arguments) else { return };
         let seen = observed::shape(&value);
         let merged = known.map_or_else(|| seen.clone(), |old| observed::merge(old, &seen));
         if merged.to_string().len() <= MAX_SHAPE {
-            let tools = state.used.entry(server.to_owned()).or_default();
+            let tools = used.entry(server.to_owned()).or_default();
             tools.insert(tool.to_owned(), (times + 1, merged));
         }
     }
 
-    /// The shape of arguments that worked, if any were seen.
-    pub fn uses_of(&self, server: &str, tool: &str) -> Option<Value> {
-        self.lock().used.get(server)?.get(tool).map(|(_, shape)| shape.clone())
+    /// The shape of arguments that worked, if any of this principal's were seen.
+    pub fn uses_of(&self, principal: u64, server: &str, tool: &str) -> Option<Value> {
+        let state = self.lock();
+        state.of.get(&principal)?.used.get(server)?.get(tool).map(|(_, shape)| shape.clone())
     }
 
-    /// The shape of a tool's results, if any was seen.
-    pub fn of(&self, server: &str, tool: &str) -> Option<Value> {
+    /// The shape of a tool's results, if any of this principal's was seen.
+    pub fn of(&self, principal: u64, server: &str, tool: &str) -> Option<Value> {
         let mut state = self.lock();
-        let home = &self.home;
-        let known = state.known.get_or_insert_with(|| read(home));
-        known.get(&format!("{server}:{tool}")).cloned()
+        state.learnt(principal, &self.home).known.get(&format!("{server}:{tool}")).cloned()
     }
 
     /// Writes what is new, beside everything else. What cannot be written is learnt again.
@@ -112,7 +146,7 @@ impl Shapes {
         if !std::mem::take(&mut state.changed) {
             return;
         }
-        let known = state.known.clone().unwrap_or_default();
+        let known = state.learnt(OWNER, &self.home).known.clone();
         drop(state);
         let home = self.home.clone();
         drop(tokio::task::spawn_blocking(move || write(&home, &known)));
@@ -170,18 +204,58 @@ fn write(home: &Path, known: &BTreeMap<String, Value>) {
 mod tests {
     use super::*;
 
+    const OTHER: u64 = 7;
+
     #[test]
     fn a_shape_is_learnt_kept_and_read_again() {
         let home = tempfile::tempdir().unwrap();
         let shapes = Shapes::new(home.path());
-        shapes.saw("s", "t", r#"{"content":[{"type":"text","text":"{\"a\": 1}"}]}"#);
-        shapes.saw("s", "t", r#"{"structuredContent":{"a": 2, "b": "x"}}"#);
-        shapes.saw("s", "failed", r#"{"isError":true,"content":[{"type":"text","text":"[1]"}]}"#);
+        shapes.saw(OWNER, "s", "t", r#"{"content":[{"type":"text","text":"{\"a\": 1}"}]}"#);
+        shapes.saw(OWNER, "s", "t", r#"{"structuredContent":{"a": 2, "b": "x"}}"#);
+        shapes.saw(
+            OWNER,
+            "s",
+            "failed",
+            r#"{"isError":true,"content":[{"type":"text","text":"[1]"}]}"#,
+        );
         let expected = json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]});
-        assert_eq!(shapes.of("s", "t"), Some(expected.clone()));
-        assert_eq!(shapes.of("s", "failed"), None);
-        write(home.path(), shapes.lock().known.as_ref().unwrap());
-        assert_eq!(Shapes::new(home.path()).of("s", "t"), Some(expected));
+        assert_eq!(shapes.of(OWNER, "s", "t"), Some(expected.clone()));
+        assert_eq!(shapes.of(OWNER, "s", "failed"), None);
+        write(home.path(), &shapes.lock().of[&OWNER].known);
+        assert_eq!(Shapes::new(home.path()).of(OWNER, "s", "t"), Some(expected));
+    }
+
+    #[test]
+    fn no_principal_learns_from_the_calls_of_another() {
+        let home = tempfile::tempdir().unwrap();
+        let shapes = Shapes::new(home.path());
+        let result = r#"{"structuredContent":{"patient_4711": 1}}"#;
+        for (whose, other) in [(OWNER, OTHER), (OTHER, OWNER), (OTHER, 8)] {
+            let tool = format!("of_{whose}");
+            shapes.saw(whose, "s", &tool, result);
+            shapes.used(whose, "s", &tool, br#"{"acct": 1}"#);
+            assert!(shapes.of(whose, "s", &tool).is_some());
+            assert!(shapes.uses_of(whose, "s", &tool).is_some());
+            assert_eq!(shapes.of(other, "s", &tool), None);
+            assert_eq!(shapes.uses_of(other, "s", &tool), None);
+        }
+        // The file is the owner's: it holds nothing of anybody else, and nobody else is told what is in it.
+        write(home.path(), &shapes.lock().of[&OWNER].known);
+        let later = Shapes::new(home.path());
+        assert!(later.of(OWNER, "s", "of_0").is_some());
+        assert_eq!(later.of(OWNER, "s", "of_7"), None);
+        assert_eq!(later.of(OTHER, "s", "of_0"), None);
+    }
+
+    #[test]
+    fn many_principals_are_bounded_and_the_owner_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let shapes = Shapes::new(home.path());
+        for principal in 0..10 * MAX_PRINCIPALS as u64 {
+            shapes.saw(principal, "s", "t", r#"{"structuredContent":{"a": 1}}"#);
+        }
+        assert_eq!(shapes.lock().of.len(), MAX_PRINCIPALS);
+        assert!(shapes.of(OWNER, "s", "t").is_some());
     }
 
     #[test]
@@ -191,7 +265,7 @@ mod tests {
             ["", "{", "[]", r#"{"version":9,"shapes":{}}"#, r#"{"version":1,"shapes":[7]}"#]
         {
             std::fs::write(home.path().join(FILE), damage).unwrap();
-            assert_eq!(Shapes::new(home.path()).of("s", "t"), None, "{damage}");
+            assert_eq!(Shapes::new(home.path()).of(OWNER, "s", "t"), None, "{damage}");
         }
     }
 }

@@ -149,6 +149,29 @@ pub fn output() -> Output {
     Output::Other(tokio::io::stdout())
 }
 
+/// Whether anybody could still read what is written to stdout. A pipe says at once that its reader is gone, without a
+/// byte having to be written.
+#[cfg(unix)]
+pub fn has_reader() -> bool {
+    use std::os::fd::AsFd;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+    let stdout = io::stdout();
+    // What is asked for is never true of a pipe; an end that broke is told unasked.
+    let mut ends = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let broken = PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL;
+    match poll(&mut ends, PollTimeout::ZERO) {
+        Ok(_) => !ends[0].revents().is_some_and(|seen| seen.intersects(broken)),
+        Err(_) => true,
+    }
+}
+
+/// Nothing tells here before something is written.
+#[cfg(not(unix))]
+pub fn has_reader() -> bool {
+    true
+}
+
 #[cfg(unix)]
 enum Kind {
     Pipe,

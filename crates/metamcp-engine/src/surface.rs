@@ -19,11 +19,12 @@ pub mod reply;
 mod scope;
 mod script;
 pub mod semantic;
+mod turns;
 
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,8 +41,10 @@ use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::seal::Key;
 
 use crate::catalog::Catalog;
+use crate::config::CurrentProject;
 use crate::habits::Memory;
 use crate::held::Held;
+use crate::login::Tokens;
 use crate::provision::Provisioner;
 use crate::results::Results;
 use crate::router::{Caller, Entry, Router, Servers};
@@ -84,6 +87,8 @@ pub struct Parts {
     pub results: Results,
     /// Whether secrets are taken out of everything that leaves.
     pub scrubs: bool,
+    /// Tokens of logins, which are secrets too.
+    pub tokens: Arc<Tokens>,
     /// Finds and installs servers.
     pub provisioner: Provisioner,
 }
@@ -105,13 +110,25 @@ pub struct Surface {
     pub(crate) held: Held,
     /// Finds and installs servers.
     pub(crate) provisioner: Provisioner,
+    /// The project's file as it stands, which may wait for a person.
+    pub project: CurrentProject,
     /// Where resources and prompts were seen.
     owners: Mutex<direct::Owners>,
-    /// What takes secrets out of everything that leaves, and the servers whose secrets it knows.
-    scrubber: Mutex<(Arc<Servers>, Arc<Scrubber>)>,
+    /// What takes secrets out of everything that leaves, and whose secrets it knows.
+    scrubber: Mutex<Scrubbing>,
     scrubs: bool,
+    tokens: Arc<Tokens>,
     /// Secrets taken out so far.
     scrubbed: AtomicU64,
+    /// No new calls: the gateway is going to end.
+    draining: AtomicBool,
+}
+
+/// A scrubber, with the servers and the state of the tokens that it was made for.
+struct Scrubbing {
+    servers: Arc<Servers>,
+    version: u64,
+    scrubber: Arc<Scrubber>,
 }
 
 /// The gateway as a client sees it: one core, and the vocabulary spoken over it.
@@ -127,6 +144,9 @@ pub struct View {
     pub audience: Audience,
     /// Whose values it keeps and reads: whoever showed the same token, or everybody.
     pub principal: u64,
+    /// Whether an answer of its client counts as an approval. Over stdio the owner's own client is asked; over HTTP any
+    /// program with a token can answer, so there the owner says who is a person.
+    pub approves: bool,
 }
 
 impl std::ops::Deref for View {
@@ -281,6 +301,9 @@ impl View {
         let Some(name) = name.and_then(object::text) else {
             return invalid("tools/call needs a name, which is a string".to_owned());
         };
+        if self.is_draining() {
+            return Step::Now(full::too_late(&name));
+        }
         match &*name {
             "mcp_call" => self.mcp_call(arguments, meta, line, caller, tag),
             "mcp_discover" => self.mcp_discover(arguments, caller),
@@ -314,9 +337,10 @@ impl Surface {
         let mut seal = [0; 32];
         // A seal that can be guessed would let a client answer for another one, which must not be risked.
         getrandom::fill(&mut seal).expect("the system has randomness");
-        let Parts { router, catalog, habits, code, shapes, results, scrubs, provisioner } = parts;
+        let Parts { router, catalog, habits, code, shapes, results, .. } = parts;
+        let Parts { scrubs, tokens, provisioner, .. } = parts;
         let servers = router.servers();
-        let scrubber = Arc::new(scrubber_for(&servers, scrubs));
+        let scrubber = Mutex::new(Scrubbing::new(servers, &tokens, scrubs));
         Surface {
             router,
             catalog,
@@ -327,11 +351,14 @@ impl Surface {
             results,
             shapes,
             held: Held::new(Key::new(seal)),
+            project: CurrentProject::new(None),
             owners: Mutex::default(),
-            scrubber: Mutex::new((servers, scrubber)),
+            scrubber,
             scrubs,
+            tokens,
             provisioner,
             scrubbed: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
         }
     }
 
@@ -339,16 +366,24 @@ impl Surface {
     fn scrubber(&self) -> Arc<Scrubber> {
         let servers = self.router.servers();
         let mut last = self.scrubber.lock().unwrap_or_else(PoisonError::into_inner);
-        if !Arc::ptr_eq(&last.0, &servers) {
-            let scrubber = Arc::new(scrubber_for(&servers, self.scrubs));
-            *last = (servers, scrubber);
+        if !Arc::ptr_eq(&last.servers, &servers) || last.version != self.tokens.version() {
+            *last = Scrubbing::new(servers, &self.tokens, self.scrubs);
         }
-        Arc::clone(&last.1)
+        Arc::clone(&last.scrubber)
     }
 
     /// How many secrets were taken out of answers so far.
     pub fn scrubbed(&self) -> u64 {
         self.scrubbed.load(Ordering::Relaxed)
+    }
+
+    /// No new calls of clients from now on; what scripts and chains under way still call is let through.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// Removes what must not outlive the gateway.
@@ -364,6 +399,15 @@ impl Surface {
     }
 }
 
-fn scrubber_for(servers: &Servers, scrubs: bool) -> Scrubber {
-    if scrubs { Scrubber::new(servers.secrets()) } else { Scrubber::off() }
+impl Scrubbing {
+    fn new(servers: Arc<Servers>, tokens: &Tokens, scrubs: bool) -> Scrubbing {
+        // Read before the values: one that comes in between is then looked for the next time.
+        let version = tokens.version();
+        let tokens = tokens.secrets();
+        let scrubber = match scrubs {
+            true => Scrubber::new(servers.secrets().chain(&tokens)),
+            false => Scrubber::off(),
+        };
+        Scrubbing { servers, version, scrubber: Arc::new(scrubber) }
+    }
 }

@@ -7,10 +7,13 @@ pub mod connection;
 pub mod eras;
 pub mod launch;
 pub mod listing;
+pub mod manuals;
+pub mod outbound;
 pub mod remote;
 pub mod sweeper;
 
 pub use connection::{Connection, Listener, Reply};
+pub use launch::installs;
 pub use remote::Remote;
 
 use std::sync::Arc;

@@ -3,14 +3,25 @@
 //! In: a path, and a function from the old text to the new.  Out: what was there and what is there now.
 //! Tests: below, and `metamcp/tests/config/first.rs` with many processes.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Largest file that is edited: state files of clients grow, but not beyond this.
 const LARGEST: u64 = 64 << 20;
 /// Programs that do not know of our lock may write between our reading and our writing; so often we begin anew.
 const ATTEMPTS: usize = 8;
+
+/// Others change a file in milliseconds. Whoever waits longer than this is told for whom.
+const QUIET_WAIT: Duration = Duration::from_millis(500);
+/// Nobody works on a file for longer; it hangs, and the lock is never let go.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// As many links as systems themselves follow.
+const MOST_LINKS: usize = 40;
 
 /// Why a file was not changed. It is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +47,14 @@ pub enum UserFileError<E> {
     NotAFile {
         /// Which path.
         path: PathBuf,
+    },
+    /// Another program holds the lock and does not let go.
+    #[error("{} is locked by {holder}; nothing was changed: end that program, or try again later", path.display())]
+    Held {
+        /// Which file.
+        path: PathBuf,
+        /// Who holds it, as far as that can be seen.
+        holder: String,
     },
     /// Another program kept writing it.
     #[error("{} keeps changing; try again when nothing else writes it", path.display())]
@@ -84,12 +103,20 @@ pub fn change<E>(
     path: &Path,
     mut change: impl FnMut(Option<&str>) -> Result<Option<String>, E>,
 ) -> Result<Changed, UserFileError<E>> {
-    // A file kept elsewhere and linked to stays linked.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let given = path.to_owned();
+    let follow = |source| UserFileError::Io { action: "follow", path: given.clone(), source };
+    let path = target(path).map_err(follow)?;
     let fail = |action, source| UserFileError::Io { action, path: path.clone(), source };
     let folder = path.parent().unwrap_or(Path::new(".")).to_owned();
     make(&folder).map_err(|error| fail("make the folder of", error))?;
-    let _lock = lock(&folder, &path).map_err(|error| fail("lock", error))?;
+    let _lock = match lock(&folder, &path) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => {
+            let holder = holder(&folder).unwrap_or_else(|| "another program".to_owned());
+            return Err(UserFileError::Held { path, holder });
+        }
+        Err(error) => return Err(fail("lock", error)),
+    };
     for _ in 0..ATTEMPTS {
         let before = read(&path)?;
         let Some(after) = change(before.as_deref()).map_err(UserFileError::Refused)? else {
@@ -118,6 +145,32 @@ pub fn change<E>(
     Err(UserFileError::Busy { path })
 }
 
+/// The file that a path leads to. One kept elsewhere and linked to stays linked: also where the link leads to nothing
+/// yet, since whoever made it wants the file to be there. Where not even the folder is, such as on a disk that is not
+/// mounted, nothing is made in its place.
+pub fn target(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(found) = fs::canonicalize(path) {
+        return Ok(found);
+    }
+    let mut at = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(next) = fs::read_link(&at) else {
+            if at == path {
+                return std::path::absolute(path);
+            }
+            let folder = at.parent().and_then(|folder| fs::canonicalize(folder).ok());
+            let (Some(folder), Some(name)) = (folder.filter(|at| at.is_dir()), at.file_name())
+            else {
+                let why = format!("it is a link to {}, whose folder is not there", at.display());
+                return Err(io::Error::new(io::ErrorKind::NotFound, why));
+            };
+            return Ok(folder.join(name));
+        };
+        at = at.parent().unwrap_or(Path::new(".")).join(next);
+    }
+    Err(io::Error::other("its links lead in a circle"))
+}
+
 /// What is kept beside a file of the user's, such as copies and tokens, is as private as the file.
 fn make(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
@@ -127,9 +180,17 @@ fn make(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Held until it is dropped. The folder itself is locked where that can be, so that nothing is left lying beside other
-/// programs' files.
-fn lock(folder: &Path, path: &Path) -> io::Result<File> {
+/// Who is told that a lock is waited for, in a sentence.
+static WAITING: OnceLock<fn(&str)> = OnceLock::new();
+
+/// Says who is told when a change has to wait for another program. The first who says so counts.
+pub fn tell_of_waiting(tell: fn(&str)) {
+    WAITING.set(tell).ok();
+}
+
+/// Held until it is dropped; nothing where another program holds it for too long. The folder itself is locked where that
+/// can be, so that nothing is left lying beside other programs' files.
+fn lock(folder: &Path, path: &Path) -> io::Result<Option<File>> {
     let file = if cfg!(unix) {
         File::open(folder)?
     } else {
@@ -137,8 +198,51 @@ fn lock(folder: &Path, path: &Path) -> io::Result<File> {
         name.push(".lock");
         File::options().create(true).append(true).open(name)?
     };
-    file.lock()?;
-    Ok(file)
+    let mut told = false;
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let waited = began.elapsed();
+        if waited >= LONGEST_WAIT {
+            return Ok(None);
+        }
+        if waited >= QUIET_WAIT && !std::mem::replace(&mut told, true) {
+            let holder = holder(folder).unwrap_or_else(|| "another program".to_owned());
+            if let Some(tell) = WAITING.get() {
+                tell(&format!("waiting for {holder}, which holds the lock of {}", path.display()));
+            }
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
+/// Who holds the lock of a folder, where the system tells.
+fn holder(folder: &Path) -> Option<String> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let inode = format!(":{}", fs::metadata(folder).ok()?.ino());
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        // `1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF`; a second line of a number begins with an arrow: it waits.
+        let held = |line: &&str| !line.contains("->") && line.contains("FLOCK");
+        let pid = locks.lines().filter(held).find_map(|line| {
+            let mut words = line.split_whitespace().skip(4);
+            let (pid, place) = (words.next()?, words.next()?);
+            place.ends_with(&inode).then(|| pid.to_owned())
+        })?;
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
+        Some(format!("{name} (process {pid})"))
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = folder;
+        None
+    }
 }
 
 /// A new file beside the old one with its mode; private where there is no old one.
@@ -229,6 +333,29 @@ mod tests {
         assert_eq!(fs::metadata(&fresh.path).unwrap().permissions().mode() & 0o777, 0o600);
         let made = fs::metadata(folder.path().join("new")).unwrap();
         assert_eq!(made.permissions().mode() & 0o777, 0o700);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_leads_nowhere_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("dotfiles")).unwrap();
+        std::os::unix::fs::symlink("dotfiles/file", at("inner")).unwrap();
+        std::os::unix::fs::symlink("inner", at("link")).unwrap();
+        append(&at("link"), "a");
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+        assert!(fs::symlink_metadata(at("inner")).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(at("dotfiles/file")).unwrap(), "a\n");
+        // A disk that is not there, and a circle.
+        std::os::unix::fs::symlink("gone/file", at("lost")).unwrap();
+        std::os::unix::fs::symlink("circle", at("circle")).unwrap();
+        for (link, why) in [("lost", "folder is not there"), ("circle", "circle")] {
+            let outcome = change::<Infallible>(&at(link), |_| Ok(Some(String::new())));
+            assert!(outcome.unwrap_err().to_string().contains(why), "{link}");
+            assert!(fs::symlink_metadata(at(link)).unwrap().is_symlink());
+        }
+        assert!(!at("gone").exists());
     }
 
     #[test]

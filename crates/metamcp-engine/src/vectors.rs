@@ -73,6 +73,7 @@ pub struct Vectors {
     shelf: Shelf,
     requests: Semaphore,
     documents: Semaphore,
+    gathering: tokio::sync::Mutex<()>,
     /// Texts in one request; fewer where the API is too slow for more.
     batch: AtomicUsize,
     bounds: fn(Purpose) -> Bounds,
@@ -90,6 +91,7 @@ impl Vectors {
             shelf: Shelf::new(home),
             requests: Semaphore::new(MAX_REQUESTS),
             documents: Semaphore::new(1),
+            gathering: tokio::sync::Mutex::default(),
             batch: AtomicUsize::new(MAX_TEXTS),
             bounds: client::bounds,
         }
@@ -115,6 +117,23 @@ impl Vectors {
     pub fn missing(&self, wanted: &[Document]) -> usize {
         let memory = lock(&self.memory);
         wanted.iter().filter(|document| !memory.holds(&document.digest)).count()
+    }
+
+    /// Those that are in memory, in the order of `wanted`, without asking anybody.
+    pub fn known(&self, wanted: &[Document]) -> Vec<Option<Arc<[f32]>>> {
+        let mut memory = lock(&self.memory);
+        wanted.iter().map(|document| memory.tool(&document.digest)).collect()
+    }
+
+    /// Fetches what is missing of these beside all else; one such errand at a time, since the next finds in memory what
+    /// the first brought. Ends when there is nothing more to wait for.
+    pub async fn gather(self: Arc<Self>, wanted: Arc<[Document]>) {
+        if let Ok(_turn) = self.gathering.try_lock() {
+            // What it says of a failure is said to the search that runs into it.
+            drop(self.documents(&wanted).await);
+        } else {
+            drop(self.gathering.lock().await);
+        }
     }
 
     /// One vector of length one for each document, all equally long. From memory, from the disk, and from the API

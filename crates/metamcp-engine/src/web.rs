@@ -9,6 +9,7 @@ mod error;
 mod tls;
 mod tunnel;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -86,6 +87,9 @@ impl Plan {
 #[derive(Debug, Clone)]
 pub struct Web {
     client: Client<HttpsConnector<Dial>, Outgoing>,
+    connector: HttpsConnector<Dial>,
+    /// Idle connections kept for each host.
+    kept: usize,
 }
 
 impl Web {
@@ -99,18 +103,16 @@ impl Web {
         } else {
             builder.enable_http1().wrap_connector(dial)
         };
-        let mut client = Client::builder(TokioExecutor::new());
-        client
-            .pool_timer(TokioTimer::new())
-            .timer(TokioTimer::new())
-            .pool_idle_timeout(KEPT_FOR)
-            .pool_max_idle_per_host(plan.kept)
-            .http1_max_buf_size(MAX_HEAD)
-            .http2_max_header_list_size(MAX_HEADER_LIST)
-            .http2_keep_alive_interval(ALIVE_EVERY)
-            .http2_keep_alive_timeout(ALIVE_WITHIN)
-            .http2_adaptive_window(true);
-        Ok(Web { client: client.build(connector) })
+        let client = client(connector.clone(), plan.kept);
+        Ok(Web { client, connector, kept: plan.kept })
+    }
+
+    /// The same way without the connections that were kept: one of them turned out to be dead, and those that were idle
+    /// beside it hardly fare better.
+    #[must_use]
+    pub fn afresh(&self) -> Web {
+        let client = client(self.connector.clone(), self.kept);
+        Web { client, connector: self.connector.clone(), kept: self.kept }
     }
 
     /// Sends one request. The caller sets a limit of time.
@@ -123,6 +125,40 @@ impl Web {
         let watch = request.body().watch();
         self.client.request(request).await.map_err(|error| SendError::from_hyper(&error, &watch))
     }
+}
+
+/// The way to wherever a server sends us, made for the zone in which the server itself was reached.
+#[derive(Debug, Default)]
+pub struct Guarded {
+    made: Mutex<Option<(Zone, Web)>>,
+}
+
+impl Guarded {
+    /// The way for a server at this address, otherwise as planned.
+    pub fn way(&self, server: &Address, plan: &Plan) -> Result<Web, TlsError> {
+        let zone = zone_of(server);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, web)) = made.as_ref().filter(|(known, _)| *known == zone) {
+            return Ok(web.clone());
+        }
+        let web = Web::new(Plan { reach: Reach::SentFrom(zone), ..plan.clone() })?;
+        *made = Some((zone, web.clone()));
+        Ok(web)
+    }
+}
+
+fn client(connector: HttpsConnector<Dial>, kept: usize) -> Client<HttpsConnector<Dial>, Outgoing> {
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .pool_idle_timeout(KEPT_FOR)
+        .pool_max_idle_per_host(kept)
+        .http1_max_buf_size(MAX_HEAD)
+        .http2_max_header_list_size(MAX_HEADER_LIST)
+        .http2_keep_alive_interval(ALIVE_EVERY)
+        .http2_keep_alive_timeout(ALIVE_WITHIN)
+        .http2_adaptive_window(true)
+        .build(connector)
 }
 
 /// A request to an address.

@@ -105,7 +105,8 @@ pub type Answer = Pin<Box<dyn Future<Output = Result<String, CallError>> + Send>
 
 /// Who answers a script. Its methods are called from a task of the gateway and must not block.
 pub trait Host: Send + Sync + 'static {
-    /// Starts to answer. `payload` is one JSON object as described at [`Op`], written by the script: hostile.
+    /// Starts to answer. `payload` is one JSON object with no other members than those described at [`Op`], each at most
+    /// once; what is in them was written by the script: hostile.
     fn answer(&self, op: Op, payload: String) -> Answer;
 
     /// The name of the server that a script means by a name. Its calls are counted under it, so that a second name

@@ -61,6 +61,18 @@ pub enum Defect {
         /// What it holds.
         value: u8,
     },
+    /// A text that is not the JSON it has to be.
+    #[error("a frame with something else than the JSON that belongs in {field}")]
+    Json {
+        /// Which one.
+        field: &'static str,
+    },
+    /// A number or a text that no worker of ours writes.
+    #[error("a frame with {field} out of bounds")]
+    Bounds {
+        /// Which field.
+        field: &'static str,
+    },
     /// A list that is too long.
     #[error("a frame with {count} entries in {field}")]
     TooMany {

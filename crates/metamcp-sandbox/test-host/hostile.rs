@@ -118,7 +118,8 @@ fn liar(word: &str) -> Option<i32> {
         }
         // The rest lock themselves down and misbehave with a job in hand.
         "garbled" | "huge" | "twice" | "ready-again" | "deaf" | "flood" | "log-flood"
-        | "not-json" | "closes" => {
+        | "not-json" | "closes" | "skips" | "two-servers" | "more-members" | "no-object"
+        | "value-not-json" | "empty-lines" | "endless-progress" => {
             let report = lockdown::apply(0, Ends::Socket);
             say(&FromWorker::Ready { layers: report.layers, missing: report.missing });
             hear();
@@ -136,8 +137,8 @@ fn misbehave(word: &str) {
         "garbled" => raw(&[3, 0, 0, 0, 250, 1, 2]),
         "huge" => raw(&u32::MAX.to_le_bytes()),
         "twice" => {
-            say(&request(1, r#"{"server":"s","tool":"never","arguments":{}}"#));
-            say(&request(1, r#"{"server":"s","tool":"never","arguments":{}}"#));
+            say(&request(0, r#"{"server":"s","tool":"never","arguments":{}}"#));
+            say(&request(0, r#"{"server":"s","tool":"never","arguments":{}}"#));
         }
         "ready-again" => say(&FromWorker::Ready { layers: Vec::new(), missing: Vec::new() }),
         // Says nothing and never reads: only the wall clock ends it.
@@ -154,9 +155,30 @@ fn misbehave(word: &str) {
             say(&FromWorker::Done { end: End::Ok { value: "\"y\"".into() }, cpu: 0 });
         }
         "not-json" => {
-            say(&request(1, "not json"));
+            say(&request(0, "not json"));
             hear();
             say(&FromWorker::Done { end: End::Ok { value: "1".into() }, cpu: 0 });
+        }
+        "skips" => say(&request(7, r#"{"server":"s","tool":"echo","arguments":{}}"#)),
+        "two-servers" => {
+            say(&request(0, r#"{"server":"s","server":"t","tool":"echo","arguments":{}}"#));
+        }
+        "more-members" => {
+            say(&request(0, r#"{"server":"s","tool":"echo","arguments":{},"meta":{}}"#));
+        }
+        "no-object" => say(&request(0, r#"["s","echo",{}]"#)),
+        "value-not-json" => {
+            let value = "1,\"calls\":[]".into();
+            say(&FromWorker::Done { end: End::Ok { value }, cpu: 0 });
+        }
+        "empty-lines" => {
+            for _ in 0..100_000 {
+                say(&FromWorker::Log { level: Level::Info, text: String::new() });
+            }
+            say(&FromWorker::Done { end: End::Ok { value: "1".into() }, cpu: u64::MAX });
+        }
+        "endless-progress" => {
+            say(&FromWorker::Progress { value: f64::INFINITY, total: None, message: None });
         }
         _ => {}
     }

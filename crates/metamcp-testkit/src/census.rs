@@ -16,7 +16,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use crate::patience::eventually;
 
 /// The environment variable every process of a test carries, and passes on to what it starts.
-pub const MARK: &str = "METAMCP_TEST_MARK";
+pub const MARK: &str = "TESTKIT_MARK";
 
 /// How long a process may take to stand still: until its current system call lets it.
 const FREEZING: Duration = Duration::from_secs(10);

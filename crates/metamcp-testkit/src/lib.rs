@@ -1,5 +1,5 @@
 //! What the tests and benchmarks stand on: hostile and fast child servers, a client, a temporary home.
-//! Owns: the three small programs, the client, the journal, the census, the verdicts.  Never: ships.
+//! Owns: the small programs, the client, the journal, the census, the verdicts.  Never: ships.
 //! In: a command to run and what its children shall do.  Out: every line received, every execution, every process.
 //! Tests: beside each room, and `tests/it` for the programs as processes.
 
@@ -10,11 +10,13 @@ pub mod client;
 pub mod echo;
 pub mod faults;
 pub mod journal;
+pub mod line_journal;
 pub mod outcome;
 pub mod patience;
 pub mod programs;
 pub mod relay;
 pub mod site;
+pub mod stand_in;
 pub mod verdicts;
 pub mod workspace;
 

@@ -17,6 +17,16 @@ pub fn echo_child() -> PathBuf {
     program("echo-child")
 }
 
+/// The server that writes down what it is sent.
+pub fn line_journal() -> PathBuf {
+    program("line-journal")
+}
+
+/// What says the bytes of a test in place of a sandbox worker.
+pub fn worker_stand_in() -> PathBuf {
+    program("worker-stand-in")
+}
+
 /// The byte-copy relay of the benchmarks.
 pub fn copy_relay() -> PathBuf {
     program("copy-relay")

@@ -18,7 +18,7 @@ use crate::patience::eventually;
 use crate::programs;
 
 /// A variable set for the gateway that no child may ever see.
-pub const CANARY: &str = "METAMCP_TEST_CANARY";
+pub const CANARY: &str = "TESTKIT_CANARY";
 
 /// How long leftover processes may take to die of SIGKILL before the directory is removed all the same.
 const LAST_WAIT: Duration = Duration::from_secs(5);
@@ -180,11 +180,13 @@ impl Workspace {
 
     /// Writes the config and gives a command for `program` in this home and project, with nothing of ours around it.
     pub fn command(&self, program: &Path) -> Result<Command> {
-        self.write_config()?;
+        let config = self.write_config()?;
         let mut command = Command::new(program);
         command
             .current_dir(self.project())
             .env_clear()
+            // Found and not named, the file would have to be approved first.
+            .env("METAMCP_CONFIG", config)
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.home())
             .env("LANG", "C.UTF-8")

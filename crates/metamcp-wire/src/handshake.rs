@@ -119,11 +119,15 @@ pub fn opened(result: &[u8]) -> Result<Peer, Refusal> {
 
 /// Reads a server's error answer to `initialize`.
 pub fn refused(error: &[u8]) -> Refusal {
+    let (code, message) = error_parts(error);
+    Refusal::Error { code, message }
+}
+
+/// The code and the message of any error answer, the latter cleaned and cut.
+pub fn error_parts(error: &[u8]) -> (i64, String) {
     let [code, message] = pick(error, ["code", "message"]).unwrap_or([None, None]);
-    Refusal::Error {
-        code: code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0),
-        message: message.and_then(text).map(|text| label(&text)).unwrap_or_default(),
-    }
+    let code = code.and_then(|raw| std::str::from_utf8(raw).ok()?.parse().ok()).unwrap_or(0);
+    (code, message.and_then(text).map(|text| label(&text)).unwrap_or_default())
 }
 
 /// What a server's answer to the probe `server/discover` says about it.

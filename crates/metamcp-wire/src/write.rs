@@ -1,11 +1,15 @@
 //! Messages as they are written: straight into the outgoing bytes, one line each.
 //! Owns: the text around ids, params and results.      Never: parses, or changes what it passes on beyond keeping it on one line.
 //! In: the parts, raw.  Out: bytes appended, ending in one newline.
-//! Tests: `write/tests.rs`.
+//! Tests: `write/tests.rs`, and beside in `write/line.rs`, by which alone messages to servers are written.
+
+mod line;
 
 use std::borrow::Cow;
 
 use bytes::BufMut;
+
+pub use line::{Json, Line};
 
 /// What follows a result that was sent in slices after [`result_head`].
 pub const RESULT_TAIL: &[u8] = b"}\n";

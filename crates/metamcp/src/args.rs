@@ -5,18 +5,23 @@
 
 mod first;
 mod flags;
+mod groups;
 mod quick;
+mod tools;
 mod wrong;
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{
+    Arg, ArgAction, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+};
 
 pub(crate) use self::first::{
-    AddArgs, DoctorArgs, ImportArgs, InitArgs, NameArgs, Scope, ScopeArgs, WriteArgs,
+    AddArgs, AddJsonArgs, DoctorArgs, ImportArgs, InitArgs, NamesArgs, Scope, ScopeArgs, TokenArgs,
+    TrustArgs, UntrustArgs, WriteArgs,
 };
 pub(crate) use self::flags::SettingFlags;
+pub(crate) use self::tools::{CallArgs, GetArgs, ListArgs, RunArgs, SearchArgs, ToolsArgs};
 pub(crate) use self::wrong::{asks_for_json, what_is_wrong};
 use crate::exit::Exit;
 
@@ -28,15 +33,25 @@ use crate::exit::Exit;
     long_about = LONG_ABOUT,
     arg_required_else_help = false,
     subcommand_required = false,
+    disable_help_flag = true,
     max_term_width = 100
 )]
 pub(crate) struct Args {
+    /// Say more: -v logs servers that start and stop, -vv calls too, -vvv messages too
+    #[arg(long, short, global = true, action = ArgAction::Count, conflicts_with = "quiet", display_order = LAST)]
+    pub(crate) verbose: u8,
+    /// Say less: no progress, no notes, and only errors in the log
+    #[arg(long, short, global = true, display_order = LAST)]
+    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
     /// What to do; serving is what happens without a word.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
+
+/// Behind what a command has of its own.
+const LAST: usize = 900;
 
 const LONG_ABOUT: &str = "\
 One MCP server in front of all your MCP servers.
@@ -55,7 +70,7 @@ pub(crate) enum Command {
     /// Serve on stdin and stdout; the same as no subcommand
     #[command(after_help = "\
 Examples:
-  metamcp                        the servers of .mcp.json or ~/.metamcp/mcp.json
+  metamcp                        your servers, and those of a .mcp.json you trust
   metamcp --config work.json     those of another file
   metamcp --max-connections 8    at most eight servers at once
   metamcp --log-level info       and say what happens")]
@@ -66,58 +81,50 @@ Examples:
     /// Add a server
     #[command(after_help = first::ADD_HELP)]
     Add(AddArgs),
-    /// Remove a server
+    /// Add a server from its JSON, as a README shows it
+    #[command(after_help = first::ADD_JSON_HELP)]
+    AddJson(AddJsonArgs),
+    /// Remove servers
     #[command(after_help = "\
+All of them or none: a name that is not there changes nothing.
+
 Examples:
   metamcp remove github
+  metamcp remove github slack
   metamcp remove github --dry-run --json")]
-    Remove(NameArgs),
-    /// Take over the servers of a client or of a file
+    Remove(NamesArgs),
+    /// Import the servers of a client or of a file
     #[command(after_help = first::IMPORT_HELP)]
     Import(ImportArgs),
-    /// Let a server be used again
-    Enable(NameArgs),
-    /// Leave a server out without removing it
-    Disable(NameArgs),
+    /// Let disabled servers be used again
+    Enable(NamesArgs),
+    /// Disable servers without removing them
+    Disable(NamesArgs),
+    /// Look at the .mcp.json of a folder, and approve it
+    #[command(after_help = first::TRUST_HELP)]
+    Trust(TrustArgs),
+    /// Stop using the .mcp.json of a folder
+    Untrust(UntrustArgs),
     /// Find out what is wrong, and what to do about it
     #[command(after_help = first::DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// List the servers, or the tools of one
-    #[command(after_help = "\
-Examples:
-  metamcp list               every server, its state and how many tools it has
-  metamcp list github        the tools of one server
-  metamcp list --json        the same for scripts")]
+    #[command(after_help = tools::LIST_HELP)]
     List(ListArgs),
+    /// List the tools of all servers, or of some
+    #[command(after_help = tools::TOOLS_HELP)]
+    Tools(ToolsArgs),
+    /// Show one server: its configuration as understood, and where it comes from
+    #[command(after_help = tools::GET_HELP)]
+    Get(GetArgs),
     /// Find tools by what they do
-    #[command(after_help = "\
-Examples:
-  metamcp search \"read a file\"
-  metamcp search issue --server github --limit 5
-  metamcp search \"send a message\" --why
-  metamcp search browser --json | jq -r '.tools[].id'")]
+    #[command(after_help = tools::SEARCH_HELP)]
     Search(SearchArgs),
     /// Call a tool
-    #[command(after_help = "\
-Examples:
-  metamcp call time:get_current_time --args '{\"timezone\": \"Europe/Zurich\"}'
-  metamcp call files:list_allowed_directories
-  echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args -")]
+    #[command(after_help = tools::CALL_HELP, after_long_help = tools::CALL_LONG_HELP)]
     Call(CallArgs),
     /// Run a script over many tools
-    #[command(after_help = "\
-The script is TypeScript or JavaScript and runs in a sandbox without files and network; it reaches your servers only. \
-Top-level await is fine; `return` or the last expression is printed on stdout, the console on stderr.
-
-  await github.listIssues({ owner: \"me\" })            any server by its name
-  await servers[\"my-server\"].call(\"a_tool\", {})       whatever the name
-  await parallel(urls, url => web.get({ url }), 8)    eight at a time
-  await tools.search(\"create an invoice\")             what there is
-
-Examples:
-  metamcp run report.ts
-  echo 'return await time.getCurrentTime({ timezone: \"UTC\" })' | metamcp run -
-  metamcp run report.ts --timeout-ms 10000 --json")]
+    #[command(after_help = tools::RUN_HELP)]
     Run(RunArgs),
     /// Measure how well tools are found, on your own tools and questions
     #[command(after_help = "\
@@ -145,7 +152,10 @@ Examples:
     /// Log in to remote servers, and out again
     #[command(subcommand)]
     Auth(AuthCommand),
-    /// Say yes to a server that a model asked to install
+    /// Print the token that lets clients in over HTTP
+    #[command(after_help = first::TOKEN_HELP)]
+    Token(TokenArgs),
+    /// Approve a server that a model asked to install
     #[command(after_help = "\
 A model can ask for a server; only you can have it installed. This shows exactly what would be fetched and run, and asks. \
 The yes is good for this plan alone. The server is installed at once, and gateways that run have it then.
@@ -155,10 +165,10 @@ Examples:
   metamcp approve 3f2a9c01b7d4
   metamcp approve 3f2a9c01b7d4 --set directory=/home/me/notes")]
     Approve(ApproveArgs),
-    /// The servers that were installed after a yes
+    /// Servers that metamcp installed: list, show, remove
     #[command(subcommand)]
     Provisioned(ProvisionedCommand),
-    /// What is remembered of the registries of servers
+    /// The registries of servers: refresh, export, import
     #[command(subcommand)]
     Registry(RegistryCommand),
     /// Show the gateway at work on example servers; needs no config
@@ -166,13 +176,18 @@ Examples:
     /// Check and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print completions for a shell
+    /// Print the completion script for a shell
     #[command(after_help = "\
+The script is small: it asks metamcp, which knows your servers and the tools they listed last. No server is started.
+
 Examples:
   metamcp completions bash > ~/.local/share/bash-completion/completions/metamcp
   metamcp completions zsh > ~/.zfunc/_metamcp
-  metamcp completions fish > ~/.config/fish/completions/metamcp.fish")]
+  metamcp completions fish > ~/.config/fish/completions/metamcp.fish
+  metamcp completions powershell >> $PROFILE")]
     Completions(CompletionsArgs),
+    /// Print the version
+    Version(VersionArgs),
 }
 
 impl Command {
@@ -181,12 +196,19 @@ impl Command {
         match self {
             Command::Init(args) => args.write.json,
             Command::Add(args) => args.write.json,
+            Command::AddJson(args) => args.write.json,
             Command::Remove(args) | Command::Enable(args) | Command::Disable(args) => {
                 args.write.json
             }
             Command::Import(args) => args.write.json,
+            Command::Trust(args) => args.json,
+            Command::Untrust(args) => args.json,
             Command::Doctor(args) => args.json,
             Command::List(args) => args.json,
+            Command::Tools(args) => args.json,
+            Command::Get(args) => args.json,
+            Command::Version(args) => args.json,
+            Command::Config(ConfigCommand::Edit(args)) => args.json,
             Command::Search(args) => args.json,
             Command::Call(args) => args.json,
             Command::Run(args) => args.json,
@@ -194,6 +216,7 @@ impl Command {
             Command::Forget(args) => args.json,
             Command::Model(ModelCommand::Add(args)) => args.json,
             Command::Model(ModelCommand::Show(args) | ModelCommand::Remove(args)) => args.json,
+            Command::Token(args) => args.json,
             Command::Approve(args) => args.json,
             Command::Demo(args) => args.json,
             Command::Auth(AuthCommand::Login(args)) => args.json,
@@ -214,65 +237,6 @@ impl Command {
             | Command::Completions(_) => false,
         }
     }
-}
-
-/// Arguments of `metamcp list`.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct ListArgs {
-    /// Only this server, with its tools
-    #[arg(value_name = "SERVER")]
-    pub(crate) server: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `metamcp search`.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct SearchArgs {
-    /// What the tool should do, in your words
-    #[arg(value_name = "QUERY", required = true)]
-    pub(crate) query: Vec<String>,
-    /// Only tools of this server
-    #[arg(long, value_name = "NAME")]
-    pub(crate) server: Option<String>,
-    /// Explain why each hit stands where it does
-    #[arg(long)]
-    pub(crate) why: bool,
-    /// Most hits to print
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub(crate) limit: u32,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `metamcp call`.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct CallArgs {
-    /// The tool, as in `github:create_issue`
-    #[arg(value_name = "SERVER:TOOL")]
-    pub(crate) tool: String,
-    /// Its arguments as a JSON object; `-` reads them from stdin
-    #[arg(long = "args", value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
-    pub(crate) arguments: String,
-    /// Print the whole result as JSON instead of its text
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Arguments of `metamcp run`.
-#[derive(Debug, ClapArgs)]
-pub(crate) struct RunArgs {
-    /// The script; `-` reads it from stdin
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// End it after this many milliseconds; never more than code.timeoutMs
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) timeout_ms: Option<u64>,
-    /// Print status, value, console and calls as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Arguments of `metamcp eval`.
@@ -525,6 +489,16 @@ and in the file: \"$schema\": \"./mcp.schema.json\"")]
     Schema,
     /// Print which config file is read
     Path(PathArgs),
+    /// Open the config file in your editor, and check it afterwards
+    #[command(after_help = "\
+The editor is $VISUAL, else $EDITOR. What you edit is a copy: when the editor ends it is checked and put in place of the \
+file. What cannot be used is shown, and you are asked whether to edit it again; until then your file stays as it was.
+
+Examples:
+  metamcp config edit
+  metamcp config edit --scope user
+  VISUAL='code --wait' metamcp config edit")]
+    Edit(EditArgs),
     /// Write the pages of the reference
     #[command(hide = true)]
     Docs(DocsArgs),
@@ -549,12 +523,40 @@ pub(crate) struct PathArgs {
     pub(crate) json: bool,
 }
 
+/// Arguments of `metamcp config edit`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct EditArgs {
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    /// Print JSON: the file, and whether it changed
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp version`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct VersionArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Arguments of `metamcp config docs`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DocsArgs {
     /// The folder to write into
     #[arg(value_name = "FOLDER", value_hint = clap::ValueHint::DirPath)]
     pub(crate) folder: std::path::PathBuf,
+}
+
+/// Shells that we complete in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Powershell,
+    Elvish,
 }
 
 /// Arguments of `metamcp completions`.
@@ -571,7 +573,8 @@ pub(crate) fn parse(
 ) -> Result<Args, clap::Error> {
     let arguments: Vec<std::ffi::OsString> = arguments.into_iter().collect();
     if let Some(given) = quick::serving(arguments.get(1..).unwrap_or_default()) {
-        return Ok(Args { settings: SettingFlags { given }, command: None });
+        let settings = SettingFlags { given };
+        return Ok(Args { verbose: 0, quiet: false, settings, command: None });
     }
     thorough(&arguments)
 }
@@ -582,7 +585,8 @@ fn thorough(arguments: &[std::ffi::OsString]) -> Result<Args, clap::Error> {
     // Every setting for every command is thousands of flags, and a gateway should not wait for them at its start.
     let is_named = |name: &str| arguments.iter().any(|word| word == name);
     let matches = command_with(&is_named).try_get_matches_from(arguments.iter())?;
-    let args = Args::from_arg_matches(&matches)?;
+    let mut args = Args::from_arg_matches(&matches)?;
+    args.settings.loudness(args.verbose, args.quiet);
     if let Some(Command::Add(add)) = &args.command
         && !arguments.iter().any(|word| word == "--")
         && let Some(flag) = add.swallowed()
@@ -604,24 +608,39 @@ pub(crate) fn command() -> clap::Command {
 }
 
 /// The same with flags only for those commands that `is_named`.
-fn command_with(is_named: &dyn Fn(&str) -> bool) -> clap::Command {
+pub(crate) fn command_with(is_named: &dyn Fn(&str) -> bool) -> clap::Command {
     let codes: Vec<String> =
         Exit::ALL.iter().map(|(exit, meaning)| format!("  {}  {meaning}", exit.code())).collect();
     let after = format!("{EXAMPLES}\n\nExit codes:\n{}", codes.join("\n"));
-    flags::settle(Args::command(), is_named).after_long_help(after).after_help(AFTER_SHORT_HELP)
+    // Both forms of the flag are the screenful; whoever wants to read says `help`.
+    let help = Arg::new("help")
+        .short('h')
+        .long("help")
+        .action(ArgAction::HelpShort)
+        .global(true)
+        .display_order(LAST)
+        .help("Print help; `metamcp help COMMAND` says more");
+    let command = Args::command().arg(help);
+    let template = groups::template(&command);
+    flags::settle(command, is_named)
+        .help_template(template)
+        .after_long_help(after)
+        .after_help(AFTER_SHORT_HELP)
 }
 
 const EXAMPLES: &str = "\
 Examples:
   metamcp demo                           see it at work, without any config
   metamcp init                           put it in front of the servers you have
-  metamcp config check                   what is read, and what is wrong with it
+  metamcp list                           your servers
   metamcp search \"read a file\"           find a tool
-  metamcp call notes:add --args '{\"text\": \"milk\"}'
-  metamcp SUBCOMMAND --help              more on one of them";
+  metamcp call notes:add text=milk       call it
+  metamcp doctor                         what is wrong, and what to do about it
+  metamcp help COMMAND                   more on one of them";
 
 const AFTER_SHORT_HELP: &str = "\
-All settings: metamcp --help. First steps: metamcp demo, then metamcp init.";
+First steps: metamcp demo, then metamcp init. One command: metamcp help COMMAND.
+All settings, examples and exit codes: metamcp help.";
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,14 @@
 //! Environment variables.
 //! Owns: the only reading of the process's environment.      Never: knows which variables there are (the table of settings does).
-//! In: a name.  Out: its value.
+//! In: a name.  Out: its value; the names of all that are set.
 //! Tests: `tests/config.rs`, which sets variables for a real process.
 
 /// The value of a variable; one that is not UTF-8 counts as not set, since no setting and no file could name it.
 pub(crate) fn lookup(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// The names of all that are set; one that is not UTF-8 is none of ours.
+pub(crate) fn names() -> Vec<String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect()
 }

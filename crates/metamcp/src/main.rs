@@ -5,18 +5,22 @@ mod commands;
 mod env;
 mod example;
 mod exit;
+mod isolation;
 mod person;
+mod progress;
 mod reference;
 mod render;
+mod terminal;
 mod tokens;
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
 use metamcp_core::settings::{CodeProfile, CodeSettings, Given};
-use metamcp_engine::config::{self, LoadError, Loaded, Request};
+use metamcp_engine::config::{self, LoadError, Loaded, Remark, Request};
 #[cfg(target_os = "linux")]
 use metamcp_engine::upstream::sweeper::ARGUMENT as SWEEPER_ARGUMENT;
 #[cfg(target_os = "linux")]
@@ -40,11 +44,13 @@ const CONTAINER_ARGUMENT: &str = "__container_worker";
 const HARDENED_ARGUMENT: &str = "__hardened_worker";
 
 /// What is asked for containers, looked for like any command.
-#[cfg(target_os = "linux")]
 const CONTAINER_ENGINE: &str = "docker";
 
 /// The first argument that makes the binary one of the example servers.
 const EXAMPLE_ARGUMENT: &str = "__example";
+
+/// Stack of the thread that works where the system gives the first one too little: as much as that usually has.
+const STACK: usize = 8 * 1024 * 1024;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
@@ -74,6 +80,21 @@ fn main() -> ExitCode {
     if first.as_ref().is_some_and(|first| first == EXAMPLE_ARGUMENT) {
         return ended(example_server(arguments), false);
     }
+    if let Some(shell) = std::env::var_os(commands::completions::VARIABLE) {
+        return completed(&shell, arguments, first);
+    }
+    if metamcp_engine::allowance::has_small_stack() {
+        // What the system gives us is not what it takes, but a thread has what we say.
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn(command);
+        if let Ok(code) = thread.map(std::thread::JoinHandle::join) {
+            return code.unwrap_or(ExitCode::FAILURE);
+        }
+    }
+    command()
+}
+
+/// What the command line asks for.
+fn command() -> ExitCode {
     match args::parse(std::env::args_os()) {
         Ok(args) => {
             let wants_json = args.command.as_ref().is_some_and(Command::wants_json);
@@ -91,6 +112,20 @@ fn main() -> ExitCode {
             code.into()
         }
     }
+}
+
+/// Answers the completion script of a shell: `metamcp -- WORDS`.
+fn completed(
+    shell: &std::ffi::OsStr,
+    words: impl Iterator<Item = std::ffi::OsString>,
+    first: Option<std::ffi::OsString>,
+) -> ExitCode {
+    if first.is_none_or(|first| first != "--") {
+        return Exit::Usage.into();
+    }
+    let answered = commands::completions::answer(shell, words.collect(), &mut io::stdout());
+    // Whatever went wrong, a person who presses a key wants no error among what they type.
+    if answered.is_ok() { Exit::Success.into() } else { Exit::Failure.into() }
 }
 
 /// How a worker is started: this binary, also after it was replaced on disk.
@@ -147,11 +182,21 @@ fn ended(exit: anyhow::Result<Exit>, wants_json: bool) -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<Exit> {
-    let Args { settings, command } = args;
+    metamcp_engine::user_file::tell_of_waiting(|words| {
+        let _nobody_to_tell = writeln!(anstream::stderr(), "metamcp: {words}");
+    });
+    let Args { settings, command, quiet, verbose } = args;
     let mut out = anstream::stdout();
     let mut diagnostics = anstream::stderr();
     let command = command.unwrap_or(Command::Serve);
     let ask = Ask { flags: settings.given, json: command.wants_json() };
+    if quiet || ask.json {
+        terminal::keep_quiet();
+    }
+    // A log and a spinner would write over each other.
+    if verbose > 0 || ask.flags.iter().any(|given| given.setting.flag == "log-level") {
+        terminal::keep_still();
+    }
     match command {
         Command::Serve => serve(ask.flags, &mut diagnostics),
         Command::Init(args) => with_config(ask, |loaded| {
@@ -160,6 +205,9 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Add(args) => {
             let given = ask.flags.clone();
             with_config(ask, |loaded| commands::servers::add(loaded, &given, &args, &mut out))
+        }
+        Command::AddJson(args) => {
+            with_config(ask, |loaded| commands::servers::add_json(loaded, &args, &mut out))
         }
         Command::Remove(args) => {
             with_config(ask, |loaded| commands::servers::remove(loaded, &args, &mut out))
@@ -173,9 +221,19 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Disable(args) => {
             with_config(ask, |loaded| commands::servers::switch(loaded, &args, false, &mut out))
         }
+        Command::Trust(args) => commands::trust::run(ask.flags, &args, &mut out),
+        Command::Untrust(args) => {
+            with_config(ask, |loaded| commands::trust::undo(loaded, &args, &mut out))
+        }
         Command::Doctor(args) => commands::doctor::run(&load(ask.flags)?, &args, &mut out),
         Command::List(args) => {
             with_servers(ask, |loaded| commands::list::run(loaded, &args, &mut out))
+        }
+        Command::Tools(args) => {
+            with_servers(ask, |loaded| commands::list::tools(loaded, &args, &mut out))
+        }
+        Command::Get(args) => {
+            with_servers(ask, |loaded| commands::get::run(loaded, &args, &mut out))
         }
         Command::Search(args) => {
             with_servers(ask, |loaded| commands::list::search(loaded, &args, &mut out))
@@ -200,6 +258,9 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Auth(command) => {
             with_servers(ask, |loaded| commands::auth::run(loaded, &command, &mut out))
         }
+        Command::Token(args) => with_config(ask, |loaded| {
+            commands::token::run(loaded, &args, &mut out, &mut diagnostics)
+        }),
         Command::Approve(args) => {
             with_config(ask, |loaded| commands::provisioned::approve(loaded, &args, &mut out))
         }
@@ -220,8 +281,13 @@ fn run(args: Args) -> anyhow::Result<Exit> {
         Command::Config(ConfigCommand::Path(arguments)) => with_config(ask, |loaded| {
             commands::config::path(loaded, &arguments, &mut out, &mut diagnostics)
         }),
+        Command::Config(ConfigCommand::Edit(arguments)) => {
+            let given = ask.flags.clone();
+            commands::edit::run(load(ask.flags)?, &given, &arguments, &mut out)
+        }
         Command::Config(ConfigCommand::Docs(arguments)) => commands::config::docs(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
+        Command::Version(arguments) => commands::version::run(&arguments, &mut out),
     }
 }
 
@@ -247,7 +313,7 @@ fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit>
     let working_dir = std::env::current_dir().context("the working directory is not known")?;
     let load = move || {
         let flags = flags.clone();
-        config::load(Request { flags, lookup: &env::lookup, working_dir: &working_dir })
+        config::load(asked(flags, &working_dir))
     };
     match load() {
         Ok(loaded) => commands::serve::run(&loaded, Arc::new(load), diagnostics),
@@ -260,7 +326,12 @@ fn with_servers(
     ask: Ask,
     command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
-    match load(ask.flags)? {
+    let loaded = load(ask.flags)?;
+    // Whoever looks for a server that is not there finds here why; scripts find it in the answer.
+    if let Some(remark) = loaded.as_ref().ok().filter(|_| !ask.json).and_then(waiting) {
+        render::remarks(&mut anstream::stderr(), std::slice::from_ref(&remark))?;
+    }
+    match loaded {
         Ok(loaded) => match commands::advice(&loaded) {
             None => command(&loaded),
             Some(_) if ask.json => {
@@ -277,13 +348,29 @@ fn with_servers(
     }
 }
 
+/// What is to be said of a project's file that is not used.
+fn waiting(loaded: &Loaded) -> Option<Remark> {
+    loaded.project.as_ref().filter(|project| project.is_waiting())?.remark()
+}
+
 /// The configuration in force. The outer error is not about the configuration.
 fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
     let working_dir = std::env::current_dir().context("the working directory is not known")?;
-    Ok(config::load(Request { flags, lookup: &env::lookup, working_dir: &working_dir }))
+    Ok(config::load(asked(flags, &working_dir)))
 }
 
-fn cannot_load(error: &LoadError, json: bool) -> anyhow::Result<Exit> {
+/// What decides which configuration is loaded, as this process finds it.
+pub(crate) fn asked(flags: Vec<Given>, working_dir: &Path) -> Request<'_> {
+    Request {
+        flags,
+        lookup: &env::lookup,
+        variables: env::names(),
+        lacks: &isolation::lacks,
+        working_dir,
+    }
+}
+
+pub(crate) fn cannot_load(error: &LoadError, json: bool) -> anyhow::Result<Exit> {
     if json {
         writeln!(anstream::stdout(), "{:#}", commands::config::error_json(error))?;
     } else {

@@ -27,6 +27,16 @@ pub(crate) fn agrees(
     Ok(matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
+/// Whether the person wants to go on, where that is what most want. The end of the input is a no.
+pub(crate) fn agrees_unless_no(out: &mut dyn Write, question: &str) -> anyhow::Result<bool> {
+    write!(out, "{question} [Y/n] ")?;
+    out.flush()?;
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line)?;
+    let line = line.trim().to_ascii_lowercase();
+    Ok(read > 0 && matches!(line.as_str(), "" | "y" | "yes"))
+}
+
 fn has_to_ask(yes: bool, is_there: bool, undone: &str) -> anyhow::Result<bool> {
     if !yes && !is_there {
         bail!("{undone}: there is nobody to ask; --yes does exactly what is shown");

@@ -27,7 +27,8 @@ fn cli_markdown() -> String {
 # The command line
 
 stdout carries data, or the protocol while serving; everything for people goes to stderr.
-Colours appear on a terminal only, and not when `NO_COLOR` is set.
+Colours and columns appear on a terminal only, colours not when `NO_COLOR` is set; progress appears on stderr where that is a terminal, and not with `--quiet` or `--json`.
+`metamcp COMMAND --help` is short, `metamcp help COMMAND` is what stands here.
 
 With `--json` stdout is JSON however it ends: a command that gives up prints `{ \"ok\": false, \"errors\": [{ \"message\": … }], \"warnings\": [] }`, with `file`, `line` and `hint` where it is about a config file. `call` prints the result, and what metamcp itself has to say of a call is a result with `isError`; `run` has the same keys whatever becomes of the script.
 

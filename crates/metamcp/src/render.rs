@@ -3,12 +3,16 @@
 //! In: what was found, and a `Write`.  Out: text; colours are escape codes that the stream drops where there is no terminal.
 //! Tests: below, and `tests/config.rs` as users see it.
 
+mod columns;
+
 use std::io::{self, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use metamcp_core::config::{ConfigError, Severity};
 use metamcp_engine::config::{LoadError, Remark};
+
+pub(crate) use self::columns::{Cell, columns, facts, wrapped};
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -51,10 +55,14 @@ pub(crate) fn problems(out: &mut dyn Write, path: &Path, error: &ConfigError) ->
 pub(crate) fn remarks(out: &mut dyn Write, remarks: &[Remark]) -> io::Result<()> {
     for remark in remarks {
         let label = match remark.severity {
+            Severity::Error => styled(RED, "error"),
             Severity::Warning => styled(YELLOW, "warning"),
             Severity::Note => styled(BOLD, "note"),
         };
         writeln!(out, "{label}: {}", visible(&remark.to_string()))?;
+        for line in remark.excerpt.iter().flat_map(|excerpt| excerpt.lines()) {
+            writeln!(out, "  {}", styled(DIM, line))?;
+        }
         hint(out, remark.hint.as_deref())?;
     }
     Ok(())

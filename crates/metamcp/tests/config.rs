@@ -1,13 +1,29 @@
 //! `metamcp config` and the command line around it, as a shell sees them.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in what it calls as well")]
 
 #[path = "config/doctor.rs"]
 mod doctor;
 #[path = "config/first.rs"]
 mod first;
+#[path = "config/home.rs"]
+mod home;
+#[path = "config/http.rs"]
+mod http;
 #[path = "config/init.rs"]
 mod init;
+#[cfg(target_os = "linux")]
+#[path = "config/isolation.rs"]
+mod isolation;
+#[path = "config/movein.rs"]
+mod movein;
 #[path = "config/people.rs"]
 mod people;
+#[path = "config/screen.rs"]
+mod screen;
+#[path = "config/tools.rs"]
+mod tools;
+#[path = "config/trust.rs"]
+mod trust;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -30,9 +46,10 @@ impl Shell {
         Self { root }
     }
 
-    pub(crate) fn with_project(text: &str) -> Self {
+    /// With the user's own file.
+    pub(crate) fn with_config(text: &str) -> Self {
         let shell = Self::new();
-        shell.write("project/.mcp.json", text);
+        shell.write("user/.metamcp/mcp.json", text);
         shell
     }
 
@@ -40,6 +57,18 @@ impl Shell {
         let path = self.path(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a writable folder");
         std::fs::write(path, text).expect("a writable folder");
+    }
+
+    /// Puts a program into the folder that is all of `PATH` from now on.
+    pub(crate) fn program(&self, name: &str, text: &str) {
+        let path = format!("bin/{name}");
+        self.write(&path, text);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(self.path(&path), mode).expect("our own file");
+        }
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
@@ -55,15 +84,22 @@ impl Shell {
     }
 
     pub(crate) fn run_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_metamcp"))
-            .args(arguments)
-            .env_clear()
-            .env("HOME", self.root.path().join("user"))
+        self.command(arguments)
+            .envs(Some(self.path("bin")).filter(|bin| bin.is_dir()).map(|bin| ("PATH", bin)))
             .envs(variables.iter().copied())
-            .current_dir(self.root.path().join("project"))
             .stdin(Stdio::null())
             .output()
             .expect("the program runs")
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_metamcp"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.root.path().join("user"))
+            .current_dir(self.root.path().join("project"));
+        command
     }
 
     /// Exit code, stdout and stderr, with the folder of this test named `ROOT`.
@@ -104,12 +140,12 @@ const BROKEN: &str = "{\n  \"mcpServers\": {\n    \"a\": { \"command\": \"x\", \
 
 #[test]
 fn check_shows_what_was_understood() {
-    assert_snapshot!(Shell::with_project(GOOD).told(&["config", "check", "--idle-timeout", "90s"]));
+    assert_snapshot!(Shell::with_config(GOOD).told(&["config", "check", "--idle-timeout", "90s"]));
 }
 
 #[test]
 fn check_shows_every_problem_with_its_line() {
-    assert_snapshot!(Shell::with_project(BROKEN).told(&["config", "check"]));
+    assert_snapshot!(Shell::with_config(BROKEN).told(&["config", "check"]));
 }
 
 #[test]
@@ -124,13 +160,13 @@ fn a_named_file_that_is_not_there() {
 
 #[test]
 fn serving_a_broken_file_stops_with_the_reason() {
-    let told = Shell::with_project("{ \"mcpServers\": { \"a\": { \"command\": \"x\" \n").told(&[]);
+    let told = Shell::with_config("{ \"mcpServers\": { \"a\": { \"command\": \"x\" \n").told(&[]);
     assert_snapshot!(told);
 }
 
 #[test]
 fn warnings_fail_only_when_asked_to() {
-    let shell = Shell::with_project(GOOD);
+    let shell = Shell::with_config(GOOD);
     assert_eq!(shell.run(&["config", "check"]).status.code(), Some(0));
     assert_eq!(shell.run(&["config", "check", "--strict"]).status.code(), Some(3));
 }
@@ -138,9 +174,9 @@ fn warnings_fail_only_when_asked_to() {
 #[test]
 fn check_as_json() {
     let json =
-        Shell::with_project(GOOD).json(&["config", "check", "--json", "--idle-timeout", "90s"]);
+        Shell::with_config(GOOD).json(&["config", "check", "--json", "--idle-timeout", "90s"]);
     assert_eq!(json["ok"], true);
-    assert_eq!(json["source"]["kind"], "project");
+    assert_eq!(json["source"]["kind"], "user");
     let servers = json["servers"].as_array().expect("a list");
     let names: Vec<&str> = servers.iter().filter_map(|server| server["name"].as_str()).collect();
     assert_eq!(names, ["files", "web", "old", "typo"]);
@@ -165,7 +201,7 @@ fn check_as_json() {
         (&Value::from(7), &Value::from("did you mean `environment`?"))
     );
 
-    let broken = Shell::with_project(BROKEN);
+    let broken = Shell::with_config(BROKEN);
     let json = broken.json(&["config", "check", "--json"]);
     assert_eq!(
         (&json["ok"], json["errors"].as_array().map(Vec::len)),
@@ -177,7 +213,7 @@ fn check_as_json() {
 
 #[test]
 fn secrets_never_leave() {
-    let shell = Shell::with_project(GOOD);
+    let shell = Shell::with_config(GOOD);
     let variables = [("API_TOKEN", "canary-token-1"), ("WEB_TOKEN", "canary-token-2")];
     for arguments in [&["config", "check"][..], &["config", "check", "--json"]] {
         let Output { stdout, stderr, .. } = shell.run_with(arguments, &variables);
@@ -190,7 +226,7 @@ fn secrets_never_leave() {
 
 #[test]
 fn colours_only_where_asked_for() {
-    let shell = Shell::with_project(BROKEN);
+    let shell = Shell::with_config(BROKEN);
     let colours = |variables: &[(&str, &str)]| {
         shell.run_with(&["config", "check"], variables).stderr.contains(&0x1b)
     };
@@ -206,7 +242,8 @@ fn path_names_the_file_that_is_read() {
     shell.write("user/.metamcp/mcp.json", "{}");
     assert!(shell.told(&["config", "path"]).contains("ROOT/user/.metamcp/mcp.json\n"));
     shell.write("project/.mcp.json", "{}");
-    assert_eq!(shell.json(&["config", "path", "--json"])["kind"], "project");
+    let json = shell.json(&["config", "path", "--json"]);
+    assert_eq!((&json["kind"], &json["project"]["used"]), (&"user".into(), &false.into()));
 }
 
 #[test]
@@ -215,16 +252,6 @@ fn schema_is_the_published_one() {
     let published =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/mcp.schema.json");
     assert_eq!(String::from_utf8(output.stdout).ok(), std::fs::read_to_string(published).ok());
-}
-
-#[test]
-fn completions_for_every_shell() {
-    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let output = Shell::new().run(&["completions", shell]);
-        assert_eq!(output.status.code(), Some(0));
-        let script = String::from_utf8(output.stdout).expect("a script");
-        assert!(script.contains("max-connections") && script.contains("completions"), "{shell}");
-    }
 }
 
 #[test]

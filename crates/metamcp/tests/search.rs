@@ -83,9 +83,37 @@ fn vectors_of_an_api_decide_and_are_remembered() {
     assert_eq!(again["tools"][0]["tool"], "blob");
     read(&workspace, &[&arguments[..], &["stop text", "--json"]].concat());
     let texts = asked.join().expect("it runs");
-    let documents = texts.iter().filter(|text| text.contains(": ")).count();
-    assert_eq!(documents, 2, "each tool was embedded once, in three runs: {texts:?}");
+    let mut documents: Vec<_> = texts.iter().filter(|text| text.contains(": ")).collect();
+    let count = documents.len();
+    documents.sort();
+    documents.dedup();
+    assert!(count >= 2, "{texts:?}");
+    assert_eq!(documents.len(), count, "each tool was embedded once, in three runs: {texts:?}");
     assert!(workspace.home().join(".metamcp/catalog.db").exists());
+}
+
+/// Words that no tool has: the vectors know better, with the strategy for any API as with a stand-in for Voyage's form.
+#[test]
+fn a_query_whose_words_match_nothing_is_answered_by_the_nearest() {
+    let workspace = workspace();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("it runs");
+    let url = format!("http://{}/v1/embeddings", listener.local_addr().expect("it runs"));
+    let asked = std::thread::spawn(move || serve(&listener));
+    let arguments =
+        ["--search", "embedding", "--embedding-url", &url, "--embedding-model", "tiny", "search"];
+    let plain = read(&workspace, &["search", "xqzv wvut", "--json"]);
+    assert_eq!(plain["tools"], json!([]), "{plain:#}");
+    let found = read(&workspace, &[&arguments[..], &["xqzv wvut", "--json"]].concat());
+    let names: Vec<&str> = found["tools"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|tool| tool["tool"].as_str())
+        .collect();
+    assert_eq!(names, ["blob"], "{found:#}");
+    assert_eq!(found["note"], Value::Null);
+    read(&workspace, &[&arguments[..], &["stop text", "--json"]].concat());
+    asked.join().expect("it runs");
 }
 
 /// Answers until a text says stop; gives back all texts.

@@ -33,7 +33,7 @@ Choose with `--search NAME`, `METAMCP_SEARCH` or `search.strategy` in the config
 | `bm25` | words only: names count most, then descriptions, servers and parameters; identifiers are split, word endings and slips of the finger forgiven | your tools are described in a language other than English, or every microsecond counts |
 | `lexical` | points for each word of the query found in a name or a description | you want a rank you can work out on paper |
 | `keyword` | the same points for the query as a whole, word for word | you search for names, or need the order of older gateways |
-| `hybrid-voyage` | vectors of Voyage's API and `keyword`, over the best of `hybrid` | you have a key for it and may send queries and descriptions there |
+| `hybrid-voyage` | vectors of Voyage's API and `keyword`, over the best of `hybrid` and the nearest by vector | you have a key for it and may send queries and descriptions there |
 | `embedding` | the same with any OpenAI-compatible address or Ollama, and with `hybrid` in place of `keyword` | you run a model of your own, or your tools are not in English |
 
 The last two ask an API, so they are not in the tables below; when it cannot be reached, the search falls back at once and says so.

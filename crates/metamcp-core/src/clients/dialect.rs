@@ -13,7 +13,7 @@ pub enum Dialect {
     Zed,
     /// `httpUrl` is HTTP, `url` is SSE.
     Gemini,
-    /// One list for program and arguments, `environment`, `type: "local"`, variables as `{env:NAME}`.
+    /// One list for program and arguments, `environment`, `type: "local"`.
     OpenCode,
     /// The usual with a `timeout` in seconds.
     Cline,
@@ -60,13 +60,21 @@ impl Dialect {
         }
     }
 
+    /// What it calls the table of variables.
+    pub(super) fn env_key(self) -> &'static str {
+        match self {
+            Dialect::OpenCode => "environment",
+            Dialect::Goose => "envs",
+            _ => "env",
+        }
+    }
+
     /// An entry as our own file takes it. Keys without meaning to us stay: they are somebody's.
     pub(super) fn to_standard(self, entry: &Value) -> Result<Value, String> {
         let Value::Object(entry) = entry else { return Err("is not an object".to_owned()) };
         let mut entry = entry.clone();
         match self {
-            Dialect::Standard | Dialect::Typed => {}
-            Dialect::OpenCode => opencode(&mut entry)?,
+            Dialect::Standard | Dialect::Typed | Dialect::OpenCode => {}
             Dialect::Cline => seconds(&mut entry, "timeout"),
             Dialect::Gemini => {
                 if entry.contains_key("url") && !entry.contains_key("type") {
@@ -103,40 +111,6 @@ fn zed(entry: &mut Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// `{env:NAME}` is our `${NAME}`, and `{file:/path}` our `file:/path`.
-fn opencode(entry: &mut Map<String, Value>) -> Result<(), String> {
-    entry.values_mut().try_for_each(opencode_value)
-}
-
-fn opencode_value(value: &mut Value) -> Result<(), String> {
-    match value {
-        Value::String(text) => *text = opencode_text(text)?,
-        Value::Array(values) => values.iter_mut().try_for_each(opencode_value)?,
-        Value::Object(values) => values.values_mut().try_for_each(opencode_value)?,
-        _ => {}
-    }
-    Ok(())
-}
-
-fn opencode_text(text: &str) -> Result<String, String> {
-    let whole = text.strip_prefix("{file:").and_then(|rest| rest.strip_suffix('}'));
-    if let Some(path) = whole.filter(|path| path.starts_with('/') || path.starts_with("~/")) {
-        return Ok(format!("file:{path}"));
-    }
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, behind)) = rest.split_once("{env:") {
-        let Some((name, after)) = behind.split_once('}') else { break };
-        out.push_str(&format!("{before}${{{name}}}"));
-        rest = after;
-    }
-    if let Some((_, file)) = rest.split_once("{file:") {
-        let file = file.split('}').next().unwrap_or_default();
-        return Err(format!("uses {{file:{file}}}, which only that client can answer"));
-    }
-    Ok(out + rest)
-}
-
 fn goose(entry: &mut Map<String, Value>) -> Result<(), String> {
     match entry.get("type").and_then(Value::as_str) {
         Some("stdio" | "sse" | "streamable_http") | None => {}
@@ -145,6 +119,12 @@ fn goose(entry: &mut Map<String, Value>) -> Result<(), String> {
     rename(entry, "cmd", "command");
     rename(entry, "envs", "env");
     rename(entry, "uri", "url");
+    for key in ["url", "headers"] {
+        let (env, keys) = (entry.get("env").cloned(), entry.get("env_keys").cloned());
+        if let Some(value) = entry.get_mut(key) {
+            filled_in(value, &env.unwrap_or_default(), &keys.unwrap_or_default());
+        }
+    }
     seconds(entry, "timeout");
     if let Some(Value::Array(names)) = entry.remove("env_keys") {
         // Goose keeps their values to itself; here they are looked for in the environment.
@@ -161,6 +141,32 @@ fn goose(entry: &mut Map<String, Value>) -> Result<(), String> {
     Ok(())
 }
 
+/// Goose fills in `$NAME` and `${NAME}` of remote servers from what the entry itself names, and from nothing else. The
+/// text was read as one without variables, so a brace behind a dollar is written as our own file does.
+fn filled_in(value: &mut Value, env: &Value, keys: &Value) {
+    match value {
+        Value::Object(all) => all.values_mut().for_each(|one| filled_in(one, env, keys)),
+        Value::String(text) => {
+            let names = env.as_object().into_iter().flatten();
+            let names = names.filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
+            let kept = keys.as_array().into_iter().flatten().filter_map(Value::as_str);
+            let kept = kept.map(|name| (name.to_owned(), format!("${{{name}}}")));
+            let names = names.map(|(name, value)| (name.clone(), value));
+            let mut all: Vec<(String, String)> = names.chain(kept).collect();
+            // `$TOKEN_2` is not `$TOKEN` with something behind it.
+            all.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+            for (name, value) in all {
+                // A mark that is in no text, so that what was put in is not read again.
+                let mark = "\u{0}";
+                *text =
+                    text.replace(&format!("$${{{name}}}"), mark).replace(&format!("${name}"), mark);
+                *text = text.replace(mark, &value);
+            }
+        }
+        _ => {}
+    }
+}
+
 fn continued(entry: &mut Map<String, Value>) {
     if let Some(Value::Object(mut options)) = entry.remove("requestOptions")
         && let Some(headers) = options.remove("headers")
@@ -174,18 +180,35 @@ fn continued(entry: &mut Map<String, Value>) {
 
 fn codex(entry: &mut Map<String, Value>) -> Result<(), String> {
     rename(entry, "http_headers", "headers");
+    if let Some(Value::Object(named)) = entry.remove("env_http_headers") {
+        let headers = table(entry, "headers", "http_headers")?;
+        for (header, variable) in named {
+            let Some(variable) = variable.as_str() else { continue };
+            headers.insert(header, format!("${{{variable}}}").into());
+        }
+    }
     if let Some(Value::String(variable)) = entry.remove("bearer_token_env_var") {
         let headers = table(entry, "headers", "http_headers")?;
         headers.insert("Authorization".to_owned(), format!("Bearer ${{{variable}}}").into());
     }
-    if let Some(Value::Array(names)) = entry.remove("env_vars") {
-        let env = table(entry, "env", "env")?;
-        for name in names.iter().filter_map(Value::as_str) {
-            env.insert(name.to_owned(), format!("${{{name}}}").into());
+    if let Some(names) = entry.remove("env_vars") {
+        let Value::Array(names) = names else {
+            return Err("has an `env_vars` that is not a list".to_owned());
+        };
+        if names.iter().any(|one| one["source"] == "remote") {
+            return Err(
+                "takes variables from another machine, which only that client can do".into()
+            );
+        }
+        // Those that are not set are left out, by Codex as by us.
+        let name = |one: &Value| one.as_str().or(one["name"].as_str()).map(str::to_owned);
+        let names: Vec<String> = names.iter().filter_map(name).collect();
+        if !names.is_empty() && !entry.contains_key("url") {
+            entry.insert("passEnv".to_owned(), names.into());
         }
     }
     seconds(entry, "tool_timeout_sec");
-    for key in ["startup_timeout_sec", "startup_timeout_ms"] {
+    for key in ["startup_timeout_sec", "startup_timeout_ms", "required"] {
         entry.remove(key);
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Client, Dialect, Places, System};
+use super::{Client, Dialect, Passes, Places, Syntax, System};
 use crate::edit::Format;
 
 const MCP_SERVERS: &[&str] = &["mcpServers"];
@@ -15,6 +15,10 @@ const fn usual(id: &'static str, name: &'static str, files: fn(&Places) -> Vec<P
         format: Format::Json,
         key: MCP_SERVERS,
         dialect: Dialect::Standard,
+        variables: Syntax::Braces,
+        passes: Passes::Everything,
+        projects: None,
+        folder: None,
         made: true,
         files,
     }
@@ -22,25 +26,34 @@ const fn usual(id: &'static str, name: &'static str, files: fn(&Places) -> Vec<P
 
 /// The clients, in the order in which they are shown.
 pub static CLIENTS: &[Client] = &[
-    usual("claude-desktop", "Claude Desktop", |at| {
-        vec![at.desktop().join("Claude/claude_desktop_config.json")]
-    }),
+    Client {
+        variables: Syntax::Plain,
+        ..usual("claude-desktop", "Claude Desktop", |at| {
+            vec![at.desktop().join("Claude/claude_desktop_config.json")]
+        })
+    },
     Client {
         dialect: Dialect::Typed,
+        projects: Some("projects"),
         made: false,
         ..usual("claude-code", "Claude Code", |at| {
             vec![at.claude.as_ref().unwrap_or(&at.home).join(".claude.json")]
         })
     },
-    usual("cursor", "Cursor", |at| vec![at.home.join(".cursor/mcp.json")]),
+    Client {
+        variables: Syntax::Editor,
+        ..usual("cursor", "Cursor", |at| vec![at.home.join(".cursor/mcp.json")])
+    },
     Client {
         key: &["servers"],
         dialect: Dialect::Typed,
+        variables: Syntax::VsCode,
         ..usual("vscode", "VS Code", |at| vec![at.desktop().join("Code/User/mcp.json")])
     },
     Client {
         key: &["servers"],
         dialect: Dialect::Typed,
+        variables: Syntax::VsCode,
         ..usual("vscode-insiders", "VS Code Insiders", |at| {
             vec![at.desktop().join("Code - Insiders/User/mcp.json")]
         })
@@ -48,12 +61,19 @@ pub static CLIENTS: &[Client] = &[
     Client {
         key: &["servers"],
         dialect: Dialect::Typed,
+        variables: Syntax::VsCode,
         ..usual("vscode-server", "VS Code Server", |at| {
             vec![at.home.join(".vscode-server/data/User/mcp.json")]
         })
     },
-    usual("windsurf", "Windsurf", |at| vec![at.home.join(".codeium/windsurf/mcp_config.json")]),
     Client {
+        variables: Syntax::Editor,
+        ..usual("windsurf", "Windsurf", |at| {
+            vec![at.home.join(".codeium/windsurf/mcp_config.json")]
+        })
+    },
+    Client {
+        variables: Syntax::Editor,
         made: false,
         ..usual("windsurf-jetbrains", "Windsurf for JetBrains", |at| {
             vec![at.home.join(".codeium/mcp_config.json")]
@@ -63,11 +83,25 @@ pub static CLIENTS: &[Client] = &[
         format: Format::Toml,
         key: &["mcp_servers"],
         dialect: Dialect::Codex,
-        ..usual("codex", "Codex", |at| vec![at.home.join(".codex/config.toml")])
+        variables: Syntax::Plain,
+        passes: Passes::Names("env_vars"),
+        ..usual("codex", "Codex", |at| {
+            let folder = at.codex.clone().unwrap_or_else(|| at.home.join(".codex"));
+            vec![folder.join("config.toml")]
+        })
     },
     Client {
         dialect: Dialect::Gemini,
+        variables: Syntax::Dollar,
+        // It keeps back what sounds like a secret, unless the entry names it.
+        passes: Passes::Env("$", ""),
         ..usual("gemini", "Gemini CLI", |at| vec![at.home.join(".gemini/settings.json")])
+    },
+    Client {
+        dialect: Dialect::Gemini,
+        variables: Syntax::Dollar,
+        passes: Passes::Env("$", ""),
+        ..usual("qwen", "Qwen Code", |at| vec![at.home.join(".qwen/settings.json")])
     },
     usual("antigravity", "Antigravity", |at| {
         vec![at.home.join(".gemini/antigravity/mcp_config.json")]
@@ -75,6 +109,7 @@ pub static CLIENTS: &[Client] = &[
     Client {
         key: &["context_servers"],
         dialect: Dialect::Zed,
+        variables: Syntax::Plain,
         ..usual("zed", "Zed", |at| {
             let folder = match at.system {
                 System::Windows => at.app_data.join("Zed"),
@@ -87,6 +122,7 @@ pub static CLIENTS: &[Client] = &[
     Client {
         key: &["mcp"],
         dialect: Dialect::OpenCode,
+        variables: Syntax::Curly,
         ..usual("opencode", "OpenCode", |at| {
             let folder = at.config.join("opencode");
             vec![folder.join("opencode.jsonc"), folder.join("opencode.json")]
@@ -95,12 +131,14 @@ pub static CLIENTS: &[Client] = &[
     Client {
         key: &["mcp"],
         dialect: Dialect::Typed,
+        variables: Syntax::Shell,
         ..usual("crush", "Crush", |at| vec![at.config.join("crush/crush.json")])
     },
     Client {
         format: Format::Yaml,
         key: &["extensions"],
         dialect: Dialect::Goose,
+        variables: Syntax::Plain,
         ..usual("goose", "Goose", |at| {
             vec![match at.system {
                 System::Windows => at.app_data.join("Block/goose/config/config.yaml"),
@@ -112,17 +150,36 @@ pub static CLIENTS: &[Client] = &[
         format: Format::YamlList,
         key: &["mcpServers"],
         dialect: Dialect::Continue,
+        variables: Syntax::Secrets,
+        folder: Some(|at| at.home.join(".continue/mcpServers")),
         // A file without models and a version is none for this client.
         made: false,
         ..usual("continue", "Continue", |at| vec![at.home.join(".continue/config.yaml")])
     },
     Client {
         dialect: Dialect::Cline,
+        variables: Syntax::Plain,
         ..usual("cline", "Cline", |at| {
             let folder = "Code/User/globalStorage/saoudrizwan.claude-dev/settings";
             vec![at.desktop().join(folder).join("cline_mcp_settings.json")]
         })
     },
+    Client {
+        dialect: Dialect::Cline,
+        variables: Syntax::Env,
+        // A server of its gets a short list and what the entry names.
+        passes: Passes::Env("${env:", "}"),
+        ..usual("roo", "Roo Code", |at| {
+            let folder = "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings";
+            vec![at.desktop().join(folder).join("mcp_settings.json")]
+        })
+    },
+    Client {
+        variables: Syntax::Editor,
+        ..usual("amazon-q", "Amazon Q", |at| vec![at.home.join(".aws/amazonq/mcp.json")])
+    },
+    usual("warp", "Warp", |at| vec![at.home.join(".warp/.mcp.json")]),
+    usual("junie", "Junie", |at| vec![at.home.join(".junie/mcp/mcp.json")]),
     usual("lm-studio", "LM Studio", |at| vec![at.home.join(".lmstudio/mcp.json")]),
     usual("kiro", "Kiro", |at| vec![at.home.join(".kiro/settings/mcp.json")]),
     usual("copilot", "Copilot CLI", |at| vec![at.home.join(".copilot/mcp-config.json")]),

@@ -3,7 +3,10 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{CLIENTS, Client, Dialect, Imported, Places, System, import, is_the_gateway, named};
+use super::{
+    Asked, CLIENTS, Client, Dialect, Imported, Passes, Places, Syntax, System, World,
+    is_the_gateway, named, variables_of,
+};
 use crate::edit::{self, Format};
 
 fn places(system: System) -> Places {
@@ -13,7 +16,15 @@ fn places(system: System) -> Places {
         config: "/home/me/.config".into(),
         app_data: "/home/me/AppData/Roaming".into(),
         claude: None,
+        codex: None,
     }
+}
+
+/// An entry taken over where these variables are set.
+fn import((dialect, syntax): (Dialect, Syntax), name: &str, entry: &Value, own: &str) -> Imported {
+    let is_set = |name: &str| ["HOME", "TOKEN", "GEM_TOKEN", "lower"].contains(&name);
+    let world = World { is_set: &is_set, folder: Some(Path::new("/home/me/.client")) };
+    super::import((dialect, syntax), name, entry, own, &world)
 }
 
 #[test]
@@ -43,7 +54,7 @@ fn what_a_client_is_given_is_never_taken_over() {
         let read = edit::read(client.format, &text, &[client.key, &["metamcp"]].concat());
         assert_eq!(read, Ok(Some(entry.clone())), "{}", client.id);
         assert_eq!(
-            import(client.dialect, "metamcp", &entry, ""),
+            import((client.dialect, client.variables), "metamcp", &entry, ""),
             Imported::Itself,
             "{}",
             client.id
@@ -104,7 +115,10 @@ fn every_file_comes_back_byte_for_byte_with_its_comments() {
 #[test]
 fn entries_of_every_dialect_become_ours() {
     let check = |dialect, entry, expect| {
-        assert_eq!(import(dialect, "one", &entry, ""), Imported::Server(expect), "{entry}");
+        let of_it = |client: &&Client| client.dialect == dialect;
+        let syntax = CLIENTS.iter().find(of_it).map_or(Syntax::Braces, |client| client.variables);
+        let imported = import((dialect, syntax), "one", &entry, "");
+        assert_eq!(imported, Imported::Server(expect, Asked::new()), "{entry}");
     };
     let usual = json!({ "command": "npx", "args": ["-y", "x"], "env": { "A": "1" } });
     check(Dialect::Standard, usual.clone(), usual.clone());
@@ -135,8 +149,8 @@ fn entries_of_every_dialect_become_ours() {
     );
     check(
         Dialect::OpenCode,
-        json!({ "type": "local", "command": ["npx", "{env:PACKAGE}"], "environment": { "A": "Bearer {env:A_TOKEN}!", "K": "{file:~/.key}" } }),
-        json!({ "type": "local", "command": ["npx", "${PACKAGE}"], "environment": { "A": "Bearer ${A_TOKEN}!", "K": "file:~/.key" } }),
+        json!({ "type": "local", "command": ["npx", "{env:PACKAGE}"], "environment": { "A": "Bearer {env:A_TOKEN}!", "K": "{file:~/.key}", "R": "{file:./key}" } }),
+        json!({ "type": "local", "command": ["npx", "${PACKAGE}"], "environment": { "A": "Bearer ${A_TOKEN}!", "K": "file:~/.key", "R": "file:/home/me/.client/key" } }),
     );
     check(
         Dialect::Cline,
@@ -153,29 +167,161 @@ fn entries_of_every_dialect_become_ours() {
         json!({ "type": "stdio", "cmd": "npx", "envs": {}, "env_keys": [] }),
         json!({ "type": "stdio", "command": "npx", "env": {} }),
     );
-    for (dialect, entry) in [
+    let plain = Syntax::Plain;
+    for (shape, entry) in [
         (
-            Dialect::OpenCode,
+            (Dialect::OpenCode, Syntax::Curly),
             json!({ "type": "local", "command": ["x"], "environment": { "K": "a{file:./key}" } }),
         ),
         (
-            Dialect::Typed,
-            json!({ "type": "stdio", "command": "x", "env": { "K": "${input:key}" } }),
+            (Dialect::OpenCode, Syntax::Curly),
+            json!({ "type": "local", "command": ["x", "{file:/key}"] }),
         ),
-        (Dialect::Standard, json!({ "command": "x", "cwd": "${workspaceFolder}" })),
-        (Dialect::Goose, json!({ "type": "builtin", "name": "developer" })),
-        (Dialect::Zed, json!({ "source": "extension", "settings": {} })),
-        (Dialect::Standard, json!({ "args": ["x"] })),
         (
-            Dialect::Codex,
+            (Dialect::Standard, Syntax::Braces),
+            json!({ "command": "x", "cwd": "${workspaceFolder}" }),
+        ),
+        ((Dialect::Typed, Syntax::VsCode), json!({ "command": "x", "envFile": "/home/me/.env" })),
+        (
+            (Dialect::Typed, Syntax::VsCode),
+            json!({ "command": "x", "env": { "A": "${input:a-b}", "B": "${input:a_b}" } }),
+        ),
+        (
+            (Dialect::Standard, Syntax::Editor),
+            json!({ "command": "x", "env": { "K": "${input:key}" } }),
+        ),
+        ((Dialect::Goose, plain), json!({ "type": "builtin", "name": "developer" })),
+        ((Dialect::Zed, plain), json!({ "source": "extension", "settings": {} })),
+        ((Dialect::Standard, Syntax::Braces), json!({ "args": ["x"] })),
+        (
+            (Dialect::Codex, plain),
             json!({ "url": "https://x.example", "http_headers": "x", "bearer_token_env_var": "T" }),
         ),
-        (Dialect::Codex, json!({ "command": "x", "env": ["A"], "env_vars": ["A"] })),
-        (Dialect::Standard, json!("npx x")),
+        ((Dialect::Codex, plain), json!({ "command": "x", "env_vars": "A" })),
+        (
+            (Dialect::Codex, plain),
+            json!({ "command": "x", "env_vars": [{ "name": "A", "source": "remote" }] }),
+        ),
+        (
+            (Dialect::Continue, Syntax::Secrets),
+            json!({ "command": "x", "env": { "A": "${{ inputs.A }}" } }),
+        ),
+        ((Dialect::Typed, Syntax::Shell), json!({ "command": "x", "args": ["$(date)"] })),
+        ((Dialect::Typed, Syntax::Shell), json!({ "command": "x", "env": { "A": "${A:?no}" } })),
+        ((Dialect::Gemini, Syntax::Dollar), json!({ "command": "x", "args": ["$$TOKEN"] })),
+        ((Dialect::Standard, Syntax::Braces), json!("npx x")),
     ] {
-        let outcome = import(dialect, "one", &entry, "");
+        let outcome = import(shape, "one", &entry, "");
         assert!(matches!(&outcome, Imported::Left(why) if !why.is_empty()), "{entry}: {outcome:?}");
     }
+}
+
+/// The value of one variable or header, and of one argument, as each client writes them and as our own file does.
+#[test]
+fn variables_of_every_client_become_ours_and_a_plain_dollar_stays_one() {
+    let check = |id: &str, written: &str, expect: &str| {
+        let client = named(id).unwrap();
+        let shape = (Dialect::Standard, client.variables);
+        let entry = json!({ "command": "x", "env": { "A": written } });
+        let Imported::Server(ours, _) = import(shape, "one", &entry, "") else {
+            panic!("{id}: {written} is left");
+        };
+        assert_eq!(ours["env"]["A"], expect, "{id}: {written}");
+    };
+    for id in ["claude-code", "kiro", "amp", "copilot", "junie", "warp"] {
+        check(id, "Bearer ${TOKEN}", "Bearer ${TOKEN}");
+        check(id, "${TOKEN:-none}", "${TOKEN:-none}");
+        check(id, "${env:TOKEN}", "${TOKEN}");
+        check(id, "$TOKEN pa$$word ${a.b}", "$TOKEN pa$$word $${a.b}");
+    }
+    for id in ["claude-desktop", "zed", "cline", "codex"] {
+        check(id, "${TOKEN} $TOKEN {env:TOKEN}", "$${TOKEN} $TOKEN {env:TOKEN}");
+        check(id, "$${TOKEN}", "$$${TOKEN}");
+    }
+    for id in ["gemini", "qwen"] {
+        check(id, "Bearer $GEM_TOKEN", "Bearer ${GEM_TOKEN}");
+        check(id, "Bearer ${GEM_TOKEN}!", "Bearer ${GEM_TOKEN}!");
+        check(id, "$NOT_SET-x", "${NOT_SET}-x");
+        check(id, "$lower", "${lower}");
+        check(id, "pa$$word costs $5 ${no.name} $", "pa$$word costs $5 $${no.name} $");
+    }
+    check("crush", "Bearer $TOKEN", "Bearer ${TOKEN}");
+    check("crush", "${TOKEN:-none}", "${TOKEN:-none}");
+    check("crush", "$(pass show key)", "cmd:sh -c 'printf %s \"$(pass show key)\"'");
+    check(
+        "crush",
+        "Bearer $(op read \"op://a\")",
+        "cmd:sh -c 'printf %s \"Bearer $(op read \"op://a\")\"'",
+    );
+    check("crush", "costs $5", "costs $5");
+    for id in ["vscode", "cursor", "windsurf", "roo", "amazon-q"] {
+        check(id, "Bearer ${env:TOKEN}", "Bearer ${TOKEN}");
+        check(id, "$TOKEN", "$TOKEN");
+    }
+    for id in ["vscode", "cursor", "windsurf"] {
+        check(id, "${userHome}${pathSeparator}x", "${HOME}/x");
+    }
+    check("vscode", "${TOKEN}", "$${TOKEN}");
+    check("roo", "${TOKEN}", "$${TOKEN}");
+    check("cursor", "${TOKEN}", "${TOKEN}");
+    check("windsurf", "${file:/run/key}", "file:/run/key");
+    check("vscode", "${input:git-hub}", "${VSCODE_INPUT_GIT_HUB}");
+    check("opencode", "Bearer {env:TOKEN} ${TOKEN}", "Bearer ${TOKEN} $${TOKEN}");
+    check("continue", "Bearer ${{ secrets.TOKEN }}", "Bearer ${TOKEN}");
+    check("continue", "${{secrets.TOKEN}} ${TOKEN}", "${TOKEN} $${TOKEN}");
+    // What only looks as if it said where a secret is.
+    for id in ["claude-code", "codex", "cursor", "opencode"] {
+        check(id, "file:/home/me/dev.db", "literal:file:/home/me/dev.db");
+        check(id, "op://vault/item/field", "literal:op://vault/item/field");
+    }
+}
+
+#[test]
+fn what_codex_and_goose_name_beside_their_values() {
+    let codex = (Dialect::Codex, Syntax::Plain);
+    let entry = json!({ "command": "x", "env": { "A": "${B}" }, "env_vars": ["TOKEN", { "name": "OTHER", "source": "local" }] });
+    let ours = json!({ "command": "x", "env": { "A": "$${B}" }, "passEnv": ["TOKEN", "OTHER"] });
+    assert_eq!(variables_of(&ours), ["OTHER", "TOKEN"]);
+    assert_eq!(import(codex, "one", &entry, ""), Imported::Server(ours, Asked::new()));
+    let entry = json!({ "url": "https://x.example", "bearer_token_env_var": "TOKEN", "env_http_headers": { "X-Key": "KEY" } });
+    let ours = json!({ "url": "https://x.example", "headers": { "X-Key": "${KEY}", "Authorization": "Bearer ${TOKEN}" } });
+    assert_eq!(variables_of(&ours), ["KEY", "TOKEN"]);
+    assert_eq!(import(codex, "one", &entry, ""), Imported::Server(ours, Asked::new()));
+    let goose = (Dialect::Goose, Syntax::Plain);
+    let entry = json!({ "type": "streamable_http", "uri": "https://x.example", "envs": { "KEY": "k" }, "env_keys": ["TOKEN"],
+        "headers": { "A": "Bearer $TOKEN", "B": "${KEY}", "C": "$OTHER ${OTHER}" } });
+    let ours = json!({ "type": "streamable_http", "url": "https://x.example",
+        "headers": { "A": "Bearer ${TOKEN}", "B": "k", "C": "$OTHER $${OTHER}" } });
+    assert_eq!(import(goose, "one", &entry, ""), Imported::Server(ours, Asked::new()));
+}
+
+#[test]
+fn clients_are_told_to_pass_on_what_servers_use() {
+    let names = ["A".to_owned(), "B".to_owned()];
+    let asked = vec![("VSCODE_INPUT_K".to_owned(), "${input:k}".to_owned())];
+    let added = |id: &str, own: Value, asked: &Asked| {
+        let client = named(id).unwrap();
+        client.passes.added(client.dialect, &own, &names, asked)
+    };
+    let none = Asked::new();
+    assert_eq!(added("codex", json!({}), &none), [("env_vars", json!(["A", "B"]))]);
+    assert_eq!(
+        added("codex", json!({ "env_vars": ["X", { "name": "A" }] }), &none),
+        [("env_vars", json!(["X", { "name": "A" }, "B"]))]
+    );
+    assert_eq!(added("codex", json!({ "env_vars": ["A", "B"] }), &none), []);
+    assert_eq!(added("gemini", json!({}), &none), [("env", json!({ "A": "$A", "B": "$B" }))]);
+    let there = json!({ "env": { "A": "mine", "Z": "1" } });
+    assert_eq!(
+        added("roo", there, &none),
+        [("env", json!({ "A": "mine", "Z": "1", "B": "${env:B}" }))]
+    );
+    assert_eq!(
+        added("vscode", json!({}), &asked),
+        [("env", json!({ "VSCODE_INPUT_K": "${input:k}" }))]
+    );
+    assert_eq!(added("cursor", json!({}), &none), []);
+    assert!(CLIENTS.iter().any(|client| client.passes == Passes::Everything));
 }
 
 /// Something of every dialect, so that a change of it may hit any of their keys.
@@ -235,7 +381,7 @@ proptest! {
         // Refusing is right, ending is not.
         if let Ok(Some(Value::Object(all))) = edit::read(format, &text, key) {
             for (name, entry) in &all {
-                let _outcome = import(dialect, name, entry, "");
+                let _outcome = import((dialect, client.variables), name, entry, "");
             }
         }
         let _outcome = edit::remove(format, &text, &at("one"));

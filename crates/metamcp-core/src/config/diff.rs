@@ -1,6 +1,6 @@
 //! What changed between two configurations, server by server.
 
-use super::{Config, ServerConfig, Transport};
+use super::{Config, ServerConfig, ServerOrigin, Transport};
 
 /// Server names by what happened to them, each list in file order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub fn diff(old: &Config, new: &Config) -> Diff {
 /// The same server with everything whose order has no meaning put in order.
 fn canonical(server: &ServerConfig) -> ServerConfig {
     let mut server = server.clone();
+    // The same server in another file is the same server.
+    server.origin = ServerOrigin::default();
     let named = match &mut server.transport {
         Transport::Stdio { env, .. } => env,
         Transport::Http { headers, .. } => headers,

@@ -56,11 +56,19 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("env", &["environment"]),
-        help: "Environment variables for the server. It gets these and a short list of harmless ones (PATH, HOME and the like), nothing else.",
+        help: "Environment variables for the server. It gets these, what `passEnv` names, and of yours those that programs and developers' tools usually need (PATH, HOME, SSH_AUTH_SOCK, KUBECONFIG, proxies and the like; docs/environment.md has the list), nothing else.",
         schema: || json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } }),
     },
     ServerKey {
-        key: key("cwd", &["workingDirectory"]),
+        key: key("passEnv", &[]),
+        help: "Variables of yours that the server gets too, by name; `*` in a name stands for anything. One that is not set is left out. `all` passes on every one. Default: those that `passEnv` of the whole file names.",
+        schema: || {
+            let name = json!({ "type": "string", "pattern": r"^[^=\s${},]+$" });
+            json!({ "anyOf": [name, { "type": "array", "items": name }] })
+        },
+    },
+    ServerKey {
+        key: key("cwd", &["workingDirectory", "working_directory"]),
         help: "The directory it runs in. `~/` is your home; a relative path starts from the directory metamcp runs in.",
         schema: text,
     },
@@ -198,6 +206,11 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
         },
     },
     ServerKey {
+        key: key("eager", &[]),
+        help: "Starts with the gateway instead of with the first call, for clients that wait only seconds for an answer and servers that take long to start.",
+        schema: || flag(false),
+    },
+    ServerKey {
         key: key("exclusive", &[]),
         help: "One call at a time; the next waits.",
         schema: || flag(false),
@@ -264,7 +277,7 @@ pub(super) static FOREIGN_SERVER_KEYS: &[Foreign] = &[
     Foreign { name: "envFile", reason: "is not read: put the variables into `env`", matters: true },
     Foreign {
         name: "env_vars",
-        reason: "is not read: name the variables in `env`, as in \"TOKEN\": \"${TOKEN}\"",
+        reason: "is not read: name the variables in `passEnv`",
         matters: true,
     },
 ];

@@ -25,6 +25,8 @@ const RESERVED_NAMES: &[&str] = &[
 /// The names seen so far, over `mcpServers` and `servers`.
 #[derive(Default)]
 pub(super) struct Names {
+    /// Every name in the file, also those that are not read yet.
+    pub(super) written: HashSet<String>,
     exact: HashSet<String>,
     folded: HashMap<String, String>,
 }
@@ -43,6 +45,31 @@ impl Names {
         }
     }
 }
+
+impl Names {
+    /// A name under which an entry can be shown whose own may be no name: as near to it as can be, and nobody else's.
+    pub(super) fn usable(&mut self, name: &str) -> String {
+        if name_fault(name).is_none() {
+            return name.to_owned();
+        }
+        let plain = |c: char| if c == ':' || is_invisible(c) { '_' } else { c };
+        let near: String = name.chars().map(plain).take(LONGEST_NAME - SUFFIX).collect();
+        let near = near.trim().trim_start_matches('@').trim();
+        let near = if near.is_empty() { "unnamed" } else { near };
+        // Nothing that begins like this is reserved.
+        let near = if name_fault(near).is_some() { format!("_{near}") } else { near.to_owned() };
+        let mut wanted = near.clone();
+        let mut number = 1;
+        while self.written.contains(&wanted) || !self.exact.insert(wanted.clone()) {
+            number += 1;
+            wanted = format!("{near}_{number}");
+        }
+        wanted
+    }
+}
+
+/// Room for a number behind a name.
+const SUFFIX: usize = 8;
 
 /// What is wrong with a server's name, and what would be right.
 pub(super) fn name_fault(name: &str) -> Option<(Cow<'static, str>, String)> {

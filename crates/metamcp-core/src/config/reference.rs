@@ -69,12 +69,13 @@ metamcp reads the same file your MCP client does.
 ## Which file is read
 
 1. The file named by `--config` or `METAMCP_CONFIG`, and no other.
-2. Else `.mcp.json` in the working directory.
-3. Else `mcp.json` (or `.mcp.json`) in `~/.metamcp`, or wherever `METAMCP_HOME` points.
+2. Else `mcp.json` (or `.mcp.json`) in `~/.metamcp`, or wherever `METAMCP_HOME` points.
+3. And on top of that `.mcp.json` in the working directory, once you approved it with `metamcp trust`; after every change it has to be approved again.
 
-The servers are those of the one file found first.
-Where a project has a `.mcp.json`, the settings of the user's own file still apply beneath the project's, but not its servers.
-A project's file whose only entry is this gateway, as clients write it, leaves the servers to the user's own file.
+Servers of an approved project are added to your own, and one with the same name takes the place of yours; its settings go before yours.
+Nothing of a project's file counts before that. One whose only entry is this gateway, as clients write it, needs no approval, since it would do nothing.
+
+An entry that makes no sense disables that server alone. A toolset with a bad rule has nothing in it, and a bad setting has its default, unless that would open what it was meant to keep shut: then the file is refused.
 
 Comments and trailing commas are fine.
 `mcpServers` and `servers` are both read; a name may be in one of them only.

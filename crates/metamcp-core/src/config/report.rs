@@ -7,7 +7,7 @@ use jsonc_parser::common::Range;
 use crate::secret::names_a_secret;
 
 /// Findings kept per file; a file with more has one cause, and a list without end helps nobody.
-const MOST_FINDINGS: usize = 100;
+pub(super) const MOST_FINDINGS: usize = 100;
 /// Width of the source line in a report; minified files have lines of any length.
 const EXCERPT_WIDTH: usize = 100;
 
@@ -22,7 +22,7 @@ pub struct Place {
     pub path: String,
 }
 
-/// Something wrong enough that the file is not used.
+/// Something wrong enough that the file, or the entry it is about, is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Where.
@@ -51,6 +51,8 @@ pub struct Warning {
 /// How serious a warning is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
+    /// What it is about cannot be used; the rest is.
+    Error,
     /// Probably not what was meant.
     Warning,
     /// Harmless; said so that nobody wonders.

@@ -144,9 +144,12 @@ fn setting_schema(setting: &Setting) -> Value {
         Kind::Switch => json!({ "type": "boolean" }),
         Kind::Path => json!({ "type": "string", "minLength": 1 }),
         Kind::Text => json!({ "type": "string" }),
+        Kind::Names => {
+            json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
+        }
     };
     schema["default"] = match setting.kind {
-        Kind::Word(_) | Kind::Path | Kind::Text => json!(setting.default_text()),
+        Kind::Word(_) | Kind::Path | Kind::Text | Kind::Names => json!(setting.default_text()),
         Kind::Switch => json!(setting.default == Some(crate::settings::Value::Switch(true))),
         _ => json!(setting.default_text().parse::<u64>().ok()),
     };

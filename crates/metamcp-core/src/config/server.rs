@@ -13,14 +13,24 @@ use jsonc_parser::common::Range;
 
 use self::transport::{Values, read_transport};
 use super::keys::{FOREIGN_SERVER_KEYS, LONGEST_TIME, MOST_IN_FLIGHT, SERVER_KEYS};
+use super::pass_env;
 use super::read::{Fields, Key, Node, properties};
 use super::report::Report;
 use super::toolset::read_words;
 use super::{
-    Containment, Lifecycle, Pattern, Retry, RetryRule, ServerConfig, ServerState, ToolFilter,
-    Transport,
+    Containment, Lifecycle, PassEnv, Pattern, Retry, RetryRule, ServerConfig, ServerOrigin,
+    ServerState, ToolFilter, Transport,
 };
 use crate::settings::{Kind, Word};
+
+/// What becomes of variables in values.
+#[derive(Clone, Copy)]
+pub(super) enum Lookup<'l> {
+    /// Each is replaced by what this answers for it.
+    Resolved(&'l dyn Fn(&str) -> Option<String>),
+    /// They stay as they are written, and nobody is asked.
+    AsWritten,
+}
 
 /// A `timeout` below this is more likely seconds, as other clients count, than milliseconds.
 const SECONDS_OR_MILLIS: u64 = 1_000;
@@ -31,7 +41,7 @@ pub(super) fn read_server(
     name: &str,
     key_range: Range,
     node: &Node<'_, '_>,
-    lookup: &dyn Fn(&str) -> Option<String>,
+    lookup: Lookup<'_>,
 ) -> Option<ServerConfig> {
     let before = report.problems.len();
     let object = node.object(report)?;
@@ -56,6 +66,7 @@ pub(super) fn read_server(
     let idle_timeout = read_idle(report, &mut fields);
     let (lifecycle, idle_timeout) = read_lifecycle(report, &mut fields, idle_timeout);
     let retry = fields.take("retry").and_then(|field| read_retry(report, &field.node));
+    let eager = read_flag(report, &mut fields, "eager");
     let exclusive = read_flag(report, &mut fields, "exclusive");
     let max_in_flight = read_in_flight(report, &mut fields, exclusive);
     let description = fields.take("description").and_then(|field| field.node.string(report));
@@ -67,8 +78,10 @@ pub(super) fn read_server(
     let tools = read_tools(report, &mut fields);
     let containment =
         fields.take("containment").and_then(|field| word(report, &field.node, Containment::WORDS));
+    let pass_env = read_pass_env(report, &mut fields, transport.as_ref());
     let server = ServerConfig {
         name: name.to_owned(),
+        origin: ServerOrigin::default(),
         transport: transport?,
         state: state(disabled, itself, &missing),
         description: description.map(str::to_owned),
@@ -79,12 +92,15 @@ pub(super) fn read_server(
         lifecycle,
         idle_timeout,
         retry: retry.unwrap_or_default(),
+        eager,
         exclusive,
         max_in_flight,
         tools,
+        pass_env,
         containment: containment.and_then(Containment::from_word),
         walls: None,
         in_container: false,
+        installed_in: None,
         expanded_secrets,
         secret_arguments: None,
     };
@@ -246,6 +262,33 @@ fn read_retry(report: &mut Report<'_>, node: &Node<'_, '_>) -> Option<RetryRule>
         }
     }
     Some(RetryRule { default, per_tool })
+}
+
+/// A list of names, or one of them alone: `all` is written as a word.
+fn read_pass_env(
+    report: &mut Report<'_>,
+    fields: &mut Fields<'_, '_>,
+    transport: Option<&Transport>,
+) -> PassEnv {
+    let usual = PassEnv::Usual(Vec::new());
+    let Some(field) = fields.take("passEnv") else { return usual };
+    if matches!(transport, Some(Transport::Http { .. })) {
+        let message = "has no meaning for a remote server, ignored";
+        report.warn(field.node.range(), &field.node.path, message, None);
+        return usual;
+    }
+    let names = match field.node.value {
+        Value::StringLit(_) => field.node.string(report).map(|name| vec![(name, field.node)]),
+        Value::Array(_) => field.node.strings(report),
+        _ => field.node.wrong(report, "a list of names of variables, or `all`"),
+    };
+    let Some(names) = names else { return usual };
+    for (name, node) in &names {
+        if let Some(fault) = pass_env::fault(name) {
+            report.problem(node.range(), &node.path, fault);
+        }
+    }
+    PassEnv::named(names.into_iter().map(|(name, _)| name))
 }
 
 fn read_in_flight(

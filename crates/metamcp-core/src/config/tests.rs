@@ -39,7 +39,7 @@ fn server(body: &str) -> ServerConfig {
 /// Everything a user is shown for a file: problems with their excerpt, and warnings.
 fn told(text: &str) -> String {
     let (problems, warnings) = match parse(text, &lookup) {
-        Ok(loaded) => (Vec::new(), loaded.warnings),
+        Ok(loaded) => (loaded.faults, loaded.warnings),
         Err(error) => (error.problems, error.warnings),
     };
     let problems = problems.into_iter().map(|Problem { place, message, hint, excerpt }| {
@@ -117,7 +117,7 @@ fn every_key_reaches_the_model() {
         r#"{ "command": "a", "env": { "A": "x", "B": 1.50, "C": true }, "cwd": "~/w", "timeoutMs": 5000,
              "description": "What it is", "vital": true, "lifecycle": { "mode": "keep-alive", "idleTimeoutMs": 7 },
              "retry": { "default": "never", "tools": { "get_*": "always", "get_x": "annotated" } },
-             "exclusive": true, "maxInFlight": 1, "tools": { "allow": ["get_*"], "deny": ["get_secret"] },
+             "exclusive": true, "eager": true, "maxInFlight": 1, "tools": { "allow": ["get_*"], "deny": ["get_secret"] },
              "containment": "shim" }"#,
     );
     assert_eq!(
@@ -126,7 +126,7 @@ fn every_key_reaches_the_model() {
     );
     assert_eq!(server.timeout, Some(Duration::from_secs(5)));
     assert_eq!(server.description.as_deref(), Some("What it is"));
-    assert!(server.vital && server.exclusive && server.is_enabled());
+    assert!(server.vital && server.exclusive && server.eager && server.is_enabled());
     assert_eq!(
         server.lifecycle,
         Lifecycle::KeepAlive { idle_timeout: Some(Duration::from_millis(7)) }
@@ -266,7 +266,14 @@ fn a_misspelt_rule_is_an_error() {
         (r#"{ "mcpServers": {}, "toolsets": { "t": { "alow": ["a:y"] } } }"#, "allow"),
         (r#"{ "mcpServers": {}, "toolset": { "t": { "allow": ["a:y"] } } }"#, ""),
     ] {
-        let error = parse(file, &|_| None).expect_err(file);
+        let read = parse(file, &|_| None);
+        // What it was meant to keep out stays out: the server is not used, the toolset has nothing in it.
+        if let Ok(Loaded { config, .. }) = &read {
+            assert!(config.servers.iter().all(|server| !server.is_enabled()), "{file}");
+            let any = ServerConfig::stdio("a", "x", &[]);
+            assert!(config.toolsets.iter().all(|set| !set.has_server(&any)), "{file}");
+        }
+        let error = read.and_then(Loaded::sound).expect_err(file);
         let told = error.problems[0].hint.clone().unwrap_or_default();
         assert!(told.contains(meant), "{file}: {told}");
     }
@@ -435,9 +442,91 @@ fn several_problems_are_told_at_once() {
         r#"{ "mcpServers": { "a": { "command": 1 }, "b": {}, "c:d": { "command": "x" } } }"#,
         &lookup,
     )
+    .and_then(Loaded::sound)
     .expect_err("three problems");
     assert_eq!(error.problems.len(), 3);
     assert_snapshot!(error, @"1:37: mcpServers.a.command: expected a string or a list of strings, found a number (and 2 more)");
+}
+
+#[test]
+fn one_bad_entry_disables_that_entry_alone() {
+    let good = r#""good": { "command": "x" }"#;
+    for bad in WRONG_SERVERS.iter().chain(WRONG_BEYOND_SCHEMA) {
+        let text = format!("{{ \"mcpServers\": {{\n\"bad\": {bad},\n{good} }} }}");
+        let loaded = load(&text);
+        let states: Vec<_> =
+            loaded.config.servers.iter().map(|one| (&*one.name, &one.state)).collect();
+        let [("bad", ServerState::Invalid { reason }), ("good", ServerState::Enabled)] = states[..]
+        else {
+            panic!("{text}\n{states:?}")
+        };
+        assert!(reason.starts_with("line 2, column "), "{reason}");
+        assert_eq!(loaded.faults[0].place.line, 2, "{text}");
+    }
+}
+
+#[test]
+fn an_entry_with_a_bad_name_is_shown_under_one_that_can_be() {
+    let loaded = load(
+        r#"{ "mcpServers": { "a:b": { "command": "x" }, "a_b": { "command": "y" }, "": { "command": "x" },
+             "mcp_call": { "command": "x" }, "\u202e": { "command": "x" }, "twice": { "command": "x" },
+             "twice": { "command": "y" }, "both": { "command": "x" } },
+             "servers": { "both": { "command": "z" }, "fine": { "command": "x" } } }"#,
+    );
+    let servers: Vec<String> = loaded
+        .config
+        .servers
+        .iter()
+        .map(|one| format!("{}: {}", one.name, one.state.against().unwrap_or("enabled")))
+        .collect();
+    assert_snapshot!(servers.join("\n"));
+    for server in &loaded.config.servers {
+        assert_eq!(super::names::name_fault(&server.name), None, "{}", server.name);
+    }
+}
+
+#[test]
+fn a_bad_setting_has_its_default_unless_that_would_open_something() {
+    let loaded = load(
+        r#"{ "mcpServers": { "a": { "command": "x" } },
+             "pool": { "poolSize": "7", "cooldownMs": 9, "idleTimeoutMs": 1, "idleTimeoutMs": 2 }, "timeouts": 5, "logLevel": "loud" }"#,
+    );
+    assert_eq!(loaded.config.settings.pool.size, crate::settings::Settings::default().pool.size);
+    assert_eq!(loaded.config.settings.pool.cooldown, Duration::from_millis(9));
+    let told: Vec<String> = loaded.faults.iter().map(|fault| fault.place.path.clone()).collect();
+    assert_eq!(told, ["pool.poolSize", "pool.idleTimeoutMs", "timeouts", "logLevel"]);
+    assert!(loaded.given.iter().all(|given| given.setting.key != Some("pool.idleTimeoutMs")));
+    for guard in [
+        r#""toolset": 5"#,
+        r#""scrub": "no""#,
+        r#""replay": "nevr""#,
+        r#""containment": 1"#,
+        r#""tokenStore": 1"#,
+        r#""serve": []"#,
+        r#""serve": { "tokenFile": 5 }"#,
+        r#""serve": { "jwks": [] }"#,
+        r#""serve": { "allowedOrigins": ["a"] }"#,
+        r#""provision": { "enabled": "no" }"#,
+        r#""provision": { "registries": 1 }"#,
+        r#""code": { "profile": "dcker" }"#,
+        r#""search": { "learn": "no" }"#,
+    ] {
+        assert!(parse(&format!("{{ {guard} }}"), &lookup).is_err(), "{guard}");
+    }
+}
+
+#[test]
+fn nothing_is_resolved_of_a_file_that_is_only_looked_at() {
+    let text = r#"{ "mcpServers": { "a": { "command": "${HOME}/x", "args": ["${NOPE}", "${TOKEN:-y}"], "cwd": "~/w", "env": { "K": "${TOKEN}" } },
+        "b": { "url": "${NOPE}/mcp", "headers": { "A": "${TOKEN}" } } } }"#;
+    let read = parse_as_written(text).unwrap();
+    assert_eq!((read.faults.len(), read.warnings.len()), (0, 0));
+    assert_eq!(
+        stdio(&read.config.servers[0]),
+        ("${HOME}/x", vec!["${NOPE}", "${TOKEN:-y}"], vec![("K", "${TOKEN}")], Some("~/w"))
+    );
+    let Transport::Http { url, headers, .. } = &read.config.servers[1].transport else { panic!() };
+    assert_eq!((url.as_str(), headers[0].1.expose()), ("${NOPE}/mcp", "${TOKEN}"));
 }
 
 #[test]
@@ -490,5 +579,23 @@ proptest! {
         let mut bytes = whole.as_bytes().to_vec();
         bytes[at] = flip;
         fuzz_config(&bytes);
+    }
+}
+
+#[test]
+fn variables_are_opened_by_name_for_one_server_or_for_all() {
+    let pass = |body: &str| server(body).pass_env;
+    assert_eq!(pass(r#"{ "command": "x" }"#), PassEnv::Usual(Vec::new()));
+    let named = pass(r#"{ "command": "x", "passEnv": ["GITHUB_TOKEN", "AWS_*"] }"#);
+    assert!(named.names("GITHUB_TOKEN") && named.names("AWS_SECRET") && !named.names("OTHER"));
+    assert_eq!(pass(r#"{ "command": "x", "passEnv": "all" }"#), PassEnv::All);
+    let told = told_of(r#"{ "command": "x", "passEnv": ["A=b", "${A}", ""] }"#);
+    assert_eq!(told.matches("the name of a variable").count(), 3, "{told}");
+    let told = told_of(r#"{ "command": "x", "passEnv": 5 }"#);
+    assert!(told.contains("a list of names of variables, or `all`"), "{told}");
+    let told = told_of(r#"{ "url": "https://x.example", "passEnv": ["A"] }"#);
+    assert!(told.contains("no meaning for a remote server"), "{told}");
+    for text in [r#"{ "mcpServers": {}, "passEnv": ["A", "B"] }"#, r#"{ "passEnv": "A,B" }"#] {
+        assert_eq!(load(text).config.settings.pass_env, "A,B", "{text}");
     }
 }

@@ -1,5 +1,7 @@
 //! Named parts of everything there is: which servers, and which of their tools, a session may see.
 
+use std::collections::HashSet;
+
 use jsonc_parser::common::Range;
 
 use super::names::LONGEST_NAME;
@@ -38,6 +40,16 @@ pub struct Toolset {
 }
 
 impl Toolset {
+    /// One in which there is nothing.
+    pub(super) fn closed(name: &str) -> Toolset {
+        Toolset {
+            name: name.to_owned(),
+            servers: Some(Vec::new()),
+            allow: Some(Vec::new()),
+            ..Toolset::default()
+        }
+    }
+
     /// Whether a server belongs to it, in part or whole.
     pub fn has_server(&self, server: &ServerConfig) -> bool {
         let is_named = self
@@ -71,12 +83,23 @@ impl Toolset {
 pub(super) fn read_toolsets(report: &mut Report<'_>, node: &Node<'_, '_>) -> Vec<Toolset> {
     let Some(object) = node.object(report) else { return Vec::new() };
     let mut toolsets = Vec::new();
+    let mut seen = HashSet::new();
+    let twice: HashSet<&str> = object
+        .properties
+        .iter()
+        .map(|property| property.name.as_str())
+        .filter(|name| !seen.insert(*name))
+        .collect();
     for (name, property, node) in properties(report, object, &node.path) {
         if let Some(fault) = name_fault(name) {
             report.problem(jsonc_parser::common::Ranged::range(&property.name), &node.path, fault);
             continue;
         }
-        toolsets.extend(read_toolset(report, name, &node));
+        let before = report.problems.len();
+        let read = read_toolset(report, name, &node);
+        let is_sound = report.problems.len() == before && !twice.contains(name);
+        // Rules of which one cannot be read would let in what that one keeps out.
+        toolsets.push(read.filter(|_| is_sound).unwrap_or_else(|| Toolset::closed(name)));
     }
     toolsets
 }

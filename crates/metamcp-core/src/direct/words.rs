@@ -11,6 +11,8 @@ use crate::text;
 const WORDS: [&str; 2] = ["description", "title"];
 /// Members that hold data, even where they look like words.
 const DATA: [&str; 5] = ["default", "const", "enum", "examples", "_meta"];
+/// Members that hold a list of words: what the values of an enumeration are called.
+const LABELS: [&str; 1] = ["enumNames"];
 /// Members whose own members are called as their author likes: what is data elsewhere is a parameter there.
 const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
@@ -33,38 +35,47 @@ pub(super) fn cleaned_in(raw: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
 }
 
 pub(super) fn cleaned(raw: &[u8]) -> Cow<'_, [u8]> {
+    cleaned_of(raw, &WORDS)
+}
+
+/// The same with other members that hold words.
+pub(super) fn cleaned_of<'a>(raw: &'a [u8], words: &[&str]) -> Cow<'a, [u8]> {
     // Plain text without escapes other than the short ones hides nothing.
     if raw.is_ascii() && memchr::memmem::find(raw, b"\\u").is_none() && !raw.contains(&0x7f) {
         return Cow::Borrowed(raw);
     }
     let mut edits = Edits::new(raw);
-    walk(raw, DEPTH, false, &mut edits);
+    walk(raw, DEPTH, false, words, &mut edits);
     edits.done()
 }
 
-fn walk(raw: &[u8], depth: usize, are_named: bool, edits: &mut Edits<'_>) {
+fn walk(raw: &[u8], depth: usize, are_named: bool, words: &[&str], edits: &mut Edits<'_>) {
     if depth == 0 {
         return;
     }
     for element in object::elements(raw) {
-        walk(element, depth - 1, false, edits);
+        walk(element, depth - 1, false, words, edits);
     }
     for (name, value) in object::members(raw) {
         if !are_named && DATA.contains(&&*name) {
             continue;
         }
-        match object::text(value).filter(|_| WORDS.contains(&&*name)) {
-            Some(said) if hides(&said) => {
-                let mut quoted = Vec::with_capacity(value.len());
-                write::json_string(&mut quoted, &text::clean(&said, usize::MAX));
-                edits.replace(value, &quoted);
-            }
-            Some(_) => {}
-            None => {
-                let are_named = !are_named && NAMED.contains(&&*name);
-                walk(value, depth - 1, are_named, edits);
-            }
+        if !are_named && LABELS.contains(&&*name) {
+            object::elements(value).for_each(|label| clean_text(label, edits));
+        } else if words.contains(&&*name) && object::text(value).is_some() {
+            clean_text(value, edits);
+        } else {
+            let are_named = !are_named && NAMED.contains(&&*name);
+            walk(value, depth - 1, are_named, words, edits);
         }
+    }
+}
+
+fn clean_text(value: &[u8], edits: &mut Edits<'_>) {
+    if let Some(said) = object::text(value).filter(|said| hides(said)) {
+        let mut quoted = Vec::with_capacity(value.len());
+        write::json_string(&mut quoted, &text::clean(&said, usize::MAX));
+        edits.replace(value, &quoted);
     }
 }
 

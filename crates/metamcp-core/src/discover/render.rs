@@ -22,8 +22,8 @@ const LINE_SIGNATURE: usize = 120;
 /// Longest description of a server.
 const SERVER_DESCRIPTION: usize = 120;
 
-/// Longest reason for a failure.
-const REASON: usize = 160;
+/// Longest reason for a failure: it may quote the last words of a process.
+const REASON: usize = 400;
 
 /// Largest schema shown among several hits; a tool asked for by name shows its whole schema.
 const LISTED_SCHEMA_BYTES: usize = 8 * 1024;
@@ -48,7 +48,7 @@ pub fn to_text(request: &Request, answer: &Answer<'_>) -> String {
             }
         }
     } else if request.server.is_some() {
-        answer.servers.iter().for_each(|server| server_line(&mut out, server));
+        answer.servers.iter().for_each(|server| server_line(&mut out, server, answer.audience));
         for hit in answer.hits {
             if request.detail == Detail::Schema {
                 hit_in_full(&mut out, hit, request.detail);
@@ -57,7 +57,7 @@ pub fn to_text(request: &Request, answer: &Answer<'_>) -> String {
             }
         }
     } else {
-        answer.servers.iter().for_each(|server| server_line(&mut out, server));
+        answer.servers.iter().for_each(|server| server_line(&mut out, server, answer.audience));
         if answer.servers.is_empty() {
             out.push_str("no servers are configured\n");
         }
@@ -72,7 +72,8 @@ pub fn to_json(request: &Request, answer: &Answer<'_>) -> Value {
     let server = |server: &ServerLine<'_>| {
         json!({
             "name": server.name,
-            "state": server.state.word(),
+            "origin": server.origin,
+            "state": server.state.word(answer.audience),
             "reason": server.reason.map(|reason| text::clean_line(reason, REASON)),
             "tools": server.tools,
             "description": server.description.map(|words| text::clean_line(words, SERVER_DESCRIPTION)),
@@ -120,9 +121,14 @@ fn hit_json(hit: &Hit, detail: Detail) -> Value {
     value
 }
 
-fn server_line(out: &mut String, server: &ServerLine<'_>) {
+fn server_line(out: &mut String, server: &ServerLine<'_>, audience: Audience) {
     let name = text::clean_line(server.name, 128);
-    push(out, &[&name, ": ", server.state.word()]);
+    push(out, &[&name]);
+    // Which file to look into is a person's concern.
+    if audience == Audience::Shell {
+        push(out, &[" (", server.origin, ")"]);
+    }
+    push(out, &[": ", server.state.word(audience)]);
     if let Some(reason) = server.reason {
         push(out, &[" (", &text::clean_line(reason, REASON), ")"]);
     }
@@ -240,7 +246,7 @@ fn nothing_found(out: &mut String, query: &str, request: &Request, answer: &Answ
     }
     out.push('\n');
     if request.server.is_none() {
-        answer.servers.iter().for_each(|server| server_line(out, server));
+        answer.servers.iter().for_each(|server| server_line(out, server, answer.audience));
     }
 }
 

@@ -36,6 +36,7 @@ fn files() -> Arc<ServerTools> {
 const SERVERS: &[ServerLine<'static>] = &[
     ServerLine {
         name: "db",
+        origin: "user",
         state: ServerState::Failed,
         reason: Some("exit status 1: no password"),
         tools: None,
@@ -43,6 +44,7 @@ const SERVERS: &[ServerLine<'static>] = &[
     },
     ServerLine {
         name: "files",
+        origin: "user",
         state: ServerState::Idle,
         reason: None,
         tools: Some(7),
@@ -50,6 +52,7 @@ const SERVERS: &[ServerLine<'static>] = &[
     },
     ServerLine {
         name: "github",
+        origin: "user",
         state: ServerState::NotStarted,
         reason: None,
         tools: Some(1),
@@ -57,6 +60,7 @@ const SERVERS: &[ServerLine<'static>] = &[
     },
     ServerLine {
         name: "old",
+        origin: "user",
         state: ServerState::Disabled,
         reason: Some("TOKEN is not set"),
         tools: None,
@@ -108,6 +112,7 @@ fn a_query_shows_five_in_full_and_the_rest_on_a_line() {
 fn a_server_that_failed_is_told_once_and_a_person_is_told_what_to_type() {
     let line = ServerLine {
         name: "db",
+        origin: "user",
         state: ServerState::Failed,
         reason: Some("exited with code 1"),
         tools: None,

@@ -37,6 +37,21 @@ impl<T> Dispatch<T> {
         }
     }
 
+    /// Its process was replaced by a fresh one, which has all the time that the first one had.
+    pub fn started_again(&mut self, conn: ConnId, now: Moment) {
+        let Some(held) = self.ledger.held(conn).filter(|held| held.state == State::Connecting)
+        else {
+            return;
+        };
+        let entry = &mut self.servers[held.server.0 as usize];
+        if entry.conn == Some(conn) {
+            entry.start_deadline = entry.start_deadline.max(now + self.limits.connect_timeout);
+            // The second process is the second try: one that dies too is not started a third time.
+            entry.retried_start = true;
+            entry.limiter.spawned(now);
+        }
+    }
+
     /// The listing that began with `List` ended, well or not. One that ended with its connection is over already.
     pub fn listed(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
         if let Some(place) = self.listing.iter().position(|&listing| listing == conn) {
@@ -108,7 +123,13 @@ impl<T> Dispatch<T> {
         let entry = self.servers.get(server.0 as usize).filter(|entry| !entry.removed);
         let Some(entry) = entry else { return Some(Verdict::Removed) };
         if let Err(held) = entry.limiter.check(now) {
-            return Some(entry.held_back(held, now));
+            // Who waited for the start hears how it went, not that nobody was asked.
+            return Some(match entry.held_back(held, now) {
+                Verdict::Paused { failure, retry_after } => {
+                    Verdict::Unavailable { failure, retry_after: Some(retry_after) }
+                }
+                other => other,
+            });
         }
         let failure = entry.last_failure.clone()?;
         Some(Verdict::Unavailable { failure, retry_after: None })
@@ -129,6 +150,7 @@ impl<T> Dispatch<T> {
         };
         let failure = Arc::new(failure);
         self.listing.retain(|&listing| listing != conn);
+        self.probing.retain(|probed| probed.0 != conn);
         match state {
             State::Connecting => return self.start_failed(conn, server, failure, now, effects),
             State::Idle => {
@@ -170,7 +192,8 @@ impl<T> Dispatch<T> {
                 again.push(call);
                 continue;
             }
-            let verdict = Verdict::of_one_that_broke(Arc::clone(&failure), delivered);
+            let pause = failure.fact.pause();
+            let verdict = Verdict::of_one_that_broke(Arc::clone(&failure), delivered, pause);
             if self.answer(call, verdict, charge, now, effects) {
                 charge = Outcome::Neutral;
             }
@@ -201,6 +224,7 @@ impl<T> Dispatch<T> {
     pub fn gone(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
         let Some(held) = self.ledger.held(conn).cloned() else { return };
         self.listing.retain(|&listing| listing != conn);
+        self.probing.retain(|probed| probed.0 != conn);
         let server = held.server;
         let entry = &mut self.servers[server.0 as usize];
         if held.state == State::Failed && entry.conn == Some(conn) {
@@ -316,7 +340,7 @@ impl<T> Dispatch<T> {
         if entry.conn != Some(conn) {
             return;
         }
-        entry.failed_with(&failure, now);
+        let rest = entry.failed_with(&failure, now);
         entry.start_deadline = Moment::NEVER;
         // One that only wants a login or a pause is well: it may be tried as often as somebody asks.
         let well = !failure.fact.counts();
@@ -341,7 +365,7 @@ impl<T> Dispatch<T> {
         entry.conn = None;
         let retry_after = match entry.limiter.check(now) {
             Err(Held::Pausing { until } | Held::CrashLoop { until }) => Some(until.since(now)),
-            Ok(()) => failure.fact.pause(),
+            Ok(()) => rest,
         };
         let outcome = outcome_of(&failure);
         let for_nobody = self.servers[server.0 as usize].queue.is_empty();
@@ -358,6 +382,18 @@ impl<T> Dispatch<T> {
         }
         self.pump(now, effects);
         self.rearm(now);
+    }
+
+    /// Connections whose start takes too long, and for how long it took: whoever knows what their processes said ends them
+    /// with `lost` before the next `tick` does.
+    pub fn overdue_starts(&self, now: Moment) -> Vec<(ConnId, Duration)> {
+        let overdue = self.servers.iter().filter(|entry| now >= entry.start_deadline);
+        overdue
+            .filter_map(|entry| {
+                let conn = entry.conn?;
+                Some((conn, now.since(self.ledger.held(conn)?.since)))
+            })
+            .collect()
     }
 
     pub(super) fn end_overdue_starts(&mut self, now: Moment, effects: &mut Effects<T>) {

@@ -57,9 +57,15 @@ impl<T> Dispatch<T> {
                 continue;
             };
             let entry = &mut self.servers[server.0 as usize];
-            if entry.conn == Some(conn) {
+            let attached = entry.conn == Some(conn);
+            let one_pipe = entry.policy.one_pipe;
+            if attached {
                 let fact = Fact::CallTimedOut { after: timeout };
                 entry.last_failure = Some(Arc::new(Failure::new(fact)));
+            }
+            // Before its place goes to the next, who would only wait as long for nothing.
+            if attached && one_pipe && !self.is_probed(conn) && !self.stopping {
+                self.probe(server, conn, now, effects);
             }
             let verdict = Verdict::TimedOut { after: timeout, sent: true };
             self.end_early(id, verdict, Outcome::Failure, now, effects);
@@ -106,7 +112,9 @@ impl<T> Dispatch<T> {
                 call.arrived.max(broke.unwrap_or(call.arrived)) + self.limits.connect_timeout
             }
             Some(State::Idle | State::Active { .. }) => {
-                call.arrived.max(entry.ready_at) + call.timeout
+                let probed = entry.conn.and_then(|conn| self.probed_until(conn));
+                let ready = entry.ready_at.max(probed.unwrap_or(Moment::START));
+                call.arrived.max(ready) + call.timeout
             }
         };
         own.min(agreed)
@@ -201,7 +209,9 @@ impl<T> Dispatch<T> {
             .iter()
             .map(|entry| entry.start_deadline.min(entry.breaker.deadline()))
             .min();
-        let next = [calls, servers, Some(self.ledger.deadline(now))].into_iter().flatten().min();
+        let probes = self.probing.iter().map(|probed| probed.1).min();
+        let ledger = Some(self.ledger.deadline(now));
+        let next = [calls, servers, probes, ledger].into_iter().flatten().min();
         self.wake = next.unwrap_or(Moment::NEVER);
     }
 }

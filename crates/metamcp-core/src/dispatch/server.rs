@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::CallId;
 use super::verdict::Verdict;
 use crate::breaker::{self, Breaker, Outcome};
-use crate::failure::Failure;
+use crate::failure::{Fact, Failure};
 use crate::ledger::{ConnId, Keep};
 use crate::lifecycle::State;
 use crate::limiter::{Held, Limiter};
@@ -15,6 +15,10 @@ use crate::moment::Moment;
 
 /// After so long without a crash a server has its one free restart back.
 const HEALED: Duration = Duration::from_secs(600);
+/// The first pause for a server that wants fewer requests and does not say for how long; doubled by each further one.
+const FIRST_REST: Duration = Duration::from_secs(1);
+/// The longest of those pauses.
+const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// What a server's configuration says about its calls and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub struct ServerPolicy {
     pub keep: Keep,
     /// Its own idle timeout.
     pub idle_timeout: Option<Duration>,
+    /// Whether all its calls take one pipe, so that silence after one of them may be the silence of all.
+    pub one_pipe: bool,
 }
 
 /// What an operator may see of a server.
@@ -70,6 +76,8 @@ pub(super) struct Server {
     pub(super) removed: bool,
     /// It asked to be left alone until then.
     quiet_until: Moment,
+    /// How often in a row it wanted fewer requests.
+    limited: u32,
     restarts: u32,
     last_crash: Moment,
 }
@@ -93,6 +101,7 @@ impl Server {
             last_failure: None,
             removed: false,
             quiet_until: Moment::START,
+            limited: 0,
             restarts: 0,
             last_crash: Moment::START,
         }
@@ -128,20 +137,32 @@ impl Server {
         self.policy.vital || self.restarts <= 1
     }
 
-    /// What went wrong, and the pause it may have asked for.
-    pub(super) fn failed_with(&mut self, failure: &Arc<Failure>, now: Moment) {
+    /// What went wrong. Says how long the server is left alone because of it: as long as it asked for, or a little
+    /// longer each time.
+    pub(super) fn failed_with(&mut self, failure: &Arc<Failure>, now: Moment) -> Option<Duration> {
         self.last_failure = Some(Arc::clone(failure));
-        if let Some(pause) = failure.fact.pause() {
-            self.quiet_until = now + pause;
-        }
+        let pause = failure.fact.pause().or_else(|| {
+            let Fact::Limited { .. } = failure.fact else { return None };
+            // Those that were under way together are refused together, and count as one.
+            self.limited += u32::from(now >= self.quiet_until);
+            let doubled = 1 << self.limited.saturating_sub(1).min(16);
+            Some(FIRST_REST.saturating_mul(doubled).min(LONGEST_REST))
+        })?;
+        self.quiet_until = self.quiet_until.max(now + pause);
+        Some(self.quiet_until.since(now))
+    }
+
+    /// It answered a call.
+    pub(super) fn answered(&mut self) {
+        self.limited = 0;
     }
 
     /// The verdict for a call that comes while it wants to be left alone.
     pub(super) fn left_alone(&self, now: Moment) -> Option<Verdict> {
         let failure = self.last_failure.as_ref().filter(|_| now < self.quiet_until)?;
-        Some(Verdict::Unavailable {
+        Some(Verdict::Paused {
             failure: Arc::clone(failure),
-            retry_after: Some(self.quiet_until.since(now)),
+            retry_after: self.quiet_until.since(now),
         })
     }
 
@@ -153,10 +174,9 @@ impl Server {
     /// The verdict for a call that comes while no start is allowed.
     pub(super) fn held_back(&self, held: Held, now: Moment) -> Verdict {
         match (held, &self.last_failure) {
-            (Held::Pausing { until }, Some(failure)) => Verdict::Unavailable {
-                failure: Arc::clone(failure),
-                retry_after: Some(until.since(now)),
-            },
+            (Held::Pausing { until }, Some(failure)) => {
+                Verdict::Paused { failure: Arc::clone(failure), retry_after: until.since(now) }
+            }
             (Held::CrashLoop { until } | Held::Pausing { until }, failure) => {
                 Verdict::CrashLoop { failure: failure.clone(), retry_after: until.since(now) }
             }

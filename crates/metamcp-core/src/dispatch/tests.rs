@@ -5,6 +5,7 @@ use super::*;
 mod breaking;
 mod crashing;
 mod pooling;
+mod probing;
 mod reloading;
 mod remote;
 mod restarting;

@@ -24,6 +24,14 @@ pub enum Verdict {
         /// When it may be tried again.
         retry_after: Option<Duration>,
     },
+    /// The server is left alone for a moment, after what its last start or request led to. The call was not sent, and
+    /// the server was not asked again.
+    Paused {
+        /// What that led to.
+        failure: Arc<Failure>,
+        /// When it may be tried again.
+        retry_after: Duration,
+    },
     /// The server answered that it does not take the call: it did not run.
     Refused {
         /// What it said.
@@ -47,6 +55,8 @@ pub enum Verdict {
     },
     /// Too many calls wait already. The call was not sent.
     Overloaded,
+    /// What was to be sent is no JSON. The call was not sent.
+    NotJson,
     /// Time ran out.
     TimedOut {
         /// After how long.
@@ -74,7 +84,9 @@ impl Verdict {
     /// Whether only a login helps.
     pub fn wants_login(&self) -> bool {
         match self {
-            Verdict::Unavailable { failure, .. } | Verdict::Refused { failure, .. } => {
+            Verdict::Unavailable { failure, .. }
+            | Verdict::Refused { failure, .. }
+            | Verdict::Paused { failure, .. } => {
                 matches!(failure.fact, Fact::LoginNeeded { .. })
             }
             _ => false,
@@ -82,8 +94,11 @@ impl Verdict {
     }
 
     /// For a call that broke off for good.
-    pub(super) fn of_one_that_broke(failure: Arc<Failure>, delivery: Delivery) -> Verdict {
-        let retry_after = failure.fact.pause();
+    pub(super) fn of_one_that_broke(
+        failure: Arc<Failure>,
+        delivery: Delivery,
+        retry_after: Option<Duration>,
+    ) -> Verdict {
         match delivery {
             Delivery::NotSent => Verdict::Unavailable { failure, retry_after },
             Delivery::Refused => Verdict::Refused { failure, retry_after },
@@ -97,10 +112,12 @@ impl Verdict {
         match self {
             Verdict::CircuitOpen { .. }
             | Verdict::Unavailable { .. }
+            | Verdict::Paused { .. }
             | Verdict::Refused { .. }
             | Verdict::CrashLoop { .. }
             | Verdict::PoolExhausted { .. }
             | Verdict::Overloaded
+            | Verdict::NotJson
             | Verdict::Removed => Verdict::OutcomeUnknown { failure: Arc::clone(broke) },
             Verdict::TimedOut { after, .. } => Verdict::TimedOut { after, sent: true },
             Verdict::ShuttingDown { .. } => Verdict::ShuttingDown { sent: true },

@@ -30,12 +30,98 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, Ed
             }
             Some((_, found)) => object = object_at(&found.value, here)?,
             None => {
-                let edits = insertion(body, object, key, &nested(rest, value), &style);
+                let edits = insertions(body, object, &[(key, &nested(rest, value))], &style);
                 return Ok(spliced(text, body, &edits));
             }
         }
     }
     Err(EditError::NotAnObject { path: String::new(), expected: "a path" })
+}
+
+/// All at once: replaced where they are, the others put behind the last one together.
+pub(super) fn set_all(
+    text: &str,
+    path: &[&str],
+    entries: &[(String, Value)],
+) -> Result<String, EditError> {
+    let (_, body) = split(text);
+    let Some((first, rest)) = entries.split_first() else { return Ok(text.to_owned()) };
+    let begun = |text: &str| {
+        let all = set(text, &[path, &[first.0.as_str()]].concat(), &first.1)?;
+        set_all(&all, path, rest)
+    };
+    let Some(root) = parse(body)? else { return begun(text) };
+    let mut object = object_at(&root, &[])?;
+    for depth in 0..path.len() {
+        match property(object, &path[..=depth])? {
+            Some((_, found)) => object = object_at(&found.value, &path[..=depth])?,
+            None => return begun(text),
+        }
+    }
+    if object.properties.is_empty() {
+        return begun(text);
+    }
+    let style = Style::of(body);
+    let mut edits = Vec::new();
+    let mut fresh = Vec::new();
+    let there = by_name(object);
+    for (name, value) in entries {
+        match there.get(name.as_str()).map(Vec::as_slice) {
+            None => fresh.push((name.as_str(), value)),
+            Some([at]) => {
+                let found = &object.properties[*at];
+                let range = found.value.range();
+                let value = rendered(value, leading(body, found.range.start), &style);
+                edits.push((range.start, range.end, value));
+            }
+            Some(_) => {
+                return Err(EditError::Twice { path: dotted(&[path, &[name.as_str()]].concat()) });
+            }
+        }
+    }
+    edits.extend(insertions(body, object, &fresh, &style));
+    edits.sort_by_key(|(start, ..)| *start);
+    Ok(spliced(text, body, &edits))
+}
+
+pub(super) fn remove_all(text: &str, path: &[&str], names: &[&str]) -> Result<String, EditError> {
+    let (_, body) = split(text);
+    let Some(root) = parse(body)? else { return Ok(text.to_owned()) };
+    let mut object = object_at(&root, &[])?;
+    for depth in 0..path.len() {
+        match property(object, &path[..=depth])? {
+            Some((_, found)) => object = object_at(&found.value, &path[..=depth])?,
+            None => return Ok(text.to_owned()),
+        }
+    }
+    let there = by_name(object);
+    let mut gone = std::collections::BTreeSet::new();
+    for name in names {
+        match there.get(name).map(Vec::as_slice) {
+            None => {}
+            Some([at]) => {
+                gone.insert(*at);
+            }
+            Some(_) => return Err(EditError::Twice { path: dotted(&[path, &[*name]].concat()) }),
+        }
+    }
+    let mut edits = Vec::new();
+    for &at in &gone {
+        // The comma that would be left over at the end is that of the last one to stay.
+        let before = (0..at).rev().find(|at| !gone.contains(at));
+        edits.extend(removal(body, object, before, &object.properties[at]));
+    }
+    edits.sort_by_key(|(start, end, _)| (*start, *end));
+    edits.dedup();
+    Ok(spliced(text, body, &edits))
+}
+
+fn by_name<'n>(object: &'n Object<'_>) -> std::collections::HashMap<&'n str, Vec<usize>> {
+    let mut all: std::collections::HashMap<&str, Vec<usize>> = std::collections::HashMap::new();
+    for (at, one) in object.properties.iter().enumerate() {
+        all.entry(one.name.as_str()).or_default().push(at);
+    }
+    all
 }
 
 pub(super) fn remove(text: &str, path: &[&str]) -> Result<Option<String>, EditError> {
@@ -49,8 +135,9 @@ pub(super) fn remove(text: &str, path: &[&str]) -> Result<Option<String>, EditEr
             None => return Ok(None),
         }
     }
-    Ok(property(object, path)?
-        .map(|(index, found)| spliced(text, body, &removal(body, object, index, found))))
+    Ok(property(object, path)?.map(|(index, found)| {
+        spliced(text, body, &removal(body, object, index.checked_sub(1), found))
+    }))
 }
 
 pub(super) fn read(text: &str, path: &[&str]) -> Result<Option<Value>, EditError> {
@@ -214,20 +301,29 @@ fn spliced(text: &str, body: &str, edits: &[Edit]) -> String {
     edited
 }
 
-fn insertion(
+/// New entries behind the last one, or alone.
+fn insertions(
     body: &str,
     object: &Object<'_>,
-    key: &str,
-    value: &Value,
+    entries: &[(&str, &Value)],
     style: &Style,
 ) -> Vec<Edit> {
+    if entries.is_empty() {
+        return Vec::new();
+    }
     let close = object.range.end - 1;
-    let entry = |indent: &str| format!("{}: {}", Value::from(key), rendered(value, indent, style));
+    let all = |indent: &str| -> String {
+        let one = |(key, value): &(&str, &Value)| {
+            format!("{}: {}", Value::from(*key), rendered(value, indent, style))
+        };
+        let between = format!(",{}{indent}", style.newline);
+        entries.iter().map(one).collect::<Vec<_>>().join(&between)
+    };
     let Some(last) = object.properties.last() else {
         let outer = leading(body, object.range.start);
         let inner = format!("{outer}{}", style.unit);
         let kept = object.range.start + 1 + body[object.range.start + 1..close].trim_end().len();
-        let fresh = format!("{0}{inner}{1}{0}{outer}", style.newline, entry(&inner));
+        let fresh = format!("{0}{inner}{1}{0}{outer}", style.newline, all(&inner));
         return vec![(kept, close, fresh)];
     };
     let end = last.range.end;
@@ -241,18 +337,27 @@ fn insertion(
     match own_line(body, last.range.start) {
         Some(indent) => {
             let at = line_end(body, after, close);
-            let fresh = format!("{}{indent}{}{tail}", style.newline, entry(indent));
+            let fresh = format!("{}{indent}{}{tail}", style.newline, all(indent));
             edits.push((at, at, fresh));
         }
         None => {
-            let entry = format!("{}: {}", Value::from(key), in_line(value));
-            edits.push((after, after, format!(" {entry}{tail}")));
+            let one = |(key, value): &(&str, &Value)| {
+                format!("{}: {}", Value::from(*key), in_line(value))
+            };
+            let all = entries.iter().map(one).collect::<Vec<_>>().join(", ");
+            edits.push((after, after, format!(" {all}{tail}")));
         }
     }
     edits
 }
 
-fn removal(body: &str, object: &Object<'_>, index: usize, found: &ObjectProp<'_>) -> Vec<Edit> {
+/// `before` is the property in front of it that stays, if one does.
+fn removal(
+    body: &str,
+    object: &Object<'_>,
+    before: Option<usize>,
+    found: &ObjectProp<'_>,
+) -> Vec<Edit> {
     let close = object.range.end - 1;
     let (mut start, mut end) = (found.range.start, found.range.end);
     let mut edits = Vec::new();
@@ -260,7 +365,7 @@ fn removal(body: &str, object: &Object<'_>, index: usize, found: &ObjectProp<'_>
         Some(comma) if body[end..comma].trim().is_empty() => end = comma + 1,
         Some(comma) => edits.push((comma, comma + 1, String::new())),
         None => {
-            let before = index.checked_sub(1).map(|index| &object.properties[index]);
+            let before = before.map(|index| &object.properties[index]);
             let comma = before.and_then(|before| comma_after(body, before.range.end, start));
             edits.extend(comma.map(|comma| (comma, comma + 1, String::new())));
         }

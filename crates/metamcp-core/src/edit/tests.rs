@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{EditError, Format, read, remove, set};
+use super::{EditError, Format, read, remove, remove_all, set, set_all};
 
 fn put(text: &str, path: &[&str], value: &Value) -> String {
     set(Format::Json, text, path, value).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -301,5 +301,49 @@ fn lists_of_named_entries_are_edited_item_by_item() {
         "mcpServers:\n  - name: a\n    env: &x\n      A: b\n",
     ] {
         assert!(set(Format::YamlList, text, &["mcpServers", "m"], &entry).is_err(), "{text}");
+    }
+}
+
+/// Entries put in and taken out together are what they are one by one.
+#[test]
+fn many_at_once_are_as_many_one_by_one() {
+    let texts = [
+        "{\n  // a\n  \"m\": {\n    \"one\": { \"x\": 1 }, // first\n    \"two\": 2,\n    /* c */ \"three\": [3]\n  }\n}\n",
+        "{ \"m\": { \"one\": 1, \"two\": 2, \"three\": 3 } }",
+        "{\n\t\"m\": {\n\t\t\"one\": 1,\n\t\t\"two\": 2,\n\t\t\"three\": 3,\n\t},\n}",
+    ];
+    let value = serde_json::json!({ "command": "x", "args": ["a"] });
+    for text in texts {
+        for names in
+            [&["one"][..], &["two"], &["three"], &["one", "three"], &["two", "three"], &["none"]]
+        {
+            let together = remove_all(Format::Json, text, &["m"], names).unwrap();
+            let mut each = text.to_owned();
+            for name in names {
+                each = remove(Format::Json, &each, &["m", name]).unwrap().unwrap_or(each);
+            }
+            let read = |text: &str| read(Format::Json, text, &[]).unwrap();
+            assert_eq!(read(&together), read(&each), "{names:?}\n{together}");
+            let fresh = [("four".to_owned(), value.clone()), ("two".to_owned(), value.clone())];
+            let together = set_all(Format::Json, &together, &["m"], &fresh).unwrap();
+            for (name, value) in &fresh {
+                each = set(Format::Json, &each, &["m", name], value).unwrap();
+            }
+            assert_eq!(read(&together).unwrap()["m"]["four"], value, "{together}");
+            assert_eq!(read(&together).unwrap()["m"]["two"], value, "{together}");
+        }
+        let none = remove_all(Format::Json, text, &["m"], &["three", "two", "one"]).unwrap();
+        assert_eq!(read(Format::Json, &none, &["m"]), Ok(Some(serde_json::json!({}))), "{none}");
+        let all = [("a".to_owned(), value.clone()), ("b".to_owned(), value.clone())];
+        let back = set_all(Format::Json, &none, &["m"], &all).unwrap();
+        assert_eq!(read(Format::Json, &back, &["m", "b"]), Ok(Some(value.clone())), "{back}");
+    }
+    let toml = "# mine\n[m.one]\na = 1 # kept\n\n[m.two]\nb = 2\n\n[z]\nc = 3\n";
+    let without = remove_all(Format::Toml, toml, &["m"], &["two", "none"]).unwrap();
+    assert_eq!(Ok(Some(without)), remove(Format::Toml, toml, &["m", "two"]));
+    for (format, text) in [(Format::Toml, ""), (Format::Yaml, "a: 1\n"), (Format::Json, "")] {
+        let all = [("a".to_owned(), value.clone()), ("b".to_owned(), value.clone())];
+        let set = set_all(format, text, &["m"], &all).unwrap();
+        assert_eq!(read(format, &set, &["m", "b"]), Ok(Some(value.clone())), "{set}");
     }
 }

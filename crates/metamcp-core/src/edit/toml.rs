@@ -6,10 +6,18 @@ use toml_edit::{Array, DocumentMut, Item, Table, TableLike};
 use super::{EditError, dotted, line_of};
 
 pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, EditError> {
-    let mut document = parse(text)?;
     let Some((last, parents)) = path.split_last() else { return Ok(text.to_owned()) };
+    set_all(text, parents, &[((*last).to_owned(), value.clone())])
+}
+
+pub(super) fn set_all(
+    text: &str,
+    path: &[&str],
+    entries: &[(String, Value)],
+) -> Result<String, EditError> {
+    let mut document = parse(text)?;
     let mut table: &mut dyn TableLike = document.as_table_mut();
-    for depth in 0..parents.len() {
+    for depth in 0..path.len() {
         let fresh = || {
             let mut table = Table::new();
             // `[mcp_servers]` alone says nothing; its children carry the whole name.
@@ -19,13 +27,27 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, Ed
         let item = table.entry(path[depth]).or_insert_with(fresh);
         table = item.as_table_like_mut().ok_or_else(|| not_a_table(&path[..=depth]))?;
     }
-    let mut item = item(value);
-    if let (Some(old), Item::Table(new)) = (table.get(last).and_then(Item::as_table), &mut item) {
-        *new.decor_mut() = old.decor().clone();
-        new.set_position(old.position().unwrap_or_default());
+    for (name, value) in entries {
+        let mut item = item(value);
+        if let (Some(old), Item::Table(new)) = (table.get(name).and_then(Item::as_table), &mut item)
+        {
+            *new.decor_mut() = old.decor().clone();
+            new.set_position(old.position().unwrap_or_default());
+        }
+        table.insert(name, item);
     }
-    table.insert(last, item);
     Ok(document.to_string())
+}
+
+pub(super) fn remove_all(text: &str, path: &[&str], names: &[&str]) -> Result<String, EditError> {
+    let mut document = parse(text)?;
+    let mut table: &mut dyn TableLike = document.as_table_mut();
+    for depth in 0..path.len() {
+        let Some(item) = table.get_mut(path[depth]) else { return Ok(text.to_owned()) };
+        table = item.as_table_like_mut().ok_or_else(|| not_a_table(&path[..=depth]))?;
+    }
+    let removed = names.iter().filter(|name| table.remove(name).is_some()).count();
+    Ok(if removed == 0 { text.to_owned() } else { document.to_string() })
 }
 
 pub(super) fn remove(text: &str, path: &[&str]) -> Result<Option<String>, EditError> {

@@ -18,6 +18,8 @@ struct Known {
     asked: Option<(&'static str, Option<&'static str>, &'static str)>,
     /// Variables, with whether it cannot do without.
     environment: &'static [(&'static str, bool, &'static str)],
+    /// What variables are filled in with where nobody gives one.
+    filled: &'static [(&'static str, &'static str)],
 }
 
 const KNOWN: &[Known] = &[
@@ -30,6 +32,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: Some(("directory", None, "a directory it may work in")),
         environment: &[],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -40,6 +43,8 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[("MEMORY_FILE_PATH", false, "where the graph is kept")],
+        // Otherwise it is kept beside its program, which it may not write.
+        filled: &[("MEMORY_FILE_PATH", "${data}/memory.jsonl")],
     },
     Known {
         kind: Kind::Npm,
@@ -50,6 +55,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[("GITHUB_PERSONAL_ACCESS_TOKEN", true, "a token of your GitHub account")],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -63,6 +69,7 @@ const KNOWN: &[Known] = &[
             ("GITLAB_PERSONAL_ACCESS_TOKEN", true, "a token of your GitLab account"),
             ("GITLAB_API_URL", false, "the address of your GitLab"),
         ],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -73,6 +80,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[("GOOGLE_MAPS_API_KEY", true, "a key of the Maps API")],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -83,6 +91,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: Some(("connection", None, "the address of the database, postgresql://host/name")),
         environment: &[],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -96,6 +105,7 @@ const KNOWN: &[Known] = &[
             ("SLACK_BOT_TOKEN", true, "the token of a bot"),
             ("SLACK_TEAM_ID", true, "the workspace"),
         ],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -106,6 +116,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -116,6 +127,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -126,6 +138,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[("BRAVE_API_KEY", true, "a key of the Brave Search API")],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -136,6 +149,7 @@ const KNOWN: &[Known] = &[
         fixed: &["--headless"],
         asked: None,
         environment: &[],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -146,6 +160,7 @@ const KNOWN: &[Known] = &[
         fixed: &["--tools=all"],
         asked: None,
         environment: &[("STRIPE_SECRET_KEY", true, "a restricted key of your Stripe account")],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -159,6 +174,7 @@ const KNOWN: &[Known] = &[
             ("SENTRY_ACCESS_TOKEN", true, "a token of your Sentry account"),
             ("SENTRY_HOST", false, "the host of your own Sentry"),
         ],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -173,6 +189,7 @@ const KNOWN: &[Known] = &[
             true,
             "the file that says how to reach the cluster, usually .kube/config in your home",
         )],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -183,6 +200,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[("LINEAR_ACCESS_TOKEN", true, "a token of your Linear account")],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -193,6 +211,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[("CONTEXT7_API_KEY", false, "raises the rate limit")],
+        filled: &[],
     },
     Known {
         kind: Kind::Npm,
@@ -203,6 +222,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[("NOTION_TOKEN", true, "the token of an integration")],
+        filled: &[],
     },
     Known {
         kind: Kind::Pypi,
@@ -213,6 +233,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[],
+        filled: &[],
     },
     Known {
         kind: Kind::Pypi,
@@ -223,6 +244,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: None,
         environment: &[],
+        filled: &[],
     },
     Known {
         kind: Kind::Pypi,
@@ -233,6 +255,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: Some(("repository", Some("--repository"), "the folder of the repository")),
         environment: &[],
+        filled: &[],
     },
     Known {
         kind: Kind::Pypi,
@@ -243,6 +266,7 @@ const KNOWN: &[Known] = &[
         fixed: &[],
         asked: Some(("db-path", Some("--db-path"), "the file of the database")),
         environment: &[],
+        filled: &[],
     },
 ];
 
@@ -252,6 +276,11 @@ pub fn builtin() -> Vec<Candidate> {
 }
 
 impl Known {
+    fn filled(&self, name: &str) -> Option<String> {
+        let found = self.filled.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    }
+
     fn candidate(&self) -> Candidate {
         let input = |name: &str, required: bool, about: &str| Input {
             name: name.to_owned(),
@@ -281,7 +310,10 @@ impl Known {
                 environment: self
                     .environment
                     .iter()
-                    .map(|(name, required, about)| input(name, *required, about))
+                    .map(|(name, required, about)| Input {
+                        default: self.filled(name),
+                        ..input(name, *required, about)
+                    })
                     .collect(),
                 runtime_arguments: Vec::new(),
             },

@@ -93,6 +93,8 @@ pub enum Source {
     Registry(String),
     /// The list in this binary.
     Builtin,
+    /// The user's own npm, which vets nothing: whoever published it called it a server.
+    Npm,
 }
 
 /// What its registry says of it.

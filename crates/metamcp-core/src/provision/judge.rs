@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::candidate::{Argument, Candidate, Kind, Offer, Source, Status};
 use super::facts::Facts;
 use super::names::{look_alike, valid};
-use super::variables::is_decisive;
+use super::variables::is_allowed;
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
@@ -196,7 +196,7 @@ pub fn judge(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> Ve
     }
     verdict.refusals.extend(in_the_open(offer));
     if candidate.source != Source::Builtin {
-        verdict.refusals.extend(decisive(offer));
+        verdict.refusals.extend(variables(offer));
     }
     if let Some(of) = look_alike(&offer.identifier, at.known.iter().copied()) {
         verdict.refusals.push(Refusal::LookAlike { of: of.to_owned() });
@@ -204,6 +204,10 @@ pub fn judge(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> Ve
     if !facts.exists {
         verdict.refusals.push(Refusal::Vanished { package: candidate.package() });
         return verdict;
+    }
+    if candidate.source == Source::Npm {
+        let reason = "unvetted: found by npm search, in no registry of MCP servers";
+        verdict.reasons.push(reason.to_owned());
     }
     age(offer.kind, facts, at, &mut verdict);
     hashes(candidate, facts, at, &mut verdict);
@@ -261,14 +265,14 @@ fn in_the_open(offer: &Offer) -> Option<Refusal> {
     Some(Refusal::Unusable { why })
 }
 
-fn decisive(offer: &Offer) -> Option<Refusal> {
+fn variables(offer: &Offer) -> Option<Refusal> {
     // A service elsewhere is sent headers, which mean nothing here.
     if offer.kind == Kind::Remote {
         return None;
     }
-    let named = offer.environment.iter().find(|input| is_decisive(input))?;
+    let named = offer.environment.iter().find(|input| !is_allowed(input))?;
     let why = format!(
-        "its entry sets the variable {}, which decides what programs load or whom they talk to",
+        "its entry sets the variable {}, which is not of a kind that services have for settings and could decide what programs load or whom they talk to; configure it by hand with `metamcp add` if you trust it",
         named.name
     );
     Some(Refusal::Unusable { why })

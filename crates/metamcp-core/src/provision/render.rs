@@ -18,6 +18,7 @@ pub fn told(plan: &Plan) -> String {
     let source = match &plan.source {
         Source::Registry(base) => format!("{} in {}", shown(&plan.candidate), shown(base)),
         Source::Builtin => "the list of well-known servers in metamcp".to_owned(),
+        Source::Npm => "npm search: UNVETTED, in no registry of MCP servers".to_owned(),
     };
     line("found in", &source);
     let package = match plan.kind {
@@ -191,8 +192,9 @@ pub fn candidates_text(plans: &[Plan]) -> String {
     let mut out = String::new();
     for (number, plan) in plans.iter().enumerate() {
         let about = text::first_sentence(&plan.description, 160);
+        let vetted = if plan.source == Source::Npm { " (unvetted, by npm search)" } else { "" };
         let heading = format!(
-            "{}. {} {} {}: {}",
+            "{}. {} {} {}{vetted}: {}",
             number + 1,
             plan.kind.word(),
             text::clean_line(&plan.identifier, MAX_SHOWN),

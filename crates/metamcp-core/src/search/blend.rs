@@ -1,16 +1,19 @@
 //! Similarity that was asked elsewhere, joined with a score of our own.
 
+use std::collections::HashSet;
+
 use super::hybrid::Hybrid;
 use super::keyword;
 use super::{Hit, Index, Ranked, Ranker, Search, Strategy};
 
-/// Hits that are compared by vectors from elsewhere: each costs a vector, and what is further down is seldom right.
+/// Hits of `hybrid` that are compared by vectors from elsewhere, and tools that are hits because they are nearest by
+/// them: what is further down is seldom right.
 pub const BLENDED: usize = 50;
 
 /// How much of the joined score is similarity; the rest is our own.
 const SIMILARITY: f32 = 0.6;
 
-/// The order of `hybrid`, its first hits put in the order of a joined score.
+/// The order of `hybrid`, with its first hits and the tools nearest by vector put in the order of a joined score.
 #[derive(Debug)]
 pub struct Compared {
     beside: Strategy,
@@ -19,17 +22,18 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// `hits` are of this index; `similarity` belongs to the first of them, in their order, and counts between 0
-    /// and 1, like the score of what stands `beside` it.
+    /// `hits` are of this index, found by `hybrid` or by their vectors alone; `similarity` belongs to the first of them,
+    /// in their order, and counts between 0 and 1, like the score of what stands `beside` it.
     pub fn new(index: &Index, hits: &[Hit], similarity: &[f32], beside: Strategy) -> Compared {
         let place = |hit: &Hit| {
             let part = index.part(&hit.server)?;
             Some(index.overall.tools_of(part).start + hit.index)
         };
-        let pairs = hits.iter().zip(similarity).take(BLENDED);
+        let pairs = hits.iter().zip(similarity);
         let mut similar: Vec<(usize, f32)> =
             pairs.filter_map(|(hit, &similarity)| Some((place(hit)?, similarity))).collect();
-        similar.sort_unstable_by_key(|(tool, _)| *tool);
+        similar.sort_by_key(|(tool, _)| *tool);
+        similar.dedup_by_key(|(tool, _)| *tool);
         Compared { beside, similar }
     }
 
@@ -42,6 +46,14 @@ impl Compared {
 impl Ranker for Compared {
     fn rank(&self, search: &Search<'_>) -> Vec<Ranked> {
         let mut ranked = Hybrid.rank(search);
+        // Words and our own table of meanings need not know what the vectors know.
+        let known: HashSet<u32> = ranked.iter().map(|one| one.tool).collect();
+        let only_similar = self
+            .similar
+            .iter()
+            .filter(|(tool, similarity)| search.among.contains(tool) && within(*similarity) > 0.0);
+        let only_similar = only_similar.map(|(tool, _)| Ranked::new(*tool, 0.0));
+        ranked.extend(only_similar.filter(|one| !known.contains(&one.tool)));
         let (mut lowest, mut least) = (1.0f32, 1.0f32);
         let mut others = Vec::new();
         for (at, one) in ranked.iter_mut().enumerate() {
@@ -49,7 +61,9 @@ impl Ranker for Compared {
                 others.push(at);
                 continue;
             };
-            lowest = lowest.min(one.score);
+            if one.score > 0.0 {
+                lowest = lowest.min(one.score);
+            }
             let own = match self.beside {
                 Strategy::Keyword => {
                     let (part, tool) = search.index.place(one.tool as usize);

@@ -189,6 +189,41 @@ fn similarity_from_elsewhere_is_joined() {
     assert_eq!(ids(&page(&[], Strategy::Hybrid)), ids(&hits));
 }
 
+/// A query whose words match nothing, and vectors that know better.
+#[test]
+fn the_nearest_by_vector_are_hits_in_their_own_right() {
+    let index = office();
+    let query = "xqzv wvut";
+    assert!(index.search(query, Strategy::Hybrid, 9, None).is_empty());
+    let all: Vec<Hit> =
+        index.servers().iter().flat_map(|part| Hit::all_of(part.server(), part.tools())).collect();
+    let near = [&all[1], &all[4], &all[2]].map(Clone::clone);
+    let similarity = [0.9, 0.5, 0.0];
+    for beside in [Strategy::Keyword, Strategy::Hybrid] {
+        let compared = Compared::new(&index, &near, &similarity, beside);
+        let found = index.page_by(&compared, query, (0, 9), None, None);
+        assert_eq!(ids(&found.hits), [all[1].id(), all[4].id()], "nothing of what is not similar");
+        assert_eq!(found.total, 2);
+        assert!((found.hits[0].score - 0.6 * 0.9).abs() < 1e-6, "{:?}", found.hits);
+        let other = index.servers().iter().find(|part| **part.server() != *all[1].server);
+        let other = other.map(|part| part.server().to_string());
+        let found = index.page_by(&compared, query, (0, 9), other.as_deref(), None);
+        assert!(found.hits.iter().all(|hit| Some(&*hit.server) == other.as_deref()));
+    }
+    // Beside words they are joined by the same rule: 0.6 of similarity, 0.4 of the other.
+    let hits = index.search("file", Strategy::Hybrid, 1, None);
+    let stranger = all.iter().find(|hit| {
+        index.search("file", Strategy::Hybrid, 99, None).iter().all(|one| one.id() != hit.id())
+    });
+    let both = [hits[0].clone(), stranger.unwrap().clone()];
+    let compared = Compared::new(&index, &both, &[0.2, 1.0], Strategy::Keyword);
+    let found = index.page_by(&compared, "file", (0, 9), None, None);
+    let keyword = keyword::score("file", hits[0].tool());
+    let joined = |id: String| found.hits.iter().find(|hit| hit.id() == id).unwrap().score;
+    assert!((joined(both[0].id()) - (0.12 + 0.4 * keyword)).abs() < 1e-6);
+    assert!((joined(both[1].id()) - 0.6).abs() < 1e-6);
+}
+
 #[test]
 fn pages_follow_each_other() {
     let index = office();

@@ -18,7 +18,7 @@ use crate::transformer::{ASKED_PIECES, Model, QUERY_PIECES, TOOL_PIECES, clauses
 /// Tools that get the close look because the transformer finds them near, beside those of `hybrid`.
 const NEAREST: usize = 50;
 
-/// A tool that nothing else speaks for is listed when it is at least this near.
+/// A tool that nothing else speaks for is listed when it is at least this near, or when nothing speaks for any other.
 const NEAR: f32 = 0.3;
 
 /// Pieces of a query above which its sentences are read on two cores. Fewer are read before a thread is there.
@@ -217,8 +217,20 @@ impl Nearness {
     }
 
     pub(super) fn look(&self, search: &Search<'_>) -> Looked {
+        let looked = hybrid::look_also(search, &self.nearest(search, NEAR));
+        if !looked.candidates.is_empty() {
+            return looked;
+        }
+        // Where nothing speaks for any tool, the nearest are still the best guess there is.
+        hybrid::look_also(search, &self.nearest(search, 0.0))
+    }
+
+    /// The tools that stand out most among those at least so near, sorted.
+    fn nearest(&self, search: &Search<'_>, least: f32) -> Vec<u32> {
         let among = search.among.clone();
-        let near = |&at: &usize| self.cosines.get(at).is_some_and(|&cosine| cosine >= NEAR);
+        let near = |&at: &usize| {
+            self.cosines.get(at).is_some_and(|&cosine| cosine > 0.0 && cosine >= least)
+        };
         let mut nearest: Vec<(f32, u32)> = among
             .filter(near)
             .filter_map(|at| Some((self.deviations[at]?, u32::try_from(at).ok()?)))
@@ -226,7 +238,7 @@ impl Nearness {
         nearest.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut nearest: Vec<u32> = nearest.into_iter().take(NEAREST).map(|(_, at)| at).collect();
         nearest.sort_unstable();
-        hybrid::look_also(search, &nearest)
+        nearest
     }
 
     /// The numbers of each candidate. What the table of words thinks stands in for a tool that has no vector: it was made

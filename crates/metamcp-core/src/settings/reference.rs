@@ -50,6 +50,9 @@ pub fn settings_markdown() -> String {
             Kind::Switch => page.push_str("`true` or `false`.\n"),
             Kind::Path => page.push_str("A path.\n"),
             Kind::Text => page.push_str("A text.\n"),
+            Kind::Names => {
+                page.push_str("Names with commas between them; in a file also a list.\n");
+            }
         }
         if !setting.env_aliases().is_empty() {
             let aliases: Vec<String> =

@@ -86,6 +86,29 @@ const METATOOLS: &[(&str, &[&str])] = &[
 ];
 
 impl Setting {
+    /// Whether its default could open what a value that cannot be read was meant to keep shut. Such a value is never
+    /// replaced by the default. What is new under `serve` or `provision` counts as one until somebody says otherwise.
+    pub fn is_guard(&self) -> bool {
+        const HARMLESS: [&str; 6] =
+            ["transport", "host", "port", "stateless", "json-response", "session-timeout"];
+        const GUARDS: [&str; 8] = [
+            "config",
+            "containment",
+            "learn",
+            "profile",
+            "replay",
+            "scrub",
+            "token-store",
+            "toolset",
+        ];
+        let key = self.key.unwrap_or_default();
+        match key.split_once('.') {
+            Some(("serve" | "provision", _)) => !HARMLESS.contains(&self.flag),
+            Some(("code", "profile" | "image")) => true,
+            _ => GUARDS.contains(&self.flag),
+        }
+    }
+
     /// Other variables that set it, asked after its own.
     pub fn env_aliases(&self) -> &'static [&'static str] {
         METATOOLS.iter().find(|(flag, _)| *flag == self.flag).map_or(&[], |(_, names)| names)

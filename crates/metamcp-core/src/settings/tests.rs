@@ -139,7 +139,7 @@ fn every_setting_reaches_its_own_field() {
             }
             Kind::Switch => Value::Switch(setting.default != Some(Value::Switch(true))),
             Kind::Path => Value::Path("elsewhere".into()),
-            Kind::Text => Value::Text("something".into()),
+            Kind::Text | Kind::Names => Value::Text("something".into()),
         };
         let mut changed = resolve([]).settings;
         (setting.store)(&mut changed, &value);

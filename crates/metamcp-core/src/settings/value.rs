@@ -39,6 +39,8 @@ pub enum Kind {
     Path,
     /// Any words on one line.
     Text,
+    /// Names, with commas between them; in a file they may be a list.
+    Names,
 }
 
 /// The value of a setting.
@@ -136,10 +138,10 @@ impl Kind {
                 Err(ValueError::new("a path cannot hold a NUL byte"))
             }
             Self::Path => Ok(Value::Path(Cow::Owned(text.to_owned()))),
-            Self::Text if text.chars().any(char::is_control) => {
+            Self::Text | Self::Names if text.chars().any(char::is_control) => {
                 Err(ValueError::new("a setting is one line without control characters"))
             }
-            Self::Text => Ok(Value::Text(Cow::Owned(text.trim().to_owned()))),
+            Self::Text | Self::Names => Ok(Value::Text(Cow::Owned(text.trim().to_owned()))),
         }
     }
 
@@ -153,7 +155,7 @@ impl Kind {
                     Err(ValueError::new(format!("{number} is out of range: {min} to {max}")))
                 }
             }
-            Self::Word(_) | Self::Switch | Self::Path | Self::Text => {
+            Self::Word(_) | Self::Switch | Self::Path | Self::Text | Self::Names => {
                 Err(ValueError::new(format!("expected {}, found a number", self.describe())))
             }
         }
@@ -187,6 +189,7 @@ impl Kind {
             Self::Switch => "`true` or `false`".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Text => "a text".to_owned(),
+            Self::Names => "names with commas between them".to_owned(),
         }
     }
 }

@@ -63,7 +63,7 @@ words! {
         Bm25 = "bm25": "BM25 over names, descriptions, parameters and servers, with identifiers split into words; misspelt words of a name are forgiven.",
         Hybrid = "hybrid": "BM25 and meaning together, by a table of word vectors inside the binary, then a close look at the best. Offline.",
         Transformer = "transformer": "`hybrid` with one thing more to look at: how near a small transformer on this machine finds each tool. Offline; `metamcp model add` brings it, and until then it falls back to `hybrid`.",
-        HybridVoyage = "hybrid-voyage": "0.6 of the similarity by Voyage's `voyage-3-lite` and 0.4 of `keyword`, over the 50 best of `hybrid`. Needs VOYAGE_API_KEY; falls back to `keyword`.",
+        HybridVoyage = "hybrid-voyage": "0.6 of the similarity by Voyage's `voyage-3-lite` and 0.4 of `keyword`, over the 50 best of `hybrid` and the 50 nearest by vector. Needs VOYAGE_API_KEY; falls back to `keyword`.",
         Embedding = "embedding": "The same with the vectors of `embeddingUrl` and with `hybrid` in place of `keyword`; falls back to `hybrid`.",
     }
 }

@@ -11,8 +11,11 @@ use super::definition::parse_tool;
 use super::{Fingerprint, MAX_LIST_BYTES, MAX_TITLE_CHARS, MAX_TOOLS, ServerTools, Tool};
 use crate::text;
 
-/// Pages read of one list. A server that needs more is looping.
-const MAX_PAGES: usize = 200;
+/// Pages in a row without a tool that was not there before. A server that has more of them is looping.
+const MAX_BARREN_PAGES: usize = 20;
+
+/// Tools of a page that are looked at, however many an operator wants to keep.
+const MOST_EVER: usize = 100_000;
 
 /// Longest cursor that is sent back to a server.
 const MAX_CURSOR_BYTES: usize = 16 * 1024;
@@ -78,7 +81,7 @@ pub struct Listing {
     names: HashSet<Box<str>>,
     bytes: usize,
     cursors: HashSet<String>,
-    pages: usize,
+    barren: usize,
     skipped: Vec<Skipped>,
 }
 
@@ -102,24 +105,27 @@ impl Listing {
             names: HashSet::new(),
             bytes: 0,
             cursors: HashSet::new(),
-            pages: 0,
+            barren: 0,
             skipped: Vec::new(),
         }
     }
 
     /// Takes in the raw `result` of one page and says how to go on.
     pub fn page(&mut self, result: &[u8]) -> Result<Next, ToolListDefect> {
-        let page = parse_page(result)?;
-        self.pages += 1;
+        let page = page_of(result, self.most)?;
+        let before = self.tools.len();
+        // Who keeps more tools than usual keeps as much more of what they are.
+        let most_bytes = MAX_LIST_BYTES * self.most.div_ceil(MAX_TOOLS).max(1);
         page.skipped.into_iter().for_each(|skip| note(&mut self.skipped, skip));
         for tool in page.tools {
             if self.tools.len() == self.most {
                 self.stop(format!("only the first {} tools are kept", self.most));
                 return Ok(Next::Done);
             }
-            if self.bytes + tool.raw.len() > MAX_LIST_BYTES {
+            if self.bytes + tool.raw.len() > most_bytes {
                 self.stop(format!(
-                    "only the first {MAX_LIST_BYTES} bytes of tool definitions are kept"
+                    "only the first {} tools are kept, whose definitions have {most_bytes} bytes",
+                    self.tools.len()
                 ));
                 return Ok(Next::Done);
             }
@@ -132,8 +138,13 @@ impl Listing {
             self.tools.push(tool);
         }
         let Some(cursor) = page.next_cursor else { return Ok(Next::Done) };
-        if self.pages == MAX_PAGES {
-            self.stop(format!("the list was left after {MAX_PAGES} pages"));
+        if self.tools.len() == self.most {
+            self.stop(format!("only the first {} tools are kept", self.most));
+            return Ok(Next::Done);
+        }
+        self.barren = if self.tools.len() == before { self.barren + 1 } else { 0 };
+        if self.barren == MAX_BARREN_PAGES {
+            self.stop(format!("the list was left after {MAX_BARREN_PAGES} pages without a tool"));
             return Ok(Next::Done);
         }
         if !self.cursors.insert(cursor.clone()) {
@@ -151,6 +162,8 @@ impl Listing {
     ) -> ServerTools {
         let of = |tools: &[Tool]| Fingerprint::of_tools(tools.iter().map(|tool| tool.fingerprint));
         let all = of(&self.tools);
+        let places = self.tools.iter().enumerate().filter(|(_, tool)| tool.is_for_apps);
+        let places = places.map(|(at, _)| at).collect();
         let for_apps: Vec<Tool> = self.tools.extract_if(.., |tool| tool.is_for_apps).collect();
         let fingerprint = match &*for_apps {
             [] => all,
@@ -166,6 +179,7 @@ impl Listing {
             fingerprint,
             tools: self.tools,
             for_apps,
+            places,
             server_title: server_title.and_then(shown),
             server_version: server_version.and_then(shown),
             skipped: self.skipped,
@@ -178,11 +192,18 @@ impl Listing {
     }
 }
 
-/// Reads one page. Tools beyond the cap of a whole server are not even looked at.
+/// Reads one page of a server of which no more than usual is kept.
 pub fn parse_page(result: &[u8]) -> Result<Page, ToolListDefect> {
-    let raw: RawPage<'_> = object_from(result).map_err(|error| ToolListDefect::Unreadable {
+    page_of(result, MAX_TOOLS)
+}
+
+/// Reads one page. Tools beyond the cap of a whole server are not even looked at.
+fn page_of(result: &[u8], most: usize) -> Result<Page, ToolListDefect> {
+    let mut raw: RawPage<'_> = object_from(result).map_err(|error| ToolListDefect::Unreadable {
         reason: text::clean_line(&error.to_string(), 200).into_owned(),
     })?;
+    raw.tools.beyond += raw.tools.kept.len().saturating_sub(most);
+    raw.tools.kept.truncate(most);
     let mut page = Page { tools: Vec::new(), next_cursor: None, skipped: Vec::new() };
     for definition in raw.tools.kept {
         match parse_tool(definition.get()) {
@@ -191,10 +212,8 @@ pub fn parse_page(result: &[u8]) -> Result<Page, ToolListDefect> {
         }
     }
     if raw.tools.beyond > 0 {
-        let reason = format!(
-            "{} tools beyond the first {MAX_TOOLS} of a page are left out",
-            raw.tools.beyond
-        );
+        let reason =
+            format!("{} tools beyond the first {most} of a page are left out", raw.tools.beyond);
         page.skipped.truncate(MAX_SKIPPED - 1);
         page.skipped.push(Skipped { name: None, reason });
     }
@@ -232,7 +251,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawTools<'a> {
                 mut elements: A,
             ) -> Result<Self::Value, A::Error> {
                 let mut tools = RawTools { kept: Vec::new(), beyond: 0 };
-                while tools.kept.len() < MAX_TOOLS {
+                while tools.kept.len() < MOST_EVER {
                     let Some(element) = elements.next_element()? else { return Ok(tools) };
                     tools.kept.push(element);
                 }

@@ -168,7 +168,17 @@ fn pages_are_collected_and_circles_end() {
     let pages = (0..)
         .take_while(|n| endless.page(page("a", &n.to_string()).as_bytes()) != Ok(Next::Done))
         .count();
-    assert_eq!(pages, 199);
+    assert_eq!(pages, 20, "the first brought a tool, the others none");
+    assert!(endless.finish(None, None).left_out().unwrap().contains("20 pages without a tool"));
+
+    // However small the pages are, all tools are taken.
+    let mut slow = Listing::new();
+    for n in 0..500 {
+        let more = slow.page(page(&format!("t{n}"), &n.to_string()).as_bytes());
+        assert_eq!(more, Ok(Next::More(n.to_string())));
+    }
+    let slow = slow.finish(None, None);
+    assert_eq!((slow.tools.len(), slow.left_out()), (500, None));
     assert_eq!(parse_page(b"{\"tools\":[],\"nextCursor\":null}").unwrap().next_cursor, None);
     assert_eq!(parse_page(b"{\"tools\":[],\"nextCursor\":7}").unwrap().next_cursor, None);
 }
@@ -262,6 +272,20 @@ proptest! {
             listing.finish(None, None);
         }
     }
+}
+
+#[test]
+fn an_operator_may_keep_more_tools() {
+    let tool = |n: usize| json!({"name": format!("t{n}"), "description": "d".repeat(900)});
+    let flood = json!({"tools": (0..20_000).map(tool).collect::<Vec<_>>()}).to_string();
+    let mut listing = Listing::at_most(15_000);
+    assert_eq!(listing.page(flood.as_bytes()), Ok(Next::Done));
+    let tools = listing.finish(None, None);
+    assert_eq!(tools.tools.len(), 15_000);
+    let left_out = tools.left_out().unwrap();
+    assert!(left_out.contains("5000 tools beyond the first 15000"), "{left_out}");
+    let fewer = tools.filtered(|tool| &*tool.name != "t0");
+    assert_eq!((fewer.tools.len(), fewer.left_out()), (14_999, Some(left_out)));
 }
 
 #[test]

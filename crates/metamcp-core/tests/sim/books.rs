@@ -23,7 +23,7 @@ macro_rules! ensure {
 pub(crate) use ensure;
 
 /// Things a run may come by. Together the runs have to come by all of them, or they prove less than they say.
-const SIGHTS: [&str; 34] = [
+const SIGHTS: [&str; 37] = [
     "answered",
     "answered with an error",
     "circuit open",
@@ -58,6 +58,9 @@ const SIGHTS: [&str; 34] = [
     "crash on a connection let go",
     "listing put off",
     "start given up",
+    "asked for a sign of life, and gave it",
+    "gone deaf and replaced",
+    "stopped for longer than a call may take",
 ];
 
 /// Which of them a run came by.
@@ -135,6 +138,8 @@ pub(crate) struct Process {
     pub(crate) hung: bool,
     pub(crate) calls: u32,
     pub(crate) listings: u32,
+    /// Until when it may show that it lives, while it is asked.
+    pub(crate) probed: Option<Moment>,
     /// The configuration it was started with.
     pub(crate) policy: ServerPolicy,
     pub(crate) start_deadline: Moment,
@@ -247,6 +252,8 @@ pub(crate) enum Event {
     StrayListed(ConnId),
     Runs(usize, u32),
     Replies(usize, u32, u32, bool),
+    /// It shows that it lives.
+    Lives(usize),
     Progresses(usize, u32, u32),
     Pauses(usize, u32, u32),
     Resumes(usize, u32, u32),
@@ -259,6 +266,13 @@ pub(crate) enum Event {
 
 pub(crate) fn server_id(number: usize) -> ServerId {
     ServerId(u32::try_from(number).expect("a few hundred"))
+}
+
+impl Process {
+    /// Requests it has to answer.
+    pub(crate) fn work(&self) -> u32 {
+        self.calls + self.listings + u32::from(self.probed.is_some())
+    }
 }
 
 impl Server {

@@ -148,7 +148,7 @@ impl World {
         for (conn, held) in ledger.all() {
             let process = &self.processes[self.on(conn)?];
             ensure!(held.server == server_id(process.server), "the slot of another server");
-            let work = process.calls + process.listings;
+            let work = process.work();
             let agrees = match (process.stage, process.told) {
                 (Stage::Lost, _) => matches!(held.state, State::Failed | State::Closed),
                 (_, true) => held.state == State::Closed,
@@ -189,13 +189,13 @@ impl World {
         if let Some(process) = server.attached.map(|process| &self.processes[process])
             && process.stage == Stage::Ready
         {
-            let room = process.calls + process.listings < process.policy.max_in_flight;
+            let room = process.work() < process.policy.max_in_flight && process.probed.is_none();
             ensure!(
                 !room || (server.waiting == 0 && !server.list_due),
                 "server {number} could take more, but something waits: {process:?}"
             );
             ensure!(
-                process.calls + process.listings > 0 || !matches!(view.breaker, Phase::Open { .. }),
+                process.work() > 0 || !matches!(view.breaker, Phase::Open { .. }),
                 "the process that failed its calls is kept for the probe: {process:?}"
             );
         }

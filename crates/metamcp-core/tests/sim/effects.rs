@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metamcp_core::dispatch::{CallId, Effect, PROGRESS_CAP, Shut, Verdict};
+use metamcp_core::dispatch::{CallId, Effect, PROBE, PROGRESS_CAP, Shut, Verdict};
 use metamcp_core::failure::Fact;
 use metamcp_core::ledger::{ConnId, ServerId};
 
@@ -19,6 +19,9 @@ impl World {
     /// Carries out what the dispatch asked for in a step, then looks whether everything still holds.
     pub(crate) fn settle(&mut self, step: Step) -> Check {
         self.note(step);
+        if step == Step::Tick {
+            self.give_up_the_deaf();
+        }
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             self.carry(step, effect)?;
@@ -62,6 +65,19 @@ impl World {
                 self.mix(3, conn.0.number(), call.0.number());
                 self.send(conn, call)
             }
+            Effect::Probe { conn } => {
+                self.mix(7, conn.0.number(), 0);
+                let process = self.on(conn)?;
+                let life = &mut self.processes[process];
+                ensure!(life.stage == Stage::Ready && !life.told, "asked for life: {life:?}");
+                ensure!(life.probed.is_none(), "asked twice: {life:?}");
+                life.probed = Some(self.now + PROBE);
+                if !life.hung || self.calm {
+                    let length = Duration::from_micros(self.chance.between(100, 20_000));
+                    self.after(length, Event::Lives(process));
+                }
+                Ok(())
+            }
             Effect::Abandon { conn, call, attempt } => {
                 self.mix(4, conn.0.number(), call.0.number());
                 let process = self.on(conn)?;
@@ -80,7 +96,7 @@ impl World {
                 let process = self.on(conn)?;
                 let life = &mut self.processes[process];
                 ensure!(!life.told, "told to go a second time: {life:?}");
-                let busy = life.stage == Stage::Ready && life.calls + life.listings > 0;
+                let busy = life.stage == Stage::Ready && life.work() > 0;
                 ensure!(!busy || step == Step::StopNow, "told to go while at work: {life:?}");
                 life.told = true;
                 if life.stage == Stage::Starting && shut == Shut::Now {
@@ -157,6 +173,7 @@ impl World {
             hung: rng.chance(habits.hung),
             calls: 0,
             listings: 0,
+            probed: None,
             policy: entry.plan.policy,
             start_deadline: self.now + self.plan.limits.connect_timeout,
         });
@@ -178,6 +195,22 @@ impl World {
             self.after(length, Event::Intrudes(process));
         }
         Ok(())
+    }
+
+    /// Those that showed no life in time get nothing new from now on.
+    fn give_up_the_deaf(&mut self) {
+        for &process in &self.alive {
+            let life = &mut self.processes[process];
+            if life.probed.is_some_and(|until| self.now >= until) {
+                life.probed = None;
+                let server = &mut self.servers[life.server];
+                if server.attached == Some(process) {
+                    server.attached = None;
+                    server.list_due = false;
+                    self.sights.add("gone deaf and replaced");
+                }
+            }
+        }
     }
 
     pub(crate) fn listing(&mut self, process: usize) {
@@ -306,15 +339,16 @@ impl World {
                 ensure!(step == Step::Arrive(number), "the breaker refused a call let in before");
                 true
             }
-            Verdict::Unavailable { .. } | Verdict::CrashLoop { .. } | Verdict::Refused { .. } => {
-                true
-            }
+            Verdict::Unavailable { .. }
+            | Verdict::Paused { .. }
+            | Verdict::CrashLoop { .. }
+            | Verdict::Refused { .. } => true,
             Verdict::PoolExhausted { holders, .. } => {
                 ensure!(self.now >= caller.arrived + limits.pool_wait, "it waited too little");
                 ensure!(holders.len() == self.alive.len(), "the holders are {holders:?}");
                 true
             }
-            Verdict::Overloaded => {
+            Verdict::Overloaded | Verdict::NotJson => {
                 ensure!(step == Step::Refuse(number), "nothing here is overloaded");
                 true
             }
@@ -356,7 +390,10 @@ impl World {
         let waiting = caller.on.is_none();
         let again = caller.sends > 0;
         let end = match verdict {
+            // A deaf process is replaced because of a call that timed out, which was charged; who waits is not charged again.
+            Verdict::CrashLoop { .. } | Verdict::Paused { .. } if self.ticking => End::Neutral,
             Verdict::Unavailable { .. }
+            | Verdict::Paused { .. }
             | Verdict::Refused { .. }
             | Verdict::OutcomeUnknown { .. }
             | Verdict::CrashLoop { .. } => End::Failed,
@@ -373,11 +410,11 @@ impl World {
         }
         self.sights.add(match verdict {
             Verdict::CircuitOpen { .. } => "circuit open",
-            Verdict::Unavailable { .. } => "unavailable",
+            Verdict::Unavailable { .. } | Verdict::Paused { .. } => "unavailable",
             Verdict::Refused { .. } => "refused",
             Verdict::CrashLoop { .. } => "crash loop",
             Verdict::PoolExhausted { .. } => "pool exhausted",
-            Verdict::Overloaded => "overloaded",
+            Verdict::Overloaded | Verdict::NotJson => "overloaded",
             Verdict::TimedOut { .. } if waiting && again => "timed out waiting to be sent again",
             Verdict::TimedOut { sent: false, .. } => "timed out before it was sent",
             Verdict::TimedOut { sent: true, .. } => "timed out after it was sent",

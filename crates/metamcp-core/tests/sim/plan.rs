@@ -82,6 +82,8 @@ pub(crate) enum Action {
     WakeServer(usize),
     /// The machine sleeps: the clock jumps and nothing happened meanwhile.
     Jump(Duration),
+    /// The gateway stands still for so long.
+    Stopped(Duration),
     Jitter(u32),
     Stop,
     StopNow,
@@ -199,6 +201,7 @@ fn policy(rng: &mut Rng, defaults: bool) -> ServerPolicy {
             Keep::Ephemeral,
         ]),
         idle_timeout: rng.chance(200).then_some(own),
+        one_pipe: rng.chance(700),
     }
 }
 
@@ -243,6 +246,7 @@ fn actions(
                 7..=12 => Action::ListAgain(which),
                 13..=16 => Action::WakeServer(which),
                 17 => Action::Jump(rng.span(10, 30_000)),
+                18 => Action::Stopped(rng.span(500, 200_000)),
                 _ => Action::Jitter(u32::try_from(rng.below(1001)).unwrap_or(0)),
             };
             (at, action)

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use metamcp_core::awake::{Awake, BEAT, Looker};
 use metamcp_core::breaker::Phase;
 use metamcp_core::dispatch::{Ask, CallId, Dispatch, Effects, Verdict};
 use metamcp_core::failure::{Fact, Failure};
@@ -28,6 +29,8 @@ pub(crate) struct World {
     pub(crate) dispatch: Dispatch<u32>,
     pub(crate) effects: Effects<u32>,
     pub(crate) now: Moment,
+    /// What the engine's clock does to time in which the gateway is stopped.
+    pub(crate) awake: Awake,
     pub(crate) heap: BinaryHeap<Reverse<Queued>>,
     pub(crate) sequence: u64,
     pub(crate) processes: Vec<Process>,
@@ -40,6 +43,8 @@ pub(crate) struct World {
     pub(crate) calm: bool,
     pub(crate) calm_since: Moment,
     pub(crate) stopping: bool,
+    /// Whether what is being carried out was decided by a tick.
+    pub(crate) ticking: bool,
     pub(crate) chance: Rng,
     pub(crate) refused: Vec<u32>,
     pub(crate) seen: Seen,
@@ -70,6 +75,7 @@ impl World {
             dispatch: Dispatch::new(plan.limits),
             effects: Vec::new(),
             now: Moment::START,
+            awake: Awake::default(),
             heap: BinaryHeap::new(),
             sequence: 0,
             processes: Vec::new(),
@@ -80,6 +86,7 @@ impl World {
             calm: false,
             calm_since: Moment::NEVER,
             stopping: false,
+            ticking: false,
             chance: Rng::of(plan.seed, 0, 0),
             refused: Vec::new(),
             seen: Seen::default(),
@@ -199,7 +206,9 @@ impl World {
                 self.now = self.now.max(tick_at);
                 self.dispatch.tick(self.now, &mut self.effects);
                 let idle = self.effects.is_empty();
+                self.ticking = true;
                 self.settle(Step::Tick)?;
+                self.ticking = false;
                 ensure!(
                     !idle || self.dispatch.wake() > self.now,
                     "a tick did nothing, and the next is asked for at {:?} already",
@@ -333,6 +342,18 @@ impl World {
             Event::Replies(process, number, sending, error) => {
                 self.reply(process, number, sending, error)
             }
+            Event::Lives(process) => {
+                let life = &mut self.processes[process];
+                if life.dead || life.stage != Stage::Ready {
+                    return Ok(());
+                }
+                let conn = life.conn;
+                if life.probed.take().is_some() {
+                    self.sights.add("asked for a sign of life, and gave it");
+                }
+                self.dispatch.alive(conn, self.now, &mut self.effects);
+                self.settle(Step::Nothing)
+            }
             Event::Progresses(process, number, sending) => {
                 let now = self.now;
                 if let Some((call, caller)) = self.under_way(process, number, sending) {
@@ -363,6 +384,7 @@ impl World {
                 if let Some(call) = victim.and_then(|number| self.callers[number as usize].call)
                     && stage == Stage::Ready
                 {
+                    self.processes[process].probed = None;
                     let taken =
                         self.dispatch.answered(call, conn, false, self.now, &mut self.effects);
                     ensure!(taken.is_none(), "a process answered a call that was not sent to it");
@@ -435,11 +457,12 @@ impl World {
         }
         let (server, conn) = (life.server, life.conn);
         let (stage, calls) = (life.stage, life.calls);
-        let busy = life.calls + life.listings > 0;
+        let busy = life.work() > 0;
         let counts = fact.counts();
         self.may_pass = fact.may_pass();
         life.stage = Stage::Lost;
         life.calls = 0;
+        life.probed = None;
         if std::mem::take(&mut life.listings) > 0 {
             let late = Duration::from_micros(self.chance.below(20_000));
             self.after(late, Event::StrayListed(conn));
@@ -502,6 +525,7 @@ impl World {
         let caller = &mut self.callers[number as usize];
         let Some(call) = caller.call else { return Ok(()) };
         let awaited = caller.on == Some(process) && caller.sends == sending;
+        life.probed = None;
         let taken = self.dispatch.answered(call, conn, error, self.now, &mut self.effects);
         ensure!(
             taken == awaited.then_some(number),
@@ -570,7 +594,7 @@ impl World {
                 let Some(process) = self.servers[which].attached else { return Ok(()) };
                 let life = &mut self.processes[process];
                 let live = life.stage == Stage::Ready && !life.told;
-                let full = life.calls + life.listings >= life.policy.max_in_flight;
+                let full = life.work() >= life.policy.max_in_flight;
                 let began = self.dispatch.list_again(life.conn);
                 ensure!(began == (live && !full), "list_again said {began} of {life:?}");
                 if began {
@@ -599,6 +623,7 @@ impl World {
                 }
                 self.settle(Step::Wake(which))
             }
+            Action::Stopped(length) => self.stopped(length),
             Action::Jump(length) => {
                 self.now = self.now + length;
                 Ok(())
@@ -610,6 +635,35 @@ impl World {
             Action::Stop => self.stop(false),
             Action::StopNow => self.stop(true),
         }
+    }
+
+    /// The gateway stands still while everybody else goes on: what they say meanwhile waits to be heard.
+    fn stopped(&mut self, length: Duration) -> Check {
+        let before = self.now;
+        let raw = self.awake.raw(before);
+        // It has looked all the time until now.
+        self.awake.sleeps_until(Looker::Calls, Moment::NEVER);
+        self.awake.now(raw);
+        self.awake.sleeps_until(Looker::Calls, raw + self.dispatch.wake().since(before).min(BEAT));
+        self.now = self.awake.now(raw + length);
+        let missed = length.saturating_sub(self.now.since(before));
+        let sooner = |at: Moment| Moment::after_start(at.elapsed().saturating_sub(missed));
+        let heap = std::mem::take(&mut self.heap);
+        for Reverse(queued) in heap {
+            let at = sooner(queued.at).max(self.now);
+            self.heap.push(Reverse(Queued { at, ..queued }));
+        }
+        let open = self.open.iter().map(|&number| &self.callers[number as usize]);
+        let mut sent = open.filter(|caller| caller.on.is_some());
+        if sent.clone().any(|caller| length > caller.timeout) {
+            self.sights.add("stopped for longer than a call may take");
+        }
+        // One that is overdue is overdue with or without a pause.
+        ensure!(
+            sent.all(|caller| missed == Duration::ZERO || self.now <= caller.deadline.max(before)),
+            "a pause of {length:?} took time from a call"
+        );
+        Ok(())
     }
 
     pub(crate) fn stop(&mut self, at_once: bool) -> Check {

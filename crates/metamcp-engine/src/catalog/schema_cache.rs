@@ -1,12 +1,13 @@
 //! The last known tools of each server, on disk: usable before a server has started, never authoritative.
-//! Owns: `cache/<component>/schema.json`, its header, its quarantine; `index.bin` beside it.      Never: fails a start, trusts what it reads.
+//! Owns: `cache/<server>/schema.json`, its header, its quarantine; `index.bin` beside it.      Never: fails a start, trusts what it reads.
 //! In: a server's name and its tools.  Out: what was known last time, or a miss.
 //! Tests: `schema_cache/tests.rs`.
 //!
 //! The file is one line of JSON, the header, and after it the tools as one `tools/list` result. The header
 //! carries what is shown before anything is parsed, and seals both itself and the body, so that no flipped
 //! bit goes unnoticed. Gateways that share a home need no lock: each write replaces the whole file, and the
-//! last one wins.
+//! last one wins. It also says what the server was started by, so that of two gateways with different servers
+//! of one name neither takes the other's tools for its own.
 
 mod format;
 mod part;
@@ -46,6 +47,56 @@ const MAX_ENTRIES: usize = 10_000;
 
 const FILE: &str = "schema.json";
 const FOLDER: &str = "cache";
+
+/// Names that some system keeps for devices, whatever follows them.
+const RESERVED: [&str; 4] = ["con", "prn", "aux", "nul"];
+/// The same with a number behind them.
+const NUMBERED: [&str; 2] = ["com", "lpt"];
+/// Longest name that is a folder's as it is.
+const MAX_PLAIN: usize = 64;
+
+/// Whose cache: the name in the configuration, and what is started or reached under it.
+#[derive(Debug, Clone, Copy)]
+pub struct Server<'a> {
+    /// The server's key in the configuration.
+    pub name: &'a str,
+    /// A digest of its command or address; without it, whatever lies under the name is meant.
+    pub made_by: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for Server<'a> {
+    fn from(name: &'a str) -> Server<'a> {
+        Server { name, made_by: None }
+    }
+}
+
+impl<'a> From<&'a String> for Server<'a> {
+    fn from(name: &'a String) -> Server<'a> {
+        name.as_str().into()
+    }
+}
+
+/// A server's folder: its name where that is plain, else something like it with a suffix of its own.
+pub fn folder_name(server: &str) -> String {
+    if is_plain(server) { server.to_owned() } else { component(server) }
+}
+
+/// Whether a name can be a folder's on every system, and no other server's folder can be the same: file systems may fold
+/// capitals, some names are devices, and what looks like one with a suffix may be that.
+fn is_plain(name: &str) -> bool {
+    let is_usual = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_' || c == b'-';
+    let is_device = RESERVED.contains(&name)
+        || NUMBERED.iter().any(|device| {
+            name.strip_prefix(device)
+                .is_some_and(|rest| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit())
+        });
+    !name.is_empty()
+        && name.len() <= MAX_PLAIN
+        && name.bytes().all(is_usual)
+        && name.as_bytes()[0].is_ascii_alphanumeric()
+        && !is_device
+        && !is_component(name)
+}
 
 /// What a look into the cache found.
 #[derive(Debug)]
@@ -126,8 +177,13 @@ impl SchemaCache {
     }
 
     /// The header alone: enough for a digest and a tool count. Costs a few microseconds.
-    pub fn read_header(&self, server: &str, now_ms: u64) -> Result<Lookup<Header>, CacheError> {
-        self.look(server, now_ms, |opened| {
+    pub fn read_header<'a>(
+        &self,
+        server: impl Into<Server<'a>>,
+        now_ms: u64,
+    ) -> Result<Lookup<Header>, CacheError> {
+        let server = server.into();
+        self.look(server.name, now_ms, |opened| {
             let start = opened.read_start(MAX_HEADER_BYTES)?;
             let size = opened.size;
             Ok(parse_header(&start, server).and_then(|(header, line)| header.for_size(line, size)))
@@ -135,18 +191,24 @@ impl SchemaCache {
     }
 
     /// The header and the tools.
-    pub fn read(&self, server: &str, now_ms: u64) -> Result<Lookup<Cached>, CacheError> {
-        self.look(server, now_ms, |opened| Ok(parse(&opened.read(MAX_FILE_BYTES)?, server)))
+    pub fn read<'a>(
+        &self,
+        server: impl Into<Server<'a>>,
+        now_ms: u64,
+    ) -> Result<Lookup<Cached>, CacheError> {
+        let server = server.into();
+        self.look(server.name, now_ms, |opened| Ok(parse(&opened.read(MAX_FILE_BYTES)?, server)))
     }
 
     /// Writes the tools unless the cache holds exactly these. `era` is what the connection spoke.
-    pub fn write_if_changed(
+    pub fn write_if_changed<'a>(
         &self,
-        server: &str,
+        server: impl Into<Server<'a>>,
         tools: &ServerTools,
         era: Option<&str>,
         now_ms: u64,
     ) -> Result<Written, CacheError> {
+        let server = server.into();
         let known = self.read_header(server, now_ms)?.found();
         let same = known.is_some_and(|known| {
             known.fingerprint() == Some(tools.fingerprint)
@@ -159,30 +221,37 @@ impl SchemaCache {
         }
         let bytes = encode(server, tools, era, now_ms);
         if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(CacheError::TooLarge { server: server.to_owned(), bytes: bytes.len() });
+            let server = server.name.to_owned();
+            return Err(CacheError::TooLarge { server, bytes: bytes.len() });
         }
         let replace = || {
-            let folder = self.server_folder_or_create(server, now_ms)?;
+            let folder = self.server_folder_or_create(server.name, now_ms)?;
             folder.replace(FILE, &bytes)
         };
-        replace().map(|()| Written::Replaced).map_err(|source| file_error(server, source))
+        replace().map(|()| Written::Replaced).map_err(|source| file_error(server.name, source))
     }
 
-    /// Removes caches of servers that are not `known` and that nobody wrote for `KEEP_UNKNOWN`, and temporary
-    /// files left by crashes. Returns how many servers' caches went. Anything that does not look like ours stays.
+    /// Removes caches of servers that are not `known` and that nobody wrote for `KEEP_UNKNOWN`, those of known ones under
+    /// the name that older versions gave their folder, and temporary files left by crashes. Returns how many servers'
+    /// caches went. Anything that does not look like ours stays.
     pub fn sweep(&self, known: &[&str], now_ms: u64) -> Result<usize, CacheError> {
         let all = |source| file_error("all servers", source);
         let Some(cache) = self.folder().map_err(all)? else { return Ok(0) };
-        let known: Vec<String> = known.iter().map(|server| component(server)).collect();
+        let older: Vec<String> =
+            known.iter().filter(|name| is_plain(name)).map(|name| component(name)).collect();
+        let known: Vec<String> = known.iter().map(|server| folder_name(server)).collect();
         let mut removed = 0;
         for name in cache.names(MAX_ENTRIES).map_err(all)? {
-            if !is_component(&name) {
+            if !is_component(&name) && !is_plain(&name) {
                 continue;
             }
             let Ok(Some(folder)) = cache.inside(&name) else { continue };
             sweep_temporary(&folder, now_ms);
+            let written = folder.modified_ms(FILE);
             let old = |ms: u64| u128::from(now_ms.saturating_sub(ms)) > KEEP_UNKNOWN.as_millis();
-            if known.contains(&name) || !folder.modified_ms(FILE).is_none_or(old) {
+            // A plain name without our file in it may be anybody's folder.
+            let is_old = written.map_or(!is_plain(&name), old);
+            if known.contains(&name) || !(is_old || older.contains(&name)) {
                 continue;
             }
             for entry in folder.names(MAX_ENTRIES).unwrap_or_default() {
@@ -213,7 +282,7 @@ impl SchemaCache {
     /// A server's folder, if it is there.
     fn server_folder(&self, server: &str) -> Result<Option<Directory>, FileError> {
         let Some(cache) = self.folder()? else { return Ok(None) };
-        match cache.inside(&component(server)) {
+        match cache.inside(&folder_name(server)) {
             Err(FileError::WrongKind { .. }) => Ok(None),
             other => other,
         }
@@ -222,7 +291,7 @@ impl SchemaCache {
     fn server_folder_or_create(&self, server: &str, now_ms: u64) -> Result<Directory, FileError> {
         let home = Directory::home_or_create(&self.home)?;
         let cache = directory_or_aside(&home, FOLDER, now_ms)?;
-        directory_or_aside(&cache, &component(server), now_ms)
+        directory_or_aside(&cache, &folder_name(server), now_ms)
     }
 
     /// Opens the file, hands it to `read`, and moves it aside if it is damaged.
@@ -246,7 +315,7 @@ impl SchemaCache {
         };
         let damage = match read(&mut opened) {
             Ok(Ok(found)) => return Ok(Lookup::Found(found)),
-            Ok(Err(damage)) if damage.is_other_version => return Ok(Lookup::Missing),
+            Ok(Err(damage)) if damage.is_anothers => return Ok(Lookup::Missing),
             Ok(Err(damage)) => damage,
             Err(FileError::TooLarge { cap, .. }) => Damage::new(format!("larger than {cap} bytes")),
             Err(error) => return Err(fail(error)),

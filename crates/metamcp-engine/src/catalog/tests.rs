@@ -38,9 +38,11 @@ async fn a_cache_is_read_whole_and_without_what_is_damaged() {
     let servers = 70;
     for number in 0..servers {
         let tools = list(&[&format!("tool_{number}"), &format!("other_{number}")]);
-        cache.write_if_changed(&format!("server{number:03}"), &tools, None, 1).unwrap();
+        let config = ServerConfig::stdio(format!("server{number:03}"), "none", &[]);
+        let made_by = fingerprint(&config);
+        cache.write_if_changed(whose(&config, &made_by), &tools, None, 1).unwrap();
     }
-    let damaged = crate::files::component("server007");
+    let damaged = schema_cache::folder_name("server007");
     let file = home.path().join("home/cache").join(damaged).join("schema.json");
     std::fs::write(file, "{").unwrap();
     let catalog = catalog(Some(cache), servers);
@@ -76,7 +78,7 @@ async fn parts_of_the_index_are_kept_and_made_again_when_they_are_not_what_they_
     let place = tempfile::tempdir().unwrap();
     let home = place.path().join("home");
     let part = |number: u32| {
-        let folder = crate::files::component(&format!("server{number:03}"));
+        let folder = schema_cache::folder_name(&format!("server{number:03}"));
         home.join("cache").join(folder).join("index.bin")
     };
     let listed = catalog(Some(SchemaCache::new(&home)), 6);
@@ -120,10 +122,10 @@ async fn an_older_list_does_not_replace_a_newer_one() {
     catalog.listed(ServerId(0), Ok(list(&["old"])), None, at(4)).await;
     assert_eq!(found(&catalog, "new"), ["server000:new"]);
     let before = catalog.snapshot();
-    catalog.listed(ServerId(1), Err("is away".to_owned()), None, at(6)).await;
+    catalog.listed(ServerId(1), Err("is away".to_owned().into()), None, at(6)).await;
     catalog.listed(ServerId(0), Ok(list(&["new"])), None, at(7)).await;
     let after = catalog.snapshot();
-    assert_eq!(after.failure(ServerId(1)).map(|why| &**why), Some("is away"));
+    assert_eq!(after.failure(ServerId(1)).map(ToString::to_string).as_deref(), Some("is away"));
     assert_eq!(after.generation, before.generation);
     assert!(Arc::ptr_eq(&after.index, &before.index), "nothing changed, so nothing was built");
     catalog.listed(ServerId(0), Ok(list(&["newest"])), None, at(8)).await;

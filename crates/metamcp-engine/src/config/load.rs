@@ -1,50 +1,73 @@
 //! Finds the file, reads it, and weighs flags, variables and files against each other.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::config::{self, Config, ServerConfig, Severity, Warning};
-use metamcp_core::settings::{self, Given, Origin};
+use metamcp_core::config::{
+    self, Config, ConfigError, InForce, Problem, ServerConfig, ServerOrigin, ServerState, Severity,
+    Warning,
+};
+use metamcp_core::settings::{self, CodeProfile, Given, Origin, Resolved, RuntimeWish, Settings};
 
-use super::itself;
-use super::{LARGEST_FILE, LoadError, Loaded, Remark, Request, Source};
+use super::project::{self, PROJECT_FILE, Project, Standing};
+use super::{LARGEST_FILE, Lack, LoadError, Loaded, Remark, Request, Source, itself};
+use crate::trust::TrustStore;
 
-/// The project's file, in the working directory.
-const PROJECT_FILE: &str = ".mcp.json";
 /// The user's own file, in the home of metamcp; the first that exists.
 const USER_FILES: [&str; 2] = ["mcp.json", ".mcp.json"];
 
 /// Loads the configuration. No file at all is not an error: the result has no servers and says where it looked.
 pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
-    let Request { flags, lookup, working_dir } = request;
-    let (environment, errors) = settings::from_environment(lookup);
+    let Request { flags, lookup, variables, lacks, working_dir } = request;
+    // Whatever the files refer to is known by that.
+    let asked = RefCell::new(HashSet::new());
+    let lookup: &dyn Fn(&str) -> Option<String> = &|name| {
+        asked.borrow_mut().insert(name.to_owned());
+        lookup(name)
+    };
+    let (environment, mut errors) = settings::from_environment(lookup);
+    let lacks_docker = || lacks(CodeProfile::Docker).is_some();
+    let runtime = settings::runtime_wish(lookup, &lacks_docker).unwrap_or_else(|error| {
+        errors.push(error);
+        None
+    });
     if !errors.is_empty() {
         return Err(LoadError::Environment { errors });
     }
     let early = settings::resolve(environment.iter().chain(&flags).cloned()).settings;
     let home = absolute(&early.home, working_dir, lookup)?;
+    let wish = runtime.iter().map(|wish| wish.given.clone());
+    let said: Vec<Given> = wish.chain(environment).chain(flags).collect();
 
-    let mut remarks = Vec::new();
-    let mut hidden = None;
-    let mut given = Vec::new();
-    let mut files: Vec<PathBuf> = USER_FILES.iter().map(|name| home.join(name)).collect();
-    files.insert(0, working_dir.join(PROJECT_FILE));
-    let (source, Config { servers, toolsets, .. }) = match early.config {
+    let found = match early.config {
         Some(named) => {
             let path = absolute(&named, working_dir, lookup)?;
-            files = vec![path.clone()];
-            let read = read(&path, lookup)?;
-            remarks.extend(read.remarks(|_| true));
-            given.extend(read.given);
-            (Source::Named(path), read.config)
+            let files = vec![path.clone()];
+            let read = read(&path, ServerOrigin::Flag, lookup)?;
+            let remarks = read.remarks();
+            let FileRead { path, config, given, .. } = read;
+            Found { source: Source::Named(path), config, given, remarks, project: None, files }
         }
-        None => find(working_dir, &home, lookup, (&mut remarks, &mut hidden), &mut given)?,
+        None => find(working_dir, &home, lookup, &said)?,
     };
-
-    given.extend(environment);
-    given.extend(flags);
+    let Found { source, config, mut given, mut remarks, project, files } = found;
+    given.extend(said);
     let resolved = settings::resolve(given);
+    remarks.extend(runtime.and_then(|wish| isolation(&wish, &resolved, lacks)));
+    let is_used =
+        |name: &str| asked.borrow().contains(name) || names_variable(&resolved.settings, name);
+    let unknown = settings::unknown_variables(variables.iter().map(String::as_str), &is_used);
+    remarks.extend(unknown.into_iter().map(|variable| Remark {
+        severity: Severity::Warning,
+        path: None,
+        place: None,
+        message: format!("the variable {} is set and means nothing to metamcp", variable.name),
+        hint: variable.nearest.map(|near| format!("did you mean {near}?")),
+        excerpt: None,
+    }));
     let mut settings = resolved.settings;
     settings.home = home;
     settings.config = source.path().map(Path::to_owned);
@@ -54,83 +77,172 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
         place: None,
         message,
         hint: None,
+        excerpt: None,
     }));
+    let Config { servers, toolsets, .. } = config;
     let config = Config { servers, settings, toolsets };
     let wanted = &config.settings.toolset;
     if !wanted.is_empty() && config.toolset(wanted).is_none() {
         let known = config.toolsets.iter().map(|toolset| toolset.name.clone()).collect();
         return Err(LoadError::NoSuchToolset { name: wanted.clone(), known });
     }
-    Ok(Loaded { config, values: resolved.values, remarks, hidden, source, files })
+    Ok(Loaded { config, values: resolved.values, remarks, project, source, files })
 }
 
-/// The project's file, else the user's; the user's settings count beneath the project's, its servers do not.
+/// What became of a wish for isolation, where that is not simply what was asked for.
+fn isolation(
+    wish: &RuntimeWish,
+    resolved: &Resolved,
+    lacks: &dyn Fn(CodeProfile) -> Option<Lack>,
+) -> Option<Remark> {
+    let warning = |message, hint| {
+        let severity = Severity::Warning;
+        Some(Remark { severity, path: None, place: None, message, hint, excerpt: None })
+    };
+    let (variable, profile) = (wish.variable, wish.profile.as_str());
+    let decided = resolved.value("code-profile")?;
+    if resolved.settings.code.profile != wish.profile {
+        let other = resolved.settings.code.profile.as_str();
+        return warning(
+            format!(
+                "{variable} asks for the profile `{profile}`, and {} says `{other}`, which goes before it",
+                decided.origin
+            ),
+            None,
+        );
+    }
+    if let Some(Lack { reason, cure }) = lacks(wish.profile) {
+        return warning(
+            format!(
+                "{variable} asks for the profile `{profile}`, and {reason}: scripts are refused"
+            ),
+            Some(cure),
+        );
+    }
+    warning(wish.note.clone()?, None)
+}
+
+/// Whether a setting says that this variable is to be read.
+fn names_variable(settings: &Settings, name: &str) -> bool {
+    let registries =
+        settings.provision.registries.split(|c: char| c != '_' && !c.is_alphanumeric());
+    [settings.serve.token_env.as_str(), &settings.embedding.key_env]
+        .into_iter()
+        .chain(registries)
+        .any(|known| known == name)
+}
+
+/// What the files say.
+struct Found {
+    source: Source,
+    config: Config,
+    given: Vec<Given>,
+    remarks: Vec<Remark>,
+    project: Option<Project>,
+    files: Vec<PathBuf>,
+}
+
+/// The user's own file, and on top of it the project's if a person approved that. `said` is what flags and variables
+/// say, which goes before both.
 fn find(
     working_dir: &Path,
     home: &Path,
     lookup: &dyn Fn(&str) -> Option<String>,
-    (remarks, hidden): (&mut Vec<Remark>, &mut Option<Remark>),
-    given: &mut Vec<Given>,
-) -> Result<(Source, Config), LoadError> {
-    let project_path = working_dir.join(PROJECT_FILE);
+    said: &[Given],
+) -> Result<Found, LoadError> {
+    let store = TrustStore::new(home);
     let user_paths = USER_FILES.map(|name| home.join(name));
-    let read_if = |path: &Path| if exists(path) { read(path, lookup).map(Some) } else { Ok(None) };
-    let project = read_if(&project_path)?;
-    // In the home of metamcp the two are the same file; it is read once, as the project's.
-    let user_path = user_paths.iter().find(|path| exists(path) && **path != project_path);
-    let user = user_path.map(|path| read(path, lookup)).transpose()?;
+    let user_path = user_paths.iter().find(|path| exists(path));
+    let user = user_path.map(|path| read(path, ServerOrigin::User, lookup)).transpose()?;
+    let mut files: Vec<PathBuf> = user_paths.to_vec();
+    files.insert(0, working_dir.join(PROJECT_FILE));
+    files.push(store.file());
 
-    let names_servers = project.as_ref().is_some_and(FileRead::names_servers);
-    if let Some(user) = &user {
-        remarks.extend(user.remarks(|warning| !names_servers || !is_about_servers(warning)));
-        remarks.extend(user.exposed_secrets());
-        if names_servers && !user.config.servers.is_empty() {
-            let count = user.config.servers.len();
-            let path = user.path.display();
-            let remark = user.remark(
-                Severity::Note,
-                format!(
-                    "its servers ({count}) are not used: the project has its own {PROJECT_FILE}"
-                ),
-                Some(format!("metamcp --config {path} uses them in place of the project's")),
-            );
-            *hidden = Some(remark.clone());
-            remarks.push(remark);
+    let mut remarks = user.as_ref().map(FileRead::remarks).unwrap_or_default();
+    remarks.extend(user.as_ref().and_then(FileRead::exposed_secrets));
+    let (mut config, mut given) = match &user {
+        Some(user) => (user.config.clone(), user.given.clone()),
+        None => (Config::default(), Vec::new()),
+    };
+    // In the home of metamcp its own file has the project's name.
+    let is_home = fs::canonicalize(working_dir)
+        .is_ok_and(|folder| fs::canonicalize(home).is_ok_and(|home| home == folder));
+    let values = settings::resolve(given.iter().chain(said).cloned()).values;
+    let in_force = InForce { config: &config, values: &values };
+    let is_itself = |path: &Path, text: &str| {
+        config::parse_as_written(text).is_ok_and(|read| {
+            let servers = &read.config.servers;
+            let is_all = servers.iter().all(|server| itself::is_meant(path, server));
+            is_all && read.given.is_empty() && read.config.toolsets.is_empty()
+        })
+    };
+    let found = match is_home {
+        true => None,
+        false => project::find(working_dir, &store, in_force, &is_itself),
+    };
+    let mut project = found.as_ref().map(|(project, _)| project.clone());
+    if let Some((of, Some(text))) = found {
+        match parsed(&of.path, text, ServerOrigin::Project, lookup) {
+            Ok(read) => {
+                remarks.extend(read.remarks());
+                given.extend(read.given.iter().cloned());
+                remarks.extend(add(&mut config, &read));
+            }
+            // It made sense when it was approved; another version may see it otherwise.
+            Err(error) => {
+                if let Some(project) = &mut project {
+                    project.standing = Standing::Unusable(error.to_string());
+                }
+            }
         }
-        given.extend(user.given.iter().cloned());
     }
-    if let Some(project) = &project {
-        remarks.extend(project.remarks(|_| true));
-        given.extend(project.given.iter().cloned());
-        if !names_servers && user.is_none() {
-            remarks.push(project.remark(
-                Severity::Warning,
-                "names no server but this gateway itself".to_owned(),
-                Some(format!("put your servers into {}", user_paths[0].display())),
-            ));
-        }
-    }
-    Ok(match (project, user) {
-        (Some(project), None) => (Source::Project(project.path), project.config),
-        (Some(project), Some(_)) if names_servers => {
-            (Source::Project(project.path), project.config)
-        }
-        (_, Some(user)) => (Source::User(user.path), user.config),
-        (None, None) => {
+    remarks.extend(project.as_ref().and_then(Project::remark));
+    let is_trusted = project.as_ref().is_some_and(|project| project.standing == Standing::Trusted);
+    let source = match (user, &project) {
+        (Some(user), _) => Source::User(user.path),
+        (None, Some(project)) if is_trusted => Source::Project(project.path.clone()),
+        (None, project) => {
             let [user_path, _] = user_paths;
-            (Source::Nowhere { looked: vec![project_path, user_path] }, Config::default())
+            let at = working_dir.join(PROJECT_FILE);
+            let looked = [Some(at).filter(|_| project.is_none()), Some(user_path)];
+            Source::Nowhere { looked: looked.into_iter().flatten().collect() }
         }
-    })
+    };
+    Ok(Found { source, config, given, remarks, project, files })
+}
+
+/// Adds what an approved project's file names: a name that the user has too is the project's. What is to be known of
+/// that.
+fn add(config: &mut Config, project: &FileRead) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    for server in &project.config.servers {
+        if itself::is_meant(&project.path, server) {
+            continue;
+        }
+        let is_valid = !matches!(server.state, ServerState::Invalid { .. });
+        match config.servers.iter_mut().find(|own| own.name == server.name) {
+            // What cannot be used takes nothing away.
+            Some(_) if !is_valid => {}
+            Some(own) => {
+                *own = server.clone();
+                let message = format!("its server {:?} is used in place of your own", server.name);
+                remarks.push(project.remark(Severity::Note, message, None));
+            }
+            None => config.servers.push(server.clone()),
+        }
+    }
+    for toolset in &project.config.toolsets {
+        match config.toolsets.iter_mut().find(|own| own.name == toolset.name) {
+            Some(own) => *own = toolset.clone(),
+            None => config.toolsets.push(toolset.clone()),
+        }
+    }
+    remarks
 }
 
 /// A link to nowhere exists too: it is an error that it cannot be read, not a reason to read another file.
 fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
-}
-
-fn is_about_servers(warning: &Warning) -> bool {
-    let path = &warning.place.path;
-    path.starts_with("mcpServers") || path.starts_with("servers")
 }
 
 /// One file that was read.
@@ -139,24 +251,20 @@ struct FileRead {
     text: String,
     config: Config,
     warnings: Vec<Warning>,
+    faults: Vec<Problem>,
     given: Vec<Given>,
 }
 
 impl FileRead {
-    /// False for a client's file whose only entry is this gateway: then the servers are somewhere else.
-    fn names_servers(&self) -> bool {
-        let servers = &self.config.servers;
-        let is_another = |server: &ServerConfig| !itself::is_meant(&self.path, server);
-        servers.is_empty() || servers.iter().any(is_another)
-    }
-
     fn remark(&self, severity: Severity, message: String, hint: Option<String>) -> Remark {
-        Remark { severity, path: Some(self.path.clone()), place: None, message, hint }
+        let path = Some(self.path.clone());
+        Remark { severity, path, place: None, message, hint, excerpt: None }
     }
 
-    fn remarks(&self, wanted: impl Fn(&Warning) -> bool) -> Vec<Remark> {
-        let warnings = self.warnings.iter().filter(|warning| wanted(warning));
-        warnings.map(|warning| Remark::of_file(&self.path, warning)).collect()
+    fn remarks(&self) -> Vec<Remark> {
+        let faults = self.faults.iter().map(|fault| Remark::of_fault(&self.path, fault));
+        let warnings = self.warnings.iter().map(|warning| Remark::of_file(&self.path, warning));
+        faults.chain(warnings).collect()
     }
 
     /// Secrets written into the user's own file that every user of the machine can read.
@@ -181,12 +289,28 @@ impl FileRead {
     }
 }
 
-fn read(path: &Path, lookup: &dyn Fn(&str) -> Option<String>) -> Result<FileRead, LoadError> {
+fn read(
+    path: &Path,
+    origin: ServerOrigin,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> Result<FileRead, LoadError> {
     let bytes = read_bytes(path)?;
     let broken = |error| LoadError::Broken { path: path.to_owned(), error };
     let text = config::decode(&bytes).map_err(broken)?.to_owned();
-    let mut loaded = config::parse(&text, lookup).map_err(broken)?;
+    parsed(path, text, origin, lookup).map_err(broken)
+}
+
+fn parsed(
+    path: &Path,
+    text: String,
+    origin: ServerOrigin,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> Result<FileRead, ConfigError> {
+    let mut loaded = config::parse(&text, lookup)?;
     itself::leave_out(path, &text, &mut loaded);
+    for server in &mut loaded.config.servers {
+        server.origin = origin;
+    }
     let at_path = |mut given: Given| {
         if let Origin::File { path: unnamed, .. } = &mut given.origin {
             path.clone_into(unnamed);
@@ -198,6 +322,7 @@ fn read(path: &Path, lookup: &dyn Fn(&str) -> Option<String>) -> Result<FileRead
         text,
         config: loaded.config,
         warnings: loaded.warnings,
+        faults: loaded.faults,
         given: loaded.given.into_iter().map(at_path).collect(),
     })
 }

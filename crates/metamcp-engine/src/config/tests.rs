@@ -1,6 +1,7 @@
 use std::fs;
 
-use metamcp_core::settings::{Origin, Value, by_flag};
+use metamcp_core::config::ServerOrigin;
+use metamcp_core::settings::{CodeProfile, Origin, Value, by_flag};
 use tempfile::TempDir;
 
 use super::*;
@@ -38,7 +39,31 @@ impl Machine {
             self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
         };
         let working_dir = self.root.path().join("project");
-        load(Request { flags: self.flags.clone(), lookup: &lookup, working_dir: &working_dir })
+        let lacks = |profile: CodeProfile| {
+            (profile == CodeProfile::Docker).then(|| Lack {
+                reason: "there is no Docker here".to_owned(),
+                cure: "install it".to_owned(),
+            })
+        };
+        load(Request {
+            flags: self.flags.clone(),
+            lookup: &lookup,
+            variables: self.variables.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            lacks: &lacks,
+            working_dir: &working_dir,
+        })
+    }
+
+    /// Approves the project's file as it is.
+    fn approve(&self) {
+        self.load().unwrap().project.expect("a project's file").approve().unwrap();
+    }
+
+    /// The same from a project's file that is approved.
+    fn write_approved(&self, text: &str) -> PathBuf {
+        let path = self.write("project/.mcp.json", text);
+        self.approve();
+        path
     }
 
     /// What the user reads, without the folder of this test.
@@ -57,7 +82,7 @@ fn file_of(name: &str) -> String {
 }
 
 #[test]
-fn the_projects_file_then_the_users_then_nothing() {
+fn the_users_file_and_the_projects_once_it_is_approved() {
     let machine = Machine::new();
     let loaded = machine.load().unwrap();
     assert_eq!(names(&loaded), [""; 0]);
@@ -75,42 +100,90 @@ fn the_projects_file_then_the_users_then_nothing() {
     let loaded = machine.load().unwrap();
     assert_eq!((names(&loaded), &loaded.source), (vec!["user"], &Source::User(user)));
 
-    let project = machine.write("project/.mcp.json", &file_of("project"));
+    machine.write("project/.mcp.json", &file_of("project"));
     let loaded = machine.load().unwrap();
-    assert_eq!((names(&loaded), &loaded.source), (vec!["project"], &Source::Project(project)));
-    assert_eq!(loaded.source.advice(), None);
+    assert_eq!(names(&loaded), ["user"], "nobody approved the project's");
     assert_eq!(loaded.remarks.len(), 1);
+    let told = loaded.remarks[0].to_string();
     assert!(
-        loaded.remarks[0]
-            .to_string()
-            .ends_with("its servers (1) are not used: the project has its own .mcp.json")
+        told.ends_with("is not approved, so nothing of it is used; 1 server waiting"),
+        "{told}"
     );
+
+    machine.approve();
+    let loaded = machine.load().unwrap();
+    assert_eq!(names(&loaded), ["user", "project"]);
+    let origins: Vec<ServerOrigin> =
+        loaded.config.servers.iter().map(|server| server.origin).collect();
+    assert_eq!(origins, [ServerOrigin::User, ServerOrigin::Project]);
+    assert!(matches!(loaded.source, Source::User(_)) && loaded.remarks.is_empty());
+    fs::remove_file(machine.root.path().join("user/.metamcp/mcp.json")).unwrap();
+    fs::remove_file(machine.root.path().join("user/.metamcp/.mcp.json")).unwrap();
+    let loaded = machine.load().unwrap();
+    assert!(matches!(loaded.source, Source::Project(_)), "{:?}", loaded.source);
+    assert_eq!((names(&loaded), loaded.source.advice()), (vec!["project"], None));
+}
+
+#[test]
+fn a_name_in_both_is_the_projects_only_if_it_works_and_is_approved() {
+    let machine = Machine::new();
+    machine.write(
+        "user/.metamcp/mcp.json",
+        r#"{ "mcpServers": { "a": { "command": "mine" }, "b": { "command": "mine" } } }"#,
+    );
+    let theirs = r#"{ "mcpServers": { "a": { "command": "theirs" }, "b": { "command": 5 } } }"#;
+    let commands = || {
+        let servers = machine.load().unwrap().config.servers;
+        servers
+            .iter()
+            .map(|server| match &server.transport {
+                metamcp_core::config::Transport::Stdio { command, .. } => command.clone(),
+                metamcp_core::config::Transport::Http { .. } => String::new(),
+            })
+            .collect::<Vec<_>>()
+    };
+    machine.write("project/.mcp.json", theirs);
+    assert_eq!(commands(), ["mine", "mine"]);
+    machine.approve();
+    assert_eq!(commands(), ["theirs", "mine"], "what cannot be used takes nothing away");
+}
+
+#[test]
+fn in_its_own_home_the_file_is_the_users() {
+    let mut machine = Machine::new();
+    machine.variables.push(("METAMCP_HOME", ".".to_owned()));
+    machine.write("project/.mcp.json", &file_of("own"));
+    let loaded = machine.load().unwrap();
+    assert_eq!(names(&loaded), ["own"]);
+    assert!(loaded.project.is_none());
 }
 
 #[test]
 fn a_clients_file_that_names_only_the_gateway_leaves_the_servers_to_the_user() {
     let machine = Machine::new();
-    let clients =
-        r#"{ "mcpServers": { "all": { "command": "/opt/metamcp" } }, "pool": { "poolSize": 3 } }"#;
-    machine.write("project/.mcp.json", clients);
+    for clients in [
+        r#"{ "mcpServers": { "all": { "command": "/opt/metamcp" } } }"#,
+        r#"{ "mcpServers": { "all": { "command": "/opt/metamcp", "disabled": true } } }"#,
+    ] {
+        machine.write("project/.mcp.json", clients);
+        machine.write("user/.metamcp/mcp.json", &file_of("user"));
+        let loaded = machine.load().unwrap();
+        assert_eq!(names(&loaded), ["user"], "{clients}");
+        assert_eq!(loaded.project.unwrap().standing, Standing::Idle, "{clients}");
+        assert_eq!(loaded.remarks, [], "there is nothing to approve: {clients}");
+    }
+    machine.write_approved(
+        r#"{ "mcpServers": { "all": { "command": "/opt/metamcp" } }, "pool": { "poolSize": 3 } }"#,
+    );
     let loaded = machine.load().unwrap();
-    assert!(matches!(loaded.source, Source::Project(_)));
-    let warning =
-        loaded.remarks.iter().find(|remark| remark.severity == Severity::Warning).unwrap();
-    assert_eq!(warning.message, "names no server but this gateway itself");
-    machine.write("user/.metamcp/mcp.json", &file_of("user"));
-    let loaded = machine.load().unwrap();
-    assert!(matches!(loaded.source, Source::User(_)));
     assert_eq!((names(&loaded), loaded.config.settings.pool.size), (vec!["user"], 3));
     assert!(loaded.remarks.iter().all(|remark| remark.severity == Severity::Note));
-    let off = r#"{ "mcpServers": { "all": { "command": "/opt/metamcp", "disabled": true } } }"#;
-    machine.write("project/.mcp.json", off);
-    assert_eq!(names(&machine.load().unwrap()), ["user"], "also if it is switched off");
 }
 
 #[test]
 fn a_gateway_on_the_very_file_that_names_it_is_left_out() {
-    let machine = Machine::new();
+    let mut machine = Machine::new();
+    machine.flag("config", ".mcp.json");
     let other = machine.write("project/other.json", &file_of("x"));
     let path = machine.write("project/.mcp.json", "{}");
     let own = std::env::current_exe().unwrap();
@@ -165,10 +238,10 @@ fn flag_over_variable_over_project_over_user() {
         "user/.metamcp/mcp.json",
         "{ \"pool\": { \"poolSize\": 1, \"cooldownMs\": 1,\n \"idleTimeoutMs\": 1, \"failureThreshold\": 1 } }",
     );
-    machine.write(
-        "project/.mcp.json",
-        r#"{ "pool": { "poolSize": 2, "cooldownMs": 2, "idleTimeoutMs": 2 } }"#,
-    );
+    let project = r#"{ "pool": { "poolSize": 2, "cooldownMs": 2, "idleTimeoutMs": 2 } }"#;
+    machine.write("project/.mcp.json", project);
+    assert_eq!(machine.load().unwrap().config.settings.pool.size, 1, "it is not approved");
+    machine.approve();
     machine.variables.push(("METAMCP_COOLDOWN", "3".to_owned()));
     machine.variables.push(("METAMCP_MAX_CONNECTIONS", "3".to_owned()));
     machine.flag("max-connections", "4");
@@ -190,39 +263,57 @@ fn flag_over_variable_over_project_over_user() {
 #[test]
 fn a_broken_file_is_never_an_empty_list() {
     let machine = Machine::new();
-    machine.write("user/.metamcp/mcp.json", &file_of("user"));
-    let project =
-        machine.write("project/.mcp.json", "{ \"mcpServers\": {\n  \"a\": { \"command\": 1 }\n} }");
+    let user = machine.write("user/.metamcp/mcp.json", "{ \"mcpServers\": {\n  \"a\": } }");
+    assert_eq!(machine.error(), "/user/.metamcp/mcp.json:2:6: expected a value after the colon");
+    fs::write(&user, "").unwrap();
+    assert_eq!(machine.error(), "/user/.metamcp/mcp.json:1:1: the file is empty");
+    fs::write(&user, b"{ \xff }").unwrap();
+    assert_eq!(machine.error(), "/user/.metamcp/mcp.json:1:1: line 1 is not UTF-8");
+    fs::write(&user, " ".repeat((1 << 20) + 1)).unwrap();
     assert_eq!(
         machine.error(),
-        "/project/.mcp.json:2:21: mcpServers.a.command: expected a string or a list of strings, found a number"
+        "the config file /user/.metamcp/mcp.json is larger than 1048576 bytes"
     );
-    fs::write(&project, "").unwrap();
-    assert_eq!(machine.error(), "/project/.mcp.json:1:1: the file is empty");
-    fs::write(&project, b"{ \xff }").unwrap();
-    assert_eq!(machine.error(), "/project/.mcp.json:1:1: line 1 is not UTF-8");
-    fs::write(&project, " ".repeat((1 << 20) + 1)).unwrap();
-    assert_eq!(machine.error(), "the config file /project/.mcp.json is larger than 1048576 bytes");
-    fs::remove_file(&project).unwrap();
-    fs::create_dir(&project).unwrap();
-    assert_eq!(machine.error(), "the config file /project/.mcp.json is a directory, not a file");
-    fs::remove_dir(&project).unwrap();
-    // The settings of the user's file count beneath the project's, so it must be sound as well.
-    machine.write("project/.mcp.json", &file_of("project"));
-    machine.write("user/.metamcp/mcp.json", "{");
-    assert_eq!(machine.error(), "/user/.metamcp/mcp.json:1:1: this `{` is never closed");
+    fs::remove_file(&user).unwrap();
+    fs::create_dir(&user).unwrap();
+    assert_eq!(
+        machine.error(),
+        "the config file /user/.metamcp/mcp.json is a directory, not a file"
+    );
+}
+
+#[test]
+fn one_bad_entry_is_told_and_the_rest_is_used() {
+    let machine = Machine::new();
+    let text =
+        "{ \"mcpServers\": {\n  \"a\": { \"command\": 1 },\n \"b\": { \"command\": \"x\" } } }";
+    machine.write("user/.metamcp/mcp.json", text);
+    let loaded = machine.load().unwrap();
+    let enabled: Vec<bool> =
+        loaded.config.servers.iter().map(metamcp_core::config::ServerConfig::is_enabled).collect();
+    assert_eq!((names(&loaded), enabled), (vec!["a", "b"], vec![false, true]));
+    assert_eq!(loaded.remarks[0].severity, Severity::Error);
+    let told =
+        loaded.remarks[0].to_string().replace(&machine.root.path().display().to_string(), "");
+    assert_eq!(
+        told,
+        "/user/.metamcp/mcp.json:2:21: mcpServers.a.command: expected a string or a list of strings, found a number"
+    );
 }
 
 #[cfg(unix)]
 #[test]
 fn links_to_nowhere_and_pipes_are_errors() {
     let machine = Machine::new();
-    let project = machine.root.path().join("project/.mcp.json");
-    std::os::unix::fs::symlink("missing.json", &project).unwrap();
-    assert_eq!(machine.error(), "cannot read the config file /project/.mcp.json");
-    fs::remove_file(&project).unwrap();
-    nix::unistd::mkfifo(&project, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
-    assert_eq!(machine.error(), "the config file /project/.mcp.json is a named pipe, not a file");
+    let user = machine.root.path().join("user/.metamcp/mcp.json");
+    std::os::unix::fs::symlink("missing.json", &user).unwrap();
+    assert_eq!(machine.error(), "cannot read the config file /user/.metamcp/mcp.json");
+    fs::remove_file(&user).unwrap();
+    nix::unistd::mkfifo(&user, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    assert_eq!(
+        machine.error(),
+        "the config file /user/.metamcp/mcp.json is a named pipe, not a file"
+    );
 }
 
 #[test]
@@ -274,18 +365,58 @@ fn secrets_that_others_can_read_are_warned_of() {
 }
 
 #[test]
-fn warnings_of_unused_servers_are_not_repeated() {
-    let machine = Machine::new();
-    machine.write(
-        "user/.metamcp/mcp.json",
-        r#"{ "mcpServers": { "a": { "command": "${NOPE}" } }, "pool": { "poolSzie": 1 } }"#,
-    );
-    assert_eq!(machine.load().unwrap().remarks.len(), 2);
-    machine.write("project/.mcp.json", &file_of("project"));
-    let messages: Vec<String> =
-        machine.load().unwrap().remarks.into_iter().map(|remark| remark.message).collect();
+fn a_wish_for_isolation_is_met_refused_or_told() {
+    let mut machine = Machine::new();
+    machine
+        .write("user/.metamcp/mcp.json", r#"{ "mcpServers": {}, "code": { "profile": "dev" } }"#);
+    machine.variables.push(("METATOOLS_RUNTIME_PROFILE", "standard".to_owned()));
+    let loaded = machine.load().unwrap();
+    assert_eq!(loaded.config.settings.code.profile, CodeProfile::Docker, "before the file");
+    let told = |loaded: &Loaded| -> Vec<String> {
+        let remarks = loaded.remarks.iter().filter(|remark| remark.severity == Severity::Warning);
+        remarks.map(ToString::to_string).collect()
+    };
+    let expect = "METATOOLS_RUNTIME_PROFILE asks for the profile `docker`, and there is no Docker here: scripts are refused";
+    assert_eq!(told(&loaded), [expect]);
+    assert_eq!(loaded.remarks.last().unwrap().hint.as_deref(), Some("install it"));
+
+    machine.variables.push(("METATOOLS_WASM_ENABLED", "true".to_owned()));
+    let loaded = machine.load().unwrap();
+    assert_eq!(loaded.config.settings.code.profile, CodeProfile::Hardened);
+    assert!(told(&loaded)[0].starts_with("Docker is not to be had here"), "{:?}", told(&loaded));
+
+    machine.flag("code-profile", "standard");
+    let loaded = machine.load().unwrap();
+    assert_eq!(loaded.config.settings.code.profile, CodeProfile::Standard, "a flag goes before");
+    let expect = "METATOOLS_RUNTIME_PROFILE asks for the profile `hardened`, and flag --code-profile says `standard`, which goes before it";
+    assert_eq!(told(&loaded), [expect]);
+
+    machine.variables.push(("METATOOLS_RUNTIME_BACKEND", "gvisor".to_owned()));
+    let error = machine.error();
+    assert!(error.contains("METATOOLS_RUNTIME_BACKEND") && !error.contains("gvisor"), "{error}");
+}
+
+#[test]
+fn variables_that_mean_nothing_are_told_and_their_values_are_not() {
+    let mut machine = Machine::new();
+    let file =
+        r#"{ "mcpServers": { "a": { "command": "x", "env": { "T": "${METAMCP_MY_TOKEN}" } } } }"#;
+    machine.write("user/.metamcp/mcp.json", file);
+    for name in ["METAMCP_MY_TOKEN", "METAMCP_SERACH", "METAMCP_REGISTRY_TOKEN", "METAMCP_LEFT"] {
+        machine.variables.push((name, "hunter2".to_owned()));
+    }
+    machine.flag("registries", "https://registry.example.com|METAMCP_REGISTRY_TOKEN");
+    let loaded = machine.load().unwrap();
+    let told: Vec<String> = loaded
+        .remarks
+        .iter()
+        .map(|remark| format!("{remark} ({})", remark.hint.as_deref().unwrap_or("-")))
+        .collect();
     assert_eq!(
-        messages,
-        ["unknown key, ignored", "its servers (1) are not used: the project has its own .mcp.json"]
+        told,
+        [
+            "the variable METAMCP_LEFT is set and means nothing to metamcp (-)",
+            "the variable METAMCP_SERACH is set and means nothing to metamcp (did you mean METAMCP_SEARCH?)",
+        ]
     );
 }

@@ -117,3 +117,8 @@ fn changed_ms(found: &fs::Metadata) -> Option<u64> {
     let since = found.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()
 }
+
+/// Who may read a file is not told here; it lies below the user's own folder.
+pub(super) fn check_private(_file: &File, _path: &Path) -> Result<(), FileError> {
+    Ok(())
+}

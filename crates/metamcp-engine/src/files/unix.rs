@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -122,6 +122,21 @@ pub(super) fn modified_ms(parent: &Handle, name: &str, _path: &Path) -> Option<u
 
 pub(super) fn identity(parent: &Handle, name: &str, _path: &Path) -> Option<Identity> {
     fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok().map(|stat| identity_of(&stat))
+}
+
+/// Looked up on the open file, so that what is checked is what is read.
+pub(super) fn check_private(file: &File, path: &Path) -> Result<(), FileError> {
+    let stat = fstat(file).map_err(|error| FileError::io("examine", path, error))?;
+    if stat.st_uid != Uid::effective().as_raw() {
+        return Err(FileError::ForeignOwner { path: path.to_owned(), owner: stat.st_uid });
+    }
+    // The standard library's number is of the same width on every system.
+    let metadata = file.metadata().map_err(|error| FileError::io("examine", path, error))?;
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(FileError::Exposed { path: path.to_owned(), mode });
+    }
+    Ok(())
 }
 
 fn checked(handle: Handle, path: &Path) -> Result<Handle, FileError> {

@@ -1,7 +1,10 @@
-//! The file of habits. Gateways that share a home need no lock: each adds only what it learnt itself to what the file
-//! holds at that moment, and looks again if somebody was faster.
+//! The file of habits. Gateways that share a home take turns: each adds only what it learnt itself to what the file
+//! holds at that moment. One that does not get its turn in time looks again whether somebody was faster.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use metamcp_core::habits::{Habits, MAX_BYTES, Unreadable};
 
@@ -14,6 +17,11 @@ const ASIDE: &str = "habits.json.corrupt";
 
 /// Somebody else wrote between our reading and our writing: how often that is accepted before theirs is overwritten.
 const ATTEMPTS: usize = 4;
+
+/// How often, and between which pauses, a turn is asked for. A write takes milliseconds, so this does for dozens that
+/// close together; a gateway that was stopped in the middle of one keeps nobody.
+const TURN_ATTEMPTS: u32 = 100;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 
 /// Temporary files older than this were left by a crash.
 const ABANDONED_MS: u64 = 60 * 60 * 1_000;
@@ -71,6 +79,7 @@ impl HabitFile {
     pub fn add(&self, fresh: &Habits, now_ms: u64) -> Result<Habits, HabitError> {
         let home = Directory::home_or_create(&self.home)?;
         sweep(&home, now_ms);
+        let _turn = turn(&home);
         let mut attempt = 1;
         loop {
             let (mut habits, seen) = look(&home)?;
@@ -133,6 +142,20 @@ fn look(home: &Directory) -> Result<(Habits, Option<Opened>), FileError> {
             Ok((Habits::default(), None))
         }
     }
+}
+
+/// Held until it is dropped; nothing if it does not come in time. The home itself is locked, so that no file lies beside
+/// the one it is for.
+fn turn(home: &Directory) -> Option<File> {
+    let file = File::open(home.path()).ok()?;
+    for _ in 0..TURN_ATTEMPTS {
+        match file.try_lock() {
+            Ok(()) => return Some(file),
+            Err(TryLockError::WouldBlock) => thread::sleep(BETWEEN_ATTEMPTS),
+            Err(TryLockError::Error(_)) => return None,
+        }
+    }
+    None
 }
 
 fn is_still(home: &Directory, seen: Option<&Opened>) -> bool {

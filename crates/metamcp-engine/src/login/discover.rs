@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::carrier::{Carrier, PATIENCE, Whom, confidential, slow};
 use super::{Login, LoginError};
-use crate::web::{self, Outgoing, Plan, Reach, Web};
+use crate::web::{self, Outgoing, Web};
 
 /// What a server says with a refusal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,7 +100,9 @@ impl Login {
         let place = &self.server;
         let request = web::request(Method::POST, place, headers, Outgoing::of(body))
             .map_err(|error| LoginError::unreachable(place, error))?;
-        let sent = timeout(PATIENCE, self.web().await?.send(request)).await;
+        // This one address is the operator's own word.
+        let web = Web::new(self.plan.clone())?;
+        let sent = timeout(PATIENCE, web.send(request)).await;
         let response = sent.map_err(|_| slow(place))?;
         let response = response.map_err(|error| LoginError::unreachable(place, error))?;
         let challenges = response.headers().get_all(WWW_AUTHENTICATE);
@@ -121,7 +123,7 @@ impl Login {
             Grant::Machine => Whom::Machine(server),
             Grant::Person => Whom::Person(server),
         };
-        let carrier = Arc::new(Carrier::new(self.web().await?.clone(), whom));
+        let carrier = Arc::new(Carrier::new(self.web()?, whom));
         let mut manager = sdk(&name, &carrier).await?;
         let found = manager.resolve_metadata_from_challenge(challenge.header.as_deref()).await;
         let found = found.map_err(|error| carrier.explain(&error))?;
@@ -142,12 +144,8 @@ impl Login {
     }
 
     /// The way there, guarded: all of these addresses are a stranger's word.
-    pub(super) async fn web(&self) -> Result<&Web, LoginError> {
-        let made = self.web.get_or_try_init(|| async {
-            let zone = web::zone_of(&self.server).await;
-            Web::new(Plan { reach: Reach::SentFrom(zone), ..self.plan.clone() })
-        });
-        Ok(made.await?)
+    pub(super) fn web(&self) -> Result<Web, LoginError> {
+        Ok(self.guarded.way(&self.server, &self.plan)?)
     }
 }
 

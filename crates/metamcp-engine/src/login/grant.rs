@@ -34,7 +34,7 @@ impl Login {
         }
         let place =
             oauth::endpoint("token_endpoint", &record.token_endpoint).map_err(|_| ended())?;
-        let carrier = Carrier::new(self.web().await?.clone(), Whom::Person(self.server.clone()));
+        let carrier = Carrier::new(self.web()?, Whom::Person(self.server.clone()));
         let carrier = Arc::new(carrier);
         let terms = Terms::of(&record);
         let mut manager = sdk(&terms.resource, &carrier).await.map_err(|_| ended())?;

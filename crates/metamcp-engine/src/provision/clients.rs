@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use metamcp_child::{Containment, ShimCommand, Spawner, Spec, Walls, environment};
+use metamcp_core::config::PassEnv;
 use metamcp_core::provision::{
     Candidate, Contained, Facts, Kind, Lock, Plan, day, npm_error, npm_lock, npm_view,
 };
@@ -141,6 +142,7 @@ pub(super) async fn run_apart(
         env: settings.chain(quiet).collect(),
         cwd: Some(folder.to_owned()),
         walls: Some(walls),
+        pass_env: PassEnv::Least,
     };
     let spawner = Spawner::start(shim.clone(), Containment::Auto).map_err(|e| failed(&e))?;
     let child = spawner.spawn(spec).await.map_err(|e| failed(&e))?.into_parts();

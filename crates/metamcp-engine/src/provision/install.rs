@@ -15,6 +15,7 @@ use super::python::{self, PIP_LOCK};
 use super::safe::SafeError;
 use super::store::StoreError;
 use crate::files::FileError;
+use crate::manifest;
 
 /// Largest lock.
 const MAX_LOCK: u64 = 16 * 1024 * 1024;
@@ -108,6 +109,12 @@ async fn carry_out(
         }
         Kind::Remote => drop(clients::prepare(prefix)?),
     }
+    let folder = prefix.to_owned();
+    let recorded = tokio::task::spawn_blocking(move || manifest::record(&folder)).await;
+    let unusable = |why: String| InstallError::Unusable { why };
+    recorded
+        .map_err(|error| unusable(error.to_string()))?
+        .map_err(|changed| unusable(format!("its files cannot be written down: {changed}")))?;
     Ok(false)
 }
 

@@ -1,18 +1,27 @@
-//! Values on disk: a directory of this process's own, readable by its user alone, removed at the end.
+//! Values on disk, in files that have no name: whatever ends this process, the system gives their room back. What older
+//! gateways left under a name is removed once they are gone.
 
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 
 use crate::clock::unix_millis;
-use crate::files::{Directory, FileError};
+use crate::files::Directory;
 
-/// The directory of all processes, below the home.
+/// The directory below the home in which the files are made.
 const FOLDER: &str = "results";
-/// Longest value read again; what is kept came in one message.
-const MAX_FILE: u64 = 1 << 30;
-/// What a process that crashed left behind is removed after this long, when nobody can hold its handles any more.
+/// From this size on a file takes no further values: it is given back when the last of its values is gone, so a larger
+/// one would hold on to more.
+const FULL: u64 = 32 * 1024 * 1024;
+/// What an older gateway left is removed after this long even if something lives under its number, which is another
+/// program then.
 const LEFT_BEHIND_MS: u64 = 2 * 60 * 60 * 1000;
 /// Entries looked at while removing.
 const MOST: usize = 100_000;
@@ -21,87 +30,193 @@ const MOST: usize = 100_000;
 #[derive(Debug)]
 pub(super) struct Disk {
     home: PathBuf,
-    /// Its own name in the directory of all, once it exists.
-    own: Mutex<Option<String>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The file that takes the next value, and where it ends.
+    filling: Option<(Arc<File>, u64)>,
+    /// Where each value lies. A file is closed, and with that gone, when nothing here needs it.
+    values: HashMap<String, Place>,
+}
+
+#[derive(Debug, Clone)]
+struct Place {
+    file: Arc<File>,
+    start: u64,
+    length: usize,
 }
 
 impl Disk {
     pub(super) fn under(home: &Path) -> Disk {
-        Disk { home: home.to_owned(), own: Mutex::default() }
+        Disk { home: home.to_owned(), state: Mutex::default() }
     }
 
     /// Whether the value is there now.
     pub(super) fn write(&self, handle: &str, bytes: &[u8]) -> bool {
-        self.open_or_create().is_ok_and(|directory| directory.replace(handle, bytes).is_ok())
+        let taken = self.lock().filling.take();
+        let (file, start) = match taken {
+            Some(filling) => filling,
+            None => match nameless(&self.home) {
+                Ok(file) => (Arc::new(file), 0),
+                Err(_) => return false,
+            },
+        };
+        // Only one writes at a time: whoever comes meanwhile makes a file of their own.
+        let written = file.write_all_at(bytes, start).is_ok();
+        let end = start + bytes.len() as u64;
+        let mut state = self.lock();
+        if written {
+            let place = Place { file: Arc::clone(&file), start, length: bytes.len() };
+            state.values.insert(handle.to_owned(), place);
+        }
+        let end = if written { end } else { start };
+        if end < FULL && state.filling.is_none() {
+            state.filling = Some((file, end));
+        }
+        written
     }
 
     pub(super) fn read(&self, handle: &str) -> Option<Bytes> {
-        let own = self.lock().clone()?;
-        let directory = self.all().ok()??.inside(&own).ok()??;
-        directory.open(handle).ok()??.read(MAX_FILE).ok().map(Bytes::from)
+        let place = self.lock().values.get(handle)?.clone();
+        let mut bytes = vec![0; place.length];
+        place.file.read_exact_at(&mut bytes, place.start).ok()?;
+        Some(Bytes::from(bytes))
     }
 
     pub(super) fn remove(&self, handle: &str) {
-        let own = self.lock().clone();
-        if let (Some(own), Ok(Some(all))) = (own, self.all())
-            && let Ok(Some(directory)) = all.inside(&own)
-        {
-            // What is gone already needs no removing; anything else is swept by a later process.
-            drop(directory.remove(handle));
+        let mut state = self.lock();
+        state.values.remove(handle);
+        if state.values.is_empty() {
+            state.filling = None;
         }
     }
 
-    /// Removes everything of this process.
+    /// Gives everything back.
     pub(super) fn end(&self) {
-        let own = self.lock().take();
-        if let (Some(own), Ok(Some(all))) = (own, self.all()) {
-            clear(&all, &own);
-        }
+        *self.lock() = State::default();
     }
 
-    fn all(&self) -> Result<Option<Directory>, FileError> {
-        match Directory::home(&self.home)? {
-            Some(home) => home.inside(FOLDER),
-            None => Ok(None),
-        }
-    }
-
-    fn open_or_create(&self) -> Result<Directory, FileError> {
-        let all = Directory::home_or_create(&self.home)?.inside_or_create(FOLDER)?;
-        let mut own = self.lock();
-        let is_first = own.is_none();
-        let name = own.get_or_insert_with(|| {
-            format!("{}-{:016x}", std::process::id(), getrandom::u64().unwrap_or_default())
-        });
-        let directory = all.inside_or_create(name)?;
-        if is_first {
-            sweep(&all, name);
-        }
-        Ok(directory)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.own.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-/// Removes what processes left behind that could not do it themselves.
-fn sweep(all: &Directory, own: &str) {
+/// A file that nobody else can open, and that is gone when it is closed.
+fn nameless(home: &Path) -> io::Result<File> {
+    let folder = Directory::home_or_create(home)
+        .and_then(|home| home.inside_or_create(FOLDER))
+        .map_err(io::Error::other)?;
+    let name = format!("{:016x}", getrandom::u64().unwrap_or_default());
+    let path = folder.path().join(name);
+    let file =
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// What gateways left below a home that were ended before they could remove it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// Files.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Looks for what was left behind, and removes it if `remove` says so.
+pub fn left_behind(home: &Path, remove: bool) -> LeftBehind {
+    let mut found = LeftBehind::default();
+    let Ok(Some(all)) = Directory::home(home).and_then(|home| match home {
+        Some(home) => home.inside(FOLDER),
+        None => Ok(None),
+    }) else {
+        return found;
+    };
     let now = unix_millis();
     for name in all.names(MOST).unwrap_or_default() {
         let age = all.modified_ms(&name).map_or(0, |at| now.saturating_sub(at));
-        if name != own && age > LEFT_BEHIND_MS {
-            clear(all, &name);
+        if is_in_use(&name) && age <= LEFT_BEHIND_MS {
+            continue;
+        }
+        if let Ok(Some(directory)) = all.inside(&name) {
+            for file in directory.names(MOST).unwrap_or_default() {
+                found.files += 1;
+                found.bytes +=
+                    std::fs::metadata(directory.path().join(&file)).map_or(0, |about| about.len());
+                if remove {
+                    // What cannot be removed stays for the next.
+                    drop(directory.remove(&file));
+                }
+            }
+        } else {
+            // The name of a file lives for a moment, unless its process was ended in it.
+            found.files += 1;
+            found.bytes += std::fs::metadata(all.path().join(&name)).map_or(0, |about| about.len());
+        }
+        if remove {
+            drop(all.remove(&name));
         }
     }
+    found
 }
 
-/// Removes one process's directory. What cannot be removed stays for the next sweep.
-fn clear(all: &Directory, name: &str) {
-    if let Ok(Some(directory)) = all.inside(name) {
-        for file in directory.names(MOST).unwrap_or_default() {
-            drop(directory.remove(&file));
-        }
+/// Whether the gateway that an entry belongs to may still run: older ones begin theirs with their number, and the name
+/// of a file without one lasts for less than the first look at it.
+fn is_in_use(name: &str) -> bool {
+    let Some((number, _)) = name.split_once('-') else { return true };
+    let Ok(number) = number.parse::<i32>() else { return true };
+    // One that we may not ask about lives too.
+    number > 0 && kill(Pid::from_raw(number), None) != Err(nix::errno::Errno::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_has_a_name_and_room_is_given_back() {
+        let home = tempfile::tempdir().unwrap();
+        let disk = Disk::under(home.path());
+        assert!(disk.write("a", b"first") && disk.write("b", b"second"));
+        let folder = home.path().join(FOLDER);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "whatever ends us, it is gone");
+        assert_eq!(disk.read("a").unwrap(), "first");
+        assert_eq!(disk.read("b").unwrap(), "second");
+        disk.remove("a");
+        assert_eq!(disk.read("a"), None);
+        assert_eq!(disk.read("b").unwrap(), "second");
+        disk.remove("b");
+        assert!(disk.lock().filling.is_none(), "the file is closed");
+        assert!(disk.write("c", &vec![b'c'; 1000]));
+        disk.end();
+        assert_eq!(disk.read("c"), None);
     }
-    drop(all.remove(name));
+
+    #[test]
+    fn what_the_dead_left_is_removed_and_what_the_living_have_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(FOLDER);
+        let dead = {
+            let mut child = std::process::Command::new("true").spawn().unwrap();
+            child.wait().unwrap();
+            child.id()
+        };
+        let (theirs, ours) = (format!("{dead}-00ff"), format!("{}-00ff", std::process::id()));
+        for name in [&theirs, &ours] {
+            let own = folder.join(name);
+            std::fs::create_dir_all(&own).unwrap();
+            std::fs::write(own.join("r1"), "0123456789").unwrap();
+        }
+        use std::os::unix::fs::PermissionsExt;
+        for path in [home.path(), &folder, &folder.join(&theirs), &folder.join(&ours)] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        let expected = LeftBehind { files: 1, bytes: 10 };
+        assert_eq!(left_behind(home.path(), false), expected);
+        assert_eq!(left_behind(home.path(), true), expected);
+        assert_eq!(left_behind(home.path(), true), LeftBehind::default());
+        assert!(folder.join(ours).join("r1").exists() && !folder.join(theirs).exists());
+    }
 }

@@ -1,6 +1,5 @@
 //! The life of a connection: start, handshake, listing, reading, and the end of everything it started.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +16,9 @@ use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::backlog::Backlog;
 use super::{Entry, Router, Slot, handshake};
+use crate::catalog::ListFailure;
 use crate::outbox::WriteEnd;
 use crate::secrets;
 use crate::stream;
@@ -40,6 +41,8 @@ const LEAST_LIST_AGE: Duration = Duration::from_secs(60);
 /// What goes along with a live connection.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
+    /// What waits for it.
+    pub(super) backlog: Mutex<Backlog>,
     refresh: Mutex<Refreshing>,
 }
 
@@ -65,7 +68,7 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Wa
             Entry { config: Arc::new(config), ..entry }
         }
         Err(error) => {
-            let fact = Fact::SpawnFailed { reason: error.to_string() };
+            let fact = Fact::SecretMissing { reason: error.to_string() };
             return start_failed(&router, conn, Failure::new(fact));
         }
     };
@@ -75,7 +78,10 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Wa
         let known = known.filter(|way| *kind != HttpKind::Streamable || *way != Way::Sse);
         return start_remote(router, conn, entry, known).await;
     }
-    let started = router.launcher.start(&entry.config).await;
+    let mut started = router.launcher.start(&entry.config).await;
+    if matches!(started, Err(Fact::OutOfFiles { .. })) && router.shed().await {
+        started = router.launcher.start(&entry.config).await;
+    }
     let parts = match started {
         Ok(parts) => parts,
         Err(fact) => return start_failed(&router, conn, Failure::new(fact)),
@@ -142,7 +148,8 @@ fn mirrors(router: &Arc<Router>, server: ServerId) -> Mirrors {
     })
 }
 
-/// Once more with a fresh process, if the connection is still wanted; what is left of the old one is gone.
+/// Once more with a fresh process that hears `initialize` first, if the connection is still wanted; what is left of the
+/// old one is gone. It is the same start to whoever waits for it, and no failure of the server.
 fn again(router: &Arc<Router>, conn: ConnId, server: ServerId) {
     let wanted = {
         let mut state = router.lock();
@@ -150,13 +157,18 @@ fn again(router: &Arc<Router>, conn: ConnId, server: ServerId) {
         let wanted = held == Some(Stand::Connecting);
         if wanted {
             state.slots.insert(conn, Slot::Starting { unwanted: false });
+            state.dispatch.started_again(conn, router.clock.now());
         }
         wanted
     };
     match router.entry(server).filter(|_| wanted) {
         Some(entry) => {
             let router = Arc::clone(router);
-            task::spawn("connect", start(router, conn, entry, Some(Way::Initialize)));
+            task::spawn("connect", async move {
+                // For this process; once it answers, for the next ones too.
+                router.launcher.eras.learn(&entry.config, Way::Initialize, true).await;
+                start(router, conn, entry, Some(Way::Initialize)).await;
+            });
         }
         None => router.gone(conn),
     }
@@ -194,12 +206,19 @@ fn start_failed(router: &Arc<Router>, conn: ConnId, failure: Failure) {
 async fn live(router: Arc<Router>, connection: Arc<Connection>, parts: Parts) {
     let Parts { stdin, mut stdout, handle } = parts;
     let mut watch = handle.watch();
-    let writing = Arc::clone(&connection);
+    let (writing, patience) = (Arc::clone(&connection), Some((router.clock, PATIENCE)));
     let mut writer =
-        task::spawn("writer", async move { writing.outbox.write_to(stdin, Some(PATIENCE)).await });
+        task::spawn("writer", async move { writing.outbox.write_to(stdin, patience).await });
     let fact = talk(&router, &connection, &mut stdout, &mut writer, &mut watch).await;
-    let afresh = connection.afresh.load(Ordering::Relaxed);
-    if !afresh {
+    // One that was asked what it speaks and said nothing may have died of the question.
+    let of_the_question = matches!(
+        fact,
+        Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed | Fact::Stalled { .. }
+    ) && connection.opening.start_afresh();
+    let afresh = of_the_question || connection.opening.is_afresh();
+    if afresh {
+        handle.kill_now();
+    } else {
         router.lost(connection.id, connection.failure(fact));
     }
     connection.outbox.close();
@@ -268,19 +287,22 @@ pub(super) fn list(router: &Arc<Router>, conn: ConnId) {
 }
 
 async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<Life>) {
-    let listed = timeout(router.timing.list, listing::read(&connection, router.timing.tools)).await;
+    let reading = listing::read(&connection, router.timing.tools);
+    let listed = router.clock.timeout(router.timing.list, reading).await;
     let read = match listed {
-        Ok(Ok(tools)) => Ok(tools),
-        Ok(Err(Unlisted::Words(why))) => Err(why),
-        Ok(Err(Unlisted::Login(fact))) => {
+        Some(Ok(tools)) => Ok(tools),
+        Some(Err(Unlisted::Words(why))) => Err(why.into()),
+        Some(Err(Unlisted::Refused(code, message))) => Err(ListFailure::refused(code, message)),
+        Some(Err(Unlisted::Login(fact))) => {
             if router.lock().dispatch.calls_on(connection.id).is_empty() {
                 // As good as not connected: whoever needs it next hears where to log in.
                 return router.lost(connection.id, connection.failure(fact));
             }
-            Err(fact.to_string())
+            Err(fact.to_string().into())
         }
-        Err(_) => {
-            Err(format!("did not list its tools within {}", text::duration(router.timing.list)))
+        None => {
+            let limit = text::duration(router.timing.list);
+            Err(format!("did not list its tools within {limit}").into())
         }
     };
     let now = router.clock.now();
@@ -303,6 +325,21 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
         schedule(&router, &connection, &life);
     }
     router.stir.step();
+}
+
+/// Asks a server that let a call time out whether it lives. Any answer says so, a refusal too.
+pub(super) fn probe(router: &Arc<Router>, conn: ConnId) {
+    let Some((connection, _)) = current(router, conn) else { return };
+    let router = Arc::clone(router);
+    task::spawn("probe", async move {
+        // Of those that keep nothing a ping is not asked.
+        let method = if connection.is_stateless() { "server/discover" } else { "ping" };
+        // Without an answer the dispatch gives it up, and with its end this one ends too.
+        if connection.ask(method, b"{}").await.is_ok() {
+            let now = router.clock.now();
+            router.with(|dispatch, effects| dispatch.alive(conn, now, effects));
+        }
+    });
 }
 
 /// A server that tells nobody of changes is being used: if its list is older than it said a list may be, it is read
@@ -345,7 +382,7 @@ fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>
     };
     let (router, connection, life) = (Arc::clone(router), Arc::clone(connection), Arc::clone(life));
     task::spawn("refresh", async move {
-        tokio::time::sleep_until(router.clock.instant(due)).await;
+        router.clock.sleep_until(due).await;
         let now = router.clock.now();
         let early = {
             let mut refresh = life.refresh.lock().expect("no panic while it is locked");

@@ -1,11 +1,11 @@
 //! The first words with a server: which era it belongs to, who it is, what it can do.
 //!
 //! What is remembered of a server decides the first byte. Of one that was never met it is asked with `server/discover`,
-//! and one that does not know that word is greeted with `initialize` on the same process, which all known ones accept.
-//! Only one probe is ever under way, and an answer that comes late still counts.
+//! and one that does not know that word is greeted with `initialize` on the same process, which most accept. One that
+//! dies of the question or goes deaf by it, as those on the Python SDK before 1.9.2 do, is started once more and hears
+//! nothing but `initialize`. Only one probe is ever under way, and an answer that comes late still counts.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metamcp_core::failure::Fact;
@@ -20,13 +20,16 @@ use tokio::time::{Instant, sleep_until};
 use super::{Entry, Router};
 use crate::telemetry;
 use crate::upstream::eras::Way;
-use crate::upstream::{Connection, Link, Reply};
+use crate::upstream::{self, Connection, Link, Reply};
 
 /// How long a probe may go unanswered before `initialize` is sent behind it. Every server that was ever measured
 /// answers it as soon as it runs; one that is slow to start finds both, and answers both in order.
 const PROBE_PATIENCE: Duration = Duration::from_secs(3);
 /// The same over HTTP, where every request has an answer of its own, and a login may come before it.
 const REMOTE_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a server may hear both and show no sign of life before it is taken for deaf. Long, since one that waits for
+/// something else loses what it waited for: all servers known to go deaf exit as soon as they hear `initialize`.
+const DEAF: Duration = Duration::from_secs(12);
 /// How often a starting server is looked at for signs of life.
 const LIFE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -67,10 +70,15 @@ pub(super) async fn shake_hands(
     let mut opening = Opening::default();
     match known {
         Some(Way::Initialize | Way::Sse) => opening.greet(connection, &able),
-        Some(Way::Stateless) | None => opening.probe(connection, &own),
+        Some(Way::Stateless) | None => {
+            if matches!(link, Link::Child(_)) {
+                connection.opening.probed();
+            }
+            opening.probe(connection, &own);
+        }
     }
-    let installs = router.launcher.installs(&entry.config);
-    let mut life = link.life();
+    let installs = upstream::installs(&entry.config);
+    let (mut life, mut alive) = (link.life(), Instant::now());
     let patience = match link {
         Link::Child(_) => PROBE_PATIENCE,
         Link::Remote(_) => REMOTE_PATIENCE,
@@ -79,24 +87,34 @@ pub(super) async fn shake_hands(
     // No limit of its own: the dispatch ends a start that takes too long, which drops the senders.
     let step = loop {
         let unanswered = opening.probe.is_some() && !opening.greeted;
+        let unheard =
+            opening.probe.is_some() && opening.greeting.is_some() && matches!(link, Link::Child(_));
         let step = tokio::select! {
             reply = next(&mut opening.probe) => match reply {
                 Ok(reply) => opening.discovered(connection, (&able, &own), &reply),
-                Err(_) => return ended(router, entry, &opening, known).await,
+                // The connection ended first; whoever ended it said why.
+                Err(_) => return,
             },
             reply = next(&mut opening.greeting) => match reply {
                 Ok(reply) => opening.greeted(connection, &own, &reply),
-                Err(_) => return ended(router, entry, &opening, known).await,
+                Err(_) => return,
             },
             () = sleep_until(patience), if unanswered => {
                 opening.greet(connection, &able);
+                alive = Instant::now();
                 Step::Wait
             }
-            () = tokio::time::sleep(LIFE_INTERVAL), if installs => {
+            () = tokio::time::sleep(LIFE_INTERVAL), if installs || unheard => {
                 let seen = link.life();
                 if std::mem::replace(&mut life, seen) != seen {
-                    let now = router.clock.now();
-                    router.with(|dispatch, _| dispatch.life_sign(connection.id, now));
+                    alive = Instant::now();
+                    if installs {
+                        let now = router.clock.now();
+                        router.with(|dispatch, _| dispatch.life_sign(connection.id, now));
+                    }
+                }
+                if unheard && alive.elapsed() >= DEAF && connection.opening.start_afresh() {
+                    return link.kill_now();
                 }
                 Step::Wait
             }
@@ -105,6 +123,13 @@ pub(super) async fn shake_hands(
             break step;
         }
     };
+    if matches!(step, Step::Fail(_)) && connection.opening.start_afresh() {
+        // The question may have been its first and last: a fresh process hears nothing but `initialize`.
+        return link.kill_now();
+    }
+    if !connection.opening.settle() {
+        return;
+    }
     match step {
         Step::Go(peer) => {
             let way = match link {
@@ -113,22 +138,13 @@ pub(super) async fn shake_hands(
                 _ => Way::Initialize,
             };
             router.launcher.eras.learn(&entry.config, way, false).await;
+            router.launcher.manuals.learn(&entry.config, peer.instructions.as_deref()).await;
             if peer.era.is_stateless() {
                 drop(connection.meta.set(own));
             }
             ready(router, connection, *peer);
         }
         Step::Lost(fact) => router.lost(connection.id, connection.failure(fact)),
-        Step::Fail(_)
-            if opening.probed
-                && known != Some(Way::Initialize)
-                && matches!(link, Link::Child(_)) =>
-        {
-            // The question may have been its first and last: a fresh process hears nothing but `initialize`.
-            router.launcher.eras.learn(&entry.config, Way::Initialize, true).await;
-            connection.afresh.store(true, Ordering::Relaxed);
-            link.kill_now();
-        }
         Step::Fail(reason) => {
             router.lost(connection.id, connection.failure(Fact::HandshakeRefused { reason }));
         }
@@ -241,13 +257,6 @@ async fn next(waiting: &mut Waiting) -> Result<Reply, oneshot::error::RecvError>
     match waiting {
         Some(receiver) => receiver.await,
         None => std::future::pending().await,
-    }
-}
-
-/// The connection ended first; whoever ended it said why. If the probe was all it heard, it is not asked again.
-async fn ended(router: &Arc<Router>, entry: &Entry, opening: &Opening, known: Option<Way>) {
-    if known.is_none() && opening.probed && !opening.greeted {
-        router.launcher.eras.learn(&entry.config, Way::Initialize, true).await;
     }
 }
 

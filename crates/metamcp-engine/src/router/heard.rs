@@ -11,12 +11,12 @@ use metamcp_wire::object;
 
 use super::error::{CallError, CallErrorKind};
 use super::relay::Question;
-use super::{Outcome, Pending, Router, connect, from_wire};
+use super::{Outcome, Pending, Router, connect, from_number};
 use crate::upstream::{Connection, Listener, Reply};
 
 impl Listener for Router {
     fn answered(&self, conn: &Arc<Connection>, number: u64, reply: Reply) {
-        let Some((call, attempt)) = from_wire(number) else { return };
+        let Some((call, attempt)) = from_number(number) else { return };
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -39,10 +39,17 @@ impl Listener for Router {
         let reply = match reply {
             Reply::Result(result) if conn.is_stateless() => match result::kind(&result) {
                 Kind::Complete if pending.caller.is_stateless() => Reply::Result(result),
-                Kind::Complete => Reply::Result(match result::untyped(&result) {
-                    Cow::Borrowed(_) => result,
-                    Cow::Owned(untyped) => Bytes::from(untyped),
-                }),
+                Kind::Complete => {
+                    let plain = if result::is_cacheable(pending.request.method()) {
+                        result::unhinted(&result)
+                    } else {
+                        result::untyped(&result)
+                    };
+                    Reply::Result(match plain {
+                        Cow::Borrowed(_) => result,
+                        Cow::Owned(plain) => Bytes::from(plain),
+                    })
+                }
                 Kind::InputRequired if may_ask(pending.request.method()) => {
                     return self.required(conn, pending, &result);
                 }
@@ -157,9 +164,10 @@ impl Router {
         let Some(params) = params else { return };
         let Ok([Some(token)]) = object::pick(params, ["progressToken"]) else { return };
         let number = std::str::from_utf8(token).ok().and_then(|token| token.parse().ok());
-        let Some((call, attempt)) = number.and_then(from_wire) else { return };
+        let call = number.and_then(|number| conn.call_of(number));
+        let Some((call, attempt)) = call.and_then(from_number) else { return };
         let now = self.clock.now();
-        let (caller, tag, token) = {
+        let (caller, tag, token, steps) = {
             let mut state = self.lock();
             if !state.dispatch.is_on(call, conn.id) || state.dispatch.attempts(call) % 2 != attempt
             {
@@ -168,10 +176,15 @@ impl Router {
             state.dispatch.progressed(call, now);
             let Some(pending) = state.dispatch.payload(call) else { return };
             let Some(token) = pending.request.progress.clone() else { return };
-            (Arc::clone(&pending.caller), pending.tag.clone(), token)
+            let steps = pending.request.steps.clone();
+            (Arc::clone(&pending.caller), pending.tag.clone(), token, steps)
         };
         if conn.may_chatter(now) {
-            caller.progress(&tag, &object::replace_member(params, "progressToken", &token));
+            let params = object::replace_member(params, "progressToken", &token);
+            match steps {
+                Some(steps) => steps.own(&params),
+                None => caller.progress(&tag, &params),
+            }
         }
     }
 

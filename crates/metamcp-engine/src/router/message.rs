@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use memchr::memmem;
 use metamcp_wire::modern::meta;
-use metamcp_wire::{object, write};
+use metamcp_wire::object;
+use metamcp_wire::write::Line;
 
 use super::Request;
 
@@ -31,7 +32,7 @@ pub struct Input {
 pub struct Verbatim {
     /// Its method.
     pub method: &'static str,
-    /// Its params without `_meta` and without answers to questions: an object that is still open at its end.
+    /// Its params without `_meta` and without answers to questions: an object.
     pub(super) params: Bytes,
 }
 
@@ -39,83 +40,84 @@ impl Verbatim {
     /// Takes a request apart. Params that are no object count as none.
     pub fn new(method: &'static str, params: Option<&[u8]>) -> Verbatim {
         let params = params.filter(|params| params.starts_with(b"{")).unwrap_or(b"{}");
-        let mut open = Cow::Borrowed(params);
-        for own in ["_meta", "inputResponses", "requestState"] {
-            if object::members(&open).any(|(name, _)| name == own) {
-                open = Cow::Owned(object::without_member(&open, own));
+        let mut own = Cow::Borrowed(params);
+        for ours in ["_meta", "inputResponses", "requestState"] {
+            if object::members(&own).any(|(name, _)| name == ours) {
+                own = Cow::Owned(object::without_member(&own, ours));
             }
         }
-        let close = memchr::memrchr(b'}', &open).unwrap_or(0);
-        Verbatim { method, params: Bytes::copy_from_slice(open[..close].trim_ascii_end()) }
+        Verbatim { method, params: Bytes::copy_from_slice(&own) }
     }
+}
 
-    fn is_empty(&self) -> bool {
-        self.params.len() <= 1
-    }
+/// What goes with a request that is written now.
+pub(super) struct About<'a> {
+    /// Its id, which is its progress token as well.
+    pub id: u64,
+    /// By which a willing server knows a call that comes again: the gateway's number and the call's.
+    pub key: (u64, u64),
+    /// What only a stateless server is told.
+    pub stateless: Option<&'a Stateless<'a>>,
 }
 
 /// A request up to its body.
-pub(super) fn head(out: &mut BytesMut, number: u64, request: &Request) {
-    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    write::number(out, number);
+pub(super) fn head(line: &mut Line<'_>, about: &About<'_>, request: &Request) {
+    line.text("{\"jsonrpc\":\"2.0\",\"id\":");
+    line.number(about.id);
     if let Some(verbatim) = &request.verbatim {
-        out.put_slice(b",\"method\":\"");
-        out.put_slice(verbatim.method.as_bytes());
-        return out.put_slice(b"\",\"params\":");
+        line.text(",\"method\":\"");
+        line.text(verbatim.method);
+        return line.text("\",\"params\":");
     }
-    out.put_slice(b",\"method\":\"tools/call\",\"params\":{\"name\":");
-    write::json_string(out, &request.tool);
-    out.put_slice(b",\"arguments\":");
+    line.text(",\"method\":\"tools/call\",\"params\":{\"name\":");
+    line.string(&request.tool);
+    line.text(",\"arguments\":");
+}
+
+/// The body of a request. Says whether what follows is the first member of its object.
+pub(super) fn body(line: &mut Line<'_>, request: &Request, body: &[u8]) -> bool {
+    if request.verbatim.is_some() {
+        return line.open_object(body);
+    }
+    line.json(body);
+    false
 }
 
 /// What follows the body.
-pub(super) fn tail(
-    out: &mut BytesMut,
-    number: u64,
-    request: &Request,
-    key: (u64, u64),
-    stateless: Option<&Stateless<'_>>,
-) {
-    if !request.verbatim.as_ref().is_some_and(Verbatim::is_empty) {
-        out.put_u8(b',');
-    }
-    out.put_slice(b"\"_meta\":");
-    let own = call_key(key);
+pub(super) fn tail(line: &mut Line<'_>, about: &About<'_>, request: &Request, is_first: bool) {
+    line.text(if is_first { "\"_meta\":" } else { ",\"_meta\":" });
+    let (own, stateless) = (call_key(about.key), about.stateless);
     match (&request.meta, stateless) {
         (None, None) => {
-            out.put_slice(b"{\"org.metamcp/callKey\":\"");
-            out.put_slice(&own);
-            out.put_slice(b"\"}");
+            line.text("{\"org.metamcp/callKey\":");
+            line.json(&own);
+            line.text("}");
         }
         (meta, stateless) => {
-            let mut quoted = Vec::with_capacity(own.len() + 2);
-            quoted.put_u8(b'"');
-            quoted.put_slice(&own);
-            quoted.put_u8(b'"');
             let mut meta = object::set_member(
                 &without_our_words(meta.as_deref().unwrap_or(b"{}")),
                 "org.metamcp/callKey",
-                &quoted,
+                &own,
             );
             if request.progress.is_some() {
-                meta =
-                    object::replace_member(&meta, "progressToken", number.to_string().as_bytes());
+                let token = about.id.to_string();
+                meta = object::replace_member(&meta, "progressToken", token.as_bytes());
             }
             if let Some(with) = stateless {
                 meta = meta::ours(&meta, with.capabilities, with.level, env!("CARGO_PKG_VERSION"));
             }
-            out.put_slice(&meta);
+            line.json(&meta);
         }
     }
     if let (Some(_), Some(input)) = (stateless, &request.input) {
-        out.put_slice(b",\"inputResponses\":");
-        out.put_slice(&input.responses);
+        line.text(",\"inputResponses\":");
+        line.json(&input.responses);
         if let Some(state) = &input.state {
-            out.put_slice(b",\"requestState\":");
-            out.put_slice(state);
+            line.text(",\"requestState\":");
+            line.json(state);
         }
     }
-    out.put_slice(b"}}\n");
+    line.text("}}");
 }
 
 /// `_meta` of a client without what it told us about itself.
@@ -126,13 +128,14 @@ fn without_our_words(meta: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     meta::stripped(meta).into()
 }
 
-/// A key that stays the same when a call is replayed, in the form of a UUID, so that a willing server can tell.
-fn call_key((process, call): (u64, u64)) -> [u8; 36] {
+/// A key that stays the same when a call is replayed, as a string in the form of a UUID, so that a willing server can tell.
+fn call_key((process, call): (u64, u64)) -> [u8; 38] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let value = (u128::from(process) << 64) | u128::from(call);
-    let mut text = [b'-'; 36];
+    let mut text = [b'-'; 38];
+    (text[0], text[37]) = (b'"', b'"');
     let mut nibble = 0;
-    for (at, digit) in text.iter_mut().enumerate() {
+    for (at, digit) in text[1..37].iter_mut().enumerate() {
         if matches!(at, 8 | 13 | 18 | 23) {
             continue;
         }
@@ -144,6 +147,8 @@ fn call_key((process, call): (u64, u64)) -> [u8; 36] {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+
     use super::*;
 
     fn written(method: &'static str, params: Option<&[u8]>) -> String {
@@ -153,15 +158,20 @@ mod tests {
             arguments: None,
             meta: None,
             progress: None,
+            steps: None,
             harmless: true,
             input: None,
             verbatim: Some(Verbatim::new(method, params)),
             dress: None,
         };
+        let about = About { id: 7, key: (0, 1), stateless: None };
         let mut out = BytesMut::new();
-        head(&mut out, 7, &request);
-        out.put_slice(request.body().unwrap());
-        tail(&mut out, 7, &request, (0, 1), None);
+        Line::append(&mut out, |line| {
+            head(line, &about, &request);
+            let is_first = body(line, &request, request.body().unwrap());
+            tail(line, &about, &request, is_first);
+        })
+        .unwrap();
         String::from_utf8(out.to_vec()).unwrap()
     }
 

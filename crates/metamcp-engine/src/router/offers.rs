@@ -11,7 +11,6 @@ use metamcp_core::ledger::ServerId;
 use metamcp_core::notify::List;
 use metamcp_wire::handshake::Peer;
 use metamcp_wire::{object, write};
-use tokio::time::timeout;
 
 use super::Router;
 use crate::task;
@@ -109,8 +108,9 @@ impl Router {
         task::spawn("offers", async move {
             let mut news = news;
             loop {
-                let read = timeout(router.timing.list, digest_of(&connection, list)).await;
-                if let Ok(Some(digest)) = read {
+                let reading = digest_of(&connection, list);
+                let read = router.clock.timeout(router.timing.list, reading).await;
+                if let Some(Some(digest)) = read {
                     router.digest_is(connection.server, list, digest, news);
                 }
                 // A server that shouts without pause is asked once a second.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use metamcp_core::dispatch::CallId;
 use metamcp_core::failure::Fact;
 use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_core::server_request;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -55,7 +56,7 @@ impl Question {
         Question {
             id,
             method: method.to_owned(),
-            params: params.map(Bytes::copy_from_slice),
+            params: params.map(|params| shown(&conn.name, method, params)),
             whose: Box::new(Whose::Server { conn: Arc::clone(conn), call, router }),
             settled: AtomicBool::new(false),
         }
@@ -63,13 +64,14 @@ impl Question {
 
     pub(super) fn of_round(
         round: u64,
+        server: &str,
         asked: metamcp_wire::modern::input::Question,
         router: Weak<Router>,
     ) -> Question {
         Question {
             id: rounds::question_id(round, &asked.key),
+            params: asked.params.map(|params| shown(server, &asked.method, &params)),
             method: asked.method,
-            params: asked.params.map(Bytes::from),
             whose: Box::new(Whose::Round { round, key: asked.key, router }),
             settled: AtomicBool::new(false),
         }
@@ -188,6 +190,11 @@ impl Question {
     }
 }
 
+/// The params of a server's request, as the client gets to see them.
+fn shown(server: &str, method: &str, params: &[u8]) -> Bytes {
+    Bytes::from(server_request::presented(server, method, params).into_owned())
+}
+
 fn login_wish(server: &str, address: &str) -> Value {
     let message = format!("The server {server:?} wants you to log in. Then call its tool again.");
     json!({ "mode": "url", "url": address, "message": message })
@@ -242,7 +249,7 @@ impl Router {
         let asks_nothing = |call: &&CallId| {
             state.dispatch.payload(**call).is_some_and(|pending| pending.asked == 0)
         };
-        let caused = cause.and_then(super::from_wire).map(|(call, _)| call);
+        let caused = cause.and_then(super::from_number).map(|(call, _)| call);
         let caused = caused.filter(|call| calls.contains(call));
         let guessed = || calls.iter().rev().find(asks_nothing).or(calls.last()).copied();
         let call = caused.or_else(guessed);

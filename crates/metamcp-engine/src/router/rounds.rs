@@ -41,8 +41,8 @@ struct Row {
 }
 
 impl Table {
-    pub(super) fn count(&self) -> usize {
-        self.lock().open.len()
+    pub(super) fn count_of(&self, wanted: impl Fn(&Pending) -> bool) -> usize {
+        self.lock().open.values().filter(|row| wanted(&row.pending)).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, Rows> {
@@ -86,7 +86,7 @@ impl Router {
         self.expire(number);
         for effect in effects {
             let Effect::Ask(asked) = effect else { continue };
-            let question = Question::of_round(number, asked, self.me.clone());
+            let question = Question::of_round(number, &conn.name, asked, self.me.clone());
             if let Err(question) = caller.ask(Some(&tag), question) {
                 question.refuse("the client behind metamcp cannot answer this");
             }
@@ -128,7 +128,8 @@ impl Router {
     fn expire(&self, number: u64) {
         let router = self.me.clone();
         task::spawn("round", async move {
-            tokio::time::sleep(PATIENCE).await;
+            let Some(clock) = router.upgrade().map(|router| router.clock) else { return };
+            clock.sleep_until(clock.now() + PATIENCE).await;
             let Some(router) = router.upgrade() else { return };
             router.end(number, |row| {
                 let verdict = Verdict::TimedOut { after: PATIENCE, sent: true };

@@ -18,6 +18,7 @@ pub mod sessions;
 mod sse;
 mod stateless;
 pub mod stream;
+mod strict;
 pub mod tls;
 
 use std::convert::Infallible;
@@ -33,12 +34,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use metamcp_core::settings::LogLevel;
+use metamcp_core::shutdown::{self, Shutdown};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{interval, sleep, timeout};
 
-use super::{Ended, wind_up};
+use super::{DRAIN_LOOK, Ended, wind_up};
 use crate::gateway::Gateway;
 use crate::task;
 use crate::telemetry;
@@ -47,6 +49,7 @@ use door::Door;
 use patient::Patient;
 use plain::Rest;
 pub use plan::{Plan, PlanError};
+use strict::Strict;
 use tls::Tls;
 
 /// Connections at once. A client holds one for listening and one or two for asking.
@@ -60,10 +63,6 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// All headers of a request together: tokens are long, but not that long. There may be a hundred, which is what the
 /// library keeps on the stack.
 const MAX_HEAD: usize = 64 * 1024;
-/// How long requests under way may take when the gateway is told to end.
-const DRAIN: Duration = Duration::from_secs(5);
-/// How often it is looked whether they are done.
-const DRAIN_LOOK: Duration = Duration::from_millis(10);
 /// How long the last answers may take to leave.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How long nobody is let in after the system could not give us another connection.
@@ -81,12 +80,13 @@ enum Phase {
     Ended,
 }
 
-/// Serves clients until `stop` says so; then finishes what is under way, within bounds, and ends every child. A second
-/// word of `stop` does not wait for that, a third ends children without ceremony.
+/// Serves clients until `stop` says so; then finishes what is under way, for up to `drain`, and ends every child. A
+/// second word of `stop` does not wait for that, a third ends children without ceremony.
 pub async fn serve(
     gateway: &Gateway,
     listener: TcpListener,
     plan: Plan,
+    drain: Duration,
     mut stop: mpsc::Receiver<()>,
 ) -> Ended {
     let Plan { mut ways, tls, keys, .. } = plan;
@@ -102,32 +102,36 @@ pub async fn serve(
     let sweeping = task::spawn("session sweeper", sweeper(Arc::clone(&door), sweep));
     let refreshing =
         keys.map(|source| task::spawn("key refresher", source.refresh(Arc::clone(&door))));
-    loop {
-        tokio::select! {
+    let mut shutdown = Shutdown::new(drain);
+    let now = || gateway.router.clock.now();
+    // A stream that nobody reads may be read again by a client that comes back, so there is always somebody.
+    let looked = || shutdown::Event::Looked { in_flight: door.in_flight() > 0, can_answer: true };
+    // Beside the loop: clients that come all the time must not put the end off.
+    let mut looks = interval(DRAIN_LOOK);
+    while shutdown.phase() < shutdown::Phase::Ending {
+        let is_draining = shutdown.phase() != shutdown::Phase::Serving;
+        let event = tokio::select! {
+            // Also while it drains: what is under way may need an answer of its client, which comes in a request of
+            // its own.
             accepted = listener.accept() => {
                 accept(accepted, &door, tls.as_ref(), &room, &phase).await;
+                continue;
             }
-            Some(()) = stop.recv() => break,
+            Some(()) = stop.recv() => shutdown::Event::Signal,
+            _ = looks.tick(), if is_draining => looked(),
+        };
+        let begun = shutdown.hear(event, now());
+        if !is_draining && matches!(begun, shutdown::Phase::Draining { .. }) {
+            door.close();
+            for session in door.awake() {
+                session.modern.end_subscriptions(&session.lanes);
+            }
+            shutdown.hear(looked(), now());
         }
-    }
-    door.close();
-    for session in door.awake() {
-        session.modern.end_subscriptions(&session.lanes);
     }
     sweeping.abort();
     if let Some(refreshing) = refreshing {
         refreshing.abort();
-    }
-    // What is under way may need an answer of its client, which comes in a request of its own.
-    let mut done = pin!(timeout(DRAIN, drained(&door)));
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => {
-                accept(accepted, &door, tls.as_ref(), &room, &phase).await;
-            }
-            _ = &mut done => break,
-            Some(()) = stop.recv() => break,
-        }
     }
     drop(listener);
     // Nobody is listening for the other end any more when nobody is left.
@@ -144,20 +148,13 @@ pub async fn serve(
         let _cut_short = timeout(LAST_WORDS, room.acquire_many(all)).await;
         let _nobody = tell.send(Phase::Ended);
     };
-    tokio::join!(gone, wind_up(gateway, &mut stop));
+    tokio::join!(gone, wind_up(gateway, &mut stop, shutdown));
     Ended::Asked
-}
-
-/// Waits until every request has its answer.
-async fn drained(door: &Door) {
-    while door.in_flight() > 0 {
-        tokio::time::sleep(DRAIN_LOOK).await;
-    }
 }
 
 async fn sweeper(door: Arc<Door>, every: Duration) {
     loop {
-        tokio::time::sleep(every).await;
+        door.router.clock.doze(every).await;
         door.sweep();
     }
 }
@@ -173,7 +170,7 @@ async fn accept(
         Ok((socket, _)) => socket,
         Err(error) => {
             telemetry::log(LogLevel::Warn, &format!("cannot take a connection: {error}"));
-            return tokio::time::sleep(NO_SOCKETS).await;
+            return sleep(NO_SOCKETS).await;
         }
     };
     // Without it an answer in two pieces waits 40 ms for the other side to acknowledge the first.
@@ -256,7 +253,7 @@ async fn by_library<S>(
         .timer(alarm.heads(rest.until))
         .header_read_timeout(HEAD_PATIENCE)
         .max_header_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Strict::new(stream)), service);
     let drain = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
     // Whoever broke it knows.
     drop(until_ended(&mut phase, pin!(connection), drain).await);

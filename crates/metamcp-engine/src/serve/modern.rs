@@ -186,6 +186,11 @@ impl Desk {
         }
     }
 
+    /// Requests that have no answer yet; a subscription never gets one before its end.
+    pub fn in_flight(&self) -> usize {
+        self.lock().calls.values().map(Vec::len).sum()
+    }
+
     /// Whether nothing is open.
     pub fn is_quiet(&self) -> bool {
         let open = self.lock();

@@ -21,6 +21,7 @@ use metamcp_wire::handshake::{self, Peer};
 use metamcp_wire::scan::Defect;
 use metamcp_wire::{object, write};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::lanes::Lanes;
@@ -53,6 +54,8 @@ pub struct Session {
     recorder: Option<Recorder>,
     /// Requests that say themselves what they speak.
     pub modern: Desk,
+    /// The client finished its introduction.
+    ready: Notify,
     me: Weak<Session>,
 }
 
@@ -68,6 +71,8 @@ struct State {
     watched: HashMap<String, Vec<ServerId>>,
     /// Whether it is told of changes.
     told: bool,
+    /// It can answer no question any more.
+    mute: bool,
     stopping: bool,
 }
 
@@ -110,6 +115,7 @@ impl Session {
             recorder,
             lanes,
             state: Mutex::new(state),
+            ready: Notify::new(),
             me: me.clone(),
         });
         if resumed {
@@ -121,6 +127,11 @@ impl Session {
     /// Who the client is, once it has introduced itself.
     pub fn peer(&self) -> Option<Arc<Peer>> {
         self.lock().peer.clone()
+    }
+
+    /// Waits until the client may be asked something: it has introduced itself, and said that it is done with that.
+    pub async fn introduced(&self) {
+        self.ready.notified().await;
     }
 
     /// The session as a caller.
@@ -220,6 +231,30 @@ impl Session {
         while waits() {
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Requests that have no answer yet, wherever they are: calls, scripts, chains, lists, whatever waits for a start.
+    pub fn in_flight(&self) -> usize {
+        let slow: usize = self.lock().slow.values().map(Vec::len).sum();
+        slow + self.modern.in_flight() + self.view.surface.router.calls_of(&self.caller())
+    }
+
+    /// The client will say nothing more: questions put to it get no answer, and whoever asked need not wait for one.
+    pub fn input_ended(&self) {
+        let open = {
+            let mut state = self.lock();
+            state.mute = true;
+            std::mem::take(&mut state.questions)
+        };
+        for asked in open.into_values() {
+            asked.question.refuse("the client behind metamcp has closed its end");
+        }
+    }
+
+    /// The gateway is going to end: what is under way goes on, new calls are refused, subscriptions end in good order.
+    pub fn drain(&self) {
+        self.view.surface.drain();
+        self.modern.end_subscriptions(&self.lanes);
     }
 
     /// Answers everything that takes a while and is not with the router: nobody will come back to it.
@@ -363,6 +398,7 @@ impl Session {
                     self.lanes.end(id);
                 }
             }
+            "notifications/initialized" => self.ready.notify_one(),
             "notifications/roots/list_changed" => self.view.surface.router.roots_changed(),
             _ => {}
         }
@@ -495,6 +531,7 @@ impl Caller for Session {
                 match Plain::from_call(&error, config) {
                     Plain::Result(result) => self.result(tag, &result),
                     Plain::Error(error) => {
+                        let error = self.clean(error);
                         self.lanes
                             .answer(Some(tag), |out| write::error_raw(out, Some(tag), &error));
                     }
@@ -523,7 +560,7 @@ impl Caller for Session {
             "sampling/createMessage" => "sampling",
             _ => "roots",
         };
-        if !state.peer.as_ref().is_some_and(|peer| peer.can(needed)) {
+        if state.mute || !state.peer.as_ref().is_some_and(|peer| peer.can(needed)) {
             return Err(question);
         }
         if !self.lanes.can_ask(tag.map(|tag| &**tag)) {

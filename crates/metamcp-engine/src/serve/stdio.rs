@@ -1,14 +1,17 @@
 //! A client over stdin and stdout: one session for the life of the process.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metamcp_core::shutdown::{Event, Phase, Shutdown};
 use metamcp_wire::frame::{Line, Lines};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::lanes::Lanes;
-use super::{Ended, Session, wind_up};
+use super::{DRAIN_LOOK, Ended, Session, trusting, wind_up};
 use crate::gateway::Gateway;
 use crate::outbox::Outbox;
 use crate::stream::{Turn, read_lines};
@@ -23,13 +26,24 @@ const LAST_LISTS: Duration = Duration::from_secs(1);
 /// How long the last answers may take to leave when the process ends.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Serves one client until it goes or `stop` says so; then answers what is open and ends every child. A third
-/// word of `stop` ends them without ceremony.
+/// How one client is served.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Its longest line.
+    pub line_limit: usize,
+    /// How long calls in flight may take when it ends.
+    pub drain: Duration,
+    /// Whether anybody could still read what is written.
+    pub can_answer: fn() -> bool,
+}
+
+/// Serves one client until it goes or `stop` says so; then lets calls in flight finish, within bounds, answers the rest
+/// and ends every child. A second word of `stop` does not wait for the calls, a third ends children without ceremony.
 pub async fn serve<R, W>(
     gateway: &Gateway,
     input: R,
     output: W,
-    line_limit: usize,
+    options: Options,
     mut stop: mpsc::Receiver<()>,
 ) -> Ended
 where
@@ -39,19 +53,49 @@ where
     let outbox = Arc::new(Outbox::default());
     let session = Session::new(gateway.view.clone(), Lanes::One(Arc::clone(&outbox)));
     gateway.router.attach(&session.caller());
+    // Only a client on this very machine, started by its user, may ask that user to trust a project's file.
+    let asking =
+        task::spawn("project file", trusting::follow(Arc::clone(&session), gateway.view.clone()));
     let writing = Arc::clone(&outbox);
     let mut writer =
         task::spawn("client writer", async move { writing.write_to(output, None).await });
-    let ended = tokio::select! {
-        () = async {
-            read(&session, &outbox, input, line_limit).await;
-            // Whoever pipes a handshake in and closes it is still there to read the answer.
-            drop(tokio::time::timeout(LAST_LISTS, session.answered_lists()).await);
-        } => Ended::ClientGone,
-        // A client that does not listen any more is gone, whatever it still writes.
-        _ = &mut writer => Ended::ClientGone,
-        Some(()) = stop.recv() => Ended::Asked,
-    };
+    let mut reading = pin!(async {
+        read(&session, &outbox, input, options.line_limit).await;
+        session.input_ended();
+        // Whoever pipes a handshake in and closes it is still there to read the answer.
+        drop(tokio::time::timeout(LAST_LISTS, session.answered_lists()).await);
+    });
+    let mut shutdown = Shutdown::new(options.drain);
+    let (mut reads, mut writes, mut ended) = (true, true, Ended::ClientGone);
+    while shutdown.phase() < Phase::Ending {
+        let is_draining = shutdown.phase() != Phase::Serving;
+        let event = tokio::select! {
+            // Answers to questions of servers and cancellations are heard to the end.
+            () = &mut reading, if reads => {
+                reads = false;
+                Event::InputEnded
+            }
+            // A client that does not listen any more is gone, whatever it still writes.
+            _ = &mut writer, if writes => {
+                writes = false;
+                Event::OutputLost
+            }
+            Some(()) = stop.recv() => {
+                if !is_draining {
+                    ended = Ended::Asked;
+                }
+                Event::Signal
+            }
+            () = sleep(DRAIN_LOOK), if is_draining => looked(&session, &outbox, options),
+        };
+        let phase = shutdown.hear(event, gateway.router.clock.now());
+        if !is_draining && matches!(phase, Phase::Draining { .. }) {
+            session.drain();
+            // With nothing in flight nothing waits, not even until the next look.
+            shutdown.hear(looked(&session, &outbox, options), gateway.router.clock.now());
+        }
+    }
+    asking.abort();
     session.stop();
     gateway.router.stop_now();
     outbox.close();
@@ -60,8 +104,16 @@ where
             drop(tokio::time::timeout(LAST_WORDS, &mut writer).await);
         }
     };
-    tokio::join!(flushed, wind_up(gateway, &mut stop));
+    tokio::join!(flushed, wind_up(gateway, &mut stop, shutdown));
     ended
+}
+
+/// What the drain waits for: answers, and that they leave.
+fn looked(session: &Session, outbox: &Outbox, options: Options) -> Event {
+    Event::Looked {
+        in_flight: session.in_flight() > 0 || outbox.backlog() > 0,
+        can_answer: (options.can_answer)(),
+    }
 }
 
 async fn read<R: AsyncRead + Unpin>(

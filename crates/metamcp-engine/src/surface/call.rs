@@ -19,13 +19,16 @@ use serde_json::Value;
 use super::reply::{Code, ErrorObject, from_verdict};
 use super::{Finished, Step, View, kept};
 use crate::catalog::Known;
-use crate::router::{Caller, Dress, Entry, Request};
+use crate::router::{Caller, Dress, Entry, Request, Steps};
 
 /// Arguments longer than this are not checked against the schema here: building them as a tree would cost more
 /// than the server's own check, which follows anyway.
 const MAX_CHECKED: usize = 1024 * 1024;
-/// What is said below arguments that were refused.
-const NOT_BOTHERED: &str = "The server was not bothered. Correct the arguments and call again.";
+/// What is said below arguments that were refused by what is known.
+const NOT_CONTACTED: &str = "The server was not contacted. Correct the arguments and call again.";
+/// The same where its list was read for this call: what is remembered from disk is no reason to refuse a call that the
+/// server might take today.
+const ASKED_FIRST: &str = "The call was not sent: the server listed its tools just now, and this is what it wants. Correct the arguments and call again.";
 /// Names offered for one that does not exist.
 const NEAR: usize = 5;
 
@@ -36,6 +39,8 @@ pub(super) struct Wish {
     pub(super) arguments: Option<Bytes>,
     meta: Option<Bytes>,
     progress: Option<Bytes>,
+    /// What is told of its progress, where somebody wants to know.
+    steps: Option<Arc<Steps>>,
     /// What is made of the outcome.
     pub(super) dress: Option<Dress>,
 }
@@ -109,6 +114,7 @@ impl View {
             }
         };
         wish.dress = self.shortening();
+        self.tell_steps(&mut wish, caller, tag);
         match self.begin(wish, caller, tag) {
             Begun::Handed => Step::Handed,
             Begun::Refused(refused) => Step::Now(Finished::Refused(refused)),
@@ -118,6 +124,16 @@ impl View {
                     Err(refused) => Finished::Refused(Box::new(refused)),
                 }
             })),
+        }
+    }
+
+    /// Sees to it that a caller with a progress token hears of begin and end, unless the server tells it more.
+    pub(super) fn tell_steps(&self, wish: &mut Wish, caller: &Arc<dyn Caller>, tag: &Bytes) {
+        if let Some(token) = &wish.progress {
+            let name = format!("{}:{}", wish.entry.name, wish.tool);
+            let steps = Steps::new(caller, tag, token, &name);
+            self.router.watch_silence(&steps);
+            wish.steps = Some(steps);
         }
     }
 
@@ -133,8 +149,12 @@ impl View {
                 self.go(wish, harmless, caller, tag);
                 Begun::Handed
             }
-            // What a live server said in this process needs no second look.
-            Judged::No(refused) if known.is_some_and(|known| known.listed_at.is_some()) => {
+            // What a live server said in this process needs no second look, and what can be read in two ways is refused
+            // by every list.
+            Judged::No(refused)
+                if known.is_some_and(|known| known.listed_at.is_some())
+                    || unambiguous(&wish).is_err() =>
+            {
                 Begun::Refused(refused)
             }
             _ => {
@@ -170,6 +190,9 @@ impl View {
             Judged::Unknown => {
                 unambiguous(&wish).map_err(|refused| *refused)?;
                 self.go(wish, false, caller, tag);
+            }
+            Judged::No(refused) if refused.code() == Code::ValidationInput => {
+                return Err(refused.hint(ASKED_FIRST));
             }
             Judged::No(refused) => return Err(*refused),
         }
@@ -236,7 +259,7 @@ impl View {
             };
             tokio::select! {
                 () = self.router.stir.moved_on(&mut seen) => {}
-                () = tokio::time::sleep_until(self.router.clock.instant(limit)) => {
+                () = self.router.clock.sleep_until(limit) => {
                     if in_line.is_none() {
                         return Ok(());
                     }
@@ -274,7 +297,7 @@ impl View {
     }
 
     fn go(&self, wish: Wish, harmless: bool, caller: &Arc<dyn Caller>, tag: &Bytes) {
-        let Wish { entry, tool, arguments, meta, progress, dress } = wish;
+        let Wish { entry, tool, arguments, meta, progress, steps, dress } = wish;
         caller.calling(tag, &entry.name, &tool);
         let input = caller.input();
         let request = Request {
@@ -283,6 +306,7 @@ impl View {
             arguments,
             meta,
             progress,
+            steps,
             harmless,
             input,
             verbatim: None,
@@ -329,21 +353,30 @@ impl View {
             arguments,
             meta: meta.map(Bytes::copy_from_slice),
             progress: progress.map(Bytes::copy_from_slice),
+            steps: None,
             dress: None,
         })
     }
 
     /// A bare tool name: the servers that have it are named.
+    /// The ids of all tools of that name, as far as tools are known.
+    pub fn owners(&self, tool: &str) -> Vec<String> {
+        let (servers, snapshot) = (self.servers(), self.snapshot());
+        let has = |entry: &&Entry| snapshot.known(entry.id)?.tool(tool).map(|_| ());
+        let owners = servers.iter().filter(|entry| has(entry).is_some());
+        owners.map(|entry| format!("{}:{tool}", entry.name)).collect()
+    }
+
+    /// What a tool takes, if that is known: its signature, and its JSON Schema.
+    pub fn takes(&self, server: &str, tool: &str) -> Option<(String, Value)> {
+        let (entry, snapshot) = (self.server(server)?, self.snapshot());
+        let tool = snapshot.known(entry.id)?.tool(tool)?;
+        let schema = serde_json::from_str(tool.input_schema()?).ok()?;
+        Some((tool.signature().to_owned(), schema))
+    }
+
     pub(super) fn which_server(&self, tool: &str) -> ErrorObject {
-        let snapshot = self.snapshot();
-        let owners: Vec<String> = self
-            .servers()
-            .iter()
-            .filter(|entry| {
-                snapshot.known(entry.id).is_some_and(|known| known.tool(tool).is_some())
-            })
-            .map(|entry| format!("{}:{tool}", entry.name))
-            .collect();
+        let owners = self.owners(tool);
         let object = ErrorObject::new(
             Code::ServerNotFound,
             format!("the tool {tool:?} is named without its server"),
@@ -387,6 +420,10 @@ pub(super) fn usable(entry: &Entry) -> Result<(), Box<ErrorObject>> {
         }
         ServerState::Disabled { reason } => {
             let hint = "The call was not sent. Mend the configuration; a variable has to be set where metamcp is started.";
+            ("disabled", reason, hint.into())
+        }
+        ServerState::Invalid { reason } => {
+            let hint = "The call was not sent. The user has to fix the server's entry in the config file; `metamcp config check` shows the line.";
             ("disabled", reason, hint.into())
         }
         ServerState::Withheld { reason, cure } => {
@@ -487,7 +524,7 @@ fn checked(wish: &Wish, tool: &Tool) -> Result<(), Box<ErrorObject>> {
     let refuse = |message: String| {
         ErrorObject::new(Code::ValidationInput, message)
             .at(&wish.entry.name, Some(&wish.tool))
-            .hint(NOT_BOTHERED)
+            .hint(NOT_CONTACTED)
     };
     let value = object::strict_value(raw, MAX_DEPTH).map_err(|defect| ambiguous(wish, &defect))?;
     tool.checker().check(&value).map_err(|violations| {
@@ -513,7 +550,7 @@ fn ambiguous(wish: &Wish, defect: &Defect) -> Box<ErrorObject> {
     let message =
         format!("the arguments of {}:{} are ambiguous: {defect}", wish.entry.name, wish.tool);
     let object = ErrorObject::new(Code::ValidationInput, message);
-    Box::new(object.at(&wish.entry.name, Some(&wish.tool)).hint(NOT_BOTHERED))
+    Box::new(object.at(&wish.entry.name, Some(&wish.tool)).hint(NOT_CONTACTED))
 }
 
 /// A tool of an installed server that is not what it was when the server was agreed to.
@@ -532,17 +569,20 @@ fn no_such_tool(wish: &Wish, known: &Known) -> ErrorObject {
     let names = known.tools.tools.iter().map(|tool| &*tool.name);
     let near: Vec<String> =
         nearest(&wish.tool, names, NEAR).into_iter().map(str::to_owned).collect();
+    let left_out = known.tools.left_out().map_or(String::new(), |words| format!(" {words}"));
     let hint = if near.is_empty() {
-        let all = format!(" lists its {} tools.", known.tools.tools.len());
+        let all = format!(" lists its {} tools.{left_out}", known.tools.tools.len());
         Advice::default().step(Next::ToolsOf(wish.entry.name.to_string()), all)
     } else {
-        format!("Did you mean {}?", near.join(" or ")).into()
+        format!("Did you mean {}?{left_out}", near.join(" or ")).into()
     };
-    ErrorObject::new(
-        Code::ToolNotFound,
-        format!("the server {:?} has no tool {:?}", wish.entry.name, &*wish.tool),
-    )
-    .at(&wish.entry.name, Some(&wish.tool))
-    .hint(hint)
-    .detail("nearest", near)
+    let message = if left_out.is_empty() {
+        format!("the server {:?} has no tool {:?}", wish.entry.name, &*wish.tool)
+    } else {
+        format!("no tool {:?} is known of the server {:?}", &*wish.tool, wish.entry.name)
+    };
+    ErrorObject::new(Code::ToolNotFound, message)
+        .at(&wish.entry.name, Some(&wish.tool))
+        .hint(hint)
+        .detail("nearest", near)
 }

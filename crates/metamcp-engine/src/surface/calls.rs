@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use metamcp_core::ledger::ConnId;
+use metamcp_core::text;
 use metamcp_wire::{object, write};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -17,6 +18,8 @@ use crate::router::{Caller, Outcome, Question};
 
 /// How much a call's own progress moves that of the whole, which has to rise with every word.
 const NUDGE: f64 = 1e-6;
+/// Longest name of a tool that is told.
+const MAX_NAME: usize = 160;
 /// Calls ask for progress, which gives them their time again; they need not be told apart by it.
 const META: &[u8] = br#"{"progressToken":"within"}"#;
 
@@ -50,9 +53,14 @@ struct CallState {
     last: u64,
     waiting: HashMap<Bytes, oneshot::Sender<Outcome>>,
     progress: f64,
+    told: bool,
     total: Option<f64>,
     /// Where the call that is under way begins, if its own progress is one step of the whole.
     step: Option<f64>,
+    /// Calls of a script that have begun.
+    called: usize,
+    /// Whoever makes the calls tells how far it is.
+    speaks: bool,
 }
 
 /// Makes one call and waits for its result.
@@ -148,11 +156,45 @@ impl Calls {
         self.tell(Some((done as f64, Some(of as f64))), Some(message));
     }
 
+    /// A script begins; `speaks` if it tells its progress itself, so that its calls are no steps of ours.
+    pub(super) fn script_began(&self, speaks: bool) {
+        self.lock().speaks = speaks;
+        if !speaks {
+            self.tell(Some((0.0, None)), Some("the script began"));
+        }
+    }
+
+    /// A script makes a call: the next step, of nobody knows how many.
+    pub(super) fn script_calls(&self, server: &str, tool: &str) {
+        let (called, speaks) = {
+            let mut state = self.lock();
+            state.called += 1;
+            (state.called, state.speaks)
+        };
+        let what = text::clean_line(&format!("{server}:{tool}"), MAX_NAME).into_owned();
+        let stand = (!speaks).then_some((called as f64, None));
+        self.tell(stand, Some(&format!("call {called}: {what}")));
+    }
+
+    /// It ended, and its calls with it.
+    pub(super) fn script_ended(&self) {
+        let state = self.lock();
+        let (all, speaks) = (state.called as f64 + 1.0, state.speaks);
+        drop(state);
+        if !speaks {
+            self.tell(Some((all, Some(all))), Some("the script ended"));
+        }
+    }
+
     /// Progress to the client. The protocol wants it to rise, whatever a script or a tool says.
     pub(super) fn tell(&self, stand: Option<(f64, Option<f64>)>, message: Option<&str>) {
         let Some(token) = &self.client.token else { return };
         let mut state = self.lock();
-        let least = state.progress + NUDGE;
+        let least = match state.told {
+            true => state.progress + NUDGE,
+            false => 0.0,
+        };
+        state.told = true;
         let (value, total) = stand.unwrap_or((least, state.total));
         state.progress = if value.is_finite() { value.max(least) } else { least };
         state.total = total;

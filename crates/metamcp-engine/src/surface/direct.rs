@@ -73,7 +73,7 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
-        if let Some(refused) = in_doubt(method, params) {
+        if let Some(refused) = self.too_late().or_else(|| in_doubt(method, params)) {
             return Step::Now(refused);
         }
         if let Some(only) = self.only() {
@@ -84,6 +84,12 @@ impl View {
             return Step::Now(self.nothing(method));
         }
         self.among(method, params, caller, tag)
+    }
+
+    /// Why nothing new is passed on any more, once the gateway is about to end.
+    fn too_late(&self) -> Option<Finished> {
+        let message = "metamcp is shutting down; nothing was run".to_owned();
+        self.is_draining().then_some(Finished::Protocol { code: -32000, message })
     }
 
     /// The servers that may have a resource.
@@ -129,7 +135,7 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
-        if let Some(refused) = in_doubt("tools/call", params) {
+        if let Some(refused) = self.too_late().or_else(|| in_doubt("tools/call", params)) {
             return Step::Now(refused);
         }
         let name = params.and_then(|params| object::pick(params, ["name"]).ok()?[0]);
@@ -378,6 +384,7 @@ impl View {
             arguments: None,
             meta: meta.map(Bytes::copy_from_slice),
             progress: progress.map(Bytes::copy_from_slice),
+            steps: None,
             harmless: is_harmless(rule, read_only, idempotent),
             input,
             verbatim: Some(Verbatim::new(method, params)),

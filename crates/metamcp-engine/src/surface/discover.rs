@@ -12,22 +12,25 @@ use metamcp_core::discover::{
 };
 use metamcp_core::habits::Prior;
 use metamcp_core::lifecycle::State;
-use metamcp_core::next::{Advice, Next};
+use metamcp_core::next::{Advice, Audience, Next};
 use metamcp_core::search::{Features, Hit, Near, Strategy};
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
-use super::reply::{Code, ErrorObject};
+use super::reply::{self, Code, ErrorObject};
 use super::semantic::{self, Ranking};
 use super::{Finished, Step, View};
 use crate::catalog::Snapshot;
+use crate::config::Project;
 use crate::router::{Caller, Entry};
 
 /// Longest page of declarations, in bytes: about as many tokens as a long file.
 const MAX_DECLARATIONS: usize = 32 * 1024;
-/// Longest reason shown behind a server's name.
-const MAX_REASON: usize = 160;
+/// Longest reason shown behind a server's name: what happened, and the words of the process that tell why.
+const MAX_REASON: usize = 400;
+/// What is said of a server that runs and says itself that it has none.
+const NO_TOOLS: &str = "announces no tools";
 
 /// What was found, in both forms.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub struct Discovered {
     pub json: Value,
     /// The tools shown, where they were searched for.
     pub ids: Vec<String>,
+    /// How to see what the servers have beside tools.
+    pub offers: Option<String>,
 }
 
 /// Why one hit stands where it does, as the strategy `hybrid` sees it, or `transformer` where that is at work.
@@ -129,6 +134,7 @@ impl View {
             && request.query.is_none()
             && request.tool.is_none()
             && request.offset == 0;
+        let offers = if request.tool.is_none() { self.offers_note(&looked.asked) } else { None };
         let text = match looked.asked.as_slice() {
             [entry] if whole && !overview && self.code.is_on() && !hits.is_empty() => {
                 let mut text = self.declarations(entry, MAX_DECLARATIONS);
@@ -137,20 +143,46 @@ impl View {
             }
             _ => {
                 let mut text = discover::to_text(&request, &answer);
-                if request.tool.is_none()
-                    && let Some(note) = self.offers_note(&looked.asked)
-                {
+                if let Some(note) = &offers {
+                    text.push('\n');
+                    text.push_str(note);
+                }
+                if overview && let Some(note) = self.waiting_note() {
                     text.push('\n');
                     text.push_str(&note);
                 }
                 text
             }
         };
+        let mut json = discover::to_json(&request, &answer);
+        if overview && let Some(project) = self.waiting() {
+            let waiting = json!({ "file": project.path, "waiting": project.picture.counts() });
+            json["project"] = waiting;
+        }
         Ok(Discovered {
             text,
-            json: discover::to_json(&request, &answer),
+            json,
             ids: request.query.iter().flat_map(|_| hits.iter().map(Hit::id)).collect(),
+            offers,
         })
+    }
+
+    /// The project's file, if a person has yet to decide about it. Whoever is kept to a part of everything is not told.
+    fn waiting(&self) -> Option<Arc<Project>> {
+        let project = self.project.borrow().clone();
+        project.filter(|project| project.is_waiting() && self.scope.is_none())
+    }
+
+    /// What a model is told of it: how much waits, and not a word of the file, whose author may be anybody.
+    fn waiting_note(&self) -> Option<String> {
+        let counts = self.waiting()?.picture.counts();
+        match self.audience {
+            // Told on stderr, with the path.
+            Audience::Shell => None,
+            Audience::Compact | Audience::Full => Some(format!(
+                "The .mcp.json of the working directory is not used: {counts} waiting for the user's approval (`metamcp trust` in a terminal)."
+            )),
+        }
     }
 
     /// Looks for tools and servers, whatever words the answer will be in.
@@ -170,7 +202,7 @@ impl View {
             .collect();
         let overview = request.is_overview();
         if !overview {
-            self.wake_unknown(&asked, self.options.discover_budget).await;
+            self.wake_asked(&asked, request.server.is_some()).await;
         }
         let prior = match (&self.habits, &request.query) {
             (Some(habits), Some(query)) => Some(habits.prior(query).await),
@@ -218,7 +250,37 @@ impl View {
                 pending.push(entry.name.to_string());
             }
         }
+        if let ([entry], None) = (&asked[..], &note) {
+            // Who asks about one server hears what of it cannot be seen.
+            note = snapshot.known(entry.id).and_then(|known| known.tools.left_out());
+        }
         Ok(Looked { hits, total, next_cursor, snapshot, asked, states, pending, failed, note })
+    }
+
+    /// Makes the servers known that are asked about, as far as the budget allows. One that failed, or was waited for in
+    /// vain, is woken and not waited for again, or it would slow down every search for as long as it is broken; only
+    /// who asks about it alone waits.
+    async fn wake_asked(&self, asked: &[Entry], by_name: bool) {
+        let snapshot = self.snapshot();
+        let is_hopeless = |entry: &&Entry| {
+            let failed =
+                || self.router.view(entry.id).is_some_and(|view| view.last_failure.is_some());
+            snapshot.known(entry.id).is_none() && (self.router.is_missed(entry.id) || failed())
+        };
+        let (hopeless, hopeful): (Vec<&Entry>, Vec<&Entry>) =
+            asked.iter().partition(|entry| !by_name && is_hopeless(entry));
+        for entry in hopeless.into_iter().filter(|entry| entry.config.is_enabled()) {
+            // Why it cannot be started is part of the answer.
+            drop(self.router.wake(entry.id));
+        }
+        let hopeful: Vec<Entry> = hopeful.into_iter().cloned().collect();
+        self.wake_unknown(&hopeful, self.options.discover_budget).await;
+        let snapshot = self.snapshot();
+        let is_missing =
+            |entry: &&Entry| entry.config.is_enabled() && snapshot.known(entry.id).is_none();
+        for entry in hopeful.iter().filter(is_missing) {
+            self.router.missed(entry.id);
+        }
     }
 
     /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
@@ -226,6 +288,14 @@ impl View {
     pub(super) async fn wake_unknown(&self, asked: &[Entry], budget: Duration) {
         let mut seen = self.router.stir.now();
         let start = self.router.clock.now();
+        let snapshot = self.snapshot();
+        let unknown = |entry: &&Entry| {
+            entry.config.is_enabled()
+                && snapshot.known(entry.id).is_none()
+                && snapshot.failure(entry.id).is_none()
+        };
+        let unknown: Vec<_> = asked.iter().filter(unknown).map(|entry| entry.id).collect();
+        self.catalog.look_again(&unknown).await;
         let snapshot = self.snapshot();
         let mut waiting: Vec<&Entry> = Vec::new();
         for entry in asked.iter().filter(|entry| entry.config.is_enabled()) {
@@ -244,7 +314,7 @@ impl View {
                 }
             }
         }
-        let limit = self.router.clock.instant(start + budget);
+        let limit = start + budget;
         loop {
             let snapshot = self.snapshot();
             waiting.retain(|entry| {
@@ -259,7 +329,7 @@ impl View {
             }
             tokio::select! {
                 () = self.router.stir.moved_on(&mut seen) => {}
-                () = tokio::time::sleep_until(limit) => return,
+                () = self.router.clock.sleep_until(limit) => return,
             }
         }
     }
@@ -378,7 +448,16 @@ impl View {
         }
         let listing = snapshot.failure(entry.id).map(ToString::to_string);
         let Some(view) = self.router.view(entry.id) else { return (ServerState::NotStarted, None) };
-        let failure = || view.last_failure.as_ref().map(|failure| failure.fact.to_string());
+        // With the secrets that were looked up when it started, which must not be told.
+        let config =
+            self.router.entry(entry.id).map_or_else(|| Arc::clone(&entry.config), |now| now.config);
+        let failure =
+            || view.last_failure.as_ref().map(|failure| reply::told(failure, Some(&config)));
+        let peer = self.router.peer(entry.id);
+        let is_empty = snapshot.known(entry.id).is_some_and(|known| known.tools.tools.is_empty());
+        let silent = is_empty
+            && peer.is_some_and(|peer| peer.capabilities.is_object() && !peer.can("tools"));
+        let listing = listing.or_else(|| silent.then(|| NO_TOOLS.to_owned()));
         match view.state {
             Some(State::Connecting) => (ServerState::Connecting, None),
             Some(State::Active { .. }) => (ServerState::Active, listing),
@@ -402,6 +481,7 @@ impl View {
         let known = snapshot.known(entry.id);
         ServerLine {
             name: &entry.name,
+            origin: entry.config.origin.as_str(),
             state: state.0,
             reason: state.1.as_deref().map(cut),
             tools: known.map(|known| known.tools.tools.len()),

@@ -15,12 +15,13 @@ use metamcp_script::{Ending, Position, ScriptError};
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use super::calls::Client;
 use super::reply::{Code, ErrorObject};
 use super::script::{Script, Transcript, call_json};
+use super::turns::Turns;
 use super::{Finished, Running, Step, View};
+use crate::allowance;
 use crate::router::{Caller, Entry};
 
 /// Workers that wait for a script: one runs while the next arrives.
@@ -31,6 +32,8 @@ const READ_HERE: usize = 2 * 1024;
 const MAX_MESSAGE: usize = 4000;
 /// Longest `ToolError` of a script that is repeated, in bytes of JSON; ours has names, a message and details.
 const MAX_TOOL_ERROR: usize = 32 * 1024;
+/// Longest name of an image that is repeated.
+const MAX_IMAGE: usize = 200;
 /// `dev` is for trying things out by hand: everything may take this much longer.
 const DEV_PATIENCE: u32 = 5;
 
@@ -38,7 +41,7 @@ const DEV_PATIENCE: u32 = 5;
 pub struct CodeMode {
     settings: CodeSettings,
     workers: Option<Workers>,
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
 }
 
 impl CodeMode {
@@ -54,7 +57,7 @@ impl CodeMode {
         CodeMode {
             settings: settings.clone(),
             workers: profile.map(|profile| Workers::new(launch, profile, READY)),
-            turns: Arc::new(Semaphore::new(settings.executions as usize)),
+            turns: Turns::new(settings.executions as usize),
         }
     }
 
@@ -89,6 +92,9 @@ impl CodeMode {
         }
     }
 }
+
+/// Files that a worker takes, at both ends.
+const SCRIPT_FILES: usize = 6;
 
 /// A script that was run.
 pub(super) struct Ran {
@@ -172,8 +178,20 @@ impl View {
                 .hint("Nothing was run. Fetch data through a tool instead of writing it into the script.")
                 .detail("limit", "source"));
         }
+        let mut spare = allowance::files(SCRIPT_FILES);
+        if spare.is_err() && self.router.shed().await {
+            spare = allowance::files(SCRIPT_FILES);
+        }
+        if let Err(reason) = spare {
+            let message = format!("metamcp has no file descriptors left to run a script: {reason}");
+            return Err(ErrorObject::new(Code::Overloaded, message)
+                .hint("Nothing was run. Wait for other calls to end, or raise the limit on open files (`ulimit -n`) where metamcp is started.")
+                .retryable(None));
+        }
         let script = read(&wish.source).await?;
-        let _turn = Arc::clone(&self.code.turns).acquire_owned().await;
+        let host = Arc::new(Script::new(self, client, transcript));
+        host.calls().script_began(wish.source.contains("progress("));
+        let _turn = self.code.turns.turn(self.principal).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =
             servers.iter().filter(|entry| entry.config.is_enabled()).collect();
@@ -189,12 +207,13 @@ impl View {
                 drop(self.router.wake(entry.id));
             }
         }
-        let worker = workers
-            .take()
-            .await
-            .map_err(|refused| no_worker(&refused, self.code.settings.profile))?;
-        let host = Arc::new(Script::new(self, client, transcript));
+        let worker =
+            workers.take().await.map_err(|refused| no_worker(&refused, &self.code.settings))?;
+        let told = Arc::clone(&host);
         let mut outcome = host::run(worker, job, host, std::future::pending()).await;
+        if outcome.status == Status::Ok {
+            told.calls().script_ended();
+        }
         self.shapes.keep();
         if let Some(error) = &mut outcome.error
             && let (Some(line), Some(column)) = (error.line, error.column)
@@ -451,14 +470,27 @@ fn unreadable(error: &ScriptError) -> ErrorObject {
     }
 }
 
-fn no_worker(refused: &host::Refused, profile: CodeProfile) -> ErrorObject {
+fn no_worker(refused: &host::Refused, code: &CodeSettings) -> ErrorObject {
+    let needs = match code.profile {
+        CodeProfile::Hardened => {
+            "The profile needs a build with the feature `hardened`. ".to_owned()
+        }
+        CodeProfile::Docker => format!(
+            "The profile needs Docker, running, and the image {} pulled. ",
+            text::clean_line(&code.image, MAX_IMAGE)
+        ),
+        CodeProfile::Standard | CodeProfile::Dev | CodeProfile::Off => String::new(),
+    };
     ErrorObject::new(
         Code::ExecutionFailed,
-        format!("the script was not run: {refused} (profile {})", profile.as_str()),
+        format!("the script was not run: {refused} (profile {})", code.profile.as_str()),
     )
     .hint(
         Advice::from("Nothing was run, and nothing weaker is used instead. Call the tools with ")
-            .step(Next::Call, "; the owner of the configuration can choose another code.profile."),
+            .step(
+                Next::Call,
+                format!(". {needs}The owner of the configuration can choose another code.profile."),
+            ),
     )
 }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use metamcp_core::vocabulary;
 use serde_json::Value;
 
-use super::reply::ErrorObject;
+use super::reply::{Code, ErrorObject};
 use super::{Finished, Step, View};
 use crate::router::Caller;
 
@@ -63,4 +63,15 @@ fn refused(op: &'static str, object: ErrorObject) -> Vec<u8> {
     let object = object.by(op);
     let answer = vocabulary::refused(op, &object.to_json());
     vocabulary::answer(answer.to_string().as_bytes(), Some(&object.to_line()), &[])
+}
+
+/// A call that comes when the gateway is about to end, in the form of whichever tool was called.
+pub(super) fn too_late(name: &str) -> Finished {
+    let object = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
+        .hint("The call was not sent.")
+        .detail("sent", false);
+    match vocabulary::NAMES.iter().find(|known| **known == name) {
+        Some(op) => Finished::Result(refused(op, object)),
+        None => Finished::error(&object),
+    }
 }

@@ -10,7 +10,6 @@ use metamcp_core::provision::{
     Candidate, Consent, LOCAL_FLOOR, Plan, Rejected, Request, candidates_text, question,
 };
 use metamcp_core::search::{Hit, Strategy};
-use metamcp_core::secret::scrub;
 use metamcp_core::settings::LogLevel;
 use metamcp_core::text;
 use metamcp_wire::object;
@@ -18,7 +17,7 @@ use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
 use super::call::usable;
-use super::reply::{Code, ErrorObject};
+use super::reply::{self, Code, ErrorObject};
 use super::{Finished, Step, View};
 use crate::provision::{Found, Provisioner};
 use crate::router::{Caller, Entry, Question};
@@ -31,6 +30,8 @@ const SHOWN: usize = 5;
 const MAX_TROUBLE: usize = 500;
 /// Why its tools are not known, if nothing better can be said.
 const UNLISTED: &str = "it did not list its tools";
+/// Why a client over HTTP is not asked.
+const NO_APPROVER: &str = "over HTTP the answer of this client is not taken for a person's (the owner names people in serve.approvers)";
 /// How long a person may think.
 const THINKS: Duration = Duration::from_secs(5 * 60);
 
@@ -196,7 +197,12 @@ impl View {
                 telemetry::log(LogLevel::Warn, &format!("a yes was not used: {error}"));
             }
         }
-        let why = match ask(provisioner, plan, caller, tag).await {
+        let said = match self.approves {
+            true => ask(provisioner, plan, caller, tag).await,
+            // Not even asked: a yes that does not count would only mislead who gives it.
+            false => Said::Nothing(NO_APPROVER),
+        };
+        let why = match said {
             Said::Yes(values) => match plan.complete(&values) {
                 Ok(consent) => {
                     provisioner.store.forget_pending(plan);
@@ -228,10 +234,10 @@ impl View {
     /// Why a server that was started is not there, with the last thing it said.
     fn trouble(&self, entry: &Entry) -> Option<String> {
         let failure = self.router.view(entry.id).and_then(|view| view.last_failure)?;
-        let last = failure.last_words.last().map(|words| format!("; it said {words:?}"));
-        let told = format!("it {}{}", failure.fact, last.unwrap_or_default());
-        let clean = scrub(&told, entry.config.secrets()).into_owned();
-        Some(text::clean_line(&clean, MAX_TROUBLE).into_owned())
+        let config =
+            self.router.entry(entry.id).map_or_else(|| Arc::clone(&entry.config), |now| now.config);
+        let told = format!("it {}", reply::told(&failure, Some(&config)));
+        Some(text::clean_line(&told, MAX_TROUBLE).into_owned())
     }
 
     fn installed(&self, plan: &Plan) -> Finished {

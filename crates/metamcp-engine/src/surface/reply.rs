@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use metamcp_core::config::ServerConfig;
+use metamcp_core::config::{ServerConfig, Transport};
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::failure::{Category, Fact, Failure};
 use metamcp_core::next::{Advice, Audience, Next};
@@ -14,11 +14,16 @@ use metamcp_wire::object;
 use serde_json::{Map, Value, json};
 
 use crate::router::{CallError, CallErrorKind};
+use crate::upstream;
 
 /// Longest message of a server that is repeated in ours.
 const MAX_QUOTED: usize = 2000;
 /// Last words of a process that are repeated.
 const MAX_LAST_WORDS: usize = 20;
+/// Of these, the lines that stand in the message itself, and how long all of them and each may be.
+const MAX_TOLD_LINES: usize = 4;
+const MAX_TOLD: usize = 500;
+const MAX_TOLD_LINE: usize = 200;
 
 /// Whether a result of a tool is a failure by its own word.
 pub(super) fn is_error(result: &[u8]) -> bool {
@@ -81,7 +86,7 @@ impl Code {
         (Code::ServerNotFound, "no server of that name is configured; the nearest names are given"),
         (
             Code::ValidationInput,
-            "the arguments break the tool's input schema; the server was not bothered",
+            "the arguments break the tool's input schema; the call was not sent",
         ),
         (
             Code::ValidationOutput,
@@ -412,7 +417,7 @@ pub fn from_verdict(
             login_needed(server, failure, config)
         }
         Verdict::Refused { failure, retry_after } => {
-            let limited = matches!(failure.fact, Fact::Limited { .. });
+            let limited = matches!(failure.fact, Fact::Limited { .. } | Fact::Busy { .. });
             let (code, hint) = if limited {
                 (Code::ServerUnavailable, "It did not run the call. Try again after that.")
             } else {
@@ -429,8 +434,22 @@ pub fn from_verdict(
                 format!("the server {server:?} {}", told(failure, config)),
             );
             with_failure(object, Some(failure), config)
-                .hint(format!("{not_sent}. {}", advice(failure)))
+                .hint(format!("{not_sent}. {}", advice(failure, config)))
                 .retryable(*retry_after)
+        }
+        Verdict::Paused { failure, retry_after } => {
+            let object = ErrorObject::new(
+                Code::ServerUnavailable,
+                format!(
+                    "the server {server:?} is not asked again for another {}, because it {} when it was last tried",
+                    text::duration(*retry_after),
+                    told(failure, config)
+                ),
+            );
+            with_failure(object, Some(failure), config)
+                .hint(format!("{not_sent}. Try again after that, or use another tool."))
+                .retryable(Some(*retry_after))
+                .detail("sent", false)
         }
         Verdict::CrashLoop { failure, retry_after } => {
             let why = failure.as_ref().map_or(String::new(), |failure| format!("; it {}", told(failure, config)));
@@ -458,6 +477,11 @@ pub fn from_verdict(
         )
         .hint(format!("{not_sent}. Wait for some of them before making more."))
         .retryable(None),
+        Verdict::NotJson => ErrorObject::new(
+            Code::ValidationInput,
+            format!("what was to be sent to the server {server:?} is no JSON"),
+        )
+        .hint(format!("{not_sent}. Write the arguments as one JSON object.")),
         Verdict::TimedOut { after, sent: true } => ErrorObject::new(
             Code::Timeout,
             format!("the server {server:?} did not answer within {}", text::duration(*after)),
@@ -564,16 +588,18 @@ fn with_failure(
     object.detail("stderr", words)
 }
 
-/// What happened, and the very last words, in half a sentence.
-fn told(failure: &Failure, config: Option<&ServerConfig>) -> String {
+/// What happened, and the last words that tell why, in half a sentence.
+pub(super) fn told(failure: &Failure, config: Option<&ServerConfig>) -> String {
     let fact = scrubbed(&failure.fact.to_string(), config);
-    match failure.last_words.last() {
-        Some(last) => {
-            let last = scrubbed(last, config);
-            format!("{fact}; its last words: {:?}", text::cut(&last, 200))
-        }
-        None => fact,
+    let words: Vec<String> = failure
+        .telling_words(MAX_TOLD_LINES)
+        .into_iter()
+        .map(|line| text::cut(scrubbed(line, config).trim(), MAX_TOLD_LINE).into_owned())
+        .collect();
+    if words.is_empty() {
+        return fact;
     }
+    format!("{fact}; its last words: {:?}", text::cut(&words.join(" | "), MAX_TOLD))
 }
 
 fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
@@ -582,11 +608,28 @@ fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
     scrub(&cleaned, secrets).into_owned()
 }
 
-fn advice(failure: &Failure) -> &'static str {
+fn advice(failure: &Failure, config: Option<&ServerConfig>) -> &'static str {
+    let remote = config.is_some_and(|config| matches!(config.transport, Transport::Http { .. }));
+    let installs = config.is_some_and(upstream::installs);
     match &failure.fact {
+        Fact::OutOfFiles { .. } => {
+            "Raise the limit on open files (`ulimit -n`) where metamcp is started, or lower pool.poolSize."
+        }
+        Fact::StartTimedOut { .. } if remote => {
+            "Check that something answers at its `url`; if it is only slow, raise timeouts.connectTimeoutMs."
+        }
         Fact::SpawnFailed { .. } => "Check the command of this server in the configuration.",
-        Fact::StartTimedOut { .. } => {
+        Fact::SecretMissing { .. } => {
+            "The user has to look at the file, program or entry that has the secret, or at what the configuration says of it."
+        }
+        Fact::StartTimedOut { .. } if installs && failure.last_words.is_empty() => {
             "If it installs itself on first use, try again: what it downloaded so far is kept."
+        }
+        Fact::StartTimedOut { .. } if failure.last_words.is_empty() => {
+            "It said nothing. Run its command in a terminal to see what it waits for, or raise timeouts.connectTimeoutMs if it is only slow."
+        }
+        Fact::StartTimedOut { .. } => {
+            "Look at what it said: it may wait for a login, or be no MCP server. Raise timeouts.connectTimeoutMs if it is only slow."
         }
         Fact::HandshakeRefused { .. } => {
             "It may be no MCP server, or one of a revision that metamcp does not speak."

@@ -1,5 +1,6 @@
 //! Who answers a running script: every call of it goes through `mcp_call`'s own path.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ const MAX_TOLD: usize = 1000;
 pub(super) const MAX_NAME: usize = 200;
 /// Longest message of an error that a script is told.
 pub(super) const MAX_MESSAGE: usize = 4000;
+/// How deep what a script asks with may be nested: as deep as the sandbox lets it be, with what is around it.
+const PAYLOAD_DEPTH: usize = 128;
 /// Most details of an error, in bytes of JSON.
 const MAX_DETAILS: usize = 8 * 1024;
 
@@ -65,17 +68,29 @@ impl Script {
     }
 }
 
+impl Script {
+    /// Progress of the whole.
+    pub(super) fn calls(&self) -> &Calls {
+        &self.caller
+    }
+}
+
 impl Host for Script {
     fn answer(&self, op: Op, payload: String) -> Answer {
         let (view, caller) = (self.view.clone(), Arc::clone(&self.caller));
         let transcript = Arc::clone(&self.transcript);
         let answers = Arc::clone(&self.answers);
-        Box::pin(async move {
-            let asked: Value = serde_json::from_str(&payload).map_err(|_| {
-                refused(&view, &ErrorObject::new(Code::ValidationInput, "not JSON"))
-            })?;
+        let scrubbing = self.view.clone();
+        let answer = async move {
+            // Read once, in one way: what is asked for is what is counted and what is sent.
+            let asked =
+                object::strict_value(payload.as_bytes(), PAYLOAD_DEPTH).map_err(|defect| {
+                    let unread = format!("what the script asks for cannot be read: {defect}");
+                    refused(&view, &ErrorObject::new(Code::ValidationInput, unread))
+                })?;
             match op {
                 Op::Call => {
+                    caller.script_calls(name_in(&asked["server"]), name_in(&asked["tool"]));
                     let began = Instant::now();
                     let answer = call(&view, &caller, &payload, &asked).await;
                     let ended = match &answer {
@@ -123,6 +138,15 @@ impl Host for Script {
                     Ok(Value::from(handle).to_string())
                 }
             }
+        };
+        // A script sees what the model would see. In any other spelling a secret could leave unnoticed.
+        Box::pin(async move {
+            match answer.await {
+                Ok(json) => Ok(without_secrets(&scrubbing, json)),
+                Err(CallError { json }) => {
+                    Err(CallError { json: without_secrets(&scrubbing, json) })
+                }
+            }
         })
     }
 
@@ -139,6 +163,14 @@ impl Host for Script {
 
     fn progress(&self, value: f64, total: Option<f64>, message: Option<&str>) {
         self.caller.tell(Some((value, total)), message);
+    }
+}
+
+fn without_secrets(view: &View, json: String) -> String {
+    match view.clean(json.as_bytes()) {
+        Cow::Borrowed(_) => json,
+        // Whole characters are taken out, and put in.
+        Cow::Owned(clean) => String::from_utf8_lossy(&clean).into_owned(),
     }
 }
 
@@ -172,7 +204,7 @@ async fn call(
             ),
         ));
     };
-    view.shapes.saw(server, &tool, text);
+    view.shapes.saw(view.principal, server, &tool, text);
     if is_error(text.as_bytes()) {
         let entry = view.server(server);
         let server = Value::from(entry.as_ref().map_or(server, |entry| &*entry.name));
@@ -180,7 +212,7 @@ async fn call(
         let json = format!("{{\"server\":{server},\"tool\":{tool},\"result\":{text}}}");
         return Err(CallError { json });
     }
-    view.shapes.used(server, &tool, &arguments);
+    view.shapes.used(view.principal, server, &tool, &arguments);
     Ok(text.to_owned())
 }
 
@@ -234,8 +266,12 @@ impl View {
         let snapshot = self.snapshot();
         let Some(known) = snapshot.known(entry.id) else { return String::new() };
         let identifier = declarations::identifier(&entry.name);
-        let shapes: Vec<Option<Value>> =
-            known.tools.tools.iter().map(|tool| self.shapes.of(&entry.name, &tool.name)).collect();
+        let shapes: Vec<Option<Value>> = known
+            .tools
+            .tools
+            .iter()
+            .map(|tool| self.shapes.of(self.principal, &entry.name, &tool.name))
+            .collect();
         let tools: Vec<Declared<'_>> = known
             .tools
             .tools

@@ -1,7 +1,8 @@
-//! Ranking with vectors: the best of our own ranking, put in order by what an API thinks, or looked at with what the
-//! transformer on this machine thinks; without either, at once, by what we think.
+//! Ranking with vectors: the best of our own ranking and the nearest by vector, put in order by what an API thinks, or
+//! looked at with what the transformer on this machine thinks; without either, at once, by what we think.
 
-use std::sync::Arc;
+use std::cmp::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use metamcp_core::habits::Prior;
@@ -20,6 +21,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Tools whose vectors the transformer on this machine makes within that time; for more nobody waits.
 const WORTH_WAITING: usize = 64;
 
+/// Vectors of an API that are worth waiting for when words found something already; for more nobody waits.
+const WORTH_FETCHING: usize = 256;
+
+/// Most tools that get a vector from an API: each costs money and memory. Of a larger catalog those that some search
+/// found by its words get one.
+const MOST_TOOLS: usize = 20_000;
+
+/// Catalogs whose documents are kept: the whole, and what toolsets show of it.
+const KEPT_CATALOGS: usize = 8;
+
 /// How queries are answered.
 #[derive(Debug, Clone)]
 pub enum Ranking {
@@ -31,6 +42,8 @@ pub enum Ranking {
         vectors: Arc<Vectors>,
         /// What stands beside them, and what stands in for them.
         beside: Strategy,
+        /// What is said to the API about the tools there are.
+        catalogs: Arc<Catalogs>,
     },
     /// With the transformer on this machine, and `hybrid` where it cannot.
     Transformer(Arc<Local>),
@@ -54,9 +67,13 @@ impl View {
         match &self.options.ranking {
             Ranking::Own(strategy) => (own(*strategy), None),
             Ranking::Instead(strategy, why) => (own(*strategy), Some(why.clone())),
-            Ranking::Vectors { vectors, beside } => {
-                match compared(index, query, server, vectors, *beside).await {
-                    Ok(compared) => (index.page_by(&compared, query, page, server, None), None),
+            Ranking::Vectors { vectors, beside, catalogs } => {
+                let all = catalogs.of(index);
+                match compared(index, query, server, vectors, *beside, &all).await {
+                    Ok((compared, missing)) => {
+                        let note = (missing > 0).then(|| not_fetched(missing, vectors));
+                        (index.page_by(&compared, query, page, server, None), note)
+                    }
                     Err(why) => {
                         let name = beside.name();
                         (own(*beside), Some(format!("ranked by {name} instead: {why}")))
@@ -111,34 +128,118 @@ fn still_missing(tools: usize) -> String {
     format!("{tools} {noun} {verb} not yet read by the transformer, which is at work on them")
 }
 
-/// The best of our own ranking with what the API thinks of them; or why not.
+fn not_fetched(tools: usize, vectors: &Vectors) -> String {
+    let host = vectors.endpoint().host();
+    let (noun, verb) = if tools == 1 { ("tool", "has") } else { ("tools", "have") };
+    format!("{tools} {noun} {verb} no vector of {host} yet; they are being fetched")
+}
+
+/// Tools and what is said to the API about each, in the same order.
+#[derive(Debug)]
+pub struct Catalog {
+    hits: Vec<Hit>,
+    documents: Arc<[Document]>,
+}
+
+/// What is said about the tools of an index is worked out once for it.
+#[derive(Debug, Default)]
+pub struct Catalogs(Mutex<Vec<(Weak<Index>, Arc<Catalog>)>>);
+
+impl Catalogs {
+    fn of(&self, index: &Arc<Index>) -> Arc<Catalog> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = Arc::downgrade(index);
+        if let Some((_, known)) = kept.iter().find(|(other, _)| other.ptr_eq(&own)) {
+            return Arc::clone(known);
+        }
+        let parts = index.servers().iter().filter(|_| index.tool_count() <= MOST_TOOLS);
+        let hits: Vec<Hit> =
+            parts.flat_map(|part| Hit::all_of(part.server(), part.tools())).collect();
+        let documents = hits.iter().map(document).collect();
+        let catalog = Arc::new(Catalog { hits, documents });
+        kept.retain(|(other, _)| other.strong_count() > 0);
+        kept.insert(0, (own, Arc::clone(&catalog)));
+        kept.truncate(KEPT_CATALOGS);
+        catalog
+    }
+}
+
+/// The best of our own ranking and the nearest by vector, with what the API thinks of them, and how many tools it has
+/// said nothing about; or why not.
 async fn compared(
     index: &Index,
     query: &str,
     server: Option<&str>,
     vectors: &Arc<Vectors>,
     beside: Strategy,
-) -> Result<Compared, String> {
+    all: &Arc<Catalog>,
+) -> Result<(Compared, usize), String> {
     if let Some(refusal) = vectors.refusal() {
         return Err(refusal.to_string());
     }
-    let hits = index.search(query, Strategy::Hybrid, BLENDED, server);
+    let mut hits = index.search(query, Strategy::Hybrid, BLENDED, server);
     let documents: Vec<Document> = hits.iter().map(document).collect();
     let source = Arc::clone(vectors);
-    // A task of its own: what is not there in time is fetched all the same, for the next search.
+    // Tasks of their own: what is not there in time is fetched all the same, for the next search. Those that words
+    // found come first.
     let fetching = task::spawn("embeddings", async move { source.documents(&documents).await });
+    let missing = vectors.missing(&all.documents);
+    let gathering = (missing > 0).then(|| {
+        let (source, wanted) = (Arc::clone(vectors), Arc::clone(&all.documents));
+        task::spawn("embeddings of all", source.gather(wanted))
+    });
+    let is_worth_it = missing <= WORTH_FETCHING || hits.is_empty();
+    let began = tokio::time::Instant::now();
     let both = async { tokio::join!(fetching, vectors.query(query)) };
     let (tools, asked) = tokio::time::timeout(PATIENCE, both).await.map_err(|_| {
         format!("{} is slow; its vectors are being fetched", vectors.endpoint().host())
     })?;
     let tools = tools.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     let asked = asked.map_err(|error| error.to_string())?;
+    if let Some(gathering) = gathering.filter(|_| is_worth_it) {
+        // What is not there in time serves the next search.
+        drop(tokio::time::timeout_at(began + PATIENCE, gathering).await);
+    }
     if tools.iter().any(|tool| tool.len() != asked.len()) {
         return Err(format!("{} changed its model", vectors.endpoint().host()));
     }
-    let product = |tool: &Arc<[f32]>| tool.iter().zip(asked.iter()).map(|(a, b)| a * b).sum();
-    let similarity: Vec<f32> = tools.iter().map(product).collect();
-    Ok(Compared::new(index, &hits, &similarity, beside))
+    let mut similarity: Vec<f32> = tools.iter().map(|tool| product(tool, &asked)).collect();
+    let known = vectors.known(&all.documents);
+    let missing = known.iter().filter(|vector| vector.is_none()).count();
+    let all = Arc::clone(all);
+    let server = server.map(str::to_owned);
+    // Over thousands of tools it takes longer than calls should wait.
+    let working = tokio::task::spawn_blocking(move || {
+        let is_asked = |hit: &Hit| server.as_deref().is_none_or(|server| *hit.server == *server);
+        let mut near: Vec<(f32, usize)> = known
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| is_asked(&all.hits[*at]))
+            .filter_map(|(at, vector)| {
+                let vector = vector.as_ref().filter(|vector| vector.len() == asked.len())?;
+                Some((product(vector, &asked), at))
+            })
+            .collect();
+        let order = |a: &(f32, usize), b: &(f32, usize)| -> Ordering {
+            b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
+        };
+        near.sort_unstable_by(order);
+        near.truncate(BLENDED);
+        near.into_iter().map(|(near, at)| (near, all.hits[at].clone())).collect::<Vec<_>>()
+    });
+    for (near, hit) in working.await.map_err(|error| error.to_string())? {
+        similarity.push(near);
+        hits.push(hit);
+    }
+    if hits.is_empty() && missing > 0 {
+        return Err(not_fetched(missing, vectors));
+    }
+    Ok((Compared::new(index, &hits, &similarity, beside), missing))
+}
+
+/// How near two vectors of length one are.
+fn product(one: &[f32], other: &[f32]) -> f32 {
+    one.iter().zip(other).map(|(a, b)| a * b).sum()
 }
 
 /// What is said to the API about a tool.
@@ -201,7 +302,8 @@ pub fn configured(
     };
     match endpoint {
         Ok(endpoint) => {
-            Ranking::Vectors { vectors: Arc::new(Vectors::new(endpoint, home, clock)), beside }
+            let vectors = Arc::new(Vectors::new(endpoint, home, clock));
+            Ranking::Vectors { vectors, beside, catalogs: Arc::default() }
         }
         Err(error) => Ranking::Instead(beside, format!("ranked by {}: {error}", beside.name())),
     }

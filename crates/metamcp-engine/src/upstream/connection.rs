@@ -1,35 +1,38 @@
 //! One live connection to a server: requests out, answers and notifications in, in the order they came.
-//! Owns: the outbox, the server's own requests under way, the garbage count.      Never: knows calls; ids are numbers here.
+//! Owns: the outbox, the ids of requests and what each stands for, the garbage count.      Never: knows calls; they are numbers here.
 //! In: bytes of the child.  Out: calls on `Listener`, without a task per message.
 //! Tests: `connection/tests.rs`, `metamcp/tests/hazards/`.
 
+use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::hash::BuildHasher as _;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use metamcp_child::StderrTail;
 use metamcp_core::chatter::Chatter;
 use metamcp_core::failure::{Fact, Failure};
 use metamcp_core::ledger::{ConnId, ServerId};
 use metamcp_core::moment::Moment;
 use metamcp_core::replay::Delivery;
-use metamcp_core::slab::Key;
+use metamcp_core::settings::LogLevel;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::frame::{Line, Lines, skim};
 use metamcp_wire::handshake::Peer;
+use metamcp_wire::object;
 use metamcp_wire::scan::{Defect, Kind};
-use metamcp_wire::{object, write};
 use tokio::io::AsyncRead;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::outbox::Outbox;
+use super::outbound::Outbound;
 use crate::stream::{Turn, read_lines};
+use crate::telemetry;
 
-/// Requests of calls carry numbers from here on; smaller ones are requests of the connection itself.
-pub(super) const FIRST_CALL: u64 = Key::FIRST * 2;
+/// The largest id of a request: servers are known that keep ids in 32 bits with a sign.
+const MAX_ID: u64 = i32::MAX as u64;
 /// Lines that are not the protocol before a server that said nothing else is given up.
 const GARBAGE_LINES: u64 = 100;
 /// The time within which they have to come for that.
@@ -65,14 +68,14 @@ pub enum Reply {
 
 /// Who hears what a server says.
 pub trait Listener: Send + Sync {
-    /// The answer to the request with this number.
+    /// The answer to the call that was given this number.
     fn answered(&self, conn: &Arc<Connection>, number: u64, reply: Reply);
     /// A notification.
     fn notified(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>);
     /// It forgot us, and hands were shaken anew: what it was told before is told again.
     fn renewed(&self, conn: &Arc<Connection>);
-    /// A request of the server's own, to be answered with `Connection::answer`; `cause` is the request of ours on whose
-    /// stream it came, where there is such a thing.
+    /// A request of the server's own, to be answered with `Connection::answer`; `cause` is the call on whose stream it came,
+    /// where there is such a thing.
     fn asked(
         &self,
         conn: &Arc<Connection>,
@@ -98,12 +101,12 @@ pub struct Connection {
     pub meta: OnceLock<Vec<u8>>,
     /// How long its list of tools may be kept, in milliseconds, where it says so and will not tell of changes itself.
     pub list_ttl: OnceLock<u64>,
-    /// Its process is given up for a fresh one, which shall not be asked first what it speaks.
-    pub afresh: AtomicBool,
+    /// What the end of its process means.
+    pub opening: OpeningState,
     /// Whether it is spoken to over HTTP.
     pub over_http: bool,
     /// What goes to it.
-    pub outbox: Outbox,
+    pub outbox: Outbound,
     stderr: StderrTail,
     requests: Mutex<Requests>,
     /// Resources of which a stateless server was asked to tell.
@@ -112,10 +115,69 @@ pub struct Connection {
     chatter: Mutex<Chatter>,
 }
 
+/// Whether a server's process that ends is the end of its start. One that was asked what it speaks may have died of the
+/// question, or gone deaf by it: it is started once more and greeted with `initialize`. Either the handshake or the end
+/// of the process is first to decide, and the other one then finds it decided.
+#[derive(Debug, Default)]
+pub struct OpeningState(AtomicU8);
+
+const SETTLED: u8 = 0;
+const PROBED: u8 = 1;
+const AFRESH: u8 = 2;
+
+impl OpeningState {
+    /// The first word was a question that older servers do not know.
+    pub fn probed(&self) {
+        self.0.store(PROBED, Ordering::Release);
+    }
+
+    /// The handshake came to an end of its own. False if a fresh process is on its way instead.
+    pub fn settle(&self) -> bool {
+        let settled = self.0.compare_exchange(PROBED, SETTLED, Ordering::AcqRel, Ordering::Acquire);
+        settled.is_ok() || !self.is_afresh()
+    }
+
+    /// The process is given up for a fresh one, if the question was all that it was judged by. True if it is.
+    pub fn start_afresh(&self) -> bool {
+        self.0.compare_exchange(PROBED, AFRESH, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether a fresh process takes its place.
+    pub fn is_afresh(&self) -> bool {
+        self.0.load(Ordering::Acquire) == AFRESH
+    }
+}
+
+/// Requests that wait for their answer, by id. Ids cannot be guessed: who could make a server answer under one would
+/// answer for it.
 #[derive(Debug, Default)]
 struct Requests {
-    last: u64,
-    waiting: HashMap<u64, oneshot::Sender<Reply>>,
+    /// How many ids were drawn, and what makes them: a keyed hash of that number.
+    drawn: u64,
+    dice: RandomState,
+    waiting: HashMap<u64, Waits>,
+}
+
+#[derive(Debug)]
+enum Waits {
+    /// For a request of the gateway's own.
+    Own(oneshot::Sender<Reply>),
+    /// A call, by the number that whoever made it gave it.
+    Call(u64),
+}
+
+impl Requests {
+    fn add(&mut self, waits: Waits) -> u64 {
+        loop {
+            self.drawn += 1;
+            let id = self.dice.hash_one(self.drawn) & MAX_ID;
+            // Some servers take nought for no id at all.
+            if id != 0 && !self.waiting.contains_key(&id) {
+                self.waiting.insert(id, waits);
+                return id;
+            }
+        }
+    }
 }
 
 impl Connection {
@@ -128,9 +190,9 @@ impl Connection {
             peer: OnceLock::new(),
             meta: OnceLock::new(),
             list_ttl: OnceLock::new(),
-            afresh: AtomicBool::new(false),
+            opening: OpeningState::default(),
             over_http: false,
-            outbox: Outbox::default(),
+            outbox: Outbound::default(),
             stderr,
             requests: Mutex::default(),
             listened: Mutex::default(),
@@ -142,15 +204,51 @@ impl Connection {
     /// Sends a request of the gateway's own. The receiver fails when the connection ends first.
     pub fn request(&self, method: &str, params: Option<&[u8]>) -> oneshot::Receiver<Reply> {
         let (sender, receiver) = oneshot::channel();
-        let number = {
-            let mut requests = self.requests.lock().expect("no panic while requests are locked");
-            requests.last += 1;
-            let number = requests.last;
-            requests.waiting.insert(number, sender);
-            number
-        };
-        self.outbox.push(|out| write::request(out, number, method, params));
+        let id = self.requests().add(Waits::Own(sender));
+        if let Err(defect) = self.outbox.push(|line| line.request(id, method, params)) {
+            self.unwritten(method, defect);
+            self.requests().waiting.remove(&id);
+        }
         receiver
+    }
+
+    /// An id for a call that is about to be written; its answer comes under `call`.
+    pub fn id_for(&self, call: u64) -> u64 {
+        self.requests().add(Waits::Call(call))
+    }
+
+    /// The call whose request has this id.
+    pub fn call_of(&self, id: u64) -> Option<u64> {
+        match self.requests().waiting.get(&id) {
+            Some(Waits::Call(call)) => Some(*call),
+            _ => None,
+        }
+    }
+
+    /// Nobody waits for the answer to this call any more. Its id, if it was still waited for.
+    pub fn forget_call(&self, call: u64) -> Option<u64> {
+        let mut requests = self.requests();
+        let is_it = |waits: &Waits| matches!(waits, Waits::Call(other) if *other == call);
+        let id = requests.waiting.iter().find(|(_, waits)| is_it(waits)).map(|(id, _)| *id)?;
+        requests.waiting.remove(&id);
+        Some(id)
+    }
+
+    /// Whether this is the id of a request of the gateway's own.
+    pub(super) fn is_own(&self, id: u64) -> bool {
+        matches!(self.requests().waiting.get(&id), Some(Waits::Own(_)))
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().expect("no panic while requests are locked")
+    }
+
+    /// A message was not written because something in it is no JSON.
+    fn unwritten(&self, what: &str, defect: Defect) {
+        telemetry::log(
+            LogLevel::Warn,
+            &format!("{what} was not sent to server {:?}: {defect}", self.name),
+        );
     }
 
     /// Sends a request of the gateway's own, with what a stateless server wants to know with each. `params` is an
@@ -180,24 +278,35 @@ impl Connection {
 
     /// Sends a notification.
     pub fn notify(&self, method: &str, params: Option<&[u8]>) {
-        self.outbox.push(|out| write::notification(out, method, params));
+        if let Err(defect) = self.outbox.push(|line| line.notification(method, params)) {
+            self.unwritten(method, defect);
+        }
     }
 
     /// Answers a request of the server's.
     pub fn answer(&self, id: &[u8], reply: &Reply) {
-        self.outbox.push(|out: &mut BytesMut| match reply {
-            Reply::Result(result) => write::result(out, id, result),
-            Reply::Error(error) => write::error_raw(out, Some(id), error),
+        let unread = "the client's answer could not be read";
+        let pushed = self.outbox.push(|line| match reply {
+            Reply::Result(result) => line.result(id, result),
+            Reply::Error(error) => line.error_raw(id, error),
             Reply::Malformed(_) | Reply::Oversize(_) | Reply::Broke { .. } => {
-                write::error(out, Some(id), -32603, "the client's answer could not be read", None);
+                line.error(id, -32603, unread);
             }
         });
+        // It waits for an answer all the same.
+        if pushed.is_err()
+            && let Err(defect) = self.outbox.push(|line| line.error(id, -32603, unread))
+        {
+            self.unwritten("an answer", defect);
+        }
     }
 
     /// Refuses a request of the server's, unless it has left too many answers unread already.
     pub fn refuse(&self, id: &[u8], code: i64, message: &str) {
-        if self.outbox.backlog() < REPLY_BACKLOG {
-            self.outbox.push(|out| write::error(out, Some(id), code, message, None));
+        if self.outbox.backlog() < REPLY_BACKLOG
+            && let Err(defect) = self.outbox.push(|line| line.error(id, code, message))
+        {
+            self.unwritten("an answer", defect);
         }
     }
 
@@ -231,7 +340,7 @@ impl Connection {
 
     /// Fails all requests of the gateway's own.
     pub fn forget_requests(&self) {
-        self.requests.lock().expect("no panic while requests are locked").waiting.clear();
+        self.requests().waiting.retain(|_, waits| matches!(waits, Waits::Call(_)));
     }
 
     /// Reads until the server stops talking sense or at all; says why. The only reader.
@@ -333,12 +442,15 @@ impl Connection {
             Envelope::Request { id, method, params } => {
                 if method == "ping" {
                     // A flood of pings from a server that does not read must not fill our memory.
-                    if self.outbox.backlog() < REPLY_BACKLOG {
-                        self.outbox.push(|out| write::result(out, id.raw(), b"{}"));
+                    if self.outbox.backlog() < REPLY_BACKLOG
+                        && let Err(defect) = self.outbox.push(|line| line.result(id.raw(), b"{}"))
+                    {
+                        self.unwritten("an answer", defect);
                     }
                 } else {
                     let id = Bytes::copy_from_slice(id.raw());
-                    listener.asked(self, id, &method, params, asked);
+                    let cause = asked.and_then(|asked| self.call_of(asked));
+                    listener.asked(self, id, &method, params, cause);
                 }
             }
             Envelope::Batch(parts) => {
@@ -359,18 +471,13 @@ impl Connection {
     }
 
     pub(super) fn deliver(self: &Arc<Self>, number: u64, reply: Reply, listener: &dyn Listener) {
-        if number >= FIRST_CALL {
-            return listener.answered(self, number, reply);
-        }
-        let waiting = self
-            .requests
-            .lock()
-            .expect("no panic while requests are locked")
-            .waiting
-            .remove(&number);
-        if let Some(sender) = waiting {
+        // On a line of its own: whoever hears of it may ask the next.
+        let waits = self.requests().waiting.remove(&number);
+        match waits {
+            Some(Waits::Call(call)) => listener.answered(self, call, reply),
             // Whoever asked may have gone; then nobody misses the answer.
-            drop(sender.send(reply));
+            Some(Waits::Own(sender)) => drop(sender.send(reply)),
+            None => {}
         }
     }
 

@@ -56,7 +56,15 @@ pub struct Eras {
 struct Inner {
     home: Option<PathBuf>,
     loaded: OnceCell<()>,
-    known: Mutex<BTreeMap<String, Way>>,
+    known: Mutex<BTreeMap<String, Known>>,
+}
+
+/// What is known of one server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    way: Way,
+    /// It is what to try first in this process, and not what was seen: it is not written down.
+    is_guess: bool,
 }
 
 impl Eras {
@@ -68,11 +76,11 @@ impl Eras {
     /// What a server with this configuration was last time.
     pub async fn known(&self, config: &ServerConfig) -> Option<Way> {
         self.load().await;
-        self.inner.lock().get(&fingerprint(config)).copied()
+        self.inner.lock().get(&fingerprint(config)).map(|known| known.way)
     }
 
     /// What it is, for the next time. A guess is kept for this process only: it says what to try first.
-    pub async fn learn(&self, config: &ServerConfig, way: Way, guess: bool) {
+    pub async fn learn(&self, config: &ServerConfig, way: Way, is_guess: bool) {
         self.load().await;
         let print = fingerprint(config);
         let changed = {
@@ -80,9 +88,10 @@ impl Eras {
             if known.len() >= MAX_SERVERS && !known.contains_key(&print) {
                 known.clear();
             }
-            known.insert(print, way) != Some(way)
+            let learnt = Known { way, is_guess };
+            known.insert(print, learnt) != Some(learnt)
         };
-        if changed && !guess {
+        if changed && !is_guess {
             let inner = Arc::clone(&self.inner);
             // Its end is of no interest: what is not remembered is found out again.
             drop(tokio::task::spawn_blocking(move || inner.save()));
@@ -105,7 +114,7 @@ impl Eras {
 }
 
 impl Inner {
-    fn read(&self) -> Option<BTreeMap<String, Way>> {
+    fn read(&self) -> Option<BTreeMap<String, Known>> {
         let home = Directory::home(self.home.as_deref()?).ok()??;
         let bytes = home.inside(FOLDER).ok()??.open(FILE).ok()??.read(MAX_FILE).ok()?;
         let file: Value = serde_json::from_slice(&bytes).ok()?;
@@ -114,26 +123,29 @@ impl Inner {
             .iter()
             .take(MAX_SERVERS)
             .filter_map(|(print, way)| Some((print.clone(), Way::named(way.as_str()?)?)));
-        Some(known.collect())
+        Some(known.map(|(print, way)| (print, Known { way, is_guess: false })).collect())
     }
 
     fn save(&self) -> Option<()> {
         let known = self.lock().clone();
-        let servers: BTreeMap<&str, &str> =
-            known.iter().map(|(print, way)| (print.as_str(), way.word())).collect();
+        let servers: BTreeMap<&str, &str> = known
+            .iter()
+            .filter(|(_, known)| !known.is_guess)
+            .map(|(print, known)| (print.as_str(), known.way.word()))
+            .collect();
         let bytes = json!({ "servers": servers }).to_string();
         let home = Directory::home_or_create(self.home.as_deref()?).ok()?;
         home.inside_or_create(FOLDER).ok()?.replace(FILE, bytes.as_bytes()).ok()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Way>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
         self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 /// What makes a server the one it is: its command, not its name. Values of the environment are left out, since they
 /// may be secrets and hardly ever choose a protocol; so are headers. Of a remote server its address counts.
-fn fingerprint(config: &ServerConfig) -> String {
+pub(crate) fn fingerprint(config: &ServerConfig) -> String {
     let mut hash = Sha256::new();
     let mut part = |text: &str| {
         hash.update((text.len() as u64).to_be_bytes());
@@ -179,14 +191,19 @@ mod tests {
         eras.inner.save().unwrap();
         let again = Eras::under(home.path());
         assert_eq!(again.known(&server("one")).await, Some(Way::Stateless));
+        assert_eq!(again.known(&server("two")).await, None, "a guess is nobody else's");
         assert_eq!(again.known(&server("three")).await, None);
+        // A guess that proved right is not one any more.
+        eras.learn(&server("two"), Way::Initialize, false).await;
+        eras.inner.save().unwrap();
+        let again = Eras::under(home.path());
+        assert_eq!(again.known(&server("two")).await, Some(Way::Initialize));
     }
 
     #[tokio::test]
     async fn a_damaged_file_is_as_good_as_none() {
         let home = tempfile::tempdir().unwrap();
         let eras = Eras::under(home.path());
-        // As a guess, so that nothing is written behind the test's back.
         eras.learn(&server("one"), Way::Stateless, true).await;
         eras.inner.save().unwrap();
         std::fs::write(home.path().join(FOLDER).join(FILE), b"{\"servers\":[7").unwrap();

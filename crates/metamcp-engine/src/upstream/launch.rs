@@ -11,17 +11,23 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use metamcp_child::environment::TEMPORARY;
 use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
-use metamcp_core::config::{self, HttpOptions, ServerConfig, TlsFiles, Transport};
+use metamcp_core::config::{self, HttpOptions, PassEnv, ServerConfig, TlsFiles, Transport};
 use metamcp_core::failure::Fact;
 use metamcp_core::settings::Settings;
 use metamcp_core::web::Address;
 
 use super::Remote;
 use super::eras::Eras;
+use super::manuals::Manuals;
 use super::remote::{Credentials, Mirrors, Site};
 use super::sweeper::Sweeper;
-use crate::login::{Keeping, Login};
+use crate::allowance;
+use crate::login::{Keeping, Login, Tokens};
+use crate::manifest;
 use crate::web::{Plan, Tunnel, Web};
+
+/// Files that a start takes: three pipes and a socket with two ends each, and one to spare.
+const START_FILES: usize = 9;
 
 /// A remote host that does not take a connection in this time is not there.
 const REACHED: Duration = Duration::from_secs(10);
@@ -36,14 +42,24 @@ const INSTALLERS: [&str; 12] =
 pub struct Launcher {
     shim: ShimCommand,
     containment: config::Containment,
+    pass_env: PassEnv,
     auto: OnceLock<Spawner>,
     namespace: OnceLock<Spawner>,
     plain: OnceLock<Spawner>,
     /// What servers turned out to speak.
     pub eras: Eras,
+    /// What each server said of its use.
+    pub manuals: Manuals,
     ways: Mutex<HashMap<TlsFiles, Web>>,
     keeping: Keeping,
     logins: Mutex<HashMap<String, Arc<Login>>>,
+}
+
+/// Whether a server's command is one that may install first.
+pub fn installs(config: &ServerConfig) -> bool {
+    let Transport::Stdio { command, .. } = &config.transport else { return false };
+    let name = Path::new(command).file_stem().map(|name| name.to_string_lossy().into_owned());
+    name.is_some_and(|name| INSTALLERS.contains(&name.as_str()))
 }
 
 impl Launcher {
@@ -54,27 +70,29 @@ impl Launcher {
         Launcher {
             shim,
             containment: settings.containment,
+            pass_env: PassEnv::from_text(&settings.pass_env),
             auto: OnceLock::new(),
             namespace: OnceLock::new(),
             plain: OnceLock::new(),
             eras,
+            manuals: Manuals::under(&settings.home),
             ways: Mutex::default(),
             keeping: Keeping::new(&settings.home, settings.token_store),
             logins: Mutex::default(),
         }
     }
 
-    /// Whether the server's command is one that may install first.
-    pub fn installs(&self, config: &ServerConfig) -> bool {
-        let Transport::Stdio { command, .. } = &config.transport else { return false };
-        let name = Path::new(command).file_stem().map(|name| name.to_string_lossy().into_owned());
-        name.is_some_and(|name| INSTALLERS.contains(&name.as_str()))
+    /// The tokens that logins at remote servers hold.
+    pub fn tokens(&self) -> Arc<Tokens> {
+        self.keeping.tokens()
     }
 
     /// Starts a server's process. An `npx` or `uvx` that is installed already is skipped; if what it would have
     /// run cannot be executed, the command runs as written.
     pub async fn start(&self, config: &ServerConfig) -> Result<Parts, Fact> {
-        let mut spec = spec(config)?;
+        let mut spec = spec(config, &self.pass_env)?;
+        // The process between us and the server needs some too, and could not say so.
+        allowance::files(START_FILES).map_err(|reason| Fact::OutOfFiles { reason })?;
         let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
         if config.in_container && cfg!(target_os = "linux") {
             let none = |error| Fact::SpawnFailed {
@@ -86,6 +104,18 @@ impl Launcher {
             let parts = child.into_parts();
             crate::task::spawn("sweeper", sweeper.follow(parts.handle.watch()));
             return Ok(parts);
+        }
+        if let Some(folder) = config.installed_in.clone() {
+            let verified = tokio::task::spawn_blocking(move || manifest::verify(&folder)).await;
+            let changed = |why: String| Fact::SpawnFailed {
+                reason: format!(
+                    "its installed files are not what was approved: {why}; look at them, or install it again: `metamcp remove {name}`, then `metamcp add {name}`",
+                    name = config.name
+                ),
+            };
+            verified
+                .map_err(|error| changed(error.to_string()))?
+                .map_err(|error| changed(error.to_string()))?;
         }
         let literal = spec.clone();
         let prepared = move || {
@@ -191,13 +221,16 @@ impl Launcher {
             return Ok(spawner);
         }
         let started = Spawner::start(self.shim.clone(), containment).map_err(|error| {
-            Fact::SpawnFailed { reason: format!("no supervising thread: {error}") }
+            match allowance::out_of_files(&error) {
+                Some(reason) => Fact::OutOfFiles { reason },
+                None => Fact::SpawnFailed { reason: format!("no supervising thread: {error}") },
+            }
         })?;
         Ok(cell.get_or_init(|| started))
     }
 }
 
-fn spec(config: &ServerConfig) -> Result<Spec, Fact> {
+fn spec(config: &ServerConfig, global: &PassEnv) -> Result<Spec, Fact> {
     let Transport::Stdio { command, args, env, cwd } = &config.transport else {
         return Err(Fact::Unsupported {
             reason: "is remote: there is nothing to start".to_owned(),
@@ -212,12 +245,16 @@ fn spec(config: &ServerConfig) -> Result<Spec, Fact> {
             .chain([(crate::config::ABOVE.into(), crate::config::below().into())])
             .collect(),
         cwd: cwd.clone(),
+        pass_env: config.pass_env.with(global),
         walls: config.walls.clone(),
     })
 }
 
 /// The whole chain of causes: the outer error names the program, the inner says what the system said.
 fn failed(error: &SpawnError) -> Fact {
+    if let Some(reason) = allowance::out_of_files(error) {
+        return Fact::OutOfFiles { reason };
+    }
     Fact::SpawnFailed { reason: chain(error) }
 }
 

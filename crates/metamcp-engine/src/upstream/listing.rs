@@ -1,6 +1,7 @@
 //! Reading all pages of a server's `tools/list`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use metamcp_core::failure::Fact;
@@ -16,11 +17,19 @@ use crate::telemetry;
 /// Pages up to this size are read in a millisecond or two; longer ones on a thread.
 const SHORT_PAGE: usize = 64 * 1024;
 
+/// How long one that announces no tools may take to say so once more: it may be silent to what it does not know.
+const UNANNOUNCED: Duration = Duration::from_secs(5);
+
+/// The code of JSON-RPC for a method that is not there.
+const NO_SUCH_METHOD: i64 = -32601;
+
 /// Why the tools of a server cannot be had.
 #[derive(Debug)]
 pub enum Unlisted {
     /// In words that follow the server's name.
     Words(String),
+    /// It answered with an error, by its code and message.
+    Refused(i64, String),
     /// It wants a login first.
     Login(Fact),
 }
@@ -39,17 +48,28 @@ pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTool
         peer.map(|peer| peer.version.as_str()),
     );
     let mut listing = Listing::at_most(most);
-    if peer.is_some_and(|peer| !peer.can("tools") && peer.capabilities.is_object()) {
-        return Ok(Arc::new(listing.finish(title, version)));
-    }
+    // Servers exist that announce none and have some: they are asked all the same, and most say at once that they have
+    // none.
+    let announced = peer.is_none_or(|peer| peer.can("tools") || !peer.capabilities.is_object());
     let mut params = BytesMut::new();
     loop {
         let asked = connection.ask("tools/list", if params.is_empty() { b"{}" } else { &params });
-        let page = match asked.await {
+        let answered = if announced {
+            asked.await
+        } else {
+            match tokio::time::timeout(UNANNOUNCED, asked).await {
+                Ok(answered) => answered,
+                Err(_) => return Ok(Arc::new(listing.finish(title, version))),
+            }
+        };
+        let page = match answered {
             Ok(Reply::Result(page)) => page,
             Ok(Reply::Error(error)) => {
-                let refused = metamcp_wire::handshake::refused(&error);
-                return Err(format!("answered tools/list with an error: {refused}").into());
+                let (code, message) = metamcp_wire::handshake::error_parts(&error);
+                if !announced && code == NO_SUCH_METHOD {
+                    return Ok(Arc::new(listing.finish(title, version)));
+                }
+                return Err(Unlisted::Refused(code, message));
             }
             Ok(Reply::Malformed(defect)) => {
                 return Err(format!("answered tools/list with nonsense: {defect}").into());
@@ -76,11 +96,16 @@ pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTool
         match next.map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {
             Next::Done => {
                 let tools = listing.finish(title, version);
-                return Ok(Arc::new(if connection.over_http && connection.is_stateless() {
+                let tools = if connection.over_http && connection.is_stateless() {
                     tools.filtered(|tool| fits_into_headers(tool, &connection.name))
                 } else {
                     tools
-                }));
+                };
+                for skipped in &tools.skipped {
+                    let message = format!("server {:?} lists more: {skipped}", connection.name);
+                    telemetry::log(LogLevel::Warn, &message);
+                }
+                return Ok(Arc::new(tools));
             }
             Next::More(cursor) => {
                 params.clear();

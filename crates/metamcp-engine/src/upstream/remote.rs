@@ -25,14 +25,14 @@ use metamcp_core::failure::Fact;
 use metamcp_core::web::Address;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::modern::headers::Mirror;
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 pub use self::credentials::Credentials;
 use self::message::Message;
 use super::connection::{Connection, Listener};
 use crate::task;
-use crate::web::{Plan, Web};
+use crate::web::{Guarded, Plan, Web};
 
 /// How long the receipt of `notifications/initialized` is waited for: what follows shall not overtake it.
 const INITIALIZED: Duration = Duration::from_secs(10);
@@ -67,7 +67,9 @@ pub struct Site {
 /// See the module.
 pub struct Remote {
     site: Site,
-    guarded: OnceCell<Web>,
+    guarded: Guarded,
+    /// The way to it, without connections that were found dead.
+    web: Mutex<Web>,
     state: Mutex<State>,
     renewing: tokio::sync::Mutex<()>,
     exchanges: Mutex<HashMap<u64, AbortHandle>>,
@@ -85,6 +87,8 @@ struct State {
     greeting: Option<Message>,
     /// Where messages are posted to, with the transport of 2024.
     endpoint: Option<Address>,
+    /// Where a redirect led to, for as long as it works.
+    moved: Option<Address>,
     /// What reads the general stream.
     listening: Option<AbortHandle>,
 }
@@ -106,8 +110,9 @@ impl Remote {
     /// A server that nothing was said to yet.
     pub fn new(site: Site) -> Remote {
         Remote {
+            web: Mutex::new(site.web.clone()),
             site,
-            guarded: OnceCell::new(),
+            guarded: Guarded::default(),
             state: Mutex::default(),
             renewing: tokio::sync::Mutex::default(),
             exchanges: Mutex::default(),
@@ -286,7 +291,21 @@ impl Remote {
         let exchange = number.and_then(|number: u64| self.exchanges().remove(&number));
         if let Some(exchange) = exchange {
             exchange.abort();
+            // It may have been waited for in vain because its connection is dead.
+            self.drop_kept();
         }
+    }
+
+    /// The way to the server, as it is now.
+    fn web(&self) -> Web {
+        self.web.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// One connection to the server died: those that are kept for the next requests are not used any more, so that each
+    /// of them does not cost a call of its own.
+    fn drop_kept(&self) {
+        let mut web = self.web.lock().unwrap_or_else(PoisonError::into_inner);
+        *web = web.afresh();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -97,6 +97,9 @@ impl Client {
         let answer = web.send(request).await.map_err(|error| match error.trouble {
             Trouble::Unreachable { reason } => Failure::Unreachable { reason },
             Trouble::Insecure { reason } => Failure::Insecure { reason },
+            Trouble::OutOfFiles { .. } => {
+                Failure::Unreachable { reason: "metamcp has no file descriptors left" }
+            }
             Trouble::Forbidden { .. } | Trouble::Closed => Failure::Closed,
         })?;
         let (head, body) = answer.into_parts();

@@ -1,10 +1,11 @@
 //! From an address to a socket: the name is looked up once, what may not be visited is left out, and the rest is tried.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -81,7 +82,11 @@ impl Plan {
             let mut stream = self.connect(&numbers).await?;
             let opening = tunnel.open(&mut stream, host, port);
             return match timeout(self.connect, opening).await {
-                Ok(opened) => opened.map(|()| stream),
+                // Where the other end of a tunnel leads is not known here.
+                Ok(opened) => opened.map(|()| {
+                    reached(host, Zone::Public);
+                    stream
+                }),
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             };
         }
@@ -89,7 +94,11 @@ impl Plan {
         for number in &numbers {
             self.judge(host, number.ip())?;
         }
-        self.connect(&numbers).await
+        let stream = self.connect(&numbers).await?;
+        if let Ok(peer) = stream.peer_addr() {
+            reached(host, Zone::of(peer.ip()));
+        }
+        Ok(stream)
     }
 
     /// One number that may not be visited spoils the name: whoever gives it out means us no good.
@@ -128,10 +137,33 @@ async fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// The zone of an address that the operator wrote: what it may send us to is measured by it.
-pub async fn zone_of(address: &Address) -> Zone {
-    let numbers = lookup(address.host(), address.port()).await.unwrap_or_default();
-    numbers.first().map_or(Zone::Public, |number| Zone::of(number.ip()))
+/// The zones in which names were reached. A name is looked up anew for every connection, and whoever owns it can say
+/// something else each time: what counts is where its words came from, not what it says of itself when asked.
+static REACHED: Mutex<BTreeMap<String, Zone>> = Mutex::new(BTreeMap::new());
+/// Most names remembered; one more is treated as one of the internet.
+const MOST_NAMES: usize = 4096;
+
+/// A connection to `host` was made. A name that was reached in two zones counts as one of the internet, for good.
+fn reached(host: &str, zone: Zone) {
+    let mut known = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let has_room = known.len() < MOST_NAMES;
+    match known.get_mut(host) {
+        Some(before) if *before == zone => {}
+        Some(before) => *before = Zone::Public,
+        None if has_room => drop(known.insert(host.to_owned(), zone)),
+        None => {}
+    }
+}
+
+/// The zone of an address that the operator wrote, by which it is measured where it may send us: that of its number, or
+/// the one in which its name was reached so far.
+pub fn zone_of(address: &Address) -> Zone {
+    let host = address.host().trim_start_matches('[').trim_end_matches(']');
+    if let Ok(number) = host.parse() {
+        return Zone::of(number);
+    }
+    let known = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    known.get(host).copied().unwrap_or(Zone::Public)
 }
 
 #[cfg(test)]
@@ -140,6 +172,25 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn a_name_cannot_talk_itself_into_another_zone() {
+        let zone = |host: &str| zone_of(&Address::parse(&format!("https://{host}/mcp")).unwrap());
+        assert_eq!(zone("127.0.0.1"), Zone::Here);
+        assert_eq!(zone("[::1]:8443"), Zone::Here);
+        assert_eq!(zone("10.1.2.3"), Zone::Private);
+        assert_eq!(zone("never-reached.test"), Zone::Public);
+        reached("inside.test", Zone::Private);
+        reached("inside.test", Zone::Private);
+        assert_eq!(zone("inside.test"), Zone::Private);
+        reached("rebinds.test", Zone::Public);
+        reached("rebinds.test", Zone::Here);
+        assert_eq!(zone("rebinds.test"), Zone::Public);
+        reached("rebinds-back.test", Zone::Here);
+        reached("rebinds-back.test", Zone::Public);
+        reached("rebinds-back.test", Zone::Here);
+        assert_eq!(zone("rebinds-back.test"), Zone::Public);
+    }
 
     #[tokio::test]
     async fn small_messages_are_not_held_back_directly_or_through_a_tunnel() {

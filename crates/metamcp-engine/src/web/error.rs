@@ -5,6 +5,7 @@ use std::io;
 
 use super::body::Watch;
 use super::dial::Forbidden;
+use crate::allowance;
 
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,11 @@ pub enum Trouble {
     /// The address is one that may not be visited.
     Forbidden {
         /// Which, and why not.
+        reason: String,
+    },
+    /// This process has as many files open as it may.
+    OutOfFiles {
+        /// What the system said.
         reason: String,
     },
     /// The connection ended before a response came.
@@ -56,6 +62,9 @@ impl SendError {
 
 /// Why there is no connection, by the innermost error of a type we know.
 fn not_connected(error: &(dyn Error + 'static)) -> Trouble {
+    if let Some(reason) = allowance::out_of_files(error) {
+        return Trouble::OutOfFiles { reason };
+    }
     let mut kind = None;
     let mut next = Some(error);
     while let Some(error) = next {

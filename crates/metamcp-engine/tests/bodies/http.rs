@@ -3,7 +3,7 @@
 //! head in the usual form says in one way only where its body ends.
 
 use bytes::Bytes;
-use metamcp_engine::serve::http::access::{Access, Principal};
+use metamcp_engine::serve::http::access::{Access, Principal, Token};
 use metamcp_engine::serve::http::guard::{Head, Rules};
 use metamcp_engine::serve::http::plain::head::{Look, look};
 use metamcp_engine::serve::http::posted::{Posted, one_line};
@@ -41,6 +41,7 @@ fn check_head(head: &Head<'_>) {
             origins: vec!["https://app.example.org".to_owned()],
             legacy: bits & 1 > 0,
             toolsets: Vec::new(),
+            kept_to: None,
             stateless: bits & 2 > 0,
             json: bits & 4 > 0,
         };
@@ -76,7 +77,9 @@ fn check_usual(data: &[u8]) {
     if let Some((size, _)) = found {
         let head = data[..size].to_ascii_lowercase();
         assert!(head.trim_ascii_start().starts_with(b"post /"));
-        assert!(head.ends_with(b"\n\r\n") || head.ends_with(b"\n\n"));
+        assert!(head.ends_with(b"\r\n\r\n"));
+        let mut lines = head.split(|byte| *byte == b'\n').rev().skip(1);
+        assert!(lines.all(|line| line.ends_with(b"\r")), "a line feed alone ends no line");
         let lines = |name: &[u8]| {
             head.split(|byte| matches!(byte, b'\n' | b'\r'))
                 .filter(|line| line.starts_with(name))
@@ -99,10 +102,11 @@ fn check_texts(text: &str) {
     if let Some((stream, position)) = from_event_id(text) {
         assert_eq!(from_event_id(&format!("{stream}-{position}")), Some((stream, position)));
     }
-    let access = Access::new(["a token".to_owned()], None);
-    let shown = access.principal(Some(text), 0);
+    let access = Access::new([Token::named("one", "a token")], None);
+    let shown = access.visitor(Some(text), 0);
     assert!(shown.is_err() || text.trim_end().ends_with("a token"), "{text:?}");
-    assert_eq!(Access::new([], None).principal(Some(text), 0), Ok(Principal::ANYBODY));
+    let anybody = Access::open().visitor(Some(text), 0).map(|visitor| visitor.principal);
+    assert_eq!(anybody, Ok(Principal::ANYBODY));
 }
 
 fn check_body(body: &[u8]) {

@@ -11,6 +11,7 @@ use std::{hint, io, mem};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio::io::AsyncReadExt as _;
 use tokio::task::yield_now;
 use tokio::time::{sleep_until, timeout};
@@ -18,12 +19,12 @@ use tokio::time::{sleep_until, timeout};
 use super::depth::depth;
 use super::ledger::{Admit, Kind, Ledger, Watch};
 use super::under_way::UnderWay;
-use super::verdict::Verdict;
+use super::verdict::{MAX_WORDS, Verdict};
 use super::workers::{PIECE, Worker};
 use super::{CallError, Host, Job, Limits, LogLine, Op, Outcome};
 use crate::habit::Habit;
 use crate::limits::{CPU_GRACE, DEPTH, NAME};
-use crate::protocol::{FromWorker, MAX_FRAME, ToWorker, WorkerLimits};
+use crate::protocol::{Defect, FromWorker, MAX_FRAME, ToWorker, WorkerLimits};
 
 /// Bytes of questions in line above which no more are read; the worker then waits with the next.
 const MAX_WAITING: usize = 32 * 1024 * 1024;
@@ -67,6 +68,7 @@ pub async fn run(
         logs_left: 0,
         logs_dropped: 0,
         progress: 0,
+        next: 0,
         habit: Habit::default(),
     };
     run.logs_left = run.limits.logs;
@@ -129,6 +131,8 @@ struct Run {
     logs_left: usize,
     logs_dropped: usize,
     progress: u32,
+    /// The number of the worker's next question.
+    next: u32,
     habit: Habit,
 }
 
@@ -263,7 +267,8 @@ impl Run {
         match message {
             FromWorker::Request { id, op, payload } => return self.asked(id, op, payload),
             FromWorker::Log { level, text } => {
-                if text.len() <= self.logs_left {
+                // Lines without a text take room as well.
+                if text.len() <= self.logs_left && self.logs.len() < self.limits.logs {
                     self.logs_left -= text.len();
                     self.host.log(level, &text);
                     self.logs.push(LogLine { level, text });
@@ -277,13 +282,19 @@ impl Run {
                 self.logs_dropped = self.logs_dropped.saturating_add(bytes);
             }
             FromWorker::Progress { value, total, message } => {
+                let is_told = value.is_finite() && total.is_none_or(f64::is_finite);
+                if !is_told || message.as_ref().is_some_and(|words| words.len() > MAX_WORDS) {
+                    return Some(Verdict::of_defect(&Defect::Bounds { field: "progress" }));
+                }
                 if self.progress < MAX_PROGRESS {
                     self.progress += 1;
                     self.host.progress(value, total, message.as_deref());
                 }
             }
             FromWorker::Done { end, cpu } => {
-                self.cpu = self.cpu.max(Duration::from_micros(cpu));
+                // One thread uses no more than passes on the wall, whatever it says.
+                let said = Duration::from_micros(cpu).min(self.began.elapsed());
+                self.cpu = self.cpu.max(said);
                 return Some(Verdict::of_end(end, &self.limits));
             }
             FromWorker::Ready { .. } => return Some(Verdict::of_disorder()),
@@ -292,7 +303,15 @@ impl Run {
     }
 
     fn asked(&mut self, id: u32, op: Op, payload: String) -> Option<Verdict> {
-        let kind = kind_of(op, &payload, &*self.host);
+        // Numbers follow each other, so that no answer can go to another question than its own.
+        if id != self.next {
+            return Some(Verdict::of_disorder());
+        }
+        self.next = self.next.wrapping_add(1);
+        let kind = match kind_of(op, &payload, &*self.host) {
+            Ok(kind) => kind,
+            Err(defect) => return Some(Verdict::of_defect(&defect)),
+        };
         match self.ledger.request(id, kind, self.began.elapsed()) {
             Admit::Start => self.start(id, op, payload),
             Admit::Wait => {
@@ -306,11 +325,9 @@ impl Run {
     }
 
     fn start(&mut self, id: u32, op: Op, payload: String) {
-        // What is around the arguments takes one level.
-        let levels = depth(&payload).saturating_sub(1);
-        let answer = match levels > DEPTH {
-            true => Box::pin(std::future::ready(Err(too_deep(levels)))),
-            false => self.host.answer(op, payload),
+        let answer = match levels(&payload) {
+            levels if levels > DEPTH => Box::pin(std::future::ready(Err(too_deep(levels)))),
+            _ => self.host.answer(op, payload),
         };
         self.under_way.add(id, op, answer);
     }
@@ -380,24 +397,63 @@ fn glance(worker: &Worker, piece: &mut [u8]) -> Option<io::Result<usize>> {
     }
 }
 
-/// The two names of a call. What cannot be read counts as a call at no server; the answer says what is wrong.
+/// What is asked, as the prelude writes it: these members, each once, and nothing else.
 #[derive(Deserialize)]
-struct Names {
+#[serde(deny_unknown_fields)]
+struct Call {
     server: String,
     tool: String,
+    #[serde(rename = "arguments")]
+    _arguments: IgnoredAny,
 }
 
-fn kind_of(op: Op, payload: &str, host: &dyn Host) -> Kind {
+/// The same for everything that is no call. Which of them an operation reads is its own business.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    #[serde(default, rename = "query")]
+    _query: IgnoredAny,
+    #[serde(default, rename = "options")]
+    _options: IgnoredAny,
+    #[serde(default, rename = "server")]
+    _server: IgnoredAny,
+    #[serde(default, rename = "tool")]
+    _tool: IgnoredAny,
+    #[serde(default, rename = "handle")]
+    _handle: IgnoredAny,
+    #[serde(default, rename = "value")]
+    _value: IgnoredAny,
+}
+
+/// What a question is, for the books.
+///
+/// # Errors
+/// It is nothing that a worker of ours asks.
+fn kind_of(op: Op, payload: &str, host: &dyn Host) -> Result<Kind, Defect> {
+    let defect = |_| Defect::Json { field: "payload" };
+    // A list would be read as the members in their order.
+    if !payload.starts_with('{') {
+        return Err(Defect::Json { field: "payload" });
+    }
+    // What is nested too deeply for the reader of JSON is answered with that, and nobody looks into it.
+    let is_deep = levels(payload) > DEPTH;
     if op != Op::Call {
-        return Kind::Question;
-    }
-    match serde_json::from_str(payload) {
-        Ok(Names { server, tool }) => {
-            let server = host.server_meant(&server).unwrap_or(server);
-            Kind::Call { server: short(server), tool: short(tool) }
+        if !is_deep {
+            serde_json::from_str::<Question>(payload).map_err(defect)?;
         }
-        Err(_) => Kind::Call { server: String::new(), tool: String::new() },
+        return Ok(Kind::Question);
     }
+    if is_deep {
+        return Ok(Kind::Call { server: String::new(), tool: String::new() });
+    }
+    let Call { server, tool, .. } = serde_json::from_str(payload).map_err(defect)?;
+    let server = host.server_meant(&server).unwrap_or(server);
+    Ok(Kind::Call { server: short(server), tool: short(tool) })
+}
+
+/// How deep what is asked with is nested. What is around it takes one level.
+fn levels(payload: &str) -> usize {
+    depth(payload).saturating_sub(1)
 }
 
 /// A name in the books, which are as long as the names in them.

@@ -6,11 +6,18 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use serde::de::IgnoredAny;
+
 use super::depth::depth;
 use super::ledger::Strike;
 use super::{Limits, ScriptError, Status, Struck};
 use crate::limits::{DEPTH, QUESTIONS};
 use crate::protocol::{Defect, End};
+
+/// Bytes of the name of an error. The prelude cuts it after 128 characters, and says so.
+const MAX_NAME: usize = 1024;
+/// Bytes of anything else that is said of one. The prelude stops at 8,192 characters.
+pub(super) const MAX_WORDS: usize = 64 * 1024;
 
 /// How a run ended: status, value, error, limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,11 +42,12 @@ impl Verdict {
         match end {
             End::Ok { value } if value.len() <= limits.result => match depth(&value) {
                 levels if levels > DEPTH => too_deep(levels),
+                _ if !is_json(&value) => Verdict::of_defect(&Defect::Json { field: "value" }),
                 _ => Verdict { status: Status::Ok, value: Some(value), error: None, limit: None },
             },
             End::Ok { value } => too_long(value.len() as u64, limits),
             End::ResultLimit { bytes } => too_long(bytes, limits),
-            End::Error(error) => Verdict::failed(Status::Error, error),
+            End::Error(error) => Verdict::failed(Status::Error, bounded(error)),
             End::Deadlock => Verdict::failed(
                 Status::Deadlock,
                 named(
@@ -47,7 +55,7 @@ impl Verdict {
                     "the script waits for a promise that nothing can settle: no call, timer or other work is left".to_owned(),
                 ),
             ),
-            End::MemoryLimit(error) => memory(limits, error),
+            End::MemoryLimit(error) => memory(limits, bounded(error)),
             End::CpuLimit => cpu(limits),
         }
     }
@@ -144,6 +152,26 @@ impl Verdict {
     }
 }
 
+/// Whether a text is one value of JSON.
+pub(super) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// An error as a worker of ours would write it, whoever wrote it.
+fn bounded(error: ScriptError) -> ScriptError {
+    let cut = |mut text: String, most: usize| {
+        text.truncate(text.floor_char_boundary(most));
+        text
+    };
+    ScriptError {
+        name: cut(error.name, MAX_NAME),
+        message: cut(error.message, MAX_WORDS),
+        stack: cut(error.stack, MAX_WORDS),
+        tool_error: error.tool_error.filter(|json| json.len() <= MAX_WORDS && is_json(json)),
+        ..error
+    }
+}
+
 fn named(name: &str, message: String) -> ScriptError {
     ScriptError { name: name.to_owned(), message, ..ScriptError::default() }
 }
@@ -227,5 +255,38 @@ mod tests {
         assert_eq!(verdict.status, Status::Ok);
         let verdict = Verdict::of_end(End::Ok { value: nested(DEPTH + 1) }, &limits);
         assert_eq!(verdict.limit.unwrap().name, "depth");
+    }
+
+    #[test]
+    fn a_value_is_json_or_the_worker_is_none_of_ours() {
+        let limits = Limits::default();
+        let of = |value: &str| Verdict::of_end(End::Ok { value: value.to_owned() }, &limits);
+        for value in ["null", "1", "\"a\\nb\"", "{\"a\":[1,2]}", " [1] "] {
+            assert_eq!(of(value).value.as_deref(), Some(value));
+        }
+        for value in ["", "{", "{}{}", "{},\"b\":1", "1,\"calls\":[]", "\"a\nb\"", "undefined", "]"]
+        {
+            let verdict = of(value);
+            assert_eq!((verdict.status, verdict.value), (Status::Error, None), "{value}");
+            assert_eq!(verdict.error.unwrap().name, "SandboxError");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_an_error_has_a_bound() {
+        let long = || "é".repeat(MAX_WORDS);
+        let error = ScriptError {
+            name: long(),
+            message: long(),
+            stack: long(),
+            tool_error: Some("{}}".to_owned()),
+            ..ScriptError::default()
+        };
+        for end in [End::Error(error.clone()), End::MemoryLimit(error)] {
+            let error = Verdict::of_end(end, &Limits::default()).error.unwrap();
+            assert!(error.name.len() <= MAX_NAME && error.name.len() > MAX_NAME - 4);
+            assert!(error.message.len() <= MAX_WORDS && error.stack.len() <= MAX_WORDS);
+            assert_eq!(error.tool_error, None);
+        }
     }
 }

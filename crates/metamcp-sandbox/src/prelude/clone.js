@@ -1,6 +1,11 @@
 // structuredClone of data: plain objects, arrays, Map, Set, Date, RegExp, errors, bytes, boxed values, cycles.
-() => {
+own => {
 "use strict";
+
+const {
+  Array, ArrayBuffer, BigInt, Boolean, DOMException, DataView, Date, Error, EvalError, Map, Number, Object, Promise, RangeError,
+  ReferenceError, RegExp, Set, String, SyntaxError, TypeError, URIError, WeakMap, WeakRef, WeakSet,
+} = own.globals;
 
 const refuse = what => {
   throw new DOMException(`${what} cannot be cloned`, "DataCloneError");

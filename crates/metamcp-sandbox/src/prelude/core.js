@@ -2,11 +2,19 @@
 // `native` is the worker's side (worker/natives.rs); it is reachable from here only.
 // What is returned is held by the worker and never by the realm: a script cannot settle its own calls.
 //
-// The process around this realm is the wall, not this file: a script that bends its own prototypes only
-// bends its own answers. The functions used for bookkeeping are taken early all the same, so that an
-// honest script that changes a prototype does not lose calls.
+// The process around this realm is the wall, and the gateway believes nothing it says. All the same nothing in here is
+// in a script's reach: whatever of the language our functions use is taken before a script is there, and frozen
+// (`freeze.js`), so that none of them ever calls what a script put in its place, and no stack shows one as an object.
 (native, limits) => {
 "use strict";
+
+// By the names they have everywhere; from here on these are ours, whatever a script makes of its globals.
+const {
+  Array, ArrayBuffer, BigInt, Boolean, DOMException, DataView, Date, Error, EvalError, Float32Array, Float64Array,
+  InternalError, JSON, Map, Math, Number, Object, Promise, Proxy, RangeError, ReferenceError, Reflect, RegExp, Set,
+  String, Symbol, SyntaxError, TypeError, URIError, Uint8Array, WeakMap, WeakRef, WeakSet,
+  decodeURIComponent, encodeURIComponent, parseInt,
+} = globalThis;
 
 const { parse, stringify } = JSON;
 const { apply, ownKeys, getPrototypeOf, setPrototypeOf, defineProperty, getOwnPropertyDescriptor } = Reflect;
@@ -22,7 +30,7 @@ const global = globalThis;
 const plain = method => (self, ...rest) => apply(method, self, rest);
 const join = plain(Array.prototype.join), push = plain(Array.prototype.push), map = plain(Array.prototype.map);
 const slice = plain(String.prototype.slice), trimStart = plain(String.prototype.trimStart);
-const wellFormed = plain(String.prototype.toWellFormed);
+const wellFormed = plain(String.prototype.toWellFormed), normalize = plain(String.prototype.normalize);
 const then = plain(Promise.prototype.then), symbolText = plain(Symbol.prototype.toString);
 const isoDate = plain(Date.prototype.toISOString), expressionText = plain(RegExp.prototype.toString);
 const isErrorObject = NativeError.isError ?? (value => value instanceof NativeError);
@@ -30,7 +38,7 @@ const isErrorObject = NativeError.isError ?? (value => value instanceof NativeEr
 /** A map whose methods cannot be taken from it by a changed prototype. */
 const ownMap = () => {
   const made = new NativeMap();
-  for (const name of ["get", "set", "has", "delete", "forEach"]) made[name] = NativeMap.prototype[name];
+  for (const name of ["get", "set", "has", "delete", "forEach"]) defineProperty(made, name, { value: NativeMap.prototype[name] });
   return made;
 };
 
@@ -57,6 +65,7 @@ class ToolError extends NativeError {
   }
 }
 defineProperty(ToolError.prototype, "name", { value: "ToolError", writable: true, enumerable: false, configurable: true });
+const hasName = plain(Object.prototype.hasOwnProperty);
 
 /** An error that was found out when the answer came, shown where the question was asked. */
 const toolError = (fact, site) => {
@@ -72,8 +81,7 @@ const ownList = () => {
   return made;
 };
 
-/** Questions without an answer, at their numbers, which follow each other: who waits, and what settles its promise. The
- * last two are not with the first, which a script can find at its own call. */
+/** Questions without an answer, at their numbers, which follow each other: who waits, and what settles its promise. */
 const pending = ownList(), resolvers = ownList(), rejecters = ownList();
 
 // What settles the promise that was made last. One function for all: one for each would be made and thrown away.
@@ -161,12 +169,22 @@ const settle = (id, ok, value) => {
   resolve(made);
 };
 
-/** By what a call knows who waits for it. */
-const WAITING = Symbol("waiting");
+/** By what a call knows who waits for it: a field that only this class sees, put on the call's own promise. */
+class Stamp extends function (call) { return call; } {
+  #waiting;
+  constructor(call, waiting) {
+    super(call);
+    this.#waiting = waiting;
+  }
+  static of(call) {
+    return typeof call === "object" && call !== null && #waiting in call ? call.#waiting : undefined;
+  }
+}
+const waitingOf = Stamp.of;
 
 /** The answer as it came, for those who ask for it besides what was made of it. A call's own `raw`. */
 const raw = freeze(function () {
-  const waiting = this?.[WAITING];
+  const waiting = waitingOf(this);
   if (waiting === undefined) throw new TypeError("raw belongs to the call it is taken from: call.raw()");
   // What could not be asked fails the same either way.
   if (waiting.state === UNASKED || waiting.what.of === null) return this;
@@ -248,7 +266,7 @@ const callTool = (what, args, by) => {
   } catch (error) {
     reject(error);
   }
-  answer[WAITING] = waiting;
+  new Stamp(answer, waiting);
   answer.raw = raw;
   return answer;
 };
@@ -375,7 +393,7 @@ const due = number => {
   try {
     apply(timer.run, undefined, timer.args);
   } catch (error) {
-    native.log(3, cut(`uncaught in a timer: ${show(error)}`, limits.line));
+    native.log(3, wellFormed(cut(`uncaught in a timer: ${show(error)}`, limits.line)));
   }
 };
 const intervals = ownMap();
@@ -395,7 +413,7 @@ define("sleep", ms => new NativePromise(resolve => {
 
 let spread;
 const lanes = (...given) => {
-  spread ??= native.part("lanes")({ NativePromise, arrayFrom, push, then, min, max, floor, iterator: Symbol.iterator, asyncIterator: Symbol.asyncIterator });
+  spread ??= native.part("lanes")({ __proto__: null, globals, NativePromise, arrayFrom, push, then, min, max, floor, iterator: Symbol.iterator, asyncIterator: Symbol.asyncIterator });
   return spread(...given);
 };
 const parallel = (items, each, limit = 8) => lanes(items, each, limit, false);
@@ -417,6 +435,7 @@ define("progress", (value, total, message) => {
 // How values read, and what was thrown, is a part of its own: most scripts print nothing but text.
 let words;
 const wordsNow = () => words ??= native.part("words")({
+  __proto__: null,
   stringify, ownKeys, getPrototypeOf, getOwnPropertyDescriptor, isArray, objectPrototype, max,
   NativePromise, NativeMap, NativeSet, NativeString, NativeDate, NativeRegExp,
   join, push, wellFormed, symbolText, isoDate, expressionText, isErrorObject, is,
@@ -514,8 +533,26 @@ const encode = value => {
 
 // --- parts that are read when they are first used ----------------------------------------------------
 
-let intl;
-const intlNow = () => intl ??= native.part("intl")();
+/** What of the language parts may use, by the names they know it by. */
+const globals = freeze({
+  __proto__: null,
+  Array, ArrayBuffer, BigInt, Boolean, DOMException, DataView, Date, Error, EvalError, Float32Array, Float64Array, Map,
+  Math, Number, Object, Promise, Proxy, RangeError, ReferenceError, RegExp, Set, String, Symbol, SyntaxError, TypeError,
+  URIError, Uint8Array, WeakMap, WeakRef, WeakSet, decodeURIComponent, encodeURIComponent, parseInt,
+});
+
+/** What each part is given of ours besides, and no more. */
+const given = {
+  __proto__: null,
+  intl: {},
+  clone: {},
+  url: { decoder: () => partNow("text").TextDecoder },
+  text: { encode: native.encode, decode: native.decode },
+  crypto: { encode: native.encode, random: native.random, sha256: native.sha256 },
+};
+const parts = { __proto__: null };
+const partNow = name => parts[name] ??= harden(native.part(name)({ __proto__: null, globals, ...given[name] }));
+const intlNow = () => partNow("intl");
 
 const later = (part, names) => {
   for (const name of names) {
@@ -523,8 +560,9 @@ const later = (part, names) => {
       enumerable: false,
       configurable: true,
       get() {
-        const made = part === "intl" ? intlNow() : native.part(part)(native);
-        for (const name of names) define(name, made[name]);
+        const made = partNow(part);
+        // Those that a script has put something of its own in place of meanwhile stay as they are.
+        for (const name of names) if (getOwnPropertyDescriptor(global, name)?.get !== undefined) define(name, made[name]);
         return made[name];
       },
       set(value) {
@@ -556,6 +594,22 @@ locally(NativeString.prototype, {
     if (this === null || this === undefined) throw new TypeError("localeCompare needs a string");
     return intlNow().compare(NativeString(this), NativeString(other), options);
   },
+  /** The engine's own throws nothing, which is then thrown, where it has no memory left. */
+  normalize(form) {
+    try {
+      return normalize(this, form);
+    } catch (error) {
+      throw typeof error === "unknown" ? new InternalError("out of memory") : error;
+    }
+  },
+});
+
+// --- frozen from here on -----------------------------------------------------------------------------
+
+const harden = native.part("freeze")({
+  __proto__: null,
+  global, console, ownKeys, getPrototypeOf, getOwnPropertyDescriptor, defineProperty, freeze, hasName, plain,
+  Error, ToolError, TypeError, WeakSet, Object, Function: global.Function,
 });
 
 return [begin, settle, due, describe, encode, rejected];

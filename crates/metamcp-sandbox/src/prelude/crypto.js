@@ -1,9 +1,12 @@
 // crypto: random numbers and SHA-256. Nothing that holds a key.
-native => {
+own => {
 "use strict";
 
+const { encode, random, sha256 } = own;
+const { ArrayBuffer, DOMException, DataView, Float32Array, Float64Array, String, TypeError, Uint8Array } = own.globals;
+
 const bytesOf = value => {
-  if (typeof value === "string") return native.encode(value.toWellFormed());
+  if (typeof value === "string") return encode(value.toWellFormed());
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
   if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
   throw new TypeError("digest takes bytes or a text");
@@ -20,11 +23,11 @@ const crypto = {
       throw new TypeError("getRandomValues takes an array of integers");
     }
     if (array.byteLength > 65536) throw new DOMException("65536 random bytes at once at most", "QuotaExceededError");
-    new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(native.random(array.byteLength));
+    new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(random(array.byteLength));
     return array;
   },
   randomUUID() {
-    const bytes = native.random(16);
+    const bytes = random(16);
     bytes[6] = bytes[6] & 15 | 64;
     bytes[8] = bytes[8] & 63 | 128;
     const text = bytes.toHex();
@@ -33,12 +36,12 @@ const crypto = {
   /** The short form: `await crypto.digest("SHA-256", text)` is the sum in hexadecimal digits. */
   async digest(name, data) {
     named(name);
-    return native.sha256(bytesOf(data).toHex()).toHex();
+    return sha256(bytesOf(data).toHex()).toHex();
   },
   subtle: {
     async digest(name, data) {
       named(name);
-      return native.sha256(bytesOf(data).toHex()).buffer;
+      return sha256(bytesOf(data).toHex()).buffer;
     },
   },
 };

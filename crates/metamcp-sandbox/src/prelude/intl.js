@@ -1,6 +1,8 @@
 // A little of Intl, as it is in English of the United States. Other locales are accepted and written the same way.
-() => {
+own => {
 "use strict";
+
+const { BigInt, Boolean, Date, Map, Math, Number, Object, Proxy, RangeError, String, TypeError } = own.globals;
 
 const SYMBOLS = { __proto__: null, USD: "$", EUR: "€", GBP: "£", JPY: "¥", INR: "₹", CNY: "CN¥", KRW: "₩", BRL: "R$", CAD: "CA$", AUD: "A$", MXN: "MX$", ILS: "₪", VND: "₫", NZD: "NZ$" };
 const WHOLE = { __proto__: null, JPY: 1, KRW: 1, VND: 1 };

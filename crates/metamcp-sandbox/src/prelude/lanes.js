@@ -2,6 +2,7 @@
 own => {
 "use strict";
 
+const { TypeError } = own.globals;
 const { NativePromise, arrayFrom, push, then, min, max, floor, iterator, asyncIterator } = own;
 
 const spread = async (items, each, limit, failed) => {

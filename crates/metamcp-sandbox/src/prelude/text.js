@@ -1,6 +1,9 @@
 // TextEncoder and TextDecoder, for UTF-8.
-native => {
+own => {
 "use strict";
+
+const { encode, decode } = own;
+const { ArrayBuffer, Boolean, RangeError, String, TypeError, Uint8Array } = own.globals;
 
 const bytesOf = value => {
   if (value === undefined) return new Uint8Array(0);
@@ -11,11 +14,11 @@ const bytesOf = value => {
 
 class TextEncoder {
   get encoding() { return "utf-8"; }
-  encode(text = "") { return native.encode(String(text).toWellFormed()); }
+  encode(text = "") { return encode(String(text).toWellFormed()); }
   encodeInto(text, target) {
     let read = 0, written = 0;
     for (const character of String(text).toWellFormed()) {
-      const bytes = native.encode(character);
+      const bytes = encode(character);
       if (written + bytes.length > target.length) break;
       target.set(bytes, written);
       written += bytes.length;
@@ -38,7 +41,7 @@ class TextDecoder {
   get fatal() { return this.#fatal; }
   get ignoreBOM() { return this.#keepMark; }
   decode(bytes) {
-    const text = native.decode(bytesOf(bytes).toHex(), this.#fatal);
+    const text = decode(bytesOf(bytes).toHex(), this.#fatal);
     if (text === undefined) throw new TypeError("the bytes are not UTF-8");
     return !this.#keepMark && text[0] === "\uFEFF" ? text.slice(1) : text;
   }

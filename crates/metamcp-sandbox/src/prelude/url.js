@@ -1,6 +1,9 @@
 // URL and URLSearchParams: the WHATWG rules for http, https, ws, wss and ftp, and the plain ones for any other scheme.
-() => {
+own => {
 "use strict";
+
+const { decoder } = own;
+const { Boolean, Math, Number, Object, String, Symbol, TypeError, Uint8Array, decodeURIComponent, encodeURIComponent, parseInt } = own.globals;
 
 const PORTS = { __proto__: null, "http:": "80", "https:": "443", "ws:": "80", "wss:": "443", "ftp:": "21", "file:": "" };
 const escapeSet = (text, keep) => {
@@ -151,7 +154,7 @@ const formDecode = text => {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text.replace(/(%[0-9a-fA-F]{2})+/g, run => new TextDecoder().decode(Uint8Array.from(run.slice(1).split("%"), pair => parseInt(pair, 16))));
+    return text.replace(/(%[0-9a-fA-F]{2})+/g, run => new (decoder())().decode(Uint8Array.from(run.slice(1).split("%"), pair => parseInt(pair, 16))));
   }
 };
 

@@ -26,6 +26,8 @@ const show = value => {
       case "bigint": return spend(`${value}n`);
       case "symbol": return spend(symbolText(value));
       case "function": return spend(functionName(value));
+      // What the engine throws where it has no memory left even for an error.
+      case "unknown": return spend("out of memory");
       case "object": break;
       default: return spend(is(value, -0) ? "-0" : NativeString(value));
     }
@@ -135,6 +137,7 @@ const because = (error, depth) => safely(() => {
 
 /** What was thrown, as [name, message, stack, the ToolError as JSON or null]. */
 const describe = error => {
+  if (typeof error === "unknown") return ["InternalError", "out of memory", "", null];
   if (error === null || (typeof error !== "object" && typeof error !== "function")) {
     return ["Thrown", wellFormed(cut(typeof error === "string" ? error : show(error), MESSAGE)), "", null];
   }

@@ -8,7 +8,7 @@ use rquickjs::loader::{ImportAttributes, Loader, Resolver};
 use rquickjs::promise::PromiseState;
 use rquickjs::{
     Array, Context, Ctx, Error, Exception, Function, Module, Object, Persistent, Promise, Runtime,
-    Value,
+    Type, Value,
 };
 
 use super::natives;
@@ -233,11 +233,12 @@ impl Engine for Realm {
 }
 
 impl Realm {
-    /// Whether this is what the engine throws when it has no memory left: an error, or `null` if there was
-    /// not even enough for that. A script that throws the same gains nothing by it.
+    /// Whether this is what the engine throws when it has no memory left: an error, `null` if there was not even enough
+    /// for that, or nothing at all, where it forgets to. A script that throws the same gains nothing by it.
     fn is_starved(&self, thrown: &Value<'_>) -> bool {
         let message = thrown.as_exception().and_then(Exception::message);
         message.is_some_and(|message| message.starts_with("out of memory"))
+            || thrown.type_of() == Type::Uninitialized
             || (thrown.is_null()
                 && clock::touched().saturating_sub(self.touched.get()) > self.heap.get() / 2)
     }

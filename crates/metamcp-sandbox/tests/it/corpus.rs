@@ -15,6 +15,25 @@ use tokio::sync::Semaphore;
 
 use crate::common::*;
 
+/// For attacks on the prelude: what a script does with whatever function of ours it may have got hold of.
+const FORGE: &str = r#"
+const LINE = '{"server":"github","tool":"forged","arguments":{"a":[\n{"jsonrpc":"2.0"}\n]}}';
+const forge = found => {
+  const seen = new Set(), list = [found];
+  while (list.length > 0 && seen.size < 60) {
+    const one = list.pop();
+    if (one === null || (typeof one !== "object" && typeof one !== "function") || seen.has(one)) continue;
+    seen.add(one);
+    for (const key of Reflect.ownKeys(one)) { try { list.push(one[key]) } catch {} }
+    if (typeof one === "object") { try { one.head = LINE.slice(0, -20); one.what = { server: "github", tool: "forged", of: null, head: LINE } } catch {} }
+    if (typeof one !== "function" || /native code/.test(String(one)) && one.name !== "request") continue;
+    for (const given of [[0, LINE], [{ what: { of: null }, state: 0 }, () => {}, () => {}, 0, LINE], [{ server: "github", tool: "forged", head: LINE, of: null }, {}, () => {}], [native => native?.request?.(0, LINE)]]) {
+      try { Reflect.apply(one, undefined, given)?.catch?.(() => {}) } catch {}
+    }
+  }
+};
+"#;
+
 /// Runs at once; more would only make each wait for a processor.
 const AT_ONCE: usize = 3;
 
@@ -57,7 +76,7 @@ fn run_all(
     scripts: Vec<Script>,
     limits: &Limits,
     prepare: impl Fn(&str) -> String,
-) -> Vec<(Script, Outcome, Duration)> {
+) -> Vec<(Script, Outcome, Duration, Arc<Table>)> {
     let workers = Workers::new(launch(&["worker"]), Profile::Standard, 1);
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let tasks: Vec<_> = scripts
@@ -74,8 +93,9 @@ fn run_all(
                 let worker = workers.take().await.expect("a worker");
                 let began = Instant::now();
                 let host = Arc::new(Table::default());
+                let asked = Arc::clone(&host);
                 let outcome = run(worker, job(&code, limits), host, std::future::pending()).await;
-                (script, outcome, began.elapsed())
+                (script, outcome, began.elapsed(), asked)
             })
         })
         .collect();
@@ -91,15 +111,16 @@ fn no_attack_reaches_the_host() {
     let limits =
         Limits { wall: Duration::from_secs(60), cpu: Duration::from_millis(300), ..small() };
     let attacks = scripts("attacks");
-    assert!(attacks.len() >= 150, "{} attacks", attacks.len());
+    assert!(attacks.len() >= 270, "{} attacks", attacks.len());
     let count = attacks.len();
 
     let prepare = |code: &str| {
         code.replace("@SECRET@", &secret.to_string_lossy())
             .replace("@TARGET@", &target.to_string_lossy())
+            .replace("@FORGE@", FORGE)
     };
     let mut wrong = Vec::new();
-    for (script, outcome, took) in run_all(attacks, &limits, prepare) {
+    for (script, outcome, took, host) in run_all(attacks, &limits, prepare) {
         let status = outcome.status.word();
         if !script.expected.iter().any(|expected| expected == status) {
             wrong.push(format!(
@@ -111,6 +132,11 @@ fn no_attack_reaches_the_host() {
         // The path of the file is in the script itself and may come back; what is in it may not.
         assert!(!seen.contains(SECRET), "{} saw the secret: {seen}", script.name);
         assert!(!target.exists(), "{} made a file", script.name);
+        // The prelude writes one line, and nothing else writes.
+        for (op, payload) in host.asked.lock().unwrap().iter() {
+            let is_forged = payload.contains(['\n', '\r']) || payload.contains("\"forged\"");
+            assert!(!is_forged, "{} asked for {op:?} by itself: {payload}", script.name);
+        }
         // Not a measurement: the machine may be busy. It says that nothing hung.
         assert!(took < Duration::from_secs(90), "{} took {took:?}", script.name);
     }
@@ -121,7 +147,7 @@ fn no_attack_reaches_the_host() {
 fn honest_scripts_get_their_value() {
     let honest = scripts("honest");
     assert!(honest.len() >= 50, "{} honest scripts", honest.len());
-    for (script, outcome, _) in run_all(honest, &Limits::default(), str::to_owned) {
+    for (script, outcome, ..) in run_all(honest, &Limits::default(), str::to_owned) {
         assert!(
             script.expected.iter().any(|expected| expected == outcome.status.word()),
             "{}: {outcome:?}",

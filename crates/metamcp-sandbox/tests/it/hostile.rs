@@ -119,7 +119,14 @@ fn a_worker_that_breaks_the_protocol_ends_its_run_and_nothing_else() {
         ("closes", Status::Error),
         ("flood", Status::CallLimit),
         ("log-flood", Status::Ok),
-        ("not-json", Status::Ok),
+        ("not-json", Status::Error),
+        ("skips", Status::Error),
+        ("two-servers", Status::Error),
+        ("more-members", Status::Error),
+        ("no-object", Status::Error),
+        ("value-not-json", Status::Error),
+        ("endless-progress", Status::Error),
+        ("empty-lines", Status::Ok),
         ("deaf", Status::Timeout),
     ] {
         let limits = Limits { wall: Duration::from_secs(2), ..small() };
@@ -132,6 +139,7 @@ fn a_worker_that_breaks_the_protocol_ends_its_run_and_nothing_else() {
         });
         assert_eq!(outcome.status, status, "{word}: {outcome:?}");
         let kept: usize = outcome.logs.iter().map(|line| line.text.len()).sum();
-        assert!(kept <= logs, "{word}");
+        assert!(kept <= logs && outcome.logs.len() <= logs, "{word}");
+        assert!(outcome.cpu <= outcome.wall, "{word}: {outcome:?}");
     }
 }

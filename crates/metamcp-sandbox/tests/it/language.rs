@@ -635,3 +635,99 @@ fn what_arguments_throw_fails_their_call_and_no_other() {
     let lost = "raw belongs to the call it is taken from: call.raw()";
     assert_eq!(value(code), serde_json::json!([["got", "listed", "written", 2], lost]));
 }
+
+#[test]
+fn what_the_language_brings_along_is_frozen_and_scripts_do_not_notice() {
+    table(&[
+        (
+            "class Own extends Error { constructor(m) { super(m); this.name = 'Own'; this.message += '!'; } }
+             const e = new Own('a'); return [e.name, e.message, String(e), e instanceof Error, Object.keys(e)]",
+            json!(["Own", "a!", "Own: a!", true, ["name"]]),
+        ),
+        (
+            "function Old(m) { this.message = m; } Old.prototype = Object.create(Error.prototype); Old.prototype.constructor = Old; Old.prototype.name = 'Old';
+             Old.prototype.toString = function () { return 'old ' + this.message; }; return [String(new Old('a')), new Old('a').constructor === Old, new Old('b').name]",
+            json!(["old a", true, "Old"]),
+        ),
+        (
+            "const seen = {}; for (const word of 'constructor toString constructor valueOf'.split(' ')) seen[word] = (Object.hasOwn(seen, word) ? seen[word] : 0) + 1; return seen",
+            json!({"constructor": 2, "toString": 1, "valueOf": 1}),
+        ),
+        (
+            "const o = { a: 1 }; o.toString = () => 'o'; o.hasOwnProperty = 7; class P { constructor() { this.valueOf = () => 3; } } return [`${o}`, o.hasOwnProperty, +new P(), Object.prototype.toString.call([])]",
+            json!(["o", 7, 3, "[object Array]"]),
+        ),
+        (
+            "class T extends ToolError { constructor(m) { super(m); this.name = 'T'; } } return [new T('x').name, new T('x') instanceof Error]",
+            json!(["T", true]),
+        ),
+        (
+            "const wrong = []; for (const [name, change] of Object.entries({ own: () => { 'use strict'; Object.prototype.x = 1 }, yields: () => { Object.prototype.toString = 1 }, list: () => { 'use strict'; Array.prototype.push = 1 }, error: () => { Error.prototype.name = 'x' } })) { try { change(); wrong.push(name) } catch (e) { if (e.name !== 'TypeError') wrong.push(e.name) } } return wrong",
+            json!([]),
+        ),
+        (
+            "var console2 = console; console.log = (...all) => lines.push(all); const lines = []; console.log('a'); globalThis.String = x => 'mine ' + x; return [lines, String(1)]",
+            json!([[["a"]], "mine 1"]),
+        ),
+        (
+            "Error.prepareStackTrace = (e, frames) => frames; return [typeof new Error('x').stack, Error.prepareStackTrace === undefined]",
+            json!(["string", true]),
+        ),
+    ]);
+}
+
+#[test]
+fn parts_read_late_use_nothing_of_the_scripts() {
+    let code = "
+        const names = Object.getOwnPropertyNames(globalThis), keep = { URL: 1, URLSearchParams: 1, TextEncoder: 1, TextDecoder: 1, structuredClone: 1, crypto: 1, Intl: 1, console: 1, parallel: 1, github: 1, globalThis: 1, undefined: 1 };
+        const { Error: E } = globalThis, made = {};
+        for (const name of names) if (!(name in keep)) { try { globalThis[name] = () => { throw new E('stolen: ' + name) } } catch {} }
+        made.url = new URL('HTTPS://a.b:443/c/../d?x=%FF&y=é').href;
+        made.params = new URLSearchParams('a=%FF&b=1').get('b');
+        made.text = new TextDecoder().decode(new TextEncoder().encode('é€'));
+        made.clone = structuredClone({ a: [1, { b: null }] });
+        made.digest = await crypto.digest('SHA-256', 'abc');
+        made.number = (1234567.891).toLocaleString();
+        made.order = ['é', 'f', 'e'].sort((a, b) => a.localeCompare(b));
+        made.lanes = await parallel([1, 2, 3], n => n * 2);
+        made.call = await github.echo({ a: { b: [1] } });
+        console.log({ a: [1, 'x'] }, new E('y'));
+        return made;";
+    assert_eq!(
+        value(code),
+        json!({
+            "url": "https://a.b/d?x=%FF&y=%C3%A9",
+            "params": "1",
+            "text": "é€",
+            "clone": {"a": [1, {"b": null}]},
+            "digest": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            "number": "1,234,567.891",
+            "order": ["e", "é", "f"],
+            "lanes": [2, 4, 6],
+            "call": {"a": {"b": [1]}},
+        })
+    );
+}
+
+#[test]
+fn a_value_of_the_engine_own_is_an_error_like_any_other() {
+    // Its normalizer finds no memory and forgets to say so.
+    let much = "const much = 'é'.repeat(5e6);";
+    let caught = format!(
+        "{much} try {{ much.localeCompare(much + 'x') }} catch (e) {{ return [typeof e, e instanceof Error, e.message] }}"
+    );
+    assert_eq!(value(&caught), json!(["object", true, "out of memory"]));
+    let waited = format!(
+        "{much} return await Promise.resolve().then(() => much.normalize('NFD')).catch(e => e.message)"
+    );
+    assert_eq!(value(&waited), json!("out of memory"));
+    let outcome = runs(&format!("{much} return much.normalize('NFD')"));
+    assert_eq!(outcome.status, Status::MemoryLimit, "{:?}", outcome.error);
+    assert!(!format!("{outcome:?}").contains("uninitialized"));
+    assert_eq!(
+        value("return ['e\u{301}'.normalize(), 'é'.normalize('NFD').length]"),
+        json!(["é", 2])
+    );
+    let outcome = runs("return 'a'.normalize('x')");
+    assert_eq!(outcome.error.unwrap().name, "RangeError");
+}

@@ -18,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Requests before the clock starts, on each connection.
 const WARM_UP: usize = 20;
 
+/// The variable with a token that requests carry, for a server that asks for one.
+const TOKEN: &str = "BENCH_TOKEN";
+
 /// Starts the server with a free port in place of `{port}`, and measures it.
 pub(super) fn run(load: &Load, command: &[String], path: &str) -> Result<Value> {
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -193,8 +196,10 @@ impl Connection {
         } else {
             "application/json, text/event-stream"
         };
+        let authorization = std::env::var(TOKEN)
+            .map_or_else(|_| String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
         let head = format!(
-            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n{session}Content-Length: {}\r\n\r\n",
+            "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nAccept: {accept}\r\n{authorization}{session}Content-Length: {}\r\n\r\n",
             self.path,
             self.address,
             body.len(),

@@ -190,7 +190,7 @@ fn perform_now(stage: &Stage, call: &Call) {
             "elicitation",
             "elicitation/create",
             &json!({
-                "message": "What is your name?",
+                "message": call.arguments["message"].as_str().unwrap_or("What is your name?"),
                 "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
             }),
         ),
@@ -209,7 +209,7 @@ fn perform_now(stage: &Stage, call: &Call) {
         }),
         "rpc_error" => {
             let code = call.arguments["code"].as_i64().unwrap_or(-32602);
-            let error = json!({"code": code, "message": "refused on purpose", "data": {"b": 1, "a": [null]}});
+            let error = json!({"code": code, "message": call.arguments["message"].as_str().unwrap_or("refused on purpose"), "data": {"b": 1, "a": [null]}});
             return stage.answer(call, &error_line(&call.id, &error));
         }
         "page_turn" => text("turned"),

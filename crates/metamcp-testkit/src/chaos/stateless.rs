@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::message::{Call, Request, error_line, notification_line, result_line};
-use super::stage::Stage;
+use super::stage::{Stage, die};
 use crate::journal::{Record, What};
 
 /// The revision.
@@ -27,6 +27,12 @@ pub(super) enum Era {
     Touchy,
     /// Only with a handshake, and silent to who begins with anything else.
     Silent,
+    /// The same, and dead as soon as it hears the next word: the Python SDK before 1.9.2.
+    Deaf,
+    /// Only with a handshake, and silent for ever to who began with anything else.
+    Mute,
+    /// Only with a handshake, and dead of anything else.
+    Frail,
 }
 
 impl Era {
@@ -37,6 +43,9 @@ impl Era {
             "both" => Some(Era::Both),
             "touchy" => Some(Era::Touchy),
             "silent" => Some(Era::Silent),
+            "deaf" => Some(Era::Deaf),
+            "mute" => Some(Era::Mute),
+            "frail" => Some(Era::Frail),
             _ => None,
         }
     }
@@ -54,6 +63,7 @@ pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request) -> bool
         stage.send(&error_line(&request.id, &json!({"code": code, "message": message})));
         true
     };
+    let probed = stage.probed.load(std::sync::atomic::Ordering::Relaxed);
     if method == "server/discover" {
         stage.record(&Record { detail: request.params.clone(), ..Record::new(What::Discover) });
         stage.probed.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -61,6 +71,10 @@ pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request) -> bool
     match stage.options.era {
         Era::Legacy => false,
         Era::Silent => method == "server/discover",
+        Era::Deaf if probed => die(1),
+        Era::Frail if method == "server/discover" => die(1),
+        Era::Deaf | Era::Frail => method == "server/discover",
+        Era::Mute => probed || method == "server/discover",
         Era::Touchy => {
             let probed = stage.probed.load(std::sync::atomic::Ordering::Relaxed);
             probed && refuse(-32600, "this process has heard an unknown word and is done")

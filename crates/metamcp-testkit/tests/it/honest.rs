@@ -131,7 +131,7 @@ fn it_shows_the_environment_and_files_it_was_born_with() {
     let id = child.client.call_tool("env", &json!({})).unwrap();
     let around =
         child.client.wait(id, PATIENCE).unwrap().result().unwrap()["structuredContent"].clone();
-    assert_eq!(around["environment"]["METAMCP_TEST_MARK"], child.workspace.mark());
+    assert_eq!(around["environment"]["TESTKIT_MARK"], child.workspace.mark());
     // There may be more: whatever this test was started with and did not close.
     for file in ["0", "1", "2"] {
         assert!(around["files"][file].is_string(), "{around}");

@@ -279,7 +279,7 @@ fn a_late_child_answers_all_the_same() {
 fn surroundings_are_journalled() {
     let child = greeted(&["--do", "60"]);
     let record = &child.journal.of(What::Surroundings).unwrap()[0];
-    assert_eq!(record.detail["environment"]["METAMCP_TEST_MARK"], child.workspace.mark());
+    assert_eq!(record.detail["environment"]["TESTKIT_MARK"], child.workspace.mark());
 }
 
 #[test]

@@ -90,6 +90,17 @@ pub fn completed(result: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// The same for the result of a method whose results may be kept: without the hints for caches too.
+pub fn unhinted(result: &[u8]) -> Cow<'_, [u8]> {
+    let mut plain = untyped(result);
+    for hint in ["ttlMs", "cacheScope"] {
+        if pick(&plain, [hint]).map_or(true, |[found]| found.is_some()) {
+            plain = Cow::Owned(without_member(&plain, hint));
+        }
+    }
+    plain
+}
+
 /// A result of a server of the stateless era for a client of the older one: without its type, and without the name the
 /// server puts on each of its results there, just as the server itself would answer that client.
 pub fn untyped(result: &[u8]) -> Cow<'_, [u8]> {

@@ -10,14 +10,20 @@ Looks for the MCP clients on this machine, takes over the servers they have into
 into each in their place. What would change is shown first, and nothing is changed without a yes. Every file is kept as it \
 was in ~/.metamcp/backups; comments and everything else in the files stay.
 
+A server that would not start from here (its program or a variable is missing) is shown with the reason and stays with its \
+client; --server moves it all the same. At a terminal you can choose clients and servers from a list.
+
 A file that cannot be read is left alone, and the reason is shown. That is no failure (exit code 0) unless its client was \
 named with --client (1). Without a yes nothing is done (1).
 
 Examples:
   metamcp init --dry-run                only show it
   metamcp init --client cursor --yes    one client, without a question
+  metamcp init --server git --yes       one server, wherever it is
   metamcp init --keep                   leave the servers with the clients too
-  metamcp init --undo                   put everything back";
+  metamcp init --http                   address and token of one that listens
+  metamcp init --undo                   put everything back
+  metamcp init --undo --last            take back the last init only";
 
 pub(super) const ADD_HELP: &str = "\
 The grammar is that of `claude mcp add`: options first, then the name, then the command behind `--`, or an address. \
@@ -35,6 +41,15 @@ Examples:
   metamcp add -e API_KEY='${API_KEY}' search -- uvx some-search-server
   metamcp add docs --url https://mcp.example.com/mcp --header 'X-Key: ${KEY}'
   metamcp add --transport sse old https://mcp.example.com/sse";
+
+pub(super) const ADD_JSON_HELP: &str = "\
+The JSON is one server as clients write it: an object with `command` or `url`. A whole file with `mcpServers` that names one \
+server is taken too. `-` reads it from stdin.
+
+Examples:
+  metamcp add-json time '{\"command\": \"uvx\", \"args\": [\"mcp-server-time\"]}'
+  metamcp add-json docs '{\"type\": \"http\", \"url\": \"https://mcp.example.com/mcp\"}'
+  pbpaste | metamcp add-json docs -";
 
 pub(super) const IMPORT_HELP: &str = "\
 Reads only; the client keeps its servers. A server that is there already under the same name and means the same is left \
@@ -54,6 +69,7 @@ Exits with 0 if there is no problem (warnings are none), with 1 if there is one,
 
 Examples:
   metamcp doctor
+  metamcp doctor github slack           these servers, and what they need
   metamcp doctor --fix
   metamcp doctor --json | jq '.findings[] | select(.level == \"problem\")'";
 
@@ -80,10 +96,67 @@ pub(crate) enum Scope {
 /// Which file a command changes.
 #[derive(Debug, Clone, Copy, ClapArgs)]
 pub(crate) struct ScopeArgs {
-    /// Which file: your own, or the project's; without it the one `metamcp config path` prints
+    /// Which file: your own, or the project's; without it your own, or the one that --config names
     #[arg(long, short, value_enum)]
     pub(crate) scope: Option<Scope>,
+    /// The project's file, .mcp.json in the working directory
+    #[arg(long, conflicts_with = "scope")]
+    pub(crate) project: bool,
 }
+
+impl ScopeArgs {
+    /// As if it was given with `--scope`.
+    pub(crate) fn of(scope: Scope) -> ScopeArgs {
+        ScopeArgs { scope: Some(scope), project: false }
+    }
+
+    /// The file that was asked for, if one was.
+    pub(crate) fn wanted(self) -> Option<Scope> {
+        if self.project { Some(Scope::Project) } else { self.scope }
+    }
+}
+
+/// Arguments of `metamcp trust`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TrustArgs {
+    /// The folder with the .mcp.json; without it the working directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// List what was decided so far
+    #[arg(long, conflicts_with_all = ["folder", "yes"])]
+    pub(crate) list: bool,
+    /// Approve without asking; needs --sha256
+    #[arg(long, short, requires = "sha256")]
+    pub(crate) yes: bool,
+    /// The hash of the file you have seen; if it is another by now, nothing is approved
+    #[arg(long, value_name = "HASH", requires = "yes")]
+    pub(crate) sha256: Option<String>,
+    /// Print JSON; without --yes it shows what waits, and approves nothing
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp untrust`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct UntrustArgs {
+    /// The folder with the .mcp.json; without it the working directory
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(super) const TRUST_HELP: &str = "\
+The .mcp.json of a folder may come from a stranger, so nothing of it is used before you approve it: no server, no setting. \
+After every change it has to be approved again. A file that you name with --config is your own word and needs none of this.
+
+Examples:
+  metamcp trust                    show what the file here would do, and ask
+  metamcp trust ~/work/site        the same for another folder
+  metamcp trust --json             the picture and the hash, for scripts
+  metamcp trust --list             what was decided so far
+  metamcp untrust                  take it back";
 
 /// Arguments of `metamcp init`.
 #[derive(Debug, ClapArgs)]
@@ -97,9 +170,27 @@ pub(crate) struct InitArgs {
     /// Leave the servers in the clients' files as well
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Take back what the last init did
-    #[arg(long, conflicts_with_all = ["client", "keep"])]
+    /// Only this server, also if it would not start; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Vec<String>,
+    /// Every server but this one; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) except: Vec<String>,
+    /// Instead of a program to start, write the address of a gateway that listens, with its token; no servers are moved
+    #[arg(
+        long,
+        value_name = "URL",
+        num_args = 0..=1,
+        default_missing_value = "http://127.0.0.1:8080/mcp",
+        conflicts_with_all = ["keep", "server", "except"]
+    )]
+    pub(crate) http: Option<String>,
+    /// Take back what every init did, to the first
+    #[arg(long, conflicts_with_all = ["client", "keep", "server", "except", "http"])]
     pub(crate) undo: bool,
+    /// With --undo: take back the last init only
+    #[arg(long, requires = "undo")]
+    pub(crate) last: bool,
     #[command(flatten)]
     pub(crate) write: WriteArgs,
 }
@@ -137,7 +228,8 @@ pub(crate) struct AddArgs {
 impl AddArgs {
     /// A flag of ours among the words of the command. Whoever means the command's own says so with `--`.
     pub(super) fn swallowed(&self) -> Option<&str> {
-        const OWN: [&str; 6] = ["--dry-run", "--json", "--force", "--scope", "--header", "--env"];
+        const OWN: [&str; 7] =
+            ["--dry-run", "--json", "--force", "--scope", "--project", "--header", "--env"];
         let is_own = |word: &&str| OWN.contains(&word.split('=').next().unwrap_or_default());
         self.command.iter().map(String::as_str).find(is_own)
     }
@@ -162,12 +254,30 @@ pub(super) fn addresses_named(arguments: &[OsString]) -> Vec<OsString> {
     words
 }
 
-/// Arguments of `metamcp remove`, `enable` and `disable`.
+/// Arguments of `metamcp add-json`.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct NameArgs {
-    /// Which server
+pub(crate) struct AddJsonArgs {
+    /// What the server is to be called
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
+    /// The server as JSON; `-` reads it from stdin
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) entry: String,
+    /// Replace a server of that name
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) scope: ScopeArgs,
+    #[command(flatten)]
+    pub(crate) write: WriteArgs,
+}
+
+/// Arguments of `metamcp remove`, `enable` and `disable`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct NamesArgs {
+    /// Which servers
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,
     #[command(flatten)]
@@ -189,10 +299,33 @@ pub(crate) struct ImportArgs {
 /// Arguments of `metamcp doctor`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DoctorArgs {
+    /// Only these servers; without a name, everything
+    #[arg(value_name = "SERVER")]
+    pub(crate) servers: Vec<String>,
     /// Mend what can be mended safely
     #[arg(long)]
     pub(crate) fix: bool,
     /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(super) const TOKEN_HELP: &str = "\
+`metamcp --transport http` lets clients in that show a bearer token. Where you configured none (--token-file, --token-env, \
+--jwks), it is the one in ~/.metamcp/http-token, which only you can read. This prints it, and makes it if it is not there.
+
+Examples:
+  metamcp token
+  metamcp token --rotate      a new one; the old one is refused from then on
+  curl -H \"Authorization: Bearer $(metamcp token)\" …";
+
+/// Arguments of `metamcp token`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TokenArgs {
+    /// Replace it by a new one
+    #[arg(long)]
+    pub(crate) rotate: bool,
+    /// Print JSON: the token and its file
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -2,12 +2,15 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgMatches, Command, ValueHint};
-use metamcp_core::settings::{Given, Kind, Origin, SETTINGS, Setting, Value};
+use metamcp_core::settings::{Given, Kind, LogLevel, Origin, SETTINGS, Setting, Value, by_flag};
 
 /// Shown by `-h` too; the rest only by `--help`.
 const OFTEN_NEEDED: &[&str] = &["config", "log-level"];
+/// Shown by `serve -h` as well: what one looks for there.
+const FOR_SERVING: &[&str] =
+    &["config", "log-level", "transport", "host", "port", "toolset", "surface"];
 /// Commands that read no configuration, and the one that only holds others.
-const NO_CONFIG: &[&str] = &["demo", "completions", "schema", "docs", "config"];
+const NO_CONFIG: &[&str] = &["demo", "completions", "schema", "docs", "config", "version"];
 /// Shown in the help of every other subcommand.
 const EVERYWHERE: &[&str] = &["config", "home", "log-level"];
 
@@ -16,6 +19,26 @@ const EVERYWHERE: &[&str] = &["config", "home", "log-level"];
 pub(crate) struct SettingFlags {
     pub(crate) given: Vec<Given>,
 }
+
+impl SettingFlags {
+    /// How loud the log is by `-v` and `-q`; a level that was named goes before them.
+    pub(super) fn loudness(&mut self, verbose: u8, quiet: bool) {
+        let (level, name) = match (verbose, quiet) {
+            (0, false) => return,
+            (0, true) => (LogLevel::Error, "quiet"),
+            (1, _) => (LogLevel::Info, "verbose"),
+            (2, _) => (LogLevel::Debug, "verbose"),
+            _ => (LogLevel::Trace, "verbose"),
+        };
+        let is_level = |given: &Given| given.setting.flag == LOG_LEVEL;
+        if let Some(setting) = by_flag(LOG_LEVEL).filter(|_| !self.given.iter().any(is_level)) {
+            let value = Value::Word(level.as_str());
+            self.given.push(Given { setting, value, origin: Origin::Flag { name } });
+        }
+    }
+}
+
+const LOG_LEVEL: &str = "log-level";
 
 impl clap::FromArgMatches for SettingFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
@@ -58,16 +81,19 @@ pub(super) fn settle(command: Command, is_wanted: &dyn Fn(&str) -> bool) -> Comm
 
 fn settle_subcommand(command: Command, is_wanted: &dyn Fn(&str) -> bool) -> Command {
     if command.get_name() == "serve" {
-        return command;
+        let shown = |setting: &'static Setting| {
+            flag(setting).hide_short_help(!FOR_SERVING.contains(&setting.flag))
+        };
+        return command.args(SETTINGS.iter().map(shown));
     }
     let reads_config = !NO_CONFIG.contains(&command.get_name());
     let quiet = |setting: &'static Setting| {
         let shown = reads_config && EVERYWHERE.contains(&setting.flag);
         flag(setting).hide(!shown)
     };
-    let own_help = command.get_after_help().map(ToString::to_string);
-    let footer =
-        reads_config.then_some("The settings of `metamcp --help` are understood here too.");
+    let own_help = command.get_after_long_help().or(command.get_after_help());
+    let own_help = own_help.map(ToString::to_string);
+    let footer = reads_config.then_some("The settings of `metamcp help` are understood here too.");
     let after: Vec<&str> = own_help.as_deref().into_iter().chain(footer).collect();
     let command = command.args(SETTINGS.iter().map(quiet)).after_long_help(after.join("\n\n"));
     settle(command, is_wanted)
@@ -124,6 +150,7 @@ fn placeholder(setting: &Setting) -> &'static str {
         Kind::Path if setting.flag == "home" => "DIR",
         Kind::Path => "FILE",
         Kind::Text => "TEXT",
+        Kind::Names => "NAMES",
     }
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::args::{AuthCommand, AuthServerArgs, AuthStatusArgs, LoginArgs};
 use crate::exit::{Exit, OrMisuse, misuse};
+use crate::progress;
 use crate::render::visible;
 
 /// Runs one of them.
@@ -37,6 +38,7 @@ async fn log_in(loaded: &Loaded, args: &LoginArgs, out: &mut dyn Write) -> anyho
     let server = named(loaded, &args.server)?;
     let (login, options) = login_of(loaded, server)?;
     if options.login.grant == Grant::Machine {
+        let _working = progress::step(format!("logging in to {}", visible(&server.name)));
         login::start_machine(&login).await?;
         return logged_in(&login, args, out).await;
     }
@@ -55,7 +57,10 @@ async fn log_in(loaded: &Loaded, args: &LoginArgs, out: &mut dyn Write) -> anyho
     if !args.no_browser {
         open(&address.to_string());
     }
-    match started.done.await {
+    let waiting = progress::step("waiting for the browser");
+    let done = started.done.await;
+    drop(waiting);
+    match done {
         Ok(Ok(())) => logged_in(&login, args, out).await,
         Ok(Err(why)) => bail!("{}", visible(&why)),
         Err(_) => bail!("the login was given up"),

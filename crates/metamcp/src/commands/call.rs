@@ -1,10 +1,16 @@
 //! `metamcp call`: one call through the same router as every other, its result on stdout.
+//! Owns: which tool a name alone means, the exit code of a result.      Never: guesses between two tools, prints a secret.
+//! In: a tool and its arguments as typed.  Out: the result, or what is wrong with the call.
+//! Tests: `tests/config/tools.rs`; arguments in `call/pairs.rs`.
+
+mod pairs;
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
 use bytes::Bytes;
+use metamcp_core::discover::split_id;
 use metamcp_core::ledger::ConnId;
 use metamcp_core::settings::Vocabulary;
 use metamcp_core::text;
@@ -13,44 +19,89 @@ use metamcp_engine::gateway::Gateway;
 use metamcp_engine::router::{Caller, Outcome, Question};
 use metamcp_engine::surface::reply::{Code, ErrorObject};
 use metamcp_engine::surface::{Finished, Step, View};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
-use super::gateway;
+use self::pairs::Pairs;
+use super::{gateway, list};
 use crate::args::CallArgs;
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render;
 
 /// Calls one tool.
 pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let arguments = arguments(&args.arguments)?;
-    let params = json!({ "tool": args.tool, "args": arguments });
+    let given = arguments(args.arguments.as_deref().unwrap_or("{}"))?;
+    let pairs = Pairs::read(&args.pairs)?;
     let mut loaded = loaded.clone();
     // A person waits for servers that start for the first time rather than asking again.
     let budget = &mut loaded.config.settings.timeouts.discover_budget;
     *budget = (*budget).max(gateway::PATIENCE);
-    let finished =
-        gateway::with(&loaded, async |gateway| make(gateway, "mcp_call", &params).await)?;
+    let finished = gateway::with(&loaded, async |gateway| {
+        let tool = whole_id(gateway, &args.tool).await;
+        let mut arguments = given;
+        if !pairs.is_empty() {
+            let (signature, schema) = takes(gateway, &tool).await.unzip();
+            let read = pairs.into_object(schema.as_ref(), &mut arguments);
+            read.map_err(|error| match signature {
+                Some(signature) => misuse(format!("{error:#}\nsignature: {signature}")),
+                None => error,
+            })?;
+        }
+        let params = json!({ "tool": tool, "args": arguments });
+        anyhow::Ok(make(gateway, "mcp_call", &params).await)
+    })??;
     let result = gateway::result(finished)?;
     show(&result, args.json, out)
 }
 
-fn arguments(given: &str) -> anyhow::Result<Value> {
+/// A tool with its server, where its name alone says enough. What is no such name stays as it is: the call says why.
+async fn whole_id(gateway: &Gateway, tool: &str) -> String {
+    let servers = gateway.router.servers();
+    if tool.contains(':') || tool.starts_with('@') || servers.named(tool).is_some() {
+        return tool.to_owned();
+    }
+    gateway.catalog.loaded().await;
+    if gateway.view.owners(tool).is_empty() {
+        // It may be a tool of a server that never listed any.
+        list::first_lists(gateway, &|_| true).await;
+    }
+    match gateway.view.owners(tool).as_slice() {
+        [id] => id.clone(),
+        _ => tool.to_owned(),
+    }
+}
+
+/// What a tool takes. A server that never listed its tools is started, as the call would do next.
+async fn takes(gateway: &Gateway, id: &str) -> Option<(String, Value)> {
+    let (server, tool) = split_id(id)?;
+    gateway.view.make_known(server).await;
+    gateway.view.takes(server, tool)
+}
+
+fn arguments(given: &str) -> anyhow::Result<Map<String, Value>> {
     let mut text = given.to_owned();
     if given == "-" {
         text.clear();
         io::stdin().read_to_string(&mut text).context("cannot read the arguments from stdin")?;
     }
     let value: Value = serde_json::from_str(&text).context("--args is not JSON").or_misuse()?;
-    if !value.is_object() {
+    let Value::Object(arguments) = value else {
         let example = "'{\"path\": \"README.md\"}'";
         return Err(misuse(format!("--args must be a JSON object, such as {example}")));
-    }
-    Ok(value)
+    };
+    Ok(arguments)
 }
 
 /// Calls one of the gateway's own tools, as a client would.
+/// Secrets are taken out of the result as for a model: what is on a screen or in a pipe is soon in a log.
 pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Finished {
+    match made(gateway, name, arguments).await {
+        Finished::Result(result) => Finished::Result(gateway.view.clean(&result).into_owned()),
+        other => other,
+    }
+}
+
+async fn made(gateway: &Gateway, name: &str, arguments: &Value) -> Finished {
     let (answer, answered) = oneshot::channel();
     let caller: Arc<dyn Caller> = Arc::new(Once { answer: Mutex::new(Some(answer)) });
     gateway.router.attach(&caller);

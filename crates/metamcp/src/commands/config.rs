@@ -8,7 +8,7 @@ use metamcp_core::config::{
 };
 use metamcp_core::secret::shown;
 use metamcp_core::settings::{Given, Origin};
-use metamcp_engine::config::{LoadError, Loaded, Remark, Source};
+use metamcp_engine::config::{LoadError, Loaded, Remark, Source, Standing};
 use serde_json::{Value, json};
 
 use crate::args::{CheckArgs, DocsArgs, PathArgs};
@@ -34,14 +34,17 @@ pub(crate) fn check(
         }
     };
     let warned = loaded.remarks.iter().any(|remark| remark.severity == Severity::Warning);
+    let is_faulty = loaded.remarks.iter().any(|remark| remark.severity == Severity::Error);
     let exit = match loaded.source {
         Source::Nowhere { .. } => Exit::Config,
+        _ if is_faulty => Exit::Config,
         _ if arguments.strict && warned => Exit::Config,
         _ => Exit::Success,
     };
     if arguments.json {
         writeln!(out, "{:#}", check_json(&loaded, exit == Exit::Success))?;
     } else if let Some(advice) = loaded.source.advice() {
+        remarks(diagnostics, &loaded.remarks)?;
         write!(diagnostics, "{advice}")?;
     } else {
         check_text(&loaded, out, diagnostics)?;
@@ -64,7 +67,9 @@ pub(crate) fn path(
 ) -> anyhow::Result<Exit> {
     let path = loaded.source.path();
     if arguments.json {
-        writeln!(out, "{:#}", source_json(&loaded.source))?;
+        let mut told = source_json(&loaded.source);
+        told["project"] = project_json(loaded);
+        writeln!(out, "{told:#}")?;
     } else if let Some(path) = path {
         writeln!(out, "{}", path.display())?;
     } else if let Some(advice) = loaded.source.advice() {
@@ -97,6 +102,7 @@ fn check_text(
             vec![
                 visible(&server.name),
                 transport_word(&server.transport).to_owned(),
+                server.origin.as_str().to_owned(),
                 summary(server),
             ]
         })
@@ -121,20 +127,22 @@ fn check_text(
     out.flush()?;
     remarks(diagnostics, &loaded.remarks)?;
     let disabled = servers.iter().filter(|server| !server.is_enabled()).count();
-    let warnings =
-        loaded.remarks.iter().filter(|remark| remark.severity == Severity::Warning).count();
+    let count = |severity: Severity, word: &str| {
+        plural(loaded.remarks.iter().filter(|remark| remark.severity == severity).count(), word)
+    };
     writeln!(
         out,
-        "\n{}, {disabled} disabled, {}",
+        "\n{}, {disabled} disabled, {}, {}",
         plural(servers.len(), "server"),
-        plural(warnings, "warning")
+        count(Severity::Error, "error"),
+        count(Severity::Warning, "warning")
     )?;
     Ok(())
 }
 
 /// What starts the server or where it is, or why it is left out.
 fn summary(server: &ServerConfig) -> String {
-    if let ServerState::Disabled { reason } = &server.state {
+    if let ServerState::Disabled { reason } | ServerState::Invalid { reason } = &server.state {
         return format!("{} {}", styled(YELLOW, "disabled:"), visible(reason));
     }
     let launch = match &server.transport {
@@ -148,7 +156,7 @@ fn summary(server: &ServerConfig) -> String {
     visible(&shown(&launch, server.secrets()))
 }
 
-fn transport_word(transport: &Transport) -> &'static str {
+pub(crate) fn transport_word(transport: &Transport) -> &'static str {
     match transport {
         Transport::Stdio { .. } => "stdio",
         Transport::Http { kind: HttpKind::Streamable | HttpKind::Either, .. } => "http",
@@ -167,9 +175,21 @@ fn check_json(loaded: &Loaded, ok: bool) -> Value {
         "source": source_json(&loaded.source),
         "servers": loaded.config.servers.iter().map(server_json).collect::<Vec<_>>(),
         "settings": loaded.values.iter().map(setting_json).collect::<Vec<_>>(),
-        "warnings": loaded.remarks.iter().map(remark_json).collect::<Vec<_>>(),
-        "errors": [],
+        "project": project_json(loaded),
+        "warnings": remarks_of(loaded, |severity| severity != Severity::Error),
+        "errors": remarks_of(loaded, |severity| severity == Severity::Error),
     })
+}
+
+fn remarks_of(loaded: &Loaded, wanted: impl Fn(Severity) -> bool) -> Vec<Value> {
+    loaded.remarks.iter().filter(|remark| wanted(remark.severity)).map(remark_json).collect()
+}
+
+/// The project's file and whether it is used.
+fn project_json(loaded: &Loaded) -> Value {
+    let Some(project) = &loaded.project else { return Value::Null };
+    let used = project.standing == Standing::Trusted;
+    json!({ "path": project.path, "used": used, "waiting": project.is_waiting() })
 }
 
 /// What `--json` prints when a command gave up.
@@ -239,7 +259,7 @@ fn source_json(source: &Source) -> Value {
 }
 
 /// A server without the values of its variables and headers.
-fn server_json(server: &ServerConfig) -> Value {
+pub(crate) fn server_json(server: &ServerConfig) -> Value {
     let clean = |text: &str| shown(text, server.secrets());
     let names = |named: &[(String, metamcp_core::secret::Secret)]| {
         named.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
@@ -261,7 +281,8 @@ fn server_json(server: &ServerConfig) -> Value {
         }),
     };
     json["enabled"] = json!(server.is_enabled());
-    if let ServerState::Disabled { reason } = &server.state {
+    json["origin"] = json!(server.origin.as_str());
+    if let ServerState::Disabled { reason } | ServerState::Invalid { reason } = &server.state {
         json["reason"] = json!(reason);
     }
     json["description"] = json!(server.description);
@@ -292,6 +313,7 @@ fn remark_json(remark: &Remark) -> Value {
     let place = remark.place.as_ref();
     json!({
         "severity": match remark.severity {
+            Severity::Error => "error",
             Severity::Warning => "warning",
             Severity::Note => "note",
         },

@@ -9,13 +9,16 @@ mod tried;
 
 use std::io::Write;
 
-use metamcp_core::config::Severity;
-use metamcp_engine::config::{LoadError, Loaded};
+use metamcp_core::config::{ServerOrigin, Severity};
+use metamcp_core::nearest::nearest;
+use metamcp_engine::config::{LoadError, Loaded, Source, Standing};
+use metamcp_engine::provision;
 use serde_json::{Value, json};
 
 use crate::args::DoctorArgs;
 use crate::commands::auth::{self, Stands};
-use crate::exit::Exit;
+use crate::exit::{Exit, misuse};
+use crate::progress;
 use crate::render::{self, DIM, GREEN, RED, YELLOW, plural, styled, visible};
 
 /// How much a finding matters.
@@ -88,36 +91,51 @@ pub(crate) fn run(
     args: &DoctorArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let mut findings = vec![machine::version()];
+    let mut findings = Vec::new();
     let unusable;
     match loaded {
+        Ok(loaded) if !args.servers.is_empty() => {
+            unusable = false;
+            findings.extend(of_servers(loaded, &args.servers)?);
+        }
         Ok(loaded) => {
+            findings.push(machine::version());
             findings.extend(configuration(loaded, args.fix));
             unusable = loaded.source.path().is_none();
+            // Before a gateway is started, which would remove what was left there.
+            let of_home = machine::home(&loaded.config.settings.home, args.fix);
             // What a registry took back is kept from use before it would be tried.
+            let working = progress::step("asking the registries about installed servers");
             let of_registries = installed::registries(loaded)?;
-            let (tried, missing) = tried::servers(loaded)?;
+            drop(working);
+            let (tried, missing) = tried::servers(loaded, &[])?;
             findings.extend(machine::programs(&loaded.config, &missing));
-            findings.extend(machine::clients());
+            findings.extend(machine::environment(&loaded.config));
+            findings.extend(machine::clients(loaded.source.path()));
             findings.extend(of_registries);
             findings.extend(tried);
+            let _working = progress::step("looking at logins, versions and the cache");
             findings.extend(logins(loaded)?);
             findings.extend(installed::servers(loaded)?);
+            findings.extend(of_home);
             findings.extend(machine::cache(&loaded.config.settings.home, args.fix));
             findings.extend(machine::model(&loaded.config.settings));
         }
         Err(error) => {
             unusable = true;
+            findings.push(machine::version());
             let mut told = Vec::new();
             render::load_error(&mut told, error)?;
             let told = anstream::adapter::strip_bytes(&told).into_vec();
             let told = String::from_utf8_lossy(&told).trim_end().to_owned();
             let cure = "mend the file; `metamcp config check` shows the same";
             findings.push(Finding::new(Level::Problem, "config", told).cure(cure));
-            findings.extend(machine::clients());
+            findings.extend(machine::clients(None));
         }
     }
-    findings.extend(machine::left_behind());
+    if args.servers.is_empty() {
+        findings.extend(machine::left_behind());
+    }
     let count =
         |level| findings.iter().filter(|finding| finding.level == level && !finding.fixed).count();
     let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
@@ -135,6 +153,37 @@ pub(crate) fn run(
         (false, 0) => Exit::Success,
         (false, _) => Exit::Failure,
     })
+}
+
+/// What is to be said of some servers, and of nothing else.
+fn of_servers(loaded: &Loaded, names: &[String]) -> anyhow::Result<Vec<Finding>> {
+    let installed = provision::installed(&loaded.config.settings.home);
+    let configured = loaded.config.servers.iter();
+    let known: Vec<&str> = configured
+        .chain(installed.iter().map(|(server, _)| server))
+        .map(|server| server.name.as_str())
+        .collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        let near = nearest(name, known.iter().copied(), 1);
+        let hint = near.first().map(|near| format!("; did you mean `{}`?", visible(near)));
+        let hint = hint.unwrap_or_else(|| "; `metamcp list` lists the servers".to_owned());
+        return Err(misuse(format!("there is no server `{}`{hint}", visible(name))));
+    }
+    let is_chosen = |name: &str| names.iter().any(|chosen| chosen == name);
+    let mut chosen = loaded.clone();
+    chosen.config.servers.retain(|server| is_chosen(&server.name));
+    // A place in the file is written as the keys that lead to it.
+    chosen.remarks.retain(|remark| {
+        remark.place.as_ref().is_some_and(|place| place.path.split('.').any(is_chosen))
+    });
+    let mut findings = remarks(&chosen, false);
+    let (tried, missing) = tried::servers(&chosen, names)?;
+    // Programs that these servers do not need are noted as well.
+    let programs = machine::programs(&chosen.config, &missing).into_iter();
+    findings.extend(programs.filter(|finding| finding.level != Level::Note));
+    findings.extend(tried);
+    findings.extend(logins(&chosen)?);
+    Ok(findings)
 }
 
 fn show(findings: &[Finding], out: &mut dyn Write) -> anyhow::Result<()> {
@@ -190,15 +239,45 @@ fn configuration(loaded: &Loaded, fix: bool) -> Vec<Finding> {
     let Some(path) = loaded.source.path() else {
         let cure = "run `metamcp init`, or `metamcp add NAME -- COMMAND`";
         let level = if super::advice(loaded).is_some() { Level::Problem } else { Level::Note };
-        return vec![Finding::new(level, "config", "there is no config file").cure(cure)];
+        let mut findings =
+            vec![Finding::new(level, "config", "there is no config file").cure(cure)];
+        findings.extend(loaded.remarks.iter().map(|remark| {
+            let mut finding = Finding::new(Level::Warning, "config", remark.to_string());
+            finding.cure.clone_from(&remark.hint);
+            finding
+        }));
+        return findings;
     };
-    let count = plural(loaded.config.servers.len(), "server");
+    let named = |origin: &dyn Fn(ServerOrigin) -> bool| {
+        let servers = loaded.config.servers.iter();
+        plural(servers.filter(|server| origin(server.origin)).count(), "server")
+    };
+    let is_own = |origin| origin != ServerOrigin::Project;
+    let is_projects = |origin| origin == ServerOrigin::Project;
+    let count = match loaded.source {
+        Source::Project(_) => named(&is_projects),
+        _ => named(&is_own),
+    };
     let words = format!("{} names {count}", path.display());
     let mut findings = vec![Finding::new(Level::Good, "config", words)];
+    let used = loaded.project.as_ref().filter(|project| project.standing == Standing::Trusted);
+    if let Some(project) = used.filter(|project| project.path != path) {
+        let words =
+            format!("{} adds {}, and is approved", project.path.display(), named(&is_projects));
+        findings.push(Finding::new(Level::Good, "config", words));
+    }
+    findings.extend(remarks(loaded, fix));
+    findings
+}
+
+/// What was remarked about the file, but for servers that are left out: their own finding says so.
+fn remarks(loaded: &Loaded, fix: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for remark in
         loaded.remarks.iter().filter(|remark| tried::left_out_for(loaded, remark).is_none())
     {
         let level = match remark.severity {
+            Severity::Error => Level::Problem,
             Severity::Warning => Level::Warning,
             Severity::Note => Level::Note,
         };

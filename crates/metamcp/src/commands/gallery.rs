@@ -16,8 +16,8 @@ use serde_json::json;
 use super::provisioned;
 use crate::args::AddArgs;
 use crate::exit::{Exit, misuse};
-use crate::person;
 use crate::render::visible;
+use crate::{person, progress};
 
 /// Most servers of one name that are told apart for the user.
 const SHOWN: usize = 10;
@@ -82,6 +82,7 @@ async fn carry_out(
     args: &AddArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Option<Done>> {
+    let working = progress::step(format!("looking for {}", visible(&args.name)));
     let candidate = found(provisioner, &args.name).await?;
     if let Some(record) = provisioner.installed(&candidate) {
         bail!(
@@ -91,11 +92,13 @@ async fn carry_out(
             record.plan.server
         );
     }
+    working.say(format!("asking what {} would install", visible(&candidate.package())));
     let names = taken(loaded, provisioner);
     let plan = provisioner
         .plan(&candidate, &|name| names.contains(name), true)
         .await
         .with_context(|| format!("no plan for {}", visible(&candidate.package())))?;
+    drop(working);
     if !args.write.json {
         writeln!(out, "{}", visible(&told(&plan)))?;
     }
@@ -110,6 +113,7 @@ async fn carry_out(
         if !person::agrees(out, &question, args.yes, "nothing was installed")? {
             return Ok(None);
         }
+        let _working = progress::step(format!("installing {}", visible(&candidate.package())));
         provisioner
             .install(&plan, &consent, &|name| loaded.config.server(name).is_some())
             .await

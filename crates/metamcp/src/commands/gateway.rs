@@ -1,5 +1,6 @@
 //! A gateway for the length of one command: the same core as `serve`, without a client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -9,10 +10,11 @@ use metamcp_core::settings::{Given, LogLevel, Origin};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::surface::Finished;
-use metamcp_engine::telemetry;
+use metamcp_engine::{allowance, telemetry};
 use serde_json::Value;
 
 use crate::exit::misuse;
+use crate::progress::Progress;
 
 /// How long a person waits for servers that never listed their tools: npx and uvx may have to fetch them first. A model
 /// is answered within the budget of `mcp_discover`.
@@ -26,12 +28,20 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
     let mut config = loaded.config.clone();
     // Nobody could come back for what is kept.
     config.settings.limits.result_bytes = 0;
+    allowance::prepare().map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
+        allowance::survive_large_files();
         let mut gateway =
             Gateway::start(&config, shim, crate::worker(&loaded.config.settings.code));
         gateway.view.audience = Audience::Shell;
-        let done = work(&gateway).await;
+        gateway.view.surface.project.send_replace(loaded.project.clone().map(Arc::new));
+        let progress = Progress::begin();
+        let done = tokio::select! {
+            done = work(&gateway) => done,
+            never = progress.watch(&gateway) => match never {},
+        };
+        drop(progress);
         gateway.router.stop_now();
         gateway.router.emptied().await;
         gateway.catalog.written().await;

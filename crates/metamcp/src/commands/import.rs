@@ -1,16 +1,25 @@
 //! `metamcp import`: the servers of a client or of a file, taken over into our own.
+//! Owns: reading clients' files, what becomes of each server, whether it would start.      Never: changes a client's file.
+//! In: the name of a client, or a file.  Out: servers in our own file, and what is told of each.
+//! Tests: beside the parts; `tests/config/first.rs` and `tests/config/movein.rs`.
+
+mod merge;
+mod ready;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use metamcp_core::clients::{self, Client, Dialect, Imported, Places, System};
-use metamcp_core::config::{self, Config};
+use metamcp_core::clients::{
+    self, Asked, Client, Dialect, Imported, Places, Syntax, System, World,
+};
 use metamcp_core::edit::{self, EditError, Format};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::user_file;
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::merge::Merger;
+pub(crate) use self::ready::against;
 use super::servers::{self, SERVER_KEYS};
 use crate::args::ImportArgs;
 use crate::env;
@@ -23,9 +32,22 @@ pub(crate) struct Found {
     /// Who, for people.
     pub(crate) from: String,
     /// What is put behind a name that is taken.
-    pub(crate) suffix: String,
-    pub(crate) dialect: Dialect,
-    pub(crate) servers: Map<String, Value>,
+    suffix: String,
+    shape: (Dialect, Syntax),
+    /// The folder of the file, from which its relative paths start.
+    folder: Option<PathBuf>,
+    pub(crate) servers: Vec<Server>,
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    /// The keys that lead to its table.
+    pub(crate) at: Vec<String>,
+    pub(crate) name: String,
+    /// The project it is for, if it is not for all.
+    pub(crate) project: Option<String>,
+    pub(crate) entry: Value,
 }
 
 /// What became of one server.
@@ -39,6 +61,10 @@ pub(crate) enum Fate {
     Itself,
     /// Not taken over; why.
     Left(String),
+    /// It could be, but would not start here; why.
+    Unready(String),
+    /// The person did not choose it.
+    Unwanted,
 }
 
 /// Where the user's directories are on this machine.
@@ -56,13 +82,41 @@ pub(crate) fn places() -> anyhow::Result<Places> {
         config: folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
         app_data: folder("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming")),
         claude: folder("CLAUDE_CONFIG_DIR"),
+        codex: folder("CODEX_HOME"),
         home,
     })
 }
 
+/// The files of a client that are there: its own, then those of its folder of files, by name.
+pub(crate) fn files(client: &Client, places: &Places) -> Vec<PathBuf> {
+    let own = (client.files)(places).into_iter().find(|path| path.exists());
+    let folder = client.folder.map(|folder| folder(places));
+    let listed = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+    let is_one = |path: &PathBuf| {
+        let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
+        path.is_file() && ["yaml", "yml", "json"].contains(&end)
+    };
+    let mut more: Vec<PathBuf> =
+        listed.into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_one).collect();
+    more.sort();
+    own.into_iter().chain(more).collect()
+}
+
+/// What a file of a client is written in.
+pub(crate) fn format(client: &Client, path: &Path) -> Format {
+    match client.format {
+        // Continue takes files of other clients in its folder as they are.
+        Format::YamlList if path.extension().is_some_and(|end| end == "json") => Format::Json,
+        format => format,
+    }
+}
+
 /// The servers of a client's file.
-pub(crate) fn of_client(client: &Client, text: &str) -> Result<Found, EditError> {
-    let servers = match edit::read(client.format, text, client.key)? {
+pub(crate) fn of_client(client: &Client, path: &Path, text: &str) -> Result<Found, EditError> {
+    let format = format(client, path);
+    let mut servers = Vec::new();
+    let at: Vec<String> = client.key.iter().map(|&key| key.to_owned()).collect();
+    let table = match edit::read(format, text, client.key)? {
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(servers)) => servers,
         Some(_) => {
@@ -70,30 +124,111 @@ pub(crate) fn of_client(client: &Client, text: &str) -> Result<Found, EditError>
             return Err(EditError::NotAnObject { path, expected: "an object" });
         }
     };
-    let (from, suffix) = (client.name.to_owned(), client.id.to_owned());
-    Ok(Found { from, suffix, dialect: client.dialect, servers })
+    let one = |at: &Vec<String>, project: Option<&String>, name: String, entry: Value| Server {
+        at: at.clone(),
+        name,
+        project: project.cloned(),
+        entry,
+    };
+    servers.extend(table.into_iter().map(|(name, entry)| one(&at, None, name, entry)));
+    if let Some(key) = client.projects
+        && let Some(Value::Object(projects)) = edit::read(format, text, &[key])?
+    {
+        for (project, mut inner) in projects {
+            let table = client.key.iter().try_fold(&mut inner, |inner, key| inner.get_mut(*key));
+            let Some(Value::Object(table)) = table else { continue };
+            let keys = client.key.iter().map(|&key| key.to_owned());
+            let at: Vec<String> =
+                [key.to_owned(), project.clone()].into_iter().chain(keys).collect();
+            let of_it = |(name, entry)| one(&at, Some(&project), name, entry);
+            servers.extend(std::mem::take(table).into_iter().map(of_it));
+        }
+    }
+    let dialect = if format == client.format { client.dialect } else { Dialect::Standard };
+    Ok(Found {
+        from: client.name.to_owned(),
+        suffix: client.id.to_owned(),
+        shape: (dialect, client.variables),
+        folder: path.parent().map(Path::to_owned),
+        servers,
+    })
 }
 
-/// Puts servers into the text of a config file. What is there already stays; the fates are in the order of the servers.
-pub(crate) fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<(String, Fate)>)> {
-    let mut text = text.to_owned();
-    let mut fates = Vec::new();
-    for (name, entry) in &found.servers {
-        let fate = match clients::import(found.dialect, name, entry, &own_program()) {
-            Imported::Itself => Fate::Itself,
-            Imported::Left(why) => Fate::Left(why),
-            Imported::Server(entry) => {
-                let fate = place(&text, name, &found.suffix, &entry)?;
-                if let Fate::Added(name) = &fate {
-                    let (key, _) = servers::key_for(&text, name)?;
-                    text = edit::set(Format::Json, &text, &[key, name], &entry)?;
-                }
-                fate
+/// A server of a project is started in its folder, and may count on that.
+fn at_home(project: &str, entry: &mut Value) {
+    let words = std::iter::once(&entry["command"])
+        .chain(entry["args"].as_array().into_iter().flatten())
+        .filter_map(Value::as_str);
+    let is_relative = |word: &str| {
+        matches!(word, "." | "..") || word.starts_with("./") || word.starts_with("../")
+    };
+    let is_inside = |word: &str| {
+        word.contains('/')
+            && !word.starts_with(['/', '@', '-'])
+            && Path::new(project).join(word).exists()
+    };
+    let needs_it = words.clone().any(|word| is_relative(word) || is_inside(word));
+    if needs_it && let Value::Object(entry) = entry {
+        entry.entry("cwd").or_insert_with(|| project.into());
+    }
+}
+
+impl Found {
+    /// What one of its servers is in our own file.
+    pub(crate) fn imported(&self, server: &Server) -> Imported {
+        let is_set = |name: &str| env::lookup(name).is_some();
+        let world = World { is_set: &is_set, folder: self.folder.as_deref() };
+        let mut entry = server.entry.clone();
+        if let Some(project) = &server.project {
+            at_home(project, &mut entry);
+        }
+        clients::import(self.shape, &server.name, &entry, &own_program(), &world)
+    }
+
+    /// What is put behind the name of a server where that is taken.
+    pub(crate) fn suffix(&self, server: &Server) -> String {
+        let folder = server.project.as_deref().and_then(|project| Path::new(project).file_name());
+        let folder = folder.map(|name| name.to_string_lossy().into_owned());
+        let is_plain = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        folder.filter(is_plain).unwrap_or_else(|| self.suffix.clone())
+    }
+}
+
+/// Puts servers into the text of a config file. What is there already stays; the fates are in the order of the servers,
+/// each with why it would not start here.
+fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<Told>)> {
+    let mut merger = Merger::new(text)?;
+    let mut told = Vec::new();
+    for server in &found.servers {
+        let (fate, warning) = match found.imported(server) {
+            Imported::Itself => (Fate::Itself, None),
+            Imported::Left(why) => (Fate::Left(why), None),
+            Imported::Server(entry, asked) => {
+                let fate = merger.place(&server.name, &found.suffix(server), &entry);
+                let is_new = matches!(fate, Fate::Added(_));
+                (fate, is_new.then(|| lacks(&entry, &asked)).flatten())
             }
         };
-        fates.push((name.clone(), fate));
+        told.push(Told { name: server.name.clone(), fate, warning });
     }
-    Ok((text, fates))
+    Ok((merger.text()?, told))
+}
+
+/// What is told of one server.
+struct Told {
+    name: String,
+    fate: Fate,
+    warning: Option<String>,
+}
+
+/// Why a server that was only copied would not start: what its client fills in, nobody else does.
+fn lacks(entry: &Value, asked: &Asked) -> Option<String> {
+    match asked.first() {
+        Some((name, reference)) if env::lookup(name).is_none() => {
+            Some(format!("{name} is not set; it stands for {reference}, which its client asks for"))
+        }
+        _ => against(entry, asked),
+    }
 }
 
 /// The path of this program, by which it knows itself in the files of clients.
@@ -101,55 +236,42 @@ pub(crate) fn own_program() -> String {
     std::env::current_exe().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Under which name a server goes in, if it is not there.
-fn place(text: &str, name: &str, suffix: &str, entry: &Value) -> anyhow::Result<Fate> {
-    let numbered = (2..=99).map(|number| format!("{name}-{suffix}-{number}"));
-    for wanted in [name.to_owned(), format!("{name}-{suffix}")].into_iter().chain(numbered) {
-        match servers::key_for(text, &wanted)?.1 {
-            None => return Ok(Fate::Added(wanted)),
-            Some(there) if same(&there, entry) => return Ok(Fate::Same(wanted)),
-            Some(_) => {}
-        }
-    }
-    Ok(Fate::Left("its name is taken".to_owned()))
-}
-
-/// Whether two entries mean the same server, however they are written.
-fn same(one: &Value, other: &Value) -> bool {
-    let config = |entry: &Value| -> Option<Config> {
-        let file = json!({ "mcpServers": { "x": entry } }).to_string();
-        // Variables stand for themselves: two that hold the same today are not the same.
-        config::parse(&file, &|name| Some(format!("${name}"))).ok().map(|loaded| loaded.config)
-    };
-    match (config(one), config(other)) {
-        (Some(one), Some(other)) => config::diff(&one, &other).is_empty(),
-        _ => one == other,
-    }
-}
-
 /// `metamcp import`.
 pub(crate) fn run(loaded: &Loaded, args: &ImportArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let found = find(&args.from)?;
+    let all = find(&args.from)?;
     let path = servers::target(loaded, args.scope)?;
-    let mut fates = Vec::new();
-    servers::change(&path, args.write.dry_run, |text| {
-        let (after, all) = merge(text, &found)?;
-        fates = all;
+    let mut told = Vec::new();
+    servers::change(loaded, &path, args.write.dry_run, |text| {
+        told.clear();
+        let mut after = text.to_owned();
+        for found in &all {
+            let (merged, fates) = merge(&after, found)?;
+            after = merged;
+            told.extend(fates);
+        }
         Ok((after != text).then_some(after))
     })?;
     if args.write.json {
-        let all: Vec<Value> = fates.iter().map(|(name, fate)| fate_json(name, fate)).collect();
+        let one = |told: &Told| {
+            let mut json = fate_json(&told.name, &told.fate);
+            if let Some(why) = &told.warning {
+                json["will_not_start"] = why.as_str().into();
+            }
+            json
+        };
+        let all: Vec<Value> = told.iter().map(one).collect();
         let told = json!({ "file": path, "servers": all, "dry_run": args.write.dry_run });
         writeln!(out, "{told:#}")?;
         return Ok(Exit::Success);
     }
-    if fates.is_empty() {
-        writeln!(out, "{} names no servers.", found.from)?;
+    let from = all.first().map(|found| found.from.clone()).unwrap_or_default();
+    if told.is_empty() {
+        writeln!(out, "{from} names no servers.")?;
         return Ok(Exit::Success);
     }
     let into = if args.write.dry_run { "would go into" } else { "into" };
-    writeln!(out, "{into} {}, from {}:", path.display(), visible(&found.from))?;
-    let rows: Vec<Vec<String>> = fates.iter().map(|(name, fate)| fate_row(name, fate)).collect();
+    writeln!(out, "{into} {}, from {}:", path.display(), visible(&from))?;
+    let rows: Vec<Vec<String>> = told.iter().map(fate_row).collect();
     render::table(out, &rows)?;
     Ok(Exit::Success)
 }
@@ -160,34 +282,48 @@ pub(crate) fn fate_json(name: &str, fate: &Fate) -> Value {
         Fate::Same(to) => json!({ "server": name, "fate": "there already", "as": to }),
         Fate::Itself => json!({ "server": name, "fate": "metamcp itself" }),
         Fate::Left(why) => json!({ "server": name, "fate": "left", "why": why }),
+        Fate::Unready(why) => json!({ "server": name, "fate": "will not start", "why": why }),
+        Fate::Unwanted => json!({ "server": name, "fate": "not chosen" }),
     }
 }
 
-fn fate_row(name: &str, fate: &Fate) -> Vec<String> {
-    let (sign, words) = match fate {
+fn fate_row(told: &Told) -> Vec<String> {
+    let name = &told.name;
+    let (sign, mut words) = match &told.fate {
         Fate::Added(to) if to == name => ("+", String::new()),
         Fate::Added(to) => ("+", format!("as {to}: another server has its name")),
-        Fate::Same(_) => ("=", "there already".to_owned()),
+        Fate::Same(to) if to == name => ("=", "there already".to_owned()),
+        Fate::Same(to) => ("=", format!("there already, as {to}")),
         Fate::Itself => (" ", "is metamcp itself, left out".to_owned()),
-        Fate::Left(why) => ("!", format!("left out: {why}")),
+        Fate::Left(why) | Fate::Unready(why) => ("!", format!("left out: {why}")),
+        Fate::Unwanted => (" ", "not chosen".to_owned()),
     };
+    if let Some(why) = &told.warning {
+        let gap = if words.is_empty() { "" } else { "; " };
+        words = format!("{words}{gap}will not start: {why}");
+    }
     vec![sign.to_owned(), visible(name), visible(&words)]
 }
 
 /// A client by its name, else a file.
-fn find(from: &Path) -> anyhow::Result<Found> {
+fn find(from: &Path) -> anyhow::Result<Vec<Found>> {
     if let Some(client) = from.to_str().and_then(clients::named) {
-        let files = (client.files)(&places()?);
-        let Some(path) = files.iter().find(|path| path.exists()) else {
-            let looked: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+        let places = places()?;
+        let there = files(client, &places);
+        if there.is_empty() {
+            let looked: Vec<String> =
+                (client.files)(&places).iter().map(|path| path.display().to_string()).collect();
             let looked = looked.join(", ");
             return Err(misuse(format!(
                 "{} has no file on this machine; looked for {looked}",
                 client.name
             )));
+        }
+        let one = |path: &PathBuf| {
+            let text = read(path)?;
+            of_client(client, path, &text).with_context(|| path.display().to_string()).or_misuse()
         };
-        let text = read(path)?;
-        return of_client(client, &text).with_context(|| path.display().to_string()).or_misuse();
+        return there.iter().map(one).collect();
     }
     if !from.exists() {
         let all: Vec<&str> = clients::CLIENTS.iter().map(|client| client.id).collect();
@@ -198,35 +334,46 @@ fn find(from: &Path) -> anyhow::Result<Found> {
         )));
     }
     let text = read(from)?;
-    let (format, keys): (_, &[(&str, Dialect)]) =
-        match from.extension().and_then(|end| end.to_str()) {
-            Some("toml") => (Format::Toml, &[("mcp_servers", Dialect::Codex)]),
-            Some("yaml" | "yml") => (Format::Yaml, &[("extensions", Dialect::Goose)]),
-            _ => (
-                Format::Json,
-                &[
-                    (SERVER_KEYS[0], Dialect::Standard),
-                    (SERVER_KEYS[1], Dialect::Standard),
-                    ("mcp", Dialect::OpenCode),
-                    ("context_servers", Dialect::Zed),
-                    ("amp.mcpServers", Dialect::Standard),
-                ],
-            ),
-        };
+    let (format, keys): (_, &[(&str, Dialect, Syntax)]) = match from
+        .extension()
+        .and_then(|end| end.to_str())
+    {
+        Some("toml") => (Format::Toml, &[("mcp_servers", Dialect::Codex, Syntax::Plain)]),
+        Some("yaml" | "yml") => (Format::Yaml, &[("extensions", Dialect::Goose, Syntax::Plain)]),
+        _ => (
+            Format::Json,
+            &[
+                (SERVER_KEYS[0], Dialect::Standard, Syntax::Ours),
+                (SERVER_KEYS[1], Dialect::Standard, Syntax::Ours),
+                ("mcp", Dialect::OpenCode, Syntax::Curly),
+                ("context_servers", Dialect::Zed, Syntax::Plain),
+                ("amp.mcpServers", Dialect::Standard, Syntax::Braces),
+            ],
+        ),
+    };
     // Continue's files are of the same kind as Goose's, with the servers in a list.
     let is_list = || matches!(edit::read(Format::YamlList, &text, &[SERVER_KEYS[0]]), Ok(Some(_)));
-    let (format, keys): (_, &[(&str, Dialect)]) = match format {
-        Format::Yaml if is_list() => (Format::YamlList, &[(SERVER_KEYS[0], Dialect::Continue)]),
+    let (format, keys): (_, &[(&str, Dialect, Syntax)]) = match format {
+        Format::Yaml if is_list() => {
+            (Format::YamlList, &[(SERVER_KEYS[0], Dialect::Continue, Syntax::Secrets)])
+        }
         _ => (format, keys),
     };
     let name = from.file_stem().unwrap_or_default().to_string_lossy().replace('.', "");
-    for (key, dialect) in keys {
+    for (key, dialect, syntax) in keys {
         let read = edit::read(format, &text, &[key])
             .with_context(|| from.display().to_string())
             .or_misuse()?;
         if let Some(Value::Object(servers)) = read {
-            let from = from.display().to_string();
-            return Ok(Found { from, suffix: name, dialect: *dialect, servers });
+            let at = vec![(*key).to_owned()];
+            let one = |(name, entry)| Server { at: at.clone(), name, project: None, entry };
+            return Ok(vec![Found {
+                from: from.display().to_string(),
+                suffix: name,
+                shape: (*dialect, *syntax),
+                folder: std::path::absolute(from).ok().and_then(|at| Some(at.parent()?.to_owned())),
+                servers: servers.into_iter().map(one).collect(),
+            }]);
         }
     }
     Err(misuse(format!("{} names no servers under a key that is known", from.display())))

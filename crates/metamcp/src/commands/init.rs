@@ -3,27 +3,31 @@
 //! In: the clients' files.  Out: our own file with their servers, their files with us, a record for `--undo`.
 //! Tests: `tests/config/init.rs`, as a shell sees it.
 
+mod choose;
+mod http;
 mod plan;
+mod program;
 mod record;
+mod undo;
 
 use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use metamcp_core::clients::{self, CLIENTS, Client};
-use metamcp_core::edit;
 use metamcp_engine::config::Loaded;
-use metamcp_engine::user_file;
 use serde_json::{Value, json};
 
-use self::plan::{Plan, Step, Work};
-use self::record::{Record, Written};
+use self::choose::Chosen;
+pub(crate) use self::plan::lacking;
+use self::plan::{Plan, Step, Wish, Wishes, Work};
+use self::record::{Note, Record};
 use super::import::{self, Fate};
 use super::servers;
 use crate::args::{InitArgs, Scope, ScopeArgs};
-use crate::exit::{Exit, OrMisuse};
+use crate::exit::{Exit, OrMisuse, misuse};
 use crate::person;
-use crate::render::{BOLD, DIM, RED, YELLOW, styled, visible};
+use crate::render::{BOLD, DIM, RED, YELLOW, plural, styled, visible};
 
 /// Runs it.
 pub(crate) fn run(
@@ -36,27 +40,49 @@ pub(crate) fn run(
     if args.undo {
         return record::undo(home, args, out, diagnostics);
     }
-    let scope = ScopeArgs { scope: Some(Scope::User) };
+    if let Some(url) = &args.http {
+        return http::run(loaded, args, url, out, diagnostics);
+    }
+    let scope = ScopeArgs::of(Scope::User);
     let own = match &loaded.source {
         metamcp_engine::config::Source::Named(path) => path.clone(),
         _ => servers::target(loaded, scope)?,
     };
-    let plan = Plan::make(&chosen(&args.client)?, &own, args.keep)?;
+    let clients = chosen(&args.client)?;
+    let mut plan = made(&clients, &own, args, &Chosen::default())?;
     if !args.write.json {
         show(&plan, out)?;
+    }
+    let mut done = false;
+    if plan.changes() && !args.write.dry_run {
+        let mut answer = if args.yes { Answer::Yes } else { asked(out, diagnostics)? };
+        while answer == Answer::Choose {
+            let picked = choose::choose(&plan, out)?;
+            plan = made(&clients, &own, args, &picked)?;
+            writeln!(out)?;
+            show(&plan, out)?;
+            answer = if plan.changes() { asked(out, diagnostics)? } else { Answer::No };
+        }
+        if answer == Answer::Yes {
+            carry_out(&plan, home)?;
+            done = true;
+        }
     }
     // What was asked for by its name and could not be done is a failure; what was found beside it and left alone is not.
     let broken = !args.client.is_empty()
         && plan.steps.iter().any(|step| matches!(step.work, Work::Refused(_)));
-    let mut done = false;
-    if plan.changes() && !args.write.dry_run && (args.yes || agreed(out, diagnostics)?) {
-        carry_out(&plan, home)?;
-        done = true;
-    }
+    let left = unready(&plan);
     if args.write.json {
         writeln!(out, "{:#}", plan_json(&plan, done))?;
     } else if done {
         writeln!(out, "\nDone. Restart your clients; `metamcp init --undo` takes it back.")?;
+        if left > 0 {
+            let (servers, them) = (plural(left, "server"), if left == 1 { "it" } else { "them" });
+            writeln!(
+                out,
+                "{servers} would not start and stayed with the client; mend {them} and run init again, or move {them} with --server NAME."
+            )?;
+        }
     } else if !plan.changes() {
         writeln!(out, "\nNothing to change.")?;
     } else if args.write.dry_run {
@@ -68,6 +94,46 @@ pub(crate) fn run(
     } else {
         Exit::Success
     })
+}
+
+/// The plan with what the command line and the person want.
+fn made(
+    clients: &[&'static Client],
+    own: &Path,
+    args: &InitArgs,
+    picked: &Chosen,
+) -> anyhow::Result<Plan> {
+    let has = |list: &[String], name: &str| list.iter().any(|one| one == name);
+    let of = |client: &str, server: &str| {
+        if let Some(wish) = picked.wish(client, server) {
+            return wish;
+        }
+        if has(&args.except, server) {
+            Wish::No
+        } else if args.server.is_empty() {
+            Wish::Usual
+        } else if has(&args.server, server) {
+            Wish::Yes
+        } else {
+            Wish::No
+        }
+    };
+    let left: Vec<&'static Client> =
+        clients.iter().filter(|client| !picked.without.contains(client.id)).copied().collect();
+    let plan = Plan::make(&left, own, &Wishes { keep: args.keep, of: &of })?;
+    for name in args.server.iter().chain(&args.except) {
+        let is_known = plan.steps.iter().flat_map(Step::servers).any(|(one, _)| one.name == *name);
+        if !is_known && picked.without.is_empty() {
+            return Err(misuse(format!("no client has a server `{}`", visible(name))));
+        }
+    }
+    Ok(plan)
+}
+
+/// How many servers stay where they are because they would not start.
+fn unready(plan: &Plan) -> usize {
+    let fates = plan.steps.iter().flat_map(|step| &step.fates);
+    fates.filter(|(_, fate)| matches!(fate, Fate::Unready(_))).count()
 }
 
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Client>> {
@@ -85,27 +151,43 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Client>> {
     names.iter().map(one).collect()
 }
 
-/// A yes from a person. Without one to ask, nothing is done.
-fn agreed(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<bool> {
+/// What a person says to a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    Choose,
+}
+
+/// Asks a person. Without one to ask, nothing is done.
+fn asked(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<Answer> {
     if !person::is_there() {
         writeln!(diagnostics, "Nothing was changed: there is nobody to ask. --yes does it.")?;
-        return Ok(false);
+        return Ok(Answer::No);
     }
-    person::agrees(out, "\nDo this?", false, "nothing was changed")
+    let typed = person::line(out, "\nDo this, or c to choose clients and servers? [y/N] ")?;
+    Ok(match typed.to_ascii_lowercase().as_str() {
+        "y" | "yes" => Answer::Yes,
+        "c" | "choose" => Answer::Choose,
+        _ => {
+            writeln!(out, "Nothing was changed.")?;
+            Answer::No
+        }
+    })
 }
 
 /// Our own file first: a client must never name a gateway that lacks its servers.
 fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<()> {
     let mut record = Record::begin(home)?;
     record.change(home, &plan.own, None, |before| {
-        let after = servers::checked(&plan.own, plan.merged(before)?)?;
-        Ok((after, Value::Null))
+        let (after, added) = plan.merged(before)?;
+        Ok((servers::checked(&plan.own, after)?, Note { moved: Value::Null, added }))
     })?;
     for step in &plan.steps {
-        let Work::Edit { moved, .. } = &step.work else { continue };
+        let Work::Edit { .. } = &step.work else { continue };
         let changed = record.change(home, &step.path, Some(step.client.id), |before| {
-            let (after, taken) = step.edited(before, moved)?;
-            Ok((after, taken.into()))
+            let (after, taken) = step.edited(before)?;
+            Ok((after, Note { moved: taken.into(), added: serde_json::Map::new() }))
         });
         if let Err(error) = changed {
             bail!(
@@ -127,7 +209,7 @@ fn show(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
     if !added.is_empty() {
         writeln!(out, "{}  {}", styled(BOLD, "metamcp"), styled(DIM, &own))?;
         for (name, from) in added {
-            writeln!(out, "  + {}  (from {from})", visible(name))?;
+            writeln!(out, "  + {}  (from {})", visible(name), visible(&from))?;
         }
     }
     for step in &plan.steps {
@@ -139,22 +221,41 @@ fn show(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
                 writeln!(out, "  {} left alone: {why}", styled(RED, "!"))?;
             }
             Work::Nothing => writeln!(out, "    metamcp is there already")?,
-            Work::Edit { moved, registers } => {
+            Work::Edit { moved, registers, passes } => {
                 if *registers {
                     let fresh = if step.exists { "" } else { "  (a new file)" };
                     writeln!(out, "  + metamcp{fresh}")?;
                 }
-                for name in moved {
-                    writeln!(out, "  - {}  (behind metamcp from now on)", visible(name))?;
+                if !passes.is_empty() {
+                    let names = visible(&passes.join(", "));
+                    writeln!(out, "    {} passes on to metamcp: {names}", step.client.name)?;
+                }
+                for &at in moved {
+                    let name = visible(&step.fates[at].0);
+                    writeln!(out, "  - {name}  (behind metamcp from now on)")?;
                 }
             }
         }
         for (name, fate) in &step.fates {
-            if let Fate::Left(why) = fate {
-                let (sign, name, why) = (styled(YELLOW, "="), visible(name), visible(why));
-                writeln!(out, "  {sign} {name} stays where it is: {why}")?;
+            let (sign, name) = (styled(YELLOW, "="), visible(name));
+            match fate {
+                Fate::Left(why) => {
+                    writeln!(out, "  {sign} {name} stays where it is: {}", visible(why))?;
+                }
+                Fate::Unready(why) => {
+                    let why = visible(why);
+                    writeln!(
+                        out,
+                        "  {sign} {name} will not start, so it stays where it is: {why}"
+                    )?;
+                }
+                Fate::Unwanted => writeln!(out, "  {sign} {name} stays where it is")?,
+                Fate::Added(_) | Fate::Same(_) | Fate::Itself => {}
             }
         }
+    }
+    if let Some(doubt) = plan.doubt.as_ref().filter(|_| plan.changes()) {
+        writeln!(out, "{} {}", styled(YELLOW, "!"), visible(doubt))?;
     }
     Ok(())
 }
@@ -163,7 +264,8 @@ fn plan_json(plan: &Plan, done: bool) -> Value {
     let steps: Vec<Value> = plan.steps.iter().map(step_json).collect();
     let added: Vec<Value> =
         plan.added().map(|(name, from)| json!({ "server": name, "from": from })).collect();
-    json!({ "file": plan.own, "added": added, "clients": steps, "done": done })
+    let doubt = &plan.doubt;
+    json!({ "file": plan.own, "added": added, "clients": steps, "warning": doubt, "done": done })
 }
 
 fn step_json(step: &Step) -> Value {
@@ -178,60 +280,12 @@ fn step_json(step: &Step) -> Value {
     match &step.work {
         Work::Refused(why) => told["refused"] = why.as_str().into(),
         Work::Nothing => {}
-        Work::Edit { moved, registers } => {
+        Work::Edit { moved, registers, passes } => {
             told["registers"] = (*registers).into();
-            told["moved"] = moved.as_slice().into();
+            let moved: Vec<&str> = moved.iter().map(|&at| step.fates[at].0.as_str()).collect();
+            told["moved"] = moved.into();
+            told["passes"] = passes.as_slice().into();
         }
     }
     told
-}
-
-/// One file of a record put back to what it was, as far as that is possible; words on what was done.
-fn restored(written: &Written, home: &Path, dry_run: bool) -> anyhow::Result<String> {
-    let backup = written.backup(home)?;
-    let mut words = "put back as it was";
-    let mut gone = false;
-    let mut back = |text: Option<&str>| -> anyhow::Result<Option<String>> {
-        let Some(text) = text else {
-            words = "is gone already";
-            return Ok(None);
-        };
-        if written.is_untouched(text) {
-            gone = backup.is_none();
-            return Ok(backup.clone());
-        }
-        if backup.as_deref() == Some(text) {
-            words = "is as it was";
-            return Ok(None);
-        }
-        let client = written.client.as_deref().and_then(clients::named);
-        let (Some(client), Some(moved)) = (client, written.moved.as_object()) else {
-            words = "changed since, so it stays as it is; its copy is in the folder `backups`";
-            return Ok(None);
-        };
-        words = "changed since: metamcp taken out and its servers put back, the rest kept";
-        let at = |name| [client.key, &[name]].concat();
-        let mut text = text.to_owned();
-        if let Some(without) = edit::remove(client.format, &text, &at(plan::OWN_NAME))? {
-            text = without;
-        }
-        for (name, entry) in moved {
-            if edit::read(client.format, &text, &at(name))?.is_none() {
-                text = edit::set(client.format, &text, &at(name), entry)?;
-            }
-        }
-        Ok(Some(text))
-    };
-    if dry_run {
-        back(user_file::read::<anyhow::Error>(&written.path).map_err(servers::plain)?.as_deref())?;
-    } else {
-        user_file::change(&written.path, &mut back).map_err(servers::plain)?;
-    }
-    if gone {
-        words = "removed: it was not there before";
-        if !dry_run {
-            std::fs::remove_file(&written.path)?;
-        }
-    }
-    Ok(words.to_owned())
 }

@@ -1,8 +1,15 @@
-//! `metamcp list` and `metamcp search`: what `mcp_discover` would say.
+//! `metamcp list`, `tools` and `search`: what `mcp_discover` would say, and on a terminal in columns.
+//! Owns: which servers are waited for, the exit code.      Never: starts a server to list servers, claims to know what other gateways run.
+//! In: a query or names.  Out: text, columns or JSON.
+//! Tests: `tests/config/tools.rs`, `tests/config/screen.rs`; columns in `list/screen.rs`.
 
-use std::io::{IsTerminal, Write};
+mod screen;
 
-use metamcp_core::discover::Request;
+use std::io::Write;
+use std::time::Duration;
+
+use metamcp_core::discover::{Operation, Request};
+use metamcp_core::nearest::nearest;
 use metamcp_core::search::{
     FEATURE_NAMES, NEAR_NAMES, parts, parts_of_nearness, parts_with_nearness,
 };
@@ -13,20 +20,76 @@ use metamcp_engine::task;
 use serde_json::{Value, json};
 
 use super::{call, gateway};
-use crate::args::{ListArgs, SearchArgs};
+use crate::args::{ListArgs, SearchArgs, ToolsArgs};
 use crate::exit::{Exit, misuse};
-use crate::render;
+use crate::{render, terminal};
 
 /// Servers, or the tools of one.
 pub(crate) fn run(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     // A person who wants the next page would have to be told how.
     let request = Request { server: args.server.clone(), limit: usize::MAX, ..Request::default() };
-    let exit = discover(loaded, request, args.json, out)?;
-    if let Some(hidden) = loaded.hidden.as_ref().filter(|_| !args.json) {
-        out.flush()?;
-        render::remarks(&mut anstream::stderr(), std::slice::from_ref(hidden))?;
+    discover(loaded, request, args.json, out)
+}
+
+/// The tools of all servers, or of some.
+pub(crate) fn tools(
+    loaded: &Loaded,
+    args: &ToolsArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    if let [server] = args.servers.as_slice() {
+        let request =
+            Request { server: Some(server.clone()), limit: usize::MAX, ..Request::default() };
+        return discover(loaded, request, args.json, out);
     }
-    Ok(exit)
+    let request = Request { operation: Operation::List, limit: usize::MAX, ..Request::default() };
+    let is_wanted =
+        |name: &str| args.servers.is_empty() || args.servers.iter().any(|it| it == name);
+    let found = gateway::with(loaded, async |gateway| {
+        for name in &args.servers {
+            if gateway.router.servers().named(name).is_none() {
+                let known = gateway.router.servers();
+                let near = nearest(name, known.iter().map(|entry| &*entry.name), 1);
+                let near = near.first().map(|near| format!("; did you mean `{near}`?"));
+                return Err(misuse(format!(
+                    "there is no server `{}`{}",
+                    render::visible(name),
+                    near.unwrap_or_else(|| "; `metamcp list` lists the servers".to_owned())
+                )));
+            }
+        }
+        first_lists(gateway, &is_wanted).await;
+        Ok(gateway.view.discover(request).await)
+    })??;
+    let mut found = match found {
+        Ok(found) => found,
+        Err(finished) => return call::show(&gateway::result(finished)?, args.json, out),
+    };
+    if !args.servers.is_empty() {
+        narrow(&mut found.json, &is_wanted);
+    }
+    let named = |list: &str| found.json[list].as_array().map_or(0, Vec::len);
+    // Whoever named servers wants to know that one of them did not answer.
+    let is_missing = !args.servers.is_empty() && named("failed") > 0;
+    if args.json {
+        writeln!(out, "{:#}", found.json)?;
+    } else {
+        screen::tools(out, &found.json, terminal::width())?;
+    }
+    Ok(if is_missing { Exit::Unavailable } else { Exit::Success })
+}
+
+/// What was found, of some servers only.
+fn narrow(found: &mut Value, is_wanted: &dyn Fn(&str) -> bool) {
+    for (list, key) in [("servers", "name"), ("tools", "server"), ("failed", "server")] {
+        if let Some(list) = found[list].as_array_mut() {
+            list.retain(|item| item[key].as_str().is_some_and(is_wanted));
+        }
+    }
+    if let Some(pending) = found["pending"].as_array_mut() {
+        pending.retain(|name| name.as_str().is_some_and(is_wanted));
+    }
+    found["total"] = found["tools"].as_array().map_or(0, Vec::len).into();
 }
 
 /// Tools by what they do.
@@ -56,7 +119,7 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
     let (query, server) = (request.query.clone().unwrap_or_default(), request.server.clone());
     let limit = request.limit;
     let found = gateway::with(loaded, async |gateway| {
-        first_lists(gateway, &request).await;
+        wait_for_lists(gateway, &request).await;
         // Whatever it finds, it makes the servers known.
         let found = gateway.view.discover(request).await?;
         Ok((found, gateway.view.why(&query, server.as_deref(), limit).await))
@@ -134,57 +197,71 @@ fn discover(
     json: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let is_of_one = request.server.is_some();
+    let asked = request.clone();
     let found = gateway::with(loaded, async |gateway| {
-        first_lists(gateway, &request).await;
+        wait_for_lists(gateway, &request).await;
         gateway.view.discover(request).await
     })?;
     let found = match found {
         Ok(found) => found,
         Err(finished) => return call::show(&gateway::result(finished)?, json, out),
     };
+    let has = |name: &str| found.json[name].as_array().is_some_and(|all| !all.is_empty());
     if json {
         writeln!(out, "{:#}", found.json)?;
+    } else if let Some(width) = terminal::width() {
+        // An empty answer says what to do, in whole sentences.
+        match &asked.query {
+            Some(_) if !has("tools") => writeln!(out, "{}", found.text.trim_end())?,
+            Some(_) => screen::hits(out, &found, width)?,
+            None if asked.server.is_some() => screen::tools(out, &found.json, Some(width))?,
+            None => screen::servers(out, &found.json, width)?,
+        }
     } else {
         writeln!(out, "{}", found.text.trim_end())?;
     }
     // The one server that was asked about is not there to answer.
-    let has = |name: &str| found.json[name].as_array().is_some_and(|all| !all.is_empty());
-    Ok(if is_of_one && has("failed") && !has("tools") { Exit::Unavailable } else { Exit::Success })
+    let is_missing = asked.server.is_some() && has("failed") && !has("tools");
+    Ok(if is_missing { Exit::Unavailable } else { Exit::Success })
 }
 
-/// Waits for servers that never listed their tools, as far as the request is about them, and says so on a terminal.
-async fn first_lists(gateway: &Gateway, request: &Request) {
-    if request.is_overview() {
-        return;
+async fn wait_for_lists(gateway: &Gateway, request: &Request) {
+    if !request.is_overview() {
+        let server = request.server.as_deref();
+        first_lists(gateway, &|name| server.is_none_or(|server| server == name)).await;
     }
+}
+
+/// How long the next of several servers that never listed their tools is waited for, once there is anything to look in:
+/// one that hangs must not hold up what the others have.
+const NEXT_LIST: Duration = Duration::from_secs(3);
+
+/// Waits for servers that never listed their tools, as far as somebody asks about them.
+pub(super) async fn first_lists(gateway: &Gateway, is_wanted: &dyn Fn(&str) -> bool) {
     gateway.catalog.loaded().await;
     let (servers, snapshot) = (gateway.router.servers(), gateway.catalog.snapshot());
-    let mut waiting: Vec<_> = servers
-        .iter()
-        .filter(|entry| entry.config.is_enabled() && snapshot.known(entry.id).is_none())
-        .filter(|entry| request.server.as_deref().is_none_or(|name| name == &*entry.name))
-        .map(|entry| {
-            let (view, name) = (gateway.view.clone(), entry.name.to_string());
-            let shown = render::visible(&name);
-            (shown, task::spawn("list", async move { view.make_known(&name).await }))
-        })
-        .collect();
-    let mut terminal = Some(std::io::stderr()).filter(IsTerminal::is_terminal);
-    let mut show = |line: &str| {
-        if let Some(terminal) = &mut terminal {
-            // A terminal that went away is no reason to stop.
-            let _nobody_looks = terminal.write_all(line.as_bytes()).and_then(|()| terminal.flush());
-        }
-    };
+    let wanted =
+        || servers.iter().filter(|entry| entry.config.is_enabled() && is_wanted(&entry.name));
+    let (done, mut finished) = tokio::sync::mpsc::unbounded_channel();
+    for entry in wanted().filter(|entry| snapshot.known(entry.id).is_none()) {
+        let (view, name, done) = (gateway.view.clone(), entry.name.to_string(), done.clone());
+        task::spawn("list", async move {
+            view.make_known(&name).await;
+            // Nobody may be waiting any more.
+            let _nobody_waits = done.send(());
+        });
+    }
+    drop(done);
     let limit = tokio::time::Instant::now() + gateway::PATIENCE;
-    while let Some((name, listing)) = waiting.pop() {
-        let others = waiting.iter().filter(|(_, listing)| !listing.is_finished()).count();
-        let others = if others == 0 { String::new() } else { format!(" and {others} more") };
-        show(&format!("\r\x1b[Kwaiting for {name}{others}, started for the first time"));
-        if tokio::time::timeout_at(limit, listing).await.is_err() {
-            break;
+    loop {
+        let snapshot = gateway.catalog.snapshot();
+        let until = match wanted().any(|entry| snapshot.known(entry.id).is_some()) {
+            true => limit.min(tokio::time::Instant::now() + NEXT_LIST),
+            false => limit,
+        };
+        // All have answered when nobody is left to say so.
+        if !matches!(tokio::time::timeout_at(until, finished.recv()).await, Ok(Some(()))) {
+            return;
         }
     }
-    show("\r\x1b[K");
 }

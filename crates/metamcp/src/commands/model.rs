@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::args::ModelCommand;
 use crate::exit::{Exit, OrMisuse};
 use crate::render::visible;
+use crate::{progress, terminal};
 
 /// Runs one of them.
 pub(crate) fn run(
@@ -19,8 +20,15 @@ pub(crate) fn run(
     let file = ModelFile::new(&loaded.config.settings.home);
     match command {
         ModelCommand::Add(args) => {
-            // A closed stderr is no reason to stop.
-            let mut say = |words: &str| drop(writeln!(anstream::stderr(), "{}", visible(words)));
+            let working = progress::step(format!("getting {NAME}"));
+            let mut say = |words: &str| {
+                if terminal::is_watched() {
+                    working.say(visible(words));
+                } else if !terminal::is_quiet() {
+                    // A closed stderr is no reason to stop.
+                    drop(writeln!(anstream::stderr(), "{}", visible(words)));
+                }
+            };
             let added = match &args.from {
                 Some(wheel) => file.take(wheel, &mut say),
                 None => {
@@ -29,6 +37,7 @@ pub(crate) fn run(
                     runtime.block_on(file.fetch(&mut say))
                 }
             };
+            drop(working);
             match added {
                 Ok(()) => {}
                 Err(error) if error.is_input() => return Err(error).or_misuse(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::gateway;
 use crate::args::{ApproveArgs, ProvisionedCommand};
 use crate::exit::{Exit, OrMisuse, misuse};
-use crate::{person, render};
+use crate::{person, progress, render};
 
 fn no_such_plan(id: &str) -> anyhow::Error {
     misuse(format!(
@@ -91,11 +91,13 @@ pub(crate) fn approve(
     };
     writeln!(out, "Agreed. Installing {} ...", render::visible(&plan.identifier))?;
     out.flush()?;
+    let working = progress::step(format!("installing {}", render::visible(&plan.identifier)));
     runtime
         .block_on(
             provisioner.install(&plan, &consent, &|name| loaded.config.server(name).is_some()),
         )
         .with_context(|| format!("{} was not installed", plan.server))?;
+    drop(working);
     writeln!(out, "{} is installed, and gateways that run have it now.", plan.server)?;
     let record = store.record(&plan.server)?;
     for path in record.too_much() {
@@ -118,6 +120,7 @@ pub(super) fn provisioner(loaded: &Loaded) -> anyhow::Result<Provisioner> {
 /// Takes an installed server away with all that belongs to it.
 pub(super) fn remove(loaded: &Loaded, name: &str) -> anyhow::Result<Record> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _working = progress::step(format!("removing {}", render::visible(name)));
     Ok(runtime.block_on(provisioner(loaded)?.remove(name))?)
 }
 
@@ -322,7 +325,8 @@ fn changed(name: &str, tool: &Blocked) -> String {
 }
 
 fn walls(record: &Record) -> String {
-    let reach: Vec<String> = record.reach.iter().map(|path| path.display().to_string()).collect();
+    let reach: Vec<String> =
+        record.granted().iter().map(|path| path.display().to_string()).collect();
     match &record.plan.contained {
         Contained::Walls if reach.is_empty() => "its own folder".to_owned(),
         Contained::Walls => format!("its own folder, and {}", render::visible(&reach.join(", "))),
@@ -337,6 +341,7 @@ fn plan_json(plan: &Plan) -> Value {
     let found_in = match &plan.source {
         Source::Registry(base) => base.as_str(),
         Source::Builtin => "metamcp",
+        Source::Npm => "npm search",
     };
     let argv = plan.argv.iter().map(|word| match word {
         Word::Fixed(word) => json!({ "word": word }),
@@ -401,6 +406,7 @@ fn as_json(record: &Record) -> Value {
         "folder": plan.prefix,
         "contained": contained_word(&plan.contained),
         "reach": record.reach,
+        "granted": if plan.contained == Contained::Walls { record.granted() } else { Vec::new() },
         "blocked": record.blocked,
         "withheld": record.quarantine,
     })

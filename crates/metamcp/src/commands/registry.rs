@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::RegistryCommand;
 use crate::exit::{Exit, OrMisuse};
+use crate::progress;
 use crate::render::{plural, visible};
 
 /// Runs one of them.
@@ -27,7 +28,9 @@ pub(crate) fn run(
             let mut failed = false;
             let mut all = Vec::new();
             for registry in &provisioner.registries {
+                let working = progress::step(format!("asking {}", visible(registry.base())));
                 let (count, note) = runtime.block_on(registry.refresh_now());
+                drop(working);
                 failed |= note.is_some();
                 if args.json {
                     all.push(

@@ -1,16 +1,17 @@
 //! `metamcp serve`: the gateway on stdin and stdout, or over HTTP.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use metamcp_child::ShimCommand;
-use metamcp_core::config::Severity;
-use metamcp_core::settings::{LogLevel, Transport};
+use metamcp_core::config::{Config, Severity};
+use metamcp_core::settings::{Given, LogLevel, Origin, Transport};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::serve::http::Plan;
-use metamcp_engine::{reload, serve, stream, task, telemetry};
+use metamcp_engine::{allowance, reload, serve, stream, task, telemetry};
 use tokio::sync::mpsc;
 
 use crate::exit::Exit;
@@ -35,29 +36,40 @@ pub(crate) fn run(
     let plan = match settings.serve.transport {
         Transport::Stdio => None,
         Transport::Http | Transport::Sse => {
-            Some(Plan::of(settings, &|name| std::env::var(name).ok())?)
+            Some(Plan::of(&loaded.config, &|name| std::env::var(name).ok())?)
         }
     };
+    let config = match &plan {
+        Some(plan) if plan.is_open() => Cow::Owned(without_provisioning(loaded)?),
+        _ => Cow::Borrowed(&loaded.config),
+    };
+    allowance::prepare().map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        allowance::survive_large_files();
         let stop = stop_signals()?;
         // The port before everything else: without it there is nothing to start anything for.
         let bound = match &plan {
             Some(plan) => Some(plan.listen().await?),
             None => None,
         };
-        let gateway =
-            Gateway::start(&loaded.config, shim, crate::worker(&loaded.config.settings.code));
+        let gateway = Gateway::start(&config, shim, crate::worker(&settings.code));
         gateway.warm(settings.pool.min_size as usize);
         reload::watch(&gateway, loaded, load);
         match plan.zip(bound) {
             Some((plan, (listener, address))) => {
                 writeln!(diagnostics, "metamcp: listening on {address}")?;
-                serve::http::serve(&gateway, listener, plan, stop).await;
+                tell_who_comes_in(&plan, diagnostics)?;
+                serve::http::serve(&gateway, listener, plan, settings.timeouts.drain, stop).await;
             }
             None => {
-                let limit = settings.limits.line_bytes;
-                serve::stdio::serve(&gateway, stream::input(), stream::output(), limit, stop).await;
+                let options = serve::stdio::Options {
+                    line_limit: settings.limits.line_bytes,
+                    drain: settings.timeouts.drain,
+                    can_answer: stream::has_reader,
+                };
+                serve::stdio::serve(&gateway, stream::input(), stream::output(), options, stop)
+                    .await;
             }
         }
         gateway.catalog.written().await;
@@ -68,10 +80,51 @@ pub(crate) fn run(
     Ok(Exit::Success)
 }
 
+/// The configuration for a gateway that lets everybody in: any program could ask for servers to be installed, and answer
+/// for a person. What the operator asked for in so many words is not left out in silence.
+fn without_provisioning(loaded: &Loaded) -> anyhow::Result<Config> {
+    let is_wished = |given: &Given| {
+        given.setting.flag == "provision"
+            && given.origin != Origin::Default
+            && loaded.config.settings.provision.is_on
+    };
+    if let Some(wish) = loaded.values.iter().find(|given| is_wished(given)) {
+        bail!(
+            "provisioning is on ({}) and no token is asked for: any program that reaches the port could have servers installed; \
+             give --provision false, or leave --no-auth and --allow-unauthenticated out so that clients need a token",
+            wish.origin
+        );
+    }
+    let mut config = loaded.config.clone();
+    config.settings.provision.is_on = false;
+    Ok(config)
+}
+
+/// How clients get in. The token itself is in its file and nowhere else: stderr ends in logs.
+fn tell_who_comes_in(plan: &Plan, diagnostics: &mut dyn Write) -> std::io::Result<()> {
+    if plan.is_open() {
+        writeln!(
+            diagnostics,
+            "metamcp: warning: no token is asked for: every program and every user that reaches this port, sandboxed \
+             servers included, can use all of your servers; nothing can be installed from here"
+        )?;
+    }
+    if let Some(path) = &plan.generated {
+        writeln!(
+            diagnostics,
+            "metamcp: clients need the token in {}, as the header `Authorization: Bearer TOKEN`; `metamcp token` prints \
+             it, and `metamcp init --http` writes it into your clients",
+            path.display()
+        )?;
+    }
+    Ok(())
+}
+
 /// What the operator should know before it starts, as far as the log level lets it through.
 fn tell(loaded: &Loaded, diagnostics: &mut dyn Write) -> std::io::Result<()> {
     let level = loaded.config.settings.log_level;
     let is_shown = |severity: Severity| match severity {
+        Severity::Error => level != LogLevel::Off,
         Severity::Warning => !matches!(level, LogLevel::Off | LogLevel::Error),
         Severity::Note => matches!(level, LogLevel::Info | LogLevel::Debug | LogLevel::Trace),
     };

@@ -1,27 +1,29 @@
-//! `metamcp add`, `remove`, `enable`, `disable`: one server of a config file, every other byte kept.
+//! `metamcp add`, `add-json`, `remove`, `enable`, `disable`: servers of a config file, every other byte kept.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use metamcp_core::config;
+use metamcp_core::config::{self, ConfigError, Problem};
 use metamcp_core::edit::{self, Format};
 use metamcp_core::next::quoted;
 use metamcp_core::settings::Given;
-use metamcp_engine::config::Loaded;
+use metamcp_engine::config::{Loaded, Source, Standing};
 use metamcp_engine::provision::Store;
-use metamcp_engine::user_file::{self, UserFileError};
+use metamcp_engine::trust::{self, Decision, TrustStore};
+use metamcp_engine::user_file::{self, Changed, UserFileError};
 use serde_json::{Map, Value, json};
 
 use super::gallery;
-use crate::args::{AddArgs, NameArgs, Scope, ScopeArgs, WriteArgs};
+use crate::args::{AddArgs, AddJsonArgs, NamesArgs, Scope, ScopeArgs, WriteArgs};
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render::{self, visible};
 
 /// The keys under which a config file may name servers; the first is the one to make.
 pub(crate) const SERVER_KEYS: [&str; 2] = ["mcpServers", "servers"];
 
-/// The file a command changes: the one asked for, else the one in force, else the user's own.
+/// The file a command changes: the one asked for, else the one that the user named, else the user's own. A project's
+/// file is somebody else's as well, so it is changed only where that was asked for.
 pub(crate) fn target(loaded: &Loaded, scope: ScopeArgs) -> anyhow::Result<PathBuf> {
     let user = || {
         let home = &loaded.config.settings.home;
@@ -32,13 +34,43 @@ pub(crate) fn target(loaded: &Loaded, scope: ScopeArgs) -> anyhow::Result<PathBu
             home.join("mcp.json")
         }
     };
-    Ok(match scope.scope {
+    Ok(match scope.wanted() {
         Some(Scope::User) => user(),
         Some(Scope::Project) => {
             std::env::current_dir().context("the working directory is not known")?.join(".mcp.json")
         }
-        None => loaded.source.path().map_or_else(user, Path::to_owned),
+        None => match &loaded.source {
+            Source::Named(path) => path.clone(),
+            Source::Project(_) | Source::User(_) | Source::Nowhere { .. } => user(),
+        },
     })
+}
+
+/// Keeps a project's file approved that was so before the person changed it with a command of ours, or that the
+/// command made. One that nobody approved does not become so by a change.
+fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Result<()> {
+    let Some(after) = &changed.after else { return Ok(()) };
+    let is_projects = path.file_name().is_some_and(|name| name == ".mcp.json")
+        && !matches!(&loaded.source, Source::Named(named) if named == path);
+    let Some(folder) = path.parent().filter(|_| is_projects) else { return Ok(()) };
+    let path =
+        std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).join(".mcp.json");
+    let store = TrustStore::new(&loaded.config.settings.home);
+    let was_idle = loaded.project.as_ref().is_some_and(|project| {
+        let before = changed.before.as_deref().unwrap_or_default();
+        project.standing == Standing::Idle && project.sha256 == trust::sha256(before.as_bytes())
+    });
+    let was_approved = match &changed.before {
+        None => true,
+        Some(before) => {
+            let decision = store.decision(&path, &trust::sha256(before.as_bytes()))?;
+            was_idle || decision == Decision::Trusted
+        }
+    };
+    if was_approved {
+        store.approve(&path, &trust::sha256(after.as_bytes()))?;
+    }
+    Ok(())
 }
 
 /// The key under which `name` stands in the text, or would be put.
@@ -52,32 +84,48 @@ pub(crate) fn key_for(text: &str, name: &str) -> anyhow::Result<(&'static str, O
     Ok((if has("servers") && !has("mcpServers") { "servers" } else { "mcpServers" }, None))
 }
 
-/// Refuses a text that could not be used as a config file: what is broken is not made worse, and what was sound stays so.
+/// Refuses a text that could not be used as a config file at all.
 pub(crate) fn checked(path: &Path, text: String) -> anyhow::Result<String> {
-    match config::parse(&text, &|_| Some("x".to_owned())) {
-        Ok(_) => Ok(text),
-        Err(error) => {
-            let mut told = Vec::new();
-            render::problems(&mut told, path, &error)?;
-            let told = anstream::adapter::strip_bytes(&told).into_vec();
-            bail!(
-                "{} was not changed:\n{}",
-                path.display(),
-                String::from_utf8_lossy(&told).trim_end()
-            )
-        }
-    }
+    let read = config::parse(&text, &|_| Some("x".to_owned()));
+    read.map(|_| ()).or_else(|error| unchanged(path, &error))?;
+    Ok(text)
+}
+
+/// The same for a text that comes after another: what is broken is not made worse, and what was sound stays so. What
+/// cannot be used of `before` is no concern of whoever changes something else.
+fn checked_after(path: &Path, before: &str, text: String) -> anyhow::Result<String> {
+    let read = |text: &str| config::parse(text, &|_| Some("x".to_owned()));
+    let known = read(before).map(|read| read.faults).unwrap_or_default();
+    let is_new = |fault: &Problem| {
+        !known
+            .iter()
+            .any(|known| known.place.path == fault.place.path && known.message == fault.message)
+    };
+    let judged = read(&text).and_then(|config::Loaded { faults, warnings, .. }| {
+        let problems: Vec<Problem> = faults.into_iter().filter(is_new).collect();
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError { problems, warnings }) }
+    });
+    judged.or_else(|error| unchanged(path, &error))?;
+    Ok(text)
+}
+
+fn unchanged(path: &Path, error: &ConfigError) -> anyhow::Result<()> {
+    let mut told = Vec::new();
+    render::problems(&mut told, path, error)?;
+    let told = anstream::adapter::strip_bytes(&told).into_vec();
+    bail!("{} was not changed:\n{}", path.display(), String::from_utf8_lossy(&told).trim_end())
 }
 
 /// Changes a config file, or only tries to. True if something changed, or would.
 pub(crate) fn change(
+    loaded: &Loaded,
     path: &Path,
     dry_run: bool,
     mut edit: impl FnMut(&str) -> anyhow::Result<Option<String>>,
 ) -> anyhow::Result<bool> {
     let mut edited = |text: Option<&str>| -> anyhow::Result<Option<String>> {
         match edit(text.unwrap_or_default())? {
-            Some(after) => checked(path, after).map(Some),
+            Some(after) => checked_after(path, text.unwrap_or_default(), after).map(Some),
             None => Ok(None),
         }
     };
@@ -87,6 +135,7 @@ pub(crate) fn change(
         return Ok(after.is_some_and(|after| text.as_deref() != Some(after.as_str())));
     }
     let changed = user_file::change(path, edited).map_err(plain)?;
+    keep_approved(loaded, path, &changed)?;
     Ok(changed.after.is_some())
 }
 
@@ -115,74 +164,172 @@ pub(crate) fn add(
     }
     let entry = entry(args, given)?;
     let path = target(loaded, args.scope)?;
+    put(loaded, &path, &args.name, &entry, args.force, args.write, out)
+}
+
+/// `metamcp add-json`.
+pub(crate) fn add_json(
+    loaded: &Loaded,
+    args: &AddJsonArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let mut text = args.entry.clone();
+    if text == "-" {
+        text.clear();
+        io::stdin().read_to_string(&mut text).context("cannot read the server from stdin")?;
+    }
+    let entry = one_server(&text)?;
+    let path = target(loaded, args.scope)?;
+    put(loaded, &path, &args.name, &entry, args.force, args.write, out)
+}
+
+/// One server as JSON: its entry alone, or within the file that a README shows. Comments and last commas are fine, as
+/// in the file it goes into.
+fn one_server(text: &str) -> anyhow::Result<Value> {
+    const FORM: &str = "a server is an object with `command` or `url`";
+    // The reader of config files takes comments; what it reads is the value behind this one key.
+    let file = format!("{{\"server\": {text}\n}}");
+    let value =
+        edit::read(Format::Json, &file, &["server"]).context("this is not JSON").or_misuse()?;
+    let Some(Value::Object(entry)) = value else { return Err(misuse(FORM)) };
+    if entry.contains_key("command") || entry.contains_key("url") {
+        return Ok(entry.into());
+    }
+    let inside = SERVER_KEYS.iter().find_map(|key| entry.get(*key)?.as_object());
+    let all: Vec<&Value> = inside.unwrap_or(&entry).values().collect();
+    match all.as_slice() {
+        [one] if one.get("command").is_some() || one.get("url").is_some() => Ok((*one).clone()),
+        [_, _, ..] if inside.is_some() => Err(misuse(format!(
+            "this names {} servers; give one of them, or save it and use `metamcp import FILE`",
+            all.len()
+        ))),
+        _ => Err(misuse(FORM)),
+    }
+}
+
+/// Puts a server into a file.
+fn put(
+    loaded: &Loaded,
+    path: &Path,
+    name: &str,
+    entry: &Value,
+    force: bool,
+    write: WriteArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let mut replaced = false;
-    change(&path, args.write.dry_run, |text| {
-        let (key, old) = key_for(text, &args.name)?;
+    change(loaded, path, write.dry_run, |text| {
+        let (key, old) = key_for(text, name)?;
         replaced = old.is_some();
-        if replaced && !args.force {
+        if replaced && !force {
             bail!(
                 "there is a server `{}` in {} already; --force replaces it",
-                visible(&args.name),
+                visible(name),
                 path.display()
             );
         }
-        let after = edit::set(Format::Json, text, &[key, &args.name], &entry)?;
+        let after = edit::set(Format::Json, text, &[key, name], entry)?;
         // The file was sound, so whatever is wrong now came with the command line.
-        checked(&path, after).or_misuse().map(Some)
+        checked_after(path, text, after).or_misuse().map(Some)
     })?;
     let done = if replaced { "replaced" } else { "added" };
-    tell(out, args.write, &args.name, done, &path)
+    tell(out, write, &[(name.to_owned(), path.to_owned())], done)
 }
 
 /// `metamcp remove`.
 pub(crate) fn remove(
     loaded: &Loaded,
-    args: &NameArgs,
+    args: &NamesArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let path = target(loaded, args.scope)?;
     let text = user_file::read::<anyhow::Error>(&path).map_err(plain)?.unwrap_or_default();
-    let store = Store::new(&loaded.config.settings.home);
-    let installed = store.records().into_iter().find(|record| record.plan.server == args.name);
-    // What the file names goes before what was installed, as everywhere.
-    if let Some(record) =
-        installed.filter(|_| !matches!(key_for(&text, &args.name), Ok((_, Some(_)))))
-    {
-        if !args.write.dry_run {
-            super::provisioned::remove(loaded, &args.name)?;
+    let records = Store::new(&loaded.config.settings.home).records();
+    let (mut named, mut installed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    for name in distinct(&args.names) {
+        let record = records.iter().find(|record| record.plan.server == name);
+        // What the file names goes before what was installed, as everywhere.
+        match record.filter(|_| !matches!(key_for(&text, name), Ok((_, Some(_))))) {
+            Some(record) => {
+                installed.push(name);
+                gone.push((name.to_owned(), PathBuf::from(&record.plan.prefix)));
+            }
+            None => {
+                named.push(name);
+                gone.push((name.to_owned(), path.clone()));
+            }
         }
-        return tell(out, args.write, &args.name, "removed", Path::new(&record.plan.prefix));
     }
-    change(&path, args.write.dry_run, |text| {
-        let (key, _) = found(loaded, text, &args.name, &path, "remove")?;
-        Ok(edit::remove(Format::Json, text, &[key, &args.name])?)
-    })?;
-    tell(out, args.write, &args.name, "removed", &path)
+    // The file first: it is where a name can be wrong, and then nothing was done.
+    if !named.is_empty() {
+        change(loaded, &path, args.write.dry_run, |text| {
+            let mut text = text.to_owned();
+            for name in &named {
+                let (key, _) = found(loaded, &text, name, &path, "remove")?;
+                text = edit::remove(Format::Json, &text, &[key, name])?.unwrap_or(text);
+            }
+            Ok(Some(text))
+        })?;
+    }
+    for name in installed.into_iter().filter(|_| !args.write.dry_run) {
+        super::provisioned::remove(loaded, name)?;
+    }
+    tell(out, args.write, &gone, "removed")
 }
 
 /// `metamcp enable` and `metamcp disable`.
 pub(crate) fn switch(
     loaded: &Loaded,
-    args: &NameArgs,
+    args: &NamesArgs,
     on: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let path = target(loaded, args.scope)?;
     let command = if on { "enable" } else { "disable" };
-    change(&path, args.write.dry_run, |text| {
-        let (key, entry) = found(loaded, text, &args.name, &path, command)?;
-        // A file that says `enabled` goes on saying it this way.
-        if entry.get("enabled").is_some() {
-            let text = edit::set(Format::Json, text, &[key, &args.name, "enabled"], &on.into())?;
-            let without = edit::remove(Format::Json, &text, &[key, &args.name, "disabled"])?;
-            return Ok(Some(without.unwrap_or(text)));
-        }
-        if on {
-            return Ok(edit::remove(Format::Json, text, &[key, &args.name, "disabled"])?);
-        }
-        Ok(Some(edit::set(Format::Json, text, &[key, &args.name, "disabled"], &true.into())?))
+    let names = distinct(&args.names);
+    change(loaded, &path, args.write.dry_run, |text| {
+        names
+            .iter()
+            .try_fold(text.to_owned(), |text, name| {
+                let (key, entry) = found(loaded, &text, name, &path, command)?;
+                switched(text, key, name, &entry, on)
+            })
+            .map(Some)
     })?;
-    tell(out, args.write, &args.name, if on { "enabled" } else { "disabled" }, &path)
+    let all: Vec<_> = names.iter().map(|name| ((*name).to_owned(), path.clone())).collect();
+    tell(out, args.write, &all, if on { "enabled" } else { "disabled" })
+}
+
+/// The text of a file with a server turned on or off.
+fn switched(
+    text: String,
+    key: &str,
+    name: &str,
+    entry: &Value,
+    on: bool,
+) -> anyhow::Result<String> {
+    // A file that says `enabled` goes on saying it this way.
+    if entry.get("enabled").is_some() {
+        let text = edit::set(Format::Json, &text, &[key, name, "enabled"], &on.into())?;
+        let without = edit::remove(Format::Json, &text, &[key, name, "disabled"])?;
+        return Ok(without.unwrap_or(text));
+    }
+    if on {
+        let without = edit::remove(Format::Json, &text, &[key, name, "disabled"])?;
+        return Ok(without.unwrap_or(text));
+    }
+    Ok(edit::set(Format::Json, &text, &[key, name, "disabled"], &true.into())?)
+}
+
+/// Each name once, in the order given.
+fn distinct(names: &[String]) -> Vec<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    for name in names {
+        if !all.contains(&name.as_str()) {
+            all.push(name);
+        }
+    }
+    all
 }
 
 /// The entry of a server in the text of a file; `command` is what is to be done with it.
@@ -215,7 +362,7 @@ fn found(
 fn elsewhere(loaded: &Loaded, name: &str, path: &Path, command: &str) -> Option<String> {
     let shown = visible(&quoted(name));
     for (scope, word) in [(Scope::User, "user"), (Scope::Project, "project")] {
-        let Ok(other) = target(loaded, ScopeArgs { scope: Some(scope) }) else { continue };
+        let Ok(other) = target(loaded, ScopeArgs::of(scope)) else { continue };
         if other == path {
             continue;
         }
@@ -235,21 +382,27 @@ fn elsewhere(loaded: &Loaded, name: &str, path: &Path, command: &str) -> Option<
         .then(|| format!("it was installed by metamcp, and `metamcp remove {shown}` takes it away"))
 }
 
+/// What was done to each server, and where. For a program one server is an object, and several are a list of them.
 fn tell(
     out: &mut dyn Write,
     write: WriteArgs,
-    name: &str,
+    servers: &[(String, PathBuf)],
     done: &str,
-    path: &Path,
 ) -> anyhow::Result<Exit> {
     // What was not done is not called done.
     let done = if write.dry_run { format!("would be {done}") } else { done.to_owned() };
-    if write.json {
-        let told = json!({ "server": name, "done": done, "file": path, "dry_run": write.dry_run });
-        writeln!(out, "{told:#}")?;
-    } else {
-        writeln!(out, "{}: {done}, in {}", visible(name), path.display())?;
+    if !write.json {
+        for (name, path) in servers {
+            writeln!(out, "{}: {done}, in {}", visible(name), path.display())?;
+        }
+        return Ok(Exit::Success);
     }
+    let one = |(name, path): &(String, PathBuf)| json!({ "server": name, "done": done, "file": path, "dry_run": write.dry_run });
+    let told = match servers {
+        [server] => one(server),
+        all => all.iter().map(one).collect(),
+    };
+    writeln!(out, "{told:#}")?;
     Ok(Exit::Success)
 }
 

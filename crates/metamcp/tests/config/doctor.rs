@@ -96,3 +96,51 @@ fn exit_codes() {
         .write(OWN, "{ \"mcpServers\": { \"a\": { \"command\": \"no-such-program-anywhere\" } } }");
     assert_eq!(shell.run(&["doctor"]).status.code(), Some(1), "a problem");
 }
+
+/// More servers than the pool has places, and no patience for waiting in line: each is tried when there is a place.
+#[test]
+fn no_server_is_reported_for_having_waited_in_line() {
+    let shell = Shell::new();
+    let program = Value::from(env!("CARGO_BIN_EXE_metamcp"));
+    let servers: Vec<String> = (0..6)
+        .map(|n| {
+            format!(r#""clock-{n}": {{ "command": {program}, "args": ["__example", "clock"] }}"#)
+        })
+        .collect();
+    let servers = servers.join(",\n");
+    let pool = r#""pool": { "poolSize": 1, "resPoolSize": 0, "poolWaitTimeoutMs": 1 }"#;
+    shell.write(OWN, &format!("{{ \"mcpServers\": {{ {servers} }}, {pool} }}"));
+    let json = shell.json(&["doctor", "--json"]);
+    let of_servers = json["findings"].as_array().unwrap().iter();
+    let of_servers: Vec<&Value> =
+        of_servers.filter(|finding| finding["area"] == "servers").collect();
+    assert_eq!(of_servers.len(), 6, "{json:#}");
+    for finding in of_servers {
+        assert_eq!(finding["level"], "good", "{finding:#}");
+    }
+}
+
+/// A server that is slow beyond all patience is not waited for once there is something to search in.
+#[test]
+fn a_search_goes_on_without_a_server_that_hangs() {
+    let shell = Shell::new();
+    let program = Value::from(env!("CARGO_BIN_EXE_metamcp"));
+    // It becomes a server in the end, so that it shows in the answer whether it was waited for.
+    let late = format!("sleep 40; exec {} __example clock", env!("CARGO_BIN_EXE_metamcp"));
+    let late = Value::from(late);
+    shell.write(
+        OWN,
+        &format!(
+            r#"{{ "mcpServers": {{
+                "clock": {{ "command": {program}, "args": ["__example", "clock"] }},
+                "late": {{ "command": "/bin/sh", "args": ["-c", {late}] }}
+            }} }}"#
+        ),
+    );
+    let json = shell.json(&["search", "what time is it", "--json"]);
+    let ids: Vec<&str> =
+        json["tools"].as_array().unwrap().iter().filter_map(|tool| tool["id"].as_str()).collect();
+    assert!(ids.iter().any(|id| id.starts_with("clock:")), "{json:#}");
+    assert!(!ids.iter().any(|id| id.starts_with("late:")), "{json:#}");
+    assert_eq!(json["pending"], serde_json::json!(["late"]), "{json:#}");
+}

@@ -100,9 +100,9 @@ fn the_project_has_a_file_of_its_own() {
     let shell = shell();
     shell.run(&["add", "--scope", "project", "here", "--", "x"]);
     assert!(shell.read("project/.mcp.json").contains("here"));
-    // From now on it is the one in force, unless the other is asked for.
-    shell.run(&["add", "also-here", "--", "x"]);
-    shell.run(&["add", "-s", "user", "there", "--", "x"]);
+    // It is changed only where that is asked for.
+    shell.run(&["add", "also-here", "--project", "--", "x"]);
+    shell.run(&["add", "there", "--", "x"]);
     assert!(shell.read("project/.mcp.json").contains("also-here"));
     assert!(shell.read(OWN).contains("there"));
 }

@@ -64,6 +64,21 @@ fn shell() -> Shell {
     for (path, text) in FILES {
         shell.write(path, text);
     }
+    for program in [
+        "npx",
+        "uvx",
+        "x",
+        "another-git",
+        "docs",
+        "zs",
+        "open-server",
+        "gander",
+        "goes-on",
+        "cl",
+        "y",
+    ] {
+        shell.program(program, "#!/bin/sh\n");
+    }
     shell
 }
 
@@ -167,8 +182,9 @@ fn copies_of_two_inits_in_one_second_are_two() {
     let before = shell.read(path);
     shell.run(&["init", "--yes", "--keep", "--client", "cursor"]);
     shell.run(&["init", "--yes", "--client", "cursor"]);
-    shell.run(&["init", "--undo"]);
-    shell.run(&["init", "--undo"]);
+    shell.run(&["init", "--undo", "--last"]);
+    assert_ne!(shell.read(path), before);
+    shell.run(&["init", "--undo", "--last"]);
     assert_eq!(shell.read(path), before);
 }
 

@@ -21,6 +21,11 @@ const WRONG: &[&[&str]] = &[
     &["list", "nobody"],
     &["search", "x", "--server", "nobody"],
     &["search", " "],
+    &["get", "nobody"],
+    &["tools", "nobody"],
+    &["doctor", "nobody"],
+    &["call", "numbers:evaluate", "expression"],
+    &["add-json", "x", "{"],
     &["call", "nobody:x"],
     &["call", "numbers:zebra"],
     &["call", "numbers:evaluate", "--args", "{not json"],
@@ -106,6 +111,9 @@ const JSON: &[&[&str]] = &[
     &["disable", "x"],
     &["doctor"],
     &["list"],
+    &["tools"],
+    &["get", "x"],
+    &["add-json", "x", "{}"],
     &["search", "x"],
     &["search", "x", "--why"],
     &["call", "a:b"],
@@ -127,7 +135,7 @@ const JSON: &[&[&str]] = &[
 #[test]
 fn json_is_json_without_a_config_that_can_be_used_too() {
     let shell = Shell::new();
-    shell.write(OWN, "{ \"mcpServers\": { \"a\": { \"comand\": \"x\" } } }");
+    shell.write(OWN, "{ \"mcpServers\": { \"a\": ");
     for line in JSON {
         let with =
             if line.contains(&"--json") { line.to_vec() } else { [*line, &["--json"]].concat() };
@@ -163,32 +171,22 @@ fn what_a_dry_run_did_not_do_is_not_called_done() {
     assert_eq!(shell.json(&["disable", "numbers", "--json"])["done"], "disabled");
 }
 
-/// A project's file stands before the user's own, and says so where somebody looks.
+/// A project's file adds to the user's own, and each command says in which of the two a server is.
 #[test]
-fn a_project_that_hides_the_users_servers_says_so() {
+fn a_server_is_looked_for_in_the_other_file_too() {
     let shell = shell();
-    shell.write(
-        "project/.mcp.json",
-        r#"{ "mcpServers": { "here": { "command": "no-such-program-anywhere" } } }"#,
-    );
+    assert!(shell.run(&["add", "here", "--project", "--", "no-such-program"]).status.success());
     let mut all = String::new();
     for line in [
         &["list"][..],
-        &["disable", "numbers"],
-        &["remove", "numbers"],
-        &["remove", "here", "--scope", "user"],
+        &["disable", "here"],
+        &["remove", "numbers", "--project"],
         &["remove", "nobody"],
-        &["disable", "numbers", "--scope", "user"],
+        &["disable", "here", "--project"],
     ] {
         all.push_str(&format!("$ metamcp {}\n{}\n\n", line.join(" "), shell.told(line)));
     }
     assert_snapshot!(all);
-    let findings = shell.json(&["doctor", "--json"]);
-    let of_it = |finding: &&Value| finding["message"].to_string().contains("are not used");
-    let found: Vec<&Value> =
-        findings["findings"].as_array().unwrap().iter().filter(of_it).collect();
-    assert_eq!(found.len(), 1, "{findings:#}");
-    assert!(found[0]["cure"].to_string().contains("metamcp --config"), "{findings:#}");
 }
 
 /// A server that does not work is one line, whatever is asked, and the log keeps quiet.

@@ -185,6 +185,43 @@ fn a_server_that_takes_offence_at_the_question_gets_a_fresh_process() {
 }
 
 #[test]
+fn a_server_that_dies_of_the_question_or_goes_deaf_by_it_is_greeted_in_a_fresh_process() {
+    let kinds = ["deaf", "frail", "mute"];
+    let mut workspace = Workspace::new().unwrap();
+    for kind in kinds {
+        workspace.server(kind, child(kind));
+    }
+    let mut gateway = Gateway::start(workspace);
+    let starts = |gateway: &Gateway, server: &str| {
+        gateway.workspace.journal(server).of(What::Start).unwrap().len()
+    };
+    let pending = kinds.map(|kind| gateway.mcp_call(kind, "echo", &json!({"text": kind})).unwrap());
+    for (kind, id) in kinds.into_iter().zip(pending) {
+        let answer = gateway.answer(id);
+        assert_eq!(answer.text(), Some(kind), "{kind}: {}", answer.value);
+        assert_eq!(
+            starts(&gateway, kind),
+            2,
+            "{kind}: one start that heard too much, one good one"
+        );
+    }
+    // A gateway that knows them greets them first.
+    let file = gateway.workspace.home().join(".metamcp/cache/eras.json");
+    assert!(eventually(HUNG, || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.matches("initialize").count() == kinds.len()
+    }));
+    gateway = Gateway::start(gateway.end());
+    for kind in kinds {
+        let answer = gateway.call(kind, "echo", &json!({"text": kind}));
+        assert_eq!(answer.text(), Some(kind), "{kind}: {}", answer.value);
+        assert_eq!(starts(&gateway, kind), 3, "{kind}");
+        assert_eq!(gateway.workspace.journal(kind).of(What::Discover).unwrap().len(), 1, "{kind}");
+    }
+    gateway.end();
+}
+
+#[test]
 fn questions_are_answered_in_all_four_combinations() {
     let kinds = [
         ("elicit", "elicitation/create"),
@@ -348,6 +385,8 @@ fn news_of_a_request_comes_with_it_and_only_if_wanted() {
             .notifications("notifications/progress")
             .into_iter()
             .filter(|params| params["progressToken"] == format!("t-{server}"))
+            // That it began is told of a server that is slow to say something itself.
+            .filter(|params| params["progress"] != 0.0)
             .map(|params| params["progress"].clone())
             .collect();
         assert_eq!(told, (1..=20).map(Value::from).collect::<Vec<_>>());

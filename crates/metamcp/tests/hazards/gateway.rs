@@ -46,6 +46,19 @@ impl Gateway {
         Self::greet(client, workspace, capabilities)
     }
 
+    /// The same, with more arguments.
+    pub(crate) fn start_as_answering(
+        workspace: Workspace,
+        arguments: &[&str],
+        capabilities: &Value,
+        answerer: Answerer,
+    ) -> Gateway {
+        let mut command = command(&workspace);
+        command.args(arguments);
+        let client = Client::start_answering(command, answerer).unwrap();
+        Self::greet(client, workspace, capabilities)
+    }
+
     /// Starts the gateway for a client that does not shake hands.
     pub(crate) fn start_silently(workspace: Workspace) -> Gateway {
         let client = Client::start(command(&workspace)).unwrap();

@@ -13,6 +13,9 @@ mod crash;
 mod direct;
 mod eras;
 mod evict;
+mod fidelity;
+#[cfg(target_os = "linux")]
+mod frames;
 mod gateway;
 mod identity;
 mod ids;

@@ -13,6 +13,7 @@ fn open_calls_are_answered_when_the_client_closes_its_end() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("busy", chaos_server(&["ignore-end-of-input", "ignore-signals"]));
     workspace.server("starting", chaos_server(&["never-initialize"]));
+    workspace.setting("shutdownDrainMs", json!(0));
     let gateway = Gateway::start(workspace);
     let sent = gateway.mcp_call("busy", "slow", &json!({"ms": 240_000})).unwrap();
     let journal = gateway.workspace.journal("busy");

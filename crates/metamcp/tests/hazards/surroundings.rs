@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use metamcp_engine::config::ABOVE;
 use metamcp_testkit::census::MARK;
 use metamcp_testkit::workspace::CANARY;
-use metamcp_testkit::{Workspace, chaos_server};
+use metamcp_testkit::{What, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, HUNG};
 
 #[test]
 fn a_server_sees_the_variables_it_may_and_three_files() {
@@ -34,6 +34,19 @@ fn a_server_sees_the_variables_it_may_and_three_files() {
         let project = gateway.workspace.project();
         assert_eq!(seen["directory"].as_str(), project.to_str());
     }
+    gateway.end();
+}
+
+#[test]
+fn an_eager_server_starts_before_anybody_calls_it_and_others_do_not() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("lazy", chaos_server(&[]));
+    workspace.server("eager", chaos_server(&[]).setting("eager", json!(true)));
+    let gateway = Gateway::start(workspace);
+    let started =
+        |name: &str| !gateway.workspace.journal(name).of(What::Initialize).unwrap().is_empty();
+    assert!(eventually(HUNG, || started("eager")));
+    assert!(!started("lazy"));
     gateway.end();
 }
 

@@ -85,6 +85,47 @@ fn what_takes_too_long_is_answered_all_the_same() {
 }
 
 #[test]
+fn a_second_signal_does_not_wait_for_the_first() {
+    let mut served = Served::start(&["--shutdown-drain", "600000"]);
+    let session = served.session(&json!({}));
+    thread::scope(|scope| {
+        let calling = scope.spawn(|| session.call(2, "slow", &json!({"ms": 600_000})).json());
+        let journal = served.workspace.journal("a");
+        assert!(eventually(PATIENCE, || journal.count(What::Execute).unwrap() == 1));
+        served.signal(Signal::SIGTERM);
+        let health = || Request::new("GET", "/healthz").send(served.address).status;
+        assert!(eventually(PATIENCE, || health() == 503));
+        served.signal(Signal::SIGTERM);
+        let answer = calling.join().unwrap();
+        assert_eq!(answer["result"]["structuredContent"]["code"], "shutting_down", "{answer}");
+    });
+    drop(session);
+    assert_eq!(served.wait_exit().code(), Some(0));
+    assert_eq!(served.workspace.survivors(PATIENCE), []);
+}
+
+/// New connections all the time must not put the end off.
+#[test]
+fn a_drain_ends_while_clients_keep_coming() {
+    let mut served = Served::start(&["--shutdown-drain", "100"]);
+    let session = served.session(&json!({}));
+    thread::scope(|scope| {
+        let calling = scope.spawn(|| session.call(2, "slow", &json!({"ms": 600_000})).json());
+        let journal = served.workspace.journal("a");
+        assert!(eventually(PATIENCE, || journal.count(What::Execute).unwrap() == 1));
+        served.signal(Signal::SIGTERM);
+        let address = served.address;
+        let coming = scope.spawn(move || while TcpStream::connect(address).is_ok() {});
+        let answer = calling.join().unwrap();
+        assert_eq!(answer["result"]["structuredContent"]["code"], "shutting_down", "{answer}");
+        coming.join().unwrap();
+    });
+    drop(session);
+    assert_eq!(served.wait_exit().code(), Some(0));
+    assert_eq!(served.workspace.survivors(PATIENCE), []);
+}
+
+#[test]
 fn it_does_not_listen_to_the_world_without_knowing_whom_to_let_in() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("a", chaos_server(&[]));

@@ -1,8 +1,9 @@
 //! A gateway that listens, in a world of its own.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::wire::{PATIENCE, Request, Response};
+use crate::wire::{self, PATIENCE, Request, Response};
 
 /// See the module; dropped, it is killed.
 pub(crate) struct Served {
@@ -51,7 +52,10 @@ impl Served {
         if !flags.contains(&"--transport") {
             command.args(["--transport", "http"]);
         }
-        command.args(["--port", "0", "--code-profile", "off"]).args(flags);
+        command.args(["--port", "0"]).args(flags);
+        if !flags.contains(&"--code-profile") {
+            command.args(["--code-profile", "off"]);
+        }
         command.env("TEST_TOKEN", "the token of the environment");
         let mut process = command
             .stdin(Stdio::null())
@@ -78,6 +82,9 @@ impl Served {
             }
         });
         let address = url.split('/').nth(2).unwrap().parse().unwrap();
+        if let Ok(token) = fs::read_to_string(token_file(&workspace)) {
+            wire::knows(address, token.trim());
+        }
         Served { process, address, url, stderr, workspace }
     }
 
@@ -95,6 +102,16 @@ impl Served {
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(session.post(&initialized).status, 202);
         session
+    }
+
+    /// The token that was generated.
+    pub(crate) fn token(&self) -> String {
+        fs::read_to_string(token_file(&self.workspace)).unwrap().trim().to_owned()
+    }
+
+    /// What it said on stderr so far.
+    pub(crate) fn said(&self) -> String {
+        self.stderr.lock().unwrap().clone()
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -122,6 +139,11 @@ impl Served {
         assert_eq!(status.code(), Some(0), "{}", self.stderr.lock().unwrap());
         assert_eq!(self.workspace.survivors(PATIENCE), []);
     }
+}
+
+/// Where a gateway keeps the token it generates.
+pub(crate) fn token_file(workspace: &Workspace) -> PathBuf {
+    workspace.home().join(".metamcp/http-token")
 }
 
 impl Drop for Served {
@@ -176,11 +198,14 @@ pub(crate) fn initialize(revision: &str, capabilities: &Value) -> Value {
     }})
 }
 
-/// A call of the honest server's.
+/// A call of the honest server's. Who wants progress gets a stream of events, so it is wanted only where there is some.
 pub(crate) fn call(id: u64, tool: &str, args: &Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+    let mut call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
         "name": "mcp_call",
         "arguments": {"server": "a", "tool": tool, "args": args},
-        "_meta": {"progressToken": format!("token {id}")},
-    }})
+    }});
+    if tool == "progress" {
+        call["params"]["_meta"] = json!({"progressToken": format!("token {id}")});
+    }
+    call
 }

@@ -1,13 +1,24 @@
 //! The least an HTTP client can be: what is written is sent as it is, and what comes is taken apart and no further.
 
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
 
 /// For whatever must come but may come late on a busy machine: its end means a hang, not slowness.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The tokens that gateways generated, by where they listen: what is sent to one carries its token, unless it says
+/// something else about that.
+static TOKENS: LazyLock<Mutex<HashMap<SocketAddr, String>>> = LazyLock::new(Mutex::default);
+
+/// Notes the token of a gateway.
+pub(crate) fn knows(address: SocketAddr, token: &str) {
+    TOKENS.lock().unwrap().insert(address, token.to_owned());
+}
 
 /// A request, header by header.
 #[derive(Clone, Debug)]
@@ -46,18 +57,32 @@ impl Request {
         self
     }
 
+    /// The same as somebody without a token sends it.
+    pub(crate) fn anonymous(self) -> Request {
+        self.with("Authorization", "")
+    }
+
     pub(crate) fn body(mut self, body: &str) -> Request {
         body.clone_into(&mut self.body);
         self
     }
 
-    /// As it goes over the wire. A host is added where none is given.
+    /// As it goes over the wire. A host and the token of the gateway are added where none is given.
     pub(crate) fn bytes(&self, address: SocketAddr) -> Vec<u8> {
         let mut text = format!("{} {} HTTP/1.1\r\n", self.method, self.target);
         if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             text.push_str(&format!("Host: {address}\r\n"));
         }
-        for (name, value) in &self.headers {
+        let is_said =
+            |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        if let Some(token) = TOKENS.lock().unwrap().get(&address)
+            && !is_said("authorization")
+        {
+            text.push_str(&format!("Authorization: Bearer {token}\r\n"));
+        }
+        let is_sent =
+            |(name, value): &&(String, String)| name != "Authorization" || !value.is_empty();
+        for (name, value) in self.headers.iter().filter(is_sent) {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
         if !self.body.is_empty() {

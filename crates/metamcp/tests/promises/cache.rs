@@ -8,7 +8,6 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use metamcp_engine::catalog::schema_cache::{Lookup, SchemaCache};
-use metamcp_engine::files::component;
 use metamcp_testkit::census::descendants;
 use metamcp_testkit::{Client, Outcome, Workspace, chaos_server};
 use nix::sys::signal::Signal;
@@ -67,7 +66,7 @@ fn a_damaged_cache_is_put_aside_and_written_anew() {
     let client = start(&workspace);
     assert_eq!(call(&client, "one", "echo", &json!({"text": "hi"})), Outcome::Fine);
     stop(client, &workspace);
-    let file = home(&workspace).join("cache").join(component("one")).join("schema.json");
+    let file = home(&workspace).join("cache").join("one").join("schema.json");
     let whole = fs::read(&file).unwrap();
     for round in 0..size(8, 60, 300) {
         let mut bytes = whole.clone();
@@ -111,7 +110,7 @@ fn gateways_that_share_a_home_never_spoil_each_others_files() {
             let cache = SchemaCache::new(&home(&workspace));
             while !over.load(Ordering::Relaxed) {
                 for server in &servers {
-                    match cache.read(server, now()) {
+                    match cache.read(server.as_str(), now()) {
                         Ok(Lookup::Found(_)) => drop(looks.fetch_add(1, Ordering::Relaxed)),
                         Ok(Lookup::Missing) => {}
                         other => return Some(format!("{server}: {other:?}")),
@@ -161,7 +160,7 @@ fn gateways_that_share_a_home_never_spoil_each_others_files() {
     assert!(found > 0, "nothing was ever written, so this shows nothing");
     let cache = SchemaCache::new(&home(&workspace));
     for server in &servers {
-        assert!(matches!(cache.read(server, now()), Ok(Lookup::Found(_))), "{server}");
+        assert!(matches!(cache.read(server.as_str(), now()), Ok(Lookup::Found(_))), "{server}");
     }
 }
 
@@ -191,7 +190,7 @@ fn spoil_home(
     }
     let (mut ways, mut spoilt) = (Vec::new(), 0);
     for server in servers {
-        let folder = home.join("cache").join(component(server));
+        let folder = home.join("cache").join(server);
         let way = *chance.pick(&SPOILS);
         if chance.below(4) == 0 {
             fs::create_dir_all(folder.parent().unwrap()).unwrap();

@@ -11,9 +11,9 @@ use crate::world::{PATIENCE, discover, home, start, stop, tell, timed};
 /// How many servers are configured, and how many of them never answer.
 const HUNG: usize = 8;
 
-/// The budget of a discovery, and what a busy machine may add. A hung server would take a minute.
+/// The budget of a discovery. Whoever waited for a hung server instead would find it failed after a minute, and not
+/// pending.
 const BUDGET: Duration = Duration::from_millis(1_500);
-const MARGIN: Duration = Duration::from_secs(15);
 
 #[test]
 fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server() {
@@ -34,7 +34,6 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
     tell(format_args!(
         "first discovery over {count} servers, {HUNG} of them hung, budget {BUDGET:?}: {took:.2?}"
     ));
-    assert!(took < BUDGET + MARGIN, "{took:?}");
     let pending = pending(&text);
     for name in &hung {
         assert!(pending.contains(&name.as_str()), "{name} is not named as pending in:\n{text}");
@@ -49,9 +48,11 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
         let text = discover(&client, &json!({"server": name}));
         assert!(text.contains(&format!("{name}:synthetic_2")), "{text}");
     }
-    let (_, again) = timed(|| discover(&client, &json!({"query": "echo"})));
+    let (text, again) = timed(|| discover(&client, &json!({"query": "echo"})));
     tell(format_args!("the same with the hung ones still starting: {again:.2?}"));
-    assert!(again < BUDGET + MARGIN, "{again:?}");
+    for name in &hung {
+        assert!(self::pending(&text).contains(&name.as_str()), "{name} is not pending in:\n{text}");
+    }
     stop(client, &workspace);
 
     // Now nothing can be started any more: what was learnt has to do.

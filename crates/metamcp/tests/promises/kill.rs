@@ -22,11 +22,12 @@ use crate::world::{
 /// How many children the promise speaks of.
 const CHILDREN: usize = 20;
 
-/// Whatever the machine is busy with, a survivor after this long was not killed.
-const STRICTLY_GONE: Duration = Duration::from_secs(2);
+/// Whatever the machine is busy with, a survivor after this long was not killed. How soon they are gone, the benchmark
+/// says: `cargo xtask bench --only kill`.
+const STRICTLY_GONE: Duration = Duration::from_secs(10);
 
-/// How soon nothing may be left, on a machine that lets processes run.
-const PROMISED: Duration = Duration::from_millis(50);
+/// Where the benchmark finds the figures.
+const FIGURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kill.md");
 
 #[test]
 fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache() {
@@ -72,13 +73,17 @@ fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache
     tell(format_args!("{} calls: {:?}", history.calls.len(), history.tally()));
     assert_faultless(&history.faults(&workspace, &servers));
     assert!(most > CHILDREN, "never more than {most} processes; the test shows nothing");
-    // What the gateway needs is two rounds of waking and ending; the control shows what one costs at that moment.
-    let allowed = PROMISED + 2 * controls.median();
+    let mut figures = format!(
+        "| {CHILDREN} processes that end when a pipe closes, for comparison | {controls} |\n"
+    );
     for (way, deaths) in CONTAINMENTS.iter().zip(deaths) {
         let deaths = Spread::of(deaths);
         tell(format_args!("kill -9, held by {way}, up to {most} processes: gone after {deaths}"));
-        assert!(deaths.median() <= allowed, "median {:?}, allowed {allowed:?}", deaths.median());
+        figures.push_str(&format!(
+            "| `kill -9` of the gateway, held by {way}, up to {most} processes: all gone after | {deaths} |\n"
+        ));
     }
+    std::fs::write(FIGURES, figures).unwrap();
     assert_eq!(quarantined(&workspace), Vec::<String>::new());
 }
 
@@ -211,7 +216,7 @@ fn assert_valid_caches(workspace: &Workspace, servers: &[String]) {
     let cache = SchemaCache::new(&home(workspace));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
     for server in servers {
-        match cache.read(server, u64::try_from(now).unwrap()) {
+        match cache.read(server.as_str(), u64::try_from(now).unwrap()) {
             Ok(Lookup::Found(cached)) => assert!(!cached.tools.tools.is_empty(), "{server}"),
             Ok(Lookup::Missing) => {}
             Ok(Lookup::Quarantined { to, reason }) => {

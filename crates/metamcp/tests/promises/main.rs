@@ -13,10 +13,14 @@ mod breaker;
 mod cache;
 mod crashes;
 mod discovery;
+mod drain;
 mod first_call;
 mod floods;
 mod history;
 mod kill;
+#[cfg(target_os = "linux")]
+mod limits;
+mod pauses;
 mod pool;
 mod reload;
 mod secrets;

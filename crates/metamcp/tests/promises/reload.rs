@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use metamcp_testkit::{Client, Outcome, What, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
-use crate::world::{PATIENCE, call, size, start, stop, tell, timed};
+use crate::world::{PATIENCE, call, discover, home, size, start, stop, tell, timed};
 
 /// Calls a second while the file flips.
 const RATE: u32 = 200;
@@ -119,7 +119,7 @@ fn a_broken_file_keeps_the_old_configuration_and_says_so() {
     assert!(works());
     // Not even a file that is gone takes the servers away.
     fs::remove_file(&path).unwrap();
-    assert!(says("the config file is gone"), "{}", client.stderr());
+    assert!(says("cannot read the config file"), "{}", client.stderr());
     assert!(works());
     // Mended, it counts again.
     flip(&path, &sound.replace("\"one\"", "\"two\""));
@@ -144,4 +144,34 @@ fn a_file_written_in_place_and_one_made_later_are_seen() {
     };
     assert!(there("two"));
     stop(client, &workspace);
+}
+
+#[test]
+fn an_added_server_is_started_by_the_gateway_that_is_asked_first() {
+    let mut workspace = Workspace::new().unwrap();
+    workspace.server("one", chaos_server(&[]));
+    let clients = [start(&workspace), start(&workspace), start(&workspace)];
+    workspace.server("new", chaos_server(&[]));
+    workspace.write_config().unwrap();
+    let lists = || workspace.journal("new").count(What::Start).unwrap();
+    let finds = |client: &Client| discover(client, &json!({"server": "new"})).contains("new:echo");
+    assert!(eventually(PATIENCE, || finds(&clients[0])));
+    // What it lists is on disk soon after; the others find it there.
+    let cache = home(&workspace).join("cache");
+    let written = || {
+        let folders = std::fs::read_dir(&cache).into_iter().flatten().flatten();
+        folders
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("new"))
+            .any(|entry| entry.path().join("schema.json").exists())
+    };
+    assert!(eventually(PATIENCE, written));
+    assert_eq!(lists(), 1);
+    for client in &clients[1..] {
+        assert!(eventually(PATIENCE, || finds(client)));
+    }
+    assert_eq!(lists(), 1, "nobody else had to start it");
+    for mut client in clients {
+        client.close_input();
+        assert!(client.wait_exit(PATIENCE).unwrap().success());
+    }
 }

@@ -103,6 +103,21 @@ impl Sources {
         self.page(CHANGES, &servers, None);
     }
 
+    /// From now on the registry of servers knows none of what was offered so far; npm still has it.
+    pub(crate) fn unlist(&self) {
+        self.servers.lock().unwrap().clear();
+        self.publish();
+    }
+
+    /// What npm finds, whatever it is asked for.
+    pub(crate) fn found_by_npm(&self, packages: &[Value]) {
+        let objects: Vec<Value> =
+            packages.iter().map(|package| json!({ "package": package, "score": {} })).collect();
+        let page = json!({ "objects": objects, "total": objects.len(), "time": "now" });
+        let mut pages = self.pages.lock().unwrap();
+        pages.insert("/-/v1/search".to_owned(), page.to_string().into_bytes());
+    }
+
     /// Offers an image whose entry says what it needs to be run.
     pub(crate) fn offer_image(&self, name: &str, about: &str, image: &str, needs: &Value) {
         let mut package = json!({

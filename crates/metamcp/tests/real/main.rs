@@ -8,6 +8,7 @@
 )]
 
 mod abrupt;
+mod approvers;
 mod arguments;
 mod clients;
 mod conformance;
@@ -20,11 +21,13 @@ mod inspector;
 mod installed;
 mod login;
 mod model;
+mod npm_search;
 mod peer;
 mod plan;
 mod provision;
 mod remote;
 mod scripts;
+mod sdks;
 mod servers;
 mod vocabulary;
 mod world;

@@ -31,6 +31,8 @@ pub(crate) struct Remote {
     pub(crate) url: String,
     /// `http` or `sse`.
     pub(crate) over: &'static str,
+    /// What lets a client in; empty where nothing is asked for.
+    pub(crate) token: String,
     /// Variables by which the client trusts its certificate.
     pub(crate) trust: Vec<(String, String)>,
 }
@@ -103,7 +105,8 @@ impl Plan {
 
     /// Runs the plan against a server that runs already.
     pub(crate) fn run_at(&self, world: &World, client: Client, server: &Remote) -> Report {
-        let place = json!({ "url": server.url, "over": server.over });
+        let headers = json!({ "Authorization": format!("Bearer {}", server.token) });
+        let place = json!({ "url": server.url, "over": server.over, "headers": headers });
         self.carry_out(world, client, &place, &server.trust)
     }
 

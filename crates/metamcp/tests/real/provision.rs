@@ -562,6 +562,12 @@ fn an_installed_server_reads_and_writes_its_own_folder_and_nothing_of_the_users(
     assert_eq!(peek("read", &home.join("mcp.json")), "EACCES");
     assert_eq!(peek("write", &prefix.join("server.json")), "EACCES");
     assert_eq!(peek("write", &prefix.join("package-lock.json")), "EACCES");
+    assert_eq!(peek("write", &prefix.join("manifest.json")), "EACCES");
+    // Not even its own package: what runs the next time is what was approved.
+    let package = prefix.join("node_modules/@honest/wheel");
+    assert!(package.is_dir());
+    assert_eq!(peek("write", &package.join("index.js")), "EACCES");
+    assert_eq!(peek("write", &package.join("more.js")), "EACCES");
     assert_eq!(peek("write", &prefix.join("data/notes")), "written");
     assert_eq!(peek("read", &prefix.join("data/notes")), "x");
     assert_eq!(peek("read", &own.join("notes")), "EACCES");
@@ -574,6 +580,25 @@ fn an_installed_server_reads_and_writes_its_own_folder_and_nothing_of_the_users(
         assert!(began.elapsed() < HUNG, "the door stays shut");
     }
     assert_eq!(peek("read", &home.join(".ssh/id_ed25519")), "EACCES");
+}
+
+#[test]
+fn a_server_whose_installed_files_changed_does_not_start() {
+    let (place, sources) = Place::with(Sources::start);
+    sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
+    let installed = place.run(&["add", "@honest/wheel", "--yes"]);
+    assert!(installed.contains("wheel: installed"), "{installed}");
+    let prefix = fs::read_dir(place.installed()).unwrap().next().unwrap().unwrap().path();
+    let manifest = prefix.join("node_modules/@honest/wheel/package.json");
+    let before = fs::read(&manifest).unwrap();
+    let call = || place.run(&["call", "wheel:peek", "--args", r#"{"read": "/nowhere"}"#]);
+    assert!(call().contains("ENOENT"), "{}", call());
+    fs::write(&manifest, [&before[..], b" "].concat()).unwrap();
+    let refused = call();
+    assert!(refused.contains("its installed files are not what was approved"), "{refused}");
+    assert!(refused.contains("node_modules/@honest/wheel/package.json was changed"), "{refused}");
+    fs::write(&manifest, before).unwrap();
+    assert!(call().contains("ENOENT"), "{}", call());
 }
 
 #[test]

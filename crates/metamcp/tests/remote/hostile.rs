@@ -102,7 +102,7 @@ const ITEMS: &[Item] = &[
             }
             false => Ok(false),
         },
-        verdict: Verdict::Fails("execution_failed", 0),
+        verdict: Verdict::Fails("outcome_unknown", 0),
         counts: true,
     },
     Item {
@@ -416,7 +416,7 @@ fn credentials_stay_within_their_origin() {
         if asked.path() == "/mcp" {
             return talk.respond(308, &[("location", "/moved")], b"").map(|()| true);
         }
-        if is_call(asked) && asked.json()["params"]["arguments"]["text"] == "away" {
+        if asked.rpc() == "tools/list" {
             return talk.respond(307, &[("location", &target)], b"").map(|()| true);
         }
         Ok(false)
@@ -426,13 +426,117 @@ fn credentials_stay_within_their_origin() {
     });
     let gateway = Gateway::of(&entry);
     gateway.echo("here");
-    gateway.echo("away");
     let kept: Vec<_> =
         remote.site.asked().into_iter().filter(|asked| asked.path() == "/moved").collect();
     assert!(!kept.is_empty() && kept.iter().all(|asked| asked.header("x-key") == Some("k3y-k3y")));
     let taken = thief.site.asked();
-    assert_eq!(taken.len(), 1);
-    assert_eq!((taken[0].header("x-key"), taken[0].header("authorization")), (None, None));
+    assert!(!taken.is_empty());
+    for taken in taken {
+        assert_eq!((taken.header("x-key"), taken.header("authorization")), (None, None));
+    }
+    gateway.end();
+}
+
+#[test]
+fn a_call_is_never_sent_on_to_where_its_server_says() {
+    let refused = {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}/mcp", gone.local_addr().unwrap())
+    };
+    let elsewhere = Remote::honest(Speech::NoSessions, false);
+    let places = ["/mcp".to_owned(), "/other".to_owned(), refused, elsewhere.site.url("/mcp")];
+    for status in [301, 302, 303, 307, 308] {
+        for place in &places {
+            let place = place.clone();
+            let remote = Remote::with(Speech::NoSessions, false, move |honest, asked, talk| {
+                if !is_call(asked) {
+                    return Ok(false);
+                }
+                honest.execute(asked);
+                talk.respond(status, &[("location", &place)], b"").map(|()| true)
+            });
+            let gateway = Gateway::to(&remote.site.url("/mcp"));
+            let error = gateway.refusal("echo", &json!({ "text": "once" }));
+            assert_eq!(error.code, "outcome_unknown", "{status}: {}", error.whole);
+            assert_eq!(error.whole["details"]["sent"], true, "{}", error.whole);
+            assert_eq!(remote.honest.executed().len(), 1, "{status}");
+            gateway.end();
+        }
+    }
+    assert!(elsewhere.honest.executed().is_empty());
+}
+
+#[test]
+fn a_server_that_moved_is_found_before_it_is_called() {
+    // As frameworks do who want a slash at the end, and as sites do who moved.
+    let new = Remote::honest(Speech::NoSessions, false);
+    for there in ["/mcp/".to_owned(), new.site.url("/mcp")] {
+        for status in [301, 302, 307, 308] {
+            let place = there.clone();
+            let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
+                if asked.path() == "/mcp" {
+                    return talk.respond(status, &[("location", &place)], b"").map(|()| true);
+                }
+                Ok(false)
+            });
+            let gateway = Gateway::to(&remote.site.url("/mcp"));
+            gateway.echo("a");
+            gateway.echo("b");
+            let calls =
+                |remote: &Remote| remote.site.asked().iter().filter(|asked| is_call(asked)).count();
+            assert_eq!(calls(&remote) + calls(&new), 2, "each went there at once");
+            assert!(
+                remote.site.asked().iter().all(|asked| asked.path() != "/mcp" || !is_call(asked))
+            );
+            gateway.end();
+            if there != "/mcp/" {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_wants_fewer_calls_gets_fewer() {
+    let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
+        if !is_call(asked) {
+            return Ok(false);
+        }
+        match asked.json()["params"]["arguments"]["text"].as_str() {
+            Some("long") => talk.respond(429, &[("retry-after", "99999999")], b""),
+            Some("busy") => talk.respond(503, &[("retry-after", "120")], b""),
+            _ => talk.respond(429, &[], b""),
+        }
+        .map(|()| true)
+    });
+    let refused = |text: &str| {
+        let gateway = Gateway::to(&remote.site.url("/mcp"));
+        let before = remote.count("tools/call");
+        let first = gateway.refusal("echo", &json!({ "text": text }));
+        for _ in 0..30 {
+            let next = gateway.refusal("echo", &json!({ "text": text }));
+            assert_eq!(next.code, "server_unavailable", "{}", next.whole);
+            assert!(next.message.contains("is not asked again for another"), "{}", next.message);
+            assert!(next.whole["retry_after_ms"].as_u64().is_some_and(|left| left > 0));
+        }
+        let made = remote.count("tools/call") - before;
+        gateway.end();
+        (first, made)
+    };
+    let (first, made) = refused("long");
+    assert_eq!((first.code.as_str(), made), ("server_unavailable", 1));
+    assert_eq!(first.whole["retry_after_ms"], 300_000, "{}", first.whole);
+    assert!(
+        first.message.contains("300.0 s") && !first.message.contains("99"),
+        "{}",
+        first.message
+    );
+    let (first, made) = refused("busy");
+    assert_eq!((first.code.as_str(), made), ("outcome_unknown", 1));
+    // Without a wish the pause begins with a second, so the first is measured alone.
+    let gateway = Gateway::to(&remote.site.url("/mcp"));
+    let first = gateway.refusal("echo", &json!({ "text": "x" }));
+    assert!(first.whole["retry_after_ms"].as_u64().is_some_and(|left| left > 0), "{}", first.whole);
     gateway.end();
 }
 
@@ -441,24 +545,27 @@ fn redirects_lead_nowhere_for_ever() {
     let hops = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&hops);
     let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
-        if !is_call(asked) {
+        if asked.rpc() != "initialize" {
             return Ok(false);
         }
         let hop = seen.fetch_add(1, Ordering::SeqCst);
-        let place = match asked.json()["params"]["arguments"]["text"].as_str() {
-            Some("mail") => "mailto:you@example.com".to_owned(),
-            _ => format!("/mcp?hop={hop}"),
+        let place = if asked.path() == "/mail" {
+            "mailto:you@example.com".to_owned()
+        } else {
+            format!("/mcp?hop={hop}")
         };
         talk.respond(307, &[("location", &place)], b"").map(|()| true)
     });
-    let gateway = Gateway::to(&remote.site.url("/mcp"));
-    for (text, most) in [("round", 4), ("mail", 5)] {
-        let error = gateway.refusal("echo", &json!({ "text": text }));
-        assert_eq!(error.code, "execution_failed", "{}", error.whole);
-        assert_eq!(hops.load(Ordering::SeqCst), most, "{text}");
+    for (path, most) in [("/mcp", 4), ("/mail", 5)] {
+        let entry = json!({ "url": remote.site.url(path), "transport": "http" });
+        let gateway = Gateway::of(&entry);
+        let error = gateway.refusal("echo", &json!({ "text": "x" }));
+        assert_eq!(error.code, "server_unavailable", "{}", error.whole);
+        assert!(error.message.contains("sends us elsewhere"), "{}", error.whole);
+        assert_eq!(hops.load(Ordering::SeqCst), most, "{path}");
+        gateway.end();
     }
     assert!(remote.honest.executed().is_empty());
-    gateway.end();
 }
 
 #[test]

@@ -46,6 +46,10 @@ fn a_server_that_wants_a_login_says_where_and_works_after_it() {
     assert_eq!(browse(&address), 200);
     let fine = || gateway.call("echo", &json!({"text": "x"})) == Outcome::Fine;
     assert!(eventually(HUNG, fine), "{}", gateway.stderr());
+    // A server that repeats its token does not show it to the model.
+    let token = realm.books.lock().unwrap().good.keys().next().unwrap().clone();
+    let echo = gateway.mcp_call_now("far", "echo", &json!({"text": format!("<{token}>")}), HUNG);
+    assert_eq!(echo.unwrap().text(), Some("<[secret access_token]>"));
     let said = gateway.stderr();
     for secret in ["access-", "refresh-", "code-"] {
         assert!(!said.contains(secret), "{secret} in {said}");

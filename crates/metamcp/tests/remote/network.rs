@@ -1,13 +1,14 @@
 //! Networks that fail between the gateway and an honest server: every call is answered once, and none runs twice.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 
 use metamcp_testkit::faults::{Fault, Network};
 use metamcp_testkit::site::honest::Speech;
+use metamcp_testkit::site::{Asked, Honest, Site, Talk, Wire};
 use metamcp_testkit::{Outcome, Workspace};
 use serde_json::{Value, json};
 
@@ -132,5 +133,73 @@ fn a_tunnel_is_asked_for_what_is_far_and_for_nothing_that_is_near() {
     assert_eq!(Outcome::of(&answer.value), Outcome::Fine);
     gateway.mcp_call_now("except", "echo", &json!({"text": "x"}), HUNG).unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), before);
+    gateway.end();
+}
+
+/// A connection that is cut off from its server when the rest of its time is: what is said on it then is heard by nobody.
+struct Mortal {
+    socket: TcpStream,
+    is_old: bool,
+    cut: Arc<AtomicBool>,
+}
+
+impl Read for Mortal {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.socket.read(into)?;
+        if self.is_old && self.cut.load(Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::ConnectionReset.into());
+        }
+        Ok(read)
+    }
+}
+
+impl Write for Mortal {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+#[test]
+fn many_connections_that_died_together_cost_one_call() {
+    const MANY: usize = 8;
+    let cut = Arc::new(AtomicBool::new(false));
+    let honest = Arc::new(Honest::new(Speech::NoSessions, false));
+    // As many at once as there are connections wanted.
+    let together = Barrier::new(MANY);
+    let (inner, is_cut) = (Arc::clone(&honest), Arc::clone(&cut));
+    let answer = move |asked: &Asked, talk: &mut Talk<'_>| {
+        if asked.rpc() == "tools/call" && !is_cut.load(Ordering::SeqCst) {
+            together.wait();
+        }
+        inner.answer(asked, talk)
+    };
+    let is_cut = Arc::clone(&cut);
+    let wrap = move |socket: TcpStream| {
+        let is_old = !is_cut.load(Ordering::SeqCst);
+        Ok(Box::new(Mortal { socket, is_old, cut: Arc::clone(&is_cut) }) as Box<dyn Wire>)
+    };
+    let site = Site::start_on("127.0.0.1:0", Arc::new(answer), Arc::new(wrap)).unwrap();
+    let gateway = Gateway::to(&site.url("/mcp"));
+    let first: Vec<u64> = (0..MANY)
+        .map(|n| gateway.mcp_call("far", "echo", &json!({ "text": n.to_string() })).unwrap())
+        .collect();
+    for call in first {
+        assert_eq!(Outcome::of(&gateway.wait(call, HUNG).unwrap().value), Outcome::Fine);
+    }
+    assert!(site.connections() >= MANY);
+    cut.store(true, Ordering::SeqCst);
+    let codes: Vec<Option<String>> = (0..2 * MANY)
+        .map(|n| {
+            let outcome = gateway.call("echo", &json!({ "text": format!("later {n}") }));
+            outcome.code().map(str::to_owned)
+        })
+        .collect();
+    let lost = codes.iter().flatten().count();
+    assert_eq!(lost, 1, "{codes:?}");
+    assert_eq!(honest.executed().len(), MANY + 2 * MANY - 1, "and nothing ran twice");
     gateway.end();
 }

@@ -270,7 +270,9 @@ fn progress_comes_before_the_answer_and_a_cancelled_call_is_called_off() {
         });
         let call = gateway.request("tools/call", &params).unwrap();
         gateway.wait(call, HUNG).unwrap();
-        let steps = gateway.notifications("notifications/progress");
+        let mut steps = gateway.notifications("notifications/progress");
+        // That it began is told while the server is slow to say something itself.
+        steps.retain(|step| step["message"] != "far:echo");
         assert_eq!(steps.len(), 20, "{speech:?} {}", gateway.stderr());
         let call = gateway.mcp_call("far", "echo", &json!({"text": "wait"})).unwrap();
         let count = |method: &str| remote.count(method);

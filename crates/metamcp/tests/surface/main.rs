@@ -10,5 +10,6 @@ mod full;
 mod gateway;
 mod large;
 mod paging;
+mod progress;
 mod scoped;
 mod scrubbed;

@@ -50,6 +50,53 @@ fn neither_values_of_the_configuration_nor_known_tokens_leave() {
 }
 
 #[test]
+fn errors_of_a_server_that_is_shown_as_it_is_hold_none_either() {
+    let gateway = Gateway::start(workspace(), &["--surface", "direct"]);
+    let said = json!({"message": format!("cannot sign in with {VALUE}")});
+    let params = json!({"name": "rpc_error", "arguments": said});
+    let answer = gateway.client.ask("tools/call", &params, HUNG).unwrap().value;
+    assert_eq!(answer["error"]["message"], "cannot sign in with [secret SERVICE_PASSWORD]");
+    assert_eq!(answer["error"]["code"], -32602);
+    assert!(!all(&gateway).contains(VALUE));
+}
+
+#[test]
+fn a_script_sees_what_the_model_would_see_and_can_pass_it_on() {
+    let gateway = Gateway::start(workspace(), &[]);
+    let value = |gateway: &Gateway, code: &str| {
+        let answer = gateway.call("mcp_execute", &json!({ "code": code }));
+        let structured = &answer.value["result"]["structuredContent"];
+        assert_eq!(structured["status"], "ok", "{:#}", answer.value);
+        structured["value"].clone()
+    };
+    let secret = "(await one.env({})).environment.SERVICE_PASSWORD";
+    // Spelt otherwise it would leave unnoticed.
+    for (code, expected) in [
+        (format!("return atob(btoa({secret}))"), "[secret SERVICE_PASSWORD]"),
+        (format!("return [...{secret}].reverse().join('')"), "]DROWSSAP_ECIVRES terces["),
+        (
+            format!(
+                "return JSON.stringify(await one.env.raw({{}})).includes({VALUE:?}.slice(0, 7))"
+            ),
+            "false",
+        ),
+        (format!("return await one.echo({{ text: {secret} }})"), "[secret SERVICE_PASSWORD]"),
+        (
+            format!(
+                "const kept = await results.put({{ text: {secret} }}); return (await results.get(kept)).text.length"
+            ),
+            "25",
+        ),
+    ] {
+        let found = value(&gateway, &code);
+        let found = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+        assert_eq!(found, expected, "{code}");
+    }
+    let open = Gateway::start(workspace(), &["--scrub", "false"]);
+    assert_eq!(value(&open, &format!("return {secret}")), VALUE);
+}
+
+#[test]
 fn long_results_are_clean_in_every_part() {
     let gateway = Gateway::start(workspace(), &["--max-result-bytes", "1000"]);
     let text = format!("{}{VALUE}{}", "x".repeat(10_000), "y".repeat(10_000));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use jsonc_parser::ast::Value;
 use jsonc_parser::common::Range;
 
+use super::Lookup;
 use super::remote::read_options;
 use crate::config::expand::expand;
 use crate::config::keys::TRANSPORTS;
@@ -17,7 +18,7 @@ use crate::settings::shown;
 /// Reads values in which variables may stand.
 pub(super) struct Values<'r, 'a, 'l> {
     pub(super) report: &'r mut Report<'a>,
-    pub(super) lookup: &'l dyn Fn(&str) -> Option<String>,
+    pub(super) lookup: Lookup<'l>,
     /// Variables of a server that is left out are nobody's concern.
     pub(super) is_used: bool,
     pub(super) missing: Vec<String>,
@@ -45,14 +46,18 @@ impl Values<'_, '_, '_> {
             );
             return None;
         }
-        let expanded = match expand(written, self.lookup) {
+        let expanded = match self.lookup {
+            Lookup::Resolved(lookup) => expand(written, lookup),
+            Lookup::AsWritten => expand(written, &|_| None),
+        };
+        let expanded = match expanded {
             Ok(expanded) => expanded,
             Err(message) => {
                 self.report.problem(node.range(), &node.path, message);
                 return None;
             }
         };
-        if !self.is_used {
+        if !self.is_used || matches!(self.lookup, Lookup::AsWritten) {
             return Some(written.to_owned());
         }
         for reason in expanded.missing {
@@ -101,7 +106,8 @@ impl Values<'_, '_, '_> {
             return None;
         }
         let from_home = if text == "~" { Some("") } else { text.strip_prefix("~/") };
-        match from_home.and_then(|rest| Some((rest, (self.lookup)("HOME")?))) {
+        let Lookup::Resolved(lookup) = self.lookup else { return Some(PathBuf::from(text)) };
+        match from_home.and_then(|rest| Some((rest, lookup("HOME")?))) {
             Some((rest, home)) => Some(PathBuf::from(home).join(rest)),
             None => Some(PathBuf::from(text)),
         }
@@ -350,7 +356,8 @@ fn read_http(
     let node = &field.node;
     let incomplete = values.missing.len();
     let url = values.text(node)?;
-    let is_complete = values.is_used && values.missing.len() == incomplete;
+    let is_written_out = matches!(values.lookup, Lookup::Resolved(_)) || !url.contains("${");
+    let is_complete = values.is_used && values.missing.len() == incomplete && is_written_out;
     if let Some(fault) = url_fault(&url).filter(|_| is_complete) {
         values.report.problem(node.range(), &node.path, fault);
         return None;

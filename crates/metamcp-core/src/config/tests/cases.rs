@@ -86,7 +86,7 @@ pub(super) const WRONG_BEYOND_SCHEMA: &[&str] = &[
     r#"{ "command": "x", "tools": ["twice"], "allowedTools": ["b"] }"#,
 ];
 
-/// Refused as a whole.
+/// Refused as a whole, or in part.
 pub(super) const WRONG_FILES: &[&str] = &[
     r#"{ "mcpServers": null }"#,
     r#"{ "mcpServers": [{ "name": "a", "command": "x" }] }"#,

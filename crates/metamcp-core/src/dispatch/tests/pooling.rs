@@ -35,7 +35,7 @@ impl Machine {
                         self.alive.retain(|other| *other != conn);
                         bench.gone(conn);
                     }
-                    Effect::Abandon { .. } => {}
+                    Effect::Abandon { .. } | Effect::Probe { .. } => {}
                     Effect::Answer { verdict, .. } => panic!("{verdict:?}"),
                 }
             }

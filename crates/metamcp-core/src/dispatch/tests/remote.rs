@@ -59,8 +59,7 @@ fn a_call_that_may_have_run_is_not_told_otherwise_by_its_second_sending() {
 fn refusals_and_logins_never_trip_the_breaker() {
     let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
     let login = Fact::LoginNeeded { reason: "no token".into(), address: None };
-    let limited = Fact::Limited { retry_after: None };
-    for fact in [status(400), status(403), status(404), login, limited] {
+    for fact in [status(400), status(403), status(404), login] {
         for _ in 0..10 {
             let call = bench.sent_call(server, true);
             broke(&mut bench, call, conn, fact.clone(), Delivery::Refused);
@@ -88,9 +87,8 @@ fn a_server_that_asks_for_a_pause_gets_it() {
     let fact = Fact::Limited { retry_after: Some(10 * SECOND) };
     broke(&mut bench, call, conn, fact, Delivery::Refused);
     let after = |verdict: &Verdict| match verdict {
-        Verdict::Refused { retry_after, .. } | Verdict::Unavailable { retry_after, .. } => {
-            *retry_after
-        }
+        Verdict::Refused { retry_after, .. } => *retry_after,
+        Verdict::Paused { retry_after, .. } => Some(*retry_after),
         other => panic!("{other:?}"),
     };
     assert_eq!(bench.verdicts().iter().map(after).collect::<Vec<_>>(), [Some(10 * SECOND)]);
@@ -102,6 +100,61 @@ fn a_server_that_asks_for_a_pause_gets_it() {
     let call = bench.sent_call(server, false);
     assert!(bench.answer(call, conn).is_some());
     assert_eq!(bench.failures(server), 0);
+}
+
+#[test]
+fn a_server_that_wants_fewer_requests_is_left_alone_a_little_longer_each_time() {
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        // Two that are refused together count as one.
+        let calls = [bench.sent_call(server, false), bench.sent_call(server, false)];
+        for call in calls {
+            let fact = Fact::Limited { retry_after: None };
+            broke(&mut bench, call, conn, fact, Delivery::Refused);
+        }
+        let verdicts = bench.verdicts();
+        let [
+            Verdict::Refused { retry_after: Some(first), .. },
+            Verdict::Refused { retry_after: Some(second), .. },
+        ] = verdicts[..]
+        else {
+            panic!("{verdicts:?}")
+        };
+        assert_eq!(first, second);
+        assert_eq!(bench.call(server), None);
+        assert!(
+            matches!(bench.verdicts()[..], [Verdict::Paused { retry_after, .. }] if retry_after == first)
+        );
+        assert_eq!(bench.sent(), []);
+        pauses.push(first.as_secs());
+        bench.pass(first);
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    let call = bench.sent_call(server, false);
+    assert!(bench.answer(call, conn).is_some());
+    let call = bench.sent_call(server, false);
+    broke(&mut bench, call, conn, Fact::Limited { retry_after: None }, Delivery::Refused);
+    assert!(matches!(bench.verdicts()[..], [Verdict::Refused { retry_after: Some(SECOND), .. }]));
+    assert_eq!(bench.failures(server), 0);
+}
+
+#[test]
+fn a_server_that_is_busy_and_says_for_how_long_is_left_alone_so_long() {
+    let (mut bench, server, conn) = Bench::warm(ServerPolicy::default());
+    let call = bench.sent_call(server, false);
+    let fact = Fact::Busy { retry_after: 10 * SECOND };
+    broke(&mut bench, call, conn, fact, Delivery::Sent);
+    assert!(matches!(bench.verdicts()[..], [Verdict::OutcomeUnknown { .. }]));
+    assert_eq!(bench.call(server), None);
+    let verdicts = bench.verdicts();
+    assert!(
+        matches!(verdicts[..], [Verdict::Paused { retry_after, .. }] if retry_after == 10 * SECOND),
+        "{verdicts:?}"
+    );
+    assert_eq!(bench.failures(server), 1);
+    bench.pass(10 * SECOND);
+    bench.sent_call(server, false);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn a_start_that_fails_is_one_attempt_one_failure_and_the_same_verdict_for_everyo
     assert_eq!(bench.call(server), None);
     assert!(matches!(
         &bench.verdicts()[..],
-        [Verdict::Unavailable { failure, retry_after: Some(pause) }]
+        [Verdict::Paused { failure, retry_after: pause }]
             if failure.fact == no_such_command().fact && *pause == Duration::from_millis(150)
     ));
     assert_eq!(bench.connects(), []);
@@ -222,7 +222,7 @@ fn a_start_for_a_listing_is_retried_once_and_counts_like_any_other() {
     assert_eq!(bench.failures(server), 1);
     assert_eq!(bench.connects(), []);
     let refused = bench.dispatch.wake_server(server, bench.now, &mut bench.effects);
-    assert!(matches!(refused, Err(Verdict::Unavailable { .. })), "within the pause");
+    assert!(matches!(refused, Err(Verdict::Paused { .. })), "within the pause");
     bench.wait(SECOND);
     assert_eq!(bench.dispatch.wake_server(server, bench.now, &mut bench.effects), Ok(()));
 }

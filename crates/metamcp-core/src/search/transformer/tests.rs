@@ -56,6 +56,20 @@ fn a_tool_that_only_the_transformer_finds_near_is_found() {
     assert!(one_server.hits.iter().all(|hit| &*hit.server == "b"), "{one_server:?}");
 }
 
+/// Words that no tool has, and no tool that is near: the nearest are told all the same, and what points away is not.
+#[test]
+fn where_nothing_matches_the_nearest_are_candidates() {
+    let index = index();
+    let near = [Some([0.2, 0.98]), Some([0.1, 0.995]), Some([-1.0, 0.0])];
+    let nearness = Nearness::new(&tables(&near), &[vec![1.0, 0.0]]).unwrap();
+    assert!(index.search("?!", Strategy::Hybrid, 9, None).is_empty());
+    let mut found = ranked(&index, &nearness, "?!");
+    found.sort();
+    assert_eq!(found, ["send_mail", "zap"]);
+    let elsewhere = index.page_by(&nearness, "?!", (0, 9), Some("b"), None);
+    assert_eq!(elsewhere.total, 0);
+}
+
 #[test]
 fn every_sentence_finds_its_own() {
     let index = index();

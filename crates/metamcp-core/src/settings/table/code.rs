@@ -15,7 +15,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Word(CodeProfile::WORDS),
         default: Some(Value::Word("standard")),
         help: "How code written by a model is kept apart",
-        doc: "What this machine cannot provide is refused with the reason, never replaced by something weaker.",
+        doc: "What this build or machine cannot provide is refused with the reason and how to get it, never replaced by something weaker. \
+              The variables of metatools are heard after ours: `METATOOLS_RUNTIME_PROFILE` is `dev` or `standard`, and `standard` is our `docker`, \
+              or `hardened` where `METATOOLS_RUNTIME_BACKEND` is `wasm`, or where there is no Docker and `METATOOLS_WASM_ENABLED` is `true`.",
         store: |settings, value| {
             settings.code.profile =
                 CodeProfile::from_word(&value.text()).unwrap_or(settings.code.profile);
@@ -184,7 +186,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Count { min: 1, max: 64 },
         default: Some(Value::Number(4)),
         help: "Most scripts running at once",
-        doc: "Further ones wait their turn.",
+        doc: "Further ones wait their turn, those of whoever runs the fewest first. Where clients are told apart by tokens, a client that runs none may begin beyond this number, up to twice of it in all, so that nobody's scripts keep others out.",
         store: |settings, value| settings.code.executions = value.count(),
     },
 ];

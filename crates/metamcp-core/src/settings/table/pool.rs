@@ -16,7 +16,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Path,
         default: None,
         help: "Read this file, and no other",
-        doc: "Without it, `.mcp.json` in the working directory is read, else `mcp.json` in the home directory of metamcp. \
+        doc: "Without it, `mcp.json` in the home directory of metamcp is read, and `.mcp.json` in the working directory once it is approved (`metamcp trust`). \
               The file named here is the only one read: settings of the user's own file do not apply beneath it.",
         store: |settings, value| settings.config = Some(PathBuf::from(&*value.text())),
     },

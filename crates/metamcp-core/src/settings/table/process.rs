@@ -1,10 +1,24 @@
 //! Settings of the processes and the log.
 
-use super::Setting;
+use std::borrow::Cow;
+
+use super::{Setting, TIME_OR_ZERO};
 use crate::settings::value::{Kind, Value};
 use crate::settings::words::{Containment, LogLevel, TokenStore};
 
 pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        key: Some("shutdownDrainMs"),
+        aliases: &[],
+        flag: "shutdown-drain",
+        env: "METAMCP_SHUTDOWN_DRAIN",
+        kind: TIME_OR_ZERO,
+        default: Some(Value::Number(5_000)),
+        help: "How long calls in flight may take to finish when metamcp is told to end",
+        doc: "On SIGTERM, SIGINT and the end of input alike, as long as somebody can read the answer. New calls are refused meanwhile. \
+              With nothing in flight nothing waits, and a second signal ends the wait. 0 never waits.",
+        store: |settings, value| settings.timeouts.drain = value.millis(),
+    },
     Setting {
         key: Some("containment"),
         aliases: &[],
@@ -18,6 +32,17 @@ pub(super) const SETTINGS: &[Setting] = &[
             settings.containment =
                 Containment::from_word(&value.text()).unwrap_or(settings.containment);
         },
+    },
+    Setting {
+        key: Some("passEnv"),
+        aliases: &[],
+        flag: "pass-env",
+        env: "METAMCP_PASS_ENV",
+        kind: Kind::Names,
+        default: Some(Value::Text(Cow::Borrowed(""))),
+        help: "Variables of yours that every server gets beside the usual ones, or all",
+        doc: "Names with commas between them; `*` in a name stands for anything, `all` is every variable. A server's own `passEnv` adds to it. Servers that metamcp installed get none of these. Which ones are usual is in [environment.md](../environment.md).",
+        store: |settings, value| settings.pass_env = value.text().into_owned(),
     },
     Setting {
         key: Some("tokenStore"),

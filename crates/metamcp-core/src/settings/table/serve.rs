@@ -30,7 +30,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed("127.0.0.1"))),
         help: "Address to listen on, over HTTP",
-        doc: "With an address that other machines can reach, clients have to show a token: see `token-file`, `token-env` and `jwks`.",
+        doc: "With an address that other machines can reach, you have to say whom to let in: see `token-file`, `token-env` and `jwks`.",
         store: |settings, value| settings.serve.host = value.text().into_owned(),
     },
     Setting {
@@ -118,7 +118,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Path,
         default: None,
         help: "Bearer tokens that let a client in, one a line",
-        doc: "Lines that are empty or start with `#` do not count. Each token is a client of its own: it cannot use the sessions of another.",
+        doc: "Lines that are empty or start with `#` do not count. Each token is a principal of its own: it cannot use the sessions of another. \
+              Behind a token may stand `name=NAME`, by which `approvers` speaks of it, and `toolset=NAME`: it then opens that toolset's endpoint and nothing else. \
+              Without this, `token-env` and `jwks` a token is generated into `http-token` in the home of metamcp; `metamcp token` prints it.",
         store: |settings, value| settings.serve.token_file = Some(PathBuf::from(&*value.text())),
     },
     Setting {
@@ -140,7 +142,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(""))),
         help: "Keys of signed tokens (JWKS) that let a client in: file or URL",
-        doc: "A token must be signed by one of these keys (RS256, ES256 or EdDSA), come from `jwt-issuer`, be meant for `jwt-audience`, and not be out of date.",
+        doc: "A token must be signed by one of these keys (RS256, ES256 or EdDSA), come from `jwt-issuer`, be meant for `jwt-audience`, and not be out of date. \
+              Its principal is `sub:NAME`, or `client:NAME` of `client_id`, or `azp:NAME`, the first there is; where `sub` and `client_id` are the same it is `client:NAME`. \
+              With a claim `metamcp_toolset` it opens that toolset's endpoint and nothing else.",
         store: |settings, value| settings.serve.jwks = value.text().into_owned(),
     },
     Setting {
@@ -188,6 +192,29 @@ pub(super) const SETTINGS: &[Setting] = &[
         store: |settings, value| settings.serve.allowed_origins = value.text().into_owned(),
     },
     Setting {
+        key: Some("serve.approvers"),
+        aliases: &[],
+        flag: "approvers",
+        env: "METAMCP_APPROVERS",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed(""))),
+        help: "Principals that are people and may approve installations over HTTP",
+        doc: "Such as `sub:ada, token:laptop`, separated by commas: `token:NAME` of a token file, `token:env`, `token:generated`, or `sub:`, `client:`, `azp:` and the name in a signed token. \
+              Whoever answers a question over HTTP may be a program, so the answers of everybody else approve nothing; for them approval is `metamcp approve` in a terminal.",
+        store: |settings, value| settings.serve.approvers = value.text().into_owned(),
+    },
+    Setting {
+        key: Some("serve.noAuth"),
+        aliases: &[],
+        flag: "no-auth",
+        env: "METAMCP_NO_AUTH",
+        kind: Kind::Switch,
+        default: Some(Value::Switch(false)),
+        help: "Ask for no token: every program and user of this machine can use your servers",
+        doc: "Only on a loopback address. Sandboxed servers and other users of the machine can then reach all of your servers, so nothing can be installed: with `provision` on it does not start.",
+        store: |settings, value| settings.serve.no_auth = value.is_on(),
+    },
+    Setting {
         key: None,
         aliases: &[],
         flag: "allow-unauthenticated",
@@ -195,7 +222,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: Some(Value::Switch(false)),
         help: "Let anybody in who can reach the port",
-        doc: "For a gateway that something else guards, such as the network of a container. A file cannot set it.",
+        doc: "For a gateway that something else guards, such as the network of a container: no token is asked for, whatever the address. Nothing can be installed then, as with `no-auth`. A file cannot set it.",
         store: |settings, value| settings.serve.allow_unauthenticated = value.is_on(),
     },
 ];

@@ -6,10 +6,10 @@ use metamcp_core::tool::{Fingerprint, Listing, Next, ServerTools};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::TIME_TO_LIVE;
+use super::{Server, TIME_TO_LIVE};
 
-/// The layout of the file; another number is a miss, not damage.
-const VERSION: u32 = 1;
+/// The layout of the file; another number is a miss, not damage. 2 says from which configuration it was made.
+const VERSION: u32 = 2;
 
 /// Longest header line; a longer one is damage.
 pub(super) const MAX_HEADER_BYTES: u64 = 16 * 1024;
@@ -27,6 +27,8 @@ pub struct Header {
     fingerprint: String,
     /// The server's key in the configuration.
     pub server: String,
+    /// What it was started or reached by, as a digest.
+    made_by: String,
     /// What the server calls itself.
     pub title: Option<String>,
     /// The server's own version.
@@ -80,24 +82,35 @@ pub struct Cached {
 #[derive(Debug)]
 pub(super) struct Damage {
     pub(super) reason: String,
-    pub(super) is_other_version: bool,
+    /// Nothing is wrong with it, it is only not for us: of another version, or of another configuration.
+    pub(super) is_anothers: bool,
 }
 
 impl Damage {
     pub(super) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), is_other_version: false }
+        Self { reason: reason.into(), is_anothers: false }
+    }
+
+    fn anothers(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_anothers: true }
     }
 }
 
 /// The whole file.
-pub(super) fn encode(server: &str, tools: &ServerTools, era: Option<&str>, now_ms: u64) -> Vec<u8> {
+pub(super) fn encode(
+    server: Server<'_>,
+    tools: &ServerTools,
+    era: Option<&str>,
+    now_ms: u64,
+) -> Vec<u8> {
     let body = tools.to_json();
     let header = Header {
         v: VERSION,
         sha256: hex(&Sha256::digest(body.as_bytes())),
         len: body.len() as u64,
         fingerprint: tools.fingerprint.to_string(),
-        server: server.to_owned(),
+        server: server.name.to_owned(),
+        made_by: server.made_by.unwrap_or_default().to_owned(),
         title: tools.server_title.clone(),
         version: tools.server_version.clone(),
         era: era.map(ToOwned::to_owned),
@@ -111,7 +124,7 @@ pub(super) fn encode(server: &str, tools: &ServerTools, era: Option<&str>, now_m
 }
 
 /// The header at the start of a file, and the length of its line.
-pub(super) fn parse_header(start: &[u8], server: &str) -> Result<(Header, usize), Damage> {
+pub(super) fn parse_header(start: &[u8], server: Server<'_>) -> Result<(Header, usize), Damage> {
     let cap = usize::try_from(MAX_HEADER_BYTES).unwrap_or(usize::MAX);
     let line_end = start.iter().take(cap).position(|byte| *byte == b'\n');
     let line_end = line_end.ok_or_else(|| Damage::new("no header line"))?;
@@ -126,17 +139,20 @@ pub(super) fn parse_header(start: &[u8], server: &str) -> Result<(Header, usize)
         |error: serde_json::Error| Damage::new(format!("the header cannot be read: {error}"));
     let version: Version = serde_json::from_str(line).map_err(read)?;
     if version.v != VERSION {
-        return Err(Damage { reason: format!("version {}", version.v), is_other_version: true });
+        return Err(Damage::anothers(format!("version {}", version.v)));
     }
     let header: Header = serde_json::from_str(line).map_err(read)?;
-    if header.server != server {
+    if header.server != server.name {
         return Err(Damage::new("it belongs to another server"));
+    }
+    if server.made_by.is_some_and(|own| own != header.made_by) {
+        return Err(Damage::anothers("it belongs to another configuration of the server"));
     }
     Ok((header, line_end + 1))
 }
 
 /// The whole file as a list.
-pub(super) fn parse(bytes: &[u8], server: &str) -> Result<Cached, Damage> {
+pub(super) fn parse(bytes: &[u8], server: Server<'_>) -> Result<Cached, Damage> {
     let (header, line) = parse_header(bytes, server)?;
     let header = header.for_size(line, bytes.len() as u64)?;
     let body = &bytes[line..];
@@ -160,10 +176,15 @@ pub(super) fn parse(bytes: &[u8], server: &str) -> Result<Cached, Damage> {
 #[doc(hidden)]
 pub fn fuzz_cache(data: &[u8]) {
     super::part::survive(data);
-    if let Ok(cached) = parse(data, "fuzz") {
-        let bytes =
-            encode("fuzz", &cached.tools, cached.header.era.as_deref(), cached.header.saved_at);
-        let again = parse(&bytes, "fuzz").expect("what was read can be written and read again");
+    if let Ok(cached) = parse(data, "fuzz".into()) {
+        let bytes = encode(
+            "fuzz".into(),
+            &cached.tools,
+            cached.header.era.as_deref(),
+            cached.header.saved_at,
+        );
+        let again =
+            parse(&bytes, "fuzz".into()).expect("what was read can be written and read again");
         assert_eq!(
             again.tools.fingerprint, cached.tools.fingerprint,
             "a list changed on its way through the cache"
@@ -173,7 +194,7 @@ pub fn fuzz_cache(data: &[u8]) {
     let mut listing = Listing::new();
     if listing.page(data).is_ok() {
         let tools = listing.finish(None, None);
-        let again = parse(&encode("fuzz", &tools, None, 0), "fuzz")
+        let again = parse(&encode("fuzz".into(), &tools, None, 0), "fuzz".into())
             .expect("a list that was read can be kept");
         assert_eq!(
             again.tools.fingerprint, tools.fingerprint,

@@ -26,7 +26,7 @@ fn home() -> Home {
 
 impl Home {
     fn folder(&self, server: &str) -> PathBuf {
-        self.directory.path().join(".metamcp/cache").join(component(server))
+        self.directory.path().join(".metamcp/cache").join(folder_name(server))
     }
 
     fn file(&self, server: &str) -> PathBuf {
@@ -178,7 +178,7 @@ fn another_version_is_a_miss_and_stays() {
     let home = home();
     write(&home, "s", &tools(&["a"]), NOW);
     let good = fs::read_to_string(home.file("s")).unwrap();
-    let later = format::resealed(&good.replacen("\"v\":1", "\"v\":2", 1));
+    let later = format::resealed(&good.replacen("\"v\":2", "\"v\":3", 1));
     fs::write(home.file("s"), &later).unwrap();
     assert!(matches!(home.cache.read("s", NOW), Ok(Lookup::Missing)));
     assert_eq!(fs::read_to_string(home.file("s")).unwrap(), later);
@@ -275,6 +275,89 @@ fn names_cannot_leave_the_cache() {
     }
     let outside: Vec<_> = fs::read_dir(home.directory.path()).unwrap().collect();
     assert_eq!(outside.len(), 1);
+}
+
+#[test]
+fn a_plain_name_is_its_folders_and_no_two_names_share_one() {
+    for plain in ["files", "github", "a", "my-server_2", "server-memory", "7"] {
+        assert_eq!(folder_name(plain), plain);
+    }
+    let odd = [
+        "GitHub",
+        "GITHUB",
+        "con",
+        "nul",
+        "com1",
+        "lpt9",
+        ".",
+        "..",
+        "a.b",
+        "eras.json",
+        "-x",
+        "_x",
+        "",
+        "a b",
+        "é",
+        "files-3d7db37d",
+        "a/b",
+        "a_b-0badcafe",
+        &"x".repeat(65),
+        "schema.json.corrupt-0000000000007",
+    ];
+    for odd in odd {
+        assert_eq!(folder_name(odd), component(odd), "{odd:?}");
+    }
+    let mut folded: Vec<String> = odd
+        .iter()
+        .chain(&["github", "files", "a"])
+        .map(|name| folder_name(name).to_lowercase())
+        .collect();
+    let count = folded.len();
+    folded.sort();
+    folded.dedup();
+    assert_eq!(folded.len(), count, "two names share a folder where capitals are folded");
+}
+
+#[test]
+fn what_was_kept_for_another_configuration_of_the_name_is_not_used() {
+    let home = home();
+    let (one, other) = (
+        Server { name: "s", made_by: Some("npx a") },
+        Server { name: "s", made_by: Some("npx b") },
+    );
+    let (list, others) = (tools(&["a"]), tools(&["b"]));
+    home.cache.write_if_changed(one, &list, None, NOW).unwrap();
+    assert!(matches!(home.cache.read(other, NOW), Ok(Lookup::Missing)));
+    assert!(matches!(home.cache.read_header(other, NOW), Ok(Lookup::Missing)));
+    assert!(home.cache.read(one, NOW).unwrap().found().is_some(), "a look harms nothing");
+    // The other replaces it, also with the same tools, and nothing is called damaged.
+    let same = home.cache.write_if_changed(other, &list, None, NOW + 1).unwrap();
+    assert_eq!(same, Written::Replaced);
+    home.cache.write_if_changed(other, &others, None, NOW + 2).unwrap();
+    let found = home.cache.read(other, NOW).unwrap().found().unwrap();
+    assert_eq!(found.tools.fingerprint, others.fingerprint);
+    assert!(matches!(home.cache.read(one, NOW), Ok(Lookup::Missing)));
+    assert_eq!(home.entries("s"), ["schema.json"]);
+}
+
+#[test]
+fn folders_of_older_versions_go_once_their_server_is_known() {
+    let home = home();
+    write(&home, "files", &tools(&["a"]), NOW);
+    let cache = home.folder("files").parent().unwrap().to_owned();
+    let old = |server: &str| cache.join(component(server));
+    for server in ["files", "elsewhere"] {
+        fs::create_dir(old(server)).unwrap();
+        fs::write(old(server).join("schema.json"), "of version 1").unwrap();
+        fs::write(old(server).join("index.bin"), "part").unwrap();
+    }
+    let now = u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
+    assert_eq!(home.cache.sweep(&["files"], now).unwrap(), 1);
+    assert!(!old("files").exists() && home.file("files").exists());
+    assert!(old("elsewhere").exists(), "another gateway may still know it");
+    let month = u64::try_from(KEEP_UNKNOWN.as_millis()).unwrap();
+    assert_eq!(home.cache.sweep(&["files"], now + month + 10_000).unwrap(), 1);
+    assert!(!old("elsewhere").exists());
 }
 
 #[test]

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use metamcp_child::{environment, walls};
 use metamcp_core::config::{
-    HttpKind, Runtime, SecretArguments, ServerConfig, ServerState, Transport, Walls,
+    HttpKind, PassEnv, Runtime, SecretArguments, ServerConfig, ServerOrigin, ServerState,
+    Transport, Walls,
 };
 use metamcp_core::provision::kept::kept;
-use metamcp_core::provision::{Consent, Contained, Input, Kind, Plan, Source};
+use metamcp_core::provision::{Consent, Contained, Input, Kind, OWN_FOLDER, Plan, Source};
 use metamcp_core::secret::{Reference, Secret};
 
 use super::{Record, install};
@@ -31,7 +32,19 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
             None => {}
         }
     }
+    if plan.kind == Kind::Pypi {
+        // Compiled code beside the installed would be code that nobody agreed to.
+        given.push((
+            "PYTHONDONTWRITEBYTECODE".to_owned(),
+            Secret::new("PYTHONDONTWRITEBYTECODE", "1"),
+        ));
+    }
+    // What was installed for a model gets what it was agreed to get.
+    config.pass_env = PassEnv::Least;
+    config.origin = ServerOrigin::Provisioned;
     config.in_container = plan.kind == Kind::Oci;
+    let has_files = matches!(plan.kind, Kind::Npm | Kind::Pypi);
+    config.installed_in = has_files.then(|| PathBuf::from(&plan.prefix));
     config.walls = (plan.contained == Contained::Walls).then(|| walls(record));
     config.transport = match plan.kind {
         Kind::Remote => Transport::Http {
@@ -166,12 +179,15 @@ fn value(record: &Record, input: &Input) -> Option<Secret> {
         return Some(wrap(name.clone(), value.clone()));
     }
     let own = std::env::var(name).ok().filter(|value| !value.is_empty());
-    let value = own.or_else(|| input.default.clone()).filter(|value| !value.is_empty());
+    let data = Path::new(&record.plan.prefix).join(install::DATA);
+    let filled =
+        input.default.as_ref().map(|value| value.replace(OWN_FOLDER, &data.to_string_lossy()));
+    let value = own.or(filled).filter(|value| !value.is_empty());
     value.map(|value| Secret::new(name, value))
 }
 
-/// What it needs: its packages, the runtime, certificates; and to write, a folder of its own, the package itself
-/// (some keep their files beside their program), and what the person named.
+/// What it needs: its packages, the runtime, certificates; and to write, a folder of its own and what the person named. Its
+/// own package is not among that: a server that was talked into something could otherwise change itself for good.
 fn walls(record: &Record) -> Walls {
     let plan = &record.plan;
     let prefix = PathBuf::from(&plan.prefix);
@@ -186,10 +202,6 @@ fn walls(record: &Record) -> Walls {
     reads.extend(runtime.iter().flat_map(|program| walls::runtime(program)));
     reads.extend(environment::certificate_files());
     let mut writes = Vec::new();
-    if plan.kind == Kind::Npm {
-        let own = Path::new(install::MODULES).join(&plan.identifier);
-        writes.extend(install::inside(&prefix, &own));
-    }
     let home = std::env::var_os("HOME").map(PathBuf::from);
     writes.extend(given(record).filter_map(|value| named(&value, home.as_deref())));
     writes.extend(record.reach.iter().cloned());
@@ -197,6 +209,18 @@ fn walls(record: &Record) -> Walls {
 }
 
 impl Record {
+    /// The files and folders of the user's that it may read and change: what was named when it was installed, and what
+    /// was allowed since.
+    pub fn granted(&self) -> Vec<PathBuf> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let mut all: Vec<PathBuf> =
+            given(self).filter_map(|value| named(&value, home.as_deref())).collect();
+        all.extend(self.reach.iter().cloned());
+        all.sort();
+        all.dedup();
+        all
+    }
+
     /// What the person named for it that is too much to be opened for the sake of one word.
     pub fn too_much(&self) -> Vec<String> {
         let home = std::env::var_os("HOME").map(PathBuf::from);

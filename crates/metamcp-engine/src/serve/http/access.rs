@@ -1,22 +1,34 @@
 //! Who a client is: by the bearer token it shows.
-//! Owns: static tokens, signed tokens and the keys they are checked with.      Never: compares a token byte by byte (digests are), passes one on.
-//! In: the `Authorization` header.  Out: a `Principal`, or why not.
+//! Owns: static tokens, the generated one, signed tokens and the keys they are checked with.      Never: compares a token byte by byte (digests are), passes one on.
+//! In: the `Authorization` header.  Out: a `Visitor`, or why not.
 //! Tests: below `access/`; `metamcp/tests/http`.
 
+mod generated;
 mod jwt;
 mod keys;
 mod source;
+mod tokens;
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
+use metamcp_core::settings::LogLevel;
 use sha2::{Digest, Sha256};
 
+use crate::telemetry;
+pub use generated::{Generated, GeneratedError};
 pub use jwt::{Expected, JwtError};
 pub use keys::{KeyError, KeySet};
 pub use source::{KeySource, SourceError};
+pub use tokens::{LineError, Token, tokens_of};
 
 /// The longest token looked at: far more than any issuer makes.
 const MAX_TOKEN: usize = 16 * 1024;
+/// What the owner calls the generated token, as `token:NAME`.
+const GENERATED: &str = "generated";
 
 /// Whoever shows the same token, or one issued to the same subject. Sessions belong to a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,11 +39,24 @@ impl Principal {
     pub const ANYBODY: Principal = Principal(0);
 }
 
+/// Somebody who may come in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visitor {
+    /// Who it is.
+    pub principal: Principal,
+    /// The one toolset it may use; none for everything.
+    pub toolset: Option<Arc<str>>,
+    /// As long as [`Access::generation`] is this, the same header means the same. A signed token may end any second.
+    pub good_for: Option<u64>,
+}
+
 /// Why a client does not come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     /// It showed nothing.
-    #[error("this gateway asks for a bearer token; send it as \"Authorization: Bearer …\"")]
+    #[error(
+        "this gateway asks for a bearer token; send it as \"Authorization: Bearer …\" (on its machine `metamcp token` prints the generated one)"
+    )]
     Missing,
     /// It showed something else.
     #[error("the bearer token is not valid here")]
@@ -41,18 +66,51 @@ pub enum Denied {
     Signed(JwtError),
 }
 
+/// Why nobody can be an approver who is named as one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApproverError {
+    /// It is no principal.
+    #[error(
+        "approvers names {0:?}; a principal is written token:NAME, sub:NAME, client:NAME or azp:NAME"
+    )]
+    Form(String),
+    /// There is no such token.
+    #[error(
+        "approvers names token:{0}, and no token has that name; in a token file it stands behind the token as name={0}"
+    )]
+    Token(String),
+}
+
 /// What lets a client in.
 pub struct Access {
-    tokens: Vec<[u8; 32]>,
+    tokens: Vec<Known>,
+    generated: Option<Watched>,
     signed: Option<Signed>,
     /// Subjects of signed tokens become numbers by it; nobody can aim at another's.
     subjects: RandomState,
+    /// The principals that are people: what they answer to a question is their own word.
+    approvers: HashSet<Principal>,
+}
+
+struct Known {
+    digest: [u8; 32],
+    name: Option<String>,
+    toolset: Option<Arc<str>>,
+}
+
+/// The generated token, which may be replaced while we serve.
+struct Watched {
+    home: PathBuf,
+    digest: RwLock<[u8; 32]>,
+    generation: AtomicU64,
+    /// The second in which the file was read last because of a token nobody knew.
+    looked: AtomicU64,
 }
 
 /// Signed tokens: by whom and for whom.
 pub struct Signed {
     /// The keys, as they are now.
-    pub keys: std::sync::RwLock<KeySet>,
+    pub keys: RwLock<KeySet>,
     /// What a token has to say.
     pub expected: Expected,
     /// Told when a token has a key that is not known.
@@ -60,15 +118,63 @@ pub struct Signed {
 }
 
 impl Access {
-    /// Lets clients in that show one of these tokens, or a signed one.
-    pub fn new(tokens: impl IntoIterator<Item = String>, signed: Option<Signed>) -> Access {
-        let tokens = tokens.into_iter().map(|token| digest(token.as_bytes())).collect();
-        Access { tokens, signed, subjects: RandomState::new() }
+    /// Lets everybody in.
+    pub fn open() -> Access {
+        Access::new([], None)
+    }
+
+    /// Lets clients in that show one of these tokens, or a signed one. With neither, everybody.
+    pub fn new(tokens: impl IntoIterator<Item = Token>, signed: Option<Signed>) -> Access {
+        let known = |token: Token| Known {
+            digest: digest(token.text.as_bytes()),
+            name: token.name,
+            toolset: token.toolset.map(Arc::from),
+        };
+        Access {
+            tokens: tokens.into_iter().map(known).collect(),
+            generated: None,
+            signed,
+            subjects: RandomState::new(),
+            approvers: HashSet::new(),
+        }
+    }
+
+    /// Lets clients in that show the generated token of this home.
+    pub fn generated(home: PathBuf, token: &Generated) -> Access {
+        let generated = Watched {
+            home,
+            digest: RwLock::new(digest(token.expose().as_bytes())),
+            generation: AtomicU64::new(0),
+            looked: AtomicU64::new(0),
+        };
+        Access { generated: Some(generated), ..Access::open() }
+    }
+
+    /// Takes what these principals answer for the word of a person.
+    pub fn with_approvers<'a>(
+        mut self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Access, ApproverError> {
+        for name in names {
+            let approver = self.named(name)?;
+            self.approvers.insert(approver);
+        }
+        Ok(self)
     }
 
     /// Whether anybody comes in.
     pub fn is_open(&self) -> bool {
-        self.tokens.is_empty() && self.signed.is_none()
+        self.tokens.is_empty() && self.signed.is_none() && self.generated.is_none()
+    }
+
+    /// Whether what a principal answers is the word of a person.
+    pub fn approves(&self, principal: Principal) -> bool {
+        self.approvers.contains(&principal)
+    }
+
+    /// The toolsets that static tokens are bound to.
+    pub fn toolsets(&self) -> impl Iterator<Item = &str> {
+        self.tokens.iter().filter_map(|token| token.toolset.as_deref())
     }
 
     /// Signed tokens, where they are taken.
@@ -76,10 +182,23 @@ impl Access {
         self.signed.as_ref()
     }
 
+    /// Counts how often tokens were replaced.
+    pub fn generation(&self) -> u64 {
+        self.generated.as_ref().map_or(0, |watched| watched.generation.load(Ordering::Acquire))
+    }
+
+    /// Looks whether the generated token was replaced.
+    pub fn refresh(&self) {
+        if let Some(watched) = &self.generated {
+            watched.refresh();
+        }
+    }
+
     /// Whose request it is, by its `Authorization` header; `unix` is the present second.
-    pub fn principal(&self, authorization: Option<&str>, unix: u64) -> Result<Principal, Denied> {
+    pub fn visitor(&self, authorization: Option<&str>, unix: u64) -> Result<Visitor, Denied> {
+        let good_for = Some(self.generation());
         if self.is_open() {
-            return Ok(Principal::ANYBODY);
+            return Ok(Visitor { principal: Principal::ANYBODY, toolset: None, good_for });
         }
         let token = authorization.and_then(bearer).ok_or(Denied::Missing)?;
         if token.is_empty() || token.len() > MAX_TOKEN {
@@ -89,30 +208,99 @@ impl Access {
         let mut found = None;
         // All are looked at, so that the time says nothing about which one fits.
         for (at, known) in self.tokens.iter().enumerate() {
-            if is_same(known, &shown) {
-                found = Some(Principal(at as u64 + 1));
+            if is_same(&known.digest, &shown) {
+                let toolset = known.toolset.clone();
+                found = Some(Visitor { principal: numbered(at), toolset, good_for });
             }
         }
         if let Some(found) = found {
             return Ok(found);
         }
+        if let Some(watched) = &self.generated
+            && (watched.is(&shown) || (watched.may_look(unix) && watched.is(&shown)))
+        {
+            let good_for = Some(self.generation());
+            return Ok(Visitor { principal: self.of_generated(), toolset: None, good_for });
+        }
         let Some(signed) = &self.signed else { return Err(Denied::Invalid) };
-        let keys = signed.keys.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let subject = jwt::verify(token, &keys, &signed.expected, unix).map_err(|error| {
+        let keys = signed.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let bearer = jwt::verify(token, &keys, &signed.expected, unix).map_err(|error| {
             if error == JwtError::Signature {
                 signed.unknown.notify_one();
             }
             Denied::Signed(error)
         })?;
+        let principal = self.of_signed(bearer.kind, &bearer.name);
+        Ok(Visitor { principal, toolset: bearer.toolset.map(Arc::from), good_for: None })
+    }
+
+    /// The principal that the owner calls so.
+    fn named(&self, word: &str) -> Result<Principal, ApproverError> {
+        let form = || ApproverError::Form(word.to_owned());
+        let (kind, name) = word.split_once(':').ok_or_else(form)?;
+        if name.is_empty() {
+            return Err(form());
+        }
+        if let Some((_, kind)) = jwt::Kind::ALL.iter().find(|(word, _)| *word == kind) {
+            return Ok(self.of_signed(*kind, name));
+        }
+        if kind != "token" {
+            return Err(form());
+        }
+        let own = (self.generated.is_some() && name == GENERATED).then(|| self.of_generated());
+        let is_so = |known: &Known| known.name.as_deref() == Some(name);
+        let found = own.or_else(|| self.tokens.iter().position(is_so).map(numbered));
+        found.ok_or_else(|| ApproverError::Token(name.to_owned()))
+    }
+
+    fn of_generated(&self) -> Principal {
+        numbered(self.tokens.len())
+    }
+
+    /// The kind is part of it: a program called as a person is somebody else.
+    fn of_signed(&self, kind: jwt::Kind, name: &str) -> Principal {
         // Above every number of a plain token.
-        Ok(Principal(self.subjects.hash_one(subject) | 1 << 63))
+        Principal(self.subjects.hash_one((kind, name)) | 1 << 63)
     }
 }
 
-/// The tokens of a file: one a line.
-pub fn tokens_of(file: &str) -> impl Iterator<Item = String> {
-    let lines = file.lines().map(str::trim);
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
+impl Watched {
+    fn is(&self, shown: &[u8; 32]) -> bool {
+        is_same(&self.digest.read().unwrap_or_else(PoisonError::into_inner), shown)
+    }
+
+    /// Reads the file again for a token that is not known, once a second at most: it may be a new one.
+    fn may_look(&self, unix: u64) -> bool {
+        let is_due = self.looked.swap(unix, Ordering::AcqRel) != unix;
+        if is_due {
+            self.refresh();
+        }
+        is_due
+    }
+
+    fn refresh(&self) {
+        match Generated::found(&self.home) {
+            Ok(Some(token)) => {
+                let fresh = digest(token.expose().as_bytes());
+                let mut digest = self.digest.write().unwrap_or_else(PoisonError::into_inner);
+                if *digest != fresh {
+                    *digest = fresh;
+                    self.generation.fetch_add(1, Ordering::AcqRel);
+                }
+            }
+            // Somebody cleaned up; those who have it go on until it is replaced.
+            Ok(None) => {}
+            Err(error) => {
+                let told = format!("the generated token stays as it was: {error}");
+                telemetry::log(LogLevel::Warn, &told);
+            }
+        }
+    }
+}
+
+/// The principal of the token at that place.
+fn numbered(at: usize) -> Principal {
+    Principal(at as u64 + 1)
 }
 
 fn bearer(authorization: &str) -> Option<&str> {
@@ -134,10 +322,19 @@ fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
 mod tests {
     use super::*;
 
+    fn tokens() -> [Token; 2] {
+        let bound = Token { toolset: Some("docs".to_owned()), ..Token::named("bob", "second") };
+        [Token::named("ada", "first"), bound]
+    }
+
+    fn who(access: &Access, header: Option<&str>) -> Result<Principal, Denied> {
+        access.visitor(header, 0).map(|visitor| visitor.principal)
+    }
+
     #[test]
     fn a_token_is_a_principal_and_nothing_else_is() {
-        let access = Access::new(["first".to_owned(), "second".to_owned()], None);
-        let principal = |header: Option<&str>| access.principal(header, 0);
+        let access = Access::new(tokens(), None);
+        let principal = |header: Option<&str>| who(&access, header);
         assert_eq!(principal(Some("Bearer first")), Ok(Principal(1)));
         assert_eq!(principal(Some("bearer  second")), Ok(Principal(2)));
         assert_eq!(principal(None), Err(Denied::Missing));
@@ -148,17 +345,66 @@ mod tests {
         }
         let long = format!("Bearer {}", "x".repeat(MAX_TOKEN + 1));
         assert_eq!(principal(Some(&long)), Err(Denied::Invalid));
+        let toolset = |token: &str| access.visitor(Some(token), 0).unwrap().toolset;
+        assert_eq!(toolset("Bearer first"), None);
+        assert_eq!(toolset("Bearer second").as_deref(), Some("docs"));
     }
 
     #[test]
     fn without_tokens_everybody_is_the_same() {
-        let access = Access::new([], None);
-        assert_eq!(access.principal(Some("Bearer whatever"), 0), Ok(Principal::ANYBODY));
+        let access = Access::open();
+        assert_eq!(who(&access, Some("Bearer whatever")), Ok(Principal::ANYBODY));
     }
 
     #[test]
-    fn a_file_holds_a_token_a_line() {
-        let tokens: Vec<String> = tokens_of("# for the laptop\n  one \n\ntwo\r\n").collect();
-        assert_eq!(tokens, ["one", "two"]);
+    fn only_those_the_owner_named_approve() {
+        let named = ["token:ada", "sub:grace"];
+        let access = Access::new(tokens(), None).with_approvers(named).unwrap();
+        assert!(access.approves(Principal(1)) && !access.approves(Principal(2)));
+        assert!(!access.approves(Principal::ANYBODY));
+        let signed = |kind, name| access.approves(access.of_signed(kind, name));
+        assert!(signed(jwt::Kind::Subject, "grace"));
+        for (kind, name) in [
+            (jwt::Kind::Client, "grace"),
+            (jwt::Kind::Party, "grace"),
+            (jwt::Kind::Subject, "ada"),
+            (jwt::Kind::Subject, "sub:grace"),
+        ] {
+            assert!(!signed(kind, name), "{kind:?} {name}");
+        }
+        for wrong in ["ada", "token:", "user:ada", "", ":"] {
+            let error = Access::new(tokens(), None).with_approvers([wrong]).err().unwrap();
+            assert_eq!(error, ApproverError::Form(wrong.to_owned()));
+        }
+        for nobody in ["carl", GENERATED] {
+            let word = format!("token:{nobody}");
+            let error = Access::new(tokens(), None).with_approvers([&*word]).err().unwrap();
+            assert_eq!(error, ApproverError::Token(nobody.to_owned()));
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_generated_token_that_was_replaced_lets_nobody_in() {
+        let home = tempfile::tempdir().unwrap();
+        let old = Generated::of(home.path()).unwrap();
+        let access = Access::generated(home.path().to_owned(), &old);
+        let bearer = |token: &Generated| format!("Bearer {}", token.expose());
+        let at = |token: &Generated, second| access.visitor(Some(&bearer(token)), second);
+        let before = at(&old, 1).unwrap();
+        assert!(!access.approves(before.principal));
+        let new = Generated::rotated(home.path()).unwrap();
+        // Once it was seen, the old one is over, for connections that were let in by it too.
+        let after = at(&new, 2).unwrap();
+        assert_eq!(after.principal, before.principal);
+        assert_ne!(after.good_for, before.good_for);
+        assert_eq!(at(&old, 3), Err(Denied::Invalid));
+        let newest = Generated::rotated(home.path()).unwrap();
+        access.refresh();
+        assert_eq!(at(&new, 4), Err(Denied::Invalid));
+        assert!(at(&newest, 4).is_ok());
+        std::fs::remove_file(&newest.path).unwrap();
+        access.refresh();
+        assert!(at(&newest, 5).is_ok(), "one that is merely gone is not somebody's wish");
     }
 }

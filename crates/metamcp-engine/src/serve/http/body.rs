@@ -25,12 +25,19 @@ pub(super) enum Sent<'a> {
 pub(super) enum Unread {
     /// It is longer than it may be.
     TooLong,
+    /// There is no room for it.
+    NoRoom,
     /// It broke off.
     Broken,
 }
 
-/// A body of at most so many bytes. One that came in one piece, as most do, is that piece.
-pub(super) async fn whole<B>(body: &mut B, limit: usize) -> Result<Bytes, Unread>
+/// A body of at most so many bytes, if there is room for each piece of it. One that came in one piece, as most do, is that
+/// piece.
+pub(super) async fn whole<B>(
+    body: &mut B,
+    limit: usize,
+    mut room: impl FnMut(usize) -> bool,
+) -> Result<Bytes, Unread>
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -40,6 +47,9 @@ where
         let Ok(piece) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
         if first.len().max(all.len()) + piece.len() > limit {
             return Err(Unread::TooLong);
+        }
+        if !room(piece.len()) {
+            return Err(Unread::NoRoom);
         }
         if first.is_empty() && all.is_empty() {
             first = piece;
@@ -99,7 +109,7 @@ mod tests {
         let pieces =
             pieces.iter().map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes()))));
         let mut body = Frames(pieces.chain(end).collect());
-        match whole(&mut body, 6).await {
+        match whole(&mut body, 6, |_| true).await {
             Ok(whole) => String::from_utf8(whole.to_vec()).unwrap(),
             Err(unread) => format!("{unread:?}"),
         }
@@ -115,6 +125,12 @@ mod tests {
             assert_eq!(read(pieces, Some(Ok(more))).await, "TooLong", "{pieces:?}");
         }
         assert_eq!(read(&["abcdefg"], None).await, "TooLong");
+        let pieces =
+            ["ab", "cd"].map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes()))));
+        let mut left = 3_usize;
+        let room = |size: usize| left.checked_sub(size).map(|rest| left = rest).is_some();
+        let unread = whole(&mut Frames(pieces.into()), 6, room).await;
+        assert_eq!(unread, Err(Unread::NoRoom));
         assert_eq!(read(&[], None).await, "");
     }
 }

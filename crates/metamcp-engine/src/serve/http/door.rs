@@ -1,7 +1,7 @@
 //! From a request to its response: who asks, in which session, and in what form the answer goes back.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use metamcp_core::settings::{LogLevel, Vocabulary};
 use metamcp_wire::era::{Era, Revision, STATELESS};
 use metamcp_wire::scan::Defect;
 
-use super::access::{Access, Denied, Principal};
+use super::access::{Access, Denied, Principal, Visitor};
 use super::alarm::Alarm;
 use super::body::{Sent, Unread, discard, whole};
 use super::guard::{Admitted, Endpoint, Head, METADATA, Refusal, Route, Rules};
-use super::limits::{InFlight, MAX_IN_FLIGHT, Room};
+use super::limits::{Bodies, InFlight, MAX_IN_FLIGHT};
 use super::posted::{Posted, one_line};
 use super::reply::{self, Answer, INVALID, NO_SESSION, REFUSED, SESSION_ID, UNPARSED};
 use super::sessions::{Awake, Found, Owner, SessionId, Sessions};
@@ -73,8 +73,7 @@ pub struct Door {
     /// Sessions of one request each.
     alone: Mutex<Vec<Weak<Session>>>,
     in_flight: Arc<InFlight>,
-    /// Bytes of bodies that are being read.
-    bodies: AtomicUsize,
+    bodies: Bodies,
     closing: AtomicBool,
     pub(super) me: Weak<Door>,
 }
@@ -100,11 +99,11 @@ impl Door {
             scopes,
             router,
             sessions: Mutex::new(Sessions::new(ways.session_timeout)),
+            bodies: Bodies::new(ways.body_bytes),
             ways,
             listeners: Mutex::default(),
             alone: Mutex::default(),
             in_flight: Arc::default(),
-            bodies: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             me: me.clone(),
         })
@@ -139,10 +138,12 @@ impl Door {
             shown_to,
             speaks: era(&parts.headers).ok(),
             session: named_session(&parts.headers),
+            good_for: None,
         };
-        match self.principal(&parts.headers, &admitted, head.host) {
-            Ok(principal) => {
-                admission.owner.principal = principal;
+        match self.visitor(&parts.headers, &admitted, head.host) {
+            Ok(visitor) => {
+                admission.owner.principal = visitor.principal;
+                admission.good_for = visitor.good_for;
                 Ok(admission)
             }
             Err(mut denied) => {
@@ -153,8 +154,8 @@ impl Door {
     }
 
     /// Whether who was let in once is let in again by the same head: a token may be valid no longer.
-    pub(super) fn admits_again(&self) -> bool {
-        self.ways.access.is_open()
+    pub(super) fn admits_again(&self, admission: &Admission) -> bool {
+        admission.good_for == Some(self.ways.access.generation())
     }
 
     /// The longest body.
@@ -189,6 +190,7 @@ impl Door {
     /// What somebody is shown at an endpoint.
     pub(super) fn view(&self, owner: Owner) -> View {
         let principal = owner.principal.0;
+        let approves = self.ways.access.approves(owner.principal);
         let vocabulary = match owner.endpoint {
             Endpoint::Main => self.view.vocabulary,
             Endpoint::Direct => Vocabulary::Direct,
@@ -196,10 +198,11 @@ impl Door {
             Endpoint::Toolset(place) => {
                 // A place without a scope cannot come in; if it did, it would see nothing rather than all.
                 let scope = self.scopes.get(usize::from(place)).cloned();
-                return View { principal, ..self.view.kept_to(scope.unwrap_or_default()) };
+                let kept = self.view.kept_to(scope.unwrap_or_default());
+                return View { principal, approves, ..kept };
             }
         };
-        View { vocabulary, principal, ..self.view.clone() }
+        View { vocabulary, principal, approves, ..self.view.clone() }
     }
 
     /// No new requests; answers to questions are still taken.
@@ -230,6 +233,7 @@ impl Door {
 
     /// Forgets what nobody came back for.
     pub fn sweep(&self) {
+        self.ways.access.refresh();
         let mut sessions = self.sessions();
         for session in sessions.awake() {
             if let Lanes::Each(each) = &session.lanes {
@@ -239,27 +243,43 @@ impl Door {
         sessions.sweep(self.router.clock.now());
     }
 
-    fn principal(
+    fn visitor(
         &self,
         headers: &HeaderMap,
         admitted: &Admitted<'_>,
         host: Option<&str>,
-    ) -> Result<Principal, Instead> {
-        if !admitted.route.is_guarded() || self.ways.access.is_open() {
-            return Ok(Principal::ANYBODY);
+    ) -> Result<Visitor, Instead> {
+        if !admitted.route.is_guarded() {
+            let principal = Principal::ANYBODY;
+            return Ok(Visitor { principal, toolset: None, good_for: None });
         }
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        self.ways.access.principal(shown, clock::unix_millis() / 1000).map_err(|denied| {
-            let mut response =
-                reply::refusal(StatusCode::UNAUTHORIZED, REFUSED, &denied.to_string());
+        let rules = &self.ways.rules;
+        let metadata = || {
             let at = match admitted.endpoint {
                 Endpoint::Main => String::new(),
-                other => self.ways.rules.path(other),
+                other => rules.path(other),
             };
-            let metadata = format!("{}{METADATA}{at}", self.base(host));
-            reply::challenge(&mut response, &metadata, denied != Denied::Missing);
+            format!("{}{METADATA}{at}", self.base(host))
+        };
+        let visitor = self.ways.access.visitor(shown, clock::unix_millis() / 1000);
+        let visitor = visitor.map_err(|denied| {
+            let mut response =
+                reply::refusal(StatusCode::UNAUTHORIZED, REFUSED, &denied.to_string());
+            let error = (denied != Denied::Missing).then_some("invalid_token");
+            reply::challenge(&mut response, &metadata(), error);
             Box::new(response)
-        })
+        })?;
+        match &visitor.toolset {
+            Some(toolset) if !rules.is_kept_to(admitted.endpoint, toolset) => {
+                let message =
+                    format!("the token is bound to the toolset {toolset:?} and opens nothing else");
+                let mut response = reply::refusal(StatusCode::FORBIDDEN, REFUSED, &message);
+                reply::challenge(&mut response, &metadata(), Some("insufficient_scope"));
+                Err(Box::new(response))
+            }
+            _ => Ok(visitor),
+        }
     }
 
     // -- Streamable HTTP --
@@ -271,7 +291,7 @@ impl Door {
         body: Sent<'_>,
         alarm: &Alarm,
     ) -> Result<Response<Answer>, Instead> {
-        let line = self.read(body, alarm).await?;
+        let line = self.read(admission.owner.principal, body, alarm).await?;
         let posted = Posted::read(&line).map_err(|defect| unreadable(&defect))?;
         if admission.speaks == Some(Speaks::Stateless) || is_stateless(&posted) {
             return self.post_stateless(admission.owner, parts, &line, posted, alarm).await;
@@ -498,7 +518,12 @@ impl Door {
     // -- what all of them need --
 
     /// The body, on one line.
-    pub(super) async fn read(&self, body: Sent<'_>, alarm: &Alarm) -> Result<Bytes, Instead> {
+    pub(super) async fn read(
+        &self,
+        principal: Principal,
+        body: Sent<'_>,
+        alarm: &Alarm,
+    ) -> Result<Bytes, Instead> {
         let body = match body {
             Sent::Here(body) => return one_line(body).map_err(|defect| unreadable(&defect)),
             Sent::Coming(body) => body,
@@ -512,14 +537,15 @@ impl Door {
         if length.is_some_and(|length| length > limit as u64) {
             return Err(too_long());
         }
-        let size = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(limit);
-        let _room = Room::take(&self.bodies, size).ok_or_else(|| {
-            let message = "too many large requests are being read; nothing was run";
-            busy(StatusCode::SERVICE_UNAVAILABLE, message)
-        })?;
-        match alarm.within(BODY_PATIENCE, whole(body, limit)).await {
+        let mut room = self.bodies.begin(principal);
+        let reading = whole(body, limit, |more| room.grow(more));
+        match alarm.within(BODY_PATIENCE, reading).await {
             Some(Ok(body)) => one_line(body).map_err(|defect| unreadable(&defect)),
             Some(Err(Unread::TooLong)) => Err(too_long()),
+            Some(Err(Unread::NoRoom)) => {
+                let message = "requests of this client that are being read take all the room it has; nothing was run";
+                Err(busy(StatusCode::SERVICE_UNAVAILABLE, message))
+            }
             Some(Err(Unread::Broken)) => Err(bad_message("the body could not be read to its end")),
             None => {
                 let message = "the body took too long to arrive; nothing was run";
@@ -598,6 +624,8 @@ pub(super) struct Admission {
     /// What its headers say of its era, and of its session, where that can be understood.
     speaks: Option<Speaks>,
     session: Option<SessionId>,
+    /// The generation of tokens in which the same head is let in again.
+    good_for: Option<u64>,
 }
 
 impl Admission {

@@ -33,6 +33,8 @@ pub struct Rules {
     pub legacy: bool,
     /// Toolsets that have an endpoint of their own.
     pub toolsets: Vec<String>,
+    /// The toolset that all other endpoints are kept to, where the operator wants that.
+    pub kept_to: Option<String>,
     /// Whether each request stands alone.
     pub stateless: bool,
     /// Whether answers are always single documents.
@@ -280,6 +282,18 @@ impl Rules {
                 let name = path.strip_prefix(TOOLSETS)?;
                 let place = self.toolsets.iter().position(|known| known == name)?;
                 u16::try_from(place).ok().map(Endpoint::Toolset)
+            }
+        }
+    }
+
+    /// Whether an endpoint shows this toolset and nothing else.
+    pub fn is_kept_to(&self, endpoint: Endpoint, toolset: &str) -> bool {
+        match endpoint {
+            Endpoint::Toolset(place) => {
+                self.toolsets.get(usize::from(place)).is_some_and(|name| name == toolset)
+            }
+            Endpoint::Main | Endpoint::Direct | Endpoint::Full => {
+                self.kept_to.as_deref() == Some(toolset)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::access::Principal;
 use super::stream::Ticket;
@@ -10,8 +10,10 @@ use super::stream::Ticket;
 /// Requests of one principal that may be under way at once: more than any client has, and few enough that one of them
 /// cannot take everything.
 pub(super) const MAX_IN_FLIGHT: usize = 1024;
-/// Bodies that are being read, together.
+/// Bodies that are being read, together; more where single ones may be longer than an eighth of it.
 const MAX_BODIES: usize = 256 * 1024 * 1024;
+/// One principal may hold so large a part of what is left free: a fifth of all of it if it is alone.
+const SHARE: usize = 4;
 
 /// Requests under way, by principal.
 #[derive(Default)]
@@ -59,24 +61,69 @@ impl Drop for UnderWay {
     }
 }
 
+/// Bytes of bodies that are being read, by principal. What has arrived counts, not what is announced: who announces much
+/// and sends nothing takes nothing.
+pub(super) struct Bodies {
+    most: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    total: usize,
+    by: HashMap<Principal, usize>,
+}
+
+impl Bodies {
+    /// Room for bodies of at most so many bytes each.
+    pub(super) fn new(longest: usize) -> Bodies {
+        Bodies { most: MAX_BODIES.max(longest.saturating_mul(8)), held: Mutex::default() }
+    }
+
+    /// A body of somebody, of which nothing is here yet.
+    pub(super) fn begin(&self, principal: Principal) -> Room<'_> {
+        Room { bodies: self, principal, size: 0 }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Room for a body while it is read.
 pub(super) struct Room<'a> {
-    taken: &'a AtomicUsize,
+    bodies: &'a Bodies,
+    principal: Principal,
     size: usize,
 }
 
-impl<'a> Room<'a> {
-    /// Takes so much until it is dropped; nothing if there is not so much.
-    pub(super) fn take(taken: &'a AtomicUsize, size: usize) -> Option<Room<'a>> {
-        let before = taken.fetch_add(size, Ordering::AcqRel);
-        let room = Room { taken, size };
-        (before + size <= MAX_BODIES).then_some(room)
+impl Room<'_> {
+    /// Takes so much more; false if that is not there. What one may hold shrinks with what is left, so that however many
+    /// take all they can, whoever comes next finds four times as much as the last of them has.
+    pub(super) fn grow(&mut self, more: usize) -> bool {
+        let mut held = self.bodies.held();
+        let mine = held.by.get(&self.principal).copied().unwrap_or_default() + more;
+        let total = held.total + more;
+        if mine > self.bodies.most.saturating_sub(total) / SHARE {
+            return false;
+        }
+        held.total = total;
+        held.by.insert(self.principal, mine);
+        self.size += more;
+        true
     }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.taken.fetch_sub(self.size, Ordering::AcqRel);
+        let mut held = self.bodies.held();
+        held.total -= self.size;
+        if let Some(mine) = held.by.get_mut(&self.principal) {
+            *mine -= self.size;
+            if *mine == 0 {
+                held.by.remove(&self.principal);
+            }
+        }
     }
 }
 
@@ -102,12 +149,29 @@ mod tests {
     }
 
     #[test]
-    fn room_that_was_not_there_is_not_taken() {
-        let taken = AtomicUsize::new(0);
-        let most = Room::take(&taken, MAX_BODIES).unwrap();
-        assert!(Room::take(&taken, 1).is_none());
-        drop(most);
-        assert!(Room::take(&taken, 1).is_some());
-        assert_eq!(taken.load(Ordering::Acquire), 0);
+    fn nobody_takes_what_the_next_one_needs() {
+        let bodies = Bodies::new(1);
+        let mut greedy: Vec<Room<'_>> = Vec::new();
+        for number in 0..6 {
+            let mut room = bodies.begin(Principal(number));
+            let before = bodies.held().total;
+            while room.grow(1 << 20) {}
+            let taken = bodies.held().total - before;
+            let left = MAX_BODIES - bodies.held().total;
+            assert!(taken >= 15 << 20 && taken <= left / SHARE, "{number}: {taken}");
+            // Not by another body either.
+            assert!(!bodies.begin(Principal(number)).grow(1 << 20));
+            greedy.push(room);
+        }
+        drop(greedy);
+        assert_eq!(bodies.held().total, 0);
+        assert!(bodies.held().by.is_empty());
+        assert!(bodies.begin(Principal(1)).grow(MAX_BODIES / 5));
+    }
+
+    #[test]
+    fn a_body_as_long_as_it_may_be_has_room() {
+        let longest = 1 << 30;
+        assert!(Bodies::new(longest).begin(Principal(1)).grow(longest));
     }
 }

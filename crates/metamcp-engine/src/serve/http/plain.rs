@@ -104,7 +104,7 @@ struct Known {
 impl Known {
     async fn answer(&mut self, door: &Door, body: Bytes, alarm: &Alarm) -> Response<Answer> {
         let parts = &self.head.parts;
-        let admission = match self.admission.take().filter(|_| door.admits_again()) {
+        let admission = match self.admission.take().filter(|known| door.admits_again(known)) {
             Some(admission) => admission,
             None => match door.admit(parts) {
                 Ok(admission) => admission,

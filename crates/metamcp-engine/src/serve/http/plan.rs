@@ -6,26 +6,59 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 
-use metamcp_core::settings::{ServeSettings, Settings, Transport};
+use metamcp_core::config::Config;
+use metamcp_core::settings::{ServeSettings, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use super::access::{Access, Expected, KeySet, KeySource, Signed, SourceError, tokens_of};
+use super::access::{
+    Access, ApproverError, Expected, Generated, GeneratedError, KeySet, KeySource, LineError,
+    Signed, SourceError, Token, tokens_of,
+};
 use super::door::Ways;
 use super::guard::{self, Rules};
 use super::tls::{Tls, TlsError};
+
+/// What the owner calls the token of a variable, as `token:NAME`.
+const OF_VARIABLE: &str = "env";
 
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// Nobody would be kept out.
     #[error(
-        "{host} can be reached from other machines, and nothing says who may use it; give --token-file, --token-env or --jwks, or listen on 127.0.0.1"
+        "{host} can be reached from other machines, and nothing says who may use it; give --token-file, --token-env or --jwks, or listen on 127.0.0.1 (the token that is generated for this machine is for others only if you name its file, {})",
+        generated.display()
     )]
     NoAuthentication {
         /// The address to listen on.
         host: String,
+        /// Where the generated token is, or would be.
+        generated: PathBuf,
     },
+    /// Two settings contradict each other.
+    #[error("--no-auth lets everybody in, and {other} says whom to let in; leave one of them out")]
+    NoAuthWith {
+        /// The other one.
+        other: &'static str,
+    },
+    /// There is no generated token.
+    #[error("cannot use the generated token")]
+    Generated(#[from] GeneratedError),
+    /// A token is for nothing.
+    #[error(
+        "a token is bound to the toolset {toolset:?}, which the configuration does not have{}",
+        if *.kept { " (with --toolset only that one is served)" } else { "" }
+    )]
+    Toolset {
+        /// Which one.
+        toolset: String,
+        /// Whether the gateway itself is kept to one.
+        kept: bool,
+    },
+    /// Nobody is an approver who should be.
+    #[error(transparent)]
+    Approver(#[from] ApproverError),
     /// The address is none.
     #[error("cannot listen on {host:?}: it is no address of this machine")]
     Host {
@@ -52,6 +85,15 @@ pub enum PlanError {
         /// What went wrong.
         #[source]
         source: io::Error,
+    },
+    /// The file cannot be understood.
+    #[error("cannot use the tokens in {}", path.display())]
+    TokenLine {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: LineError,
     },
     /// The file lets nobody in.
     #[error("there is no token in {}; it holds one a line", path.display())]
@@ -92,30 +134,55 @@ pub struct Plan {
     pub tls: Option<Arc<Tls>>,
     /// Where keys of signed tokens come from.
     pub keys: Option<KeySource>,
+    /// The file of the token that was generated, where that is what lets clients in.
+    pub generated: Option<PathBuf>,
     addresses: Vec<SocketAddr>,
 }
 
 impl Plan {
     /// Checks the settings. `variable` looks into the environment.
     pub fn of(
-        settings: &Settings,
+        config: &Config,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Plan, PlanError> {
+        let settings = &config.settings;
         let serve = &settings.serve;
         let addresses = resolve(&serve.host, serve.port)?;
         let local = addresses.iter().all(|address| address.ip().is_loopback());
         let tls = tls(serve)?;
         let (keys, signed) = signed(serve)?.unzip();
-        let access = Access::new(tokens(serve, variable)?, signed);
-        if !local && access.is_open() && !serve.allow_unauthenticated {
-            return Err(PlanError::NoAuthentication { host: serve.host.clone() });
+        let configured = Access::new(tokens(serve, variable)?, signed);
+        check_toolsets(config, &configured)?;
+        let everybody = serve.no_auth || serve.allow_unauthenticated;
+        if serve.no_auth && !configured.is_open() {
+            return Err(PlanError::NoAuthWith { other: configured_by(serve) });
         }
+        let mut generated = None;
+        let access = if !configured.is_open() {
+            configured
+        } else if !local && !serve.allow_unauthenticated {
+            let (host, generated) = (serve.host.clone(), Generated::path_in(&settings.home));
+            return Err(PlanError::NoAuthentication { host, generated });
+        } else if everybody {
+            configured
+        } else {
+            let token = Generated::of(&settings.home)?;
+            let access = Access::generated(settings.home.clone(), &token);
+            generated = Some(token.path);
+            access
+        };
+        let access = match access.is_open() {
+            // Where everybody comes in nobody is anybody.
+            true => access,
+            false => access.with_approvers(listed(&serve.approvers))?,
+        };
         let rules = Rules {
             local,
             hosts: words(&serve.allowed_hosts),
             origins: words(&serve.allowed_origins),
             legacy: serve.transport == Transport::Sse,
             toolsets: Vec::new(),
+            kept_to: Some(settings.toolset.clone()).filter(|name| !name.is_empty()),
             stateless: serve.stateless,
             json: serve.json_response,
         };
@@ -126,7 +193,12 @@ impl Plan {
             session_timeout: serve.session_timeout,
             scheme: if tls.is_some() { "https" } else { "http" },
         };
-        Ok(Plan { ways, tls, keys, addresses })
+        Ok(Plan { ways, tls, keys, generated, addresses })
+    }
+
+    /// Whether anybody comes in who can reach the port.
+    pub fn is_open(&self) -> bool {
+        self.ways.access.is_open()
     }
 
     /// Takes the port; says where clients find us.
@@ -175,12 +247,13 @@ fn tls(serve: &ServeSettings) -> Result<Option<Arc<Tls>>, PlanError> {
 fn tokens(
     serve: &ServeSettings,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Vec<String>, PlanError> {
+) -> Result<Vec<Token>, PlanError> {
     let mut tokens = Vec::new();
     if let Some(path) = &serve.token_file {
         let text = fs::read_to_string(path)
             .map_err(|source| PlanError::TokenFile { path: path.clone(), source })?;
-        tokens.extend(tokens_of(&text));
+        tokens = tokens_of(&text)
+            .map_err(|source| PlanError::TokenLine { path: path.clone(), source })?;
         if tokens.is_empty() {
             return Err(PlanError::NoTokens { path: path.clone() });
         }
@@ -188,10 +261,35 @@ fn tokens(
     if !serve.token_env.is_empty() {
         let token = variable(&serve.token_env).map(|token| token.trim().to_owned());
         let token = token.filter(|token| !token.is_empty());
-        tokens
-            .push(token.ok_or_else(|| PlanError::TokenVariable { name: serve.token_env.clone() })?);
+        let token =
+            token.ok_or_else(|| PlanError::TokenVariable { name: serve.token_env.clone() })?;
+        tokens.push(Token::named(OF_VARIABLE, token));
     }
     Ok(tokens)
+}
+
+/// A token for a toolset that is not served would be a token for nothing, and hardly what was meant.
+fn check_toolsets(config: &Config, access: &Access) -> Result<(), PlanError> {
+    let kept_to = config.settings.toolset.as_str();
+    let is_served = |name: &str| match kept_to {
+        "" => config.toolsets.iter().any(|toolset| toolset.name == name),
+        kept_to => name == kept_to,
+    };
+    match access.toolsets().find(|name| !is_served(name)) {
+        None => Ok(()),
+        Some(name) => {
+            Err(PlanError::Toolset { toolset: name.to_owned(), kept: !kept_to.is_empty() })
+        }
+    }
+}
+
+/// The setting that says whom to let in.
+fn configured_by(serve: &ServeSettings) -> &'static str {
+    match serve {
+        serve if serve.token_file.is_some() => "--token-file",
+        serve if !serve.token_env.is_empty() => "--token-env",
+        _ => "--jwks",
+    }
 }
 
 fn signed(serve: &ServeSettings) -> Result<Option<(KeySource, Signed)>, PlanError> {
@@ -207,6 +305,11 @@ fn signed(serve: &ServeSettings) -> Result<Option<(KeySource, Signed)>, PlanErro
     Ok(Some((source, Signed { keys: RwLock::new(keys), expected, unknown: Notify::new() })))
 }
 
+/// Names as they were written.
+fn listed(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|word| !word.is_empty())
+}
+
 fn words(list: &str) -> Vec<String> {
     let words = list.split(',').map(|word| word.trim().trim_end_matches('/').to_ascii_lowercase());
     words.filter(|word| !word.is_empty()).collect()
@@ -214,39 +317,86 @@ fn words(list: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn plan(change: impl FnOnce(&mut ServeSettings)) -> Result<Plan, PlanError> {
-        let mut settings = Settings::default();
-        change(&mut settings.serve);
-        Plan::of(&settings, &|name| (name == "TOKEN").then(|| "secret".to_owned()))
+        let home = tempfile::tempdir().unwrap();
+        plan_in(home.path(), |config| change(&mut config.settings.serve))
+    }
+
+    fn plan_in(home: &Path, change: impl FnOnce(&mut Config)) -> Result<Plan, PlanError> {
+        let known = |_: &str| None;
+        let text = r#"{ "mcpServers": {}, "toolsets": { "docs": { "servers": [] } } }"#;
+        let mut config = metamcp_core::config::parse(text, &known).unwrap().config;
+        config.settings.home = home.to_owned();
+        change(&mut config);
+        Plan::of(&config, &|name| (name == "TOKEN").then(|| "secret".to_owned()))
     }
 
     #[test]
-    fn what_others_can_reach_needs_a_token() {
+    fn a_token_is_asked_for_unless_the_owner_says_otherwise() {
         for host in ["127.0.0.1", "::1", "[::1]", "127.9.9.9"] {
-            let plan = plan(|serve| serve.host = host.into()).unwrap();
-            assert!(plan.ways.rules.local && plan.ways.access.is_open(), "{host}");
+            let guarded = plan(|serve| serve.host = host.into()).unwrap();
+            assert!(guarded.ways.rules.local && !guarded.is_open(), "{host}");
+            assert!(guarded.generated.is_some(), "{host}");
+            let open = plan(|serve| {
+                serve.host = host.into();
+                serve.no_auth = true;
+            });
+            let open = open.unwrap();
+            assert!(open.is_open() && open.generated.is_none(), "{host}");
         }
         for host in ["0.0.0.0", "::", "192.0.2.1"] {
-            let error = plan(|serve| serve.host = host.into()).err().unwrap();
-            assert!(matches!(error, PlanError::NoAuthentication { .. }), "{host}: {error}");
+            for no_auth in [false, true] {
+                let error = plan(|serve| {
+                    serve.host = host.into();
+                    serve.no_auth = no_auth;
+                });
+                let error = error.err().unwrap();
+                assert!(matches!(error, PlanError::NoAuthentication { .. }), "{host}: {error}");
+            }
             let guarded = plan(|serve| {
                 serve.host = host.into();
                 serve.token_env = "TOKEN".into();
             });
-            assert!(!guarded.unwrap().ways.rules.local, "{host}");
+            let guarded = guarded.unwrap();
+            assert!(!guarded.ways.rules.local && !guarded.is_open(), "{host}");
+            assert!(guarded.generated.is_none(), "others configured, so none is generated");
             let reckless = plan(|serve| {
                 serve.host = host.into();
                 serve.allow_unauthenticated = true;
             });
-            assert!(reckless.is_ok(), "{host}");
+            assert!(reckless.unwrap().is_open(), "{host}");
         }
+        let both = plan(|serve| {
+            serve.no_auth = true;
+            serve.token_env = "TOKEN".into();
+        });
+        assert!(both.err().unwrap().to_string().contains("--token-env"));
+    }
+
+    #[test]
+    fn a_token_is_bound_to_a_toolset_that_is_served() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("tokens");
+        let with = |toolset: &str, kept_to: &str| {
+            fs::write(&file, format!("secret toolset={toolset}\n")).unwrap();
+            plan_in(home.path(), |config| {
+                config.settings.serve.token_file = Some(file.clone());
+                config.settings.toolset = kept_to.to_owned();
+            })
+        };
+        assert!(with("docs", "").is_ok() && with("docs", "docs").is_ok());
+        assert!(matches!(with("web", ""), Err(PlanError::Toolset { .. })));
+        assert!(matches!(with("web", "docs"), Err(PlanError::Toolset { kept: true, .. })));
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let message = |change: fn(&mut ServeSettings)| plan(change).err().unwrap().to_string();
+        assert!(message(|serve| serve.approvers = "token:nobody".into()).contains("token:nobody"));
         assert!(message(|serve| serve.token_env = "NONE".into()).contains("variable NONE"));
         assert!(message(|serve| serve.token_file = Some("/nowhere".into())).contains("/nowhere"));
         assert!(message(|serve| serve.tls = true).contains("--tls-cert is missing"));

@@ -141,8 +141,8 @@ pub fn allow(response: &mut Response<Answer>, allowed: &'static str) {
 }
 
 /// Adds how a client gets in.
-pub fn challenge(response: &mut Response<Answer>, metadata: &str, is_wrong: bool) {
-    let error = if is_wrong { ", error=\"invalid_token\"" } else { "" };
+pub fn challenge(response: &mut Response<Answer>, metadata: &str, error: Option<&str>) {
+    let error = error.map_or_else(String::new, |error| format!(", error=\"{error}\""));
     let text = format!("Bearer resource_metadata=\"{metadata}\"{error}");
     if let Ok(value) = HeaderValue::from_str(&text) {
         response.headers_mut().insert(WWW_AUTHENTICATE, value);

@@ -53,7 +53,7 @@ impl Door {
         alarm: &Alarm,
     ) -> Result<Response<Answer>, Box<Response<Answer>>> {
         let id = parts.uri.query().and_then(session_of).ok_or_else(no_stream)?;
-        let line = self.read(body, alarm).await?;
+        let line = self.read(principal, body, alarm).await?;
         let owner = self.listeners().get(&id).cloned();
         let Some((_, session)) = owner.filter(|(owner, _)| *owner == principal) else {
             return Err(no_stream());

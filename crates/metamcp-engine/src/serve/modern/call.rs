@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_core::ledger::ConnId;
+use metamcp_core::server_request;
 use metamcp_wire::bridge::Hold;
 use metamcp_wire::bridge::hold::{Effect, Event};
 use metamcp_wire::modern::meta::{LEVELS, Meta};
@@ -630,7 +631,8 @@ impl Caller for Call {
             return false;
         }
         let resume = Resume::Relay { server: server.to_string(), state: required.state };
-        let restated = input::restated(raw, &self.seal(resume));
+        let shown = server_request::presented_in(server, raw);
+        let restated = input::restated(&shown, &self.seal(resume));
         self.ended(Final::Result(Bytes::from(restated)));
         true
     }

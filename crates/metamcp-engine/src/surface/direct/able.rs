@@ -39,8 +39,9 @@ impl View {
         };
         let mut able = Map::new();
         if can("tools") {
-            // Lists are read again when a server starts, so changes are seen even of those that do not tell.
-            able.insert("tools".into(), json!({ "listChanged": tells }));
+            // Of several it is the gateway's own promise: one that comes or goes is a change. One alone is shown as it is.
+            let listed = tells && also("tools", "listChanged");
+            able.insert("tools".into(), json!({ "listChanged": listed }));
         }
         if can("resources") {
             let listed = tells && also("resources", "listChanged");

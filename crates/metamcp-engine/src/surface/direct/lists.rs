@@ -33,9 +33,12 @@ impl View {
             return self.instructions().await;
         }
         if let Some(only) = self.only() {
-            let peer = self.surface.router.peer(only.id);
-            let said = peer.and_then(|peer| peer.instructions.clone()).unwrap_or_default();
-            return direct::visible(&said).into_owned();
+            let said = match self.surface.router.peer(only.id) {
+                Some(peer) => peer.instructions.clone(),
+                // It takes longer to start than a client waits; what it said last time will hardly have changed.
+                None => self.surface.router.launcher.manuals.known(&only.config).await,
+            };
+            return direct::visible(&said.unwrap_or_default()).into_owned();
         }
         if self.enabled().is_empty() {
             let why = self.without_servers();
@@ -58,8 +61,13 @@ impl View {
                 return Finished::Protocol { code: -32000, message: refused.to_line() };
             }
             if self.snapshot().known(only.id).is_none() {
-                let failure = self.snapshot().failure(only.id).map(ToString::to_string);
-                let why = failure.unwrap_or_else(|| "did not list its tools in time".to_owned());
+                let failure = self.snapshot().failure(only.id).cloned();
+                // What it answered itself is passed on, here as everywhere.
+                if let Some((code, message)) = failure.as_ref().and_then(|why| why.error.clone()) {
+                    return Finished::Protocol { code, message };
+                }
+                let why = failure.map(|why| why.to_string());
+                let why = why.unwrap_or_else(|| "did not list its tools in time".to_owned());
                 let message = format!("the server {:?} {why}", only.name);
                 return Finished::Protocol { code: -32000, message };
             }

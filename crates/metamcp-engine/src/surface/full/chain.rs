@@ -97,7 +97,8 @@ impl View {
         calls: &Arc<Calls>,
         record: &Record,
     ) -> Result<(), ErrorObject> {
-        let deadline = plan.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
+        let clock = self.surface.router.clock;
+        let deadline = plan.timeout.map(|timeout| clock.now() + timeout);
         let mut values: Vec<(Option<&str>, Bytes)> = Vec::new();
         let count = plan.steps.len();
         for (index, step) in plan.steps.iter().enumerate() {
@@ -169,7 +170,7 @@ impl View {
         step: &Planned,
         calls: &Arc<Calls>,
         values: &[(Option<&str>, Bytes)],
-        deadline: Option<tokio::time::Instant>,
+        deadline: Option<metamcp_core::moment::Moment>,
     ) -> Result<Bytes, ErrorObject> {
         let done: Vec<Done<'_>> =
             values.iter().map(|(id, value)| Done { id: *id, structured: value }).collect();
@@ -182,10 +183,11 @@ impl View {
         let call = calls::make(self, calls, OP, (None, &step.tool_id), &arguments);
         let made = match deadline {
             None => call.await,
-            Some(deadline) => match tokio::time::timeout_at(deadline, call).await {
-                Ok(made) => made,
-                Err(_) => return Err(out_of_time()),
-            },
+            Some(deadline) => {
+                let clock = self.surface.router.clock;
+                let left = deadline.since(clock.now());
+                clock.timeout(left, call).await.ok_or_else(out_of_time)?
+            }
         };
         if let Ok(result) = &made {
             self.learn(step, &arguments, result);
@@ -196,7 +198,7 @@ impl View {
     /// Remembers what arguments that worked looked like.
     fn learn(&self, step: &Planned, arguments: &Bytes, result: &Bytes) {
         if let Some((entry, tool)) = self.entry_of(&step.tool_id).filter(|_| !is_error(result)) {
-            self.shapes.used(&entry.name, &tool, arguments);
+            self.shapes.used(self.principal, &entry.name, &tool, arguments);
         }
     }
 

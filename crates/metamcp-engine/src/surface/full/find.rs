@@ -119,7 +119,7 @@ impl View {
     ) -> Result<Value, Finished> {
         let (entry, hit) = self.meant(id).await?;
         let name = &hit.tool().name;
-        let used = self.shapes.uses_of(&entry.name, name);
+        let used = self.shapes.uses_of(self.principal, &entry.name, name);
         Ok(tell(&Documented {
             hit: &hit,
             tags: &entry.config.tags,

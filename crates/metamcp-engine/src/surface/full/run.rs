@@ -83,6 +83,7 @@ impl View {
         wish.dress = Some(Dress::new(move |outcome| {
             view.ran(outcome, (&entry, &tool), args.as_deref(), beside, began)
         }));
+        self.tell_steps(&mut wish, caller, tag);
         Ok(match self.begin(wish, caller, tag) {
             Begun::Handed => Step::Handed,
             Begun::Refused(object) => Step::Now(Finished::Result(refused(OP, *object))),
@@ -130,7 +131,7 @@ impl View {
         };
         let done = self.done(&result, (entry, tool), OP);
         if done.error.is_none() {
-            self.shapes.used(&entry.name, tool, args.unwrap_or(b"{}"));
+            self.shapes.used(self.principal, &entry.name, tool, args.unwrap_or(b"{}"));
         }
         let wants_result = beside.result || !done.is_plain;
         let whole = (wants_result && !done.is_kept).then(|| write::one_line(&result));

@@ -1,5 +1,7 @@
 //! What a server writes, and what is heard of it.
 
+use metamcp_core::slab::Key;
+
 use super::*;
 
 /// Writes down what it hears.
@@ -15,7 +17,7 @@ impl Listener for Heard {
             Reply::Oversize(_) => "oversize".to_owned(),
             Reply::Broke { fact, .. } => fact.to_string(),
         };
-        self.0.lock().expect("no panic").push(format!("{}: {what}", number - FIRST_CALL));
+        self.0.lock().expect("no panic").push(format!("{number}: {what}"));
     }
 
     fn notified(&self, _: &Arc<Connection>, method: &str, _: Option<&[u8]>) {
@@ -29,24 +31,33 @@ impl Listener for Heard {
     }
 }
 
-/// What is heard of a server that writes this, and why its connection ends.
-async fn hear(written: &[u8]) -> (Vec<String>, Fact) {
+fn connection() -> Arc<Connection> {
     let id = ConnId(Key::from_number(Key::FIRST).expect("the first key"));
-    let connection = Connection::new(id, ServerId(0), "a".into(), StderrTail::default());
+    Arc::new(Connection::new(id, ServerId(0), "a".into(), StderrTail::default()))
+}
+
+/// What is heard of a server that writes this, with `#1#` for the id of the first call and so on, and why its connection
+/// ends.
+async fn hear(written: &str) -> (Vec<String>, Fact) {
+    let connection = connection();
+    let mut written = written.to_owned();
+    for call in 1..=3 {
+        written = written.replace(&format!("#{call}#"), &connection.id_for(call).to_string());
+    }
     let heard = Heard::default();
-    let fact = Arc::new(connection).read_from(written, 1024, &heard).await;
+    let fact = connection.read_from(written.as_bytes(), 1024, &heard).await;
     (heard.0.into_inner().expect("no panic"), fact)
 }
 
 fn result(call: u64, result: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, FIRST_CALL + call)
+    format!(r##"{{"jsonrpc":"2.0","id":#{call}#,"result":{result}}}"##)
 }
 
 #[tokio::test]
 async fn one_bad_part_of_a_batch_costs_only_itself() {
-    let both = format!(r#"{{"jsonrpc":"2.0","id":{},"result":1,"error":{{}}}}"#, FIRST_CALL + 2);
+    let both = r##"{"jsonrpc":"2.0","id":#2#,"result":1,"error":{}}"##;
     let batch = format!("[{},7,{both},{{}},{}]\n", result(1, "1"), result(3, "3"));
-    let (heard, fact) = hear(batch.as_bytes()).await;
+    let (heard, fact) = hear(&batch).await;
     assert_eq!(heard, ["1: 1", "2: malformed", "3: 3"]);
     assert_eq!(fact, Fact::OutputClosed);
 }
@@ -54,17 +65,17 @@ async fn one_bad_part_of_a_batch_costs_only_itself() {
 #[tokio::test]
 async fn an_answer_that_is_too_long_fails_its_own_call() {
     let long = result(1, &format!("\"{}\"", "x".repeat(2000)));
-    let (heard, fact) = hear(format!("{long}\n{}\n", result(2, "{}")).as_bytes()).await;
+    let (heard, fact) = hear(&format!("{long}\n{}\n", result(2, "{}"))).await;
     assert_eq!(heard, ["1: oversize", "2: {}"]);
     assert_eq!(fact, Fact::OutputClosed);
 }
 
 #[tokio::test]
 async fn a_server_that_only_prints_is_given_up() {
-    let (heard, fact) = hear("hello\n".repeat(200).as_bytes()).await;
+    let (heard, fact) = hear(&"hello\n".repeat(200)).await;
     assert_eq!(heard, [""; 0]);
     assert_eq!(fact, Fact::Garbage { lines: GARBAGE_LINES + 1 });
-    let (_, fact) = hear(format!("{{}}{}", "hello\n".repeat(90)).as_bytes()).await;
+    let (_, fact) = hear(&format!("{{}}{}", "hello\n".repeat(90))).await;
     assert_eq!(fact, Fact::OutputClosed, "some is tolerated");
 }
 
@@ -72,9 +83,7 @@ async fn a_server_that_only_prints_is_given_up() {
 async fn a_server_that_asks_and_asks_and_never_reads_costs_no_memory() {
     for method in ["ping", "sampling/createMessage"] {
         let question = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{method}\"}}\n");
-        let id = ConnId(Key::from_number(Key::FIRST).expect("the first key"));
-        let connection = Connection::new(id, ServerId(0), "a".into(), StderrTail::default());
-        let connection = Arc::new(connection);
+        let connection = connection();
         let flood = question.repeat(50_000);
         connection.read_from(flood.as_bytes(), 1024, &Heard::default()).await;
         assert!(connection.outbox.backlog() < 2 * REPLY_BACKLOG, "{method}");
@@ -83,6 +92,51 @@ async fn a_server_that_asks_and_asks_and_never_reads_costs_no_memory() {
 
 #[tokio::test]
 async fn the_last_line_may_lack_its_newline() {
-    let (heard, _) = hear(result(1, "[]").as_bytes()).await;
+    let (heard, _) = hear(&result(1, "[]")).await;
     assert_eq!(heard, ["1: []"]);
+}
+
+#[tokio::test]
+async fn ids_tell_nothing_about_the_next_and_fit_where_servers_keep_them() {
+    let connection = connection();
+    let ids: Vec<u64> = (0..10_000).map(|call| connection.id_for(call)).collect();
+    assert!(ids.iter().all(|id| (1..=MAX_ID).contains(id)));
+    let distinct: HashSet<&u64> = ids.iter().collect();
+    assert_eq!(distinct.len(), ids.len());
+    // Neither in order nor at a distance that comes again: of ten thousand steps hardly two are the same.
+    let steps: HashSet<i128> =
+        ids.windows(2).map(|pair| i128::from(pair[1]) - i128::from(pair[0])).collect();
+    assert!(steps.len() > 9_900, "{} different steps", steps.len());
+    let other: Vec<u64> = (0..100).map(|call| self::connection().id_for(call)).collect();
+    assert!(!ids.starts_with(&other[..2]), "another connection has others");
+}
+
+#[tokio::test]
+async fn an_answer_to_what_was_not_asked_is_heard_by_nobody() {
+    let (connection, heard) = (connection(), Heard::default());
+    let (first, second) = (connection.id_for(1), connection.id_for(2));
+    assert_eq!(connection.forget_call(2), Some(second));
+    let answer = |id: u64| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n");
+    let unasked = (1..100).filter(|id| *id != first).map(answer).collect::<String>();
+    // Each once: what was answered is not waited for any more.
+    let said = [unasked, answer(second), answer(first), answer(first)].concat();
+    connection.read_from(said.as_bytes(), 1024, &heard).await;
+    assert_eq!(heard.0.into_inner().unwrap(), ["1: {}"]);
+}
+
+#[tokio::test]
+async fn an_answer_of_a_client_that_is_no_json_is_refused_in_its_place() {
+    let connection = connection();
+    let forged = b"{}}\n{\"jsonrpc\":\"2.0\",\"method\":\"x\"}";
+    connection.answer(b"7", &Reply::Result(Bytes::from_static(forged)));
+    connection.answer(b"8\n9", &Reply::Result(Bytes::from_static(b"{}")));
+    connection.notify("x", Some(forged));
+    drop(connection.request("x", Some(forged)));
+    connection.outbox.close();
+    let mut written = Vec::new();
+    drop(connection.outbox.write_to(&mut written, None).await);
+    assert_eq!(
+        String::from_utf8(written).unwrap(),
+        "{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32603,\"message\":\"the client's answer could not be read\"}}\n"
+    );
 }

@@ -17,7 +17,6 @@ use tokio::time::{sleep, timeout};
 use super::Remote;
 use super::message::Message;
 use super::post::{Broken, Posted};
-use crate::upstream::connection::FIRST_CALL;
 use crate::upstream::{Connection, Listener, Reply};
 use crate::web::{self, BodyError};
 
@@ -83,7 +82,7 @@ impl Remote {
     ) {
         loop {
             let asking = self.ask(Asked { connection, listener, number, message: &message });
-            let reply = if number < FIRST_CALL && message.method != "subscriptions/listen" {
+            let reply = if connection.is_own(number) && message.method != "subscriptions/listen" {
                 let late = Fact::CallTimedOut { after: OWN };
                 let late = Reply::Broke { fact: late, delivery: Delivery::Sent };
                 timeout(OWN, asking).await.unwrap_or(Some(late))
@@ -118,6 +117,9 @@ impl Remote {
             let next = match self.post(asked.connection, asked.message).await {
                 Ok(posted) => self.judge(asked, posted, &mut tried).await,
                 Err(broken) => {
+                    if broken.fact == Fact::StreamDropped {
+                        self.drop_kept();
+                    }
                     let known = asked.connection.peer.get().is_some();
                     let pause = COMING_BACK.get(tried.connections).filter(|_| {
                         known
@@ -197,7 +199,7 @@ impl Remote {
                 }
                 Err(Broken::refused(fact))
             }
-            _ => Err(Broken::after_sending(Fact::HttpStatus { status })),
+            _ => Err(Broken::after_sending(self.fact_of(status, &posted.response))),
         }
     }
 
@@ -255,10 +257,12 @@ impl Remote {
 
     /// What a status says about the server.
     pub(super) fn fact_of(&self, status: u16, response: &Response<Incoming>) -> Fact {
-        if status != 429 {
-            return Fact::HttpStatus { status };
+        let retry_after = web::retry_after(response.headers());
+        match (status, retry_after) {
+            (429, retry_after) => Fact::Limited { retry_after },
+            (503, Some(retry_after)) => Fact::Busy { retry_after },
+            _ => Fact::HttpStatus { status },
         }
-        Fact::Limited { retry_after: web::retry_after(response.headers()) }
     }
 }
 

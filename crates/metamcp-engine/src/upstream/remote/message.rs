@@ -19,6 +19,11 @@ pub(super) struct Message {
 }
 
 impl Message {
+    /// Whether it may do something that must not be done twice. Everything else asks, or tells of the connection.
+    pub(super) fn may_change_things(&self) -> bool {
+        self.method == "tools/call"
+    }
+
     /// One without headers of its own.
     pub(super) fn plain(bytes: Bytes, method: &str) -> Message {
         Message { bytes, method: method.to_owned(), headers: Vec::new() }

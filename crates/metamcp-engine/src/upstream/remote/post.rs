@@ -14,7 +14,7 @@ use super::Remote;
 use super::credentials::Token;
 use super::message::Message;
 use crate::upstream::Connection;
-use crate::web::{self, Outgoing, Plan, Reach, SendError, Trouble, Web};
+use crate::web::{self, Outgoing, SendError, Trouble, Web};
 
 /// Redirects that are followed for one request.
 const REDIRECTS: usize = 3;
@@ -46,6 +46,7 @@ impl From<SendError> for Broken {
             Trouble::Unreachable { reason } => Fact::Unreachable { reason: reason.to_owned() },
             Trouble::Insecure { reason } => Fact::Insecure { reason: reason.to_owned() },
             Trouble::Forbidden { reason } => return Broken::refused(Fact::Astray { reason }),
+            Trouble::OutOfFiles { reason } => Fact::OutOfFiles { reason },
             Trouble::Closed => Fact::StreamDropped,
         };
         Broken { fact, delivery: if error.sent { Delivery::Sent } else { Delivery::NotSent } }
@@ -74,7 +75,8 @@ impl Remote {
         }
         let (session, place) = {
             let state = self.state();
-            let place = state.endpoint.clone().unwrap_or_else(|| self.site.address.clone());
+            let place = state.endpoint.as_ref().or(state.moved.as_ref());
+            let place = place.unwrap_or(&self.site.address).clone();
             match &state.session {
                 Some(id) if message.method != "initialize" => {
                     headers.insert(SESSION, id.clone());
@@ -87,9 +89,24 @@ impl Remote {
         if let Some(token) = &token {
             headers.insert(AUTHORIZATION, token.header());
         }
+        if !place.is_same_origin(&self.site.address) {
+            keep_public(&mut headers);
+        }
         let body = Outgoing::of(message.bytes.clone());
-        let response = self.round(Method::POST, &place, headers, body, Some(message)).await?;
-        Ok(Posted { response, session, token })
+        let sent = self.round(Method::POST, &place, headers, body, Some(message)).await;
+        match sent {
+            Ok((response, at)) => {
+                if response.status().is_success() {
+                    self.settled_at(at, &place);
+                }
+                Ok(Posted { response, session, token })
+            }
+            Err(broken) => {
+                // The next one asks again where it is to go.
+                self.state().moved = None;
+                Err(broken)
+            }
+        }
     }
 
     /// Asks for a stream, from behind the event that was heard last.
@@ -115,7 +132,8 @@ impl Remote {
             headers.insert(AUTHORIZATION, token.header());
         }
         let place = self.site.address.clone();
-        let response = self.round(Method::GET, &place, headers, Outgoing::default(), None).await?;
+        let nothing = Outgoing::default();
+        let (response, _) = self.round(Method::GET, &place, headers, nothing, None).await?;
         Ok(Posted { response, session, token })
     }
 
@@ -144,7 +162,16 @@ impl Remote {
         headers
     }
 
-    /// One request, with the redirects it meets. Each says that nothing was done yet, so the same goes there.
+    /// Remembers where a redirect led, so that calls go there straight: they are never sent twice.
+    fn settled_at(&self, at: Address, asked: &Address) {
+        let mut state = self.state();
+        if at != *asked && state.endpoint.is_none() {
+            state.moved = Some(at);
+        }
+    }
+
+    /// One request, with the redirects it meets, and where it ended. A server that sends a call elsewhere may have run it
+    /// all the same, so a call is not sent on.
     async fn round(
         &self,
         method: Method,
@@ -152,24 +179,33 @@ impl Remote {
         mut headers: HeaderMap,
         body: Outgoing,
         message: Option<&Message>,
-    ) -> Result<Response<Incoming>, Broken> {
+    ) -> Result<(Response<Incoming>, Address), Broken> {
         let mut place = place.clone();
         let mut body = Some(body);
-        for _ in 0..=REDIRECTS {
+        let runs = message.is_some_and(Message::may_change_things);
+        for hop in 0..=REDIRECTS {
             let at_home = place.is_same_origin(&self.site.address);
-            let web = if at_home { &self.site.web } else { self.guarded().await? };
+            let web = if at_home { self.web() } else { self.guarded()? };
             let again =
                 || Outgoing::of(message.map(|message| message.bytes.clone()).unwrap_or_default());
             let body = body.take().unwrap_or_else(again);
             let request = web::request(method.clone(), &place, headers.clone(), body)?;
-            let response = web.send(request).await?;
+            let response = web.send(request).await.map_err(|error| {
+                let broken = Broken::from(error);
+                // What was sent on had reached somebody before.
+                if hop > 0 { Broken { delivery: Delivery::Sent, ..broken } } else { broken }
+            })?;
             let status = response.status().as_u16();
             if !matches!(status, 301 | 302 | 307 | 308) {
                 if (300..400).contains(&status) && status != 304 {
                     let reason = format!("by HTTP {status}, which is not followed");
-                    return Err(Broken::refused(Fact::Astray { reason }));
+                    return Err(astray(reason, runs));
                 }
-                return Ok(response);
+                return Ok((response, place));
+            }
+            if runs {
+                let reason = format!("by HTTP {status}, in answer to a call it may have run");
+                return Err(astray(reason, true));
             }
             let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             let next = target.and_then(|target| place.join(target).ok());
@@ -182,12 +218,7 @@ impl Remote {
                 return Err(Broken::refused(Fact::Astray { reason }));
             }
             if !next.is_same_origin(&place) {
-                // What was meant for one is no other's business.
-                let public = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, VERSION];
-                headers = public
-                    .into_iter()
-                    .filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())))
-                    .collect();
+                keep_public(&mut headers);
             }
             place = next;
         }
@@ -196,12 +227,23 @@ impl Remote {
     }
 
     /// The way to where the server sends us.
-    async fn guarded(&self) -> Result<&Web, Broken> {
-        let made = self.guarded.get_or_try_init(|| async {
-            let zone = web::zone_of(&self.site.address).await;
-            let plan = Plan { reach: Reach::SentFrom(zone), ..self.site.plan.clone() };
-            Web::new(plan)
-        });
-        made.await.map_err(|error| Broken::refused(Fact::Unreachable { reason: error.to_string() }))
+    fn guarded(&self) -> Result<Web, Broken> {
+        let way = self.guarded.way(&self.site.address, &self.site.plan);
+        way.map_err(|error| Broken::refused(Fact::Unreachable { reason: error.to_string() }))
     }
+}
+
+/// What was meant for one is no other's business.
+fn keep_public(headers: &mut HeaderMap) {
+    let public = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, VERSION];
+    *headers = public
+        .into_iter()
+        .filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())))
+        .collect();
+}
+
+/// For a request that was sent elsewhere and did not go there.
+fn astray(reason: String, ran: bool) -> Broken {
+    let fact = Fact::Astray { reason };
+    if ran { Broken::after_sending(fact) } else { Broken::refused(fact) }
 }

@@ -23,14 +23,22 @@ impl Open {
         let mut found = Vec::with_capacity(wanted.len());
         let mut touched = Vec::new();
         let mut select = self.connection.prepare(
-            "SELECT rowid, dims, embedding, used_at FROM embeddings
+            "SELECT rowid, dims, embedding, used_at, checksum FROM embeddings
              WHERE server = ?1 AND tool_name = ?2 AND model = ?3 AND digest = ?4",
         )?;
         for key in wanted {
             let row = select
                 .query_row(params![key.server, key.tool, model, key.digest], |row| {
                     let dims: i64 = row.get(1)?;
-                    let vector = row.get_ref(2)?.as_blob().ok().and_then(schema::from_bytes);
+                    let bytes = row.get_ref(2)?.as_blob().ok();
+                    let whose = [key.server.as_str(), &key.tool, model];
+                    let sum = bytes.map(|bytes| schema::checksum(whose, &key.digest, bytes));
+                    // A flipped bit shows here, and the vector is made again.
+                    let whole = sum.is_some_and(|sum| {
+                        row.get_ref(4)
+                            .is_ok_and(|kept| kept.as_blob().is_ok_and(|kept| kept == sum))
+                    });
+                    let vector = bytes.filter(|_| whole).and_then(schema::from_bytes);
                     let fits = vector.filter(|vector| schema::length(vector) == dims);
                     Ok((row.get::<_, i64>(0)?, fits, row.get::<_, i64>(3)?))
                 })
@@ -39,7 +47,6 @@ impl Open {
                 if now_ms.abs_diff(used_at) > DAY_MS.unsigned_abs() {
                     touched.push(id);
                 }
-                // A flipped bit shows in the length, mostly.
                 vector.filter(|vector| is_unit(vector)).map(Arc::from)
             }));
         }
@@ -74,6 +81,9 @@ impl Open {
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut insert = transaction.prepare(schema::INSERT)?;
         for row in rows {
+            let bytes = schema::to_bytes(&row.vector);
+            let whose = [row.key.server.as_str(), &row.key.tool, model];
+            let sum = schema::checksum(whose, &row.key.digest, &bytes);
             insert.execute(params![
                 row.key.server,
                 row.key.tool,
@@ -81,9 +91,10 @@ impl Open {
                 schema::length(&row.vector),
                 row.key.digest,
                 text::cut(&row.text, MAX_DESCRIPTION_CHARS),
-                schema::to_bytes(&row.vector),
+                bytes,
                 now_ms,
                 now_ms,
+                sum,
             ])?;
         }
         drop(insert);

@@ -8,8 +8,9 @@ use super::{MAX_DESCRIPTION_CHARS, MAX_ROWS, StoreError};
 use crate::vectors::answer::{MAX_DIMENSIONS, unit};
 use crate::vectors::endpoint::VOYAGE_MODEL;
 
-/// What this program writes. 0 is an empty file; 1 has server, tool_name, description, embedding, updated_at.
-pub(super) const VERSION: i64 = 2;
+/// What this program writes. 0 is an empty file; 1 has server, tool_name, description, embedding, updated_at; 2 has no
+/// checksum.
+pub(super) const VERSION: i64 = 3;
 
 const TABLE: &str = "
     CREATE TABLE embeddings (
@@ -22,18 +23,32 @@ const TABLE: &str = "
         embedding BLOB NOT NULL,
         updated_at INTEGER NOT NULL,
         used_at INTEGER NOT NULL,
+        checksum BLOB,
         PRIMARY KEY (server, tool_name, model)
     );
     CREATE INDEX embeddings_by_use ON embeddings (used_at);
 ";
 
 const SHAPE: &str =
-    "SELECT server, tool_name, model, dims, digest, description, embedding, updated_at, used_at
-    FROM embeddings LIMIT 0";
+    "SELECT server, tool_name, model, dims, digest, description, embedding, updated_at, used_at,
+    checksum FROM embeddings LIMIT 0";
 
 pub(super) const INSERT: &str = "INSERT OR REPLACE INTO embeddings
-    (server, tool_name, model, dims, digest, description, embedding, updated_at, used_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    (server, tool_name, model, dims, digest, description, embedding, updated_at, used_at, checksum)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+
+/// Eight bytes that change with every bit of a vector, and with whose it is.
+pub(super) fn checksum(whose: [&str; 3], digest: &[u8], embedding: &[u8]) -> [u8; 8] {
+    let mut hash = Sha256::new();
+    for part in whose.map(str::as_bytes).into_iter().chain([digest, embedding]) {
+        hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hash.update(part);
+    }
+    let whole = hash.finalize();
+    let mut first = [0; 8];
+    first.copy_from_slice(&whole[..8]);
+    first
+}
 
 /// Brings the file to the present version in one transaction, or leaves it as it was.
 pub(super) fn migrate(connection: &mut Connection, now_ms: i64) -> Result<(), StoreError> {
@@ -52,6 +67,7 @@ pub(super) fn migrate(connection: &mut Connection, now_ms: i64) -> Result<(), St
         match from {
             0 => transaction.execute_batch(TABLE)?,
             1 => from_first(&transaction, now_ms)?,
+            2 => from_second(&transaction)?,
             VERSION => {}
             found => return Err(StoreError::Future { found }),
         }
@@ -103,21 +119,52 @@ fn from_first(transaction: &Transaction<'_>, now_ms: i64) -> Result<(), StoreErr
     while let Some(row) = rows.next()? {
         let Some(first) = First::read(row) else { continue };
         let Some(vector) = from_bytes(&first.embedding).and_then(unit) else { continue };
+        let (digest, bytes) = (Sha256::digest(first.description.as_bytes()), to_bytes(&vector));
+        let whose = [first.server.as_str(), &first.tool, VOYAGE_MODEL];
         insert.execute(params![
             first.server,
             first.tool,
             VOYAGE_MODEL,
             length(&vector),
-            Sha256::digest(first.description.as_bytes()).as_slice(),
+            digest.as_slice(),
             text::cut(&first.description, MAX_DESCRIPTION_CHARS),
-            to_bytes(&vector),
+            bytes,
             first.updated_at,
             now_ms,
+            checksum(whose, &digest, &bytes),
         ])?;
     }
     drop(rows);
     drop((select, insert));
     transaction.execute_batch("DROP TABLE embeddings_first")?;
+    Ok(())
+}
+
+/// The second had no checksums: its vectors are taken as they are, and watched from now on.
+fn from_second(transaction: &Transaction<'_>) -> Result<(), StoreError> {
+    transaction.execute_batch("ALTER TABLE embeddings ADD COLUMN checksum BLOB")?;
+    let mut update = transaction.prepare("UPDATE embeddings SET checksum = ?1 WHERE rowid = ?2")?;
+    let mut select = transaction
+        .prepare("SELECT rowid, server, tool_name, model, digest, embedding FROM embeddings")?;
+    let mut sums = Vec::new();
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let read = || -> rusqlite::Result<(i64, [u8; 8])> {
+            let [server, tool, model] =
+                [row.get::<_, String>(1)?, row.get::<_, String>(2)?, row.get::<_, String>(3)?];
+            let (digest, embedding) = (row.get_ref(4)?.as_blob(), row.get_ref(5)?.as_blob());
+            let whose = [server.as_str(), &tool, &model];
+            let sum = checksum(whose, digest.unwrap_or_default(), embedding.unwrap_or_default());
+            Ok((row.get(0)?, sum))
+        };
+        // A row that cannot be read gets no checksum, and is made again.
+        sums.extend(read().ok());
+    }
+    drop(rows);
+    for (row, sum) in sums {
+        update.execute(params![sum, row])?;
+    }
+    drop((select, update));
     Ok(())
 }
 

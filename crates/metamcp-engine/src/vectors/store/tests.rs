@@ -165,15 +165,55 @@ fn the_first_version_is_migrated_and_nothing_good_is_lost() {
 }
 
 #[test]
+fn a_flipped_bit_costs_its_row_and_no_other() {
+    let home = TempDir::new().unwrap();
+    let all = rows("s", 8);
+    assert!(Store::new(home.path()).write(MODEL, &all, NOW));
+    for bit in 0..32 {
+        let connection = raw(home.path());
+        let mut vector: Vec<u8> = connection
+            .query_row("SELECT embedding FROM embeddings WHERE tool_name = 'tool0'", [], |row| {
+                row.get(0)
+            })
+            .unwrap();
+        vector[bit / 8] ^= 1 << (bit % 8);
+        connection
+            .execute(
+                "UPDATE embeddings SET embedding = ?1 WHERE tool_name = 'tool0'",
+                params![vector],
+            )
+            .unwrap();
+        drop(connection);
+        let store = Store::new(home.path());
+        assert_eq!(held(&store, &all), 7, "bit {bit} went unnoticed");
+        assert!(store.write(MODEL, &all, NOW), "it is made again");
+        assert_eq!(held(&store, &all), 8);
+    }
+}
+
+#[test]
+fn the_second_version_is_migrated_with_its_vectors() {
+    let home = TempDir::new().unwrap();
+    let all = rows("s", 5);
+    assert!(Store::new(home.path()).write(MODEL, &all, NOW));
+    raw(home.path())
+        .execute_batch("ALTER TABLE embeddings DROP COLUMN checksum; PRAGMA user_version = 2")
+        .unwrap();
+    let store = Store::new(home.path());
+    assert_eq!(held(&store, &all), 5);
+    assert!(damaged(home.path()).is_empty());
+}
+
+#[test]
 fn a_file_from_the_future_is_left_as_it_is() {
     let home = TempDir::new().unwrap();
-    raw(home.path()).execute_batch("CREATE TABLE other (x); PRAGMA user_version = 3").unwrap();
+    raw(home.path()).execute_batch("CREATE TABLE other (x); PRAGMA user_version = 4").unwrap();
     let before = fs::read(home.path().join("catalog.db")).unwrap();
     let store = Store::new(home.path());
     assert!(!store.write(MODEL, &rows("s", 3), NOW));
     assert_eq!(held(&store, &rows("s", 3)), 0);
     let note = store.note().unwrap();
-    assert!(note.contains("memory only") && note.contains("version 3"), "{note}");
+    assert!(note.contains("memory only") && note.contains("version 4"), "{note}");
     assert_eq!(fs::read(home.path().join("catalog.db")).unwrap(), before);
     assert_eq!(names(home.path()), ["catalog.db", "catalog.lock"]);
     // It is looked at again after a while.
@@ -204,6 +244,7 @@ fn a_damaged_file_is_put_aside_and_a_new_one_begun() {
     for sql in [
         "CREATE TABLE other (x)",
         "CREATE TABLE embeddings (x); PRAGMA user_version = 2",
+        "CREATE TABLE embeddings (x); PRAGMA user_version = 3",
         "CREATE TABLE embeddings (x); PRAGMA user_version = 1",
     ] {
         let home = TempDir::new().unwrap();

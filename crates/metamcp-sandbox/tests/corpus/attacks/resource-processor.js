@@ -106,7 +106,7 @@ console.log(new Proxy({}, { ownKeys() { for (;;) {} } })); return 1;
 // expect: cpu_limit
 return await { then(resolve) { for (;;) {} } };
 //---
-// expect: cpu_limit
+// expect: cpu_limit|error
 Object.defineProperty(Object.prototype, "then", { get() { for (;;) {} }, configurable: true }); return {};
 //---
 // expect: cpu_limit

@@ -37,7 +37,7 @@ pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
                     "nothing to do: a later metamcp brings the versions it was checked with"
                         .to_owned()
                 }
-                Source::Registry(_) => format!(
+                Source::Registry(_) | Source::Npm => format!(
                     "if you want it: metamcp registry refresh, metamcp remove {}, metamcp add {}",
                     plan.server, plan.identifier
                 ),

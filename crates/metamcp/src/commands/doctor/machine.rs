@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use metamcp_child::environment;
 use metamcp_child::walls::in_path;
-use metamcp_core::clients::{self, CLIENTS, Imported};
-use metamcp_core::config::{Config, Transport};
+use metamcp_core::clients::{self, CLIENTS, Client, Imported};
+use metamcp_core::config::{Config, PassEnv, Transport};
 use metamcp_core::settings::{SearchStrategy, Settings};
 use metamcp_engine::model::{ModelFile, NAME};
 use metamcp_engine::user_file;
 
 use super::{Finding, Level};
-use crate::commands::{import, servers};
+use crate::commands::import::Merger;
+use crate::commands::{import, init, servers};
 use crate::render::plural;
 
 /// Programs that servers are usually started with, and how to get them.
@@ -117,67 +119,103 @@ fn version_of(program: &Path) -> Option<String> {
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// Clients on this machine, and whether the gateway is in front of their servers.
-pub(super) fn clients() -> Vec<Finding> {
-    let Ok(places) = import::places() else { return Vec::new() };
-    let mut findings = Vec::new();
-    for client in CLIENTS {
-        let Some(path) = (client.files)(&places).into_iter().find(|path| path.exists()) else {
-            continue;
-        };
-        let text = user_file::read::<anyhow::Error>(&path).map_err(servers::plain);
-        let read = text.and_then(|text| Ok(import::of_client(client, &text.unwrap_or_default())?));
-        let found = match read {
-            Ok(found) => found,
-            Err(error) => {
-                let words = format!("{}: {}: {error:#}", client.name, path.display());
-                let cure = "mend the file; until then its client cannot read it either";
-                findings.push(Finding::new(Level::Warning, "clients", words).cure(cure));
-                continue;
-            }
-        };
-        let fates = found.servers.iter().map(|(name, entry)| {
-            (name, clients::import(client.dialect, name, entry, &import::own_program()))
-        });
-        let (own, others): (Vec<_>, Vec<_>) =
-            fates.partition(|(_, fate)| *fate == Imported::Itself);
-        let others = others.iter().filter(|(_, fate)| matches!(fate, Imported::Server(_))).count();
-        let command = own.first().map(|(name, _)| &found.servers[name.as_str()]);
-        let command = command.and_then(|entry| {
-            entry["command"]
-                .as_str()
-                .or_else(|| entry["command"][0].as_str())
-                .or(entry["cmd"].as_str())
-        });
-        let cure = format!("metamcp init --client {}", client.id);
-        let finding = match (own.is_empty(), others) {
-            (true, 0) => continue,
-            (true, count) => {
-                let words =
-                    format!("{} has {} not behind metamcp", client.name, plural(count, "server"));
-                Finding::new(Level::Note, "clients", words).cure(cure)
-            }
-            (false, _) if command.is_some_and(|command| in_path(command.as_ref()).is_none()) => {
-                let words =
-                    format!("{} starts metamcp by a command that is not there", client.name);
-                Finding::new(Level::Problem, "clients", words)
-                    .cure(format!("take it out of {}, then {cure}", path.display()))
-            }
-            (false, 0) => {
-                Finding::new(Level::Good, "clients", format!("{} starts metamcp", client.name))
-            }
-            (false, count) => {
-                let words = format!(
-                    "{} starts metamcp, and {} beside it",
-                    client.name,
-                    plural(count, "server")
-                );
-                Finding::new(Level::Note, "clients", words).cure(cure)
-            }
-        };
-        findings.push(finding);
+/// Which of our variables servers get, and which they might miss.
+pub(super) fn environment(config: &Config) -> Vec<Finding> {
+    const AREA: &str = "variables";
+    let pass = PassEnv::from_text(&config.settings.pass_env);
+    let (mut passed, mut kept) = (Vec::new(), Vec::new());
+    for (name, value) in std::env::vars_os() {
+        let shown = name.to_string_lossy().into_owned();
+        if environment::passes(&name, &value, &pass) {
+            passed.push(shown);
+        } else if environment::is_kept_back(&name, &value) {
+            kept.push(shown);
+        }
+    }
+    passed.sort();
+    kept.sort();
+    let words = format!("every server of your file gets {}", passed.join(", "));
+    let more = "docs/environment.md has the list; `passEnv` opens more, for one server or for all";
+    let mut findings = vec![Finding::new(Level::Note, AREA, words).cure(more)];
+    for name in kept {
+        let words = format!("{name} carries a password and is kept from servers");
+        let cure = format!("if they need it: \"passEnv\": [\"{name}\"] in the config file");
+        findings.push(Finding::new(Level::Note, AREA, words).cure(cure));
     }
     findings
+}
+
+/// Clients on this machine, and whether the gateway is in front of their servers.
+pub(super) fn clients(own_file: Option<&Path>) -> Vec<Finding> {
+    let Ok(places) = import::places() else { return Vec::new() };
+    let used = own_file.map(used_by).unwrap_or_default();
+    let mut findings = Vec::new();
+    for client in CLIENTS {
+        for path in import::files(client, &places) {
+            findings.extend(one_client(client, &path, &used));
+        }
+    }
+    findings
+}
+
+/// The variables that the servers of a file use and that are set here.
+fn used_by(file: &Path) -> Vec<String> {
+    let text = user_file::read::<anyhow::Error>(file).ok().flatten().unwrap_or_default();
+    let Ok(merger) = Merger::new(&text) else { return Vec::new() };
+    let mut used: Vec<String> = merger.entries().flat_map(clients::variables_of).collect();
+    used.sort();
+    used.dedup();
+    used.retain(|name| crate::env::lookup(name).is_some());
+    used
+}
+
+fn one_client(client: &Client, path: &Path, used: &[String]) -> Option<Finding> {
+    let text = user_file::read::<anyhow::Error>(path).map_err(servers::plain);
+    let read =
+        text.and_then(|text| Ok(import::of_client(client, path, &text.unwrap_or_default())?));
+    let found = match read {
+        Ok(found) => found,
+        Err(error) => {
+            let words = format!("{}: {}: {error:#}", client.name, path.display());
+            let cure = "mend the file; until then its client cannot read it either";
+            return Some(Finding::new(Level::Warning, "clients", words).cure(cure));
+        }
+    };
+    let fates: Vec<_> =
+        found.servers.iter().map(|server| (server, found.imported(server))).collect();
+    let own = fates.iter().find(|(_, fate)| *fate == Imported::Itself).map(|(own, _)| &own.entry);
+    let others = fates.iter().filter(|(_, fate)| matches!(fate, Imported::Server(..))).count();
+    let command = own.and_then(|entry| {
+        entry["command"].as_str().or_else(|| entry["command"][0].as_str()).or(entry["cmd"].as_str())
+    });
+    let cure = format!("metamcp init --client {}", client.id);
+    let note = |words| Finding::new(Level::Note, "clients", words);
+    let name = client.name;
+    let lacking = own.map(|own| init::lacking(client, own, used)).unwrap_or_default();
+    Some(match (own, others) {
+        (None, 0) => return None,
+        (None, count) => {
+            let count = plural(count, "server");
+            note(format!("{name} has {count} not behind metamcp")).cure(cure)
+        }
+        (Some(_), _) if command.is_some_and(|command| in_path(command.as_ref()).is_none()) => {
+            let words = format!("{name} starts metamcp by a command that is not there");
+            Finding::new(Level::Problem, "clients", words)
+                .cure(format!("take it out of {}, then {cure}", path.display()))
+        }
+        (Some(_), _) if !lacking.is_empty() => {
+            let words = format!(
+                "{name} does not pass {} on to metamcp, and servers need it",
+                lacking.join(", ")
+            );
+            Finding::new(Level::Warning, "clients", words).cure(cure)
+        }
+        (Some(_), 0) => Finding::new(Level::Good, "clients", format!("{name} starts metamcp")),
+        (Some(_), count) => {
+            let count = plural(count, "server");
+            note(format!("{name} starts metamcp, and {count} beside it")).cure(cure)
+        }
+    })
 }
 
 /// What crashes left in the cache: files put aside as damaged, and files half written.
@@ -208,6 +246,80 @@ pub(super) fn cache(home: &Path, fix: bool) -> Vec<Finding> {
         return vec![finding.mended()];
     }
     vec![finding]
+}
+
+/// Free room below which things begin to fail: results alone may take a gigabyte.
+#[cfg(unix)]
+const LITTLE_ROOM: u64 = 64 * 1024 * 1024;
+
+/// Whether the gateway can keep what it has to keep: its home can be written to and has room, and nobody left anything
+/// there.
+pub(super) fn home(home: &Path, fix: bool) -> Vec<Finding> {
+    const AREA: &str = "home";
+    let mut findings = Vec::new();
+    let folders = [home.to_owned(), home.join("cache"), home.join("results")];
+    for folder in folders.iter().filter(|folder| **folder == home || folder.exists()) {
+        if let Err(error) = can_write(folder) {
+            let words = format!("{} cannot be written to: {error}", folder.display());
+            let cure = match error.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                    "make room on that disk"
+                }
+                _ => "make it yours to write, or name another with METAMCP_HOME",
+            };
+            findings.push(Finding::new(Level::Problem, AREA, words).cure(format!(
+                "{cure}; until then tools, logins and what was learnt are not kept"
+            )));
+        }
+    }
+    #[cfg(unix)]
+    if let Some(free) = free_bytes(home).filter(|free| *free < LITTLE_ROOM) {
+        let words = format!("only {} MB are free for {}", free / 1_000_000, home.display());
+        let cure = "make room on that disk, before nothing can be kept";
+        findings.push(Finding::new(Level::Warning, AREA, words).cure(cure));
+    }
+    let left = metamcp_engine::results::left_behind(home, fix);
+    if left.files > 0 {
+        let words = format!(
+            "{} of results ({} MB) left by gateways that were killed",
+            plural(left.files, "file"),
+            left.bytes / 1_000_000
+        );
+        let finding = Finding::new(Level::Warning, AREA, words)
+            .cure("metamcp doctor --fix removes them, and so does the next gateway that starts");
+        findings.push(if fix { finding.mended() } else { finding });
+    }
+    findings
+}
+
+/// Writes a few bytes where the gateway would, and takes them away again.
+fn can_write(folder: &Path) -> std::io::Result<()> {
+    let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(folder);
+    let probe = existing.join(format!(".metamcp-doctor-{}", std::process::id()));
+    // More than a block, which a full disk has not.
+    let written = std::fs::File::create_new(&probe).and_then(|mut file| {
+        std::io::Write::write_all(&mut file, &[b'x'; 16 * 1024])?;
+        file.sync_all()
+    });
+    if let Err(error) = std::fs::remove_file(&probe)
+        && written.is_ok()
+    {
+        return Err(error);
+    }
+    written
+}
+
+#[cfg(unix)]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let existing = folder.ancestors().find(|folder| folder.exists())?;
+    let about = nix::sys::statvfs::statvfs(existing).ok()?;
+    if about.blocks() == 0 {
+        // Nothing is kept there that would need room.
+        return None;
+    }
+    // Both are of another width on other systems.
+    let bytes = u128::from(about.blocks_available()) * u128::from(about.fragment_size());
+    Some(u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
 /// The transformer, where searches want it: without it they are answered by `hybrid`.

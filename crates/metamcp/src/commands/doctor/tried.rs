@@ -1,6 +1,7 @@
 //! Every server, started and asked for its tools.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use metamcp_child::walls::in_path;
 use metamcp_core::config::{ServerConfig, ServerState, Transport};
@@ -10,7 +11,9 @@ use metamcp_core::secret::scrub;
 use metamcp_engine::config::{Loaded, Remark};
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::provision;
+use metamcp_engine::surface::reply::Code;
 use metamcp_engine::task;
+use tokio::sync::Semaphore;
 
 use super::{Finding, Level};
 use crate::commands::gateway;
@@ -18,28 +21,46 @@ use crate::render::plural;
 
 const AREA: &str = "servers";
 
-/// Starts all that may be used, as many at once as the pool allows. Besides the findings, the servers whose program is
-/// not there.
-pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<(Vec<Finding>, Vec<String>)> {
+/// How long a server may wait for its place: longer than all the others can take to start.
+const IN_LINE: Duration = Duration::from_secs(60 * 60);
+
+/// Starts all that may be used, as many at once as the pool allows: each begins to wait when there is a place for it, so
+/// that nobody is given up for having stood in line. Besides the findings, the servers whose program is
+/// not there. With names, only those.
+pub(super) fn servers(
+    loaded: &Loaded,
+    only: &[String],
+) -> anyhow::Result<(Vec<Finding>, Vec<String>)> {
     let mut servers = loaded.config.servers.clone();
     for (server, _) in provision::installed(&loaded.config.settings.home) {
-        if loaded.config.server(&server.name).is_none() {
+        let is_chosen = only.is_empty() || only.contains(&server.name);
+        if is_chosen && loaded.config.server(&server.name).is_none() {
             servers.push(server);
         }
     }
     if !servers.iter().any(ServerConfig::is_enabled) {
         return Ok((servers.iter().map(|server| left_out(loaded, server)).collect(), Vec::new()));
     }
-    gateway::with(loaded, async |gateway| {
+    let pool = &loaded.config.settings.pool;
+    let places = usize::try_from(pool.size).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+    let places = Arc::new(Semaphore::new(places));
+    // Whoever has a place still waits for the process of the one before to be gone.
+    let mut patient = loaded.clone();
+    patient.config.settings.pool.wait_timeout = pool.wait_timeout.max(IN_LINE);
+    gateway::with(&patient, async |gateway| {
         let started: Vec<_> = servers
             .iter()
             .map(|server| {
                 let (view, name) = (gateway.view.clone(), server.name.clone());
+                let places = Arc::clone(&places);
                 server.is_enabled().then(|| {
                     task::spawn("doctor", async move {
+                        let _place = places.acquire().await;
                         let began = Instant::now();
                         let tried = view.try_out(&name).await;
-                        (tried.err().map(|error| error.message().to_owned()), began.elapsed())
+                        let refused =
+                            tried.err().map(|error| (error.code(), error.message().to_owned()));
+                        (refused, began.elapsed())
                     })
                 })
             })
@@ -81,8 +102,16 @@ fn is_missing(gateway: &Gateway, server: &ServerConfig) -> bool {
 pub(super) fn left_out_for<'a>(loaded: &'a Loaded, remark: &Remark) -> Option<&'a ServerConfig> {
     let at = &remark.place.as_ref()?.path;
     loaded.config.servers.iter().find(|server| {
-        let ServerState::Disabled { reason } = &server.state else { return false };
-        at.contains(&server.name) && remark.message.starts_with(reason.as_str())
+        match &server.state {
+            ServerState::Disabled { reason } => {
+                at.contains(&server.name) && remark.message.starts_with(reason.as_str())
+            }
+            // Only the first of several is in the reason; the others are told on their own.
+            ServerState::Invalid { reason } => {
+                at.contains(&server.name) && reason.contains(&remark.message)
+            }
+            ServerState::Enabled | ServerState::Withheld { .. } => false,
+        }
     })
 }
 
@@ -90,6 +119,11 @@ fn left_out(loaded: &Loaded, server: &ServerConfig) -> Finding {
     let reason = match &server.state {
         ServerState::Enabled => return Finding::new(Level::Note, AREA, server.name.clone()),
         ServerState::Disabled { reason } => reason,
+        ServerState::Invalid { reason } => {
+            let words = format!("{} is disabled: {reason}", server.name);
+            let cure = "fix its entry in the config file; `metamcp config check` shows the line";
+            return Finding::new(Level::Problem, AREA, words).cure(cure);
+        }
         ServerState::Withheld { reason, cure } => {
             let words = format!("{} is withheld: {reason}", server.name);
             return Finding::new(Level::Problem, AREA, words).cure(cure.clone());
@@ -115,7 +149,7 @@ fn left_out(loaded: &Loaded, server: &ServerConfig) -> Finding {
     }
 }
 
-fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<String>) -> Finding {
+fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, String)>) -> Finding {
     let servers = gateway.router.servers();
     let Some(entry) = servers.named(&server.name) else {
         return Finding::new(Level::Problem, AREA, format!("{} is gone", server.name));
@@ -123,24 +157,47 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<String>) ->
     let snapshot = gateway.catalog.snapshot();
     let live = snapshot.known(entry.id).filter(|known| known.listed_at.is_some());
     if let Some(known) = live {
+        let peer = gateway.router.peer(entry.id);
+        let announces = peer.is_none_or(|peer| peer.can("tools") || !peer.capabilities.is_object());
+        if known.tools.tools.is_empty() && !announces {
+            let words = format!("{} announces no tools and lists none", server.name);
+            let cure = "if it should have some, see its own manual: it may need a setting or a login for them";
+            return Finding::new(Level::Note, AREA, words).cure(cure);
+        }
         let words = format!("{} lists {}", server.name, plural(known.tools.tools.len(), "tool"));
-        return Finding::new(Level::Good, AREA, words);
+        if known.tools.skipped.is_empty() {
+            return Finding::new(Level::Good, AREA, words);
+        }
+        let mut finding =
+            Finding::new(Level::Warning, AREA, format!("{words}, and not all can be used"));
+        finding.lines = known.tools.skipped.iter().map(ToString::to_string).collect();
+        return finding.cure(
+            "tell its author; or raise limits.maxToolsPerServer, where that is what is reached",
+        );
     }
     let failure = gateway.router.view(entry.id).and_then(|view| view.last_failure);
     let secrets = || entry.config.secrets();
     let told = snapshot.failure(entry.id).map(ToString::to_string);
     let fact = failure.as_ref().map(|failure| failure.fact.to_string());
+    let in_line = refused.as_ref().is_some_and(|(code, _)| *code == Code::PoolExhausted);
+    let refused = refused.map(|(_, message)| message);
     let why = fact.or(told).or(refused).unwrap_or_else(|| "did not list its tools".to_owned());
     let mut finding =
         Finding::new(Level::Problem, AREA, format!("{}: {}", server.name, scrub(&why, secrets())));
     let last_words = failure.as_ref().map(|failure| failure.last_words.clone()).unwrap_or_default();
     finding.lines = last_words.iter().map(|line| scrub(line, secrets()).into_owned()).collect();
-    let cure = cure(server, failure.as_ref().map(|failure| &failure.fact));
+    if in_line && failure.is_none() {
+        return finding.cure(
+            "it was not tried: raise pool.poolSize, or look again when fewer servers are in use",
+        );
+    }
+    let said = !finding.lines.is_empty();
+    let cure = cure(server, failure.as_ref().map(|failure| &failure.fact), said);
     finding.cure(cure)
 }
 
 /// What helps against a failure of that kind.
-fn cure(server: &ServerConfig, fact: Option<&Fact>) -> String {
+fn cure(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
     let name = quoted(&server.name);
     let is_remote = matches!(server.transport, Transport::Http { .. });
     let first = match fact {
@@ -148,14 +205,29 @@ fn cure(server: &ServerConfig, fact: Option<&Fact>) -> String {
             return format!("metamcp auth login {name}, or put a token into its `headers`");
         }
         Some(Fact::SpawnFailed { .. }) => "check its `command` in the config file",
-        Some(Fact::StartTimedOut { .. }) => {
+        Some(Fact::StartTimedOut { .. }) if is_remote => {
+            "check that something answers at its `url`; or raise timeouts.connectTimeoutMs"
+        }
+        Some(Fact::OutOfFiles { .. }) => "raise the limit on open files (`ulimit -n`)",
+        Some(Fact::SecretMissing { .. }) => {
+            "check the file, program or entry that has the secret, and what its `env` or `headers` say of it"
+        }
+        Some(Fact::StartTimedOut { .. }) if said => {
+            "look at what it said: it may wait for a login, or be no MCP server; raise timeouts.connectTimeoutMs if it is only slow"
+        }
+        Some(Fact::StartTimedOut { .. }) if metamcp_engine::upstream::installs(server) => {
             "try again, since what it fetched so far is kept; or raise timeouts.connectTimeoutMs"
+        }
+        Some(Fact::StartTimedOut { .. }) => {
+            "run its command in a terminal to see what it waits for; or raise timeouts.connectTimeoutMs"
         }
         Some(Fact::Unreachable { .. } | Fact::StreamDropped) => {
             "check that it runs, and its `url` in the config file"
         }
         Some(Fact::Insecure { .. }) => "check its `url`, and its `tls` in the config file",
-        Some(Fact::Limited { .. }) => "wait as long as it asks for, then look again",
+        Some(Fact::Limited { .. } | Fact::Busy { .. }) => {
+            "wait as long as it asks for, then look again"
+        }
         Some(Fact::HandshakeRefused { .. }) if !is_remote => {
             "run its command in a terminal: this may be no MCP server"
         }

@@ -2,34 +2,57 @@
 
 use std::path::{Path, PathBuf};
 
-use metamcp_core::clients::Client;
-use metamcp_core::edit;
+use metamcp_core::clients::{self, Asked, Client, Imported, Passes, Places};
+use metamcp_core::edit::{self, Format};
 use metamcp_engine::user_file;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::commands::import::{self, Fate, Found};
+use super::program;
+use crate::commands::import::{self, Fate, Found, Merger};
 use crate::commands::servers;
+use crate::env;
 
 /// What the gateway is called in a client's file.
 pub(super) const OWN_NAME: &str = "metamcp";
+/// What stands before the servers in a file of Continue's that has nothing but servers.
+const CONTINUE_HEAD: &str = "name: metamcp\nversion: 0.0.1\nschema: v1\n";
 
 /// Everything that would be done.
 pub(super) struct Plan {
     /// Our own file.
     pub(super) own: PathBuf,
     pub(super) steps: Vec<Step>,
+    /// What is to be said of the program that the clients will start.
+    pub(super) doubt: Option<String>,
 }
 
-/// One client.
+/// One file of a client.
 pub(super) struct Step {
     pub(super) client: &'static Client,
     pub(super) path: PathBuf,
     pub(super) exists: bool,
+    format: Format,
     found: Option<Found>,
     /// What becomes of each of its servers.
     pub(super) fates: Vec<(String, Fate)>,
     pub(super) work: Work,
-    entry: Value,
+    /// Variables that this client has to fill in for us.
+    asked: Asked,
+    /// Variables that the servers of this client use.
+    used: Vec<String>,
+    own: OwnEntry,
+}
+
+/// The gateway in a client's file.
+#[derive(Debug, Clone, Default)]
+enum OwnEntry {
+    /// Not in this file.
+    #[default]
+    Elsewhere,
+    /// It is to be put in.
+    Fresh(Value),
+    /// There under this name; keys of it that change.
+    There(String, Vec<(&'static str, Value)>),
 }
 
 /// What is done to a client's file.
@@ -40,70 +63,103 @@ pub(super) enum Work {
     Nothing,
     /// It is edited.
     Edit {
-        /// The servers that are taken out, because they are behind the gateway now.
-        moved: Vec<String>,
+        /// The servers that are taken out, because they are behind the gateway now, by their place among those found.
+        moved: Vec<usize>,
         /// Whether the gateway is written in.
         registers: bool,
+        /// The variables that the client is told to pass on.
+        passes: Vec<String>,
     },
+}
+
+/// What a person wants of one server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Whatever is usual: one that would not start stays where it is.
+    Usual,
+    /// It is moved in any case.
+    Yes,
+    /// It stays where it is.
+    No,
+}
+
+/// What is wanted of all.
+pub(super) struct Wishes<'w> {
+    pub(super) keep: bool,
+    /// By the client's id and the server's name.
+    pub(super) of: &'w dyn Fn(&str, &str) -> Wish,
 }
 
 impl Plan {
     pub(super) fn make(
         clients: &[&'static Client],
         own: &Path,
-        keep: bool,
+        wishes: &Wishes<'_>,
     ) -> anyhow::Result<Plan> {
         let places = import::places()?;
         let text = user_file::read::<anyhow::Error>(own).map_err(servers::plain)?;
-        let mut text = text.unwrap_or_default();
+        let text = text.unwrap_or_default();
         if !text.is_empty() {
             servers::checked(own, text.clone())?;
         }
-        let entry = own_command(own)?;
-        let mut steps = Vec::new();
+        let mut merger = Merger::new(&text)?;
+        let mut steps: Vec<Step> = Vec::new();
         for &client in clients {
-            let files = (client.files)(&places);
-            let there = files.iter().find(|path| path.exists());
-            let Some(last) = files.last() else { continue };
-            let made = client.made && last.parent().is_some_and(Path::exists);
-            let Some(path) = there.or(made.then_some(last)) else { continue };
-            let (exists, path) = (there.is_some(), path.clone());
-            let entry = client.dialect.own_entry(&entry.0, &entry.1);
-            let mut step = Step {
-                client,
-                path,
-                exists,
-                found: None,
-                fates: Vec::new(),
-                work: Work::Nothing,
-                entry,
-            };
-            if let Err(error) = step.read(&mut text, keep) {
-                step.work = Work::Refused(format!("{error:#}"));
+            let mut of_client = Step::all(client, &places);
+            for step in &mut of_client {
+                if let Err(error) = step.read(&mut merger, wishes) {
+                    step.refuse(&error);
+                }
             }
-            steps.push(step);
+            steps.extend(of_client);
         }
-        Ok(Plan { own: own.to_owned(), steps })
+        let (command, args) = program::command(own)?;
+        let every: Vec<String> = merger.entries().flat_map(clients::variables_of).collect();
+        for at in 0..steps.len() {
+            let is_first = at == 0 || !std::ptr::eq(steps[at - 1].client, steps[at].client);
+            if is_first {
+                let same = |step: &Step| std::ptr::eq(step.client, steps[at].client);
+                let count = steps[at..].iter().take_while(|step| same(step)).count();
+                register(&mut steps[at..at + count], &command, &args, &every);
+            }
+        }
+        for step in &mut steps {
+            if let Err(error) = step.settle(wishes.keep) {
+                step.refuse(&error);
+            }
+        }
+        let doubt = program::doubt(Path::new(&command));
+        Ok(Plan { own: own.to_owned(), steps, doubt })
     }
 
-    /// Our own text with every server that is taken over.
-    pub(super) fn merged(&self, text: &str) -> anyhow::Result<String> {
-        let mut text = text.to_owned();
+    /// Our own text with every server that is taken over, and those that came in by it.
+    pub(super) fn merged(&self, text: &str) -> anyhow::Result<(String, Map<String, Value>)> {
+        let mut merger = Merger::new(text)?;
         let edited = self.steps.iter().filter(|step| !matches!(step.work, Work::Refused(_)));
-        for found in edited.filter_map(|step| step.found.as_ref()) {
-            text = import::merge(&text, found)?.0;
+        for step in edited {
+            let Some(found) = &step.found else { continue };
+            for (server, (_, fate)) in found.servers.iter().zip(&step.fates) {
+                if is_ours(fate)
+                    && let Imported::Server(entry, _) = found.imported(server)
+                {
+                    merger.place(&server.name, &found.suffix(server), &entry);
+                }
+            }
         }
-        if text.is_empty() {
-            text = "{\n  \"mcpServers\": {}\n}\n".to_owned();
-        }
-        Ok(text)
+        let text = merger.text()?;
+        let text = if text.is_empty() { "{\n  \"mcpServers\": {}\n}\n".to_owned() } else { text };
+        Ok((text, merger.added()))
     }
 
     /// The names our own file gets, and from whom.
-    pub(super) fn added(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(super) fn added(&self) -> impl Iterator<Item = (&str, String)> {
         self.steps.iter().flat_map(|step| {
-            step.fates.iter().filter_map(|(_, fate)| match fate {
-                Fate::Added(name) => Some((name.as_str(), step.client.name)),
+            step.servers().filter_map(|(server, fate)| match fate {
+                Fate::Added(name) => {
+                    let of = server.project.as_ref().map(|project| format!(", project {project}"));
+                    let from = format!("{}{}", step.client.name, of.unwrap_or_default());
+                    Some((name.as_str(), from))
+                }
                 _ => None,
             })
         })
@@ -114,73 +170,231 @@ impl Plan {
     }
 }
 
+/// Decides in which file of a client the gateway stands, and what that client is told to give it.
+fn register(steps: &mut [Step], command: &str, args: &[String], every: &[String]) {
+    let is_set = |name: &&String| env::lookup(name).is_some();
+    let mut names: Vec<String> = every.iter().filter(is_set).cloned().collect();
+    names.extend(steps.iter().flat_map(|step| step.used.iter().cloned()));
+    names.extend(program::needed());
+    let asked: Asked = steps.iter().flat_map(|step| step.asked.iter().cloned()).collect();
+    names.retain(|name| !asked.iter().any(|(asked, _)| asked == name));
+    // What every client passes on by itself.
+    names.retain(|name| !["HOME", "PATH"].contains(&name.as_str()));
+    names.sort();
+    names.dedup();
+    let passes =
+        |own: &Value, client: &Client| client.passes.added(client.dialect, own, &names, &asked);
+    let there = steps.iter().position(|step| step.own_name().is_some());
+    if let Some(step) = there.map(|at| &mut steps[at]) {
+        let Some((name, entry)) = step.own_name() else { return };
+        let changed = passes(entry, step.client);
+        step.own = OwnEntry::There(name.to_owned(), changed);
+        return;
+    }
+    let is_open = |step: &&mut Step| !matches!(step.work, Work::Refused(_));
+    let Some(step) = steps.iter_mut().find(is_open) else { return };
+    let mut entry = step.client.dialect.own_entry(command, args);
+    for (key, value) in passes(&entry, step.client) {
+        entry[key] = value;
+    }
+    step.own = OwnEntry::Fresh(entry);
+}
+
 impl Step {
+    /// Every file of a client, and where it has none the one that is made, if it is.
+    fn all(client: &'static Client, places: &Places) -> Vec<Step> {
+        let step = |path: PathBuf, exists| Step {
+            format: import::format(client, &path),
+            client,
+            path,
+            exists,
+            found: None,
+            fates: Vec::new(),
+            work: Work::Nothing,
+            asked: Vec::new(),
+            used: Vec::new(),
+            own: OwnEntry::Elsewhere,
+        };
+        let there = import::files(client, places);
+        if !there.is_empty() {
+            return there.into_iter().map(|path| step(path, true)).collect();
+        }
+        let made = (client.files)(places).pop().filter(|path| {
+            path.is_symlink() || (client.made && path.parent().is_some_and(Path::exists))
+        });
+        let in_folder = || {
+            let folder = client.folder.map(|folder| folder(places)).filter(|at| at.is_dir())?;
+            Some(folder.join("metamcp.yaml"))
+        };
+        made.or_else(in_folder).map(|path| step(path, false)).into_iter().collect()
+    }
+
+    fn refuse(&mut self, error: &anyhow::Error) {
+        self.work = Work::Refused(format!("{error:#}"));
+        self.fates.clear();
+        self.found = None;
+    }
+
+    /// Its servers, each with what becomes of it.
+    pub(super) fn servers(&self) -> impl Iterator<Item = (&import::Server, &Fate)> {
+        let servers = self.found.iter().flat_map(|found| &found.servers);
+        servers.zip(self.fates.iter().map(|(_, fate)| fate))
+    }
+
+    /// The gateway in this file, by whatever name.
+    fn own_name(&self) -> Option<(&str, &Value)> {
+        let own = self
+            .servers()
+            .find(|(server, fate)| **fate == Fate::Itself && server.project.is_none());
+        own.map(|(server, _)| (server.name.as_str(), &server.entry))
+    }
+
     /// Reads the client's file; `own` gathers the servers, so that the next client sees them.
-    fn read(&mut self, own: &mut String, keep: bool) -> anyhow::Result<()> {
+    fn read(&mut self, own: &mut Merger, wishes: &Wishes<'_>) -> anyhow::Result<()> {
+        // A link that leads nowhere stays one: it is written through where its folder is there, and else left alone.
+        user_file::target(&self.path)?;
         let text = user_file::read::<anyhow::Error>(&self.path).map_err(servers::plain)?;
         let text = text.unwrap_or_default();
-        let found = import::of_client(self.client, &text)?;
-        let (merged, fates) = import::merge(own, &found)?;
-        let is_ours = |fate: &Fate| matches!(fate, Fate::Added(_) | Fate::Same(_));
-        let moved: Vec<String> = fates
-            .iter()
-            .filter(|(_, fate)| !keep && is_ours(fate))
-            .map(|(name, _)| name.clone())
-            .collect();
-        let registers = !fates.iter().any(|(_, fate)| *fate == Fate::Itself);
-        if registers || !moved.is_empty() {
-            self.work = Work::Edit { moved, registers };
-            // What cannot be edited is found out before anything is done.
-            let Work::Edit { moved, .. } = &self.work else { return Ok(()) };
-            self.edited(&text, moved)?;
+        let found = import::of_client(self.client, &self.path, &text)?;
+        for server in &found.servers {
+            let fate = match found.imported(server) {
+                Imported::Itself => Fate::Itself,
+                Imported::Left(why) => Fate::Left(why),
+                Imported::Server(entry, asked) => {
+                    let wish = (wishes.of)(self.client.id, &server.name);
+                    let against =
+                        (wish == Wish::Usual).then(|| import::against(&entry, &asked)).flatten();
+                    match against {
+                        _ if wish == Wish::No => Fate::Unwanted,
+                        Some(why) => Fate::Unready(why),
+                        None => {
+                            let fate = own.place(&server.name, &found.suffix(server), &entry);
+                            if is_ours(&fate) {
+                                self.used.extend(clients::variables_of(&entry));
+                                self.asked.extend(asked);
+                            }
+                            fate
+                        }
+                    }
+                }
+            };
+            self.fates.push((server.name.clone(), fate));
         }
-        *own = merged;
-        self.fates = fates;
         self.found = Some(found);
         Ok(())
     }
 
-    /// The client's text without the servers that moved, as far as they are still what was read, and with the gateway.
-    pub(super) fn edited(
-        &self,
-        text: &str,
-        moved: &[String],
-    ) -> anyhow::Result<(String, Map<String, Value>)> {
-        let Client { format, key, .. } = *self.client;
+    /// Says what is done to the file. What cannot be edited is found out before anything is done.
+    fn settle(&mut self, keep: bool) -> anyhow::Result<()> {
+        if matches!(self.work, Work::Refused(_)) {
+            return Ok(());
+        }
+        let is_moved = |at: &usize| !keep && is_ours(&self.fates[*at].1);
+        let moved: Vec<usize> = (0..self.fates.len()).filter(is_moved).collect();
+        let registers = matches!(self.own, OwnEntry::Fresh(_));
+        let passes = self.passes();
+        if registers || !moved.is_empty() || !passes.is_empty() {
+            self.work = Work::Edit { moved, registers, passes };
+            let text = user_file::read::<anyhow::Error>(&self.path).map_err(servers::plain)?;
+            self.edited(&text.unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// The names of the variables that the client is told to pass on.
+    fn passes(&self) -> Vec<String> {
+        let changed = match &self.own {
+            OwnEntry::Elsewhere => return Vec::new(),
+            OwnEntry::Fresh(entry) => {
+                let keys = ["env", "envs", "environment", "env_vars"];
+                keys.iter().map(|key| entry[*key].clone()).collect()
+            }
+            OwnEntry::There(_, changed) => {
+                changed.iter().map(|(_, value)| value.clone()).collect::<Vec<_>>()
+            }
+        };
+        let mut names: Vec<String> = Vec::new();
+        for value in changed {
+            match value {
+                Value::Object(table) => names.extend(table.keys().cloned()),
+                Value::Array(list) => {
+                    names.extend(list.iter().filter_map(Value::as_str).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+
+    /// The client's text without the servers that moved, as far as they are still what was read, and with the gateway;
+    /// and what was taken out.
+    pub(super) fn edited(&self, text: &str) -> anyhow::Result<(String, Vec<Value>)> {
+        let Client { key, .. } = *self.client;
         let at = |name| [key, &[name]].concat();
         let mut text = text.to_owned();
-        let mut taken = Map::new();
-        let registers = matches!(self.work, Work::Edit { registers: true, .. });
-        let there = edit::read(format, &text, &at(OWN_NAME))?;
-        if registers && there.is_none() {
-            text = edit::set(format, &text, &at(OWN_NAME), &self.entry)?;
+        let Work::Edit { moved, .. } = &self.work else { return Ok((text, Vec::new())) };
+        match &self.own {
+            OwnEntry::Elsewhere => {}
+            OwnEntry::Fresh(entry) => {
+                if edit::read(self.format, &text, &at(OWN_NAME))?.is_none() {
+                    if text.trim().is_empty() && self.format == Format::YamlList {
+                        text = CONTINUE_HEAD.to_owned();
+                    }
+                    text = edit::set(self.format, &text, &at(OWN_NAME), entry)?;
+                }
+            }
+            OwnEntry::There(name, changed) => {
+                for (inner, value) in changed {
+                    let path = [key, &[name.as_str(), *inner]].concat();
+                    text = edit::set(self.format, &text, &path, value)?;
+                }
+            }
         }
-        for name in moved.iter().filter(|name| *name != OWN_NAME) {
-            let read = self.found.as_ref().and_then(|found| found.servers.get(name));
-            let Some(entry) = edit::read(format, &text, &at(name))? else { continue };
-            if read.is_some_and(|read| *read != entry) {
-                continue;
+        let servers: &[import::Server] =
+            self.found.as_ref().map_or(&[], |found| found.servers.as_slice());
+        let mut groups: Vec<(&[String], Vec<&import::Server>)> = Vec::new();
+        for server in moved.iter().map(|&at| &servers[at]) {
+            match groups.last_mut() {
+                Some((at, all)) if *at == server.at.as_slice() => all.push(server),
+                _ => groups.push((&server.at, vec![server])),
             }
-            if let Some(without) = edit::remove(format, &text, &at(name))? {
-                text = without;
-                taken.insert(name.clone(), entry);
-            }
+        }
+        let mut taken = Vec::new();
+        for (at, all) in groups {
+            let path: Vec<&str> = at.iter().map(String::as_str).collect();
+            let there = edit::read(self.format, &text, &path)?.unwrap_or_default();
+            let is_same = |server: &&import::Server| there.get(&server.name) == Some(&server.entry);
+            let all: Vec<&import::Server> = all.into_iter().filter(is_same).collect();
+            let names: Vec<&str> = all.iter().map(|server| server.name.as_str()).collect();
+            text = edit::remove_all(self.format, &text, &path, &names)?;
+            taken.extend(all.into_iter().map(
+                |server| json!({ "at": server.at, "name": server.name, "entry": server.entry }),
+            ));
         }
         Ok((text, taken))
     }
 }
 
-/// How a client starts this gateway: by its name where that finds this very program, else by its path. The file is
-/// always named: a client may start it in a project that has an `.mcp.json` of its own.
-fn own_command(own: &Path) -> anyhow::Result<(String, Vec<String>)> {
-    let program = std::env::current_exe()?;
-    let canonical = program.canonicalize().unwrap_or_else(|_| program.clone());
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let name = if cfg!(windows) { "metamcp.exe" } else { "metamcp" };
-    let first =
-        std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|at| at.is_file());
-    let is_this = first.and_then(|at| at.canonicalize().ok()).is_some_and(|at| at == canonical);
-    let command =
-        if is_this { "metamcp".to_owned() } else { program.to_string_lossy().into_owned() };
-    Ok((command, vec!["--config".to_owned(), own.to_string_lossy().into_owned()]))
+fn is_ours(fate: &Fate) -> bool {
+    matches!(fate, Fate::Added(_) | Fate::Same(_))
+}
+
+/// Whether a client gives the gateway a variable that its servers use, as far as its file says.
+pub(crate) fn lacking(client: &Client, own: &Value, used: &[String]) -> Vec<String> {
+    if client.passes == Passes::Everything {
+        return Vec::new();
+    }
+    let key = match client.passes {
+        Passes::Names(key) => key,
+        _ => "env",
+    };
+    let has = |name: &&String| match &own[key] {
+        Value::Array(list) => {
+            list.iter().any(|one| one == name.as_str() || one["name"] == name.as_str())
+        }
+        Value::Object(table) => table.contains_key(name.as_str()),
+        _ => false,
+    };
+    let is_usual = |name: &&String| ["HOME", "PATH"].contains(&name.as_str());
+    used.iter().filter(|name| !has(name) && !is_usual(name)).cloned().collect()
 }

@@ -8,10 +8,11 @@ use anyhow::Context;
 use metamcp_engine::files::{Directory, component};
 use metamcp_engine::user_file;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{restored, servers};
+use super::servers;
+use super::undo::{self, Outcome};
 use crate::args::InitArgs;
 use crate::exit::Exit;
 use crate::render::visible;
@@ -44,14 +45,47 @@ pub(super) struct Written {
     copy: Option<String>,
     /// What the file's text amounted to when it was written.
     after: String,
-    /// Entries that were taken out.
+    /// Entries that were taken out: each with the keys that lead to it and its name. Records of older versions have a
+    /// table by name.
     pub(super) moved: Value,
+    /// Entries that were put in, by name; for our own file.
+    #[serde(default)]
+    pub(super) added: Map<String, Value>,
+}
+
+/// What is noted of a change.
+pub(super) struct Note {
+    pub(super) moved: Value,
+    pub(super) added: Map<String, Value>,
 }
 
 impl Written {
     /// Whether the text is still what was written.
     pub(super) fn is_untouched(&self, text: &str) -> bool {
         digest(text) == self.after
+    }
+
+    /// The entries that were taken out: the keys that lead to each, its name, and what it was.
+    pub(super) fn taken(&self, key: &[&str]) -> Vec<(Vec<String>, String, Value)> {
+        let here = || key.iter().map(|&key| key.to_owned()).collect::<Vec<_>>();
+        match &self.moved {
+            Value::Object(table) => {
+                table.iter().map(|(name, entry)| (here(), name.clone(), entry.clone())).collect()
+            }
+            Value::Array(all) => all
+                .iter()
+                .filter_map(|one| {
+                    let at = serde_json::from_value(one["at"].clone()).ok()?;
+                    Some((at, one["name"].as_str()?.to_owned(), one["entry"].clone()))
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where the copy of what was there before is, if there was something.
+    pub(super) fn copy(&self, home: &Path) -> Option<PathBuf> {
+        self.copy.as_ref().map(|copy| home.join(BACKUPS).join(copy))
     }
 
     /// The copy of what was there before.
@@ -79,15 +113,14 @@ impl Record {
         home: &Path,
         path: &Path,
         client: Option<&str>,
-        edit: impl Fn(&str) -> anyhow::Result<(String, Value)>,
+        edit: impl Fn(&str) -> anyhow::Result<(String, Note)>,
     ) -> anyhow::Result<()> {
         // As undoing it has to find the file: whole, and links followed.
-        let found = path.canonicalize().or_else(|_| std::path::absolute(path));
-        let found = found.unwrap_or_else(|_| path.to_owned());
+        let found = user_file::target(path)?;
         let done = self.files.len();
         let changed = user_file::change(path, |text| {
             let before = text.unwrap_or_default();
-            let (after, moved) = edit(before)?;
+            let (after, note) = edit(before)?;
             if after == before {
                 return Ok(None);
             }
@@ -98,7 +131,8 @@ impl Record {
                 client: client.map(str::to_owned),
                 copy: text.map(|text| self.copy(home, &found, text)).transpose()?,
                 after: digest(&after),
-                moved,
+                moved: note.moved,
+                added: note.added,
             };
             self.files.push(written);
             self.save(home)?;
@@ -147,7 +181,7 @@ impl Records {
     }
 }
 
-/// `metamcp init --undo`: the last init is taken back, the clients before our own file.
+/// `metamcp init --undo`: every init is taken back to the first, or only the last one; the clients before our own file.
 pub(super) fn undo(
     home: &Path,
     args: &InitArgs,
@@ -155,7 +189,9 @@ pub(super) fn undo(
     diagnostics: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let mut records = Records::read(home)?;
-    let Some(last) = records.runs.pop() else {
+    let first = if args.last { records.runs.len().saturating_sub(1) } else { 0 };
+    let undone: Vec<Record> = records.runs.split_off(first);
+    if undone.is_empty() {
         if args.write.json {
             writeln!(out, "{:#}", json!({ "files": [], "dry_run": args.write.dry_run }))?;
         } else {
@@ -163,16 +199,36 @@ pub(super) fn undo(
         }
         // As with anything that is as wished already.
         return Ok(Exit::Success);
-    };
-    let mut told = Vec::new();
-    let mut failed = false;
-    for written in last.files.iter().rev() {
-        let outcome = restored(written, home, args.write.dry_run);
-        failed |= outcome.is_err();
-        let words = outcome.unwrap_or_else(|error| format!("not put back: {error:#}"));
-        told.push((written.path.display().to_string(), words));
     }
-    if !args.write.dry_run && !failed {
+    // Each file once, from its newest change to its oldest, in the order in which they were last written, backwards.
+    let mut files: Vec<(PathBuf, Vec<&Written>)> = Vec::new();
+    for written in undone.iter().rev().flat_map(|run| run.files.iter().rev()) {
+        match files.iter_mut().find(|(path, _)| *path == written.path) {
+            Some((_, all)) => all.push(written),
+            None => files.push((written.path.clone(), vec![written])),
+        }
+    }
+    files.sort_by_key(|(_, all)| all.iter().any(|written| written.client.is_none()));
+    let mut told = Vec::new();
+    let mut failed: Vec<PathBuf> = Vec::new();
+    for (path, all) in &files {
+        let words = match undo::restored(path, all, home, args.write.dry_run) {
+            Ok(Outcome { words }) => words,
+            Err(error) => {
+                failed.push(path.clone());
+                format!("not put back: {error:#}")
+            }
+        };
+        told.push((path.display().to_string(), words));
+    }
+    if !args.write.dry_run {
+        // What could not be put back can be tried again.
+        for mut run in undone {
+            run.files.retain(|written| failed.contains(&written.path));
+            if !run.files.is_empty() {
+                records.runs.push(run);
+            }
+        }
         records.write(home)?;
     }
     if args.write.json {
@@ -184,7 +240,7 @@ pub(super) fn undo(
             writeln!(out, "{}: {}", visible(path), visible(words))?;
         }
     }
-    Ok(if failed { Exit::Failure } else { Exit::Success })
+    Ok(if failed.is_empty() { Exit::Success } else { Exit::Failure })
 }
 
 fn digest(text: &str) -> String {

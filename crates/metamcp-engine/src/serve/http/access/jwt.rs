@@ -45,13 +45,44 @@ pub enum JwtError {
     Early,
 }
 
-/// The subject of a token that is signed, from the right issuer, for us, and of today.
+/// Which claim says whose a token is. A client could otherwise register under the name of a person and be taken for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// `sub`: a person, or whatever the issuer gives a subject.
+    Subject,
+    /// `client_id`: a program on its own behalf.
+    Client,
+    /// `azp`: the program a token was given to.
+    Party,
+}
+
+impl Kind {
+    /// What stands before the colon where the owner names a principal.
+    pub(super) const ALL: [(&'static str, Kind); 3] =
+        [("sub", Kind::Subject), ("client", Kind::Client), ("azp", Kind::Party)];
+}
+
+/// Whose a token is, and what it is bound to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Bearer {
+    /// Which claim says so.
+    pub(super) kind: Kind,
+    /// What it says.
+    pub(super) name: String,
+    /// The one toolset it opens; none for everything.
+    pub(super) toolset: Option<String>,
+}
+
+/// The claim by which an issuer binds a token to a toolset.
+const TOOLSET: &str = "metamcp_toolset";
+
+/// The bearer of a token that is signed, from the right issuer, for us, and of today.
 pub(super) fn verify(
     token: &str,
     keys: &KeySet,
     expected: &Expected,
     unix: u64,
-) -> Result<String, JwtError> {
+) -> Result<Bearer, JwtError> {
     let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Shape)?;
     let (header, claims) = signed.split_once('.').ok_or(JwtError::Shape)?;
     let header = part(header)?;
@@ -85,10 +116,22 @@ pub(super) fn verify(
     if time("nbf").is_some_and(|start| start > unix.saturating_add(LEEWAY)) {
         return Err(JwtError::Early);
     }
-    let name = |name: &str| claims[name].as_str().unwrap_or_default().to_owned();
-    let subject =
-        [name("sub"), name("client_id"), name("azp")].into_iter().find(|id| !id.is_empty());
-    subject.ok_or(JwtError::Shape)
+    let toolset = match &claims[TOOLSET] {
+        Value::Null => None,
+        Value::String(toolset) => Some(toolset.clone()),
+        // Bound to something that is not understood must not mean bound to nothing.
+        _ => return Err(JwtError::Shape),
+    };
+    let name = |name: &str| claims[name].as_str().filter(|name| !name.is_empty());
+    let (kind, name) = match (name("sub"), name("client_id"), name("azp")) {
+        // A program that acts for itself is its own subject (RFC 9068, 2.2), and no person of that name.
+        (Some(subject), Some(client), _) if subject == client => (Kind::Client, client),
+        (Some(subject), ..) => (Kind::Subject, subject),
+        (None, Some(client), _) => (Kind::Client, client),
+        (None, None, Some(party)) => (Kind::Party, party),
+        (None, None, None) => return Err(JwtError::Shape),
+    };
+    Ok(Bearer { kind, name: name.to_owned(), toolset })
 }
 
 /// A part of a token, read strictly: a name that stands twice could mean two things.
@@ -156,7 +199,8 @@ mod tests {
             claims
         };
         let check = |token: &str| verify(token, &keys, &expected(), NOW);
-        assert_eq!(check(&sign(&mine, &header, &good)), Ok("ada".to_owned()));
+        let ada = Bearer { kind: Kind::Subject, name: "ada".to_owned(), toolset: None };
+        assert_eq!(check(&sign(&mine, &header, &good)), Ok(ada));
         assert_eq!(check(&sign(&theirs, &header, &good)), Err(JwtError::Signature));
         for (name, value, error) in [
             ("iss", json!("https://evil"), JwtError::Issuer),
@@ -166,6 +210,7 @@ mod tests {
             ("exp", json!(null), JwtError::Endless),
             ("nbf", json!(NOW + LEEWAY + 1), JwtError::Early),
             ("sub", json!(null), JwtError::Shape),
+            ("metamcp_toolset", json!(["docs"]), JwtError::Shape),
         ] {
             assert_eq!(check(&sign(&mine, &header, &with(name, value))), Err(error), "{name}");
         }
@@ -179,6 +224,32 @@ mod tests {
         }
         let critical = json!({ "alg": "EdDSA", "crit": ["b64"] });
         assert_eq!(check(&sign(&mine, &critical, &good)), Err(JwtError::Shape));
+    }
+
+    #[test]
+    fn who_a_token_speaks_for_is_told_by_kind() {
+        let mine = key(1);
+        let keys = keys(&mine);
+        let bearer = |more: Value| {
+            let mut claims =
+                json!({ "iss": "https://issuer", "aud": "https://us/mcp", "exp": NOW + 10 });
+            claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let token = sign(&mine, &json!({ "alg": "EdDSA" }), &claims);
+            verify(&token, &keys, &expected(), NOW).unwrap()
+        };
+        for (claims, kind) in [
+            (json!({ "sub": "ada" }), Kind::Subject),
+            (json!({ "sub": "ada", "client_id": "editor", "azp": "editor" }), Kind::Subject),
+            (json!({ "client_id": "ada" }), Kind::Client),
+            (json!({ "client_id": "ada", "azp": "other" }), Kind::Client),
+            (json!({ "sub": "ada", "client_id": "ada" }), Kind::Client),
+            (json!({ "sub": "", "azp": "ada" }), Kind::Party),
+        ] {
+            let found = bearer(claims.clone());
+            assert_eq!((found.kind, found.name.as_str()), (kind, "ada"), "{claims}");
+        }
+        let bound = bearer(json!({ "sub": "ada", "metamcp_toolset": "docs" }));
+        assert_eq!(bound.toolset.as_deref(), Some("docs"));
     }
 
     #[test]

@@ -143,7 +143,7 @@ async fn fetch(uri: Uri) -> Result<Bytes, String> {
     *request.uri_mut() = uri;
     let answer = web.send(request).await.map_err(|error| match error.trouble {
         Trouble::Unreachable { reason } | Trouble::Insecure { reason } => reason.to_owned(),
-        Trouble::Forbidden { reason } => reason,
+        Trouble::Forbidden { reason } | Trouble::OutOfFiles { reason } => reason,
         Trouble::Closed => "the issuer closed the connection".to_owned(),
     })?;
     if answer.status() != StatusCode::OK {

@@ -53,6 +53,10 @@ fn usual(read: &[u8], size: usize, request: &httparse::Request<'_, '_>) -> Optio
     if request.method != Some("POST") || request.version != Some(1) {
         return None;
     }
+    // The parser takes a line feed alone for the end of a line; others may not.
+    if read[..size].split(|byte| *byte == b'\n').rev().skip(1).any(|line| !line.ends_with(b"\r")) {
+        return None;
+    }
     // An address of another form is somebody else's, or a question about us.
     let target = request.path.filter(|path| path.starts_with('/'))?;
     let mut length = None;

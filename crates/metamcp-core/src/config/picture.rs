@@ -1,0 +1,299 @@
+//! What a config file that nobody vouches for yet would do: the picture a person decides on.
+//! Owns: what of a file is shown, how, and what is said of it in a few words.      Never: resolves a variable, shows a character that cannot be seen.
+//! In: the text, and what is in force without it.  Out: `Picture`: text for a terminal, a question for a client, JSON.
+//! Tests: `picture/tests.rs`.
+
+mod render;
+
+use serde_json::Value;
+
+use super::expand::expand;
+use super::keys::SERVER_KEYS;
+use super::parse::{DIALECT, parse_as_written};
+use super::{Config, ConfigError, Problem, ServerConfig, ServerOrigin, ServerState, Transport};
+use crate::next::quoted;
+use crate::secret::{Reference, Secret, names_a_secret};
+use crate::settings::{Given, Origin};
+use crate::text;
+
+#[cfg(test)]
+mod tests;
+
+/// Longest command line, value or address that is shown whole. What is longer is cut, and the picture says that it is
+/// not complete.
+const LONGEST: usize = 4_000;
+/// The same for names and single values.
+const LONGEST_VALUE: usize = 500;
+
+/// What a file would do. Every text in it can be shown as it is: whatever cannot be seen is spelt out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Picture {
+    /// Its servers.
+    pub servers: Vec<PicturedServer>,
+    /// Settings it would change.
+    pub settings: Vec<PicturedSetting>,
+    /// Its toolsets.
+    pub toolsets: Vec<PicturedToolset>,
+    /// What of it cannot be used.
+    pub faults: Vec<String>,
+    /// Whether something was too long to be shown whole.
+    pub is_cut: bool,
+}
+
+/// A server of the file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PicturedServer {
+    /// Its name.
+    pub name: String,
+    /// Who has a server of this name already, which it would replace.
+    pub replaces: Option<&'static str>,
+    /// The command line, or the address.
+    pub runs: String,
+    /// Whether that is the address of a remote server.
+    pub is_remote: bool,
+    /// Where it runs.
+    pub cwd: Option<String>,
+    /// Variables or headers it would be given, each with what the file says.
+    pub gives: Vec<(String, String)>,
+    /// Variables of the user's it would be given.
+    pub reads: Vec<String>,
+    /// Programs that would be run to look up its secrets.
+    pub lookups: Vec<String>,
+    /// Whatever else its entry says, as it is written.
+    pub others: Vec<(String, String)>,
+    /// Why it would not be used.
+    pub unused: Option<String>,
+    /// What is suspicious about it.
+    pub doubts: Vec<&'static str>,
+}
+
+/// A setting of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PicturedSetting {
+    /// Its key.
+    pub key: String,
+    /// What it would be.
+    pub to: String,
+    /// What it is.
+    pub from: String,
+    /// Who says so.
+    pub origin: String,
+}
+
+/// A toolset of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PicturedToolset {
+    /// Its name.
+    pub name: String,
+    /// Whether it would replace one of the user's.
+    pub replaces: bool,
+}
+
+/// What is in force without the file.
+#[derive(Debug, Clone, Copy)]
+pub struct InForce<'a> {
+    /// Servers, installed ones too, and toolsets.
+    pub config: &'a Config,
+    /// Settings with their origins.
+    pub values: &'a [Given],
+}
+
+impl Picture {
+    /// The picture of a file.
+    ///
+    /// # Errors
+    /// The file as a whole cannot be used.
+    pub fn of(text: &str, in_force: InForce<'_>) -> Result<Picture, ConfigError> {
+        let read = parse_as_written(text)?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let written: Value =
+            jsonc_parser::parse_to_serde_value(text, &DIALECT).ok().unwrap_or_default();
+        let mut picture = Picture::default();
+        for server in &read.config.servers {
+            let entry = ["mcpServers", "servers"]
+                .iter()
+                .find_map(|key| written.get(key)?.get(&server.name))
+                .unwrap_or(&Value::Null);
+            let known = in_force.config.server(&server.name);
+            let mut shown = Shown { is_cut: false };
+            let mut server = shown.server(server, entry);
+            server.replaces = known.map(|known| known.origin.as_str());
+            picture.is_cut |= shown.is_cut;
+            picture.servers.push(server);
+        }
+        for given in &read.given {
+            picture.settings.extend(setting(given, in_force.values));
+        }
+        for toolset in &read.config.toolsets {
+            picture.toolsets.push(PicturedToolset {
+                name: text::spelt(&toolset.name, LONGEST_VALUE),
+                replaces: in_force.config.toolset(&toolset.name).is_some(),
+            });
+        }
+        let fault = |fault: &Problem| text::spelt(&fault.to_string(), LONGEST_VALUE);
+        picture.faults = read.faults.iter().map(fault).collect();
+        Ok(picture)
+    }
+
+    /// Adds which servers it would replace that are in no file: `known` says who named one of that name.
+    pub fn replaces(&mut self, known: impl Fn(&str) -> Option<ServerOrigin>) {
+        for server in self.servers.iter_mut().filter(|server| server.replaces.is_none()) {
+            let other = known(&server.name).filter(|origin| *origin != ServerOrigin::Project);
+            server.replaces = other.map(ServerOrigin::as_str);
+        }
+    }
+
+    /// Whether the file would do nothing at all: a client's own file, say, that names only this gateway.
+    pub fn is_empty(&self) -> bool {
+        let is_idle = |server: &PicturedServer| server.unused.as_deref() == Some(super::ITSELF);
+        self.servers.iter().all(is_idle) && self.settings.is_empty() && self.toolsets.is_empty()
+    }
+}
+
+/// What is shown of a server, and whether that was all.
+struct Shown {
+    is_cut: bool,
+}
+
+impl Shown {
+    fn spelt(&mut self, text: &str, longest: usize) -> String {
+        let shown = text::spelt(text, longest);
+        self.is_cut |= text::is_longer(text, longest);
+        shown
+    }
+
+    fn server(&mut self, server: &ServerConfig, entry: &Value) -> PicturedServer {
+        let mut pictured =
+            PicturedServer { name: self.spelt(&server.name, LONGEST_VALUE), ..Default::default() };
+        pictured.unused = match &server.state {
+            ServerState::Enabled => None,
+            state => state.against().map(|why| self.spelt(why, LONGEST_VALUE)),
+        };
+        if matches!(server.state, ServerState::Invalid { .. }) {
+            return pictured;
+        }
+        let named = match &server.transport {
+            Transport::Stdio { command, args, env, cwd } => {
+                let words = std::iter::once(command).chain(args);
+                let line = words.map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+                pictured.runs = self.spelt(&line, LONGEST);
+                let cwd = cwd.as_ref().map(|cwd| cwd.to_string_lossy().into_owned());
+                pictured.cwd = cwd.map(|cwd| self.spelt(&cwd, LONGEST_VALUE));
+                env
+            }
+            Transport::Http { url, headers, .. } => {
+                pictured.runs = self.spelt(url, LONGEST);
+                pictured.is_remote = true;
+                headers
+            }
+        };
+        for (name, value) in named {
+            let given = (self.spelt(name, LONGEST_VALUE), self.value(name, value, &mut pictured));
+            pictured.gives.push(given);
+        }
+        for (key, value) in entry.as_object().into_iter().flatten() {
+            if !is_shown_elsewhere(key) && !super::read::is_comment(key) {
+                let value = self.spelt(&masked(key, value).to_string(), LONGEST_VALUE);
+                pictured.others.push((self.spelt(key, LONGEST_VALUE), value));
+            }
+        }
+        variables(entry, &mut pictured.reads);
+        pictured.reads.sort();
+        pictured.reads.dedup();
+        let whole = entry.to_string();
+        if text::hides_something(&pictured.name) || whole.chars().any(text::is_unseen) {
+            pictured.doubts.push("it holds characters that cannot be seen");
+        }
+        if text::mixes_scripts(&server.name) || text::mixes_scripts(&pictured.runs) {
+            pictured.doubts.push("it mixes letters of several alphabets that look alike");
+        }
+        pictured
+    }
+
+    /// What a variable or header is set to. A value that is a secret by its name is not shown, since a file that is
+    /// shared by mistake is shared anyway.
+    fn value(&mut self, name: &str, value: &Secret, of: &mut PicturedServer) -> String {
+        let written = value.expose();
+        if Reference::is_one(written) {
+            if let Ok(Reference::Command(words)) = Reference::parse(written) {
+                let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+                of.lookups.push(self.spelt(&line, LONGEST));
+            }
+            if let Ok(Reference::Variable(variable)) = Reference::parse(written) {
+                of.reads.push(self.spelt(&variable, LONGEST_VALUE));
+            }
+            return self.spelt(written, LONGEST_VALUE);
+        }
+        if names_a_secret(name) && !written.contains("${") {
+            return SECRET.to_owned();
+        }
+        self.spelt(written, LONGEST_VALUE)
+    }
+}
+
+/// The value of a key without what is a secret by its name; what only refers to one stays.
+fn masked(key: &str, value: &Value) -> Value {
+    match value {
+        Value::String(text) if names_a_secret(key) && !text.contains("${") => {
+            if Reference::is_one(text) { value.clone() } else { SECRET.into() }
+        }
+        Value::Array(values) => values.iter().map(|value| masked(key, value)).collect(),
+        Value::Object(object) => Value::Object(
+            object.iter().map(|(key, value)| (key.clone(), masked(key, value))).collect(),
+        ),
+        _ => value.clone(),
+    }
+}
+
+/// What stands for a secret.
+const SECRET: &str = "(a secret, written in the file)";
+
+/// Whether a key is shown in a form of its own, under whichever of its names.
+fn is_shown_elsewhere(key: &str) -> bool {
+    const ELSEWHERE: [&str; 8] =
+        ["command", "args", "env", "cwd", "url", "headers", "type", "description"];
+    let known = SERVER_KEYS
+        .iter()
+        .map(|known| &known.key)
+        .find(|known| known.name == key || known.aliases.contains(&key));
+    known.is_some_and(|known| ELSEWHERE.contains(&known.name))
+}
+
+/// The variables of the user's that the texts of an entry name.
+fn variables(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::String(text) => {
+            let asked = std::cell::RefCell::new(Vec::new());
+            // Asked for each variable and never given one, it goes through the defaults as well.
+            let note = |name: &str| {
+                asked.borrow_mut().push(text::spelt(name, LONGEST_VALUE));
+                None
+            };
+            // Text that is not well-formed is no use of a variable: its server is not used.
+            drop(expand(text, &note));
+            into.extend(asked.into_inner());
+        }
+        Value::Array(values) => values.iter().for_each(|value| variables(value, into)),
+        Value::Object(object) => object.values().for_each(|value| variables(value, into)),
+        _ => {}
+    }
+}
+
+/// A setting that the file would change; none where a flag or a variable has the last word, or nothing would differ.
+fn setting(given: &Given, values: &[Given]) -> Option<PicturedSetting> {
+    let now = values.iter().find(|value| value.setting == given.setting);
+    if now.is_some_and(|now| {
+        now.value == given.value
+            || matches!(now.origin, Origin::Environment { .. } | Origin::Flag { .. })
+    }) {
+        return None;
+    }
+    let shown = |text: &str| text::spelt(text, LONGEST_VALUE);
+    Some(PicturedSetting {
+        key: given.setting.key.unwrap_or(given.setting.flag).to_owned(),
+        to: shown(&given.value.text()),
+        from: now.map(|now| shown(&now.value.text())).unwrap_or_default(),
+        origin: now
+            .map_or_else(|| Origin::Default.to_string(), |now| shown(&now.origin.to_string())),
+    })
+}

@@ -1,0 +1,183 @@
+//! What the system lets this process have: files, threads, stack, the size of a file.
+//! Owns: the limits and what is done about them at the start.      Never: frees anything, decides what goes without.
+//! In: nothing.  Out: whether there is enough, and in words why not.
+//! Tests: below, `metamcp/tests/promises/limits.rs`.
+
+use std::io;
+
+/// Files are raised to this at most: plenty for a full pool and some hundred clients, and still few enough for programs
+/// below us that close every number they may have.
+#[cfg(unix)]
+const FILES: u64 = 8192;
+/// A gateway needs so many threads at once; each of them is a process to the limit.
+#[cfg(unix)]
+const THREADS: usize = 6;
+/// From this limit on nobody has to look whether threads can be had.
+#[cfg(unix)]
+const PLENTY: u64 = 512;
+/// Below this the stack that the system gives is too small for what serves.
+#[cfg(unix)]
+const SMALL_STACK: u64 = 2 * 1024 * 1024;
+
+/// As many files as the system allows, and the error if not even the threads of a gateway can be had.
+#[cfg(unix)]
+pub fn prepare() -> Result<(), String> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let wanted = hard.min(FILES);
+        if soft < wanted {
+            // Where it cannot be raised, what there is has to do.
+            setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).ok();
+        }
+    }
+    threads()
+}
+
+/// The same where there are no such limits.
+#[cfg(not(unix))]
+pub fn prepare() -> Result<(), String> {
+    Ok(())
+}
+
+/// Whether the threads that serving needs can be started, tried where the limit is low.
+#[cfg(all(unix, target_os = "linux"))]
+fn threads() -> Result<(), String> {
+    use nix::sys::resource::{Resource, getrlimit};
+    let limit = getrlimit(Resource::RLIMIT_NPROC).map_or(u64::MAX, |(soft, _)| soft);
+    if limit >= PLENTY {
+        return Ok(());
+    }
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+    let mut started = Vec::new();
+    let mut failed = None;
+    for _ in 0..THREADS {
+        let held = std::sync::Arc::clone(&held);
+        // Each waits for the end of all, so that all of them are there at once.
+        let thread = std::thread::Builder::new().stack_size(64 * 1024).spawn(move || {
+            let held = held.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            held.recv().ok();
+        });
+        match thread {
+            Ok(thread) => started.push(thread),
+            Err(error) => failed = Some(error),
+        }
+    }
+    drop(hold);
+    for thread in started {
+        thread.join().ok();
+    }
+    match failed {
+        None => Ok(()),
+        Some(error) => Err(format!(
+            "the system lets metamcp start no more threads ({error}); the limit on processes is {limit}: raise it \
+             (`ulimit -u`), or end other programs of this user"
+        )),
+    }
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn threads() -> Result<(), String> {
+    Ok(())
+}
+
+/// Whether the stack of the first thread is too small to work on.
+#[cfg(unix)]
+pub fn has_small_stack() -> bool {
+    use nix::sys::resource::{Resource, getrlimit};
+    getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(soft, _)| soft < SMALL_STACK)
+}
+
+/// The same where there is no such limit.
+#[cfg(not(unix))]
+pub fn has_small_stack() -> bool {
+    false
+}
+
+/// From now on a file that would grow too large is an error of the write, not the end of the process. Must be called
+/// inside a runtime.
+#[cfg(unix)]
+pub fn survive_large_files() {
+    use tokio::signal::unix::{SignalKind, signal};
+    // A handler, not a mark to ignore it: that would be handed on to every server.
+    let kind = SignalKind::from_raw(nix::sys::signal::Signal::SIGXFSZ as i32);
+    // Once caught it stays caught.
+    drop(signal(kind));
+}
+
+/// The same where there is no such limit.
+#[cfg(not(unix))]
+pub fn survive_large_files() {}
+
+/// Whether so many more files can be opened; if not, why.
+pub fn files(count: usize) -> Result<(), String> {
+    let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
+    let mut open = Vec::with_capacity(count);
+    for _ in 0..count {
+        match std::fs::File::open(null) {
+            Ok(file) => open.push(file),
+            Err(error) if is_out_of_files(&error) => return Err(words(&error)),
+            // Nothing is known of the limit then.
+            Err(_) => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error, or what caused it, is that no more files can be had, and in which words to say it.
+pub fn out_of_files(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>()
+            && is_out_of_files(error)
+        {
+            return Some(words(error));
+        }
+        cause = error.source();
+    }
+    None
+}
+
+#[cfg(unix)]
+fn is_out_of_files(error: &io::Error) -> bool {
+    use nix::errno::Errno;
+    let number = error.raw_os_error();
+    number == Some(Errno::EMFILE as i32) || number == Some(Errno::ENFILE as i32)
+}
+
+#[cfg(not(unix))]
+fn is_out_of_files(_: &io::Error) -> bool {
+    false
+}
+
+#[cfg(unix)]
+fn words(error: &io::Error) -> String {
+    use nix::sys::resource::{Resource, getrlimit};
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, _)) => format!("{error}; the limit is {soft}"),
+        Err(_) => error.to_string(),
+    }
+}
+
+#[cfg(not(unix))]
+fn words(error: &io::Error) -> String {
+    error.to_string()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("it did not work")]
+    struct Outer(#[source] io::Error);
+
+    #[test]
+    fn the_cause_is_found_behind_what_it_led_to() {
+        let number = nix::errno::Errno::EMFILE as i32;
+        let error = Outer(io::Error::from_raw_os_error(number));
+        assert!(out_of_files(&error).is_some_and(|words| words.contains("the limit is")));
+        assert_eq!(out_of_files(&Outer(io::ErrorKind::NotFound.into())), None);
+        assert_eq!(files(3), Ok(()));
+    }
+}

@@ -1,0 +1,198 @@
+//! The `.mcp.json` of the working directory. Whoever wrote it may be a stranger, so that nothing of it counts before a
+//! person approved exactly these bytes in exactly this folder.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use metamcp_core::config::{self, InForce, Picture, Severity};
+use metamcp_core::next::quoted;
+use tokio::sync::watch;
+
+use super::{LARGEST_FILE, Remark};
+use crate::trust::{self, Decision, TrustError, TrustStore};
+
+/// Its name.
+pub(super) const PROJECT_FILE: &str = ".mcp.json";
+
+/// A project's file as it was found, and how it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Project {
+    /// Where it is: the folder without links in it, so that no other folder can pass for it, and the name.
+    pub path: PathBuf,
+    /// Where it really is, if it is a link.
+    pub link: Option<PathBuf>,
+    /// Of the bytes that were read; empty if they could not be.
+    pub sha256: String,
+    /// Whether it counts.
+    pub standing: Standing,
+    /// What it would do, or does.
+    pub picture: Picture,
+    /// Where it is written down what was decided about it.
+    store: TrustStore,
+}
+
+/// Whether a project's file counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// A person approved it as it is.
+    Trusted,
+    /// Nobody decided about it as it is.
+    Waiting {
+        /// Whether another content of it was approved.
+        changed: bool,
+    },
+    /// A person said no.
+    Declined,
+    /// It would do nothing: a client's file that names only this gateway, say.
+    Idle,
+    /// It cannot be read, or makes no sense; why.
+    Unusable(String),
+}
+
+/// The project's file as the running gateway sees it; whoever wants to know of changes subscribes.
+pub type CurrentProject = watch::Sender<Option<Arc<Project>>>;
+
+impl Project {
+    /// Whether a person has yet to decide about it.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.standing, Standing::Waiting { .. })
+    }
+
+    /// Remembers that it may be used exactly as it was read: the bytes of the picture, not those there are by now.
+    ///
+    /// # Errors
+    /// It could not be written down.
+    pub fn approve(&self) -> Result<(), TrustError> {
+        self.store.approve(&self.path, &self.sha256)
+    }
+
+    /// Remembers that it may not be used as it was read.
+    ///
+    /// # Errors
+    /// It could not be written down.
+    pub fn decline(&self) -> Result<(), TrustError> {
+        self.store.decline(&self.path, &self.sha256)
+    }
+
+    /// The folder it is in.
+    pub fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
+    }
+
+    /// What the user should know of it, unless it counts or would do nothing.
+    pub fn remark(&self) -> Option<Remark> {
+        let counts = self.picture.counts();
+        let (severity, message) = match &self.standing {
+            Standing::Trusted | Standing::Idle => return None,
+            Standing::Waiting { changed: false } => (
+                Severity::Warning,
+                format!("is not approved, so nothing of it is used; {counts} waiting"),
+            ),
+            Standing::Waiting { changed: true } => (
+                Severity::Warning,
+                format!(
+                    "changed since you approved it, so nothing of it is used; {counts} waiting"
+                ),
+            ),
+            Standing::Declined => {
+                (Severity::Note, format!("was declined, so nothing of it is used ({counts})"))
+            }
+            Standing::Unusable(why) => {
+                (Severity::Warning, format!("is not approved and cannot be used: {why}"))
+            }
+        };
+        let folder = self.folder().to_string_lossy().into_owned();
+        let folder = quoted(&folder);
+        let hint = match self.standing {
+            Standing::Unusable(_) => None,
+            _ => Some(format!("metamcp trust {folder} shows what it would do, and asks")),
+        };
+        Some(Remark {
+            severity,
+            path: Some(self.path.clone()),
+            place: None,
+            message,
+            hint,
+            excerpt: None,
+        })
+    }
+}
+
+/// Looks for the file of a folder and decides whether it counts. Its text is given only if it does: what was hashed is
+/// what is read, and it is read once.
+pub(super) fn find(
+    folder: &Path,
+    store: &TrustStore,
+    in_force: InForce<'_>,
+    is_itself: &dyn Fn(&Path, &str) -> bool,
+) -> Option<(Project, Option<String>)> {
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let path = folder.join(PROJECT_FILE);
+    // A link to nowhere is something that is there.
+    let found = fs::symlink_metadata(&path).ok()?;
+    let link = found.is_symlink().then(|| fs::canonicalize(&path).unwrap_or_else(|_| path.clone()));
+    let mut project = Project {
+        path,
+        link,
+        sha256: String::new(),
+        standing: Standing::Idle,
+        picture: Picture::default(),
+        store: store.clone(),
+    };
+    let unusable = |mut project: Project, why: String| {
+        project.standing = Standing::Unusable(why);
+        Some((project, None))
+    };
+    let bytes = match read(&project.path) {
+        Ok(bytes) => bytes,
+        Err(why) => return unusable(project, why),
+    };
+    project.sha256 = trust::sha256(&bytes);
+    let text = match config::decode(&bytes) {
+        Ok(text) => text,
+        Err(error) => return unusable(project, error.to_string()),
+    };
+    project.picture = match Picture::of(text, in_force) {
+        Ok(picture) => picture,
+        Err(error) => return unusable(project, error.to_string()),
+    };
+    if project.picture.is_empty() || is_itself(&project.path, text) {
+        return Some((project, None));
+    }
+    project.standing = match store.decision(&project.path, &project.sha256) {
+        Ok(Decision::Trusted) => Standing::Trusted,
+        Ok(Decision::Declined) => Standing::Declined,
+        Ok(Decision::Changed) => Standing::Waiting { changed: true },
+        Ok(Decision::None) => Standing::Waiting { changed: false },
+        Err(error) => return unusable(project, format!("what you approved is not known: {error}")),
+    };
+    let text = (project.standing == Standing::Trusted).then(|| text.to_owned());
+    Some((project, text))
+}
+
+/// The bytes of a file that a stranger may have put there: never waits, never reads without end.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let mut options = File::options();
+    options.read(true);
+    // Opening a pipe that nobody writes to would wait for ever.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        nix::fcntl::OFlag::O_NONBLOCK.bits(),
+    );
+    let file = options.open(path).map_err(|error| format!("it cannot be read: {error}"))?;
+    let found = file.metadata().map_err(|error| format!("it cannot be examined: {error}"))?;
+    if !found.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| format!("it cannot be read: {error}"))?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(format!("it is larger than {LARGEST_FILE} bytes"));
+    }
+    Ok(bytes)
+}

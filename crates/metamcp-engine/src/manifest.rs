@@ -1,0 +1,257 @@
+//! What the files of an installed server were when they were installed, and whether they still are.
+//! Owns: the manifest beside them.      Never: repairs, follows a link.
+//! In: the folder of an installed server.  Out: what of it changed, in words.
+//! Tests: below; `metamcp/tests/real/provision.rs`.
+//!
+//! A file whose size, inode and change time are what they were is taken for unchanged: the kernel sets the change time
+//! with every write, and no program can set it back. Only others are read, so that a start costs a look at each file.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::files::{Directory, FileError};
+
+const FILE: &str = "manifest.json";
+/// The folders with code: where npm puts packages, and an environment of Python.
+const CODE: [&str; 2] = ["node_modules", "venv"];
+/// Most files looked at; the largest packages have some ten thousand.
+const MOST: usize = 200_000;
+/// Largest manifest read: that many files with long names.
+const MAX_FILE: u64 = 64 * 1024 * 1024;
+
+/// Why a server is not started.
+#[derive(Debug, thiserror::Error)]
+pub enum Changed {
+    /// Something is not what was installed.
+    #[error("{} {what}", path.display())]
+    File {
+        /// Within the folder of the server.
+        path: PathBuf,
+        /// What happened to it.
+        what: &'static str,
+    },
+    /// There is more than can be looked at.
+    #[error("it has more than {MOST} files")]
+    TooMany,
+    /// Something cannot be read.
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The manifest.
+    #[error(transparent)]
+    Manifest(#[from] FileError),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Entry {
+    Folder,
+    Link(PathBuf),
+    File { size: u64, sha256: String, stamp: Stamp },
+}
+
+/// What changes with every write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    inode: u64,
+    changed_s: i64,
+    changed_ns: i64,
+}
+
+type Manifest = BTreeMap<PathBuf, Entry>;
+
+/// Writes down what is installed in a folder, which is what was agreed to.
+pub fn record(folder: &Path) -> Result<(), Changed> {
+    let mut manifest = Manifest::new();
+    walk(folder, &mut |path, metadata| {
+        manifest.insert(path.to_owned(), entry(folder, path, metadata)?);
+        Ok(())
+    })?;
+    let json = serde_json::to_vec(&manifest).unwrap_or_default();
+    Directory::home_or_create(folder)?.replace(FILE, &json)?;
+    Ok(())
+}
+
+/// Whether all code in a folder is what was installed: nothing changed, nothing missing, nothing new. What was installed
+/// before there were manifests gets one.
+pub fn verify(folder: &Path) -> Result<(), Changed> {
+    let directory = Directory::home_or_create(folder)?;
+    let Some(mut file) = directory.open(FILE)? else { return record(folder) };
+    let mut manifest: Manifest = serde_json::from_slice(&file.read(MAX_FILE)?)
+        .map_err(|_| Changed::File { path: PathBuf::from(FILE), what: "is damaged" })?;
+    walk(folder, &mut |path, metadata| {
+        let changed = |what| Changed::File { path: path.to_owned(), what };
+        let known = manifest.remove(path).ok_or_else(|| changed("was not installed with it"))?;
+        if let Entry::File { size, stamp, .. } = &known
+            && metadata.is_file()
+            && *size == metadata.len()
+            && Some(*stamp) == stamp_of(metadata)
+        {
+            return Ok(());
+        }
+        match (entry(folder, path, metadata)?, known) {
+            (Entry::File { sha256: now, .. }, Entry::File { sha256: then, .. }) if now == then => {
+                Ok(())
+            }
+            (now, then) if now == then => Ok(()),
+            _ => Err(changed("was changed after it was installed")),
+        }
+    })?;
+    match manifest.into_keys().next() {
+        Some(path) => Err(Changed::File { path, what: "is missing" }),
+        None => Ok(()),
+    }
+}
+
+/// Every file, folder and link with code, by its path within `folder`. Links are not followed.
+fn walk(
+    folder: &Path,
+    seen: &mut dyn FnMut(&Path, &Metadata) -> Result<(), Changed>,
+) -> Result<(), Changed> {
+    let mut waiting: Vec<PathBuf> = CODE.iter().map(PathBuf::from).collect();
+    let mut count = 0;
+    while let Some(path) = waiting.pop() {
+        let unreadable = |source| Changed::Unreadable { path: path.clone(), source };
+        let metadata = match fs::symlink_metadata(folder.join(&path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            found => found.map_err(unreadable)?,
+        };
+        count += 1;
+        if count > MOST {
+            return Err(Changed::TooMany);
+        }
+        seen(&path, &metadata)?;
+        if metadata.is_dir() {
+            for child in fs::read_dir(folder.join(&path)).map_err(unreadable)? {
+                waiting.push(path.join(child.map_err(unreadable)?.file_name()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn entry(folder: &Path, path: &Path, metadata: &Metadata) -> Result<Entry, Changed> {
+    let unreadable = |source| Changed::Unreadable { path: path.to_owned(), source };
+    let whole = folder.join(path);
+    if metadata.is_dir() {
+        return Ok(Entry::Folder);
+    }
+    if metadata.is_symlink() {
+        return fs::read_link(whole).map(Entry::Link).map_err(unreadable);
+    }
+    if !metadata.is_file() {
+        // Opening a pipe or a device could wait for ever.
+        return Err(Changed::File { path: path.to_owned(), what: "is no ordinary file" });
+    }
+    let mut file = fs::File::open(whole).map_err(unreadable)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut buffer).map_err(unreadable)? {
+            0 => break,
+            read => hash.update(&buffer[..read]),
+        }
+    }
+    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let none = Stamp { inode: 0, changed_s: 0, changed_ns: 0 };
+    Ok(Entry::File { size: metadata.len(), sha256, stamp: stamp_of(metadata).unwrap_or(none) })
+}
+
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "other systems have none")]
+fn stamp_of(metadata: &Metadata) -> Option<Stamp> {
+    use std::os::unix::fs::MetadataExt;
+    Some(Stamp {
+        inode: metadata.ino(),
+        changed_s: metadata.ctime(),
+        changed_ns: metadata.ctime_nsec(),
+    })
+}
+
+#[cfg(not(unix))]
+fn stamp_of(_metadata: &Metadata) -> Option<Stamp> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installed() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let code = folder.path().join("node_modules/pkg/dist");
+        fs::create_dir_all(&code).unwrap();
+        fs::write(code.join("index.js"), "run()").unwrap();
+        fs::write(folder.path().join("node_modules/pkg/package.json"), "{}").unwrap();
+        fs::create_dir_all(folder.path().join("data")).unwrap();
+        record(folder.path()).unwrap();
+        folder
+    }
+
+    fn told(folder: &Path) -> String {
+        verify(folder).map_or_else(|changed| changed.to_string(), |()| "fine".to_owned())
+    }
+
+    #[test]
+    fn whatever_happens_to_installed_code_is_noticed() {
+        let folder = installed();
+        let root = folder.path();
+        let index = root.join("node_modules/pkg/dist/index.js");
+        assert_eq!(told(root), "fine");
+        // What it keeps for itself may change.
+        fs::write(root.join("data/notes.json"), "[]").unwrap();
+        assert_eq!(told(root), "fine");
+        // The same bytes anew, as after a restored backup.
+        fs::remove_file(&index).unwrap();
+        fs::write(&index, "run()").unwrap();
+        assert_eq!(told(root), "fine");
+        // Of the same length, with the time of modification set back.
+        let modified = fs::metadata(&index).unwrap().modified().unwrap();
+        fs::write(&index, "evil!").unwrap();
+        fs::File::options().write(true).open(&index).unwrap().set_modified(modified).unwrap();
+        assert_eq!(told(root), "node_modules/pkg/dist/index.js was changed after it was installed");
+        fs::write(&index, "run()").unwrap();
+        assert_eq!(told(root), "fine");
+
+        fs::write(root.join("node_modules/pkg/dist/more.js"), "").unwrap();
+        assert_eq!(told(root), "node_modules/pkg/dist/more.js was not installed with it");
+        fs::remove_file(root.join("node_modules/pkg/dist/more.js")).unwrap();
+        fs::remove_file(root.join("node_modules/pkg/package.json")).unwrap();
+        assert_eq!(told(root), "node_modules/pkg/package.json is missing");
+        fs::write(root.join(FILE), "{").unwrap();
+        assert_eq!(told(root), "manifest.json is damaged");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_the_place_of_a_file_or_elsewhere_is_noticed() {
+        use std::os::unix::fs::symlink;
+        let folder = installed();
+        let root = folder.path();
+        symlink("pkg/dist", root.join("node_modules/link")).unwrap();
+        record(root).unwrap();
+        assert_eq!(told(root), "fine");
+        fs::remove_file(root.join("node_modules/link")).unwrap();
+        symlink("/etc", root.join("node_modules/link")).unwrap();
+        assert_eq!(told(root), "node_modules/link was changed after it was installed");
+        fs::remove_dir_all(root.join("node_modules")).unwrap();
+        symlink("/etc", root.join("node_modules")).unwrap();
+        assert_eq!(told(root), "node_modules was changed after it was installed");
+    }
+
+    #[test]
+    fn an_installation_from_before_gets_its_manifest() {
+        let folder = installed();
+        fs::remove_file(folder.path().join(FILE)).unwrap();
+        assert_eq!(told(folder.path()), "fine");
+        assert!(folder.path().join(FILE).is_file());
+    }
+}

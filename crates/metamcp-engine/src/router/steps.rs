@@ -1,0 +1,141 @@
+//! Progress of a call toward a caller that wants it: what its server says, or begin and end where it says nothing.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use metamcp_core::steps::{self, DONE};
+use metamcp_core::text;
+use metamcp_wire::object;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Caller;
+use crate::task;
+
+/// How long a server may be silent before the caller is told that its call has begun; most are done by then, or have
+/// said something themselves.
+const SILENCE: Duration = Duration::from_millis(250);
+/// Longest name of a tool that is told.
+const MAX_NAME: usize = 160;
+
+/// The progress of one call.
+pub struct Steps {
+    caller: Arc<dyn Caller>,
+    tag: Bytes,
+    /// The caller's own token, raw.
+    token: Bytes,
+    /// What is called.
+    name: String,
+    state: Mutex<steps::Steps>,
+}
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Steps({})", self.name)
+    }
+}
+
+impl Steps {
+    /// Progress under a token of the caller's.
+    pub fn new(caller: &Arc<dyn Caller>, tag: &Bytes, token: &Bytes, name: &str) -> Arc<Steps> {
+        Arc::new(Steps {
+            caller: Arc::clone(caller),
+            tag: tag.clone(),
+            token: token.clone(),
+            name: text::clean_line(name, MAX_NAME).into_owned(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// What the server says, with the caller's token in it already.
+    pub(super) fn own(&self, params: &[u8]) {
+        let mut state = self.lock();
+        let raw = object::pick(params, ["progress"]).ok().and_then(|[raw]| raw);
+        let said = raw.and_then(|raw| std::str::from_utf8(raw).ok()?.parse::<f64>().ok());
+        let params = match said.map(|said| (said, state.own(said))) {
+            // Byte for byte, unless it would not rise above what was told in the server's place.
+            Some((said, told)) if told != said => {
+                Cow::Owned(object::replace_member(params, "progress", told.to_string().as_bytes()))
+            }
+            _ => Cow::Borrowed(params),
+        };
+        self.caller.progress(&self.tag, &params);
+    }
+
+    /// The call ended, `well` if with a result. Before its answer.
+    pub(super) fn end(&self, well: bool) {
+        let mut state = self.lock();
+        let end = state.end(well);
+        if end.begin {
+            self.tell(0.0, None);
+        }
+        if end.end {
+            self.tell(DONE, Some(DONE));
+        }
+    }
+
+    fn silent(&self) {
+        let mut state = self.lock();
+        if state.silent() {
+            self.tell(0.0, None);
+        }
+    }
+
+    /// Under the lock, so that nothing follows the end.
+    fn tell(&self, progress: f64, total: Option<f64>) {
+        let mut params = json!({ "progress": progress, "message": self.name });
+        if let Some(total) = total {
+            params["total"] = total.into();
+        }
+        let mut params = params.to_string().into_bytes();
+        params.pop();
+        params.extend_from_slice(b",\"progressToken\":");
+        params.extend_from_slice(&self.token);
+        params.push(b'}');
+        self.caller.progress(&self.tag, &params);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, steps::Steps> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Calls whose begin may have to be told. All wait equally long, so that one task serves them in turn.
+#[derive(Debug, Default)]
+pub(super) struct Silences(Mutex<VecDeque<(Instant, Weak<Steps>)>>);
+
+impl Silences {
+    /// Tells the begin of this call if its server is silent and it still runs then.
+    pub(super) fn watch(self: &Arc<Self>, steps: &Arc<Steps>) {
+        let mut queue = self.lock();
+        let is_first = queue.is_empty();
+        queue.push_back((Instant::now() + SILENCE, Arc::downgrade(steps)));
+        if is_first {
+            task::spawn("silences", Arc::clone(self).serve());
+        }
+    }
+
+    async fn serve(self: Arc<Self>) {
+        loop {
+            let Some(due) = self.lock().front().map(|(due, _)| *due) else { return };
+            tokio::time::sleep_until(due).await;
+            let mut queue = self.lock();
+            let ready = queue.iter().take_while(|(at, _)| *at <= due).count();
+            let ready: Vec<Weak<Steps>> = queue.drain(..ready).map(|(_, steps)| steps).collect();
+            // A call that comes before the next look finds the queue as it is: either this task goes on, or it is empty.
+            let is_done = queue.is_empty();
+            drop(queue);
+            ready.iter().filter_map(Weak::upgrade).for_each(|steps| steps.silent());
+            if is_done {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<Steps>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

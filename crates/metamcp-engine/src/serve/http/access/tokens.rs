@@ -1,0 +1,146 @@
+//! Tokens that the owner wrote into a file: one a line, and behind it whose it is and what it opens. Pure.
+
+/// A token that lets a client in.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// What the client shows.
+    pub text: String,
+    /// Whose it is; by this name the owner speaks of it, as `token:NAME`.
+    pub name: Option<String>,
+    /// The one toolset it opens; none for everything.
+    pub toolset: Option<String>,
+}
+
+impl Token {
+    /// A token that opens everything.
+    pub fn named(name: &str, text: impl Into<String>) -> Token {
+        Token { text: text.into(), name: Some(name.to_owned()), toolset: None }
+    }
+}
+
+impl std::fmt::Debug for Token {
+    /// Who reads it can use it, so it is not printed.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Token { name, toolset, .. } = self;
+        f.debug_struct("Token").field("name", name).field("toolset", toolset).finish()
+    }
+}
+
+/// What is wrong with a file of tokens. The line itself is not repeated: it may hold a token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct LineError {
+    /// Which line, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub problem: LineProblem,
+}
+
+/// See [`LineError`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LineProblem {
+    /// Something else stands behind the token.
+    #[error("behind a token only `name=…` and `toolset=…` are known")]
+    Unknown,
+    /// One stands twice.
+    #[error("`{0}=` is given twice")]
+    Twice(&'static str),
+    /// It names nothing.
+    #[error("`{0}=` is empty, or holds something else than letters, digits and `-_.@`")]
+    Value(&'static str),
+    /// Two tokens would be one client.
+    #[error("the name {0:?} is taken by another token")]
+    Taken(String),
+}
+
+/// The tokens of a file. Lines that are empty or begin with `#` do not count.
+pub fn tokens_of(file: &str) -> Result<Vec<Token>, LineError> {
+    let mut tokens: Vec<Token> = Vec::new();
+    for (at, line) in file.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let token = token_of(line).and_then(|token| {
+            match tokens.iter().find(|other| token.name.is_some() && other.name == token.name) {
+                Some(_) => Err(LineProblem::Taken(token.name.unwrap_or_default())),
+                None => Ok(token),
+            }
+        });
+        tokens.push(token.map_err(|problem| LineError { line: at + 1, problem })?);
+    }
+    Ok(tokens)
+}
+
+/// Tokens themselves may hold spaces: whatever has the form `word=…` behind the first space is about the token.
+fn token_of(line: &str) -> Result<Token, LineProblem> {
+    let mut token = Token { text: line.to_owned(), name: None, toolset: None };
+    while let Some((rest, word)) = token.text.rsplit_once(char::is_whitespace) {
+        let Some((key, value)) = word.split_once('=').filter(|(key, _)| is_key(key)) else { break };
+        let (place, key) = match key {
+            "name" => (&mut token.name, "name"),
+            "toolset" => (&mut token.toolset, "toolset"),
+            _ => return Err(LineProblem::Unknown),
+        };
+        if place.is_some() {
+            return Err(LineProblem::Twice(key));
+        }
+        if !is_name(value) {
+            return Err(LineProblem::Value(key));
+        }
+        *place = Some(value.to_owned());
+        token.text = rest.trim_end().to_owned();
+    }
+    Ok(token)
+}
+
+fn is_key(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
+fn is_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
+    !text.is_empty() && text.bytes().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Read<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+
+    #[test]
+    fn a_file_holds_a_token_a_line_and_whose_it_is() {
+        let file = "# for the laptop\n  one \n\ntwo\r\nthree name=ada\nfour toolset=docs name=bob@work\nfirst token\nMDEy==  toolset=docs";
+        let read = tokens_of(file).unwrap();
+        let read: Vec<Read<'_>> = read
+            .iter()
+            .map(|token| (&*token.text, token.name.as_deref(), token.toolset.as_deref()))
+            .collect();
+        let expected: [Read<'_>; 6] = [
+            ("one", None, None),
+            ("two", None, None),
+            ("three", Some("ada"), None),
+            ("four", Some("bob@work"), Some("docs")),
+            ("first token", None, None),
+            ("MDEy==", None, Some("docs")),
+        ];
+        assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_without_repeating_it() {
+        for (file, line, words) in [
+            ("x\nsecret toolsets=docs", 2, "only `name=…`"),
+            ("secret toolset=docs toolset=web", 1, "given twice"),
+            ("secret toolset=", 1, "is empty"),
+            ("secret name=a,b", 1, "something else"),
+            ("secret name=a\nother name=a", 2, "taken"),
+        ] {
+            let error = tokens_of(file).unwrap_err();
+            assert_eq!(error.line, line, "{file}");
+            let told = error.to_string();
+            assert!(told.contains(words) && !told.contains("secret"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The arguments of the commands that deal with servers and tools as they are: list, tools, get, search, call, run.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+pub(super) const LIST_HELP: &str = "\
+The state is what this command knows: it starts no server, and asks no gateway that runs beside it.
+
+Examples:
+  metamcp list               every server, its state and how many tools it has
+  metamcp list github        the tools of one server
+  metamcp list --json        the same for scripts";
+
+pub(super) const TOOLS_HELP: &str = "\
+Servers that never listed their tools are started for it.
+
+Examples:
+  metamcp tools
+  metamcp tools github slack
+  metamcp tools --json | jq -r '.tools[].id'";
+
+pub(super) const GET_HELP: &str = "\
+Values of variables and headers are not shown, and no server is started.
+
+Examples:
+  metamcp get github
+  metamcp get github --json";
+
+pub(super) const SEARCH_HELP: &str = "\
+Examples:
+  metamcp search \"read a file\"
+  metamcp search issue --server github --limit 5
+  metamcp search \"send a message\" --why
+  metamcp search browser --json | jq -r '.tools[].id'";
+
+pub(super) const CALL_HELP: &str = "\
+Examples:
+  metamcp call time:get_current_time timezone=Europe/Zurich
+  metamcp call read_text_file path=notes.md head:=10
+  metamcp call github:create_issue title=Crash body=@log.md labels=a labels=b
+  echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args -
+
+How arguments are read: metamcp help call";
+
+pub(super) const CALL_LONG_HELP: &str = "\
+Arguments:
+  key=value     as the tool's schema wants it: a number, true or false, a text
+  key:=JSON     exactly this JSON: tags:='[\"a\", \"b\"]', limit:=5, x:=null
+  key=@FILE     what a file holds, as a text; key:=@FILE as JSON; @- is stdin
+  a.b=value     a member of an object: options.depth=2
+  key= key=     a key given twice is a list; so is one whose schema is a list
+
+A text that begins with @ is written @@. A key that itself has a dot is found by the schema first. With --args the pairs \
+are added to the object, and win over it.
+
+Secrets of the configuration are taken out of what is printed, as for a model; --scrub false shows them.
+
+Examples:
+  metamcp call time:get_current_time timezone=Europe/Zurich
+  metamcp call read_text_file path=notes.md head:=10
+  metamcp call github:create_issue title=Crash body=@log.md labels=a labels=b
+  metamcp call files:list_allowed_directories --json
+  echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args -";
+
+pub(super) const RUN_HELP: &str = "\
+The script is TypeScript or JavaScript and runs in a sandbox without files and network; it reaches your servers only. \
+Top-level await is fine; `return` or the last expression is printed on stdout, the console on stderr.
+
+  await github.listIssues({ owner: \"me\" })            any server by its name
+  await servers[\"my-server\"].call(\"a_tool\", {})       whatever the name
+  await parallel(urls, url => web.get({ url }), 8)    eight at a time
+  await tools.search(\"create an invoice\")             what there is
+
+Examples:
+  metamcp run report.ts
+  echo 'return await time.getCurrentTime({ timezone: \"UTC\" })' | metamcp run -
+  metamcp run report.ts --timeout-ms 10000 --json";
+
+/// Arguments of `metamcp list`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ListArgs {
+    /// Only this server, with its tools
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp search`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SearchArgs {
+    /// What the tool should do, in your words
+    #[arg(value_name = "QUERY", required = true)]
+    pub(crate) query: Vec<String>,
+    /// Only tools of this server
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server: Option<String>,
+    /// Explain why each hit stands where it does
+    #[arg(long)]
+    pub(crate) why: bool,
+    /// Most hits to print
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp tools`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ToolsArgs {
+    /// Only the tools of these servers
+    #[arg(value_name = "SERVER")]
+    pub(crate) servers: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp get`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct GetArgs {
+    /// Which server
+    #[arg(value_name = "SERVER")]
+    pub(crate) name: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp call`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CallArgs {
+    /// The tool, as in `github:create_issue`; its name alone is enough where only one server has it
+    #[arg(value_name = "SERVER:TOOL")]
+    pub(crate) tool: String,
+    /// Its arguments: key=value, key:=JSON, or key=@FILE; a key given twice makes a list
+    #[arg(value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
+    /// Its arguments as a JSON object; `-` reads them from stdin
+    #[arg(long = "args", value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) arguments: Option<String>,
+    /// Print the whole result as JSON instead of its text
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `metamcp run`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RunArgs {
+    /// The script; `-` reads it from stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// End it after this many milliseconds; never more than code.timeoutMs
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) timeout_ms: Option<u64>,
+    /// Print status, value, console and calls as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,183 @@
+//! `metamcp config edit`: the config file in the person's own editor, written only when it can be used.
+//! Owns: the draft, the questions after a mistake.      Never: leaves a file behind that cannot be used, or overwrites what somebody else wrote meanwhile.
+//! In: the file, `$VISUAL` or `$EDITOR`.  Out: the changed file, or nothing changed.
+//! Tests: `tests/config/edit.rs`, with editors that are scripts.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use metamcp_core::config;
+use metamcp_core::settings::Given;
+use metamcp_engine::config::{LoadError, Loaded, Remark};
+use metamcp_engine::files::Directory;
+use metamcp_engine::user_file;
+use serde_json::json;
+
+use super::servers;
+use crate::args::EditArgs;
+use crate::exit::Exit;
+use crate::render::visible;
+use crate::{env, person, render};
+
+/// What somebody without a file begins with.
+const EMPTY: &str = "{\n  \"mcpServers\": {\n  }\n}\n";
+
+/// The folder of drafts, in the home of metamcp: what is in a config file may be secret.
+const DRAFTS: &str = "drafts";
+
+/// Where nobody chose an editor.
+const EDITOR: &str = if cfg!(windows) { "notepad" } else { "vi" };
+
+/// Has the file edited until it can be used, or the person gives up.
+pub(crate) fn run(
+    loaded: Result<Loaded, LoadError>,
+    given: &[Given],
+    args: &EditArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let (path, home) = match loaded {
+        Ok(loaded) => {
+            let home = loaded.config.settings.home.clone();
+            (servers::target(&loaded, args.scope)?, home)
+        }
+        // One that is broken has to be mended somewhere.
+        Err(LoadError::Broken { path, .. }) => (path, home_of(given)?),
+        Err(error) => return crate::cannot_load(&error, args.json),
+    };
+    let read = || user_file::read::<anyhow::Error>(&path).map_err(servers::plain);
+    let before = read()?;
+    let draft = Draft::new(&home, &path, before.as_deref().unwrap_or(EMPTY))?;
+    loop {
+        edited(&draft.path)?;
+        let after = draft.text()?;
+        if before.as_deref() == Some(after.as_str()) {
+            draft.remove();
+            return told(args, &path, false, out);
+        }
+        match config::parse(&after, &env::lookup).and_then(config::Loaded::sound) {
+            Ok(understood) => {
+                write(&path, before.as_deref(), &after)
+                    .with_context(|| format!("your text is in {}", draft.path.display()))?;
+                draft.remove();
+                let remarks: Vec<Remark> = understood
+                    .warnings
+                    .iter()
+                    .map(|warning| Remark::of_file(&path, warning))
+                    .collect();
+                render::remarks(&mut anstream::stderr(), &remarks)?;
+                return told(args, &path, true, out);
+            }
+            Err(error) => {
+                render::problems(&mut anstream::stderr(), &path, &error)?;
+                let again = person::is_there()
+                    && !args.json
+                    && person::agrees_unless_no(out, "Edit it again?")?;
+                if !again {
+                    let (path, draft) = (path.display(), draft.path.display());
+                    let words = format!(
+                        "Nothing was changed: {path} is as it was. Your text is in {draft}."
+                    );
+                    writeln!(anstream::stderr(), "{}", visible(&words))?;
+                    return Ok(Exit::Config);
+                }
+            }
+        }
+    }
+}
+
+/// The home of metamcp, where the file that could say so is broken.
+fn home_of(given: &[Given]) -> anyhow::Result<PathBuf> {
+    let flag = given.iter().find(|given| given.setting.flag == "home");
+    let named = flag.map(|given| given.value.text().into_owned());
+    match named.or_else(|| env::lookup("METAMCP_HOME")) {
+        Some(home) => Ok(home.into()),
+        None => Ok(super::import::places()?.home.join(".metamcp")),
+    }
+}
+
+fn told(args: &EditArgs, path: &Path, changed: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if args.json {
+        writeln!(out, "{:#}", json!({ "file": path, "changed": changed }))?;
+    } else if changed {
+        writeln!(
+            out,
+            "{} was changed; gateways that run have read it.",
+            visible(&path.display().to_string())
+        )?;
+    } else {
+        writeln!(out, "Nothing was changed.")?;
+    }
+    Ok(Exit::Success)
+}
+
+/// Puts the text into the file, unless somebody else wrote it meanwhile.
+fn write(path: &Path, before: Option<&str>, after: &str) -> anyhow::Result<()> {
+    let put = |now: Option<&str>| -> anyhow::Result<Option<String>> {
+        if now != before {
+            bail!("{} was changed by somebody else meanwhile", path.display());
+        }
+        Ok(Some(after.to_owned()))
+    };
+    user_file::change(path, put).map_err(servers::plain).map(drop)
+}
+
+/// A copy to edit, which no gateway reads.
+struct Draft {
+    path: PathBuf,
+}
+
+impl Draft {
+    fn new(home: &Path, of: &Path, text: &str) -> anyhow::Result<Draft> {
+        let folder = Directory::home_or_create(home)?.inside_or_create(DRAFTS)?;
+        let name = of.file_name().unwrap_or_default().to_string_lossy();
+        // Editors tell by the end of the name what it is.
+        let name = format!("{}-{}", std::process::id(), name.trim_start_matches('.'));
+        folder.replace_for_good(&name, text.as_bytes())?;
+        Ok(Draft { path: home.join(DRAFTS).join(name) })
+    }
+
+    fn text(&self) -> anyhow::Result<String> {
+        std::fs::read_to_string(&self.path)
+            .with_context(|| format!("cannot read {}", self.path.display()))
+    }
+
+    fn remove(self) {
+        // What stays is a copy of the user's own file in a folder that nobody else can read.
+        drop(std::fs::remove_file(&self.path));
+        drop(self.path.parent().map(std::fs::remove_dir));
+    }
+}
+
+/// Runs the editor on a file and waits for it.
+fn edited(path: &Path) -> anyhow::Result<()> {
+    let named = |name: &str| env::lookup(name).filter(|editor| !editor.trim().is_empty());
+    let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| EDITOR.to_owned());
+    let status = shell(&editor, path)
+        .status()
+        .with_context(|| format!("cannot start the editor `{}`; set EDITOR", visible(&editor)))?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(127) if cfg!(unix) => {
+            bail!("there is no editor `{}`; set EDITOR. Nothing was changed", visible(&editor))
+        }
+        _ => bail!("the editor `{}` ended with {status}; nothing was changed", visible(&editor)),
+    }
+}
+
+/// The variable may hold arguments and quotes, which only a shell reads as its user meant them.
+#[cfg(unix)]
+fn shell(editor: &str, path: &Path) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(format!("{editor} \"$@\"")).arg(editor).arg(path);
+    command
+}
+
+#[cfg(not(unix))]
+fn shell(editor: &str, path: &Path) -> Command {
+    let mut words = editor.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or(EDITOR));
+    command.args(words).arg(path);
+    command
+}

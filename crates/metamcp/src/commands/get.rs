@@ -1,0 +1,208 @@
+//! `metamcp get`: one server as it is understood, and where it comes from.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use metamcp_child::environment;
+use metamcp_core::config::{
+    Lifecycle, PassEnv, ServerConfig, ServerOrigin, ServerState, Transport,
+};
+use metamcp_core::nearest::nearest;
+use metamcp_core::next::quoted;
+use metamcp_core::secret::{Secret, shown};
+use metamcp_core::text;
+use metamcp_engine::catalog::schema_cache::SchemaCache;
+use metamcp_engine::clock::unix_millis;
+use metamcp_engine::config::Loaded;
+use metamcp_engine::provision;
+use serde_json::json;
+
+use super::config;
+use crate::args::GetArgs;
+use crate::exit::{Exit, misuse};
+use crate::render::{self, BOLD, GREEN, YELLOW, styled, visible};
+use crate::terminal;
+
+/// What stands for a value that is not shown.
+const MASKED: &str = "***";
+
+/// Shows one server.
+pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let (server, from) = found(loaded, &args.name)?;
+    let known = SchemaCache::new(&loaded.config.settings.home)
+        .read_header(&server.name, unix_millis())
+        .ok()
+        .and_then(metamcp_engine::catalog::schema_cache::Lookup::found)
+        .map(|header| header.tools);
+    let global = PassEnv::from_text(&loaded.config.settings.pass_env);
+    if args.json {
+        let mut told = config::server_json(&server);
+        told["from"] = json!(from);
+        told["inherits"] = json!(inherited(&server, &global));
+        told["timeoutMs"] = json!(server.timeout.map(|limit| limit.as_millis()));
+        told["idleTimeoutMs"] = json!(server.idle_timeout.map(|limit| limit.as_millis()));
+        told["maxInFlight"] = json!(server.max_in_flight);
+        told["exclusive"] = json!(server.exclusive);
+        told["tags"] = json!(server.tags);
+        told["allowedTools"] = json!(server.tools.allow.as_ref().map(|all| patterns(all)));
+        told["deniedTools"] = json!(patterns(&server.tools.deny));
+        told["sandboxed"] = json!(server.walls.is_some());
+        told["toolsKnown"] = json!(known);
+        writeln!(out, "{told:#}")?;
+        return Ok(Exit::Success);
+    }
+    let state = match &server.state {
+        ServerState::Enabled => styled(GREEN, "enabled"),
+        ServerState::Disabled { reason } | ServerState::Invalid { reason } => {
+            format!("{} {}", styled(YELLOW, "disabled:"), visible(reason))
+        }
+        ServerState::Withheld { reason, cure } => {
+            format!("{} {}; {}", styled(YELLOW, "withheld:"), visible(reason), visible(cure))
+        }
+    };
+    writeln!(out, "{}  {state}", styled(BOLD, &visible(&server.name)))?;
+    render::facts(out, &facts(&server, &from, known, &global), terminal::width())?;
+    Ok(Exit::Success)
+}
+
+/// The server and the place that names it.
+fn found(loaded: &Loaded, name: &str) -> anyhow::Result<(ServerConfig, String)> {
+    if let Some(server) = loaded.config.server(name) {
+        let file = match server.origin {
+            ServerOrigin::Project => loaded.project.as_ref().map(|project| project.path.as_path()),
+            _ => loaded.source.path(),
+        };
+        return Ok((
+            server.clone(),
+            file.map(|path| path.display().to_string()).unwrap_or_default(),
+        ));
+    }
+    let installed = provision::installed(&loaded.config.settings.home);
+    if let Some((server, _)) = installed.iter().find(|(server, _)| server.name == name) {
+        return Ok((server.clone(), "installed by metamcp".to_owned()));
+    }
+    let names = loaded.config.servers.iter().chain(installed.iter().map(|(server, _)| server));
+    let near = nearest(name, names.map(|server| server.name.as_str()), 1);
+    let hint = near.first().map(|near| format!("; did you mean `{}`?", visible(near)));
+    let hint = hint.unwrap_or_else(|| "; `metamcp list` lists the servers".to_owned());
+    Err(misuse(format!("there is no server `{}`{hint}", visible(name))))
+}
+
+/// Everything that is not at its default, in the words of the config file.
+fn facts(
+    server: &ServerConfig,
+    from: &str,
+    known: Option<usize>,
+    global: &PassEnv,
+) -> Vec<(&'static str, String)> {
+    let clean = |words: &str| visible(&shown(words, server.secrets()));
+    let mut rows = vec![("from", visible(from))];
+    let masked = |named: &[(String, Secret)]| {
+        let all: Vec<String> = named
+            .iter()
+            .map(|(name, value)| match value.is_reference() {
+                true => format!("{}={}", visible(name), clean(value.expose())),
+                false => format!("{}={MASKED}", visible(name)),
+            })
+            .collect();
+        all.join("\n")
+    };
+    match &server.transport {
+        Transport::Stdio { command, args, env, cwd } => {
+            let words = std::iter::once(command).chain(args);
+            let words: Vec<String> = words.map(|word| quoted(&clean(word)).into_owned()).collect();
+            rows.push(("command", words.join(" ")));
+            if let Some(cwd) = cwd {
+                rows.push(("cwd", visible(&cwd.display().to_string())));
+            }
+            if !env.is_empty() {
+                rows.push(("env", masked(env)));
+            }
+            rows.push(("inherits", inherited(server, global).join(" ")));
+        }
+        Transport::Http { url, headers, .. } => {
+            rows.push(("url", clean(url)));
+            rows.push(("type", config::transport_word(&server.transport).to_owned()));
+            if !headers.is_empty() {
+                rows.push(("headers", masked(headers)));
+            }
+        }
+    }
+    if let Some(words) = &server.description {
+        rows.push(("description", text::clean_line(words, usize::MAX).into_owned()));
+    }
+    if !server.tags.is_empty() {
+        rows.push(("tags", visible(&server.tags.join(", "))));
+    }
+    if let Some(allow) = &server.tools.allow {
+        rows.push(("allowed", visible(&patterns(allow).join(", "))));
+    }
+    if !server.tools.deny.is_empty() {
+        rows.push(("denied", visible(&patterns(&server.tools.deny).join(", "))));
+    }
+    if let Some(limit) = server.timeout {
+        rows.push(("timeout", text::duration(limit)));
+    }
+    if let Some(limit) = server.idle_timeout {
+        rows.push(("idle timeout", text::duration(limit)));
+    }
+    match server.lifecycle {
+        Lifecycle::Default => {}
+        Lifecycle::KeepAlive { .. } => rows.push(("lifecycle", "keep-alive".to_owned())),
+        Lifecycle::Ephemeral => rows.push(("lifecycle", "ephemeral".to_owned())),
+    }
+    if server.exclusive {
+        rows.push(("calls", "one at a time".to_owned()));
+    } else if let Some(most) = server.max_in_flight {
+        rows.push(("calls", format!("at most {most} at once")));
+    }
+    if let Some(walls) = &server.walls {
+        let open: Vec<String> =
+            walls.writes.iter().map(|path| path.display().to_string()).collect();
+        let open =
+            if open.is_empty() { String::new() } else { format!(", and {}", open.join(", ")) };
+        let home = walls.home.display();
+        rows.push(("sandbox", visible(&format!("may change {home}{open}"))));
+    }
+    let tools = match known {
+        Some(count) => format!("{}, as listed last", render::plural(count, "tool")),
+        None => "not known yet".to_owned(),
+    };
+    rows.push(("tools", tools));
+    rows
+}
+
+/// Names of our own variables that it gets, beside those its entry names.
+fn inherited(server: &ServerConfig, global: &PassEnv) -> Vec<String> {
+    let Transport::Stdio { env, .. } = &server.transport else { return Vec::new() };
+    let home = server.walls.as_ref().map(|walls| walls.home.as_path());
+    let pass = server.pass_env.with(global);
+    let all: Vec<(OsString, OsString)> =
+        environment::for_server(std::env::vars_os(), &[], &pass, home);
+    let names = all.into_iter().map(|(name, _)| visible(&name.to_string_lossy()));
+    names.filter(|name| !env.iter().any(|(own, _)| own == name)).collect()
+}
+
+fn patterns(all: &[metamcp_core::config::Pattern]) -> Vec<&str> {
+    all.iter().map(metamcp_core::config::Pattern::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_masked_and_references_are_not() {
+        let mut server = ServerConfig::stdio("x", "prog", &["--key=hunter2-and-more"]);
+        let Transport::Stdio { env, .. } = &mut server.transport else { panic!("it is local") };
+        env.push(("API_KEY".to_owned(), Secret::new("API_KEY", "hunter2-and-more")));
+        env.push(("TOKEN".to_owned(), Secret::reference("TOKEN", "op://work/x/token")));
+        let told: Vec<String> = facts(&server, "file", None, &PassEnv::Least)
+            .into_iter()
+            .map(|(key, words)| key.to_owned() + &words)
+            .collect();
+        let told = told.join("\n");
+        assert!(!told.contains("hunter2"), "{told}");
+        assert!(told.contains("API_KEY=***\nTOKEN=op://work/x/token"), "{told}");
+    }
+}

@@ -1,0 +1,208 @@
+//! Servers put into our own file: each once, by what it runs, under a name that is free.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use metamcp_child::walls::in_path;
+use metamcp_core::clients::{identity, is_off, joined};
+use metamcp_core::edit::{self, Format};
+use serde_json::Value;
+
+use super::Fate;
+use crate::commands::servers::SERVER_KEYS;
+
+/// So many names are tried before a server is left where it is.
+const MOST_NAMES: usize = 99;
+
+/// Our own file while servers are put into it. It is read once and written once, however many there are.
+pub(crate) struct Merger {
+    text: String,
+    key: &'static str,
+    all: Vec<Held>,
+    names: HashMap<String, usize>,
+    identities: HashMap<String, usize>,
+    programs: RefCell<HashMap<String, String>>,
+}
+
+struct Held {
+    name: String,
+    entry: Value,
+    /// Whether it came in just now; what was there before is its owner's word.
+    is_new: bool,
+}
+
+impl Merger {
+    /// The servers that a text of ours has.
+    pub(crate) fn new(text: &str) -> anyhow::Result<Merger> {
+        let mut merger = Merger {
+            text: text.to_owned(),
+            key: SERVER_KEYS[0],
+            all: Vec::new(),
+            names: HashMap::new(),
+            identities: HashMap::new(),
+            programs: RefCell::default(),
+        };
+        let mut is_first = false;
+        for key in SERVER_KEYS {
+            let read = edit::read(Format::Json, text, &[key])?;
+            if key == SERVER_KEYS[0] {
+                is_first = read.is_some();
+            } else if read.is_some() && !is_first {
+                merger.key = key;
+            }
+            let Some(Value::Object(servers)) = read else { continue };
+            for (name, entry) in servers {
+                let id = merger.identity(&entry);
+                merger.hold(name, entry, id, false);
+            }
+        }
+        Ok(merger)
+    }
+
+    /// Puts a server in, if it is not there.
+    pub(crate) fn place(&mut self, name: &str, suffix: &str, entry: &Value) -> Fate {
+        let id = self.identity(entry);
+        if let Some(held) = self.identities.get(&id).map(|&at| &mut self.all[at]) {
+            if !held.is_new && is_off(&held.entry) && !is_off(entry) {
+                let name = &held.name;
+                return Fate::Left(format!(
+                    "metamcp has it switched off, as `{name}`; `metamcp enable {name}` first"
+                ));
+            }
+            if held.is_new {
+                held.entry = joined(&held.entry, entry);
+            }
+            return Fate::Same(held.name.clone());
+        }
+        let numbered = (2..=MOST_NAMES).map(|number| format!("{name}-{suffix}-{number}"));
+        let mut wanted = [name.to_owned(), format!("{name}-{suffix}")].into_iter().chain(numbered);
+        let Some(free) = wanted.find(|wanted| !self.names.contains_key(wanted)) else {
+            return Fate::Left("its name is taken".to_owned());
+        };
+        self.hold(free.clone(), entry.clone(), id, true);
+        Fate::Added(free)
+    }
+
+    /// The text with all that came in.
+    pub(crate) fn text(&self) -> anyhow::Result<String> {
+        let fresh: Vec<(String, Value)> = self
+            .all
+            .iter()
+            .filter(|held| held.is_new)
+            .map(|held| (held.name.clone(), held.entry.clone()))
+            .collect();
+        Ok(edit::set_all(Format::Json, &self.text, &[self.key], &fresh)?)
+    }
+
+    /// Every entry, those that were there before among them.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Value> {
+        self.all.iter().map(|held| &held.entry)
+    }
+
+    /// What came in, by name.
+    pub(crate) fn added(&self) -> serde_json::Map<String, Value> {
+        let fresh = self.all.iter().filter(|held| held.is_new);
+        fresh.map(|held| (held.name.clone(), held.entry.clone())).collect()
+    }
+
+    fn hold(&mut self, name: String, entry: Value, id: String, is_new: bool) {
+        let at = self.all.len();
+        self.names.insert(name.clone(), at);
+        self.identities.entry(id).or_insert(at);
+        self.all.push(Held { name, entry, is_new });
+    }
+
+    fn identity(&self, entry: &Value) -> String {
+        identity(entry, &|program| {
+            let mut known = self.programs.borrow_mut();
+            let found = known.entry(program.to_owned()).or_insert_with(|| {
+                let path = in_path(program.as_ref());
+                path.map_or_else(|| program.to_owned(), |path| path.display().to_string())
+            });
+            found.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Fate, Merger};
+
+    fn placed(text: &str, entries: &[(&str, Value)]) -> (Vec<Fate>, Value) {
+        let mut merger = Merger::new(text).unwrap();
+        let fates =
+            entries.iter().map(|(name, entry)| merger.place(name, "client", entry)).collect();
+        (fates, serde_json::from_str(&merger.text().unwrap()).unwrap())
+    }
+
+    #[test]
+    fn the_same_server_however_it_is_written_is_one() {
+        let ways = [
+            ("time", json!({ "command": "uvx", "args": ["mcp-server-time"] })),
+            ("time", json!({ "command": "uvx", "args": ["mcp-server-time"], "timeout": 60_000 })),
+            ("time", json!({ "command": ["uvx", "mcp-server-time"], "tools": ["*"] })),
+            (
+                "clock",
+                json!({ "type": "stdio", "command": "uvx", "args": ["mcp-server-time"], "env": {} }),
+            ),
+            (
+                "time",
+                json!({ "type": "local", "command": "uvx", "args": ["mcp-server-time"], "tools": ["*"], "timeoutMs": 90_000 }),
+            ),
+            (
+                "time",
+                json!({ "command": "uvx", "args": ["mcp-server-time"], "disabled": true, "alwaysAllow": [] }),
+            ),
+            ("time", json!({ "command": "uvx", "args": ["mcp-server-time"], "passEnv": ["A"] })),
+        ];
+        let (fates, text) = placed("{}", &ways);
+        assert_eq!(fates[0], Fate::Added("time".into()));
+        assert!(fates[1..].iter().all(|fate| *fate == Fate::Same("time".into())), "{fates:?}");
+        let expected = json!({ "mcpServers": { "time": {
+            "command": "uvx", "args": ["mcp-server-time"], "timeoutMs": 90_000, "passEnv": ["A"]
+        } } });
+        assert_eq!(text, expected, "the longest time, the variables of all, and on");
+        let npx = [
+            ("a", json!({ "command": "npx", "args": ["-y", "x", "-y"] })),
+            ("b", json!({ "command": "npx", "args": ["x", "-y"] })),
+            ("c", json!({ "command": "npx", "args": ["x"] })),
+        ];
+        let (fates, _) = placed("{}", &npx);
+        assert_eq!(fates[1], Fate::Same("a".into()));
+        assert_eq!(fates[2], Fate::Added("c".into()), "what is behind the package is its own");
+    }
+
+    #[test]
+    fn what_differs_stays_apart() {
+        let ways = [
+            ("x", json!({ "command": "x" })),
+            ("x", json!({ "command": "x", "args": ["a"] })),
+            ("x", json!({ "command": "x", "env": { "A": "1" } })),
+            ("x", json!({ "command": "x", "env": { "A": "${A}" } })),
+            ("x", json!({ "command": "x", "cwd": "/srv" })),
+            ("x", json!({ "command": "x", "tools": ["read"] })),
+            ("x", json!({ "url": "https://x.example/mcp" })),
+            ("x", json!({ "url": "https://x.example/mcp", "headers": { "A": "1" } })),
+        ];
+        let (fates, text) = placed("{}", &ways);
+        assert!(fates.iter().all(|fate| matches!(fate, Fate::Added(_))), "{fates:?}");
+        assert_eq!(text["mcpServers"].as_object().unwrap().len(), ways.len());
+    }
+
+    #[test]
+    fn what_its_owner_wrote_is_not_changed() {
+        let text = r#"{ "servers": { "x": { "command": "x", "disabled": true }, "y": { "command": "y" } } }"#;
+        let (fates, after) = placed(
+            text,
+            &[
+                ("x", json!({ "command": "x" })),
+                ("z", json!({ "command": "y", "timeoutMs": 5000 })),
+            ],
+        );
+        assert!(matches!(&fates[0], Fate::Left(why) if why.contains("metamcp enable x")));
+        assert_eq!(fates[1], Fate::Same("y".into()));
+        assert_eq!(after, serde_json::from_str::<Value>(text).unwrap());
+    }
+}

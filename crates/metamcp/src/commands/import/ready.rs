@@ -1,0 +1,80 @@
+//! Whether a server would start from here, and if not, what is missing.
+
+use std::path::{Path, PathBuf};
+
+use metamcp_child::walls::in_path;
+use metamcp_core::clients::Asked;
+use metamcp_core::config::{self, SWITCHED_OFF, ServerConfig, Transport};
+use metamcp_core::secret::{Reference, Secret};
+use serde_json::{Value, json};
+
+use crate::env;
+
+/// Why a server of our own file would not start here, as a fragment. One that is switched off is not to start.
+pub(crate) fn against(entry: &Value, asked: &Asked) -> Option<String> {
+    let file = json!({ "mcpServers": { "x": entry } }).to_string();
+    // What its client fills in cannot be looked up from here.
+    let lookup = |name: &str| {
+        let filled_in = asked.iter().any(|(known, _)| known == name);
+        env::lookup(name).or_else(|| filled_in.then(|| "x".to_owned()))
+    };
+    let loaded = config::parse(&file, &lookup).ok()?;
+    let server = loaded.config.servers.first()?;
+    match server.state.against() {
+        Some(SWITCHED_OFF) => None,
+        Some(reason) => Some(reason.to_owned()),
+        None => missing(server),
+    }
+}
+
+/// What of a server is not there: its program, its folder, a secret.
+fn missing(server: &ServerConfig) -> Option<String> {
+    let secrets = match &server.transport {
+        Transport::Stdio { command, env, cwd, .. } => {
+            if let Some(cwd) = cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+                return Some(format!("its folder {} is not there", cwd.display()));
+            }
+            let own_path =
+                env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.expose());
+            if !is_there(command, own_path, cwd.as_deref()) {
+                return Some(format!("its program `{command}` is not found"));
+            }
+            env
+        }
+        Transport::Http { headers, .. } => headers,
+    };
+    secrets.iter().find_map(|(name, value)| unanswered(name, value))
+}
+
+fn is_there(command: &str, own_path: Option<&str>, cwd: Option<&Path>) -> bool {
+    let has_folder = command.contains('/') || (cfg!(windows) && command.contains('\\'));
+    if has_folder {
+        return cwd.is_some_and(|cwd| cwd.join(command).is_file()) || Path::new(command).is_file();
+    }
+    let in_own = own_path.is_some_and(|path| {
+        std::env::split_paths(path).any(|folder| folder.join(command).is_file())
+    });
+    in_own || in_path(command.as_ref()).is_some()
+}
+
+fn unanswered(name: &str, value: &Secret) -> Option<String> {
+    let reference = value.is_reference().then(|| Reference::parse(value.expose()))?;
+    match reference {
+        Ok(Reference::File(path)) => {
+            let path = match (path.strip_prefix("~/"), env::lookup("HOME")) {
+                (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+                _ => PathBuf::from(path),
+            };
+            (!path.is_file())
+                .then(|| format!("the secret for {name} is not there: no file {}", path.display()))
+        }
+        Ok(Reference::Command(words)) => {
+            let program = words.first()?;
+            in_path(program.as_ref())
+                .is_none()
+                .then(|| format!("`{program}`, which is to print {name}, is not found"))
+        }
+        Ok(_) => None,
+        Err(why) => Some(format!("the secret for {name} cannot be had: {why}")),
+    }
+}

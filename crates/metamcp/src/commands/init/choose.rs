@@ -1,0 +1,156 @@
+//! The person picks clients and servers from a numbered list.
+
+use std::collections::HashSet;
+use std::io::Write;
+
+use super::plan::{Plan, Wish};
+use crate::commands::import::Fate;
+use crate::person;
+use crate::render::{BOLD, DIM, styled, visible};
+
+/// What a person chose: everything that is not named here is as it was.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chosen {
+    /// Clients that are left alone.
+    pub(super) without: HashSet<String>,
+    /// Servers by client and name, and whether they are to be moved.
+    servers: Vec<((String, String), bool)>,
+}
+
+impl Chosen {
+    pub(super) fn wish(&self, client: &str, server: &str) -> Option<Wish> {
+        let of_it = |((of, name), _): &&((String, String), bool)| of == client && name == server;
+        let chosen = self.servers.iter().find(of_it)?.1;
+        Some(if chosen { Wish::Yes } else { Wish::No })
+    }
+}
+
+/// One line of the list.
+struct Line {
+    client: String,
+    /// None for the client itself.
+    server: Option<String>,
+    shown: String,
+    is_on: bool,
+}
+
+/// Shows the list and takes numbers until there are no more.
+pub(super) fn choose(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<Chosen> {
+    let mut lines = lines(plan);
+    loop {
+        writeln!(out)?;
+        for (at, line) in lines.iter().enumerate() {
+            let mark = if line.is_on { "x" } else { " " };
+            let indent = if line.server.is_some() { "    " } else { "" };
+            writeln!(out, "{:>4} [{mark}] {indent}{}", at + 1, line.shown)?;
+        }
+        let prompt = "\nNumbers to switch on or off, as in 2 5-7; nothing when it is right: ";
+        let typed = person::line(out, prompt)?;
+        if typed.is_empty() {
+            break;
+        }
+        match numbers(&typed, lines.len()) {
+            Ok(chosen) => switch(&mut lines, &chosen),
+            Err(why) => writeln!(out, "{why}")?,
+        }
+    }
+    let mut chosen = Chosen::default();
+    for line in lines {
+        match line.server {
+            None if !line.is_on => drop(chosen.without.insert(line.client)),
+            None => {}
+            Some(server) => chosen.servers.push(((line.client, server), line.is_on)),
+        }
+    }
+    Ok(chosen)
+}
+
+fn lines(plan: &Plan) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for step in &plan.steps {
+        let client = step.client.id.to_owned();
+        if lines.iter().all(|line| line.client != client) {
+            let shown = styled(BOLD, step.client.name);
+            lines.push(Line { client: client.clone(), server: None, shown, is_on: true });
+        }
+        for (server, fate) in step.servers() {
+            let (is_on, note) = match fate {
+                Fate::Added(_) => (true, String::new()),
+                Fate::Same(name) => (true, format!("the same as {name}")),
+                Fate::Unready(why) => (false, format!("will not start: {why}")),
+                Fate::Unwanted => (false, String::new()),
+                Fate::Itself | Fate::Left(_) => continue,
+            };
+            let name = visible(&server.name);
+            let note =
+                if note.is_empty() { note } else { format!("  {}", styled(DIM, &visible(&note))) };
+            let server = Some(server.name.clone());
+            lines.push(Line {
+                client: client.clone(),
+                server,
+                shown: format!("{name}{note}"),
+                is_on,
+            });
+        }
+    }
+    lines
+}
+
+/// Switches lines; a client takes its servers with it.
+fn switch(lines: &mut [Line], chosen: &[usize]) {
+    for &at in chosen {
+        let is_on = !lines[at].is_on;
+        lines[at].is_on = is_on;
+        if lines[at].server.is_none() {
+            let client = lines[at].client.clone();
+            for line in lines.iter_mut().filter(|line| line.client == client) {
+                line.is_on = is_on;
+            }
+        }
+    }
+}
+
+/// The places that numbers such as `2 5-7,9` name, counted from zero.
+fn numbers(typed: &str, count: usize) -> Result<Vec<usize>, String> {
+    let mut all = Vec::new();
+    for word in typed.split([' ', ',']).filter(|word| !word.is_empty()) {
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        let read =
+            |number: &str| number.parse::<usize>().ok().filter(|at| (1..=count).contains(at));
+        let (Some(first), Some(last)) = (read(first), read(last)) else {
+            return Err(format!("`{}` is no number from 1 to {count}", visible(word)));
+        };
+        all.extend((first..=last).map(|number| number - 1));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, numbers, switch};
+
+    #[test]
+    fn numbers_and_ranges() {
+        assert_eq!(numbers("2 5-7,9", 9), Ok(vec![1, 4, 5, 6, 8]));
+        assert_eq!(numbers("1", 1), Ok(vec![0]));
+        for wrong in ["0", "10", "x", "3-", "-", "1-10", "99999999999999999999"] {
+            assert!(numbers(wrong, 9).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_client_takes_its_servers_with_it() {
+        let line = |client: &str, server: Option<&str>| Line {
+            client: client.to_owned(),
+            server: server.map(str::to_owned),
+            shown: String::new(),
+            is_on: true,
+        };
+        let mut lines =
+            [line("a", None), line("a", Some("x")), line("b", None), line("b", Some("x"))];
+        switch(&mut lines, &[0]);
+        assert_eq!(lines.each_ref().map(|line| line.is_on), [false, false, true, true]);
+        switch(&mut lines, &[3]);
+        assert_eq!(lines.each_ref().map(|line| line.is_on), [false, false, true, false]);
+    }
+}

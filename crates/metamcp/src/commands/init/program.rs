@@ -1,0 +1,95 @@
+//! The program that clients are to start: where it is, whether it will stay there, and what it needs from them.
+
+use std::path::{Path, PathBuf};
+
+/// Variables that we ourselves read beside our settings: the way out, whom to trust on it, and where the keyring is.
+const OWN: &[&str] = &[
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "XDG_RUNTIME_DIR",
+];
+
+/// How a client starts this gateway: always by its whole path, since a client may have another `PATH` than this shell;
+/// by the one in `PATH` if that leads to this very program, since it stays when the program is replaced by a newer one.
+/// The file is always named: a client may start it in a project that has an `.mcp.json` of its own.
+pub(super) fn command(own: &Path) -> anyhow::Result<(String, Vec<String>)> {
+    let program = std::env::current_exe()?;
+    let program = in_path(&program).unwrap_or(program);
+    let own = std::path::absolute(own)?;
+    let args = vec!["--config".to_owned(), own.to_string_lossy().into_owned()];
+    Ok((program.to_string_lossy().into_owned(), args))
+}
+
+fn in_path(program: &Path) -> Option<PathBuf> {
+    let canonical = program.canonicalize().ok()?;
+    let folders = std::env::var_os("PATH")?;
+    let name = if cfg!(windows) { "metamcp.exe" } else { "metamcp" };
+    let mut all = std::env::split_paths(&folders)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name));
+    all.find(|at| at.canonicalize().is_ok_and(|at| at == canonical))
+}
+
+/// What speaks against writing the path of a program into other programs' files.
+pub(super) fn doubt(program: &Path) -> Option<String> {
+    let parts: Vec<String> =
+        program.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let is_build = parts
+        .windows(2)
+        .any(|two| two[0] == "target" && ["debug", "release"].contains(&two[1].as_str()));
+    let is_cache = parts.iter().any(|part| part == "_npx" || part == "_cacache")
+        || parts.windows(2).any(|two| two[0] == ".cache" && two[1] == "uv");
+    let where_to = if is_build {
+        "a build folder"
+    } else if is_cache {
+        "a cache"
+    } else if program.starts_with(std::env::temp_dir()) {
+        "a folder for temporary files"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "clients will start {}, which is in {where_to}; put it where it stays, and run init from there",
+        program.display()
+    ))
+}
+
+/// The variables that we need ourselves and that are set now.
+pub(super) fn needed() -> Vec<String> {
+    let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    ours.filter(|name| OWN.contains(&name.as_str()) || name.starts_with("METAMCP_"))
+        .filter(|name| name != metamcp_engine::config::ABOVE)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::doubt;
+
+    #[test]
+    fn a_program_that_will_not_stay_is_doubted() {
+        for path in [
+            "/home/me/metamcp/target/release/metamcp",
+            "/home/me/.npm/_npx/ab12/node_modules/.bin/metamcp",
+            "/home/me/.cache/uv/archive-v0/x/bin/metamcp",
+        ] {
+            assert!(doubt(Path::new(path)).is_some_and(|why| why.contains(path)), "{path}");
+        }
+        assert!(doubt(&std::env::temp_dir().join("x/metamcp")).is_some());
+        for path in ["/usr/local/bin/metamcp", "/home/me/.cargo/bin/metamcp", "/opt/target/metamcp"]
+        {
+            assert_eq!(doubt(Path::new(path)), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `metamcp token`: the generated token that lets clients in over HTTP.
+
+use std::io::Write;
+
+use metamcp_engine::config::Loaded;
+use metamcp_engine::serve::http::access::Generated;
+use serde_json::json;
+
+use crate::args::TokenArgs;
+use crate::exit::Exit;
+use crate::render::visible;
+
+/// Prints it, made if there is none yet, or a new one in its place.
+pub(crate) fn run(
+    loaded: &Loaded,
+    args: &TokenArgs,
+    out: &mut dyn Write,
+    diagnostics: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let home = &loaded.config.settings.home;
+    let token = if args.rotate { Generated::rotated(home)? } else { Generated::of(home)? };
+    if args.json {
+        let told = json!({ "file": token.path, "token": token.expose(), "rotated": args.rotate });
+        writeln!(out, "{told:#}")?;
+    } else {
+        writeln!(out, "{}", token.expose())?;
+        if args.rotate {
+            let path = visible(&token.path.display().to_string());
+            writeln!(
+                diagnostics,
+                "This is the new token, kept in {path}. Gateways that run take it, and refuse the old one, within 30 \
+                 seconds; streams that are open stay open. `metamcp init --http` writes it into your clients."
+            )?;
+        }
+    }
+    out.flush()?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,26 @@
+//! `metamcp version`: which program this is.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use crate::args::VersionArgs;
+use crate::exit::Exit;
+
+/// Tells the version, and for programs what comes with it.
+pub(crate) fn run(args: &VersionArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let version = env!("CARGO_PKG_VERSION");
+    if !args.json {
+        writeln!(out, "metamcp {version}")?;
+        return Ok(Exit::Success);
+    }
+    let told = json!({
+        "name": "metamcp",
+        "version": version,
+        "system": std::env::consts::OS,
+        "processor": std::env::consts::ARCH,
+        "hardened": cfg!(feature = "hardened"),
+    });
+    writeln!(out, "{told:#}")?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,83 @@
+//! Which profiles of code mode this build and this machine have.
+//! Owns: the look for a Docker that answers.      Never: chooses a profile.
+//! In: a profile.  Out: why it is not to be had, and how it could be.
+//! Tests: below, and `tests/config/isolation.rs` with a stand-in for Docker.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use metamcp_core::settings::CodeProfile;
+use metamcp_engine::config::Lack;
+
+/// How long the engine may take to say that it is there.
+const ANSWER: Duration = Duration::from_secs(3);
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Why scripts cannot run in this profile here; `None` where they can, as far as can be seen before one does.
+pub(crate) fn lacks(profile: CodeProfile) -> Option<Lack> {
+    let lack =
+        |reason: &str, cure: &str| Some(Lack { reason: reason.to_owned(), cure: cure.to_owned() });
+    match profile {
+        CodeProfile::Hardened if !cfg!(feature = "hardened") => lack(
+            "this build has no WebAssembly engine",
+            "use a build with the feature `hardened`: `cargo xtask hardened`, then `cargo build --release --features hardened`",
+        ),
+        CodeProfile::Docker if !cfg!(target_os = "linux") => lack(
+            "containers are used on Linux only",
+            "run metamcp on Linux, or choose another profile",
+        ),
+        CodeProfile::Docker => match answers(super::CONTAINER_ENGINE) {
+            Answer::Yes => None,
+            Answer::No => lack(
+                "the Docker engine does not answer",
+                "start it, and see that `docker version` works for you",
+            ),
+            Answer::NotThere => {
+                lack("there is no `docker` on the PATH", "install Docker and start it")
+            }
+        },
+        CodeProfile::Standard | CodeProfile::Hardened | CodeProfile::Dev | CodeProfile::Off => None,
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    NotThere,
+}
+
+/// Whether the client is there and its engine answers it.
+fn answers(engine: &str) -> Answer {
+    let mut command = Command::new(engine);
+    command.args(["version", "--format", "{{.Server.Version}}"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut client) = command.spawn() else { return Answer::NotThere };
+    let began = Instant::now();
+    loop {
+        match client.try_wait() {
+            Ok(Some(status)) if status.success() => return Answer::Yes,
+            Ok(None) if began.elapsed() < ANSWER => std::thread::sleep(LOOK),
+            Ok(Some(_)) | Err(_) => return Answer::No,
+            Ok(None) => {
+                // One that hangs must not outlive the question; whether it could be ended changes nothing.
+                drop(client.kill());
+                drop(client.wait());
+                return Answer::No;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_is_not_there_or_fails_is_no_docker() {
+        assert_eq!(answers("metamcp-no-such-program"), Answer::NotThere);
+        assert_eq!(answers("false"), Answer::No);
+        assert_eq!(answers("true"), Answer::Yes);
+    }
+}

@@ -1,0 +1,400 @@
+//! A worker that says anything: whatever it says, its servers hear permitted calls and nothing else.
+//!
+//! The gateway runs in this process; in place of its worker there is a program that says the frames written here. Half of
+//! them are frames as a worker of ours would write them, around arguments that try to be more than arguments; after
+//! these come frames of the same kind that were bent, and plain noise. The server behind it writes down every byte.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use metamcp_child::ShimCommand;
+use metamcp_core::config;
+use metamcp_core::ledger::ConnId;
+use metamcp_core::settings::{CodeProfile, Vocabulary};
+use metamcp_engine::gateway::Gateway;
+use metamcp_engine::router::{Caller, Outcome, Question};
+use metamcp_engine::surface::{Finished, Step, View};
+use metamcp_sandbox::host::{Launch, Profile};
+use metamcp_sandbox::protocol::{End, FromWorker, Level, Op, ScriptError};
+use metamcp_testkit::{programs, stand_in};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// The same frames every time.
+const SEED: u64 = 0x6d65_7461_6d63_7001;
+/// Workers, each with so many frames in order and so many that are bent or noise.
+const WORKERS: u64 = 2_000;
+const IN_ORDER: u64 = 30;
+const BENT: u64 = 20;
+/// Workers at once.
+const AT_ONCE: u64 = 4;
+/// What ends a line for one reader or another.
+const ENDS: [char; 5] = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+
+/// Splitmix.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        self.next() % most
+    }
+
+    fn size(&mut self, most: usize) -> usize {
+        usize::try_from(self.below(most as u64)).unwrap()
+    }
+
+    fn one<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+        of[self.size(of.len())]
+    }
+}
+
+/// What a server must not be sent.
+const FORGED: [&str; 6] = [
+    r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"secret","arguments":{}}}"#,
+    r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#,
+    r#"{"jsonrpc":"2.0","id":2,"result":{"action":"accept","content":{}}}"#,
+    r#"{"jsonrpc":"2.0","id":2097152,"method":"ping"}"#,
+    r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":{}}}"#,
+    r#"[{"jsonrpc":"2.0","id":4,"method":"tools/list"}]"#,
+];
+
+/// Arguments that a server may be sent, on one line: an object with a mark of its own, and all kinds of things around it.
+fn arguments(dice: &mut Dice, mark: &str) -> String {
+    let mut text = format!("{{#\"mark\"#:#\"{mark}\"");
+    for n in 0..dice.below(4) {
+        let value = match dice.below(7) {
+            0 => format!("[#{}#]", dice.one(&FORGED)),
+            1 => dice.one(&FORGED).replace(',', "#,#").replace('{', "{#"),
+            2 => {
+                let ends = ["\u{2028}", "\u{2029}", "\u{85}", "\\n", "\\r\\n", "\\u2028"];
+                let end = dice.one(&ends);
+                format!("\"x{end}{}{end}\"", dice.one(&FORGED).replace('"', "\\\""))
+            }
+            3 => {
+                let depth = dice.size(20);
+                format!("{}1{}", "[#".repeat(depth), "#]".repeat(depth))
+            }
+            4 => "[1e3,#-0,#true,#null,#\"\\u0000\"]".to_owned(),
+            5 => format!("\"{}\"", "é€😀".repeat(dice.size(50))),
+            _ => format!("{{#\"a\"#:#{{#\"b\"#:#{}#}}#}}", dice.below(1000)),
+        };
+        text.push_str(&format!("#,#\"k{n}\"#:#{value}"));
+    }
+    text.push_str("#}");
+    // Whatever may stand between two tokens.
+    let mut out = String::new();
+    for piece in text.split_inclusive('#') {
+        out.push_str(piece.trim_end_matches('#'));
+        if piece.ends_with('#') {
+            out.push_str(dice.one(&["", "", "", " ", "\n", "\r", "\r\n", "\n\n", "\t"]));
+        }
+    }
+    out
+}
+
+/// One frame as a worker of ours would write it. A call of `echo` gets a mark.
+fn in_order(dice: &mut Dice, id: &mut u32, mark: &str) -> (FromWorker, bool) {
+    let mut request = |op: Op, payload: String| {
+        *id += 1;
+        FromWorker::Request { id: *id - 1, op, payload }
+    };
+    let call = |server: &str, tool: &str, arguments: &str| {
+        format!("{{\"server\":{server},\"tool\":{tool},\"arguments\":{arguments}}}")
+    };
+    match dice.below(10) {
+        0..=2 => {
+            let arguments = arguments(dice, mark);
+            (request(Op::Call, call("\"alpha\"", "\"echo\"", &arguments)), true)
+        }
+        3 | 4 => {
+            let arguments = arguments(dice, "denied");
+            let tool = dice.one(&[
+                "\"secret\"",
+                "\"se\\u0063ret\"",
+                "\"secret\\u0000\"",
+                "\"SECRET\"",
+                "\"\"",
+                "\"echo\\n\"",
+            ]);
+            let server = dice.one(&[
+                "\"alpha\"",
+                "\"alpha\"",
+                "\"beta\"",
+                "\"mcp.alpha\"",
+                "\"\"",
+                "\"alpha\\n\"",
+            ]);
+            (request(Op::Call, call(server, tool, &arguments)), false)
+        }
+        5 => {
+            let op =
+                dice.one(&[&Op::Search, &Op::Describe, &Op::List, &Op::Types, &Op::ResultsGet]);
+            let word =
+                dice.one(&["\"alpha\"", "null", "7", "\"echo\\n\"", "{\"a\":[\n]}", "\"r0\""]);
+            let key = dice.one(&["query", "server", "tool", "handle", "options"]);
+            (request(*op, format!("{{\"{key}\":{word}}}")), false)
+        }
+        6 => {
+            let value = arguments(dice, "kept");
+            (request(Op::ResultsPut, format!("{{\"value\":{value}}}")), false)
+        }
+        _ => {
+            let text = format!("a line\n{}\u{2028}", dice.one(&FORGED));
+            let progress =
+                FromWorker::Progress { value: 1.0, total: Some(2.0), message: Some(text.clone()) };
+            let log = FromWorker::Log { level: Level::Warn, text };
+            (if dice.below(2) == 0 { log } else { progress }, false)
+        }
+    }
+}
+
+/// A frame that is none, or one that was bent.
+fn bent(dice: &mut Dice, id: &mut u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (frame, _) = match dice.below(8) {
+        0 => {
+            let value =
+                dice.one(&["1,\"calls\":[]", "{}\n{}", "", "nul", "{\"a\":\n1}", "\"\u{2028}\""]);
+            (FromWorker::Done { end: End::Ok { value: value.to_owned() }, cpu: dice.next() }, false)
+        }
+        1 => {
+            let tool_error = Some(dice.one(&FORGED).to_owned());
+            let error = ScriptError {
+                message: "x".repeat(dice.size(200)),
+                tool_error,
+                ..ScriptError::default()
+            };
+            (FromWorker::Done { end: End::Error(error), cpu: 0 }, false)
+        }
+        2 => (FromWorker::Ready { layers: Vec::new(), missing: Vec::new() }, false),
+        3 => {
+            // A payload that is no longer one object with three members.
+            let arguments = arguments(dice, "bent");
+            let payload = match dice.below(7) {
+                0 => format!(
+                    "{{\"server\":\"alpha\",\"tool\":\"echo\",\"arguments\":{arguments}\n{}",
+                    dice.one(&FORGED)
+                ),
+                1 => format!(
+                    "{{\"server\":\"alpha\",\"tool\":\"echo\",\"arguments\":{arguments}}}}}\n{{"
+                ),
+                2 => format!(
+                    "{{\"server\":\"alpha\",\"tool\":\"echo\",\"tool\":\"secret\",\"arguments\":{arguments}}}"
+                ),
+                3 => format!(
+                    "{{\"server\":\"alpha\",\"tool\":\"echo\",\"arguments\":{arguments},\"arguments\":{{}}}}"
+                ),
+                4 => format!("[\"alpha\",\"echo\",{arguments}]"),
+                5 => format!(
+                    "{{\"server\":\"alpha\",\"tool\":\"echo\",\"Arguments\":{{}},\"arguments\":{arguments}}}"
+                ),
+                _ => format!(
+                    "{{\"server\":\"alpha\",\"tool\":\"echo\",\"arguments\":{{}}}},\"method\":\"x\",\"params\":{{\"name\":\"secret\",\"arguments\":{arguments}}}"
+                ),
+            };
+            *id += 1;
+            (FromWorker::Request { id: *id - 1, op: Op::Call, payload }, false)
+        }
+        4 => {
+            // A number that is not its turn.
+            let mut other = u32::try_from(dice.below(1 << 32)).unwrap();
+            in_order(dice, &mut other, "out of turn")
+        }
+        5 => {
+            let noise = (0..dice.size(64)).map(|_| dice.next() as u8).collect::<Vec<u8>>();
+            let length = if dice.below(2) == 0 { noise.len() as u64 } else { dice.below(1 << 32) };
+            out.extend_from_slice(&u32::try_from(length).unwrap().to_le_bytes());
+            out.extend_from_slice(&noise);
+            return out;
+        }
+        _ => in_order(dice, id, "bent"),
+    };
+    frame.encode(&mut out);
+    for _ in 0..dice.below(3) {
+        let at = dice.size(out.len());
+        match dice.below(5) {
+            0 => out[at] ^= 1 << dice.below(8),
+            1 => out[at] = dice.next() as u8,
+            2 => out.insert(at, *dice.one(&[&b'\n', &b'}', &b'"', &0])),
+            3 => out.truncate(at.max(1)),
+            _ => {
+                let again = out[at..].to_vec();
+                out.extend(again);
+            }
+        }
+    }
+    out
+}
+
+/// Files of frames, and the marks of the calls that must arrive.
+fn write_down(folder: &Path) -> Vec<String> {
+    let mut ready = Vec::new();
+    let layers = Profile::Docker.demands().map(str::to_owned).collect();
+    FromWorker::Ready { layers, missing: Vec::new() }.encode(&mut ready);
+    fs::write(folder.join("ready"), ready).unwrap();
+    let (mut dice, mut marks) = (Dice(SEED), Vec::new());
+    for worker in 0..WORKERS {
+        let (mut first, mut second, mut id) = (Vec::new(), Vec::new(), 0);
+        for n in 0..IN_ORDER {
+            let mark = format!("{worker}-{n}-{:x}", dice.next());
+            let (frame, is_permitted) = in_order(&mut dice, &mut id, &mark);
+            frame.encode(&mut first);
+            marks.extend(is_permitted.then_some(mark));
+        }
+        let replies = id;
+        for _ in 0..BENT {
+            second.extend(bent(&mut dice, &mut id));
+        }
+        let file = stand_in::file(replies, &first, &second);
+        fs::write(folder.join(worker.to_string()), file).unwrap();
+    }
+    marks
+}
+
+/// Who makes one call of the gateway's own tools.
+struct Once(Mutex<Option<oneshot::Sender<Outcome>>>);
+
+impl Caller for Once {
+    fn answer(&self, _: &Bytes, outcome: Outcome) {
+        if let Some(waiting) = self.0.lock().unwrap().take() {
+            drop(waiting.send(outcome));
+        }
+    }
+    fn progress(&self, _: &Bytes, _: &[u8]) {}
+    fn log(&self, _: Option<&Bytes>, _: &[u8]) {}
+    fn ask(&self, _: Option<&Bytes>, question: Question) -> Result<(), Question> {
+        Err(question)
+    }
+    fn unask(&self, _: ConnId, _: Option<&[u8]>) {}
+    fn capabilities(&self) -> Value {
+        json!({})
+    }
+    fn client(&self) -> usize {
+        1
+    }
+}
+
+async fn make(view: &View, name: &str, arguments: &Value) -> Value {
+    let (answer, answered) = oneshot::channel();
+    let caller: Arc<dyn Caller> = Arc::new(Once(Mutex::new(Some(answer))));
+    let meta = json!({ "progressToken": 1 });
+    let params = json!({ "name": name, "arguments": arguments, "_meta": meta });
+    let line = Bytes::from(params.to_string());
+    let finished = match view.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
+        Step::Now(finished) => finished,
+        Step::Handed => Finished::Handed,
+        Step::Later(later) => later.await,
+        Step::Running(running) => running.future.await,
+    };
+    match finished {
+        Finished::Result(result) => serde_json::from_slice(&result).unwrap(),
+        Finished::Handed => match answered.await.unwrap() {
+            Outcome::Result(result) => serde_json::from_slice(&result).unwrap(),
+            other => panic!("{other:?}"),
+        },
+        other => serde_json::from_slice(&match other.to(view.audience) {
+            Finished::Result(result) => result,
+            _ => panic!("no result"),
+        })
+        .unwrap(),
+    }
+}
+
+#[test]
+fn a_worker_that_says_anything_reaches_its_servers_with_permitted_calls_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let (home, frames) = (place.path().join("home"), place.path().join("frames"));
+    fs::create_dir_all(&home).unwrap();
+    fs::create_dir_all(&frames).unwrap();
+    let journal = place.path().join("journal");
+    let marks = write_down(&frames);
+    let file = json!({ "mcpServers": { "alpha": {
+        "command": programs::line_journal(),
+        "args": [journal],
+        "deniedTools": ["secret"],
+    } } });
+    let mut config = config::parse(&file.to_string(), &|_| None).unwrap().config;
+    config.settings.home = home;
+    // The one profile whose worker is out of the gateway's sight, and is taken at its word about its walls.
+    config.settings.code.profile = CodeProfile::Docker;
+    let shim =
+        ShimCommand { program: env!("CARGO_BIN_EXE_metamcp").into(), args: vec!["__shim".into()] };
+    let worker = Launch {
+        program: programs::worker_stand_in(),
+        args: vec![frames.into()],
+        env: Vec::new(),
+        forks: false,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let gateway = Gateway::start(&config, shim, worker);
+        let view = View { vocabulary: Vocabulary::Both, ..gateway.view.clone() };
+        let runs: Vec<_> = (0..AT_ONCE)
+            .map(|first| {
+                let view = view.clone();
+                tokio::spawn(async move {
+                    for worker in (first..WORKERS).step_by(usize::try_from(AT_ONCE).unwrap()) {
+                        let code = format!("\"{}{worker}\"", stand_in::WORD);
+                        let result = make(&view, "mcp_execute", &json!({ "code": code })).await;
+                        assert!(result["content"].is_array(), "{result}");
+                    }
+                })
+            })
+            .collect();
+        for run in runs {
+            run.await.unwrap();
+        }
+        let after = json!({ "server": "alpha", "tool": "echo", "args": { "mark": "after" } });
+        let result = make(&view, "mcp_call", &after).await;
+        assert_eq!(result["content"][0]["text"], "did \"echo\"", "{result}");
+        gateway.router.stop_now();
+        gateway.router.emptied().await;
+        gateway.catalog.written().await;
+    });
+    judge(&fs::read_to_string(&journal).unwrap(), marks);
+}
+
+fn judge(journal: &str, marks: Vec<String>) {
+    let mut waited: HashMap<String, bool> = marks.into_iter().map(|mark| (mark, false)).collect();
+    assert!(waited.len() > 15_000, "{} calls are permitted", waited.len());
+    let mut ids = Vec::new();
+    for line in journal.strip_suffix('\n').unwrap().split('\n') {
+        assert!(!line.contains(ENDS), "more than one line to some readers: {line:?}");
+        let message: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
+        let members: Vec<&str> = message.as_object().unwrap().keys().map(String::as_str).collect();
+        match message["method"].as_str().unwrap_or_default() {
+            "tools/call" => {
+                assert_eq!(members, ["jsonrpc", "id", "method", "params"], "{line}");
+                let params: Vec<&String> = message["params"].as_object().unwrap().keys().collect();
+                assert_eq!(params, ["name", "arguments", "_meta"], "{line}");
+                assert_eq!(message["params"]["name"], "echo", "{line}");
+                let id = message["id"].as_u64().unwrap();
+                assert!(id > 0 && id <= i32::MAX as u64, "{line}");
+                ids.push(id);
+                let mark = message["params"]["arguments"]["mark"].as_str().unwrap_or_default();
+                if let Some(came) = waited.get_mut(mark) {
+                    assert!(!std::mem::replace(came, true), "twice: {line}");
+                }
+            }
+            "notifications/cancelled" => {
+                let of = message["params"]["requestId"].as_u64().unwrap();
+                assert!(ids.contains(&of), "of a call that was not made: {line}");
+            }
+            "initialize" | "notifications/initialized" | "tools/list" | "server/discover" => {}
+            _ => panic!("nobody of ours says this: {line}"),
+        }
+    }
+    let missing = waited.values().filter(|came| !**came).count();
+    assert_eq!(missing, 0, "of {} permitted calls", waited.len());
+}

@@ -1,0 +1,106 @@
+//! Pauses: the gateway stopped as a closed lid or a frozen container stops it, and servers that are stopped beneath it.
+
+use std::thread;
+use std::time::Duration;
+
+use metamcp_testkit::census::{self, Process};
+use metamcp_testkit::{Outcome, Workspace, chaos_server, eventually};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+
+use crate::world::{PATIENCE, call, start, stop};
+
+/// How long a call may take.
+const TIMEOUT: u64 = 3_000;
+/// Longer than any call may take, and than the whole of a threshold of them.
+const PAUSE: Duration = Duration::from_secs(9);
+
+fn workspace() -> Workspace {
+    let mut workspace = Workspace::new().unwrap();
+    for name in ["one", "two"] {
+        workspace.server(name, chaos_server(&[]).setting("timeoutMs", json!(TIMEOUT)));
+    }
+    workspace
+}
+
+fn resume(processes: &[Process]) {
+    for process in processes {
+        kill(Pid::from_raw(i32::try_from(process.pid).unwrap()), Signal::SIGCONT).ok();
+    }
+}
+
+/// Stops these for a while in the middle of calls, and says how the calls ended.
+fn stopped(of: impl Fn(&[Process], u32) -> Vec<Process>) {
+    let workspace = workspace();
+    let client = start(&workspace);
+    for server in ["one", "two"] {
+        assert_eq!(call(&client, server, "echo", &json!({"text": "x"})), Outcome::Fine);
+    }
+    let calls: Vec<u64> = (0..6)
+        .map(|n| {
+            let server = if n % 2 == 0 { "one" } else { "two" };
+            let arguments = json!({"ms": 1_000, "key": format!("slow-{n}")});
+            client.mcp_call(server, "slow", &arguments).unwrap()
+        })
+        .collect();
+    let under_way = || {
+        let ran = |n: usize| {
+            let journal = workspace.journal(if n.is_multiple_of(2) { "one" } else { "two" });
+            journal.executions(&format!("slow-{n}")).unwrap() == 1
+        };
+        (0..6).all(ran)
+    };
+    assert!(eventually(PATIENCE, under_way));
+    let frozen = of(&workspace.processes(), client.pid());
+    assert!(!frozen.is_empty() && frozen.iter().all(census::freeze));
+    thread::sleep(PAUSE);
+    resume(&frozen);
+    for id in calls {
+        let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
+        assert_eq!(outcome, Outcome::Fine, "{}", client.stderr());
+    }
+    for server in ["one", "two"] {
+        assert_eq!(call(&client, server, "echo", &json!({"text": "y"})), Outcome::Fine);
+    }
+    stop(client, &workspace);
+}
+
+#[test]
+fn a_gateway_that_was_stopped_reads_what_came_meanwhile() {
+    stopped(|all, gateway| all.iter().filter(|one| one.pid == gateway).cloned().collect());
+}
+
+#[test]
+fn a_gateway_frozen_together_with_its_servers_goes_on_where_it_was() {
+    stopped(|all, _| all.to_vec());
+}
+
+#[test]
+fn a_stopped_server_costs_one_call_and_is_replaced() {
+    let workspace = workspace();
+    let client = start(&workspace);
+    assert_eq!(call(&client, "one", "effect", &json!({"key": "first"})), Outcome::Fine);
+    let of_one = |process: &Process| process.command.contains("chaos-child");
+    let child: Vec<Process> = workspace.processes().into_iter().filter(of_one).collect();
+    assert_eq!(child.len(), 1, "{child:?}");
+    assert!(census::freeze(&child[0]));
+    assert_eq!(call(&client, "one", "effect", &json!({"key": "lost"})).code(), Some("timeout"));
+    // Whoever comes next waits until it is clear that nobody is there, and gets a fresh process.
+    let next: Vec<u64> = (0..5)
+        .map(|n| {
+            let arguments = json!({"key": format!("next-{n}")});
+            client.mcp_call("one", "effect", &arguments).unwrap()
+        })
+        .collect();
+    for id in next {
+        let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
+        assert_eq!(outcome, Outcome::Fine, "{}", client.stderr());
+    }
+    let journal = workspace.journal("one");
+    for n in 0..5 {
+        assert_eq!(journal.executions(&format!("next-{n}")).unwrap(), 1);
+    }
+    assert_eq!(journal.executions("lost").unwrap(), 0, "it is not sent a second time");
+    stop(client, &workspace);
+}
