@@ -67,7 +67,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "sim",
-        about: "the simulation with all its seeds, in release",
+        about: "the simulation with all its seeds",
         quick: false,
         run: sim,
     },
@@ -301,7 +301,7 @@ fn examples(place: &Place, _: Extent) -> Result<Ended> {
 fn sim(place: &Place, _: Extent) -> Result<Ended> {
     let mut command = place.cargo();
     command
-        .args(["test", "--release", "--locked", "--package", "metamcp-core", "--test", "sim"])
+        .args(["test", "--locked", "--package", "metamcp-core", "--test", "sim"])
         .env("SIM_SEEDS", SIM_SEEDS);
     Ok(run::loud(&mut command)?.into())
 }

@@ -7,7 +7,7 @@
 const NUDGE: f64 = 1e-6;
 
 /// The number that stands for the end of a call that said nothing itself, and the total told with it.
-pub const DONE: f64 = 1.0;
+pub const DONE: u32 = 1;
 
 /// See the module.
 #[derive(Debug, Clone, Copy, Default)]
@@ -87,7 +87,7 @@ mod tests {
                 Event::End(well) => {
                     let end = steps.end(well);
                     told.extend(end.begin.then_some(0.0));
-                    told.extend(end.end.then_some(DONE));
+                    told.extend(end.end.then_some(f64::from(DONE)));
                 }
             }
         }

@@ -131,6 +131,12 @@ impl Workspace {
         self
     }
 
+    /// Takes a server out of the config again.
+    pub fn remove(&mut self, name: &str) -> &mut Self {
+        self.servers.remove(name);
+        self
+    }
+
     /// Adds a server to the config by its whole entry, such as one with a `url`.
     pub fn entry(&mut self, name: &str, entry: Value) -> &mut Self {
         self.servers.insert(name.to_owned(), entry);

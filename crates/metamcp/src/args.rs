@@ -70,7 +70,7 @@ pub(crate) enum Command {
     /// Serve on stdin and stdout; the same as no subcommand
     #[command(after_help = "\
 Examples:
-  metamcp                        your servers, and those of a .mcp.json you trust
+  metamcp                        your servers, and a trusted .mcp.json
   metamcp --config work.json     those of another file
   metamcp --max-connections 8    at most eight servers at once
   metamcp --log-level info       and say what happens")]

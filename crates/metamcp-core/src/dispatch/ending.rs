@@ -67,8 +67,11 @@ impl<T> Dispatch<T> {
             if attached && one_pipe && !self.is_probed(conn) && !self.stopping {
                 self.probe(server, conn, now, effects);
             }
+            // A process that was replaced was judged when that happened; what it still owes says nothing about the
+            // one in its place.
+            let outcome = if attached { Outcome::Failure } else { Outcome::Neutral };
             let verdict = Verdict::TimedOut { after: timeout, sent: true };
-            self.end_early(id, verdict, Outcome::Failure, now, effects);
+            self.end_early(id, verdict, outcome, now, effects);
         }
     }
 

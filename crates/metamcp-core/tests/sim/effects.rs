@@ -333,6 +333,7 @@ impl World {
     fn told(&mut self, step: Step, number: u32, verdict: &Verdict) -> Check {
         let caller = &mut self.callers[number as usize];
         let server = &self.servers[caller.server];
+        let attached = server.attached;
         let limits = &self.plan.limits;
         let unsent = match verdict {
             Verdict::CircuitOpen { .. } => {
@@ -397,6 +398,8 @@ impl World {
             | Verdict::Refused { .. }
             | Verdict::OutcomeUnknown { .. }
             | Verdict::CrashLoop { .. } => End::Failed,
+            // What a process that was replaced still owes is not held against the one in its place.
+            Verdict::TimedOut { .. } if caller.on.is_some() && caller.on != attached => End::Neutral,
             Verdict::TimedOut { .. } if caller.on.is_some() => End::TimedOut,
             Verdict::TimedOut { .. } | Verdict::PoolExhausted { .. } if caller.sends > 0 => {
                 End::TimedOutAgain

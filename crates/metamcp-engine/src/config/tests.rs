@@ -264,7 +264,7 @@ fn flag_over_variable_over_project_over_user() {
 fn a_broken_file_is_never_an_empty_list() {
     let machine = Machine::new();
     let user = machine.write("user/.metamcp/mcp.json", "{ \"mcpServers\": {\n  \"a\": } }");
-    assert_eq!(machine.error(), "/user/.metamcp/mcp.json:2:6: expected a value after the colon");
+    assert_eq!(machine.error(), "/user/.metamcp/mcp.json:2:8: `}` cannot stand here");
     fs::write(&user, "").unwrap();
     assert_eq!(machine.error(), "/user/.metamcp/mcp.json:1:1: the file is empty");
     fs::write(&user, b"{ \xff }").unwrap();

@@ -70,7 +70,7 @@ impl Steps {
         let mut state = self.lock();
         let end = state.end(well);
         if end.begin {
-            self.tell(0.0, None);
+            self.tell(0, None);
         }
         if end.end {
             self.tell(DONE, Some(DONE));
@@ -80,12 +80,12 @@ impl Steps {
     fn silent(&self) {
         let mut state = self.lock();
         if state.silent() {
-            self.tell(0.0, None);
+            self.tell(0, None);
         }
     }
 
     /// Under the lock, so that nothing follows the end.
-    fn tell(&self, progress: f64, total: Option<f64>) {
+    fn tell(&self, progress: u32, total: Option<u32>) {
         let mut params = json!({ "progress": progress, "message": self.name });
         if let Some(total) = total {
             params["total"] = total.into();

@@ -1,9 +1,11 @@
 //! Discovery never waits for the slowest, and remembers when nobody is there to ask.
 
+use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use metamcp_testkit::census::descendants;
-use metamcp_testkit::{Server, What, Workspace, chaos_server, echo_server, eventually};
+use metamcp_testkit::programs::echo_child;
+use metamcp_testkit::{Server, What, Workspace, chaos_server, eventually};
 use serde_json::json;
 
 use crate::world::{PATIENCE, discover, home, start, stop, tell, timed};
@@ -26,8 +28,11 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
     for name in &hung {
         workspace.server(name, chaos_server(&["4"]));
     }
+    // A name that can be taken away from the program later.
+    let program = workspace.file("echo");
+    symlink(echo_child(), &program).unwrap();
     for name in &honest {
-        workspace.server(name, echo_server().argument("--tools").argument("3"));
+        workspace.server(name, Server::new(&program, &["--tools", "3"]));
     }
     let client = start(&workspace);
     let (text, took) = timed(|| discover(&client, &json!({"query": "echo the text"})));
@@ -56,12 +61,11 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
     stop(client, &workspace);
 
     // Now nothing can be started any more: what was learnt has to do.
-    let mut later = Workspace::new().unwrap();
-    copy_home(&workspace, &later);
-    for name in &honest {
-        later.server(name, Server::new("/nonexistent/server", &[]));
+    std::fs::remove_file(&program).unwrap();
+    for name in &hung {
+        workspace.remove(name);
     }
-    let client = start(&later);
+    let client = start(&workspace);
     let (text, took) = timed(|| discover(&client, &json!({"query": "echo", "limit": 100})));
     tell(format_args!("from the cache of {} servers: {took:.2?}", honest.len()));
     for name in &honest {
@@ -69,7 +73,7 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
     }
     assert_eq!(self::pending(&text), Vec::<&str>::new());
     assert_eq!(descendants(client.pid()), [], "no process was needed");
-    stop(client, &later);
+    stop(client, &workspace);
 }
 
 #[test]
@@ -109,8 +113,4 @@ fn pending(text: &str) -> Vec<&str> {
     let line = text.lines().find_map(|line| line.strip_prefix("pending: "));
     let names = line.map(|line| line.split(" (").next().unwrap_or_default());
     names.map(|names| names.split(", ").collect()).unwrap_or_default()
-}
-
-fn copy_home(from: &Workspace, to: &Workspace) {
-    std::fs::rename(home(from), home(to)).unwrap();
 }

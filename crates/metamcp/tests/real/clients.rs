@@ -131,9 +131,12 @@ fn asks_back_and_progress(client: Client) {
         assert_eq!(behind.step(name).raw(), alone.step(name).raw(), "{name}");
     }
     assert_eq!(alone.step("long").progress_before_response(), [1, 2, 3, 4], "the server itself");
-    assert_eq!(behind.step("long").progress_before_response(), [1, 2, 3, 4]);
+    // A server that is silent while it starts: the gateway says in its place that the call has begun.
+    let told = behind.step("long").progress_before_response();
+    assert_eq!(told.strip_prefix(&[0]).unwrap_or(&told), [1, 2, 3, 4]);
     // An SDK may drop what arrives together with the response; it never drops the first.
-    assert_eq!(behind.step("long").progress().first(), Some(&1.0));
+    let first = told.first().map(|first| *first as f64);
+    assert_eq!(behind.step("long").progress().first().copied(), first);
     let asked = asked_in_calls(&behind);
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert_eq!(asked, asked_in_calls(&alone));

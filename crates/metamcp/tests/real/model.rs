@@ -47,14 +47,14 @@ fn with_model() -> (Workspace, PathBuf) {
     let wheel = Installed::find().wheel();
     let folder = wheel.parent().unwrap();
     let mut command = workspace.command(Path::new(env!("CARGO_BIN_EXE_metamcp"))).unwrap();
-    command.args(["model", "add", "--json"]);
+    command.args(["model", "add"]);
     command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", folder);
     command.env("UV_NO_INDEX", "1").env("UV_FIND_LINKS", folder);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["usable"], true, "{told:#}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("Fetching"), "it says what it does");
+    let told = read(&workspace, &["model", "show", "--json"]);
+    assert_eq!(told["usable"], true, "{told:#}");
     let path = PathBuf::from(told["path"].as_str().unwrap());
     assert!(path.starts_with(workspace.home()), "{}", path.display());
     let left = std::fs::read_dir(path.parent().unwrap()).unwrap().count();

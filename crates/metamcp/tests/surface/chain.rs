@@ -149,7 +149,7 @@ fn a_cancelled_chain_makes_no_further_step() {
 
 #[test]
 fn a_gateway_that_goes_down_tells_what_was_done() {
-    let gateway = gateway();
+    let gateway = Gateway::start(two_servers(), &["--surface", "full", "--shutdown-drain", "50"]);
     let steps = json!([
         {"tool_id": "one:effect", "args": {"key": "k"}},
         {"tool_id": "one:slow", "args": {"ms": 60_000}},

@@ -37,6 +37,7 @@ fn a_deaf_connection_is_replaced_after_one_call_and_what_was_sent_is_not_sent_ag
     assert!(bench.dispatch.is_on(second, conn));
     bench.pass(MINUTE / 2);
     assert!(matches!(bench.verdicts()[..], [Verdict::TimedOut { sent: true, .. }]));
+    assert_eq!(bench.failures(server), 0, "it is not held against the fresh one");
     assert_eq!(bench.closes(), [(conn, Shut::Gently)]);
     assert_eq!(probes(&mut bench), [], "nobody asks one that was given up");
 }
