@@ -65,12 +65,7 @@ const STEPS: &[Step] = &[
         quick: false,
         run: examples,
     },
-    Step {
-        name: "sim",
-        about: "the simulation with all its seeds",
-        quick: false,
-        run: sim,
-    },
+    Step { name: "sim", about: "the simulation with all its seeds", quick: false, run: sim },
     Step {
         name: "deny",
         about: "the policy on dependencies, where cargo-deny is installed",

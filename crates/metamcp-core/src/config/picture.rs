@@ -12,7 +12,7 @@ use super::keys::SERVER_KEYS;
 use super::parse::{DIALECT, parse_as_written};
 use super::{Config, ConfigError, Problem, ServerConfig, ServerOrigin, ServerState, Transport};
 use crate::next::quoted;
-use crate::secret::{Reference, Secret, names_a_secret};
+use crate::secret::{Reference, Secret};
 use crate::settings::{Given, Origin};
 use crate::text;
 
@@ -78,6 +78,8 @@ pub struct PicturedSetting {
     pub from: String,
     /// Who says so.
     pub origin: String,
+    /// Whether a flag or a variable has the last word today, so that it would count only without that.
+    pub is_overridden: bool,
 }
 
 /// A toolset of the file.
@@ -87,6 +89,8 @@ pub struct PicturedToolset {
     pub name: String,
     /// Whether it would replace one of the user's.
     pub replaces: bool,
+    /// What belongs to it, as it is written.
+    pub rules: String,
 }
 
 /// What is in force without the file.
@@ -125,10 +129,14 @@ impl Picture {
             picture.settings.extend(setting(given, in_force.values));
         }
         for toolset in &read.config.toolsets {
+            let entry = written.get("toolsets").and_then(|toolsets| toolsets.get(&toolset.name));
+            let mut shown = Shown { is_cut: false };
             picture.toolsets.push(PicturedToolset {
-                name: text::spelt(&toolset.name, LONGEST_VALUE),
+                name: shown.spelt(&toolset.name, LONGEST_VALUE),
                 replaces: in_force.config.toolset(&toolset.name).is_some(),
+                rules: shown.spelt(&entry.unwrap_or(&Value::Null).to_string(), LONGEST),
             });
+            picture.is_cut |= shown.is_cut;
         }
         let fault = |fault: &Problem| text::spelt(&fault.to_string(), LONGEST_VALUE);
         picture.faults = read.faults.iter().map(fault).collect();
@@ -188,12 +196,12 @@ impl Shown {
             }
         };
         for (name, value) in named {
-            let given = (self.spelt(name, LONGEST_VALUE), self.value(name, value, &mut pictured));
+            let given = (self.spelt(name, LONGEST_VALUE), self.value(value, &mut pictured));
             pictured.gives.push(given);
         }
         for (key, value) in entry.as_object().into_iter().flatten() {
             if !is_shown_elsewhere(key) && !super::read::is_comment(key) {
-                let value = self.spelt(&masked(key, value).to_string(), LONGEST_VALUE);
+                let value = self.spelt(&value.to_string(), LONGEST_VALUE);
                 pictured.others.push((self.spelt(key, LONGEST_VALUE), value));
             }
         }
@@ -210,9 +218,9 @@ impl Shown {
         pictured
     }
 
-    /// What a variable or header is set to. A value that is a secret by its name is not shown, since a file that is
-    /// shared by mistake is shared anyway.
-    fn value(&mut self, name: &str, value: &Secret, of: &mut PicturedServer) -> String {
+    /// What a variable or header is set to, secret or not: a name that sounds like a secret's may choose a program, as
+    /// `GIT_CONFIG_KEY_0` does, and whoever gets to see the picture has the file.
+    fn value(&mut self, value: &Secret, of: &mut PicturedServer) -> String {
         let written = value.expose();
         if Reference::is_one(written) {
             if let Ok(Reference::Command(words)) = Reference::parse(written) {
@@ -224,29 +232,9 @@ impl Shown {
             }
             return self.spelt(written, LONGEST_VALUE);
         }
-        if names_a_secret(name) && !written.contains("${") {
-            return SECRET.to_owned();
-        }
         self.spelt(written, LONGEST_VALUE)
     }
 }
-
-/// The value of a key without what is a secret by its name; what only refers to one stays.
-fn masked(key: &str, value: &Value) -> Value {
-    match value {
-        Value::String(text) if names_a_secret(key) && !text.contains("${") => {
-            if Reference::is_one(text) { value.clone() } else { SECRET.into() }
-        }
-        Value::Array(values) => values.iter().map(|value| masked(key, value)).collect(),
-        Value::Object(object) => Value::Object(
-            object.iter().map(|(key, value)| (key.clone(), masked(key, value))).collect(),
-        ),
-        _ => value.clone(),
-    }
-}
-
-/// What stands for a secret.
-const SECRET: &str = "(a secret, written in the file)";
 
 /// Whether a key is shown in a form of its own, under whichever of its names.
 fn is_shown_elsewhere(key: &str) -> bool {
@@ -279,13 +267,12 @@ fn variables(value: &Value, into: &mut Vec<String>) {
     }
 }
 
-/// A setting that the file would change; none where a flag or a variable has the last word, or nothing would differ.
+/// A setting that the file would change; none where nothing would differ.
 fn setting(given: &Given, values: &[Given]) -> Option<PicturedSetting> {
     let now = values.iter().find(|value| value.setting == given.setting);
-    if now.is_some_and(|now| {
-        now.value == given.value
-            || matches!(now.origin, Origin::Environment { .. } | Origin::Flag { .. })
-    }) {
+    let is_overridden = now
+        .is_some_and(|now| matches!(now.origin, Origin::Environment { .. } | Origin::Flag { .. }));
+    if !is_overridden && now.is_some_and(|now| now.value == given.value) {
         return None;
     }
     let shown = |text: &str| text::spelt(text, LONGEST_VALUE);
@@ -295,5 +282,6 @@ fn setting(given: &Given, values: &[Given]) -> Option<PicturedSetting> {
         from: now.map(|now| shown(&now.value.text())).unwrap_or_default(),
         origin: now
             .map_or_else(|| Origin::Default.to_string(), |now| shown(&now.origin.to_string())),
+        is_overridden,
     })
 }

@@ -399,7 +399,9 @@ impl World {
             | Verdict::OutcomeUnknown { .. }
             | Verdict::CrashLoop { .. } => End::Failed,
             // What a process that was replaced still owes is not held against the one in its place.
-            Verdict::TimedOut { .. } if caller.on.is_some() && caller.on != attached => End::Neutral,
+            Verdict::TimedOut { .. } if caller.on.is_some() && caller.on != attached => {
+                End::Neutral
+            }
             Verdict::TimedOut { .. } if caller.on.is_some() => End::TimedOut,
             Verdict::TimedOut { .. } | Verdict::PoolExhausted { .. } if caller.sends > 0 => {
                 End::TimedOutAgain

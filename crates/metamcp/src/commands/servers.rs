@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use metamcp_core::config::{self, ConfigError, Problem};
+use metamcp_core::config::{self, ConfigError, Picture, Problem};
 use metamcp_core::edit::{self, Format};
 use metamcp_core::next::quoted;
 use metamcp_core::settings::Given;
@@ -56,15 +56,19 @@ fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Res
     let path =
         std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).join(".mcp.json");
     let store = TrustStore::new(&loaded.config.settings.home);
-    let was_idle = loaded.project.as_ref().is_some_and(|project| {
+    // Nobody can have smuggled anything into a file without a single entry. One that names only this gateway is not that:
+    // what passes for the gateway today may be another program tomorrow.
+    let was_empty = loaded.project.as_ref().is_some_and(|project| {
         let before = changed.before.as_deref().unwrap_or_default();
-        project.standing == Standing::Idle && project.sha256 == trust::sha256(before.as_bytes())
+        project.picture == Picture::default()
+            && project.standing == Standing::Idle
+            && project.sha256 == trust::sha256(before.as_bytes())
     });
     let was_approved = match &changed.before {
         None => true,
         Some(before) => {
             let decision = store.decision(&path, &trust::sha256(before.as_bytes()))?;
-            was_idle || decision == Decision::Trusted
+            was_empty || decision == Decision::Trusted
         }
     };
     if was_approved {

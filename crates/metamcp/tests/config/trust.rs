@@ -105,6 +105,7 @@ impl Served {
 #[test]
 fn nothing_of_a_file_that_was_found_runs_or_counts() {
     let shell = cloned();
+    shell.write("script.js", "return await tools.search('clock')");
     for line in [
         &["list"][..],
         &["list", "--json"],
@@ -112,6 +113,13 @@ fn nothing_of_a_file_that_was_found_runs_or_counts() {
         &["doctor"],
         &["config", "check"],
         &["call", "numbers:evaluate", "--args", "{\"expression\": \"1+1\"}"],
+        &["call", "helper:echo", "text=hi"],
+        &["tools"],
+        &["tools", "helper"],
+        &["get", "helper"],
+        &["enable", "helper"],
+        &["run", "script.js"],
+        &["auth", "status"],
         &["trust", "--json"],
         &["trust"],
     ] {
@@ -295,6 +303,18 @@ fn what_a_person_writes_with_our_commands_is_approved() {
     shell.write(PROJECT, &text.replace("\"x\"", "\"evil\""));
     assert!(shell.run(&["add", "--project", "more", "--", "x"]).status.success());
     assert_eq!(shell.json(&["trust", "--json"])["standing"], "changed");
+}
+
+/// A file that names only what passes for this gateway does nothing, but it is not ours: the program it names is.
+#[test]
+fn what_does_nothing_today_is_not_approved_by_a_change() {
+    let shell = Shell::new();
+    shell.write(OWN, &json!({ "mcpServers": { "numbers": numbers() } }).to_string());
+    let entry = json!({ "command": "./metamcp", "args": ["--config", ".mcp.json"] });
+    shell.write(PROJECT, &json!({ "mcpServers": { "all": entry } }).to_string());
+    assert!(shell.run(&["add", "--project", "mine", "--", "x"]).status.success());
+    assert_eq!(shell.json(&["trust", "--json"])["standing"], "waiting");
+    assert_eq!(servers(&shell), named(&[("numbers", "user")]));
 }
 
 #[test]

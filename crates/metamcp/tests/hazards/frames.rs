@@ -25,10 +25,10 @@ use tokio::sync::oneshot;
 
 /// The same frames every time.
 const SEED: u64 = 0x6d65_7461_6d63_7001;
-/// Workers, each with so many frames in order and so many that are bent or noise.
-const WORKERS: u64 = 2_000;
-const IN_ORDER: u64 = 30;
-const BENT: u64 = 20;
+/// Workers, each with so many frames in order and then one that is bent or noise: a worker is ended by the first frame
+/// that no worker of ours would write, so that a second one would never be read. 100,000 frames together.
+const WORKERS: u64 = 4_000;
+const IN_ORDER: u64 = 24;
 /// Workers at once.
 const AT_ONCE: u64 = 4;
 /// What ends a line for one reader or another.
@@ -253,9 +253,7 @@ fn write_down(folder: &Path) -> Vec<String> {
             marks.extend(is_permitted.then_some(mark));
         }
         let replies = id;
-        for _ in 0..BENT {
-            second.extend(bent(&mut dice, &mut id));
-        }
+        second.extend(bent(&mut dice, &mut id));
         let file = stand_in::file(replies, &first, &second);
         fs::write(folder.join(worker.to_string()), file).unwrap();
     }

@@ -21,14 +21,19 @@ impl Picture {
             for setting in &self.settings {
                 let (key, to, from) =
                     (&setting.key, or_empty(&setting.to), or_empty(&setting.from));
-                line(&mut out, &format!("  {key}: {to} in place of {from} ({})", setting.origin));
+                let origin = &setting.origin;
+                let now = match setting.is_overridden {
+                    false => format!("in place of {from} ({origin})"),
+                    true => format!("once nothing else sets it; now {from} ({origin})"),
+                };
+                line(&mut out, &format!("  {key}: {to} {now}"));
             }
         }
         if !self.toolsets.is_empty() {
             line(&mut out, "toolsets");
             for toolset in &self.toolsets {
                 let replaces = if toolset.replaces { ", in place of your own" } else { "" };
-                line(&mut out, &format!("  {}{replaces}", toolset.name));
+                line(&mut out, &format!("  {}{replaces}: {}", toolset.name, toolset.rules));
             }
         }
         if !self.faults.is_empty() {
@@ -112,12 +117,12 @@ impl Picture {
             })
         });
         let settings = self.settings.iter().map(|setting| {
-            json!({ "key": setting.key, "to": setting.to, "from": setting.from, "origin": setting.origin })
+            json!({ "key": setting.key, "to": setting.to, "from": setting.from, "origin": setting.origin, "overridden": setting.is_overridden })
         });
         let toolsets = self
             .toolsets
             .iter()
-            .map(|toolset| json!({ "name": toolset.name, "replaces": toolset.replaces }));
+            .map(|toolset| json!({ "name": toolset.name, "replaces": toolset.replaces, "rules": toolset.rules }));
         json!({
             "servers": servers.collect::<Vec<_>>(),
             "settings": settings.collect::<Vec<_>>(),
