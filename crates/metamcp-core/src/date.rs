@@ -39,13 +39,17 @@ pub fn unix_millis(text: &str) -> Option<u64> {
     u64::try_from(minutes * 60_000 + (seconds * 1000.0) as i64).ok()
 }
 
-/// How long a `Retry-After` header asks to wait: seconds, or until a moment that may have passed already.
+/// How long a `Retry-After` header asks to wait: seconds, or until a moment. None where it names no time to come, since a
+/// server that refuses a request and says "at once" has not said when.
 pub fn retry_after(value: &str, now_ms: u64) -> Option<Duration> {
     let value = value.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    http_millis(value).map(|moment| Duration::from_millis(moment.saturating_sub(now_ms)))
+    let pause = if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More seconds than can be counted are many.
+        Duration::from_secs(value.parse().unwrap_or(u64::MAX))
+    } else {
+        Duration::from_millis(http_millis(value)?.saturating_sub(now_ms))
+    };
+    (!pause.is_zero()).then_some(pause)
 }
 
 /// Milliseconds since 1970 of a moment in a header, in the three forms that HTTP has: `Sun, 06 Nov 1994 08:49:37 GMT`,
@@ -156,7 +160,9 @@ mod tests {
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(30)),
             ("Sunday, 06-Nov-94 08:49:37 GMT", Some(30)),
             ("Sun Nov  6 08:49:37 1994", Some(30)),
-            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", None),
+            ("0", None),
+            ("99999999999999999999999", Some(u64::MAX)),
             ("Mon, 07 Nov 1994 08:49:07 GMT", Some(86_400)),
             ("Sun, 06 Foo 1994 08:49:37 GMT", None),
             ("Sun, 06 Nov 1994 08:49:37 CET", None),

@@ -113,6 +113,11 @@ pub enum Fact {
         /// What the system said, and of which limit.
         reason: String,
     },
+    /// This user has as many processes as the system allows, so nothing more can be started.
+    OutOfProcesses {
+        /// What the system said, and of which limit.
+        reason: String,
+    },
     /// It wants to know who we are before it does anything.
     LoginNeeded {
         /// Why what we have does not do, as a fragment.
@@ -172,6 +177,7 @@ impl Fact {
             | Fact::Garbage { .. }
             | Fact::Oversize { .. }
             | Fact::OutOfFiles { .. }
+            | Fact::OutOfProcesses { .. }
             | Fact::Unsupported { .. } => Category::Other,
         }
     }
@@ -181,7 +187,7 @@ impl Fact {
     pub fn counts(&self) -> bool {
         match self {
             Fact::HttpStatus { status } => *status >= 500,
-            Fact::Limited { .. } | Fact::OutOfFiles { .. } => false,
+            Fact::Limited { .. } | Fact::OutOfFiles { .. } | Fact::OutOfProcesses { .. } => false,
             _ => self.category() != Category::Auth,
         }
     }
@@ -214,6 +220,7 @@ impl Fact {
             | Fact::Limited { .. }
             | Fact::Busy { .. }
             | Fact::OutOfFiles { .. }
+            | Fact::OutOfProcesses { .. }
             | Fact::LoginNeeded { .. }
             | Fact::Unreachable { .. }
             | Fact::Insecure { .. }
@@ -258,6 +265,12 @@ impl fmt::Display for Fact {
                 write!(
                     f,
                     "cannot be used now, since metamcp has no file descriptors left: {reason}"
+                )
+            }
+            Fact::OutOfProcesses { reason } => {
+                write!(
+                    f,
+                    "cannot be started now, since the system allows no more processes: {reason}"
                 )
             }
             Fact::Limited { retry_after: None } => f.write_str("wants fewer requests (HTTP 429)"),

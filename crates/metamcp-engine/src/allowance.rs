@@ -116,7 +116,9 @@ pub fn files(count: usize) -> Result<(), String> {
     for _ in 0..count {
         match std::fs::File::open(null) {
             Ok(file) => open.push(file),
-            Err(error) if is_out_of_files(&error) => return Err(words(&error)),
+            Err(error) if is_out_of_files(&error) => {
+                return Err(out_of_files(&error).unwrap_or_else(|| error.to_string()));
+            }
             // Nothing is known of the limit then.
             Err(_) => return Ok(()),
         }
@@ -125,17 +127,41 @@ pub fn files(count: usize) -> Result<(), String> {
 }
 
 /// Whether an error, or what caused it, is that no more files can be had, and in which words to say it.
+#[cfg(unix)]
 pub fn out_of_files(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>()
-            && is_out_of_files(error)
-        {
-            return Some(words(error));
-        }
-        cause = error.source();
-    }
+    let error = caused_by(error, is_out_of_files)?;
+    Some(words(error, nix::sys::resource::Resource::RLIMIT_NOFILE))
+}
+
+/// The same for processes, of an error that came of starting one.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+pub fn out_of_processes(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let is_it = |error: &io::Error| error.raw_os_error() == Some(nix::errno::Errno::EAGAIN as i32);
+    let error = caused_by(error, is_it)?;
+    Some(words(error, nix::sys::resource::Resource::RLIMIT_NPROC))
+}
+
+/// The same where there is no such limit.
+#[cfg(not(unix))]
+pub fn out_of_files(_: &(dyn std::error::Error + 'static)) -> Option<String> {
     None
+}
+
+/// The same where there is no such limit.
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+pub fn out_of_processes(_: &(dyn std::error::Error + 'static)) -> Option<String> {
+    None
+}
+
+/// The first word of the system among an error and its causes that is of this kind.
+#[cfg(unix)]
+fn caused_by<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+    is_it: fn(&io::Error) -> bool,
+) -> Option<&'a io::Error> {
+    std::iter::successors(Some(error), |error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>())
+        .find(|error| is_it(error))
 }
 
 #[cfg(unix)]
@@ -151,17 +177,11 @@ fn is_out_of_files(_: &io::Error) -> bool {
 }
 
 #[cfg(unix)]
-fn words(error: &io::Error) -> String {
-    use nix::sys::resource::{Resource, getrlimit};
-    match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((soft, _)) => format!("{error}; the limit is {soft}"),
-        Err(_) => error.to_string(),
+fn words(error: &io::Error, of: nix::sys::resource::Resource) -> String {
+    match nix::sys::resource::getrlimit(of) {
+        Ok((soft, _)) if soft < u64::MAX => format!("{error}; the limit is {soft}"),
+        _ => error.to_string(),
     }
-}
-
-#[cfg(not(unix))]
-fn words(error: &io::Error) -> String {
-    error.to_string()
 }
 
 #[cfg(all(test, unix))]
@@ -178,6 +198,9 @@ mod tests {
         let error = Outer(io::Error::from_raw_os_error(number));
         assert!(out_of_files(&error).is_some_and(|words| words.contains("the limit is")));
         assert_eq!(out_of_files(&Outer(io::ErrorKind::NotFound.into())), None);
+        assert_eq!(out_of_processes(&error), None);
+        let error = Outer(io::Error::from_raw_os_error(nix::errno::Errno::EAGAIN as i32));
+        assert!(out_of_processes(&error).is_some() && out_of_files(&error).is_none());
         assert_eq!(files(3), Ok(()));
     }
 }

@@ -549,7 +549,12 @@ impl Catalog {
             }
             failed.remove(&server);
             if let Some(old) = old.filter(|old| old.tools.fingerprint == tools.fingerprint) {
-                let same = Known { listed_at, ..old.clone() };
+                // The same tools, and what was left out of them may have been said only now.
+                let same = if old.tools.skipped == tools.skipped {
+                    Known { listed_at, ..old.clone() }
+                } else {
+                    Known::new(tools, listed_at)
+                };
                 known.insert(server, same);
                 continue;
             }

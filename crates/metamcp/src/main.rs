@@ -327,9 +327,13 @@ fn with_servers(
     command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
     let loaded = load(ask.flags)?;
-    // Whoever looks for a server that is not there finds here why; scripts find it in the answer.
-    if let Some(remark) = loaded.as_ref().ok().filter(|_| !ask.json).and_then(waiting) {
-        render::remarks(&mut anstream::stderr(), std::slice::from_ref(&remark))?;
+    // Whoever looks for a server that is not there finds here why; scripts find it in the answer. A variable with a
+    // mistake in its name may be a wish for more isolation, so that it is told even where only data is wanted.
+    if let Ok(loaded) = &loaded {
+        let waiting = waiting(loaded).filter(|_| !ask.json);
+        let of_this_run = loaded.remarks.iter().filter(|remark| remark.path.is_none()).cloned();
+        let told: Vec<Remark> = of_this_run.chain(waiting).collect();
+        render::remarks(&mut anstream::stderr(), &told)?;
     }
     match loaded {
         Ok(loaded) => match commands::advice(&loaded) {

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::definition::parse_tool;
@@ -35,7 +35,7 @@ pub enum ToolListDefect {
 }
 
 /// A tool, or several, left out of the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Its name as far as it could be read, cleaned.
     pub name: Option<String>,

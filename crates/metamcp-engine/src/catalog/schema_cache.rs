@@ -215,6 +215,7 @@ impl SchemaCache {
                 && known.title == tools.server_title
                 && known.version == tools.server_version
                 && known.era.as_deref() == era
+                && known.skipped == format::skipped(tools)
         });
         if same {
             return Ok(Written::Unchanged);

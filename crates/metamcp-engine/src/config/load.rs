@@ -7,8 +7,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use metamcp_core::config::{
-    self, Config, ConfigError, InForce, Problem, ServerConfig, ServerOrigin, ServerState, Severity,
-    Warning,
+    self, Config, ConfigError, InForce, PassEnv, Problem, ServerConfig, ServerOrigin, ServerState,
+    Severity, Warning,
 };
 use metamcp_core::settings::{self, CodeProfile, Given, Origin, Resolved, RuntimeWish, Settings};
 
@@ -57,8 +57,15 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
     given.extend(said);
     let resolved = settings::resolve(given);
     remarks.extend(runtime.and_then(|wish| isolation(&wish, &resolved, lacks)));
-    let is_used =
-        |name: &str| asked.borrow().contains(name) || names_variable(&resolved.settings, name);
+    // Passing on everything says nothing about one variable.
+    let names = |pass: &PassEnv, name: &str| *pass != PassEnv::All && pass.names(name);
+    let is_passed = |name: &str| {
+        names(&PassEnv::from_text(&resolved.settings.pass_env), name)
+            || config.servers.iter().any(|server| names(&server.pass_env, name))
+    };
+    let is_used = |name: &str| {
+        asked.borrow().contains(name) || names_variable(&resolved.settings, name) || is_passed(name)
+    };
     let unknown = settings::unknown_variables(variables.iter().map(String::as_str), &is_used);
     remarks.extend(unknown.into_iter().map(|variable| Remark {
         severity: Severity::Warning,

@@ -79,7 +79,9 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Wa
         return start_remote(router, conn, entry, known).await;
     }
     let mut started = router.launcher.start(&entry.config).await;
-    if matches!(started, Err(Fact::OutOfFiles { .. })) && router.shed().await {
+    if matches!(started, Err(Fact::OutOfFiles { .. } | Fact::OutOfProcesses { .. }))
+        && router.shed().await
+    {
         started = router.launcher.start(&entry.config).await;
     }
     let parts = match started {

@@ -250,9 +250,9 @@ impl View {
                 pending.push(entry.name.to_string());
             }
         }
-        if let ([entry], None) = (&asked[..], &note) {
-            // Who asks about one server hears what of it cannot be seen.
-            note = snapshot.known(entry.id).and_then(|known| known.tools.left_out());
+        // Who asks about one server, or finds nothing, hears what cannot be seen.
+        if note.is_none() && (asked.len() == 1 || total == 0) {
+            note = left_out(&asked, &snapshot);
         }
         Ok(Looked { hits, total, next_cursor, snapshot, asked, states, pending, failed, note })
     }
@@ -419,10 +419,11 @@ impl View {
             .take(5)
             .cloned()
             .collect();
+        let left_out = left_out(asked, snapshot).map_or(String::new(), |words| format!(" {words}"));
         let hint = if near.is_empty() {
-            Advice::from("Search with ").step(Next::Search, ".")
+            Advice::from("Search with ").step(Next::Search, format!(".{left_out}"))
         } else {
-            format!("Did you mean {}?", near.join(" or ")).into()
+            format!("Did you mean {}?{left_out}", near.join(" or ")).into()
         };
         let mut object = ErrorObject::new(Code::ToolNotFound, format!("no tool {tool:?} is known"))
             .hint(hint)
@@ -436,7 +437,10 @@ impl View {
     /// Why a server cannot say what it has.
     pub(super) fn absence(&self, entry: &Entry) -> String {
         match self.state(entry, &self.snapshot()) {
-            (ServerState::Connecting, _) => "still starting; ask again in a moment".to_owned(),
+            (ServerState::Connecting, Some(reason)) => {
+                format!("starting again, ask again in a moment; {}", cut(&reason))
+            }
+            (ServerState::Connecting, None) => "still starting; ask again in a moment".to_owned(),
             (_, Some(reason)) => cut(&reason).to_owned(),
             (_, None) => "not there".to_owned(),
         }
@@ -459,7 +463,10 @@ impl View {
             && peer.is_some_and(|peer| peer.capabilities.is_object() && !peer.can("tools"));
         let listing = listing.or_else(|| silent.then(|| NO_TOOLS.to_owned()));
         match view.state {
-            Some(State::Connecting) => (ServerState::Connecting, None),
+            // One that is tried again: why it failed is still the best that is known of it.
+            Some(State::Connecting) => {
+                (ServerState::Connecting, failure().map(|why| format!("last time it {why}")))
+            }
             Some(State::Active { .. }) => (ServerState::Active, listing),
             Some(State::Idle) => (ServerState::Idle, listing),
             Some(State::Failed | State::Closed) => (ServerState::Failed, failure()),
@@ -507,6 +514,16 @@ fn stamp(generation: u64, prior: Option<&Prior>, instead: Option<&str>) -> u64 {
         (id, (boost * 64.0).round() as u32).hash(&mut hasher);
     }
     hasher.finish()
+}
+
+/// What of the lists of these servers cannot be used, in a sentence; of several, with their names.
+fn left_out(asked: &[Entry], snapshot: &Snapshot) -> Option<String> {
+    let of = |entry: &Entry| snapshot.known(entry.id)?.tools.left_out();
+    if let [entry] = asked {
+        return of(entry);
+    }
+    let first = asked.iter().find_map(|entry| Some((entry, of(entry)?)));
+    first.map(|(entry, words)| format!("{}: {words}", entry.name))
 }
 
 fn cut(reason: &str) -> &str {

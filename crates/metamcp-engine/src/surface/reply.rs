@@ -615,6 +615,9 @@ fn advice(failure: &Failure, config: Option<&ServerConfig>) -> &'static str {
         Fact::OutOfFiles { .. } => {
             "Raise the limit on open files (`ulimit -n`) where metamcp is started, or lower pool.poolSize."
         }
+        Fact::OutOfProcesses { .. } => {
+            "Raise the limit on processes (`ulimit -u`) where metamcp is started, end other programs of this user, or lower pool.poolSize."
+        }
         Fact::StartTimedOut { .. } if remote => {
             "Check that something answers at its `url`; if it is only slow, raise timeouts.connectTimeoutMs."
         }

@@ -255,6 +255,9 @@ fn failed(error: &SpawnError) -> Fact {
     if let Some(reason) = allowance::out_of_files(error) {
         return Fact::OutOfFiles { reason };
     }
+    if let Some(reason) = allowance::out_of_processes(error) {
+        return Fact::OutOfProcesses { reason };
+    }
     Fact::SpawnFailed { reason: chain(error) }
 }
 

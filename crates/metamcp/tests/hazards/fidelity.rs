@@ -1,6 +1,8 @@
 //! Servers that differ from what they say of themselves, and what is told of those that fail.
 
-use metamcp_testkit::{Answer, Server, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{
+    Answer, Outcome, Server, What, Workspace, chaos_server, echo_server, eventually,
+};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -52,6 +54,32 @@ fn tools_that_a_server_does_not_announce_are_asked_for() {
         listed.value
     );
     gateway.end();
+}
+
+/// In the first run, and in the next one that has the list from disk, before and after the server was asked again.
+#[test]
+fn tools_beyond_a_limit_do_not_vanish_in_silence() {
+    const TOLD: &str = "Not all it lists can be used";
+    let mut workspace = with(vec![("many", echo_server().argument("--tools").argument("20"))]);
+    workspace.setting("limits", json!({"maxToolsPerServer": 5}));
+    for run in ["first", "second"] {
+        let gateway = Gateway::start(workspace);
+        for started in [false, true] {
+            for arguments in [
+                json!({"server": "many"}),
+                json!({"server": "many", "tool": "synthetic_19"}),
+                json!({"query": "zzyzx"}),
+            ] {
+                let told = discover(&gateway, &arguments).value;
+                assert!(told.to_string().contains(TOLD), "{run}, {started}: {arguments}: {told}");
+            }
+            let error = gateway.refusal("many", "synthetic_19", &json!({}));
+            assert_eq!(error.code, "tool_not_found");
+            assert!(error.whole.to_string().contains(TOLD), "{run}, {started}: {}", error.whole);
+            assert_eq!(gateway.outcome("many", "echo", &json!({"text": "x"})), Outcome::Fine);
+        }
+        workspace = gateway.end();
+    }
 }
 
 #[test]

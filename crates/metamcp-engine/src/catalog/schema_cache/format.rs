@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metamcp_core::tool::{Fingerprint, Listing, Next, ServerTools};
+use metamcp_core::tool::{Fingerprint, Listing, Next, ServerTools, Skipped};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -13,6 +13,10 @@ const VERSION: u32 = 2;
 
 /// Longest header line; a longer one is damage.
 pub(super) const MAX_HEADER_BYTES: u64 = 16 * 1024;
+
+/// How many left out tools a header tells of, and how long it is about each: together they fit it in any alphabet.
+const MAX_SKIPPED: usize = 8;
+const MAX_SKIPPED_CHARS: usize = 160;
 
 /// Stands before the seal, which is the last field of the header and covers every byte before it.
 const SEAL_FIELD: &str = ",\"seal\":\"";
@@ -37,6 +41,9 @@ pub struct Header {
     pub era: Option<String>,
     /// How many tools there are.
     pub tools: usize,
+    /// What of the server's list is not among them, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
     /// When it was written, in milliseconds since 1970.
     pub saved_at: u64,
 }
@@ -115,12 +122,23 @@ pub(super) fn encode(
         version: tools.server_version.clone(),
         era: era.map(ToOwned::to_owned),
         tools: tools.all().count(),
+        skipped: skipped(tools),
         saved_at: now_ms,
     };
     let header = serde_json::to_string(&header).expect("a header is plain data");
     let open = header.strip_suffix('}').unwrap_or(&header);
     let line = format!("{open}{SEAL_FIELD}{}\"}}\n", seal(open));
     [line.as_bytes(), body.as_bytes()].concat()
+}
+
+/// As much of what was left out as a header has room for. The last of them says which limit was reached.
+pub(super) fn skipped(tools: &ServerTools) -> Vec<Skipped> {
+    let cut = |text: &str| text.chars().take(MAX_SKIPPED_CHARS).collect::<String>();
+    let first = tools.skipped.len().saturating_sub(MAX_SKIPPED);
+    tools.skipped[first..]
+        .iter()
+        .map(|skip| Skipped { name: skip.name.as_deref().map(cut), reason: cut(&skip.reason) })
+        .collect()
 }
 
 /// The header at the start of a file, and the length of its line.
@@ -165,7 +183,8 @@ pub(super) fn parse(bytes: &[u8], server: Server<'_>) -> Result<Cached, Damage> 
         Ok(Next::More(_)) => return Err(Damage::new("the tools end in the middle")),
         Err(defect) => return Err(Damage::new(defect.to_string())),
     }
-    let tools = listing.finish(header.title.as_deref(), header.version.as_deref());
+    let mut tools = listing.finish(header.title.as_deref(), header.version.as_deref());
+    tools.skipped.clone_from(&header.skipped);
     if Some(tools.fingerprint) != header.fingerprint() {
         return Err(Damage::new("the tools do not match their fingerprint"));
     }

@@ -209,6 +209,9 @@ fn cure(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
             "check that something answers at its `url`; or raise timeouts.connectTimeoutMs"
         }
         Some(Fact::OutOfFiles { .. }) => "raise the limit on open files (`ulimit -n`)",
+        Some(Fact::OutOfProcesses { .. }) => {
+            "raise the limit on processes (`ulimit -u`), or end other programs of this user"
+        }
         Some(Fact::SecretMissing { .. }) => {
             "check the file, program or entry that has the secret, and what its `env` or `headers` say of it"
         }
