@@ -358,7 +358,6 @@ impl View {
         })
     }
 
-    /// A bare tool name: the servers that have it are named.
     /// The ids of all tools of that name, as far as tools are known.
     pub fn owners(&self, tool: &str) -> Vec<String> {
         let (servers, snapshot) = (self.servers(), self.snapshot());

@@ -441,7 +441,7 @@ pub fn from_verdict(
             let object = ErrorObject::new(
                 Code::ServerUnavailable,
                 format!(
-                    "the server {server:?} is not asked again for another {}, because it {} when it was last tried",
+                    "the server {server:?} is not asked again for another {}: the last time, it {}",
                     text::duration(*retry_after),
                     told(failure, config)
                 ),

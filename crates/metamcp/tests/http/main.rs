@@ -11,6 +11,7 @@ mod endpoints;
 mod guarded;
 mod heads;
 mod legacy;
+mod lines;
 mod roads;
 mod served;
 mod shares;
