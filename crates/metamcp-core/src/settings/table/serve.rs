@@ -211,7 +211,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: Some(Value::Switch(false)),
         help: "Ask for no token: every program and user here can use your servers",
-        doc: "Only on a loopback address. Sandboxed servers and other users of the machine can then reach all of your servers, so nothing can be installed: with `provision` on it does not start.",
+        doc: "Only on a loopback address. Sandboxed servers and other users of the machine can then reach all of your servers, so nothing can be installed: provisioning is off, and with `provision` set to on it does not start.",
         store: |settings, value| settings.serve.no_auth = value.is_on(),
     },
     Setting {
