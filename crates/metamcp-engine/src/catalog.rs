@@ -53,13 +53,25 @@ pub struct Known {
     by_name: Arc<HashMap<Box<str>, usize>>,
     /// When a live server last said so; `None` while it is only remembered from disk.
     pub listed_at: Option<Moment>,
+    /// When it was put on disk, in milliseconds since 1970, if it comes from there.
+    saved_at: Option<u64>,
 }
 
 impl Known {
     fn new(tools: Arc<ServerTools>, listed_at: Option<Moment>) -> Known {
         let all = tools.tools.iter().chain(&tools.for_apps);
         let by_name = all.enumerate().map(|(at, tool)| (tool.name.clone(), at)).collect();
-        Known { tools, by_name: Arc::new(by_name), listed_at }
+        Known { tools, by_name: Arc::new(by_name), listed_at, saved_at: None }
+    }
+
+    /// Whether arguments that speak against it need not be held against a newer list: a live server said so in this
+    /// process, or what is on disk is young.
+    pub fn is_recent(&self, now_ms: u64) -> bool {
+        let is_young = |at: u64| {
+            let age = Duration::from_millis(now_ms.saturating_sub(at));
+            at <= now_ms && age < schema_cache::TIME_TO_LIVE
+        };
+        self.listed_at.is_some() || self.saved_at.is_some_and(is_young)
     }
 
     /// The tool of that name, if it is for models.
@@ -278,15 +290,20 @@ impl Catalog {
         on_all_cores(configs, |vocabulary, (id, config)| {
             let made_by = fingerprint(config);
             let found = cache.read(whose(config, &made_by), unix_millis()).ok()?.found()?;
+            let saved_at = Some(found.header.saved_at);
             let blocked = self.blocked(*id, config, &found.tools, false);
             let tools = permitted(Arc::new(found.tools), config, &blocked);
             let recipe = Recipe::new(&config.name, about(config), &tools, &self.tuning);
             let kept = cache.read_part(&config.name, &recipe);
             let part =
                 kept.and_then(|kept| ServerIndex::from_bytes(recipe, &config.name, &tools, &kept));
+            let part = part.map(Arc::new);
             Some(match part {
-                Some(part) => Built { server: *id, tools, part: Arc::new(part), is_kept: true },
-                None => Built::new(*id, config, tools, vocabulary, &self.tuning),
+                Some(part) => Built { server: *id, tools, part, is_kept: true, saved_at },
+                None => {
+                    let built = Built::new(*id, config, tools, vocabulary, &self.tuning);
+                    Built { saved_at, ..built }
+                }
             })
         })
     }
@@ -481,7 +498,7 @@ impl Catalog {
         self.warn_of_changes(server, &config, &tools);
         let same = part.filter(|part| part.tools().fingerprint == tools.fingerprint);
         let built = match same {
-            Some(part) => Built { server, tools, part, is_kept: true },
+            Some(part) => Built { server, tools, part, is_kept: true, saved_at: None },
             None => Built::new(server, &config, tools, &mut Vocabulary::default(), &self.tuning),
         };
         self.publish(vec![built], Some(now));
@@ -542,7 +559,7 @@ impl Catalog {
         let before = self.snapshot();
         let (mut known, mut failed) = (before.known.clone(), before.failed.clone());
         let mut generation = before.generation;
-        for Built { server, tools, part, .. } in lists {
+        for Built { server, tools, part, saved_at, .. } in lists {
             let old = known.get(&server);
             if old.is_some_and(|old| listed_at < old.listed_at || listed_at.is_none()) {
                 continue;
@@ -560,7 +577,7 @@ impl Catalog {
             }
             generation += 1;
             writing.parts.insert(server, part);
-            known.insert(server, Known::new(tools, listed_at));
+            known.insert(server, Known { saved_at, ..Known::new(tools, listed_at) });
         }
         let index = if generation == before.generation {
             Arc::clone(&before.index)
@@ -590,6 +607,8 @@ struct Built {
     part: Arc<ServerIndex>,
     /// The part was there before.
     is_kept: bool,
+    /// When the list was put on disk, if it comes from there.
+    saved_at: Option<u64>,
 }
 
 impl Built {
@@ -602,7 +621,7 @@ impl Built {
     ) -> Built {
         let about = about(config);
         let part = ServerIndex::build_tuned(vocabulary, &config.name, about, &tools, tuning);
-        Built { server, tools, part: Arc::new(part), is_kept: false }
+        Built { server, tools, part: Arc::new(part), is_kept: false, saved_at: None }
     }
 }
 

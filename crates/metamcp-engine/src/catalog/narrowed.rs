@@ -49,7 +49,7 @@ impl Narrowed {
             let own = match earlier {
                 Some((kept, part)) => {
                     parts.push(Arc::clone(part));
-                    Known { listed_at: now.listed_at, ..kept.clone() }
+                    Known { listed_at: now.listed_at, saved_at: now.saved_at, ..kept.clone() }
                 }
                 None => {
                     let is_whole = now.tools.all().all(|tool| keep(config, &tool.name));
@@ -60,14 +60,19 @@ impl Narrowed {
                     };
                     let kept = before.and_then(|before| {
                         let kept = before.part.known.get(id)?;
-                        let same = kept.tools.fingerprint == tools.fingerprint;
+                        let same = kept.tools.fingerprint == tools.fingerprint
+                            && kept.tools.skipped == tools.skipped;
                         same.then_some((kept, before.part.index.server(&config.name)?))
                     });
                     match (kept, from.index.server(&config.name)) {
                         // What changed lies outside of this part.
                         (Some((kept, part)), _) => {
                             parts.push(Arc::clone(part));
-                            Known { listed_at: now.listed_at, ..kept.clone() }
+                            Known {
+                                listed_at: now.listed_at,
+                                saved_at: now.saved_at,
+                                ..kept.clone()
+                            }
                         }
                         (None, Some(part)) if is_whole => {
                             changed = true;
@@ -81,7 +86,7 @@ impl Narrowed {
                             parts.push(Arc::new(ServerIndex::build_tuned(
                                 &mut words, name, about, &tools, &tuning,
                             )));
-                            Known::new(tools, now.listed_at)
+                            Known { saved_at: now.saved_at, ..Known::new(tools, now.listed_at) }
                         }
                     }
                 }

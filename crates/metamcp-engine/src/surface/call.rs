@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::reply::{Code, ErrorObject, from_verdict};
 use super::{Finished, Step, View, kept};
 use crate::catalog::Known;
+use crate::clock::unix_millis;
 use crate::router::{Caller, Dress, Entry, Request, Steps};
 
 /// Arguments longer than this are not checked against the schema here: building them as a tree would cost more
@@ -149,10 +150,10 @@ impl View {
                 self.go(wish, harmless, caller, tag);
                 Begun::Handed
             }
-            // What a live server said in this process needs no second look, and what can be read in two ways is refused
-            // by every list.
+            // What a live server said in this process needs no second look, nor do arguments that break a schema of the
+            // last hour; and what can be read in two ways is refused by every list.
             Judged::No(refused)
-                if known.is_some_and(|known| known.listed_at.is_some())
+                if known.is_some_and(|known| settles(known, &refused))
                     || unambiguous(&wish).is_err() =>
             {
                 Begun::Refused(refused)
@@ -173,9 +174,16 @@ impl View {
     ) -> Result<(), ErrorObject> {
         self.catalog.loaded().await;
         let snapshot = self.snapshot();
-        if let Judged::Go { harmless } = self.judge(&wish, snapshot.known(wish.entry.id)) {
-            self.go(wish, harmless, caller, tag);
-            return Ok(());
+        let known = snapshot.known(wish.entry.id);
+        match self.judge(&wish, known) {
+            Judged::Go { harmless } => {
+                self.go(wish, harmless, caller, tag);
+                return Ok(());
+            }
+            Judged::No(refused) if known.is_some_and(|known| settles(known, &refused)) => {
+                return Err(*refused);
+            }
+            _ => {}
         }
         if let Err(refused) = self.listed(&wish.entry).await {
             if refused.code() == Code::AuthRequired {
@@ -537,6 +545,12 @@ fn checked(wish: &Wish, tool: &Tool) -> Result<(), Box<ErrorObject>> {
                 .detail("signature", tool.signature()),
         )
     })
+}
+
+/// Whether a call is refused by what is known of its server, without asking it first.
+fn settles(known: &Known, refused: &ErrorObject) -> bool {
+    let of_arguments = refused.code() == Code::ValidationInput;
+    known.listed_at.is_some() || of_arguments && known.is_recent(unix_millis())
 }
 
 /// Arguments that are not checked any further can be read in one way only.

@@ -1,9 +1,12 @@
 //! Servers that differ from what they say of themselves, and what is told of those that fail.
 
+use std::fs;
+
 use metamcp_testkit::{
     Answer, Outcome, Server, What, Workspace, chaos_server, echo_server, eventually,
 };
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::gateway::{Gateway, HUNG};
 
@@ -186,9 +189,35 @@ fn refused_arguments_say_whether_the_server_was_asked() {
         |gateway: &Gateway| gateway.workspace.journal("one").of(What::Start).unwrap().len();
     assert_eq!(starts(&gateway), 1);
     let hint = refused(&gateway);
+    assert!(hint.contains("was not contacted"), "{hint}");
+    assert_eq!(starts(&gateway), 1, "what is remembered of the last hour is enough");
+    // A name that is not in that list is another matter: the server may have a new tool.
+    let refusal = gateway.refusal("one", "no_such_tool", &json!({}));
+    assert_eq!(refusal.code, "tool_not_found");
+    assert_eq!(starts(&gateway), 2);
+    let workspace = gateway.end();
+    // Of a list that is older nobody knows whether it still holds.
+    make_old(&workspace);
+    let gateway = Gateway::start(workspace);
+    let hint = refused(&gateway);
     assert!(hint.contains("listed its tools just now"), "{hint}");
-    assert_eq!(starts(&gateway), 2, "what is remembered from disk is no reason to refuse");
+    assert_eq!(starts(&gateway), 3);
     let hint = refused(&gateway);
     assert!(hint.contains("was not contacted"), "{hint}");
     gateway.end();
+}
+
+/// The list of the server `one` on disk, as if it had been written hours ago.
+fn make_old(workspace: &Workspace) {
+    const SEAL: &str = ",\"seal\":\"";
+    let path = workspace.home().join(".metamcp/cache/one/schema.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let (header, tools) = text.split_once('\n').unwrap();
+    let (open, _) = header.rsplit_once(SEAL).unwrap();
+    let (before, saved_at) = open.rsplit_once("\"savedAt\":").unwrap();
+    let long_ago = saved_at.parse::<u64>().unwrap() - 3 * 60 * 60 * 1_000;
+    let open = format!("{before}\"savedAt\":{long_ago}");
+    let digest = Sha256::digest(open.as_bytes());
+    let seal: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    fs::write(&path, format!("{open}{SEAL}{seal}\"}}\n{tools}")).unwrap();
 }
