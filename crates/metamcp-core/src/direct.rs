@@ -14,6 +14,8 @@ use metamcp_wire::object;
 use metamcp_wire::{base64, write};
 use sha2::{Digest, Sha256};
 
+pub(crate) use edits::Edits;
+
 /// Hosts refuse longer names of tools.
 pub const MAX_NAME: usize = 64;
 /// Between a server's name and its tool's.
@@ -84,10 +86,9 @@ pub fn cleaned(definition: &str) -> Cow<'_, str> {
     }
 }
 
-/// JSON of a server in which the members of these names hold words that somebody reads: they hold nothing that cannot be
-/// seen; all else is as it was.
-pub fn cleaned_words<'a>(raw: &'a [u8], words: &[&str]) -> Cow<'a, [u8]> {
-    words::cleaned_of(raw, words)
+/// Whether a text holds nothing that only models can see.
+pub(crate) fn is_visible(said: &str) -> bool {
+    !words::hides(said)
 }
 
 /// What a server says to models, without what only models can see.

@@ -1,32 +1,82 @@
 //! Requests of servers to the person or the model behind a client, as that client gets to see them.
 //! Owns: whose words they are, said in front of them; what is taken out.      Never: changes what an answer is checked by.
-//! In: a server's name, a method, its params as the server wrote them.  Out: the params for the client.
+//! In: a server's name, a method, its params as the server wrote them.  Out: the params for the client, or why nobody is asked.
 //! Tests: below; `metamcp/tests/hazards/questions.rs`.
 
 use std::borrow::Cow;
 
 use metamcp_wire::modern::input;
+use metamcp_wire::scan::{Defect, MAX_DEPTH};
 use metamcp_wire::{object, write};
 
-use crate::{direct, text};
+use crate::direct::{Edits, is_visible};
+use crate::text;
 
 /// Longest message of an elicitation: a person reads it in a dialog.
 const MAX_MESSAGE: usize = 4_000;
+/// Members that an answer is checked by, or known by: cleaned they would be something else.
+const FIXED: [&str; 3] = ["enum", "const", "elicitationId"];
+/// The member of params that programs read and nobody is shown.
+const UNSHOWN: &str = "_meta";
 
-/// The params of a server's request for a client: an elicitation says which server asks, line by line, so that no text of a
-/// server can pass for a question of metamcp's own; nothing in it is invisible or moves a cursor.
-pub fn presented<'a>(server: &str, method: &str, params: &'a [u8]) -> Cow<'a, [u8]> {
-    match method {
-        "elicitation/create" => Cow::Owned(elicitation(server, params)),
-        "sampling/createMessage" => direct::cleaned_words(params, &["text", "systemPrompt"]),
-        _ => Cow::Borrowed(params),
-    }
+/// Why a request of a server is not put to anybody.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// There are no params, or they are something else than an object.
+    #[error("its params are no object")]
+    NotObject,
+    /// Two readers could take it for two requests.
+    #[error("its params can be read in more than one way")]
+    Ambiguous(#[from] Defect),
+    /// It has a name or a value that has to stay as it is, and that nobody could see whole.
+    #[error("a {what} in its params holds line breaks or characters that cannot be seen")]
+    Hidden {
+        /// Of what.
+        what: &'static str,
+    },
+    /// What it is within cannot be read.
+    #[error(transparent)]
+    Input(#[from] input::Unfit),
 }
 
-/// The same for every request within an `input_required` result. All other members stay; of several members of one name,
-/// which the reader has refused already, none is left.
-pub fn presented_in(server: &str, result: &[u8]) -> Vec<u8> {
-    let Ok(required) = input::required(result) else { return result.to_vec() };
+/// The params of a server's request for a client: an elicitation says which server asks, line by line, so that no text of a
+/// server can pass for a question of metamcp's own; nothing in it is invisible or moves a cursor. What another reader could
+/// take for something else than we do is nothing that a client gets to see.
+pub fn presented<'a>(
+    server: &str,
+    method: &str,
+    params: Option<&'a [u8]>,
+) -> Result<Option<Cow<'a, [u8]>>, Unfit> {
+    let Some(params) = params else {
+        // Only roots can be asked for without saying more.
+        return if method == "roots/list" { Ok(None) } else { Err(Unfit::NotObject) };
+    };
+    if !params.starts_with(b"{") {
+        return Err(Unfit::NotObject);
+    }
+    object::unambiguous(params, MAX_DEPTH)?;
+    if method != "elicitation/create" {
+        object::pick(params, ["messages", "systemPrompt", "tools", UNSHOWN])?;
+        return Ok(Some(cleaned(params, false)?));
+    }
+    let [message, ..] = object::pick(
+        params,
+        ["message", "mode", "requestedSchema", "url", "elicitationId", UNSHOWN],
+    )?;
+    let message = message.and_then(object::text).unwrap_or_default();
+    let mut quoted = Vec::new();
+    write::json_string(&mut quoted, &attributed(server, &message));
+    let params = object::set_member(params, "message", b"\"\"");
+    let params = cleaned(&params, true)?;
+    Ok(Some(Cow::Owned(object::set_member(&params, "message", &quoted))))
+}
+
+/// An `input_required` result with every request in it as a client gets to see it. All other members stay.
+pub fn presented_in(server: &str, result: &[u8]) -> Result<Vec<u8>, Unfit> {
+    let required = input::required(result)?;
+    if required.questions.is_empty() {
+        return Ok(result.to_vec());
+    }
     let mut requests = vec![b'{'];
     for question in &required.questions {
         if requests.len() > 1 {
@@ -35,30 +85,81 @@ pub fn presented_in(server: &str, result: &[u8]) -> Vec<u8> {
         write::json_string(&mut requests, &question.key);
         requests.extend_from_slice(b":{\"method\":");
         write::json_string(&mut requests, &question.method);
-        if let Some(params) = &question.params {
+        if let Some(params) = presented(server, &question.method, question.params.as_deref())? {
             requests.extend_from_slice(b",\"params\":");
-            requests.extend_from_slice(&presented(server, &question.method, params));
+            requests.extend_from_slice(&params);
         }
         requests.push(b'}');
     }
     requests.push(b'}');
-    object::set_member(result, "inputRequests", &requests)
+    Ok(object::set_member(result, "inputRequests", &requests))
 }
 
-fn elicitation(server: &str, params: &[u8]) -> Vec<u8> {
-    let mut params = direct::cleaned_words(params, &["description", "title"]).into_owned();
-    let Ok([message, url]) = object::pick(&params, ["message", "url"]) else { return params };
-    let message = message.and_then(object::text).unwrap_or_default().into_owned();
-    let url = url.and_then(object::text).map(Cow::into_owned);
-    let mut quoted = Vec::new();
-    write::json_string(&mut quoted, &attributed(server, &message));
-    params = object::set_member(&params, "message", &quoted);
-    if let Some(url) = url {
-        let mut quoted = Vec::new();
-        write::json_string(&mut quoted, &direct::visible(&url));
-        params = object::set_member(&params, "url", &quoted);
+/// Params in which every text can be seen whole, whatever its member is called: a reader that knows more members than we
+/// do, or takes their names less exactly, shows nothing else. In a form each text stays on its line, but for what a field
+/// is filled with: a person would take the next line for somebody else's words.
+fn cleaned(params: &[u8], is_form: bool) -> Result<Cow<'_, [u8]>, Unfit> {
+    let within = Within { is_form, is_fixed: false };
+    let mut edits = Edits::new(params);
+    for (name, value) in object::members(params) {
+        within.check_name(&name)?;
+        if name != UNSHOWN {
+            walk(value, within.member(&name, value), &mut edits)?;
+        }
     }
-    params
+    Ok(edits.done())
+}
+
+/// Where a value stands.
+#[derive(Clone, Copy)]
+struct Within {
+    is_form: bool,
+    is_fixed: bool,
+}
+
+/// The depth was bounded by the check before.
+fn walk(raw: &[u8], within: Within, edits: &mut Edits<'_>) -> Result<(), Unfit> {
+    for element in object::elements(raw) {
+        walk(element, within, edits)?;
+    }
+    for (name, value) in object::members(raw) {
+        within.check_name(&name)?;
+        walk(value, within.member(&name, value), edits)?;
+    }
+    let Some(said) = object::text(raw).filter(|said| within.unseen(said)) else { return Ok(()) };
+    if within.is_fixed {
+        return Err(Unfit::Hidden { what: "value to choose" });
+    }
+    let clean = match within.is_form {
+        true => text::clean_line(&said, usize::MAX),
+        false => text::clean(&said, usize::MAX),
+    };
+    let mut quoted = Vec::with_capacity(raw.len());
+    write::json_string(&mut quoted, &clean);
+    edits.replace(raw, &quoted);
+    Ok(())
+}
+
+impl Within {
+    /// The place of a member. A field of a form may be called as the author likes; its value is an object then.
+    fn member(self, name: &str, value: &[u8]) -> Within {
+        let is_object = value.starts_with(b"{");
+        Within {
+            is_form: self.is_form && (is_object || name != "default"),
+            is_fixed: self.is_fixed || (!is_object && FIXED.contains(&name)),
+        }
+    }
+
+    fn check_name(self, name: &str) -> Result<(), Unfit> {
+        let is_line = Within { is_form: true, ..self };
+        if is_line.unseen(name) { Err(Unfit::Hidden { what: "name" }) } else { Ok(()) }
+    }
+
+    /// Whether a text cannot stay here as it is.
+    fn unseen(self, said: &str) -> bool {
+        let breaks = ['\n', '\r', '\t', '\u{2028}', '\u{2029}'];
+        !is_visible(said) || (self.is_form && said.contains(breaks))
+    }
 }
 
 /// A server's words with its name in front. Where there are several lines, each is marked as a quotation: what stands
@@ -82,7 +183,8 @@ mod tests {
 
     fn shown(method: &str, params: &Value) -> Value {
         let raw = params.to_string();
-        serde_json::from_slice(&presented("files", method, raw.as_bytes())).unwrap()
+        let shown = presented("files", method, Some(raw.as_bytes())).unwrap().unwrap();
+        serde_json::from_slice(&shown).unwrap()
     }
 
     #[test]
@@ -90,21 +192,85 @@ mod tests {
         let params = json!({
             "message": "Your \u{1b}[31mname\u{202e}?\u{e0041}",
             "requestedSchema": {"type": "object", "properties": {
-                "name": {"type": "string", "title": "N\u{200b}ame", "description": "a\u{7}", "default": "x\u{200b}"},
+                "name": {"type": "string", "title": "N\u{200b}ame", "description": "a\u{7}", "default": "x\ny\u{200b}"},
                 "size": {"type": "string", "enum": ["s"], "enumNames": ["Sm\u{202e}all"]},
-                "kind": {"oneOf": [{"const": "k\u{200b}", "title": "\u{1b}]0;x\u{7}Kind"}]},
+                "kind": {"oneOf": [{"const": "k", "title": "\u{1b}]0;x\u{7}Kind"}]},
+                // Fields may be called as what means something elsewhere.
+                "_meta": {"title": "a\u{202e}"},
+                "default": {"Title": "a\n\nmetamcp asks:\u{2028}b"},
+                "enum": {"description": "a\u{202e}"},
             }},
+            "_meta": {"k": "\u{202e}"},
         });
         let shown = shown("elicitation/create", &params);
         assert_eq!(shown["message"], "The server \"files\" asks: Your name?");
         let properties = &shown["requestedSchema"]["properties"];
         assert_eq!(properties["name"]["title"], "Name");
         assert_eq!(properties["name"]["description"], "a");
+        assert_eq!(properties["name"]["default"], "x\ny");
         assert_eq!(properties["size"]["enumNames"], json!(["Small"]));
         assert_eq!(properties["kind"]["oneOf"][0]["title"], "Kind");
-        // What an answer is checked by stays as the server wrote it.
-        assert_eq!(properties["name"]["default"], "x\u{200b}");
-        assert_eq!(properties["kind"]["oneOf"][0]["const"], "k\u{200b}");
+        assert_eq!(properties["_meta"]["title"], "a");
+        assert_eq!(properties["default"]["Title"], "a metamcp asks: b");
+        assert_eq!(properties["enum"]["description"], "a");
+        assert_eq!(shown["_meta"], params["_meta"]);
+    }
+
+    #[test]
+    fn what_two_readers_could_take_for_two_questions_is_put_to_nobody() {
+        let ask = "elicitation/create";
+        let sample = "sampling/createMessage";
+        for (method, params) in [
+            (ask, r#"{"message":"ok","message":"This is a question of metamcp itself."}"#),
+            (ask, r#"{"message":"ok","mess\u0061ge":"x"}"#),
+            (ask, r#"{"message":"ok","MESSAGE":"x"}"#),
+            (ask, r#"{"message":"ok","message\u0000":"x"}"#),
+            (ask, r#"{"message":"ok","Url":"x"}"#),
+            (ask, r#"{"message":"ok","reque\u017ftedSchema":{}}"#),
+            (
+                ask,
+                r#"{"message":"ok","requestedSchema":{"properties":{"a":{"title":"x","title":"y"}}}}"#,
+            ),
+            (ask, r#"[{"message":"\u001b[2J"}]"#),
+            (ask, "\"x\""),
+            (ask, "null"),
+            // Names and values that an answer repeats cannot be cleaned.
+            (ask, r#"{"message":"m","requestedSchema":{"properties":{"a\u202eb":{}}}}"#),
+            (ask, r#"{"message":"m","requestedSchema":{"properties":{"a\nmetamcp asks:":{}}}}"#),
+            (
+                ask,
+                r#"{"message":"m","requestedSchema":{"properties":{"a":{"enum":["x","\u001b[1m"]}}}}"#,
+            ),
+            (
+                ask,
+                r#"{"message":"m","requestedSchema":{"properties":{"a":{"oneOf":[{"const":"k\u200b"}]}}}}"#,
+            ),
+            (ask, r#"{"message":"m","mode":"url","url":"https://a","elicitationId":"\u202e"}"#),
+            (
+                sample,
+                r#"{"messages":[],"Messages":[{"role":"user","content":{"type":"text","text":"\u001b"}}]}"#,
+            ),
+            (sample, r#"{"messages":[],"systemPrompt":"a","systemPrompt":"\u001b"}"#),
+            (sample, r#"{"messages":[{"role":"user","content":{"text":"a","text":"b"}}]}"#),
+            (sample, "[]"),
+            ("roots/list", "[\"\u{202e}\"]"),
+            ("roots/list", r#"{"_meta":{"a":1,"a":2}}"#),
+        ] {
+            let result = presented("files", method, Some(params.as_bytes()));
+            assert!(result.is_err(), "{method} {params}");
+            let within = format!(
+                r#"{{"inputRequests":{{"q":{{"method":"{method}","params":{params}}}}},"requestState":"s"}}"#
+            );
+            // What is no object at all was never read as params there; a list of roots needs none.
+            if method != "roots/list" || params.starts_with('{') {
+                assert!(presented_in("files", within.as_bytes()).is_err(), "{within}");
+            }
+        }
+        let deep = format!(r#"{{"message":"m","x":{}1{}}}"#, "[".repeat(64), "]".repeat(64));
+        assert!(presented("files", ask, Some(deep.as_bytes())).is_err());
+        assert_eq!(presented("files", ask, None), Err(Unfit::NotObject));
+        assert_eq!(presented("files", sample, None), Err(Unfit::NotObject));
+        assert_eq!(presented("files", "roots/list", None), Ok(None));
     }
 
     #[test]
@@ -140,7 +306,12 @@ mod tests {
         assert_eq!(shown["systemPrompt"], "ab");
         assert_eq!(shown["messages"][0]["content"]["text"], "cd");
         assert_eq!(shown["messages"][1]["content"][1]["text"], "ef");
-        assert!(matches!(presented("files", "roots/list", b"{}"), Cow::Borrowed(b"{}")));
+        // Members of any name are read by somebody.
+        let params = json!({"messages": [{"role": "user", "content": {"type": "text", "Text": "c\u{200b}d\n"}}]});
+        let shown = self::shown("sampling/createMessage", &params);
+        assert_eq!(shown["messages"][0]["content"]["Text"], "cd\n");
+        let roots = presented("files", "roots/list", Some(b"{}"));
+        assert!(matches!(roots, Ok(Some(Cow::Borrowed(b"{}")))));
     }
 
     #[test]
@@ -151,7 +322,8 @@ mod tests {
             "requestState": "s",
         });
         let shown: Value =
-            serde_json::from_slice(&presented_in("files", result.to_string().as_bytes())).unwrap();
+            serde_json::from_slice(&presented_in("files", result.to_string().as_bytes()).unwrap())
+                .unwrap();
         assert_eq!(
             shown["inputRequests"],
             json!({"who": {"method": "elicitation/create", "params": {"message": "The server \"files\" asks: m"}}, "r": {"method": "roots/list"}})

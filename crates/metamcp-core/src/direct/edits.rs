@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// A text and what becomes of its parts.
-pub(super) struct Edits<'a> {
+pub(crate) struct Edits<'a> {
     raw: &'a [u8],
     out: Vec<u8>,
     /// Where the text goes on behind the last part that was replaced.
@@ -11,12 +11,12 @@ pub(super) struct Edits<'a> {
 }
 
 impl<'a> Edits<'a> {
-    pub(super) fn new(raw: &'a [u8]) -> Edits<'a> {
+    pub(crate) fn new(raw: &'a [u8]) -> Edits<'a> {
         Edits { raw, out: Vec::new(), copied: 0 }
     }
 
     /// Replaces a slice of the text; they have to come in order.
-    pub(super) fn replace(&mut self, part: &[u8], by: &[u8]) {
+    pub(crate) fn replace(&mut self, part: &[u8], by: &[u8]) {
         let start = (part.as_ptr() as usize).checked_sub(self.raw.as_ptr() as usize);
         let Some(before) = start.and_then(|start| self.raw.get(self.copied..start)) else { return };
         self.out.extend_from_slice(before);
@@ -24,7 +24,7 @@ impl<'a> Edits<'a> {
         self.copied += before.len() + part.len();
     }
 
-    pub(super) fn done(mut self) -> Cow<'a, [u8]> {
+    pub(crate) fn done(mut self) -> Cow<'a, [u8]> {
         if self.copied == 0 {
             return Cow::Borrowed(self.raw);
         }

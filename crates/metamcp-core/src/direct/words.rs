@@ -35,26 +35,21 @@ pub(super) fn cleaned_in(raw: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
 }
 
 pub(super) fn cleaned(raw: &[u8]) -> Cow<'_, [u8]> {
-    cleaned_of(raw, &WORDS)
-}
-
-/// The same with other members that hold words.
-pub(super) fn cleaned_of<'a>(raw: &'a [u8], words: &[&str]) -> Cow<'a, [u8]> {
     // Plain text without escapes other than the short ones hides nothing.
     if raw.is_ascii() && memchr::memmem::find(raw, b"\\u").is_none() && !raw.contains(&0x7f) {
         return Cow::Borrowed(raw);
     }
     let mut edits = Edits::new(raw);
-    walk(raw, DEPTH, false, words, &mut edits);
+    walk(raw, DEPTH, false, &mut edits);
     edits.done()
 }
 
-fn walk(raw: &[u8], depth: usize, are_named: bool, words: &[&str], edits: &mut Edits<'_>) {
+fn walk(raw: &[u8], depth: usize, are_named: bool, edits: &mut Edits<'_>) {
     if depth == 0 {
         return;
     }
     for element in object::elements(raw) {
-        walk(element, depth - 1, false, words, edits);
+        walk(element, depth - 1, false, edits);
     }
     for (name, value) in object::members(raw) {
         if !are_named && DATA.contains(&&*name) {
@@ -62,11 +57,11 @@ fn walk(raw: &[u8], depth: usize, are_named: bool, words: &[&str], edits: &mut E
         }
         if !are_named && LABELS.contains(&&*name) {
             object::elements(value).for_each(|label| clean_text(label, edits));
-        } else if words.contains(&&*name) && object::text(value).is_some() {
+        } else if WORDS.contains(&&*name) && object::text(value).is_some() {
             clean_text(value, edits);
         } else {
             let are_named = !are_named && NAMED.contains(&&*name);
-            walk(value, depth - 1, are_named, words, edits);
+            walk(value, depth - 1, are_named, edits);
         }
     }
 }

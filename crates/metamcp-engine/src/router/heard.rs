@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use metamcp_core::dispatch::Effects;
 use metamcp_core::notify::List;
+use metamcp_core::server_request;
 use metamcp_wire::modern::result::{self, Kind};
 use metamcp_wire::object;
 
@@ -132,11 +133,18 @@ impl Listener for Router {
             let message = format!("metamcp does not know the method {method:?}");
             return conn.refuse(&id, -32601, &message);
         }
+        let shown = match server_request::presented(&conn.name, method, params) {
+            Ok(shown) => shown.map(|params| Bytes::from(params.into_owned())),
+            Err(unfit) => {
+                let message = format!("metamcp puts this to nobody: {unfit}");
+                return conn.refuse(&id, -32602, &message);
+            }
+        };
         if !conn.take_question() {
             return conn.refuse(&id, -32000, "too many questions are open; wait for their answers");
         }
         let (call, tag, caller) = self.on_whose_behalf(conn, cause);
-        let question = Question::new(conn, id, method, params, call, self.me.clone());
+        let question = Question::new(conn, id, method, shown, call, self.me.clone());
         let Some(caller) = caller else { return question.refuse("no client is connected") };
         if let Some(call) = call {
             self.lock().dispatch.paused(call);

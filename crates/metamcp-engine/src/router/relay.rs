@@ -7,7 +7,6 @@ use bytes::Bytes;
 use metamcp_core::dispatch::CallId;
 use metamcp_core::failure::Fact;
 use metamcp_core::ledger::{ConnId, ServerId};
-use metamcp_core::server_request;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -45,32 +44,33 @@ enum Whose {
 }
 
 impl Question {
+    /// One with params as the client gets to see them.
     pub(super) fn new(
         conn: &Arc<Connection>,
         id: Bytes,
         method: &str,
-        params: Option<&[u8]>,
+        params: Option<Bytes>,
         call: Option<CallId>,
         router: Weak<Router>,
     ) -> Question {
         Question {
             id,
             method: method.to_owned(),
-            params: params.map(|params| shown(&conn.name, method, params)),
+            params,
             whose: Box::new(Whose::Server { conn: Arc::clone(conn), call, router }),
             settled: AtomicBool::new(false),
         }
     }
 
+    /// One of several in an answer, which is as the client gets to see it.
     pub(super) fn of_round(
         round: u64,
-        server: &str,
         asked: metamcp_wire::modern::input::Question,
         router: Weak<Router>,
     ) -> Question {
         Question {
             id: rounds::question_id(round, &asked.key),
-            params: asked.params.map(|params| shown(server, &asked.method, &params)),
+            params: asked.params.map(Bytes::from),
             method: asked.method,
             whose: Box::new(Whose::Round { round, key: asked.key, router }),
             settled: AtomicBool::new(false),
@@ -188,11 +188,6 @@ impl Question {
             Whose::Gateway { .. } => {}
         }
     }
-}
-
-/// The params of a server's request, as the client gets to see them.
-fn shown(server: &str, method: &str, params: &[u8]) -> Bytes {
-    Bytes::from(server_request::presented(server, method, params).into_owned())
 }
 
 fn login_wish(server: &str, address: &str) -> Value {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use metamcp_core::dispatch::Verdict;
 use metamcp_core::ledger::ConnId;
+use metamcp_core::server_request;
 use metamcp_wire::bridge::rounds::{Effect, Event, Why};
 use metamcp_wire::modern::input;
 use metamcp_wire::write;
@@ -58,10 +59,14 @@ pub(super) fn question_id(round: u64, key: &str) -> Bytes {
 impl Router {
     /// A server answered a call with questions.
     pub(super) fn required(&self, conn: &Arc<Connection>, mut pending: Pending, result: &Bytes) {
-        if pending.caller.input_required(&pending.tag, &conn.name, result) {
+        // From here on nobody has the questions as the server wrote them.
+        let presented = server_request::presented_in(&conn.name, result).map(Bytes::from);
+        if let Ok(shown) = &presented
+            && pending.caller.input_required(&pending.tag, &conn.name, shown)
+        {
             return;
         }
-        let required = match input::required(result) {
+        let required = match presented.and_then(|shown| Ok(input::required(&shown)?)) {
             Ok(required) => required,
             Err(unfit) => {
                 let why = format!("answered with questions that cannot be put: {unfit}");
@@ -86,7 +91,7 @@ impl Router {
         self.expire(number);
         for effect in effects {
             let Effect::Ask(asked) = effect else { continue };
-            let question = Question::of_round(number, &conn.name, asked, self.me.clone());
+            let question = Question::of_round(number, asked, self.me.clone());
             if let Err(question) = caller.ask(Some(&tag), question) {
                 question.refuse("the client behind metamcp cannot answer this");
             }

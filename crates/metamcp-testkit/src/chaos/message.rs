@@ -77,6 +77,6 @@ pub(super) fn notification_line(method: &str, params: &Value) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
 }
 
-pub(super) fn request_line(id: &str, method: &str, params: &Value) -> String {
+pub(super) fn request_line(id: &str, method: &str, params: impl std::fmt::Display) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }

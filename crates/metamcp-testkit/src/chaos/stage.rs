@@ -160,7 +160,7 @@ impl Stage {
     }
 
     /// Asks the other side something; the answer comes through the receiver.
-    pub(super) fn ask(&self, method: &str, params: &Value) -> Receiver<Value> {
+    pub(super) fn ask(&self, method: &str, params: &str) -> Receiver<Value> {
         let id = format!("\"q{}\"", self.next_question.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = channel();
         lock(&self.asked).insert(id.clone(), sender);

@@ -83,6 +83,63 @@ fn words_of_a_server_cannot_pass_for_a_question_of_ours() {
     }
 }
 
+/// What no two readers need to read alike, or what nobody could see whole, is put to nobody, and its server is told.
+#[test]
+fn a_question_in_disguise_reaches_nobody() {
+    let disguised = [
+        ("elicit", r#"{"message":"ok","message":"This is a question of metamcp itself\u001b[2J"}"#),
+        ("elicit", r#"{"message":"ok","MESSAGE":"\u202emetamcp"}"#),
+        ("elicit", r#"{"message":"ok","Url":"\u202emetamcp"}"#),
+        ("elicit", r#"["\u202emetamcp"]"#),
+        ("elicit", r#"{"message":"m","requestedSchema":{"properties":{"a\u202eb":{}}}}"#),
+        ("sample", r#"{"messages":[],"Messages":["\u202e"],"maxTokens":1}"#),
+        ("sample", r#"[]"#),
+        ("roots", r#"["\u202e"]"#),
+    ];
+    for surface in ["compact", "direct"] {
+        for era in ["legacy", "modern"] {
+            let mut workspace = Workspace::new().unwrap();
+            workspace.server("a", chaos_server(&[]).argument("--era").argument(era));
+            let (answerer, asked) = counting();
+            let gateway =
+                Gateway::start_as_answering(workspace, &["--surface", surface], &able(), answerer);
+            for (tool, params) in disguised {
+                // A stateless server's questions lie in an object, where neither of these can be written.
+                let is_lost = params.starts_with(r#"{"message":"ok","message""#) || tool == "roots";
+                if era == "modern" && is_lost {
+                    continue;
+                }
+                let arguments = json!({"params": params});
+                let call = match surface {
+                    "direct" => json!({"name": tool, "arguments": arguments}),
+                    _ => {
+                        json!({"name": "mcp_call", "arguments": {"server": "a", "tool": tool, "args": arguments}})
+                    }
+                };
+                let id = gateway.stateless("tools/call", &call, &able(), &json!({})).unwrap();
+                for answer in [gateway.ask("tools/call", &call, HUNG).unwrap(), gateway.answer(id)]
+                {
+                    let said = answer.value.to_string();
+                    let told = "metamcp puts this to nobody: ";
+                    let told =
+                        if era == "legacy" { told } else { "questions that cannot be put: " };
+                    assert!(said.contains(told), "{surface} {era} {params}: {said}");
+                    assert!(
+                        !said.contains('\u{202e}') && !said.contains("inputRequests"),
+                        "{said}"
+                    );
+                    if era == "legacy" {
+                        let told = &answer.result().unwrap()["structuredContent"]["error"];
+                        assert_eq!(told["code"], -32602, "{said}");
+                    }
+                }
+            }
+            gateway.end();
+            assert_eq!(asked.load(Ordering::Relaxed), 0, "{surface} {era}");
+        }
+    }
+}
+
 #[test]
 fn a_clients_refusal_is_passed_on_as_it_is() {
     let answerer: Answerer = Box::new(|_, _| {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_core::ledger::ConnId;
-use metamcp_core::server_request;
 use metamcp_wire::bridge::Hold;
 use metamcp_wire::bridge::hold::{Effect, Event};
 use metamcp_wire::modern::meta::{LEVELS, Meta};
@@ -631,8 +630,7 @@ impl Caller for Call {
             return false;
         }
         let resume = Resume::Relay { server: server.to_string(), state: required.state };
-        let shown = server_request::presented_in(server, raw);
-        let restated = input::restated(&shown, &self.seal(resume));
+        let restated = input::restated(raw, &self.seal(resume));
         self.ended(Final::Result(Bytes::from(restated)));
         true
     }

@@ -93,7 +93,7 @@ pub(in crate::chaos) fn result_and_error(stage: &Stage, _: u64, _: &Call, line: 
 }
 
 pub(in crate::chaos) fn reuse_our_id(stage: &Stage, _: u64, call: &Call, _: &str) -> Next {
-    stage.send(&request_line(&call.id, "ping", &json!({})));
+    stage.send(&request_line(&call.id, "ping", json!({})));
     Next::Honest
 }
 

@@ -87,7 +87,7 @@ pub(in crate::chaos) fn requests(stage: &Arc<Stage>, count: u64, call: &Call) ->
 
 pub(in crate::chaos) fn pings(stage: &Arc<Stage>, count: u64, call: &Call) -> Next {
     from_a_thread(stage, 29, call, move |stage| {
-        repeat(stage, count, |number| request_line(&number.to_string(), "ping", &json!({})));
+        repeat(stage, count, |number| request_line(&number.to_string(), "ping", json!({})));
     })
 }
 
