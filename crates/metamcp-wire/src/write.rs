@@ -54,6 +54,12 @@ pub fn error(
     data: Option<&[u8]>,
 ) {
     open_error(out, id_raw);
+    error_object(out, code, message, data);
+    out.put_slice(b"}\n");
+}
+
+/// Appends the object that says what is wrong, which is a part of an error.
+pub fn error_object(out: &mut impl BufMut, code: i64, message: &str, data: Option<&[u8]>) {
     out.put_slice(b"{\"code\":");
     if code < 0 {
         out.put_u8(b'-');
@@ -65,7 +71,7 @@ pub fn error(
         out.put_slice(b",\"data\":");
         raw(out, data);
     }
-    out.put_slice(b"}}\n");
+    out.put_u8(b'}');
 }
 
 /// Appends an error as another side wrote it.

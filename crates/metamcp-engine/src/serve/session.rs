@@ -482,7 +482,15 @@ impl Session {
     }
 
     fn refuse(&self, id: &[u8], code: i64, message: &str) {
-        self.lanes.answer(Some(id), |out| write::error(out, Some(id), code, message, None));
+        let mut error = Vec::new();
+        write::error_object(&mut error, code, message, None);
+        self.fail(id, &error);
+    }
+
+    /// The one way of an error to the client, whoever worded it: a server's words may be in any of them.
+    pub(super) fn fail(&self, id: &[u8], error: &[u8]) {
+        let error = self.view.clean(error);
+        self.lanes.answer(Some(id), |out| write::error_raw(out, Some(id), &error));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -530,11 +538,7 @@ impl Caller for Session {
                 }
                 match Plain::from_call(&error, config) {
                     Plain::Result(result) => self.result(tag, &result),
-                    Plain::Error(error) => {
-                        let error = self.clean(error);
-                        self.lanes
-                            .answer(Some(tag), |out| write::error_raw(out, Some(tag), &error));
-                    }
+                    Plain::Error(error) => self.fail(tag, &error),
                 }
             }
             Outcome::Cancelled => self.lanes.end(tag),

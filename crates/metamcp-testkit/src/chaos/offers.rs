@@ -31,6 +31,8 @@ pub(super) enum Manner {
     Wrong,
     /// No list at all.
     Nonsense,
+    /// Nothing but errors, tools included, which tell what it is not to tell.
+    Telling,
 }
 
 impl Offers {
@@ -43,6 +45,7 @@ impl Offers {
             "loop" => Manner::Loop,
             "wrong" => Manner::Wrong,
             "nonsense" => Manner::Nonsense,
+            "telling" => Manner::Telling,
             _ => return None,
         };
         Some(Offers { manner, name: name.to_owned() })
@@ -56,11 +59,27 @@ impl Offers {
     }
 }
 
+/// Refuses a request with an error that holds its password, if it is one that does. True if so.
+pub(super) fn tells(stage: &Stage, request: &Request) -> bool {
+    let is_telling =
+        stage.options.offers.as_ref().is_some_and(|offers| offers.manner == Manner::Telling);
+    if is_telling {
+        let secret = &stage.surroundings["environment"]["SERVICE_PASSWORD"];
+        let message = format!("cannot sign in with {}", secret.as_str().unwrap_or_default());
+        let error = json!({"code": -32050, "message": message, "data": {"used": secret}});
+        stage.send(&error_line(&request.id, &error));
+    }
+    is_telling
+}
+
 /// Takes a request about them. True if it was one.
 pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request, typed: bool) -> bool {
     let Some(offers) = &stage.options.offers else { return false };
     let name = &offers.name;
     let params = &request.params;
+    if tells(stage, request) {
+        return true;
+    }
     let result = match method {
         "resources/list" => {
             let own = [format!("memo://{name}/1"), format!("memo://{name}/2")];
@@ -134,6 +153,6 @@ fn page(
         Manner::Wrong => {
             json!({member: [7, null, [], {"uri": 7, "name": 7}, {"name": ""}, {"uri": "memo://unnamed", "title": 7}, first[0]], "nextCursor": 7})
         }
-        Manner::Nonsense => json!({member: {"not": "a list"}}),
+        Manner::Nonsense | Manner::Telling => json!({member: {"not": "a list"}}),
     }
 }

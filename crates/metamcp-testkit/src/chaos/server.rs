@@ -100,6 +100,7 @@ fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<(
             }
             stage.send(&result_line(&request.id, &hello.to_string()));
         }
+        "tools/list" | "tools/call" if offers::tells(stage, request) => {}
         "tools/list" => {
             stage.record(&Record {
                 detail: request.params["cursor"].clone(),

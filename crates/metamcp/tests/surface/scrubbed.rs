@@ -60,6 +60,58 @@ fn errors_of_a_server_that_is_shown_as_it_is_hold_none_either() {
     assert!(!all(&gateway).contains(VALUE));
 }
 
+/// Every method that reaches a server, or could, with one server and with two, by requests of both eras.
+#[test]
+fn no_road_of_an_error_holds_one() {
+    let methods = [
+        ("tools/list", json!({})),
+        ("tools/call", json!({"name": "echo", "arguments": {"text": "x"}})),
+        ("tools/call", json!({"name": "one__echo", "arguments": {"text": "x"}})),
+        ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("resources/read", json!({"uri": "memo://nobody"})),
+        ("resources/subscribe", json!({"uri": "memo://nobody"})),
+        ("resources/unsubscribe", json!({"uri": "memo://nobody"})),
+        ("prompts/list", json!({})),
+        ("prompts/get", json!({"name": "greet"})),
+        ("prompts/get", json!({"name": "one__greet"})),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/resource", "uri": "memo://nobody"}, "argument": {"name": "a", "value": "b"}}),
+        ),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/prompt", "name": "one__greet"}, "argument": {"name": "a", "value": "b"}}),
+        ),
+        ("logging/setLevel", json!({"level": "debug"})),
+    ];
+    for era in ["legacy", "modern"] {
+        for count in 1..=2 {
+            for surface in ["direct", "compact"] {
+                let mut workspace = Workspace::new().unwrap();
+                for name in ["one", "two"].into_iter().take(count) {
+                    let server = chaos_server(&[]).argument("--era").argument(era);
+                    let server = server.argument("--offers").argument("telling:one");
+                    workspace.server(name, server.variable("SERVICE_PASSWORD", VALUE));
+                }
+                let gateway = Gateway::start(workspace, &["--surface", surface]);
+                for (method, params) in &methods {
+                    gateway.client.ask(method, params, HUNG).unwrap();
+                    let id = gateway.client.stateless(method, params, &json!({}), &json!({}));
+                    gateway.client.wait(id.unwrap(), HUNG).unwrap();
+                }
+                gateway.call("mcp_call", &json!({"tool": "one:echo", "args": {"text": "x"}}));
+                gateway.call("mcp_discover", &json!({"query": "echo"}));
+                let all = all(&gateway);
+                assert!(!all.contains("hunter2"), "{era} {count} {surface}: {all}");
+                let told = all.matches("[secret SERVICE_PASSWORD]").count();
+                let least = if surface == "direct" { 6 } else { 1 };
+                assert!(told >= least, "{era} {count} {surface}: {told} in {all}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_script_sees_what_the_model_would_see_and_can_pass_it_on() {
     let gateway = Gateway::start(workspace(), &[]);

@@ -63,28 +63,24 @@ impl Waiting {
             session.modern.done(&self.id, call);
         }
         let (lanes, id) = (&session.lanes, &self.id);
-        let end = match end {
-            Final::Result(result) => Final::Result(session.clean(result)),
-            Final::Error(error) => Final::Error(session.clean(error)),
-            end => end,
-        };
         match end {
-            Final::Result(result) if result.len() < LARGE => {
-                lanes.answer(Some(id), |out| write::result(out, id, &result));
-            }
             Final::Result(result) => {
+                let result = session.clean(result);
+                if result.len() < LARGE {
+                    return lanes.answer(Some(id), |out| write::result(out, id, &result));
+                }
                 let body = match write::one_line(&result) {
                     std::borrow::Cow::Borrowed(_) => result,
                     std::borrow::Cow::Owned(mended) => Bytes::from(mended),
                 };
                 lanes.answer_parts(id, &write::result_head(id), body, write::RESULT_TAIL);
             }
-            Final::Fault(fault) => lanes.answer(Some(id), |out| {
-                write::error(out, Some(id), fault.code, &fault.message, fault.data.as_deref());
-            }),
-            Final::Error(error) => {
-                lanes.answer(Some(id), |out| write::error_raw(out, Some(id), &error));
+            Final::Fault(Fault { code, message, data, .. }) => {
+                let mut error = Vec::new();
+                write::error_object(&mut error, code, &message, data.as_deref());
+                session.fail(id, &error);
             }
+            Final::Error(error) => session.fail(id, &error),
             Final::Nothing => lanes.end(id),
         }
     }
