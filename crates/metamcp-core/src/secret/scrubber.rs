@@ -4,6 +4,8 @@
 //! those are matters: the pass looks at the first three of each, and with whole beginnings in their place (`ghp`, `sk_`,
 //! `.ey`) it takes twice to three times as long on JSON, on prose and on source code.
 
+mod escapes;
+
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
@@ -84,7 +86,7 @@ const fn mixed(shape: Shape) -> Shape {
 
 const ANY: usize = 4096;
 
-static SHAPES: [Shape; 27] = [
+static SHAPES: [Shape; 28] = [
     shape("ghp_", "hp_", "GitHub token", alphanumeric, (36, 255)),
     shape("gho_", "ho_", "GitHub token", alphanumeric, (36, 255)),
     shape("ghu_", "hu_", "GitHub token", alphanumeric, (36, 255)),
@@ -111,6 +113,7 @@ static SHAPES: [Shape; 27] = [
     shape("AIza", "Iza", "Google key", word_or_dash, (35, 35)),
     mixed(shape("hf_", "hf_", "Hugging Face token", alphanumeric, (30, 64))),
     mixed(shape("sk-", "sk-", "API key", word_or_dash, (32, 255))),
+    shape("metamcp_", "tamcp_", "metamcp token", word_or_dash, (43, 64)),
     shape("SG.", "SG.", "SendGrid key", dotted, (60, 80)),
 ];
 
@@ -190,11 +193,7 @@ impl Scrubber {
 
     /// JSON without secrets. It stays JSON: only text is replaced, and a number that is a secret becomes a text.
     pub fn scrub<'a>(&self, json: &'a [u8]) -> Scrubbed<'a> {
-        let mut found = Vec::new();
-        if self.is_on {
-            self.find_values(json, &mut found);
-            find_shapes(json, &mut found);
-        }
+        let mut found = if self.is_on { self.find(json) } else { Vec::new() };
         if found.is_empty() {
             return Scrubbed { json: Cow::Borrowed(json), removed: 0 };
         }
@@ -227,6 +226,33 @@ impl Scrubber {
         }
         clean.extend_from_slice(&json[copied..]);
         Scrubbed { json: Cow::Owned(clean), removed }
+    }
+
+    /// Every secret, however its characters are written in JSON, or in JSON inside of it.
+    fn find<'s>(&'s self, json: &[u8]) -> Vec<Found<'s>> {
+        if !escapes::may_hide(json) {
+            return self.find_as_written(json);
+        }
+        let plain = escapes::plain(json, escapes::OUTER);
+        let text = plain.as_deref().unwrap_or(json);
+        let mut found = self.find_as_written(text);
+        // Whether a text is JSON itself nobody can say, so it is searched as both.
+        if let Some(inner) = escapes::plain(text, escapes::INNER) {
+            let mut within = self.find_as_written(&inner);
+            escapes::restore(text, escapes::INNER, &mut within);
+            found.append(&mut within);
+        }
+        if plain.is_some() {
+            escapes::restore(json, escapes::OUTER, &mut found);
+        }
+        found
+    }
+
+    fn find_as_written<'s>(&'s self, json: &[u8]) -> Vec<Found<'s>> {
+        let mut found = Vec::new();
+        self.find_values(json, &mut found);
+        find_shapes(json, &mut found);
+        found
     }
 
     fn find_values<'s>(&'s self, json: &[u8], found: &mut Vec<Found<'s>>) {
@@ -456,30 +482,19 @@ fn is_start(json: &[u8], at: usize) -> bool {
         || (before.len() >= 6 && before[before.len() - 5] == b'u' && is_escape(6))
 }
 
-/// How a value may be written in JSON, and in JSON inside of JSON.
+/// How we write a value in JSON, and in JSON inside of JSON.
 fn forms(value: &str) -> Vec<Vec<u8>> {
-    let escaped = |text: &str| {
-        let mut out = Vec::new();
-        json_string(&mut out, text);
-        String::from_utf8_lossy(&out[1..out.len() - 1]).into_owned()
-    };
     let once = escaped(value);
-    let ascii: String = once
-        .chars()
-        .map(|c| {
-            if c.is_ascii() {
-                return c.to_string();
-            }
-            c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
-        })
-        .collect();
-    let mut forms = Vec::new();
-    for form in [once.replace('/', "\\/"), escaped(&once), ascii, once] {
-        if !forms.contains(&form.as_bytes().to_vec()) {
-            forms.push(form.into_bytes());
-        }
-    }
+    let mut forms = vec![escaped(&once).into_bytes(), once.into_bytes()];
+    forms.dedup();
     forms
+}
+
+/// A text as it stands between the quotation marks of JSON.
+fn escaped(text: &str) -> String {
+    let mut out = Vec::new();
+    json_string(&mut out, text);
+    String::from_utf8_lossy(&out[1..out.len() - 1]).into_owned()
 }
 
 /// A name that can stand inside a JSON string.

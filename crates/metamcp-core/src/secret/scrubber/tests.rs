@@ -33,6 +33,40 @@ fn values_of_the_configuration_are_taken_out_in_every_form() {
 }
 
 #[test]
+fn no_spelling_of_a_character_hides_a_value_or_a_token() {
+    let token = format!("ghp_{}", "A1b2".repeat(9));
+    for (json, expected) in [
+        (r#"["s3cr3t\u002fwith\u0022quote"]"#, r#"["[secret API_KEY]"]"#),
+        (r#"{"\u0073\u0033cr3t/with\"quote":1}"#, r#"{"[secret API_KEY]":1}"#),
+        (
+            r#"["\u00e9\n s3\u0063r3t\/with\"quote \u00E9"]"#,
+            r#"["\u00e9\n [secret API_KEY] \u00E9"]"#,
+        ),
+        // JSON inside of a text, by its writer's own spelling.
+        (r#"["{\"k\":\"s3\\u0063r3t\\/with\\\"quote\"}"]"#, r#"["{\"k\":\"[secret API_KEY]\"}"]"#),
+        (
+            r#"["{\"k\":\"s3\\u0063r3t/with\u005c\u0022quote\"}"]"#,
+            r#"["{\"k\":\"[secret API_KEY]\"}"]"#,
+        ),
+        (&*format!(r#"["\u0067\u0068p_{}"]"#, &token[4..]), r#"["[secret GitHub token]"]"#),
+        (&*format!(r#"["{}\u0041"]"#, &token[..39]), r#"["[secret GitHub token]"]"#),
+        (
+            r#"["-----BEGIN\u0020PRIVATE KEY-----\u000aMII\/\n-----END PRIVATE KEY-----\u0021"]"#,
+            r#"["[secret private key]\u0021"]"#,
+        ),
+        (&*format!(r#"["metamcp\u005f{}"]"#, "aB1-".repeat(11)), r#"["[secret metamcp token]"]"#),
+    ] {
+        let clean = scrubber().scrub(json.as_bytes());
+        assert_eq!(std::str::from_utf8(&clean.json).unwrap(), expected);
+    }
+    // One whose own characters read as an escape.
+    let scrubber = Scrubber::new(&[Secret::new("API_KEY", r"ab\/cd\u0041ef")]);
+    for json in [json!([r"ab\/cd\u0041ef"]), json!([json!([r"ab\/cd\u0041ef"]).to_string()])] {
+        assert_eq!(scrubber.scrub(json.to_string().as_bytes()).removed, 1, "{json}");
+    }
+}
+
+#[test]
 fn many_values_are_found_as_well_as_few() {
     let value = |n: usize| format!("value-{n:02}-of-many");
     let secrets: Vec<Secret> = (0..40).map(|n| Secret::new(format!("KEY_{n}"), value(n))).collect();
@@ -280,7 +314,70 @@ fn pieces() -> impl Strategy<Value = String> {
     proptest::collection::vec(proptest::sample::select(pieces), 0..12).prop_map(|all| all.concat())
 }
 
+/// A text as JSON, each character in one of the ways it may be written in.
+fn spelled(text: &str, ways: &[u8]) -> String {
+    let mut out = String::new();
+    for (c, way) in text.chars().zip(ways.iter().cycle()) {
+        let units = || c.encode_utf16(&mut [0; 2]).to_vec();
+        match (way % 4, c) {
+            (0, _) => units().iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+            (1, _) => units().iter().for_each(|unit| out.push_str(&format!("\\u{unit:04X}"))),
+            (2, '/') => out.push_str("\\/"),
+            _ => out.push_str(&escaped(&c.to_string())),
+        }
+    }
+    out
+}
+
 proptest! {
+    /// In a value or as a name, in JSON or in JSON inside of it.
+    #[test]
+    fn no_secret_comes_out_however_it_is_spelled(
+        secret in "[a-zA-Z0-9/\\\\\"\\n\u{1b}é\u{1f511}_-]{8,24}",
+        around in ("\\PC{0,8}", "\\PC{0,8}"),
+        ways in proptest::collection::vec(0_u8..4, 1..64),
+        outer in proptest::collection::vec(proptest::sample::select(vec![0_u8, 1, 2, 3, 3, 3]), 1..64),
+        is_name: bool,
+        is_inner: bool,
+    ) {
+        prop_assume!(!"[secret API_KEY]".contains(secret.trim()) && Secret::new("API_KEY", &*secret).is_hunted());
+        let scrubber = Scrubber::new(&[Secret::new("API_KEY", &*secret)]);
+        let text = format!("{}{secret}{}", around.0, around.1);
+        let written = spelled(&text, &ways);
+        let json = match is_name {
+            true => format!(r#"{{"{written}":1}}"#),
+            false => format!(r#"["{written}"]"#),
+        };
+        // What it is inside of is written in our way, but for its plain characters.
+        let json = match is_inner {
+            true => format!(r#"["{}"]"#, spelled(&json, &outer)),
+            false => json,
+        };
+        let clean = scrubber.scrub(json.as_bytes());
+        let mut value: Value = serde_json::from_slice(&clean.json)
+            .map_err(|error| TestCaseError::fail(format!("{error}: {json}")))?;
+        if is_inner {
+            value = serde_json::from_str(value[0].as_str().unwrap())
+                .map_err(|error| TestCaseError::fail(format!("{error}: {json}")))?;
+        }
+        let all = match &value {
+            Value::Object(map) => map.keys().cloned().collect::<String>(),
+            value => value[0].as_str().unwrap().to_owned(),
+        };
+        prop_assert!(!all.contains(&secret), "{json} became {value}");
+    }
+
+    #[test]
+    fn any_spelling_without_a_secret_stays_byte_for_byte(
+        text in "[\\PC\\n\"\\\\/]{0,100}",
+        ways in proptest::collection::vec(0_u8..4, 1..64),
+    ) {
+        let json = format!(r#"["{}"]"#, spelled(&text, &ways));
+        let clean = scrubber().scrub(json.as_bytes());
+        prop_assume!(clean.removed == 0);
+        prop_assert_eq!(&*clean.json, json.as_bytes());
+    }
+
     #[test]
     fn it_stays_json_whatever_is_in_there(
         pieces in proptest::collection::vec(pieces(), 1..6),
