@@ -145,10 +145,7 @@ pub fn shown<'s>(text: &str, secrets: impl IntoIterator<Item = &'s Secret>) -> S
         };
     }
     shown.push_str(rest);
-    let json = serde_json::Value::from(shown).to_string();
-    let clean = Scrubber::new([]).scrub(json.as_bytes()).json.into_owned();
-    // It went in as one text and comes out as one.
-    serde_json::from_slice(&clean).unwrap_or_default()
+    Scrubber::new([]).scrub_text(&shown).into_owned()
 }
 
 /// Whether a variable or header of this name usually holds a secret.

@@ -272,6 +272,11 @@ impl View {
         clean.json
     }
 
+    /// The same of a text that is no JSON.
+    pub fn clean_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.scrubber().scrub_text(text)
+    }
+
     /// A `tools/call` of a client.
     pub fn call(
         &self,

@@ -12,6 +12,7 @@ use std::sync::LazyLock;
 use aho_corasick::packed::Searcher;
 use aho_corasick::{AhoCorasick, Input, Match, MatchKind};
 use memchr::memmem::Finder;
+use metamcp_wire::object;
 use metamcp_wire::write::json_string;
 
 use super::{SHORTEST_HUNTED, Secret};
@@ -35,6 +36,8 @@ pub struct Scrubbed<'a> {
 /// See the module.
 pub struct Scrubber {
     is_on: bool,
+    /// Whether tokens of known shapes are taken out too.
+    knows_shapes: bool,
     values: Values,
     /// What each value is called, in their order.
     labels: Vec<String>,
@@ -183,12 +186,22 @@ impl Scrubber {
                 Err(_) => Values::Few(needles.iter().map(finder).collect()),
             }
         };
-        Scrubber { is_on: true, values, labels }
+        Scrubber { is_on: true, knows_shapes: true, values, labels }
+    }
+
+    /// One for the values alone: for what is kept on disk, which holds no secret of ours and is as it was otherwise.
+    pub fn of_values<'s>(secrets: impl IntoIterator<Item = &'s Secret>) -> Scrubber {
+        Scrubber { knows_shapes: false, ..Scrubber::new(secrets) }
     }
 
     /// One that takes nothing out.
     pub fn off() -> Scrubber {
-        Scrubber { is_on: false, values: Values::Few(Vec::new()), labels: Vec::new() }
+        Scrubber {
+            is_on: false,
+            knows_shapes: false,
+            values: Values::Few(Vec::new()),
+            labels: Vec::new(),
+        }
     }
 
     /// JSON without secrets. It stays JSON: only text is replaced, and a number that is a secret becomes a text.
@@ -228,6 +241,19 @@ impl Scrubber {
         Scrubbed { json: Cow::Owned(clean), removed }
     }
 
+    /// A text that is no JSON, without secrets.
+    pub fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut json = Vec::with_capacity(text.len() + 2);
+        json_string(&mut json, text);
+        match self.scrub(&json).json {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
+            Cow::Owned(clean) => {
+                // It went in as one text and comes out as one.
+                Cow::Owned(object::text(&clean).unwrap_or_default().into_owned())
+            }
+        }
+    }
+
     /// Every secret, however its characters are written in JSON, or in JSON inside of it.
     fn find<'s>(&'s self, json: &[u8]) -> Vec<Found<'s>> {
         if !escapes::may_hide(json) {
@@ -251,7 +277,9 @@ impl Scrubber {
     fn find_as_written<'s>(&'s self, json: &[u8]) -> Vec<Found<'s>> {
         let mut found = Vec::new();
         self.find_values(json, &mut found);
-        find_shapes(json, &mut found);
+        if self.knows_shapes {
+            find_shapes(json, &mut found);
+        }
         found
     }
 

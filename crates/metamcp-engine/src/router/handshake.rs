@@ -138,7 +138,10 @@ pub(super) async fn shake_hands(
                 _ => Way::Initialize,
             };
             router.launcher.eras.learn(&entry.config, way, false).await;
-            router.launcher.manuals.learn(&entry.config, peer.instructions.as_deref()).await;
+            // It is kept on disk.
+            let secrets = router.values();
+            let said = peer.instructions.as_deref().map(|said| secrets.scrub_text(said));
+            router.launcher.manuals.learn(&entry.config, said.as_deref()).await;
             if peer.era.is_stateless() {
                 drop(connection.meta.set(own));
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use metamcp_core::config::ServerConfig;
 use metamcp_core::dispatch::ServerPolicy;
 use metamcp_core::ledger::ServerId;
-use metamcp_core::secret::Secret;
+use metamcp_core::secret::{Scrubber, Secret};
 
 use super::Router;
 
@@ -91,6 +91,12 @@ impl Router {
     /// Configured servers.
     pub fn servers(&self) -> Arc<Servers> {
         Arc::clone(&self.servers.read().expect("no panic while servers are locked"))
+    }
+
+    /// Takes the secrets of all servers out of what is kept on disk, whatever is done with what a model sees.
+    pub(super) fn values(&self) -> Scrubber {
+        let tokens = self.launcher.tokens().secrets();
+        Scrubber::of_values(self.servers().secrets().chain(&tokens))
     }
 
     /// Adds a server. One that was configured before gets its old place back, so that a file that flips between two

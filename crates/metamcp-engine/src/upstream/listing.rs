@@ -1,10 +1,12 @@
 //! Reading all pages of a server's `tools/list`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use metamcp_core::failure::Fact;
+use metamcp_core::secret::Scrubber;
 use metamcp_core::settings::LogLevel;
 use metamcp_core::text;
 use metamcp_core::tool::{Listing, Next, ServerTools, Tool, ToolListDefect};
@@ -40,13 +42,17 @@ impl From<String> for Unlisted {
     }
 }
 
-/// The tools of a server, at most so many, or why they cannot be had.
-pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTools>, Unlisted> {
+/// The tools of a server, at most so many, or why they cannot be had. They are kept on disk and shown in many places, so
+/// secrets are taken out before anybody has them.
+pub async fn read(
+    connection: &Connection,
+    most: usize,
+    secrets: &Scrubber,
+) -> Result<Arc<ServerTools>, Unlisted> {
     let peer = connection.peer.get();
-    let (title, version) = (
-        peer.map(|peer| peer.title.as_deref().unwrap_or(&peer.name)),
-        peer.map(|peer| peer.version.as_str()),
-    );
+    let title = peer.map(|peer| secrets.scrub_text(peer.title.as_deref().unwrap_or(&peer.name)));
+    let version = peer.map(|peer| secrets.scrub_text(&peer.version));
+    let (title, version) = (title.as_deref(), version.as_deref());
     let mut listing = Listing::at_most(most);
     // Servers exist that announce none and have some: they are asked all the same, and most say at once that they have
     // none.
@@ -63,7 +69,10 @@ pub async fn read(connection: &Connection, most: usize) -> Result<Arc<ServerTool
             }
         };
         let page = match answered {
-            Ok(Reply::Result(page)) => page,
+            Ok(Reply::Result(page)) => match secrets.scrub(&page).json {
+                Cow::Borrowed(_) => page,
+                Cow::Owned(clean) => Bytes::from(clean),
+            },
             Ok(Reply::Error(error)) => {
                 let (code, message) = metamcp_wire::handshake::error_parts(&error);
                 if !announced && code == NO_SUCH_METHOD {

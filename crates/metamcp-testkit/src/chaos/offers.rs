@@ -33,6 +33,8 @@ pub(super) enum Manner {
     Nonsense,
     /// Nothing but errors, tools included, which tell what it is not to tell.
     Telling,
+    /// Honest ones, but for its password in whatever it says of itself and of its tools.
+    Showing,
 }
 
 impl Offers {
@@ -46,6 +48,7 @@ impl Offers {
             "wrong" => Manner::Wrong,
             "nonsense" => Manner::Nonsense,
             "telling" => Manner::Telling,
+            "showing" => Manner::Showing,
             _ => return None,
         };
         Some(Offers { manner, name: name.to_owned() })
@@ -70,6 +73,20 @@ pub(super) fn tells(stage: &Stage, request: &Request) -> bool {
         stage.send(&error_line(&request.id, &error));
     }
     is_telling
+}
+
+/// What it says of itself or of its tools, with its password if it is one that shows it.
+pub(super) fn shown(stage: &Stage, said: &Value) -> String {
+    let said = said.to_string();
+    if stage.options.offers.as_ref().is_none_or(|offers| offers.manner != Manner::Showing) {
+        return said;
+    }
+    let secret = &stage.surroundings["environment"]["SERVICE_PASSWORD"];
+    let secret = secret.as_str().unwrap_or_default();
+    said.replace("Answers with", &format!("Answers ({secret}) with"))
+        .replace("Call echo", &format!("Call ({secret}) echo"))
+        .replace("Chaos child", &format!("Chaos child ({secret})"))
+        .replace(r#"{"type":"string"}"#, &format!(r#"{{"type":"string","default":"{secret}"}}"#))
 }
 
 /// Takes a request about them. True if it was one.
@@ -145,6 +162,7 @@ fn page(
 ) -> Value {
     let [first, second] = pages;
     match manner {
+        Manner::Showing => json!({member: first}),
         Manner::Some if params["cursor"] == "two" => json!({member: second}),
         Manner::Some if second.is_empty() => json!({member: first}),
         Manner::Some => json!({member: first, "nextCursor": "two"}),

@@ -98,7 +98,7 @@ fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<(
             if let Some(offers) = &stage.options.offers {
                 offers.declare(&mut hello["capabilities"]);
             }
-            stage.send(&result_line(&request.id, &hello.to_string()));
+            stage.send(&result_line(&request.id, &offers::shown(stage, &hello)));
         }
         "tools/list" | "tools/call" if offers::tells(stage, request) => {}
         "tools/list" => {
@@ -116,7 +116,7 @@ fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<(
             }
             let tools = honest::tools(stage);
             let list = if is_stateless { stateless::list(&tools) } else { json!({"tools": tools}) };
-            stage.send(&result_line(&request.id, &list.to_string()));
+            stage.send(&result_line(&request.id, &offers::shown(stage, &list)));
         }
         "tools/call" => {
             let number = stage.calls.fetch_add(1, Ordering::Relaxed) + 1;

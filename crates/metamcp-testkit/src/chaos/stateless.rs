@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::message::{Call, Request, error_line, notification_line, result_line};
+use super::offers;
 use super::stage::{Stage, die};
 use crate::journal::{Record, What};
 
@@ -88,7 +89,7 @@ pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request) -> bool
                 if let Some(offers) = &stage.options.offers {
                     offers.declare(&mut found["capabilities"]);
                 }
-                stage.send(&result_line(&request.id, &found.to_string()));
+                stage.send(&result_line(&request.id, &offers::shown(stage, &found)));
                 true
             }
             "subscriptions/listen" => {

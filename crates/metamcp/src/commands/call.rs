@@ -41,6 +41,7 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyh
         let mut arguments = given;
         if !pairs.is_empty() {
             let (signature, schema) = takes(gateway, &tool).await.unzip();
+            let signature = signature.map(|said| gateway.view.clean_text(&said).into_owned());
             let read = pairs.into_object(schema.as_ref(), &mut arguments);
             read.map_err(|error| match signature {
                 Some(signature) => misuse(format!("{error:#}\nsignature: {signature}")),
@@ -93,12 +94,8 @@ fn arguments(given: &str) -> anyhow::Result<Map<String, Value>> {
 }
 
 /// Calls one of the gateway's own tools, as a client would.
-/// Secrets are taken out of the result as for a model: what is on a screen or in a pipe is soon in a log.
 pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Finished {
-    match made(gateway, name, arguments).await {
-        Finished::Result(result) => Finished::Result(gateway.view.clean(&result).into_owned()),
-        other => other,
-    }
+    gateway::clean(gateway, made(gateway, name, arguments).await)
 }
 
 async fn made(gateway: &Gateway, name: &str, arguments: &Value) -> Finished {

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use metamcp_child::ShimCommand;
+use metamcp_core::discover::Request;
 use metamcp_core::next::Audience;
 use metamcp_core::settings::{Given, LogLevel, Origin};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::surface::Finished;
+use metamcp_engine::surface::discover::Discovered;
 use metamcp_engine::{allowance, telemetry};
 use serde_json::Value;
 
@@ -60,6 +62,33 @@ fn log_level(loaded: &Loaded) -> LogLevel {
     match loaded.values.iter().any(is_asked_for) {
         true => level,
         false => LogLevel::Error,
+    }
+}
+
+/// What a command prints, without secrets, as for a model: what is on a screen or in a pipe is soon in a log.
+pub(crate) fn clean(gateway: &Gateway, finished: Finished) -> Finished {
+    let view = &gateway.view;
+    match finished.to(Audience::Shell) {
+        Finished::Result(result) => Finished::Result(view.clean(&result).into_owned()),
+        Finished::Protocol { code, message } => {
+            Finished::Protocol { code, message: view.clean_text(&message).into_owned() }
+        }
+        other => other,
+    }
+}
+
+/// Tools and servers, the same way.
+pub(crate) async fn discover(gateway: &Gateway, request: Request) -> Result<Discovered, Finished> {
+    let view = &gateway.view;
+    match view.discover(request).await {
+        Ok(found) => Ok(Discovered {
+            text: view.clean_text(&found.text).into_owned(),
+            json: serde_json::from_slice(&view.clean(found.json.to_string().as_bytes()))
+                .unwrap_or_default(),
+            offers: found.offers.map(|offers| view.clean_text(&offers).into_owned()),
+            ids: found.ids,
+        }),
+        Err(finished) => Err(clean(gateway, finished)),
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn tools(
             }
         }
         first_lists(gateway, &is_wanted).await;
-        Ok(gateway.view.discover(request).await)
+        Ok(gateway::discover(gateway, request).await)
     })??;
     let mut found = match found {
         Ok(found) => found,
@@ -121,7 +121,7 @@ fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> an
     let found = gateway::with(loaded, async |gateway| {
         wait_for_lists(gateway, &request).await;
         // Whatever it finds, it makes the servers known.
-        let found = gateway.view.discover(request).await?;
+        let found = gateway::discover(gateway, request).await?;
         Ok((found, gateway.view.why(&query, server.as_deref(), limit).await))
     })?;
     let (mut found, reasons) = match found {
@@ -200,7 +200,7 @@ fn discover(
     let asked = request.clone();
     let found = gateway::with(loaded, async |gateway| {
         wait_for_lists(gateway, &request).await;
-        gateway.view.discover(request).await
+        gateway::discover(gateway, request).await
     })?;
     let found = match found {
         Ok(found) => found,

@@ -1,5 +1,7 @@
 //! Secrets do not reach a model, by whatever road they would.
 
+use std::path::Path;
+
 use metamcp_testkit::{Workspace, chaos_server};
 use serde_json::json;
 
@@ -110,6 +112,59 @@ fn no_road_of_an_error_holds_one() {
             }
         }
     }
+}
+
+/// What a server says of itself and its tools is on a screen, in a pipe and on the disk without them.
+#[test]
+fn neither_commands_print_one_nor_caches_keep_one() {
+    for manner in ["showing:one", "telling:one"] {
+        for era in ["legacy", "modern"] {
+            let mut workspace = Workspace::new().unwrap();
+            let server = chaos_server(&[]).argument("--era").argument(era);
+            let server = server.argument("--offers").argument(manner);
+            workspace.server("one", server.variable("SERVICE_PASSWORD", VALUE));
+            let refused = format!(r#"message=refused: {VALUE}"#);
+            for line in [
+                &["list"][..],
+                &["list", "one"],
+                &["list", "--json"],
+                &["tools"],
+                &["tools", "one"],
+                &["tools", "one", "--json"],
+                &["search", "answers"],
+                &["search", "answers", "--json"],
+                &["search", "answers", "--why"],
+                &["search", "answers", "--why", "--json"],
+                &["call", "one:rpc_error", &refused],
+                &["call", "one:rpc_error", &refused, "--json"],
+                &["call", "one:echo", "wrong=1"],
+                &["call", "one:nothing"],
+            ] {
+                let metamcp = Path::new(env!("CARGO_BIN_EXE_metamcp"));
+                let output = workspace.command(metamcp).unwrap().args(line).output().unwrap();
+                let told = [output.stdout, output.stderr].concat();
+                let told = String::from_utf8_lossy(&told);
+                assert!(!told.contains("hunter2"), "{manner} {era} {line:?}: {told}");
+            }
+            let kept = kept_in(&workspace.home());
+            let is_listed = manner.starts_with("showing");
+            assert_eq!(kept.contains("[secret SERVICE_PASSWORD]"), is_listed, "{kept}");
+            assert!(!kept.contains("hunter2"), "{manner} {era}: {kept}");
+        }
+    }
+}
+
+/// All files below a folder as one text.
+fn kept_in(folder: &Path) -> String {
+    let mut kept = String::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => kept.push_str(&kept_in(&path)),
+            false => kept.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap())),
+        }
+    }
+    kept
 }
 
 #[test]
