@@ -107,7 +107,7 @@ pub struct ServerConfig {
     /// Whether its command is a `docker run` of ours, whose container has to be gone when the command is.
     pub in_container: bool,
     /// The folder it was installed into, whose files are verified before it starts.
-    pub installed_in: Option<PathBuf>,
+    pub installed_in: Option<Installed>,
     /// Variables that name a secret and were put into the command, its arguments, its directory or the address.
     pub expanded_secrets: Vec<Secret>,
     /// Arguments that are secrets, for servers that take them no other way.
@@ -228,6 +228,15 @@ pub enum Runtime {
     Node,
     /// A Python.
     Python,
+}
+
+/// What was installed for a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// Where.
+    pub folder: PathBuf,
+    /// The digest of what was written down of its files, where one was kept.
+    pub manifest: Option<String>,
 }
 
 /// What a server is kept to of the disk, beside the folders of the system that every program reads.

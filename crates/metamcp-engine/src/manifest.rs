@@ -68,8 +68,9 @@ struct Stamp {
 
 type Manifest = BTreeMap<PathBuf, Entry>;
 
-/// Writes down what is installed in a folder, which is what was agreed to.
-pub fn record(folder: &Path) -> Result<(), Changed> {
+/// Writes down what is installed in a folder, which is what was agreed to. The digest of what was written: whoever keeps it
+/// elsewhere knows whether it is still that.
+pub fn record(folder: &Path) -> Result<String, Changed> {
     let mut manifest = Manifest::new();
     walk(folder, &mut |path, metadata| {
         manifest.insert(path.to_owned(), entry(folder, path, metadata)?);
@@ -77,16 +78,24 @@ pub fn record(folder: &Path) -> Result<(), Changed> {
     })?;
     let json = serde_json::to_vec(&manifest).unwrap_or_default();
     Directory::home_or_create(folder)?.replace(FILE, &json)?;
-    Ok(())
+    Ok(digest(&json))
 }
 
-/// Whether all code in a folder is what was installed: nothing changed, nothing missing, nothing new. What was installed
-/// before there were manifests gets one.
-pub fn verify(folder: &Path) -> Result<(), Changed> {
+/// Whether all code in a folder is what was installed: nothing changed, nothing missing, nothing new. `written` is the
+/// digest of what was written down; without it, a manifest is taken as it is, and one installed before there were manifests
+/// gets one.
+pub fn verify(folder: &Path, written: Option<&str>) -> Result<(), Changed> {
+    let own = |what| Changed::File { path: PathBuf::from(FILE), what };
     let directory = Directory::home_or_create(folder)?;
-    let Some(mut file) = directory.open(FILE)? else { return record(folder) };
-    let mut manifest: Manifest = serde_json::from_slice(&file.read(MAX_FILE)?)
-        .map_err(|_| Changed::File { path: PathBuf::from(FILE), what: "is damaged" })?;
+    let Some(mut file) = directory.open(FILE)? else {
+        // Whoever changed files would only have to remove it.
+        return if written.is_some() { Err(own("is missing")) } else { record(folder).map(drop) };
+    };
+    let bytes = file.read(MAX_FILE)?;
+    if written.is_some_and(|written| written != digest(&bytes)) {
+        return Err(own("was changed after it was installed"));
+    }
+    let mut manifest: Manifest = serde_json::from_slice(&bytes).map_err(|_| own("is damaged"))?;
     walk(folder, &mut |path, metadata| {
         let changed = |what| Changed::File { path: path.to_owned(), what };
         let known = manifest.remove(path).ok_or_else(|| changed("was not installed with it"))?;
@@ -160,9 +169,17 @@ fn entry(folder: &Path, path: &Path, metadata: &Metadata) -> Result<Entry, Chang
             read => hash.update(&buffer[..read]),
         }
     }
-    let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hexadecimal(&hash.finalize());
     let none = Stamp { inode: 0, changed_s: 0, changed_ns: 0 };
     Ok(Entry::File { size: metadata.len(), sha256, stamp: stamp_of(metadata).unwrap_or(none) })
+}
+
+fn digest(bytes: &[u8]) -> String {
+    hexadecimal(&Sha256::digest(bytes))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(unix)]
@@ -197,7 +214,7 @@ mod tests {
     }
 
     fn told(folder: &Path) -> String {
-        verify(folder).map_or_else(|changed| changed.to_string(), |()| "fine".to_owned())
+        verify(folder, None).map_or_else(|changed| changed.to_string(), |()| "fine".to_owned())
     }
 
     #[test]
@@ -245,6 +262,21 @@ mod tests {
         fs::remove_dir_all(root.join("node_modules")).unwrap();
         symlink("/etc", root.join("node_modules")).unwrap();
         assert_eq!(told(root), "node_modules was changed after it was installed");
+    }
+
+    #[test]
+    fn a_manifest_that_is_gone_or_another_is_a_change() {
+        let folder = installed();
+        let root = folder.path();
+        let written = record(root).unwrap();
+        let told = || verify(root, Some(&written)).map_err(|changed| changed.to_string());
+        assert_eq!(told(), Ok(()));
+        fs::write(root.join("node_modules/pkg/dist/index.js"), "evil()").unwrap();
+        fs::remove_file(root.join(FILE)).unwrap();
+        assert_eq!(told(), Err("manifest.json is missing".to_owned()));
+        assert!(!root.join(FILE).exists());
+        record(root).unwrap();
+        assert_eq!(told(), Err("manifest.json was changed after it was installed".to_owned()));
     }
 
     #[test]

@@ -343,8 +343,9 @@ impl Provisioner {
         }
         let secrets = store::takes_secrets(plan, consent);
         let work = self.store.work(&package);
-        let brought = install::install(plan, &work, self.shim.as_ref(), secrets).await?;
-        let record = match self.written_down(plan, consent, brought).await {
+        let done = install::install(plan, &work, self.shim.as_ref(), secrets).await?;
+        let brought = done.brought;
+        let record = match self.written_down(plan, consent, done).await {
             Ok(record) => record,
             Err(error) => {
                 // What nobody knows of is left nowhere. What cannot be removed is, before it is installed again.
@@ -365,13 +366,14 @@ impl Provisioner {
         &self,
         plan: &Plan,
         consent: &Consent,
-        brought: bool,
+        done: install::Done,
     ) -> Result<Record, InstallError> {
         // Put away last, so that nothing is kept for what came to nothing.
         let consent = self.safe.consent(plan, consent).await?;
         let mut record = Record::new(plan.clone(), &consent, unix_millis());
         record.runtime = clients::runtime(plan).await;
-        record.brought = brought;
+        record.brought = done.brought;
+        record.manifest = done.manifest;
         if let Err(error) = self.store.remember_installed(&record) {
             self.safe.forget_record(&record).await;
             return Err(error.into());

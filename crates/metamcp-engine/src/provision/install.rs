@@ -71,14 +71,23 @@ pub enum InstallError {
     },
 }
 
+/// What an installation left.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Whether it brought an image here that was not here before.
+    pub brought: bool,
+    /// The digest of what was written down of its files.
+    pub manifest: Option<String>,
+}
+
 /// Carries out the plan's installation; on failure its folder is removed again. `takes_secrets`: as it was agreed to, an
-/// argument of it is one. Whether it brought an image here that was not here before.
+/// argument of it is one.
 pub(super) async fn install(
     plan: &Plan,
     work: &Path,
     shim: Option<&ShimCommand>,
     takes_secrets: bool,
-) -> Result<bool, InstallError> {
+) -> Result<Done, InstallError> {
     // What an earlier attempt left behind was never agreed to be run.
     remove(Path::new(&plan.prefix))?;
     let done = carry_out(plan, work, shim, takes_secrets).await;
@@ -93,7 +102,7 @@ async fn carry_out(
     work: &Path,
     shim: Option<&ShimCommand>,
     takes_secrets: bool,
-) -> Result<bool, InstallError> {
+) -> Result<Done, InstallError> {
     let prefix = Path::new(&plan.prefix);
     match plan.kind {
         Kind::Npm => npm(plan, work, prefix, shim).await?,
@@ -105,17 +114,18 @@ async fn carry_out(
         }
         Kind::Oci => {
             clients::prepare(prefix)?;
-            return images::fetch(plan, prefix).await;
+            let brought = images::fetch(plan, prefix).await?;
+            return Ok(Done { brought, manifest: None });
         }
         Kind::Remote => drop(clients::prepare(prefix)?),
     }
     let folder = prefix.to_owned();
     let recorded = tokio::task::spawn_blocking(move || manifest::record(&folder)).await;
     let unusable = |why: String| InstallError::Unusable { why };
-    recorded
+    let manifest = recorded
         .map_err(|error| unusable(error.to_string()))?
         .map_err(|changed| unusable(format!("its files cannot be written down: {changed}")))?;
-    Ok(false)
+    Ok(Done { brought: false, manifest: Some(manifest) })
 }
 
 async fn npm(

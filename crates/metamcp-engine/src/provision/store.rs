@@ -85,6 +85,9 @@ pub struct Record {
     /// Whether an image was brought to this machine for it, which was not there before.
     #[serde(default)]
     pub brought: bool,
+    /// The digest of what was written down of its files; none where it was installed before that was kept.
+    #[serde(default)]
+    pub manifest: Option<String>,
     /// Files and folders that the person lets it use beside its own.
     #[serde(default)]
     pub reach: Vec<PathBuf>,
@@ -143,6 +146,7 @@ impl Record {
             values: consent.environment.clone(),
             runtime: None,
             brought: false,
+            manifest: None,
             reach: Vec::new(),
             accepted: 0,
             blocked: BTreeMap::new(),

@@ -11,7 +11,9 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use metamcp_child::environment::TEMPORARY;
 use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
-use metamcp_core::config::{self, HttpOptions, PassEnv, ServerConfig, TlsFiles, Transport};
+use metamcp_core::config::{
+    self, HttpOptions, Installed, PassEnv, ServerConfig, TlsFiles, Transport,
+};
 use metamcp_core::failure::Fact;
 use metamcp_core::settings::Settings;
 use metamcp_core::web::Address;
@@ -105,8 +107,9 @@ impl Launcher {
             crate::task::spawn("sweeper", sweeper.follow(parts.handle.watch()));
             return Ok(parts);
         }
-        if let Some(folder) = config.installed_in.clone() {
-            let verified = tokio::task::spawn_blocking(move || manifest::verify(&folder)).await;
+        if let Some(Installed { folder, manifest }) = config.installed_in.clone() {
+            let verify = move || manifest::verify(&folder, manifest.as_deref());
+            let verified = tokio::task::spawn_blocking(verify).await;
             let changed = |why: String| Fact::SpawnFailed {
                 reason: format!(
                     "its installed files are not what was approved: {why}; look at them, or install it again: `metamcp remove {name}`, then `metamcp add {name}`",

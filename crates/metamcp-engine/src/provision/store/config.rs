@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use metamcp_child::{environment, walls};
 use metamcp_core::config::{
-    HttpKind, PassEnv, Runtime, SecretArguments, ServerConfig, ServerOrigin, ServerState,
-    Transport, Walls,
+    HttpKind, Installed, PassEnv, Runtime, SecretArguments, ServerConfig, ServerOrigin,
+    ServerState, Transport, Walls,
 };
 use metamcp_core::provision::kept::kept;
 use metamcp_core::provision::{Consent, Contained, Input, Kind, OWN_FOLDER, Plan, Source};
@@ -44,7 +44,10 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     config.origin = ServerOrigin::Provisioned;
     config.in_container = plan.kind == Kind::Oci;
     let has_files = matches!(plan.kind, Kind::Npm | Kind::Pypi);
-    config.installed_in = has_files.then(|| PathBuf::from(&plan.prefix));
+    config.installed_in = has_files.then(|| Installed {
+        folder: PathBuf::from(&plan.prefix),
+        manifest: record.manifest.clone(),
+    });
     config.walls = (plan.contained == Contained::Walls).then(|| walls(record));
     config.transport = match plan.kind {
         Kind::Remote => Transport::Http {

@@ -3,11 +3,11 @@
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use metamcp_core::config::Config;
-use metamcp_core::settings::{ServeSettings, Transport};
+use metamcp_core::settings::{LogLevel, ServeSettings, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -18,6 +18,7 @@ use super::access::{
 use super::door::Ways;
 use super::guard::{self, Rules};
 use super::tls::{Tls, TlsError};
+use crate::telemetry;
 
 /// What the owner calls the token of a variable, as `token:NAME`.
 const OF_VARIABLE: &str = "env";
@@ -106,6 +107,17 @@ pub enum PlanError {
     TokenVariable {
         /// Which one.
         name: String,
+    },
+    /// One of two would decide what the other opens.
+    #[error(
+        "the token of the variable {name} stands in {} too; take it out of one of them",
+        path.display()
+    )]
+    TokenAgain {
+        /// The variable.
+        name: String,
+        /// The file.
+        path: PathBuf,
     },
     /// Tokens of anybody for anybody would do.
     #[error(
@@ -252,6 +264,9 @@ fn tokens(
     if let Some(path) = &serve.token_file {
         let text = fs::read_to_string(path)
             .map_err(|source| PlanError::TokenFile { path: path.clone(), source })?;
+        if let Some(warning) = open_to_others(path) {
+            telemetry::log(LogLevel::Warn, &warning);
+        }
         tokens = tokens_of(&text)
             .map_err(|source| PlanError::TokenLine { path: path.clone(), source })?;
         if tokens.is_empty() {
@@ -263,9 +278,32 @@ fn tokens(
         let token = token.filter(|token| !token.is_empty());
         let token =
             token.ok_or_else(|| PlanError::TokenVariable { name: serve.token_env.clone() })?;
+        if let Some(path) = &serve.token_file
+            && tokens.iter().any(|known| known.text == token)
+        {
+            let (name, path) = (serve.token_env.clone(), path.clone());
+            return Err(PlanError::TokenAgain { name, path });
+        }
         tokens.push(Token::named(OF_VARIABLE, token));
     }
     Ok(tokens)
+}
+
+/// What to say of a file of tokens that others can read. It is used all the same: containers are handed their secrets as
+/// files of mode 0444, and nobody else is in there.
+#[cfg(unix)]
+fn open_to_others(path: &Path) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(path).ok()?.permissions().mode();
+    let path = path.display();
+    (mode & 0o077 != 0).then(|| {
+        format!("the tokens in {path} can be read by other users of this machine; `chmod 600 {path}` keeps them to you")
+    })
+}
+
+#[cfg(not(unix))]
+fn open_to_others(_path: &Path) -> Option<String> {
+    None
 }
 
 /// A token for a toolset that is not served would be a token for nothing, and hardly what was meant.
@@ -391,6 +429,35 @@ mod tests {
         assert!(with("docs", "").is_ok() && with("docs", "docs").is_ok());
         assert!(matches!(with("web", ""), Err(PlanError::Toolset { .. })));
         assert!(matches!(with("web", "docs"), Err(PlanError::Toolset { kept: true, .. })));
+    }
+
+    #[test]
+    fn a_token_opens_what_it_is_bound_to_and_stands_once() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("tokens");
+        let with = |text: &str| {
+            fs::write(&file, text).unwrap();
+            plan_in(home.path(), |config| {
+                config.settings.serve.token_file = Some(file.clone());
+                config.settings.serve.token_env = "TOKEN".into();
+            })
+        };
+        assert!(with("other toolset=docs\n").is_ok());
+        assert!(matches!(with("secret toolset=docs\n"), Err(PlanError::TokenAgain { .. })));
+        assert!(matches!(with("a toolset=docs\na\n"), Err(PlanError::TokenLine { .. })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn tokens_that_others_can_read_are_warned_of() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("tokens");
+        fs::write(&file, "secret\n").unwrap();
+        for (mode, is_told) in [(0o600, false), (0o400, false), (0o640, true), (0o444, true)] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(open_to_others(&file).is_some(), is_told, "{mode:o}");
+        }
     }
 
     #[test]

@@ -51,22 +51,30 @@ pub enum LineProblem {
     /// Two tokens would be one client.
     #[error("the name {0:?} is taken by another token")]
     Taken(String),
+    /// One of two would decide what the other opens.
+    #[error("the same token stands in line {0} too; each may stand once, with what it is bound to")]
+    Again(usize),
 }
 
 /// The tokens of a file. Lines that are empty or begin with `#` do not count.
 pub fn tokens_of(file: &str) -> Result<Vec<Token>, LineError> {
     let mut tokens: Vec<Token> = Vec::new();
+    let mut lines: Vec<usize> = Vec::new();
     for (at, line) in file.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
         let token = token_of(line).and_then(|token| {
+            if let Some(at) = tokens.iter().position(|other| other.text == token.text) {
+                return Err(LineProblem::Again(lines[at]));
+            }
             match tokens.iter().find(|other| token.name.is_some() && other.name == token.name) {
                 Some(_) => Err(LineProblem::Taken(token.name.unwrap_or_default())),
                 None => Ok(token),
             }
         });
+        lines.push(at + 1);
         tokens.push(token.map_err(|problem| LineError { line: at + 1, problem })?);
     }
     Ok(tokens)
@@ -136,6 +144,8 @@ mod tests {
             ("secret toolset=", 1, "is empty"),
             ("secret name=a,b", 1, "something else"),
             ("secret name=a\nother name=a", 2, "taken"),
+            ("# one\nsecret toolset=docs\n\nsecret", 4, "in line 2 too"),
+            ("secret name=a\nsecret name=b", 2, "in line 1 too"),
         ] {
             let error = tokens_of(file).unwrap_err();
             assert_eq!(error.line, line, "{file}");
