@@ -67,6 +67,22 @@ impl Toolset {
         (is_named || is_tagged || is_open) && may_have_tools
     }
 
+    /// Whether all of a server belongs to it, what it has beside tools included. A rule about tools says nothing of
+    /// resources and prompts, so whoever wrote one did not mean to open them.
+    pub fn has_all_of(&self, server: &ServerConfig) -> bool {
+        let is_of = |part: &str| Pattern::new(part).matches(&server.name);
+        let opens_all = |pattern: &Pattern| match pattern.as_str().split_once(':') {
+            Some((part, tools)) => tools == "*" && is_of(part),
+            None => pattern.as_str() == "*",
+        };
+        let closes_some = |pattern: &Pattern| {
+            pattern.as_str().split_once(':').is_none_or(|(part, _)| is_of(part))
+        };
+        self.has_server(server)
+            && self.allow.as_ref().is_none_or(|allow| allow.iter().any(opens_all))
+            && !self.deny.iter().any(closes_some)
+    }
+
     /// Whether a tool belongs to it.
     pub fn has_tool(&self, server: &ServerConfig, tool: &str) -> bool {
         let id = format!("{}:{tool}", server.name);
@@ -177,6 +193,32 @@ mod tests {
         assert!(Toolset::default().has_server(&server("mail", &[])));
         let none = Toolset { servers: Some(Vec::new()), ..Toolset::default() };
         assert!(!none.has_server(&server("mail", &[])));
+    }
+
+    #[test]
+    fn a_server_belongs_whole_unless_a_rule_is_about_its_tools() {
+        let files = server("files", &[]);
+        for (allow, deny, is_whole) in [
+            (None, &[][..], true),
+            (Some(&["files:*"][..]), &[], true),
+            (Some(&["fi*:*"]), &[], true),
+            (Some(&["*"]), &[], true),
+            (Some(&["files:read_*", "files:*"]), &["web:*"], true),
+            (Some(&["files:read_*"]), &[], false),
+            (Some(&["read_*"]), &[], false),
+            (Some(&["web:*"]), &[], false),
+            (Some(&[]), &[], false),
+            (None, &["files:write"], false),
+            (None, &["write"], false),
+            (None, &["*:write"], false),
+            (Some(&["files:*"]), &["f*:write"], false),
+        ] {
+            let set =
+                Toolset { allow: allow.map(patterns), deny: patterns(deny), ..Toolset::default() };
+            assert_eq!(set.has_all_of(&files), is_whole, "{allow:?} {deny:?}");
+        }
+        let other = Toolset { servers: Some(patterns(&["web"])), ..Toolset::default() };
+        assert!(!other.has_all_of(&files));
     }
 
     #[test]

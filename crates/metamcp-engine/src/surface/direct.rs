@@ -76,12 +76,12 @@ impl View {
         if let Some(refused) = self.too_late().or_else(|| in_doubt(method, params)) {
             return Step::Now(refused);
         }
+        if self.offering().is_empty() {
+            return Step::Now(self.nothing(method));
+        }
         if let Some(only) = self.only() {
             self.hand(&only, method, about(method, params), params, caller, tag);
             return Step::Handed;
-        }
-        if self.enabled().is_empty() {
-            return Step::Now(self.nothing(method));
         }
         self.among(method, params, caller, tag)
     }
@@ -96,14 +96,14 @@ impl View {
     pub fn owners_of(&self, uri: &str) -> Vec<ServerId> {
         match self.owner_of(uri) {
             Some(owner) => vec![owner.id],
-            None => self.enabled().iter().map(|entry| entry.id).collect(),
+            None => self.offering().iter().map(|entry| entry.id).collect(),
         }
     }
 
     /// Whether a subscription has to be passed on to learn whether it can be had: there is one server, and it takes
     /// subscriptions one by one.
     pub fn subscribes_at_server(&self) -> bool {
-        self.only().is_some_and(|only| {
+        self.only().filter(|only| self.has_all_of(only)).is_some_and(|only| {
             let peer = self.surface.router.peer(only.id);
             !peer.is_some_and(|peer| peer.era.is_stateless())
         })
@@ -185,9 +185,9 @@ impl View {
 }
 
 impl View {
-    /// A server of this view that can be used, by its place.
+    /// A server of this view that may have prompts, by its place.
     fn at(&self, server: ServerId) -> Option<Entry> {
-        self.enabled().into_iter().find(|entry| entry.id == server)
+        self.offering().into_iter().find(|entry| entry.id == server)
     }
 
     /// Why there is no server to ask, where there is none.
@@ -203,7 +203,10 @@ impl View {
     fn nothing(&self, method: &str) -> Finished {
         match Kind::listed_by(method) {
             Some(kind) => Finished::Result(format!("{{\"{}\":[]}}", kind.member()).into_bytes()),
-            None => Finished::invalid(self.without_servers()),
+            None if self.enabled().is_empty() => Finished::invalid(self.without_servers()),
+            None => Finished::invalid(format!(
+                "the toolset of this session has tools only, so {method} reaches no server"
+            )),
         }
     }
 
@@ -211,6 +214,14 @@ impl View {
     pub(super) fn enabled(&self) -> Vec<Entry> {
         let servers = self.servers();
         servers.iter().filter(|entry| entry.config.is_enabled()).cloned().collect()
+    }
+
+    /// Those of them whose resources and prompts this view has: of a server that is here with some of its tools only, it
+    /// has nothing else.
+    pub(super) fn offering(&self) -> Vec<Entry> {
+        let mut servers = self.enabled();
+        servers.retain(|entry| self.has_all_of(entry));
+        servers
     }
 
     /// The only server, if just one is configured and it can be used. Those that cannot be used count: names must not
@@ -229,10 +240,10 @@ impl View {
 
     /// The server that an address belongs to, as far as lists tell.
     fn owner_of(&self, uri: &str) -> Option<Entry> {
-        let enabled = self.enabled();
-        let is_there = |server: ServerId| enabled.iter().any(|entry| entry.id == server);
+        let offering = self.offering();
+        let is_there = |server: ServerId| offering.iter().any(|entry| entry.id == server);
         let owner = self.surface.owners().of_uri(uri, is_there)?;
-        enabled.into_iter().find(|entry| entry.id == owner)
+        offering.into_iter().find(|entry| entry.id == owner)
     }
 
     /// Whether a name that the only server did not list is for it all the same: nothing keeps any of its tools from being
@@ -458,7 +469,7 @@ impl View {
     ) -> Finished {
         let needed = if method == "completion/complete" { "completions" } else { "resources" };
         let mut refused = None;
-        for entry in self.enabled() {
+        for entry in self.offering() {
             let peer = self.introduced(&entry, able::INTRODUCTION).await;
             if !peer.is_some_and(|peer| peer.can(needed)) {
                 continue;
@@ -494,8 +505,8 @@ impl View {
             return Some((self.at(server)?, prompt));
         }
         let servers = self.servers();
-        let enabled = |entry: &&Entry| entry.config.is_enabled();
-        let named = |server: &str| servers.named(server).filter(enabled);
+        let offers = |entry: &&Entry| entry.config.is_enabled() && self.has_all_of(entry);
+        let named = |server: &str| servers.named(server).filter(offers);
         let (server, prompt) = direct::split(name, |server| named(server).is_some())?;
         Some((named(server)?.clone(), prompt.into()))
     }

@@ -70,13 +70,23 @@ impl View {
         let entry = match word("server") {
             None => None,
             Some(name) => match self.server(name) {
-                Some(entry) if entry.config.is_enabled() => Some(entry),
+                Some(entry) if entry.config.is_enabled() && self.has_all_of(&entry) => Some(entry),
+                Some(entry) if entry.config.is_enabled() => {
+                    let why = format!(
+                        "the toolset of this session has only tools of the server {:?}",
+                        entry.name
+                    );
+                    let hint =
+                        "Nothing was asked. Only the owner of the configuration can change that.";
+                    let denied = ErrorObject::new(Code::Denied, why).hint(hint);
+                    return Finished::error(&denied.at(&entry.name, None));
+                }
                 _ => return Finished::error(&self.no_such_server(name)),
             },
         };
         match (wish.of_prompts, wish.tool.as_str()) {
             (of_prompts, "list") => {
-                let servers = entry.map_or_else(|| self.enabled(), |entry| vec![entry]);
+                let servers = entry.map_or_else(|| self.offering(), |entry| vec![entry]);
                 self.offers_listed(of_prompts, &servers, word("cursor"), client).await
             }
             (false, "read") => {
@@ -206,7 +216,8 @@ impl View {
     pub(super) fn offers_note(&self, servers: &[Entry]) -> Option<String> {
         let having = |capability: &str| -> Vec<&str> {
             let has = |entry: &&Entry| {
-                self.surface.router.peer(entry.id).is_some_and(|peer| peer.can(capability))
+                let peer = self.surface.router.peer(entry.id);
+                self.has_all_of(entry) && peer.is_some_and(|peer| peer.can(capability))
             };
             servers.iter().filter(has).map(|entry| &*entry.name).collect()
         };

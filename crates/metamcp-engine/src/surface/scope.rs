@@ -57,6 +57,11 @@ impl View {
         self.surface.server(name).filter(is_in)
     }
 
+    /// Whether a server is in this view with all that it has, not with some of its tools.
+    pub(crate) fn has_all_of(&self, entry: &Entry) -> bool {
+        self.scope.as_ref().is_none_or(|scope| scope.toolset.has_all_of(&entry.config))
+    }
+
     /// What is known of this view's servers and tools.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         let whole = self.surface.catalog.snapshot();

@@ -194,6 +194,113 @@ fn a_toolset_that_is_not_there_is_no_toolset_at_all() {
     assert!(said.contains("there is no toolset \"doc\"; there are docs, all"), "{said}");
 }
 
+/// A rule about tools opens tools: not what the same server has beside them.
+#[test]
+fn by_what_servers_have_beside_tools() {
+    let toolsets = json!({
+        "part": {"servers": ["one"], "allow": ["one:echo"]},
+        "parts": {"servers": ["one", "two"], "allow": ["one:echo", "two:*"], "deny": ["one:slow"]},
+        "whole": {"servers": ["one"]},
+    });
+    for era in ["legacy", "modern"] {
+        for (toolset, parts, wholes) in [
+            ("part", &["one"][..], &[][..]),
+            ("parts", &["one"], &["two"]),
+            ("whole", &[], &["one"]),
+        ] {
+            for surface in ["direct", "compact"] {
+                let mut workspace = Workspace::new().unwrap();
+                for name in ["one", "two"] {
+                    let server = chaos_server(&[]).argument("--era").argument(era);
+                    workspace.server(
+                        name,
+                        server.argument("--offers").argument(&format!("some:{name}")),
+                    );
+                }
+                workspace.setting("toolsets", toolsets.clone());
+                let gateway =
+                    Gateway::start(workspace, &["--surface", surface, "--toolset", toolset]);
+                let tell = |method: &str, params: &Value| {
+                    let first = gateway.client.ask(method, params, HUNG).unwrap().value.to_string();
+                    let id = gateway.client.stateless(method, params, &json!({}), &json!({}));
+                    first + &gateway.client.wait(id.unwrap(), HUNG).unwrap().value.to_string()
+                };
+                let mut told = String::new();
+                for name in ["one", "two"] {
+                    let prompt = format!("{name}__greet");
+                    for (method, params) in [
+                        ("resources/list", json!({})),
+                        ("resources/templates/list", json!({})),
+                        ("prompts/list", json!({})),
+                        ("resources/read", json!({"uri": format!("memo://{name}/1")})),
+                        ("resources/subscribe", json!({"uri": format!("memo://{name}/1")})),
+                        ("prompts/get", json!({"name": prompt})),
+                        ("prompts/get", json!({"name": "greet"})),
+                        (
+                            "completion/complete",
+                            json!({"ref": {"type": "ref/prompt", "name": prompt}, "argument": {"name": "a", "value": "b"}}),
+                        ),
+                        (
+                            "completion/complete",
+                            json!({"ref": {"type": "ref/resource", "uri": format!("memo://{name}/1")}, "argument": {"name": "a", "value": "b"}}),
+                        ),
+                    ] {
+                        told.push_str(&tell(method, &params));
+                    }
+                    for (offer, tool, args) in [
+                        ("@resources", "list", json!({"server": name})),
+                        ("@resources", "list", json!({})),
+                        ("@prompts", "list", json!({})),
+                        (
+                            "@resources",
+                            "read",
+                            json!({"server": name, "uri": format!("memo://{name}/1")}),
+                        ),
+                        ("@prompts", "get", json!({"server": name, "name": "greet"})),
+                    ] {
+                        let call = json!({"server": offer, "tool": tool, "args": args});
+                        told.push_str(&tell(
+                            "tools/call",
+                            &json!({"name": "mcp_call", "arguments": call}),
+                        ));
+                    }
+                }
+                // What only the server itself says: its list, its text, its completions.
+                let says = |name: &str| {
+                    told.contains(&format!("{name} says hello"))
+                        || told.contains(&format!("{name} asks greet"))
+                        || told.contains(&format!("memo://{name}/2"))
+                        || told.contains(&format!("[\"{name}\","))
+                };
+                for name in parts {
+                    assert!(!says(name), "{era} {toolset} {surface} {name}: {told}");
+                }
+                for name in wholes {
+                    assert!(says(name), "{era} {toolset} {surface} {name}: {told}");
+                }
+                if surface == "direct" {
+                    let id = gateway.client.stateless(
+                        "server/discover",
+                        &json!({}),
+                        &json!({}),
+                        &json!({}),
+                    );
+                    let able = gateway.client.wait(id.unwrap(), HUNG).unwrap().value;
+                    let able = &able["result"]["capabilities"];
+                    assert!(able["tools"].is_object(), "{able}");
+                    for beside in ["resources", "prompts", "completions"] {
+                        assert_eq!(
+                            able[beside].is_object(),
+                            !wholes.is_empty(),
+                            "{toolset}: {able}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn by_servers_shown_as_they_are() {
     let gateway = Gateway::start(workspace(), &["--surface", "direct", "--toolset", "docs"]);

@@ -33,7 +33,11 @@ impl View {
         let tells = router.notices.tells();
         let peer = self.only().and_then(|only| router.peer(only.id));
         let peer = peer.filter(|peer| peer.capabilities.is_object());
-        let can = |name: &str| peer.as_ref().is_none_or(|peer| peer.can(name));
+        let is_beside = |name: &str| matches!(name, "resources" | "prompts" | "completions");
+        let has_tools_only = !self.enabled().is_empty() && self.offering().is_empty();
+        let can = |name: &str| {
+            !(has_tools_only && is_beside(name)) && peer.as_ref().is_none_or(|peer| peer.can(name))
+        };
         let also = |name: &str, part: &str| {
             peer.as_ref().is_none_or(|peer: &Arc<Peer>| peer.can_also(name, part))
         };

@@ -155,7 +155,7 @@ impl View {
         cursor: Option<&str>,
         client: &Client,
     ) -> Finished {
-        let servers = self.enabled();
+        let servers = self.offering();
         let position = |name: &str| servers.iter().position(|entry| *entry.name == *name);
         let begin = Place { server: String::new(), pages: 0, cursor: None };
         let found = match cursor {
