@@ -14,7 +14,7 @@ use metamcp_core::config::{Config, ConfigError, Place, Problem, Severity, Warnin
 use metamcp_core::settings::{CodeProfile, Given, ValueError};
 
 pub use self::itself::{ABOVE, Circle, above, below};
-pub use self::load::load;
+pub use self::load::{home, load};
 pub use self::project::{CurrentProject, Project, Standing};
 
 /// Largest config file that is read; a larger one was not written as one.

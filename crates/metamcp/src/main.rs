@@ -14,7 +14,7 @@ mod terminal;
 mod tokens;
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -199,6 +199,11 @@ fn run(args: Args) -> anyhow::Result<Exit> {
     }
     match command {
         Command::Serve => serve(ask.flags, &mut diagnostics),
+        // Taking it back is what is left to somebody whose file was broken, so that file is not asked.
+        Command::Init(args) if args.undo => match home(ask.flags)? {
+            Ok(home) => commands::init::undo(&home, &args, &mut out, &mut diagnostics),
+            Err(error) => cannot_load(&error, ask.json),
+        },
         Command::Init(args) => with_config(ask, |loaded| {
             commands::init::run(loaded, &args, &mut out, &mut diagnostics)
         }),
@@ -361,6 +366,12 @@ fn waiting(loaded: &Loaded) -> Option<Remark> {
 fn load(flags: Vec<Given>) -> anyhow::Result<Result<Loaded, LoadError>> {
     let working_dir = std::env::current_dir().context("the working directory is not known")?;
     Ok(config::load(asked(flags, &working_dir)))
+}
+
+/// The home of metamcp, without a look at the configuration.
+fn home(flags: Vec<Given>) -> anyhow::Result<Result<PathBuf, LoadError>> {
+    let working_dir = std::env::current_dir().context("the working directory is not known")?;
+    Ok(config::home(&asked(flags, &working_dir)))
 }
 
 /// What decides which configuration is loaded, as this process finds it.

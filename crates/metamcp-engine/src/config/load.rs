@@ -96,6 +96,13 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
     Ok(Loaded { config, values: resolved.values, remarks, project, source, files })
 }
 
+/// The home of metamcp, which no file can say: for what has to work although the file cannot be used.
+pub fn home(request: &Request<'_>) -> Result<PathBuf, LoadError> {
+    let (environment, _) = settings::from_environment(request.lookup);
+    let early = settings::resolve(environment.iter().chain(&request.flags).cloned()).settings;
+    absolute(&early.home, request.working_dir, request.lookup)
+}
+
 /// What became of a wish for isolation, where that is not simply what was asked for.
 fn isolation(
     wish: &RuntimeWish,

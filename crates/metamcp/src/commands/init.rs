@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use self::choose::Chosen;
 pub(crate) use self::plan::lacking;
 use self::plan::{Plan, Step, Wish, Wishes, Work};
+pub(crate) use self::record::undo;
 use self::record::{Note, Record};
 use super::import::{self, Fate};
 use super::servers;
@@ -37,9 +38,6 @@ pub(crate) fn run(
     diagnostics: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let home = &loaded.config.settings.home;
-    if args.undo {
-        return record::undo(home, args, out, diagnostics);
-    }
     if let Some(url) = &args.http {
         return http::run(loaded, args, url, out, diagnostics);
     }

@@ -8,7 +8,7 @@ use metamcp_core::config::{self, ConfigError, Picture, Problem};
 use metamcp_core::edit::{self, Format};
 use metamcp_core::next::quoted;
 use metamcp_core::settings::Given;
-use metamcp_engine::config::{Loaded, Source, Standing};
+use metamcp_engine::config::{LARGEST_FILE, Loaded, Source, Standing};
 use metamcp_engine::provision::Store;
 use metamcp_engine::trust::{self, Decision, TrustStore};
 use metamcp_engine::user_file::{self, Changed, UserFileError};
@@ -90,14 +90,30 @@ pub(crate) fn key_for(text: &str, name: &str) -> anyhow::Result<(&'static str, O
 
 /// Refuses a text that could not be used as a config file at all.
 pub(crate) fn checked(path: &Path, text: String) -> anyhow::Result<String> {
+    fits(path, &text)?;
     let read = config::parse(&text, &|_| Some("x".to_owned()));
     read.map(|_| ()).or_else(|error| unchanged(path, &error))?;
     Ok(text)
 }
 
+/// Refuses a text that no gateway would read again because of its size.
+fn fits(path: &Path, text: &str) -> anyhow::Result<()> {
+    if text.len() as u64 > LARGEST_FILE {
+        bail!(
+            "{} was not changed: it would have {} bytes, and a config file of more than {LARGEST_FILE} is not read; move or add fewer servers",
+            path.display(),
+            text.len()
+        );
+    }
+    Ok(())
+}
+
 /// The same for a text that comes after another: what is broken is not made worse, and what was sound stays so. What
 /// cannot be used of `before` is no concern of whoever changes something else.
 fn checked_after(path: &Path, before: &str, text: String) -> anyhow::Result<String> {
+    if text.len() > before.len() {
+        fits(path, &text)?;
+    }
     let read = |text: &str| config::parse(text, &|_| Some("x".to_owned()));
     let known = read(before).map(|read| read.faults).unwrap_or_default();
     let is_new = |fault: &Problem| {

@@ -232,3 +232,48 @@ fn a_machine_without_clients_and_names_that_are_none() {
     ];
     assert_snapshot!(all.join("\n"));
 }
+
+/// Whoever broke their own file has to get back as well; the file itself stays as they left it.
+#[test]
+fn undo_needs_no_sound_file_of_ours() {
+    let too_large = format!("{{ \"mcpServers\": {{}} }}{}", " ".repeat(2 << 20));
+    for broken in ["{ broken", &too_large] {
+        let shell = shell();
+        shell.run(&["init", "--yes"]);
+        shell.write(OWN, broken);
+        let undone = shell.told(&["init", "--undo"]);
+        for (path, text) in FILES {
+            assert_eq!(shell.read(path), *text, "{path}: {undone}");
+        }
+        assert_eq!(shell.read(OWN), broken);
+        if broken == "{ broken" {
+            assert!(undone.contains("mcp.json: not put back: line 1"), "{undone}");
+            shell.write(OWN, "{}");
+            let again = shell.told(&["init", "--undo"]);
+            assert!(again.starts_with("exit: 0"), "{again}");
+        }
+    }
+}
+
+#[test]
+fn more_than_a_config_file_holds_is_refused_before_anything_is_done() {
+    let shell = Shell::new();
+    shell.program("probe", "#!/bin/sh\n");
+    let entry = |at: usize| {
+        let filler = "x".repeat(1_000);
+        format!("    \"s{at}\": {{ \"command\": \"probe\", \"args\": [\"{at}\", \"{filler}\"] }}")
+    };
+    let entries: Vec<String> = (0..1_100).map(entry).collect();
+    let text = format!("{{\n  \"mcpServers\": {{\n{}\n  }}\n}}\n", entries.join(",\n"));
+    let path = "user/.cursor/mcp.json";
+    shell.write(path, &text);
+    for arguments in [&["init", "--yes"][..], &["init"], &["import", "cursor"]] {
+        let told = shell.told(arguments);
+        assert!(told.contains("was not changed") && told.contains("fewer servers"), "{told}");
+        assert!(!told.starts_with("exit: 0"), "{told}");
+        assert!(shell.read(path) == text && !shell.path(OWN).exists());
+        assert!(!shell.path("user/.metamcp/init.json").exists());
+    }
+    let told = shell.told(&["init", "--yes", "--server", "s1"]);
+    assert!(told.contains("Done."), "{told}");
+}

@@ -129,7 +129,10 @@ impl Plan {
             }
         }
         let doubt = program::doubt(Path::new(&command));
-        Ok(Plan { own: own.to_owned(), steps, doubt })
+        let plan = Plan { own: own.to_owned(), steps, doubt };
+        // What our own file cannot take is found out before anybody is asked.
+        servers::checked(own, plan.merged(&text)?.0)?;
+        Ok(plan)
     }
 
     /// Our own text with every server that is taken over, and those that came in by it.

@@ -182,7 +182,7 @@ impl Records {
 }
 
 /// `metamcp init --undo`: every init is taken back to the first, or only the last one; the clients before our own file.
-pub(super) fn undo(
+pub(crate) fn undo(
     home: &Path,
     args: &InitArgs,
     out: &mut dyn Write,
@@ -216,7 +216,7 @@ pub(super) fn undo(
             Ok(Outcome { words }) => words,
             Err(error) => {
                 failed.push(path.clone());
-                format!("not put back: {error:#}")
+                format!("not put back: {error:#}; mend it and run `metamcp init --undo` again")
             }
         };
         told.push((path.display().to_string(), words));
