@@ -10,6 +10,9 @@ mod yaml_list;
 
 use serde_json::Value;
 
+/// What some editors put at the beginning of a text.
+const BOM: &str = "\u{feff}";
+
 /// What a file is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -87,14 +90,14 @@ pub fn set_all(
     path: &[&str],
     entries: &[(String, Value)],
 ) -> Result<String, EditError> {
+    // Of two with one name the last one counts, in the place of the first, as it would if they came one by one.
+    let entries: serde_json::Map<String, Value> = entries.iter().cloned().collect();
+    let entries: &[(String, Value)] = &entries.into_iter().collect::<Vec<_>>();
     match format {
         Format::Json => json::set_all(text, path, entries),
         Format::Toml => toml::set_all(text, path, entries),
-        Format::Yaml | Format::YamlList => {
-            entries.iter().try_fold(text.to_owned(), |text, (name, value)| {
-                set(format, &text, &[path, &[name.as_str()]].concat(), value)
-            })
-        }
+        Format::Yaml => yaml::set_all(text, path, entries),
+        Format::YamlList => yaml_list::set_all(text, path, entries),
     }
 }
 
@@ -108,10 +111,8 @@ pub fn remove_all(
     match format {
         Format::Json => json::remove_all(text, path, names),
         Format::Toml => toml::remove_all(text, path, names),
-        Format::Yaml | Format::YamlList => names.iter().try_fold(text.to_owned(), |text, name| {
-            let without = remove(format, &text, &[path, &[*name]].concat())?;
-            Ok(without.unwrap_or(text))
-        }),
+        Format::Yaml => yaml::remove_all(text, path, names),
+        Format::YamlList => yaml_list::remove_all(text, path, names),
     }
 }
 
@@ -122,6 +123,16 @@ pub fn read(format: Format, text: &str, path: &[&str]) -> Result<Option<Value>, 
         Format::Toml => toml::read(text, path),
         Format::Yaml => yaml::read(text, path),
         Format::YamlList => yaml_list::read(text, path),
+    }
+}
+
+/// The line of the entry at `path`, counted from one, if there is one that has a line.
+pub fn line(format: Format, text: &str, path: &[&str]) -> Option<usize> {
+    match format {
+        Format::Json => json::line(text, path),
+        Format::Toml => toml::line(text, path),
+        Format::Yaml => yaml::line(text, path),
+        Format::YamlList => yaml_list::line(text, path),
     }
 }
 

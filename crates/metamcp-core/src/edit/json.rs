@@ -5,12 +5,11 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, parse_to_ast};
 use serde_json::Value;
 
-use super::{EditError, dotted, line_of};
+use super::{BOM, EditError, dotted, line_of};
 use crate::config::DIALECT;
 
 /// What files without any indentation of their own get.
 const USUAL_INDENT: &str = "  ";
-const BOM: &str = "\u{feff}";
 
 pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, EditError> {
     let (bom, body) = split(text);
@@ -106,9 +105,10 @@ pub(super) fn remove_all(text: &str, path: &[&str], names: &[&str]) -> Result<St
         }
     }
     let mut edits = Vec::new();
+    let mut before = None;
     for &at in &gone {
         // The comma that would be left over at the end is that of the last one to stay.
-        let before = (0..at).rev().find(|at| !gone.contains(at));
+        before = at.checked_sub(1).filter(|at| !gone.contains(at)).or(before);
         edits.extend(removal(body, object, before, &object.properties[at]));
     }
     edits.sort_by_key(|(start, end, _)| (*start, *end));
@@ -151,6 +151,18 @@ pub(super) fn read(text: &str, path: &[&str]) -> Result<Option<Value>, EditError
         }
     }
     Ok(Some(to_value(node)))
+}
+
+pub(super) fn line(text: &str, path: &[&str]) -> Option<usize> {
+    let (_, body) = split(text);
+    let root = parse(body).ok()??;
+    let (mut node, mut start) = (&root, 0);
+    for depth in 0..path.len() {
+        let (_, found) =
+            property(object_at(node, &path[..depth]).ok()?, &path[..=depth]).ok()??;
+        (node, start) = (&found.value, found.range.start);
+    }
+    Some(line_of(body, start))
 }
 
 fn to_value(node: &Node<'_>) -> Value {

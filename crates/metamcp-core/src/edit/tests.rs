@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{EditError, Format, read, remove, remove_all, set, set_all};
+use super::{EditError, Format, line, read, remove, remove_all, set, set_all};
 
 fn put(text: &str, path: &[&str], value: &Value) -> String {
     set(Format::Json, text, path, value).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -346,4 +346,115 @@ fn many_at_once_are_as_many_one_by_one() {
         let set = set_all(format, text, &["m"], &all).unwrap();
         assert_eq!(read(format, &set, &["m", "b"]), Ok(Some(value.clone())), "{set}");
     }
+}
+
+/// Texts of every format with the entries `one`, `two` and `three` under `m`, and line breaks of both kinds.
+const SAMPLES: &[(Format, &str)] = &[
+    (
+        Format::Yaml,
+        "# head\na: 1\nm:\n  # first\n  one:\n    x: 1\n\n  two:\n    args:\n    - a\n  three: {}\n\n# tail\nz: 2\n",
+    ),
+    (Format::Yaml, "m:\r\n  one:\r\n    x: 1\r\n  two: 2\r\n  three:\r\n    y: 3"),
+    (
+        Format::YamlList,
+        "# head\nm:\n  # first\n  - name: one\n    x: 1\n\n  - name: two\n    args: [a]\n  - name: three\n    y: 1\n\n# tail\nz: 2\n",
+    ),
+    (Format::YamlList, "m:\r\n- name: one\r\n  x: 1\r\n- name: two\r\n- name: three"),
+    (
+        Format::Toml,
+        "# head\n\n[m.one]\nx = 1\n\n# [m.old]\n# x = 2\n\n[m.two]\nb = 2 # b\n[m.two.env]\nK = 'v'\n\n[z]\nc = 3\n\n[m.three]\ny = 1\n",
+    ),
+    (
+        Format::Toml,
+        "[m]\n# about one\none = { x = 1 }\ntwo.x = [\n  1,\n]\nthree = 3\n\n[z]\nc = 1\n",
+    ),
+    (Format::Toml, "m.one.x = 1\r\nm.two.x = 2\r\nm.three.x = 3\r\n"),
+    (Format::Toml, "m = { one = 1, two = 2, three = 3 }\n"),
+    (
+        Format::Json,
+        "{\n  // a\n  \"m\": {\n    \"one\": 1,\n    \"two\": 2,\n    \"three\": 3\n  }\n}\n",
+    ),
+];
+
+#[test]
+fn the_text_of_many_at_once_is_that_of_one_by_one() {
+    let entry = |value: u8| json!({ "command": "x", "args": ["a"], "env": { "K": value } });
+    let all = ["one", "two", "three"];
+    for &(format, text) in SAMPLES {
+        for picked in 0..8 {
+            let names: Vec<&str> = all
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| picked >> at & 1 == 1)
+                .map(|(_, name)| *name)
+                .collect();
+            let without = remove_all(format, text, &["m"], &names).unwrap();
+            let mut each = text.to_owned();
+            for name in &names {
+                each = remove(format, &each, &["m", name]).unwrap().expect("it is there");
+                assert_eq!(remove(format, &each, &["m", name]), Ok(None), "{each}");
+            }
+            assert_eq!(without, each, "{text}");
+            let fresh: Vec<(String, Value)> = [("four", 1), ("two", 2), ("five", 3), ("four", 4)]
+                .map(|(name, value)| (name.to_owned(), entry(value)))
+                .to_vec();
+            let with = set_all(format, text, &["m"], &fresh).unwrap();
+            let mut each = text.to_owned();
+            for (name, value) in &fresh {
+                each = set(format, &each, &["m", name], value).unwrap();
+            }
+            assert_eq!(with, each, "{text}");
+            assert_eq!(read(format, &with, &["m", "four"]), Ok(Some(entry(4))), "{with}");
+        }
+    }
+}
+
+#[test]
+fn an_entry_has_a_line() {
+    let expected = [[5, 8, 11], [2, 4, 5], [4, 7, 9], [2, 4, 5], [3, 9, 17], [3, 4, 7], [1, 2, 3]];
+    for (&(format, text), lines) in SAMPLES.iter().zip(expected) {
+        for (name, at) in ["one", "two", "three"].into_iter().zip(lines) {
+            assert_eq!(line(format, text, &["m", name]), Some(at), "{name} in\n{text}");
+        }
+        assert_eq!(line(format, text, &["m", "none"]), None);
+    }
+    assert_eq!(line(Format::Json, "{\n\"m\": {\n\"a\": 1 } }", &["m", "a"]), Some(3));
+}
+
+/// Read anew for each entry, this would take minutes.
+#[test]
+fn thousands_of_entries_are_put_in_and_taken_out_in_every_format() {
+    for format in [Format::Json, Format::Toml, Format::Yaml, Format::YamlList] {
+        let entry = json!({ "command": "npx", "args": ["-y", "server"], "env": { "K": "v" } });
+        let all: Vec<(String, Value)> =
+            (0..3_000).map(|at| (format!("s{at}"), entry.clone())).collect();
+        let begun = set(format, "", &["m", "first"], &entry).unwrap();
+        let with = set_all(format, &begun, &["m"], &all).unwrap();
+        assert_eq!(set_all(format, &with, &["m"], &all).as_ref(), Ok(&with));
+        let count =
+            |text: &str| read(format, text, &["m"]).unwrap().unwrap().as_object().unwrap().len();
+        assert_eq!(count(&with), all.len() + 1);
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(remove_all(format, &with, &["m"], &names), Ok(begun));
+    }
+}
+
+#[test]
+fn toml_stays_as_it_is_byte_for_byte_around_an_entry() {
+    let head = "\u{feff}# my codex, by hand\r\nmodel = \"o\" # the model\r\n\r\n# [mcp_servers.old]\r\n# command = 'gone'\r\n";
+    let entry = "\r\n[mcp_servers.a] # first\r\ncommand = 'x'\r\n# inside\r\nargs = [\r\n  \"y\", # why\r\n]\r\n\r\n[mcp_servers.a.env]\r\nK = \"\"\"\r\n[not.a.table]\r\n\"\"\"\r\n";
+    let tail = "\r\n# about b\n[profiles.b]\nz = 1\r\n# the end";
+    let before = format!("{head}{entry}{tail}");
+    let gone = remove(Format::Toml, &before, &["mcp_servers", "a"]).unwrap();
+    assert_eq!(gone, Some(format!("{head}{tail}")));
+    let own = json!({ "command": "metamcp", "args": [] });
+    let with = set(Format::Toml, &before, &["mcp_servers", "metamcp"], &own).unwrap();
+    assert!(with.starts_with(&format!("{head}{entry}")) && with.ends_with(tail), "{with:?}");
+    assert!(with.contains("\r\n[mcp_servers.metamcp]\r\ncommand = \"metamcp\"\r\n"), "{with:?}");
+    assert_eq!(remove(Format::Toml, &with, &["mcp_servers", "metamcp"]), Ok(Some(before)));
+    // At the top of the file, and alone in it.
+    let gone = |text: &str| remove(Format::Toml, text, &["m", "a"]).unwrap().unwrap();
+    assert_eq!(gone("[m.a]\nx = 1\n\n[z]\ny = 1\n"), "[z]\ny = 1\n");
+    assert_eq!(gone("# head\n[m.a]\nx = 1"), "# head\n");
+    assert_eq!(gone("[[m.a]]\nx = 1\n[[m.a]]\nx = 2\n# b\n[m.b]\n"), "# b\n[m.b]\n");
 }

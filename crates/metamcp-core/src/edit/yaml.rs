@@ -1,6 +1,8 @@
 //! The part of YAML that programs write, edited line by line. What is written otherwise is refused, never guessed.
 //! Understood: block mappings, `- ` lists of scalars, flow lists of scalars, `{}`, quoted and plain scalars, comments.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::EditError;
@@ -9,23 +11,39 @@ use super::EditError;
 const DEEPEST: usize = 16;
 
 pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, EditError> {
+    let Some((last, parents)) = path.split_last() else { return Ok(text.to_owned()) };
+    set_all(text, parents, &[((*last).to_owned(), value.clone())])
+}
+
+/// All at once: replaced where they are, the others put behind the last one together.
+pub(super) fn set_all(
+    text: &str,
+    path: &[&str],
+    entries: &[(String, Value)],
+) -> Result<String, EditError> {
+    let entries: Map<String, Value> = entries.iter().cloned().collect();
+    if entries.is_empty() {
+        return Ok(text.to_owned());
+    }
     let lines = lines(text)?;
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let Some((last, parents)) = path.split_last() else { return Ok(text.to_owned()) };
     let mut block = Block { first: 0, end: lines.len(), indent: 0 };
-    for (depth, key) in parents.iter().enumerate() {
+    for (depth, key) in path.iter().enumerate() {
         let Some(at) = find(&lines, &block, key)? else {
-            let rest: Value = path[depth + 1..].iter().rev().fold(value.clone(), |inner, key| {
-                Value::Object(std::iter::once(((*key).to_owned(), inner)).collect())
-            });
-            return Ok(inserted(text, &lines, &block, key, &rest, newline));
+            let nested = |inner, key: &&str| {
+                Value::Object([((*key).to_owned(), inner)].into_iter().collect())
+            };
+            let rest = path[depth + 1..].iter().rev().fold(Value::Object(entries), nested);
+            let fresh = entry(key, &rest, block.indent, newline);
+            return Ok(spliced(text, &[], (offset(text, &lines, block.end), &fresh), newline));
         };
         let inner = children(&lines, at, block.end, block.indent);
         match lines[at].value {
             "" => refuse_strangers(&lines, &inner)?,
             "{}" => {
                 // `extensions: {}` becomes a block: only the braces go.
-                return set(&without_value(text, &lines[at]), path, value);
+                let entries: Vec<(String, Value)> = entries.into_iter().collect();
+                return set_all(&without_value(text, &lines[at]), path, &entries);
             }
             _ => {
                 return Err(EditError::Unsupported {
@@ -36,28 +54,44 @@ pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, Ed
         }
         block = inner;
     }
-    if let Some(at) = find(&lines, &block, last)? {
-        let end = children(&lines, at, block.end, block.indent).end;
-        let fresh = entry(last, value, block.indent, newline);
-        let (start, end) = (lines[at].start, offset(text, &lines, end));
-        return Ok(format!("{}{fresh}{}", &text[..start], &text[end..]));
-    }
-    Ok(inserted(text, &lines, &block, last, value, newline))
+    let there = keys(&lines, &block, |key| entries.contains_key(key))?;
+    let replaced: Vec<(usize, usize, String)> = there
+        .iter()
+        .map(|&(at, key)| {
+            let end = children(&lines, at, block.end, block.indent).end;
+            let fresh = entry(key, &entries[key], block.indent, newline);
+            (lines[at].start, offset(text, &lines, end), fresh)
+        })
+        .collect();
+    let there: HashSet<&str> = there.into_iter().map(|(_, key)| key).collect();
+    let fresh: String = entries
+        .iter()
+        .filter(|(key, _)| !there.contains(key.as_str()))
+        .map(|(key, value)| entry(key, value, block.indent, newline))
+        .collect();
+    Ok(spliced(text, &replaced, (offset(text, &lines, block.end), &fresh), newline))
 }
 
 pub(super) fn remove(text: &str, path: &[&str]) -> Result<Option<String>, EditError> {
+    let Some((last, parents)) = path.split_last() else { return Ok(None) };
+    let without = remove_all(text, parents, &[last])?;
+    Ok((without.len() < text.len()).then_some(without))
+}
+
+pub(super) fn remove_all(text: &str, path: &[&str], names: &[&str]) -> Result<String, EditError> {
     let lines = lines(text)?;
     let mut block = Block { first: 0, end: lines.len(), indent: 0 };
-    for (depth, key) in path.iter().enumerate() {
-        let Some(at) = find(&lines, &block, key)? else { return Ok(None) };
-        let inner = children(&lines, at, block.end, block.indent);
-        if depth + 1 == path.len() {
-            let (start, end) = (lines[at].start, offset(text, &lines, inner.end));
-            return Ok(Some(format!("{}{}", &text[..start], &text[end..])));
-        }
-        block = inner;
+    for key in path {
+        let Some(at) = find(&lines, &block, key)? else { return Ok(text.to_owned()) };
+        block = children(&lines, at, block.end, block.indent);
     }
-    Ok(None)
+    let names: HashSet<&str> = names.iter().copied().collect();
+    let mut gone = Vec::new();
+    for (at, _) in keys(&lines, &block, |key| names.contains(key))? {
+        let end = children(&lines, at, block.end, block.indent).end;
+        gone.push((lines[at].start, offset(text, &lines, end), String::new()));
+    }
+    Ok(spliced(text, &gone, (text.len(), ""), ""))
 }
 
 pub(super) fn read(text: &str, path: &[&str]) -> Result<Option<Value>, EditError> {
@@ -71,6 +105,18 @@ pub(super) fn read(text: &str, path: &[&str]) -> Result<Option<Value>, EditError
         block = children(&lines, at, block.end, block.indent);
     }
     mapping(&lines, &block, 0).map(Some)
+}
+
+pub(super) fn line(text: &str, path: &[&str]) -> Option<usize> {
+    let lines = lines(text).ok()?;
+    let mut block = Block { first: 0, end: lines.len(), indent: 0 };
+    let mut found = None;
+    for key in path {
+        let at = find(&lines, &block, key).ok()??;
+        found = Some(at + 1);
+        block = children(&lines, at, block.end, block.indent);
+    }
+    found
 }
 
 /// One line: where it starts, its indentation, and its key and value where it has them.
@@ -244,14 +290,29 @@ fn closing(value: &str, quote: u8) -> Option<usize> {
 }
 
 fn find(lines: &[Line<'_>], block: &Block, key: &str) -> Result<Option<usize>, EditError> {
-    let mut found = None;
+    Ok(keys(lines, block, |one| one == key)?.first().map(|(at, _)| *at))
+}
+
+/// The lines of a block with the keys that are wanted, each key once.
+fn keys<'l>(
+    lines: &'l [Line<'_>],
+    block: &Block,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<(usize, &'l str)>, EditError> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
     for (at, line) in lines.iter().enumerate().take(block.end).skip(block.first) {
-        if line.blank || line.indent != block.indent || line.key.as_deref() != Some(key) {
+        let Some(key) = line.key.as_deref().filter(|_| !line.blank && line.indent == block.indent)
+        else {
+            continue;
+        };
+        if !is_wanted(key) {
             continue;
         }
-        if found.replace(at).is_some() {
+        if !seen.insert(key) {
             return Err(EditError::Twice { path: key.to_owned() });
         }
+        found.push((at, key));
     }
     Ok(found)
 }
@@ -298,19 +359,28 @@ fn offset(text: &str, lines: &[Line<'_>], line: usize) -> usize {
     lines.get(line).map_or(text.len(), |line| line.start)
 }
 
-fn inserted(
+/// The text with some parts of it replaced, in their order, and `fresh` put in behind them at `at`, in a line of its
+/// own.
+pub(super) fn spliced(
     text: &str,
-    lines: &[Line<'_>],
-    block: &Block,
-    key: &str,
-    value: &Value,
+    parts: &[(usize, usize, String)],
+    (at, fresh): (usize, &str),
     newline: &str,
 ) -> String {
-    // At the end of the file, what is blank stays behind nothing: the entry goes after the last line.
-    let at = offset(text, lines, block.end);
-    let before = &text[..at];
-    let gap = if before.is_empty() || before.ends_with('\n') { "" } else { newline };
-    format!("{before}{gap}{}{}", entry(key, value, block.indent, newline), &text[at..])
+    let mut edited = String::with_capacity(text.len() + fresh.len());
+    let mut copied = 0;
+    for (start, end, part) in parts {
+        edited.push_str(&text[copied..*start]);
+        edited.push_str(part);
+        copied = *end;
+    }
+    edited.push_str(&text[copied..at]);
+    if !fresh.is_empty() && !edited.is_empty() && !edited.ends_with('\n') {
+        edited.push_str(newline);
+    }
+    edited.push_str(fresh);
+    edited.push_str(&text[at..]);
+    edited
 }
 
 pub(super) fn entry(key: &str, value: &Value, indent: usize, newline: &str) -> String {

@@ -1,6 +1,8 @@
 //! YAML in which entries are a list and each says its own `name`, edited item by item. To callers it looks like a
 //! mapping by these names. What is written otherwise is refused, never guessed.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use super::EditError;
@@ -19,39 +21,70 @@ struct Item {
 
 pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, EditError> {
     let (keys, name) = split(path)?;
-    let Value::Object(value) = value else {
-        return Err(EditError::NotAnObject { path: path.join("."), expected: "an entry" });
-    };
+    set_all(text, keys, &[(name.to_owned(), value.clone())])
+}
+
+/// All at once: replaced where they are, the others put behind the last one together.
+pub(super) fn set_all(
+    text: &str,
+    keys: &[&str],
+    entries: &[(String, Value)],
+) -> Result<String, EditError> {
+    let [_] = keys else { return Err(no_entry(keys)) };
+    if entries.is_empty() {
+        return Ok(text.to_owned());
+    }
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let Some(list) = list(text, keys)? else {
         // The key with an empty list, which the next round fills.
-        let begun = yaml::set(text, keys, &Value::Array(Vec::new()))?;
-        return set(&begun, path, &Value::Object(value.clone()));
+        return set_all(&yaml::set(text, keys, &Value::Array(Vec::new()))?, keys, entries);
     };
     // `mcpServers: []` becomes a list of lines: only the brackets go.
     if let Some(emptied) = list.emptied {
-        return set(&emptied, path, &Value::Object(value.clone()));
+        return set_all(&emptied, keys, entries);
     }
-    let fresh = written(name, value, list.indent, newline);
-    if let Some(item) = list.items.iter().find(|item| item.name == name) {
-        return Ok(format!("{}{fresh}{}", &text[..item.start], &text[item.end..]));
+    let mut written: HashMap<&str, String> = HashMap::new();
+    for (name, value) in entries {
+        let Value::Object(value) = value else {
+            let path = [keys, &[name.as_str()]].concat().join(".");
+            return Err(EditError::NotAnObject { path, expected: "an entry" });
+        };
+        written.insert(name, item(name, value, list.indent, newline));
     }
-    let (head, tail) = text.split_at(list.end);
-    let gap = if head.is_empty() || head.ends_with('\n') { "" } else { newline };
-    Ok(format!("{head}{gap}{fresh}{tail}"))
+    let mut replaced = Vec::new();
+    for Item { name, start, end, .. } in &list.items {
+        if let Some(fresh) = written.get_mut(name.as_str()) {
+            replaced.push((*start, *end, std::mem::take(fresh)));
+        }
+    }
+    let fresh: String =
+        entries.iter().filter_map(|(name, _)| written.remove(name.as_str())).collect();
+    Ok(yaml::spliced(text, &replaced, (list.end, &fresh), newline))
 }
 
 pub(super) fn remove(text: &str, path: &[&str]) -> Result<Option<String>, EditError> {
     let (keys, name) = split(path)?;
-    let Some(list) = list(text, keys)? else { return Ok(None) };
-    let Some(item) = list.items.iter().find(|item| item.name == name) else { return Ok(None) };
-    let without = format!("{}{}", &text[..item.start], &text[item.end..]);
-    if list.items.len() > 1 {
-        return Ok(Some(without));
+    let without = remove_all(text, keys, &[name])?;
+    Ok((without != text).then_some(without))
+}
+
+pub(super) fn remove_all(text: &str, keys: &[&str], names: &[&str]) -> Result<String, EditError> {
+    let [_] = keys else { return Err(no_entry(keys)) };
+    let Some(list) = list(text, keys)? else { return Ok(text.to_owned()) };
+    let names: HashSet<&str> = names.iter().copied().collect();
+    let gone: Vec<(usize, usize, String)> = list
+        .items
+        .iter()
+        .filter(|item| names.contains(item.name.as_str()))
+        .map(|item| (item.start, item.end, String::new()))
+        .collect();
+    let without = yaml::spliced(text, &gone, (text.len(), ""), "");
+    if gone.is_empty() || gone.len() < list.items.len() {
+        return Ok(without);
     }
     // Nothing behind the key would be no list any more.
     let key = &text[..list.key_end];
-    Ok(Some(format!("{} []{}", key.trim_end(), &without[list.key_end..])))
+    Ok(format!("{} []{}", key.trim_end(), &without[list.key_end..]))
 }
 
 pub(super) fn read(text: &str, path: &[&str]) -> Result<Option<Value>, EditError> {
@@ -75,11 +108,22 @@ pub(super) fn read(text: &str, path: &[&str]) -> Result<Option<Value>, EditError
     Ok(Some(value.0))
 }
 
+pub(super) fn line(text: &str, path: &[&str]) -> Option<usize> {
+    let (keys, name) = split(path).ok()?;
+    let list = list(text, keys).ok()??;
+    let item = list.items.iter().find(|item| item.name == name)?;
+    Some(super::line_of(text, item.start))
+}
+
 fn split<'a>(path: &'a [&'a str]) -> Result<(&'a [&'a str], &'a str), EditError> {
     match path {
         [_, name] => Ok((&path[..1], name)),
-        _ => Err(EditError::NotAnObject { path: path.join("."), expected: "an entry of the list" }),
+        _ => Err(no_entry(path)),
     }
+}
+
+fn no_entry(path: &[&str]) -> EditError {
+    EditError::NotAnObject { path: path.join("."), expected: "an entry of the list" }
 }
 
 /// The list behind a key.
@@ -110,6 +154,7 @@ fn list(text: &str, keys: &[&str]) -> Result<Option<List>, EditError> {
         _ => return refuse(place.line, "a list written in one line"),
     }
     let mut items: Vec<Item> = Vec::new();
+    let mut names = HashSet::new();
     let mut at = place.first;
     while at < place.end {
         let (line, start, indent, blank) = lines.line(at);
@@ -137,7 +182,7 @@ fn list(text: &str, keys: &[&str]) -> Result<Option<List>, EditError> {
         let Some(Value::String(name)) = value.remove(NAME) else {
             return refuse(at, "an item without a name");
         };
-        if items.iter().any(|item| item.name == name) {
+        if !names.insert(name.clone()) {
             return Err(EditError::Twice { path: name });
         }
         items.push(Item { name, start, end, value });
@@ -172,7 +217,7 @@ fn mapping(item: &str, indent: usize, line: usize) -> Result<Map<String, Value>,
     }
 }
 
-fn written(name: &str, value: &Map<String, Value>, indent: usize, newline: &str) -> String {
+fn item(name: &str, value: &Map<String, Value>, indent: usize, newline: &str) -> String {
     let mut all = Map::new();
     all.insert(NAME.to_owned(), name.into());
     all.extend(value.iter().map(|(key, value)| (key.clone(), value.clone())));
