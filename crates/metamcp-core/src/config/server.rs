@@ -49,8 +49,14 @@ pub(super) fn read_server(
     let mut fields = Fields::read(report, object, &node.path, &keys, FOREIGN_SERVER_KEYS);
 
     let disabled = read_disabled(report, &mut fields);
-    let mut values =
-        Values { report, lookup, is_used: !disabled, missing: Vec::new(), secrets: Vec::new() };
+    let mut values = Values {
+        report,
+        lookup,
+        is_used: !disabled,
+        is_script: false,
+        missing: Vec::new(),
+        secrets: Vec::new(),
+    };
     let transport = read_transport(&mut values, &mut fields, key_range, &node.path);
     let Values { missing, secrets: expanded_secrets, .. } = values;
 

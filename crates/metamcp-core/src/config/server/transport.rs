@@ -21,6 +21,8 @@ pub(super) struct Values<'r, 'a, 'l> {
     pub(super) lookup: Lookup<'l>,
     /// Variables of a server that is left out are nobody's concern.
     pub(super) is_used: bool,
+    /// The next word is read by a shell.
+    pub(super) is_script: bool,
     pub(super) missing: Vec<String>,
     pub(super) secrets: Vec<Secret>,
 }
@@ -74,7 +76,7 @@ impl Values<'_, '_, '_> {
                 self.missing.push(reason);
             }
         }
-        if let Some(name) = written.strip_prefix('$').filter(|name| is_variable_name(name)) {
+        if let Some(name) = shell_variable(written).filter(|_| !self.is_script) {
             let message = format!(
                 "`${}` is passed on as it is; write `${{{name}}}` for the variable's value",
                 shown(name)
@@ -120,7 +122,17 @@ impl Values<'_, '_, '_> {
 
     fn arguments(&mut self, node: &Node<'_, '_>) -> Option<Vec<String>> {
         let strings = node.strings(self.report)?;
-        strings.into_iter().map(|(written, node)| self.argument(written, &node)).collect()
+        let mut words = Vec::with_capacity(strings.len());
+        let mut before = "";
+        for (written, node) in strings {
+            // `sh -c 'echo $HOME'`: there is a shell to fill it in.
+            self.is_script = matches!(before, "-c" | "-lc" | "-ic" | "-ec");
+            let word = self.argument(written, &node);
+            self.is_script = false;
+            words.push(word?);
+            before = written;
+        }
+        Some(words)
     }
 
     /// One word of a command line, which every user of the machine can read while the server runs.
@@ -182,6 +194,22 @@ fn carries_a_password(value: &str) -> bool {
     let authority = value.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or(rest));
     let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
     user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
+}
+
+/// The name of a variable as a shell would fill it in, `$NAME`, which we do not: alone, or behind what usually stands
+/// before one, as in `Bearer $NAME` and `--key=$NAME`. What may be part of a password, `pa$$word` or `x$Y`, is none.
+fn shell_variable(written: &str) -> Option<&str> {
+    if Reference::is_one(written) {
+        return None;
+    }
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    written.match_indices('$').find_map(|(at, _)| {
+        let behind = &written[at + 1..];
+        let name = &behind[..behind.find(|c| !is_word(c)).unwrap_or(behind.len())];
+        let begins = written[..at].chars().next_back().is_none_or(|c| " =:/,;@\"'".contains(c));
+        let ends = !behind[name.len()..].starts_with('$');
+        (begins && ends && is_variable_name(name)).then_some(name)
+    })
 }
 
 fn is_variable_name(name: &str) -> bool {
