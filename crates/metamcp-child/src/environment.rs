@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use metamcp_core::config::PassEnv;
+use metamcp_core::secret::names_a_secret;
 
 /// The folder for temporary files in a home of a child's own.
 pub const TEMPORARY: &str = "tmp";
@@ -55,7 +56,7 @@ const CERTIFICATES: &[&str] = &[
 ];
 
 /// Addresses of proxies, mirrors and engines. They can carry `user:password@`, and then they stay
-/// here: a server that needs such a one has it in its own `env`.
+/// here: a server that needs such a one has it in its own `env`, or names it in `passEnv`.
 const ADDRESSES: &[&str] = &[
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -186,6 +187,14 @@ pub fn is_kept_back(name: &OsStr, value: &OsStr) -> bool {
     ADDRESSES.contains(&upper.as_str()) && !may_pass(name, value)
 }
 
+/// Whether a variable is kept from the servers of the user's own file although it sounds like what one of them may
+/// need: a token, a key, a password.
+pub fn is_withheld_secret(name: &OsStr, value: &OsStr, pass: &PassEnv) -> bool {
+    let Some(known) = name.to_str() else { return false };
+    let is_ours = known.starts_with("METAMCP_") || known.starts_with("_METAMCP");
+    !is_ours && names_a_secret(known) && !value.is_empty() && !passes(name, value, pass)
+}
+
 /// The names of every list, for the page that tells of them: what it is, and what is in it.
 pub fn lists() -> Vec<(&'static str, Vec<&'static str>)> {
     vec![
@@ -243,7 +252,16 @@ fn may_pass(name: &OsStr, value: &OsStr) -> bool {
     if upper.starts_with("NPM_CONFIG_") && either_case(PLACES) {
         return true;
     }
-    either_case(ADDRESSES) && !value.contains('@')
+    either_case(ADDRESSES) && !carries_a_password(&value)
+}
+
+/// Whether an address has a password in it. In front of `@` stands one behind a colon, and over HTTP also alone, as a
+/// token; `ssh://me@host` names only a user. A password may hold any character, so the last `@` counts.
+fn carries_a_password(address: &str) -> bool {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("http", address));
+    let Some((user, _)) = rest.rsplit_once('@') else { return false };
+    let is_web = ["http", "https"].contains(&scheme.to_ascii_lowercase().as_str());
+    is_web || user.contains(':') || user.to_ascii_lowercase().contains("%3a")
 }
 
 #[cfg(test)]
@@ -254,6 +272,28 @@ mod tests {
 
     fn names(seen: Vec<(OsString, OsString)>) -> Vec<String> {
         seen.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn an_address_is_kept_back_for_its_password_and_not_for_its_user() {
+        for (value, is_kept) in [
+            ("ssh://me@host", false),
+            ("ssh://me@host/run/docker.sock", false),
+            ("tcp://10.0.0.1:2375", false),
+            ("unix:///run/docker.sock", false),
+            ("socks5://me@proxy:1080", false),
+            ("http://proxy:3128", false),
+            ("ssh://me:secret@host", true),
+            ("ssh://me%3Asecret@host", true),
+            ("http://me:secret@proxy:3128", true),
+            ("http://me:se/cr@et@proxy:3128", true),
+            ("HTTPS://token@index.example", true),
+            ("me:secret@proxy:3128", true),
+            ("token@proxy:3128", true),
+        ] {
+            let is_it = is_kept_back("DOCKER_HOST".as_ref(), value.as_ref());
+            assert_eq!(is_it, is_kept, "{value}");
+        }
     }
 
     #[test]
