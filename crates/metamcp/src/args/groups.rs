@@ -7,7 +7,10 @@ use clap::builder::StyledStr;
 pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Set up",
-        &["init", "add", "add-json", "import", "remove", "enable", "disable", "auth", "token"],
+        &[
+            "init", "add", "add-json", "import", "remove", "enable", "disable", "trust", "untrust",
+            "auth", "token",
+        ],
     ),
     ("Servers and tools", &["list", "tools", "get", "search", "call", "run"]),
     ("Installed by metamcp", &["approve", "provisioned", "registry"]),

@@ -22,6 +22,21 @@ fn the_help_of_every_command() {
     assert_snapshot!("metamcp_short", short);
 }
 
+#[test]
+fn every_command_is_in_exactly_one_group_of_the_help() {
+    let command = command();
+    let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let mut commands: Vec<&str> = visible.map(clap::Command::get_name).collect();
+    // clap makes this one itself.
+    commands.retain(|name| *name != "help");
+    commands.push("help");
+    let mut grouped: Vec<&str> =
+        groups::GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    commands.sort_unstable();
+    grouped.sort_unstable();
+    assert_eq!(grouped, commands);
+}
+
 /// Lines broken by hand are broken once more where a terminal is narrower, and read like a poem.
 #[test]
 fn help_is_wrapped_once() {
