@@ -1,7 +1,7 @@
 //! `metamcp completions`: a small script for a shell, and the answers it asks for.
 //! Owns: the scripts, which argument is completed by what.      Never: starts a server, changes anything, says why it knows nothing.
 //! In: the words of a command line so far.  Out: candidates, one a line.
-//! Tests: below, and `tests/config/completions.rs` with real shells where there are some.
+//! Tests: below, and `tests/config/tools.rs` as a shell asks.
 
 mod known;
 
@@ -59,8 +59,7 @@ pub(crate) fn answer(
     }
     for one in all {
         let value = one.get_value().to_string_lossy();
-        // A line break or a tab would be taken for the end of it.
-        if value.chars().any(char::is_control) {
+        if !is_safe(&value) {
             continue;
         }
         let help = one.get_help().map(ToString::to_string).unwrap_or_default();
@@ -72,6 +71,12 @@ pub(crate) fn answer(
         }
     }
     Ok(())
+}
+
+/// Whether a candidate means nothing to any shell. Names of tools, keys and values are a server's words, and what is
+/// completed stands unquoted on the line of somebody who presses Enter next.
+fn is_safe(value: &str) -> bool {
+    value.chars().all(|c| c.is_ascii_alphanumeric() || "_.:/=@%+,-".contains(c))
 }
 
 /// The command line with what is known of servers and tools.
@@ -86,7 +91,8 @@ fn informed(words: &[OsString]) -> Command {
             };
             let current = current.to_string_lossy();
             let all = ask(&known, &current).into_iter();
-            all.filter(|(value, _)| value.starts_with(&*current)).map(candidate).collect()
+            let fits = |value: &str| value.starts_with(&*current) && is_safe(value);
+            all.filter(|(value, _)| fits(value)).map(candidate).collect()
         })
     };
     let clients = |_: &Known, _: &str| -> Vec<(String, String)> {
@@ -201,6 +207,19 @@ mod tests {
     fn scripts_are_small() {
         for script in [BASH, ZSH, FISH, POWERSHELL] {
             assert!(script.len() < 2048 && script.contains(VARIABLE));
+        }
+    }
+
+    #[test]
+    fn nothing_is_offered_that_a_shell_would_read() {
+        for fine in ["notes:add", "path=", "key=a/b.c", "--json", "a@1.2", "x_y+z,w%"] {
+            assert!(is_safe(fine), "{fine}");
+        }
+        for bad in ["$(touch x)", "`touch x`", "a b", "a\nb", "a\tb", "$x", "é"] {
+            assert!(!is_safe(bad), "{bad}");
+        }
+        for sign in ";&|><*?[]{}~#!'\"\\()^$".chars() {
+            assert!(!is_safe(&format!("a{sign}b")), "{sign}");
         }
     }
 
