@@ -12,6 +12,7 @@ use anyhow::Context;
 use bytes::Bytes;
 use metamcp_core::discover::split_id;
 use metamcp_core::ledger::ConnId;
+use metamcp_core::nearest::nearest;
 use metamcp_core::settings::Vocabulary;
 use metamcp_core::text;
 use metamcp_engine::config::Loaded;
@@ -37,7 +38,7 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyh
     let budget = &mut loaded.config.settings.timeouts.discover_budget;
     *budget = (*budget).max(gateway::PATIENCE);
     let finished = gateway::with(&loaded, async |gateway| {
-        let tool = whole_id(gateway, &args.tool).await;
+        let tool = whole_id(gateway, &args.tool).await?;
         let mut arguments = given;
         if !pairs.is_empty() {
             let (signature, schema) = takes(gateway, &tool).await.unzip();
@@ -55,11 +56,12 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyh
     show(&result, args.json, out)
 }
 
-/// A tool with its server, where its name alone says enough. What is no such name stays as it is: the call says why.
-async fn whole_id(gateway: &Gateway, tool: &str) -> String {
+/// A tool with its server, where its name alone says enough. What is no such name and near none stays as it is: the call
+/// says why.
+async fn whole_id(gateway: &Gateway, tool: &str) -> anyhow::Result<String> {
     let servers = gateway.router.servers();
     if tool.contains(':') || tool.starts_with('@') || servers.named(tool).is_some() {
-        return tool.to_owned();
+        return Ok(tool.to_owned());
     }
     gateway.catalog.loaded().await;
     if gateway.view.owners(tool).is_empty() {
@@ -67,9 +69,25 @@ async fn whole_id(gateway: &Gateway, tool: &str) -> String {
         list::first_lists(gateway, &|_| true).await;
     }
     match gateway.view.owners(tool).as_slice() {
-        [id] => id.clone(),
-        _ => tool.to_owned(),
+        [id] => return Ok(id.clone()),
+        [_, _, ..] => return Ok(tool.to_owned()),
+        [] => {}
     }
+    let snapshot = gateway.catalog.snapshot();
+    let known: Vec<String> = servers
+        .iter()
+        .filter_map(|entry| snapshot.known(entry.id))
+        .flat_map(|known| known.tools.tools.iter())
+        .map(|tool| tool.name.to_string())
+        .collect();
+    let near = nearest(tool, known.iter().map(String::as_str), 1);
+    let Some(near) = near.first() else { return Ok(tool.to_owned()) };
+    let ids = gateway.view.owners(near);
+    Err(misuse(format!(
+        "no server has a tool `{}`; did you mean `{}`?",
+        render::visible(tool),
+        render::visible(&ids.join("` or `"))
+    )))
 }
 
 /// What a tool takes. A server that never listed its tools is started, as the call would do next.

@@ -111,7 +111,10 @@ fn facts(
         Transport::Stdio { command, args, env, cwd } => {
             let words = std::iter::once(command).chain(args);
             let words: Vec<String> = words.map(|word| quoted(&clean(word)).into_owned()).collect();
-            rows.push(("command", words.join(" ")));
+            // An entry that could not be read has none.
+            if !command.is_empty() {
+                rows.push(("command", words.join(" ")));
+            }
             if let Some(cwd) = cwd {
                 rows.push(("cwd", visible(&cwd.display().to_string())));
             }

@@ -31,6 +31,7 @@ const WRONG: &[&[&str]] = &[
     &["call", "numbers:evaluate", "--args", "{not json"],
     &["call", "numbers:evaluate", "--args", "[1]"],
     &["call", "evaluate"],
+    &["call", "evalute"],
     &["run", "nowhere.ts"],
     &["run", "."],
     &["run", "broken.ts"],
@@ -69,6 +70,19 @@ fn wrong_input_is_exit_code_2_everywhere() {
             assert!(!told.contains(of_a_model), "{line:?}: {told}");
         }
     }
+}
+
+#[test]
+fn a_tool_that_is_mistyped_and_an_entry_that_is_wrong() {
+    let shell = shell();
+    let told = shell.told(&["call", "evalute"]);
+    assert!(
+        told.contains("no server has a tool `evalute`; did you mean `numbers:evaluate`?"),
+        "{told}"
+    );
+    shell.write(OWN, r#"{ "mcpServers": { "bad": { "command": "x", "args": "y" } } }"#);
+    let told = shell.told(&["get", "bad"]);
+    assert!(told.contains("disabled:") && !told.contains("command  "), "{told}");
 }
 
 /// The next step is something that can be typed.
