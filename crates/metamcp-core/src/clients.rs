@@ -9,7 +9,7 @@ mod identity;
 mod table;
 mod variables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -94,6 +94,36 @@ pub fn named(word: &str) -> Option<&'static Client> {
         .find(|client| folded(client.id) == folded(word) || folded(client.name) == folded(word))
 }
 
+/// The client whose file this is, wherever it lies: by the end of its path, on whatever system, or as the client keeps
+/// it in a project.
+pub fn of_file(path: &Path) -> Option<&'static Client> {
+    let ends = |system| {
+        let root = || PathBuf::from("/");
+        let places = Places {
+            system,
+            home: root(),
+            config: root(),
+            app_data: root(),
+            claude: None,
+            codex: None,
+        };
+        move |client: &&'static Client| {
+            let files = (client.files)(&places);
+            files.iter().any(|file| file.strip_prefix("/").is_ok_and(|end| path.ends_with(end)))
+        }
+    };
+    let systems = [System::Linux, System::Mac, System::Windows];
+    let user = systems.into_iter().find_map(|system| CLIENTS.iter().find(ends(system)));
+    let in_project = || table::IN_PROJECTS.iter().find(|(end, _)| path.ends_with(end));
+    // A profile of VS Code is a folder with a name of its own.
+    let profile = || {
+        let folder = path.parent()?.parent()?;
+        let is_one = path.ends_with("mcp.json") && folder.ends_with("User/profiles");
+        of_file(&folder.with_file_name("mcp.json")).filter(|_| is_one)
+    };
+    user.or_else(|| named(in_project()?.1)).or_else(profile)
+}
+
 /// A server as a client wrote it, made ready for our own file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Imported {
@@ -103,6 +133,13 @@ pub enum Imported {
     Itself,
     /// It cannot; why, as a fragment.
     Left(String),
+    /// Its entry is wrong.
+    Wrong {
+        /// The key that is, as our own file calls it; none for the entry as a whole.
+        key: Option<String>,
+        /// What is wrong, as a fragment.
+        why: String,
+    },
 }
 
 /// What becomes of an entry of a client's file; `own` is the path of this program, which may have any name.
@@ -135,8 +172,12 @@ pub fn import(
     match config::parse(&Value::Object(file).to_string(), &known).and_then(config::Loaded::sound) {
         Ok(_) => Imported::Server(entry, asked),
         Err(error) => {
-            let problem = error.problems.first();
-            Imported::Left(problem.map_or_else(String::new, |problem| problem.message.to_string()))
+            let Some(problem) = error.problems.first() else {
+                return Imported::Left(String::new());
+            };
+            let entry = format!("mcpServers.{name}.");
+            let key = problem.place.path.strip_prefix(&entry).map(str::to_owned);
+            Imported::Wrong { key, why: problem.message.clone() }
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum Dialect {
     OpenCode,
     /// The usual with a `timeout` in seconds.
     Cline,
+    /// The same with a `type` that must be there.
+    Crush,
     /// `cmd`, `envs`, `env_keys`, `uri`, a `timeout` in seconds.
     Goose,
     /// The usual with headers under `requestOptions`, and a `name` that is the key elsewhere.
@@ -35,11 +37,14 @@ impl Dialect {
             Dialect::Standard | Dialect::Gemini | Dialect::Codex | Dialect::Continue => {
                 json!({ "command": command, "args": args })
             }
-            // Both end a call sooner than we do, and the first one may have to wait for an install.
+            // They end a call sooner than we do, and the first one may have to wait for an install.
             Dialect::Cline => {
                 json!({ "command": command, "args": args, "timeout": PATIENCE_SECONDS })
             }
             Dialect::Typed => json!({ "type": "stdio", "command": command, "args": args }),
+            Dialect::Crush => {
+                json!({ "type": "stdio", "command": command, "args": args, "timeout": PATIENCE_SECONDS })
+            }
             Dialect::Zed => {
                 json!({ "source": "custom", "command": command, "args": args, "env": {} })
             }
@@ -75,7 +80,7 @@ impl Dialect {
         let mut entry = entry.clone();
         match self {
             Dialect::Standard | Dialect::Typed | Dialect::OpenCode => {}
-            Dialect::Cline => seconds(&mut entry, "timeout"),
+            Dialect::Cline | Dialect::Crush => seconds(&mut entry, "timeout"),
             Dialect::Gemini => {
                 if entry.contains_key("url") && !entry.contains_key("type") {
                     entry.insert("type".to_owned(), "sse".into());

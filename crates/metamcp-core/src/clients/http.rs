@@ -23,7 +23,7 @@ impl Client {
             ("copilot", _) => {
                 json!({ "type": "http", "url": url, "headers": headers, "tools": ["*"] })
             }
-            ("factory" | "amazon-q", _) | (_, Dialect::Typed) => {
+            ("factory" | "amazon-q", _) | (_, Dialect::Typed | Dialect::Crush) => {
                 json!({ "type": "http", "url": url, "headers": headers })
             }
             (_, Dialect::Standard | Dialect::Zed) => json!({ "url": url, "headers": headers }),

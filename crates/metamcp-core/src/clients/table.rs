@@ -7,6 +7,20 @@ use crate::edit::Format;
 
 const MCP_SERVERS: &[&str] = &["mcpServers"];
 
+/// Files that clients keep in a project, or that nobody else calls so; by the end of their path.
+pub(super) const IN_PROJECTS: &[(&str, &str)] = &[
+    (".vscode/mcp.json", "vscode"),
+    (".roo/mcp.json", "roo"),
+    (".amazonq/mcp.json", "amazon-q"),
+    (".zed/settings.json", "zed"),
+    ("crush.json", "crush"),
+    (".crush.json", "crush"),
+    ("opencode.json", "opencode"),
+    ("opencode.jsonc", "opencode"),
+    ("claude_desktop_config.json", "claude-desktop"),
+    ("cline_mcp_settings.json", "cline"),
+];
+
 /// A client whose file is JSON with `mcpServers`.
 const fn usual(id: &'static str, name: &'static str, files: fn(&Places) -> Vec<PathBuf>) -> Client {
     Client {
@@ -130,7 +144,7 @@ pub static CLIENTS: &[Client] = &[
     },
     Client {
         key: &["mcp"],
-        dialect: Dialect::Typed,
+        dialect: Dialect::Crush,
         variables: Syntax::Shell,
         ..usual("crush", "Crush", |at| vec![at.config.join("crush/crush.json")])
     },
@@ -158,7 +172,9 @@ pub static CLIENTS: &[Client] = &[
     },
     Client {
         dialect: Dialect::Cline,
-        variables: Syntax::Plain,
+        variables: Syntax::Env,
+        // A server of its gets a short list and what the entry names.
+        passes: Passes::Env("${env:", "}"),
         ..usual("cline", "Cline", |at| {
             let folder = "Code/User/globalStorage/saoudrizwan.claude-dev/settings";
             vec![at.desktop().join(folder).join("cline_mcp_settings.json")]

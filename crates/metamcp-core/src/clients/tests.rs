@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     Asked, CLIENTS, Client, Dialect, Imported, Passes, Places, Syntax, System, World,
-    is_the_gateway, named, variables_of,
+    is_the_gateway, named, of_file, variables_of,
 };
 use crate::edit::{self, Format};
 
@@ -152,10 +152,17 @@ fn entries_of_every_dialect_become_ours() {
         json!({ "type": "local", "command": ["npx", "{env:PACKAGE}"], "environment": { "A": "Bearer {env:A_TOKEN}!", "K": "{file:~/.key}", "R": "{file:./key}" } }),
         json!({ "type": "local", "command": ["npx", "${PACKAGE}"], "environment": { "A": "Bearer ${A_TOKEN}!", "K": "file:~/.key", "R": "file:/home/me/.client/key" } }),
     );
+    for dialect in [Dialect::Cline, Dialect::Crush] {
+        check(
+            dialect,
+            json!({ "command": "npx", "timeout": 90 }),
+            json!({ "command": "npx", "timeoutMs": 90_000 }),
+        );
+    }
     check(
-        Dialect::Cline,
-        json!({ "command": "npx", "timeout": 90 }),
-        json!({ "command": "npx", "timeoutMs": 90_000 }),
+        Dialect::OpenCode,
+        json!({ "type": "remote", "url": "https://x.example", "oauth": { "clientId": "{env:ID}", "clientSecret": "{env:SECRET}" } }),
+        json!({ "type": "remote", "url": "https://x.example", "oauth": { "clientId": "${ID}", "clientSecret": "${SECRET}" } }),
     );
     check(
         Dialect::Goose,
@@ -212,7 +219,10 @@ fn entries_of_every_dialect_become_ours() {
         ((Dialect::Standard, Syntax::Braces), json!("npx x")),
     ] {
         let outcome = import(shape, "one", &entry, "");
-        assert!(matches!(&outcome, Imported::Left(why) if !why.is_empty()), "{entry}: {outcome:?}");
+        let (Imported::Left(why) | Imported::Wrong { why, .. }) = &outcome else {
+            panic!("{entry}: {outcome:?}");
+        };
+        assert!(!why.is_empty(), "{entry}");
     }
 }
 
@@ -234,7 +244,7 @@ fn variables_of_every_client_become_ours_and_a_plain_dollar_stays_one() {
         check(id, "${env:TOKEN}", "${TOKEN}");
         check(id, "$TOKEN pa$$word ${a.b}", "$TOKEN pa$$word $${a.b}");
     }
-    for id in ["claude-desktop", "zed", "cline", "codex"] {
+    for id in ["claude-desktop", "zed", "codex"] {
         check(id, "${TOKEN} $TOKEN {env:TOKEN}", "$${TOKEN} $TOKEN {env:TOKEN}");
         check(id, "$${TOKEN}", "$$${TOKEN}");
     }
@@ -254,7 +264,7 @@ fn variables_of_every_client_become_ours_and_a_plain_dollar_stays_one() {
         "cmd:sh -c 'printf %s \"Bearer $(op read \"op://a\")\"'",
     );
     check("crush", "costs $5", "costs $5");
-    for id in ["vscode", "cursor", "windsurf", "roo", "amazon-q"] {
+    for id in ["vscode", "cursor", "windsurf", "cline", "roo", "amazon-q"] {
         check(id, "Bearer ${env:TOKEN}", "Bearer ${TOKEN}");
         check(id, "$TOKEN", "$TOKEN");
     }
@@ -263,6 +273,7 @@ fn variables_of_every_client_become_ours_and_a_plain_dollar_stays_one() {
     }
     check("vscode", "${TOKEN}", "$${TOKEN}");
     check("roo", "${TOKEN}", "$${TOKEN}");
+    check("cline", "${TOKEN}", "$${TOKEN}");
     check("cursor", "${TOKEN}", "${TOKEN}");
     check("windsurf", "${file:/run/key}", "file:/run/key");
     check("vscode", "${input:git-hub}", "${VSCODE_INPUT_GIT_HUB}");
@@ -312,16 +323,56 @@ fn clients_are_told_to_pass_on_what_servers_use() {
     assert_eq!(added("codex", json!({ "env_vars": ["A", "B"] }), &none), []);
     assert_eq!(added("gemini", json!({}), &none), [("env", json!({ "A": "$A", "B": "$B" }))]);
     let there = json!({ "env": { "A": "mine", "Z": "1" } });
-    assert_eq!(
-        added("roo", there, &none),
-        [("env", json!({ "A": "mine", "Z": "1", "B": "${env:B}" }))]
-    );
+    for id in ["roo", "cline"] {
+        assert_eq!(
+            added(id, there.clone(), &none),
+            [("env", json!({ "A": "mine", "Z": "1", "B": "${env:B}" }))]
+        );
+    }
     assert_eq!(
         added("vscode", json!({}), &asked),
         [("env", json!({ "VSCODE_INPUT_K": "${input:k}" }))]
     );
     assert_eq!(added("cursor", json!({}), &none), []);
     assert!(CLIENTS.iter().any(|client| client.passes == Passes::Everything));
+}
+
+#[test]
+fn what_is_wrong_with_an_entry_is_named_by_its_key() {
+    let usual = (Dialect::Standard, Syntax::Braces);
+    for (entry, expect) in
+        [(json!({ "command": "x", "args": "y" }), Some("args")), (json!({ "args": ["x"] }), None)]
+    {
+        let Imported::Wrong { key, .. } = import(usual, "a.b", &entry, "") else {
+            panic!("{entry} is fine");
+        };
+        assert_eq!(key.as_deref(), expect, "{entry}");
+    }
+}
+
+#[test]
+fn a_file_is_known_by_the_end_of_its_path() {
+    for (path, client) in [
+        ("/srv/shop/.gemini/settings.json", Some("gemini")),
+        ("/mnt/old/home/ada/.qwen/settings.json", Some("qwen")),
+        ("/mnt/old/.config/crush/crush.json", Some("crush")),
+        ("/srv/shop/crush.json", Some("crush")),
+        ("/srv/shop/.vscode/mcp.json", Some("vscode")),
+        ("/mnt/old/.config/Code/User/mcp.json", Some("vscode")),
+        ("/mnt/old/.config/Code/User/profiles/7f3a/mcp.json", Some("vscode")),
+        ("/mnt/old/Library/Application Support/Trae/User/mcp.json", Some("trae")),
+        ("/srv/shop/.cursor/mcp.json", Some("cursor")),
+        ("/mnt/old/.claude.json", Some("claude-code")),
+        ("/srv/shop/opencode.jsonc", Some("opencode")),
+        ("/tmp/cline_mcp_settings.json", Some("cline")),
+        ("/srv/shop/.roo/mcp.json", Some("roo")),
+        ("/srv/shop/.mcp.json", None),
+        ("/srv/shop/mcp.json", None),
+        ("/srv/shop/settings.json", None),
+        ("/srv/shop/config.toml", None),
+    ] {
+        assert_eq!(of_file(Path::new(path)).map(|client| client.id), client, "{path}");
+    }
 }
 
 /// Something of every dialect, so that a change of it may hit any of their keys.

@@ -72,6 +72,9 @@ const EDITORS: [&str; 4] =
 /// Keys that hold named values.
 const VALUES: [&str; 6] = ["env", "envs", "environment", "headers", "http_headers", "httpHeaders"];
 
+/// Keys that say how to log in.
+const LOGINS: [&str; 2] = ["oauth", "auth"];
+
 /// An entry with its variables as our own file writes them.
 pub(super) fn translated(
     syntax: Syntax,
@@ -87,6 +90,9 @@ pub(super) fn translated(
             reader.walk(value, Place::Value)?;
         } else if key == "requestOptions" {
             reader.walk(&mut value["headers"], Place::Value)?;
+        } else if LOGINS.contains(&key.as_str()) {
+            // How to log in is said in words too: where a secret is, our own file does not take there.
+            reader.walk(value, Place::Word)?;
         }
     }
     if entry.contains_key("envFile") {

@@ -154,21 +154,35 @@ pub(crate) fn of_client(client: &Client, path: &Path, text: &str) -> Result<Foun
     })
 }
 
+/// Programs that look for what they run in the folder where they are started.
+const FOLDER_RUNNERS: [&str; 8] = ["npm", "pnpm", "yarn", "bun", "uv", "cargo", "go", "make"];
+/// What they are told to do then.
+const RUNS: [&str; 3] = ["run", "run-script", "start"];
+
 /// A server of a project is started in its folder, and may count on that.
 fn at_home(project: &str, entry: &mut Value) {
-    let words = std::iter::once(&entry["command"])
-        .chain(entry["args"].as_array().into_iter().flatten())
-        .filter_map(Value::as_str);
+    let args: Vec<&str> =
+        entry["args"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let command = entry["command"].as_str().unwrap_or_default();
     let is_relative = |word: &str| {
         matches!(word, "." | "..") || word.starts_with("./") || word.starts_with("../")
     };
     let is_inside = |word: &str| {
-        word.contains('/')
-            && !word.starts_with(['/', '@', '-'])
+        let word = word.split_once('=').map_or(word, |(_, value)| value);
+        !word.is_empty()
+            && !word.starts_with(['/', '@', '-', '~'])
             && Path::new(project).join(word).exists()
     };
-    let needs_it = words.clone().any(|word| is_relative(word) || is_inside(word));
-    if needs_it && let Value::Object(entry) = entry {
+    // A program without a folder is looked for in PATH, whatever lies in the project.
+    let of_command = is_relative(command) || (command.contains('/') && is_inside(command));
+    let of_args = args.iter().any(|word| is_relative(word) || is_inside(word));
+    let runner = Path::new(command).file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+    let first = args.iter().find(|word| !word.starts_with('-'));
+    let runs = FOLDER_RUNNERS.contains(&runner)
+        && (runner == "make" || first.is_some_and(|word| RUNS.contains(word)));
+    if (of_command || of_args || runs)
+        && let Value::Object(entry) = entry
+    {
         entry.entry("cwd").or_insert_with(|| project.into());
     }
 }
@@ -203,6 +217,7 @@ fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<Told>)> {
         let (fate, warning) = match found.imported(server) {
             Imported::Itself => (Fate::Itself, None),
             Imported::Left(why) => (Fate::Left(why), None),
+            Imported::Wrong { key, why } => (Fate::Left(wrong(key.as_deref(), &why)), None),
             Imported::Server(entry, asked) => {
                 let fate = merger.place(&server.name, &found.suffix(server), &entry);
                 let is_new = matches!(fate, Fate::Added(_));
@@ -212,6 +227,11 @@ fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<Told>)> {
         told.push(Told { name: server.name.clone(), fate, warning });
     }
     Ok((merger.text()?, told))
+}
+
+/// What is wrong with an entry, and with which key of it.
+pub(crate) fn wrong(key: Option<&str>, why: &str) -> String {
+    key.map_or_else(|| why.to_owned(), |key| format!("`{key}`: {why}"))
 }
 
 /// What is told of one server.
@@ -334,6 +354,12 @@ fn find(from: &Path) -> anyhow::Result<Vec<Found>> {
         )));
     }
     let text = read(from)?;
+    // The end of its path says whose file it is, and with that what a `$` in it means.
+    let whole = std::path::absolute(from).unwrap_or_else(|_| from.to_owned());
+    let of_it = clients::of_file(&whole).and_then(|client| of_client(client, &whole, &text).ok());
+    if let Some(found) = of_it.filter(|found| !found.servers.is_empty()) {
+        return Ok(vec![Found { from: from.display().to_string(), ..found }]);
+    }
     let (format, keys): (_, &[(&str, Dialect, Syntax)]) = match from
         .extension()
         .and_then(|end| end.to_str())
@@ -382,4 +408,47 @@ fn find(from: &Path) -> anyhow::Result<Vec<Found>> {
 fn read(path: &Path) -> anyhow::Result<String> {
     let text = user_file::read::<anyhow::Error>(path).map_err(servers::plain).or_misuse()?;
     text.with_context(|| format!("{} does not exist", path.display())).or_misuse()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::at_home;
+
+    #[test]
+    fn a_server_that_needs_the_folder_of_its_project_is_started_there() {
+        let project = tempfile::tempdir().unwrap();
+        for file in ["server.js", "conf.json"] {
+            std::fs::write(project.path().join(file), "").unwrap();
+        }
+        std::fs::create_dir(project.path().join("tool")).unwrap();
+        let at = project.path().to_str().unwrap();
+        for (command, args, is_there) in [
+            ("node", &["server.js"][..], true),
+            ("node", &["--import", "tsx", "server.js"], true),
+            ("python", &["-m", "tool"], true),
+            ("some-server", &["--config=conf.json"], true),
+            ("./start", &[], true),
+            ("uv", &["run", "main"], true),
+            ("npm", &["--silent", "run", "mcp"], true),
+            ("/usr/bin/pnpm", &["start"], true),
+            ("cargo", &["run", "-q"], true),
+            ("go", &["run", "."], true),
+            ("make", &[], true),
+            ("npm", &["exec", "some-server"], false),
+            ("npx", &["-y", "@scope/server"], false),
+            ("uvx", &["some-server", "--db=other.json"], false),
+            ("server.js", &[], false),
+            ("node", &["/opt/server.js"], false),
+        ] {
+            let mut entry = json!({ "command": command, "args": args });
+            at_home(at, &mut entry);
+            let expected = if is_there { Value::from(at) } else { Value::Null };
+            assert_eq!(entry["cwd"], expected, "{command} {args:?}");
+        }
+        let mut entry = json!({ "command": "make", "cwd": "/srv" });
+        at_home(at, &mut entry);
+        assert_eq!(entry["cwd"], "/srv");
+    }
 }

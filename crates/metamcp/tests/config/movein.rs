@@ -156,10 +156,10 @@ const CASES: &[Case] = &[
     Case {
         client: "cline",
         file: "user/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
-        text: r#"{ "mcpServers": { "clin": { "command": "probe", "args": ["clin"], "env": { "SEEN": "op://a/b/c" }, "timeout": 90 } } }"#,
+        text: r#"{ "mcpServers": { "clin": { "command": "probe", "args": ["clin"], "env": { "SEEN": "${env:LOCAL_TOKEN}" }, "timeout": 90 } } }"#,
         gives: Gives::Named,
         server: "clin",
-        seen: "op://a/b/c",
+        seen: "local-1",
     },
     Case {
         client: "roo",
@@ -438,4 +438,46 @@ fn doctor_says_which_client_keeps_a_variable_to_itself() {
     let told = run(&shell, &["doctor"]);
     assert!(told.contains("Codex does not pass LOCAL_TOKEN on to metamcp"), "{told}");
     assert!(told.contains("every server of your file gets"), "{told}");
+}
+
+/// A file that lies elsewhere is still read as its client does.
+#[test]
+fn a_file_of_a_client_is_imported_in_the_words_of_that_client() {
+    let shell = Shell::new();
+    shell.program("probe", PROBE);
+    let server = |value: &str| {
+        format!(r#"{{ "command": "probe", "args": ["{value}"], "env": {{ "A": "{value}" }} }}"#)
+    };
+    for (file, key, written, ours) in [
+        ("project/.gemini/settings.json", "mcpServers", "Bearer $GEM_TOKEN", "Bearer ${GEM_TOKEN}"),
+        ("old/.qwen/settings.json", "mcpServers", "$GEM_TOKEN", "${GEM_TOKEN}"),
+        ("project/crush.json", "mcp", "x $GEM_TOKEN", "x ${GEM_TOKEN}"),
+        ("project/.vscode/mcp.json", "servers", "${env:GEM_TOKEN}.", "${GEM_TOKEN}."),
+        ("old/.cursor/mcp.json", "mcpServers", "${env:GEM_TOKEN}!", "${GEM_TOKEN}!"),
+        ("old/claude_desktop_config.json", "mcpServers", "${GEM_TOKEN}", "$${GEM_TOKEN}"),
+        ("project/plain.json", "mcpServers", "${GEM_TOKEN}?", "${GEM_TOKEN}?"),
+    ] {
+        shell.write(file, &format!(r#"{{ "{key}": {{ "s": {} }} }}"#, server(written)));
+        shell.write("user/.metamcp/mcp.json", "{}");
+        let told = run(&shell, &["import", shell.path(file).to_str().unwrap()]);
+        let own: Value = serde_json::from_str(&shell.read("user/.metamcp/mcp.json")).unwrap();
+        assert_eq!(own["mcpServers"]["s"]["env"]["A"], ours, "{file}: {told}");
+    }
+    let projects = format!(
+        r#"{{ "projects": {{ "/srv/shop": {{ "mcpServers": {{ "shop": {} }} }} }} }}"#,
+        server("p")
+    );
+    shell.write("old/.claude.json", &projects);
+    run(&shell, &["import", shell.path("old/.claude.json").to_str().unwrap()]);
+    assert!(shell.read("user/.metamcp/mcp.json").contains("\"shop\""));
+}
+
+#[test]
+fn a_wrong_entry_stays_and_is_named_with_its_key_and_line() {
+    let shell = Shell::new();
+    let text = "{\n  \"mcpServers\": {\n    \"bad\": {\n      \"command\": \"probe\",\n      \"args\": \"x y\"\n    }\n  }\n}\n";
+    shell.write("user/.cursor/mcp.json", text);
+    let told = run(&shell, &["init", "--yes"]);
+    assert!(told.contains("bad stays where it is: line 5: `args`: expected"), "{told}");
+    assert!(shell.read("user/.cursor/mcp.json").contains("x y"), "{told}");
 }

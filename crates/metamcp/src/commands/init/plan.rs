@@ -263,6 +263,15 @@ impl Step {
             let fate = match found.imported(server) {
                 Imported::Itself => Fate::Itself,
                 Imported::Left(why) => Fate::Left(why),
+                Imported::Wrong { key, why } => {
+                    let mut at: Vec<&str> = server.at.iter().map(String::as_str).collect();
+                    at.push(&server.name);
+                    let whole = edit::line(self.format, &text, &at);
+                    at.extend(key.as_deref());
+                    let line = edit::line(self.format, &text, &at).or(whole);
+                    let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+                    Fate::Left(format!("{line}{}", import::wrong(key.as_deref(), &why)))
+                }
                 Imported::Server(entry, asked) => {
                     let wish = (wishes.of)(self.client.id, &server.name);
                     let against =
