@@ -3,9 +3,21 @@
 //! In: a name.  Out: its value; the names of all that are set.
 //! Tests: `tests/config.rs`, which sets variables for a real process.
 
+use metamcp_child::environment;
+use metamcp_core::config::PassEnv;
+
 /// The value of a variable; one that is not UTF-8 counts as not set, since no setting and no file could name it.
 pub(crate) fn lookup(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// The names of those that sound like secrets, are set, and are kept from the servers of the user's file.
+pub(crate) fn withheld(pass: &PassEnv) -> Vec<String> {
+    let all = std::env::vars_os()
+        .filter(|(name, value)| environment::is_withheld_secret(name, value, pass));
+    let mut names: Vec<String> = all.filter_map(|(name, _)| name.into_string().ok()).collect();
+    names.sort();
+    names
 }
 
 /// The names of all that are set; one that is not UTF-8 is none of ours.

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use metamcp_core::clients::{self, CLIENTS, Client};
+use metamcp_core::config::PassEnv;
 use metamcp_engine::config::Loaded;
 use serde_json::{Value, json};
 
@@ -26,8 +27,10 @@ use self::record::{Note, Record};
 use super::import::{self, Fate};
 use super::servers;
 use crate::args::{InitArgs, Scope, ScopeArgs};
+use crate::env;
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::person;
+use crate::progress;
 use crate::render::{BOLD, DIM, RED, YELLOW, plural, styled, visible};
 
 /// Runs it.
@@ -47,9 +50,10 @@ pub(crate) fn run(
         _ => servers::target(loaded, scope)?,
     };
     let clients = chosen(&args.client)?;
+    let pass = PassEnv::from_text(&loaded.config.settings.pass_env);
     let mut plan = made(&clients, &own, args, &Chosen::default())?;
     if !args.write.json {
-        show(&plan, out)?;
+        show(&plan, &pass, out)?;
     }
     let mut done = false;
     if plan.changes() && !args.write.dry_run {
@@ -58,7 +62,7 @@ pub(crate) fn run(
             let picked = choose::choose(&plan, out)?;
             plan = made(&clients, &own, args, &picked)?;
             writeln!(out)?;
-            show(&plan, out)?;
+            show(&plan, &pass, out)?;
             answer = if plan.changes() { asked(out, diagnostics)? } else { Answer::No };
         }
         if answer == Answer::Yes {
@@ -71,7 +75,7 @@ pub(crate) fn run(
         && plan.steps.iter().any(|step| matches!(step.work, Work::Refused(_)));
     let left = unready(&plan);
     if args.write.json {
-        writeln!(out, "{:#}", plan_json(&plan, done))?;
+        writeln!(out, "{:#}", plan_json(&plan, &pass, done))?;
     } else if done {
         writeln!(out, "\nDone. Restart your clients; `metamcp init --undo` takes it back.")?;
         if left > 0 {
@@ -102,15 +106,15 @@ fn made(
     picked: &Chosen,
 ) -> anyhow::Result<Plan> {
     let has = |list: &[String], name: &str| list.iter().any(|one| one == name);
-    let of = |client: &str, server: &str| {
-        if let Some(wish) = picked.wish(client, server) {
+    let of = |step: &Step, server: &import::Server| {
+        if let Some(wish) = picked.wish(step, server) {
             return wish;
         }
-        if has(&args.except, server) {
+        if has(&args.except, &server.name) {
             Wish::No
         } else if args.server.is_empty() {
             Wish::Usual
-        } else if has(&args.server, server) {
+        } else if has(&args.server, &server.name) {
             Wish::Yes
         } else {
             Wish::No
@@ -118,7 +122,9 @@ fn made(
     };
     let left: Vec<&'static Client> =
         clients.iter().filter(|client| !picked.without.contains(client.id)).copied().collect();
+    let working = progress::step("reading the files of your clients, and looking what would start");
     let plan = Plan::make(&left, own, &Wishes { keep: args.keep, of: &of })?;
+    drop(working);
     for name in args.server.iter().chain(&args.except) {
         let is_known = plan.steps.iter().flat_map(Step::servers).any(|(one, _)| one.name == *name);
         if !is_known && picked.without.is_empty() {
@@ -176,6 +182,7 @@ fn asked(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<Ans
 
 /// Our own file first: a client must never name a gateway that lacks its servers.
 fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<()> {
+    let working = progress::step("writing the servers into the file of metamcp");
     let mut record = Record::begin(home)?;
     record.change(home, &plan.own, None, |before| {
         let (after, added) = plan.merged(before)?;
@@ -183,6 +190,7 @@ fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<()> {
     })?;
     for step in &plan.steps {
         let Work::Edit { .. } = &step.work else { continue };
+        working.say(format!("writing the file of {}", step.client.name));
         let changed = record.change(home, &step.path, Some(step.client.id), |before| {
             let (after, taken) = step.edited(before)?;
             Ok((after, Note { moved: taken.into(), added: serde_json::Map::new() }))
@@ -197,7 +205,7 @@ fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
+fn show(plan: &Plan, pass: &PassEnv, out: &mut dyn Write) -> anyhow::Result<()> {
     if plan.steps.is_empty() {
         writeln!(out, "No MCP client was found on this machine.")?;
         return Ok(());
@@ -252,18 +260,44 @@ fn show(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<()> {
             }
         }
     }
+    let withheld = withheld(plan, pass);
+    if !withheld.is_empty() {
+        let names = visible(&withheld.join(", "));
+        writeln!(
+            out,
+            "{} metamcp does not give {names} to servers, which the client did; if one needs it, say so in its entry: \"passEnv\": [\"{}\"]",
+            styled(YELLOW, "!"),
+            visible(&withheld[0])
+        )?;
+    }
     if let Some(doubt) = plan.doubt.as_ref().filter(|_| plan.changes()) {
         writeln!(out, "{} {}", styled(YELLOW, "!"), visible(doubt))?;
     }
     Ok(())
 }
 
-fn plan_json(plan: &Plan, done: bool) -> Value {
+/// Variables that sound like secrets, and that the servers which are moved got from a client that passes on everything.
+fn withheld(plan: &Plan, pass: &PassEnv) -> Vec<String> {
+    let mut named = plan
+        .steps
+        .iter()
+        .filter(|step| matches!(step.work, Work::Edit { .. }) && step.gave_everything())
+        .peekable();
+    if named.peek().is_none() {
+        return Vec::new();
+    }
+    let used: Vec<&String> = named.flat_map(Step::used).collect();
+    let mut all = env::withheld(pass);
+    all.retain(|name| !used.contains(&name));
+    all
+}
+
+fn plan_json(plan: &Plan, pass: &PassEnv, done: bool) -> Value {
     let steps: Vec<Value> = plan.steps.iter().map(step_json).collect();
     let added: Vec<Value> =
         plan.added().map(|(name, from)| json!({ "server": name, "from": from })).collect();
     let doubt = &plan.doubt;
-    json!({ "file": plan.own, "added": added, "clients": steps, "warning": doubt, "done": done })
+    json!({ "file": plan.own, "added": added, "clients": steps, "withheld": withheld(plan, pass), "warning": doubt, "done": done })
 }
 
 fn step_json(step: &Step) -> Value {

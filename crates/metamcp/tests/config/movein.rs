@@ -473,6 +473,50 @@ fn a_file_of_a_client_is_imported_in_the_words_of_that_client() {
 }
 
 #[test]
+fn doctor_knows_what_a_client_fills_in_and_what_init_leaves() {
+    let shell = Shell::new();
+    shell.program("probe", PROBE);
+    let vscode = r#"{ "inputs": [{ "id": "k", "type": "promptString" }], "servers": { "vs": { "type": "stdio", "command": "probe", "env": { "K": "${input:k}" } } } }"#;
+    shell.write("user/.config/Code/User/mcp.json", vscode);
+    shell.write(
+        "user/.kiro/settings/mcp.json",
+        r#"{ "mcpServers": { "good": { "command": "no-such-program" } } }"#,
+    );
+    run(&shell, &["init", "--yes"]);
+    let told = run(&shell, &["doctor"]);
+    assert!(told.contains("note: vs was not tried: VSCODE_INPUT_K comes from VS Code"), "{told}");
+    assert!(
+        told.contains("Kiro starts metamcp, and beside it good, which init leaves there"),
+        "{told}"
+    );
+    assert!(told.contains("0 problems"), "{told}");
+    // Nobody fills it in any more.
+    shell.write("user/.config/Code/User/mcp.json", "{}");
+    let told = run(&shell, &["doctor"]);
+    assert!(told.contains("VSCODE_INPUT_K is not set") && told.contains("1 problem"), "{told}");
+}
+
+/// What a client passed on in silence is named, and never shown.
+#[test]
+fn secrets_that_servers_do_not_inherit_any_more_are_named() {
+    let shell = Shell::new();
+    shell.program("probe", PROBE);
+    let path = "user/.cursor/mcp.json";
+    shell.write(path, r#"{ "mcpServers": { "one": { "command": "probe", "env": { "A": "${env:LOCAL_TOKEN}" } } } }"#);
+    let variables = [("GITHUB_TOKEN", "ghp-value"), ("LOCAL_TOKEN", "l"), ("EDITOR", "vi")];
+    for line in [&["init", "--yes"][..], &["doctor"]] {
+        let output = shell.run_with(line, &variables);
+        let told = String::from_utf8(output.stdout).unwrap();
+        let names = told.lines().find(|line| line.contains("GITHUB_TOKEN"));
+        assert!(names.is_some(), "{told}");
+        assert!(told.contains("passEnv") && !told.contains("ghp-value"), "{told}");
+        assert!(!told.contains("EDITOR"), "{told}");
+    }
+    let again = shell.run_with(&["init", "--yes"], &variables);
+    assert!(!String::from_utf8(again.stdout).unwrap().contains("GITHUB_TOKEN"));
+}
+
+#[test]
 fn a_wrong_entry_stays_and_is_named_with_its_key_and_line() {
     let shell = Shell::new();
     let text = "{\n  \"mcpServers\": {\n    \"bad\": {\n      \"command\": \"probe\",\n      \"args\": \"x y\"\n    }\n  }\n}\n";

@@ -132,6 +132,45 @@ fn who_waits_for_a_server_sees_that_it_starts() {
     }
 }
 
+/// The lock is ours, so init writes for as long as the test wants.
+#[test]
+fn who_waits_for_init_sees_what_it_does() {
+    let shell = shell();
+    shell.write("user/.cursor/mcp.json", r#"{ "mcpServers": {} }"#);
+    let folder = File::open(shell.path("user/.cursor")).unwrap();
+    folder.lock().unwrap();
+    let line = ["init", "--yes", "--client", "cursor"];
+    let mut screen = Screen::open(&shell, &line, &[], 80);
+    screen.until("writing the file of Cursor");
+    drop(folder);
+    let (shown, code) = screen.end();
+    assert_eq!(code, Some(0), "{shown}");
+}
+
+/// Two projects of one client may each have a server of the same name.
+#[test]
+fn a_server_is_picked_in_its_own_project() {
+    let shell = shell();
+    let server =
+        |of: &str| json!({ "mcpServers": { "db": { "command": "/bin/sh", "args": [of] } } });
+    let projects = json!({ "projects": { "/srv/a": server("one"), "/srv/b": server("two") } });
+    shell.write("user/.claude.json", &projects.to_string());
+    let mut screen = Screen::open(&shell, &["init", "--client", "claude-code"], &[], 80);
+    screen.until("[y/N");
+    for (typed, then) in [("c\n", "[x]     db  "), ("2\n", "[ ]     db  "), ("\n", "from now on")] {
+        screen.shown.clear();
+        screen.types(typed);
+        screen.until(then);
+    }
+    screen.until("[y/N");
+    screen.types("y\n");
+    let (shown, code) = screen.end();
+    assert_eq!(code, Some(0), "{shown}");
+    let after: serde_json::Value = serde_json::from_str(&shell.read("user/.claude.json")).unwrap();
+    assert_eq!(after["projects"]["/srv/a"], projects["projects"]["/srv/a"], "{after}");
+    assert_eq!(after["projects"]["/srv/b"]["mcpServers"], json!({}), "{after}");
+}
+
 #[test]
 fn a_no_is_acknowledged() {
     let shell = shell();

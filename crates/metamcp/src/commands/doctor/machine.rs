@@ -15,7 +15,7 @@ use metamcp_engine::model::{ModelFile, NAME};
 use metamcp_engine::user_file;
 
 use super::{Finding, Level};
-use crate::commands::import::Merger;
+use crate::commands::import::{Fate, Merger};
 use crate::commands::{import, init, servers};
 use crate::render::plural;
 
@@ -142,26 +142,56 @@ pub(super) fn environment(config: &Config) -> Vec<Finding> {
         let cure = format!("if they need it: \"passEnv\": [\"{name}\"] in the config file");
         findings.push(Finding::new(Level::Note, AREA, words).cure(cure));
     }
+    let withheld = crate::env::withheld(&pass);
+    if let Some(first) = withheld.first() {
+        let names = withheld.join(", ");
+        let words = format!("kept from servers, since they sound like secrets: {names}");
+        let cure = format!("if a server needs one: \"passEnv\": [\"{first}\"] in its entry");
+        findings.push(Finding::new(Level::Note, AREA, words).cure(cure));
+    }
     findings
+}
+
+/// Variables that a client gives to the gateway it starts, each with the client: what is not set in this shell may be
+/// set there.
+pub(super) fn supplied() -> BTreeMap<String, &'static str> {
+    let mut all = BTreeMap::new();
+    let Ok(places) = import::places() else { return all };
+    for client in CLIENTS {
+        for path in import::files(client, &places) {
+            let text = user_file::read::<anyhow::Error>(&path).ok().flatten().unwrap_or_default();
+            let Ok(found) = import::of_client(client, &path, &text) else { continue };
+            let own = found.servers.iter().filter(|one| found.imported(one) == Imported::Itself);
+            for table in
+                own.flat_map(|own| ["env", "envs", "environment"].map(|key| &own.entry[key]))
+            {
+                let names = table.as_object().into_iter().flatten().map(|(name, _)| name.clone());
+                all.extend(names.map(|name| (name, client.name)));
+            }
+        }
+    }
+    all
 }
 
 /// Clients on this machine, and whether the gateway is in front of their servers.
 pub(super) fn clients(own_file: Option<&Path>) -> Vec<Finding> {
     let Ok(places) = import::places() else { return Vec::new() };
-    let used = own_file.map(used_by).unwrap_or_default();
+    let text = own_file.and_then(|file| user_file::read::<anyhow::Error>(file).ok().flatten());
+    let Ok(mut own) = Merger::new(&text.unwrap_or_default()).or_else(|_| Merger::new("")) else {
+        return Vec::new();
+    };
+    let used = used_by(&own);
     let mut findings = Vec::new();
     for client in CLIENTS {
         for path in import::files(client, &places) {
-            findings.extend(one_client(client, &path, &used));
+            findings.extend(one_client(client, &path, &used, &mut own));
         }
     }
     findings
 }
 
-/// The variables that the servers of a file use and that are set here.
-fn used_by(file: &Path) -> Vec<String> {
-    let text = user_file::read::<anyhow::Error>(file).ok().flatten().unwrap_or_default();
-    let Ok(merger) = Merger::new(&text) else { return Vec::new() };
+/// The variables that the servers of our file use and that are set here.
+fn used_by(merger: &Merger) -> Vec<String> {
     let mut used: Vec<String> = merger.entries().flat_map(clients::variables_of).collect();
     used.sort();
     used.dedup();
@@ -169,7 +199,8 @@ fn used_by(file: &Path) -> Vec<String> {
     used
 }
 
-fn one_client(client: &Client, path: &Path, used: &[String]) -> Option<Finding> {
+/// `ours` is our own file, which says whether init would take a server.
+fn one_client(client: &Client, path: &Path, used: &[String], ours: &mut Merger) -> Option<Finding> {
     let text = user_file::read::<anyhow::Error>(path).map_err(servers::plain);
     let read =
         text.and_then(|text| Ok(import::of_client(client, path, &text.unwrap_or_default())?));
@@ -184,7 +215,18 @@ fn one_client(client: &Client, path: &Path, used: &[String]) -> Option<Finding> 
     let fates: Vec<_> =
         found.servers.iter().map(|server| (server, found.imported(server))).collect();
     let own = fates.iter().find(|(_, fate)| *fate == Imported::Itself).map(|(own, _)| &own.entry);
-    let others = fates.iter().filter(|(_, fate)| matches!(fate, Imported::Server(..))).count();
+    // Those that init would move, and those that it would leave where they are.
+    let (mut others, mut staying) = (0, Vec::new());
+    for (server, fate) in &fates {
+        let Imported::Server(entry, asked) = fate else { continue };
+        let is_ready = import::against(entry, asked).is_none();
+        let place = |ours: &mut Merger| ours.place(&server.name, &found.suffix(server), entry);
+        if is_ready && !matches!(place(ours), Fate::Left(_)) {
+            others += 1;
+        } else {
+            staying.push(server.name.as_str());
+        }
+    }
     let command = own.and_then(|entry| {
         entry["command"].as_str().or_else(|| entry["command"][0].as_str()).or(entry["cmd"].as_str())
     });
@@ -193,7 +235,12 @@ fn one_client(client: &Client, path: &Path, used: &[String]) -> Option<Finding> 
     let name = client.name;
     let lacking = own.map(|own| init::lacking(client, own, used)).unwrap_or_default();
     Some(match (own, others) {
-        (None, 0) => return None,
+        (None, 0) if staying.is_empty() => return None,
+        (None, 0) => {
+            let names = staying.join(", ");
+            note(format!("{name} has servers not behind metamcp, which init leaves there: {names}"))
+                .cure(format!("{cure} --dry-run says why"))
+        }
         (None, count) => {
             let count = plural(count, "server");
             note(format!("{name} has {count} not behind metamcp")).cure(cure)
@@ -210,7 +257,14 @@ fn one_client(client: &Client, path: &Path, used: &[String]) -> Option<Finding> 
             );
             Finding::new(Level::Warning, "clients", words).cure(cure)
         }
-        (Some(_), 0) => Finding::new(Level::Good, "clients", format!("{name} starts metamcp")),
+        (Some(_), 0) if staying.is_empty() => {
+            Finding::new(Level::Good, "clients", format!("{name} starts metamcp"))
+        }
+        (Some(_), 0) => {
+            let names = staying.join(", ");
+            note(format!("{name} starts metamcp, and beside it {names}, which init leaves there"))
+                .cure(format!("{cure} --dry-run says why"))
+        }
         (Some(_), count) => {
             let count = plural(count, "server");
             note(format!("{name} starts metamcp, and {count} beside it")).cure(cure)

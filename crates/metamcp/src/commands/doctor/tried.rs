@@ -1,5 +1,6 @@
 //! Every server, started and asked for its tools.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use metamcp_engine::surface::reply::Code;
 use metamcp_engine::task;
 use tokio::sync::Semaphore;
 
-use super::{Finding, Level};
+use super::{Finding, Level, machine};
 use crate::commands::gateway;
 use crate::render::plural;
 
@@ -38,8 +39,10 @@ pub(super) fn servers(
             servers.push(server);
         }
     }
+    let supplied = machine::supplied();
     if !servers.iter().any(ServerConfig::is_enabled) {
-        return Ok((servers.iter().map(|server| left_out(loaded, server)).collect(), Vec::new()));
+        let left = servers.iter().map(|server| left_out(loaded, server, &supplied));
+        return Ok((left.collect(), Vec::new()));
     }
     let pool = &loaded.config.settings.pool;
     let places = usize::try_from(pool.size).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
@@ -68,7 +71,7 @@ pub(super) fn servers(
         let (mut findings, mut missing) = (Vec::new(), Vec::new());
         for (server, started) in servers.iter().zip(started) {
             let Some(started) = started else {
-                findings.push(left_out(loaded, server));
+                findings.push(left_out(loaded, server, &supplied));
                 continue;
             };
             let (refused, took) = started.await.unwrap_or_default();
@@ -115,7 +118,12 @@ pub(super) fn left_out_for<'a>(loaded: &'a Loaded, remark: &Remark) -> Option<&'
     })
 }
 
-fn left_out(loaded: &Loaded, server: &ServerConfig) -> Finding {
+/// Why a server was not tried. What is missing here and comes from a client, `supplied`, is nothing to mend.
+fn left_out(
+    loaded: &Loaded,
+    server: &ServerConfig,
+    supplied: &BTreeMap<String, &'static str>,
+) -> Finding {
     let reason = match &server.state {
         ServerState::Enabled => return Finding::new(Level::Note, AREA, server.name.clone()),
         ServerState::Disabled { reason } => reason,
@@ -129,6 +137,16 @@ fn left_out(loaded: &Loaded, server: &ServerConfig) -> Finding {
             return Finding::new(Level::Problem, AREA, words).cure(cure.clone());
         }
     };
+    let missing = reason.split("; ").map(|one| {
+        let name = one.strip_prefix("environment variable ")?.split(' ').next()?;
+        Some((name, *supplied.get(name)?))
+    });
+    if let Some(given) = missing.collect::<Option<Vec<_>>>().filter(|given| !given.is_empty()) {
+        let given: Vec<String> =
+            given.iter().map(|(name, client)| format!("{name} comes from {client}")).collect();
+        let words = format!("{} was not tried: {}", server.name, given.join(", "));
+        return Finding::new(Level::Note, AREA, words);
+    }
     let is_of_it =
         |remark: &&Remark| left_out_for(loaded, remark).is_some_and(|it| it.name == server.name);
     let at = loaded.remarks.iter().find(is_of_it).and_then(|remark| {

@@ -1,10 +1,11 @@
 //! The person picks clients and servers from a numbered list.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
+use std::path::PathBuf;
 
-use super::plan::{Plan, Wish};
-use crate::commands::import::Fate;
+use super::plan::{Plan, Step, Wish};
+use crate::commands::import::{Fate, Server};
 use crate::person;
 use crate::render::{BOLD, DIM, styled, visible};
 
@@ -13,15 +14,28 @@ use crate::render::{BOLD, DIM, styled, visible};
 pub(super) struct Chosen {
     /// Clients that are left alone.
     pub(super) without: HashSet<String>,
-    /// Servers by client and name, and whether they are to be moved.
-    servers: Vec<((String, String), bool)>,
+    /// Servers, and whether they are to be moved.
+    servers: HashMap<Spot, bool>,
+}
+
+/// Where a server stands: a client may have several files, and a file one table for each project.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Spot {
+    file: PathBuf,
+    at: Vec<String>,
+    name: String,
+}
+
+impl Spot {
+    fn of(step: &Step, server: &Server) -> Spot {
+        Spot { file: step.path.clone(), at: server.at.clone(), name: server.name.clone() }
+    }
 }
 
 impl Chosen {
-    pub(super) fn wish(&self, client: &str, server: &str) -> Option<Wish> {
-        let of_it = |((of, name), _): &&((String, String), bool)| of == client && name == server;
-        let chosen = self.servers.iter().find(of_it)?.1;
-        Some(if chosen { Wish::Yes } else { Wish::No })
+    pub(super) fn wish(&self, step: &Step, server: &Server) -> Option<Wish> {
+        let chosen = self.servers.get(&Spot::of(step, server))?;
+        Some(if *chosen { Wish::Yes } else { Wish::No })
     }
 }
 
@@ -29,7 +43,7 @@ impl Chosen {
 struct Line {
     client: String,
     /// None for the client itself.
-    server: Option<String>,
+    server: Option<Spot>,
     shown: String,
     is_on: bool,
 }
@@ -59,7 +73,7 @@ pub(super) fn choose(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<Chosen>
         match line.server {
             None if !line.is_on => drop(chosen.without.insert(line.client)),
             None => {}
-            Some(server) => chosen.servers.push(((line.client, server), line.is_on)),
+            Some(server) => drop(chosen.servers.insert(server, line.is_on)),
         }
     }
     Ok(chosen)
@@ -81,14 +95,17 @@ fn lines(plan: &Plan) -> Vec<Line> {
                 Fate::Unwanted => (false, String::new()),
                 Fate::Itself | Fate::Left(_) => continue,
             };
-            let name = visible(&server.name);
-            let note =
-                if note.is_empty() { note } else { format!("  {}", styled(DIM, &visible(&note))) };
-            let server = Some(server.name.clone());
+            let project = server.project.as_ref().map(|project| format!("project {project}"));
+            let of_client = plan.steps.iter().filter(|other| other.client.id == client).count();
+            let file = (of_client > 1).then(|| step.path.display().to_string());
+            let notes = [project, file, Some(note).filter(|note| !note.is_empty())];
+            let notes: Vec<String> = notes.into_iter().flatten().collect();
+            let gap = if notes.is_empty() { "" } else { "  " };
+            let notes = styled(DIM, &visible(&notes.join("; ")));
             lines.push(Line {
                 client: client.clone(),
-                server,
-                shown: format!("{name}{note}"),
+                server: Some(Spot::of(step, server)),
+                shown: format!("{}{gap}{notes}", visible(&server.name)),
                 is_on,
             });
         }
@@ -127,7 +144,7 @@ fn numbers(typed: &str, count: usize) -> Result<Vec<usize>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, numbers, switch};
+    use super::{Line, Spot, numbers, switch};
 
     #[test]
     fn numbers_and_ranges() {
@@ -140,9 +157,10 @@ mod tests {
 
     #[test]
     fn a_client_takes_its_servers_with_it() {
+        let spot = |name: &str| Spot { file: "f".into(), at: Vec::new(), name: name.to_owned() };
         let line = |client: &str, server: Option<&str>| Line {
             client: client.to_owned(),
-            server: server.map(str::to_owned),
+            server: server.map(spot),
             shown: String::new(),
             is_on: true,
         };

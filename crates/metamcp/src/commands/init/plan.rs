@@ -86,8 +86,8 @@ pub(super) enum Wish {
 /// What is wanted of all.
 pub(super) struct Wishes<'w> {
     pub(super) keep: bool,
-    /// By the client's id and the server's name.
-    pub(super) of: &'w dyn Fn(&str, &str) -> Wish,
+    /// By the client's file, which may have several servers of one name.
+    pub(super) of: &'w dyn Fn(&Step, &import::Server) -> Wish,
 }
 
 impl Plan {
@@ -244,6 +244,20 @@ impl Step {
         servers.zip(self.fates.iter().map(|(_, fate)| fate))
     }
 
+    /// Whether servers are moved that are processes, from a client that gives these all it has.
+    pub(super) fn gave_everything(&self) -> bool {
+        let is_local = |server: &import::Server| {
+            ["url", "uri", "httpUrl", "serverUrl"].iter().all(|key| server.entry[*key].is_null())
+        };
+        self.client.passes == Passes::Everything
+            && self.servers().any(|(server, fate)| is_ours(fate) && is_local(server))
+    }
+
+    /// The variables that its servers name themselves.
+    pub(super) fn used(&self) -> &[String] {
+        &self.used
+    }
+
     /// The gateway in this file, by whatever name.
     fn own_name(&self) -> Option<(&str, &Value)> {
         let own = self
@@ -273,7 +287,7 @@ impl Step {
                     Fate::Left(format!("{line}{}", import::wrong(key.as_deref(), &why)))
                 }
                 Imported::Server(entry, asked) => {
-                    let wish = (wishes.of)(self.client.id, &server.name);
+                    let wish = (wishes.of)(self, server);
                     let against =
                         (wish == Wish::Usual).then(|| import::against(&entry, &asked)).flatten();
                     match against {
