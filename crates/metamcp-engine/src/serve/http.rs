@@ -8,6 +8,7 @@ mod alarm;
 mod body;
 pub mod door;
 pub mod guard;
+mod leaving;
 mod limits;
 mod patient;
 pub mod plain;
@@ -63,7 +64,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// All headers of a request together: tokens are long, but not that long. There may be a hundred, which is what the
 /// library keeps on the stack.
 const MAX_HEAD: usize = 64 * 1024;
-/// How long the last answers may take to leave.
+/// How long what is said at the very end may take to leave: refusals, and the ends of streams. Answers have the drain.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How long nobody is let in after the system could not give us another connection.
 const NO_SOCKETS: Duration = Duration::from_millis(100);
@@ -235,18 +236,21 @@ async fn by_library<S>(
 {
     stream.put_back(rest.read);
     let own = alarm.clone();
+    let leaving = stream.leaving();
     let first = Arc::new(Mutex::new(rest.answer));
     let service = service_fn(move |request| {
-        let (door, alarm) = (Arc::clone(&door), own.clone());
+        let (door, alarm, leaving) = (Arc::clone(&door), own.clone(), leaving.clone());
         let first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         async move {
-            Ok::<_, Infallible>(match first {
+            let mut response = match first {
                 Some(answer) => {
                     body::discard(&mut request.into_body()).await;
                     answer
                 }
                 None => door.answer(request, &alarm).await,
-            })
+            };
+            response.body_mut().leave_by(&leaving);
+            Ok::<_, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()

@@ -169,7 +169,8 @@ impl Response {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text:?}"))
     }
 
-    fn chunk(&mut self) -> Option<Vec<u8>> {
+    /// The next piece of a body that comes in pieces.
+    pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         let mut line = String::new();
         // A connection that is cut has no last chunk.
         if self.source.read_line(&mut line).unwrap_or(0) == 0 {

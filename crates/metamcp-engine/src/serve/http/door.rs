@@ -210,9 +210,15 @@ impl Door {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// Requests that have no answer yet.
+    /// Requests that have no answer yet, or whose answer is not written.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.total()
+        // Answers to clients of 2024 take a stream that has no end, so they are counted by what waits on it.
+        let listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let listeners = listeners.values().map(|(_, session)| match &session.lanes {
+            Lanes::Shared(stream) => session.in_flight() + usize::from(stream.backlog() > 0),
+            _ => 0,
+        });
+        self.in_flight.total() + listeners.sum::<usize>()
     }
 
     /// Signed tokens, where they are taken.
@@ -367,10 +373,14 @@ impl Door {
     /// The answer as a document if nothing comes before it, else as events.
     pub(super) async fn respond(
         &self,
-        mut reader: Reader,
+        reader: Reader,
         form: Form,
         alarm: &Alarm,
     ) -> Response<Answer> {
+        reply::counted(reader.ticket(), self.formed(reader, form, alarm).await)
+    }
+
+    async fn formed(&self, mut reader: Reader, form: Form, alarm: &Alarm) -> Response<Answer> {
         let Form { batch, may_return, events } = form;
         if self.ways.rules.json {
             return match reader.all().await.as_slice() {
@@ -416,10 +426,11 @@ impl Door {
             })?),
         };
         let found = last.and_then(|(number, position)| Some((each.numbered(number)?, position)));
-        Ok(reply::events(match found {
+        let reader = match found {
             Some((stream, position)) => stream.read(Some(position)),
             None => each.general().read(None),
-        }))
+        };
+        Ok(reply::counted(reader.ticket(), reply::events(reader)))
     }
 
     fn delete(&self, owner: Owner, headers: &HeaderMap) -> Result<Response<Answer>, Instead> {

@@ -37,7 +37,7 @@ impl InFlight {
         }
         *held += count;
         self.total.fetch_add(count, Ordering::AcqRel);
-        Some(Box::new(UnderWay { all: Arc::clone(self), principal, count }))
+        Some(Arc::new(UnderWay { all: Arc::clone(self), principal, count }))
     }
 }
 

@@ -9,6 +9,8 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::leaving::Leaving;
+
 /// Up to so many bytes in pieces are put together and written as one: a copy costs less than a vectored write does. Most
 /// answers are smaller with their heads, and what is larger is not copied.
 const TOGETHER: usize = 4 * 1024;
@@ -21,12 +23,20 @@ pub(super) struct Patient<S> {
     patience: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
+    /// The answers it was given.
+    leaving: Leaving,
 }
 
 impl<S> Patient<S> {
     /// A stream whose writes may wait for so long.
     pub(super) fn new(stream: S, patience: Duration) -> Patient<S> {
-        Patient { stream, again: Bytes::new(), patience, waiting: None }
+        let leaving = Leaving::default();
+        Patient { stream, again: Bytes::new(), patience, waiting: None, leaving }
+    }
+
+    /// The answers it was given: flushed, they are written.
+    pub(super) fn leaving(&self) -> Leaving {
+        self.leaving.clone()
     }
 
     /// Puts back what was read of it.
@@ -95,6 +105,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         let done = Pin::new(&mut me.stream).poll_flush(cx);
+        if let Poll::Ready(Ok(())) = done {
+            me.leaving.written();
+        }
         me.judge(cx, done)
     }
 

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::alarm::Alarm;
 use super::body::Sent;
 use super::door::{Admission, Door};
-use super::reply::Answer;
+use super::reply::{Answer, Content};
 use head::{Head, Look};
 use written::Writer;
 
@@ -83,13 +83,16 @@ where
         let body = Bytes::copy_from_slice(&buffer.read()[head..head + length]);
         let answering = known.answer(door, body, alarm);
         let mut response = unless_gone(stream, &mut buffer, answering).await?;
-        if let Answer::Events(_) = response.body() {
+        if let Content::Events(_) = response.body().content {
             return Some(buffer.left(Some(response), until));
         }
         buffer.forget(head + length);
         let closes = writer.compose(&response, ending.load(Ordering::Relaxed));
         let document = response.body_mut().take().unwrap_or_default();
-        if write(stream, &mut writer.bytes, document).await.is_err() || closes {
+        // The response itself, with what counts it, is held until then.
+        let written = write(stream, &mut writer.bytes, document).await;
+        drop(response);
+        if written.is_err() || closes {
             return None;
         }
     }

@@ -13,7 +13,8 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use metamcp_wire::write;
 
-use super::stream::{Event, Reader};
+use super::leaving::Leaving;
+use super::stream::{Event, Reader, Ticket};
 
 /// The header that carries a session's id.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -30,7 +31,17 @@ pub const NO_SESSION: i64 = -32001;
 const MOST_REUSED: usize = 24;
 
 /// The body of a response.
-pub enum Answer {
+pub struct Answer {
+    /// What is in it.
+    pub content: Content,
+    /// Counts the requests that it answers as under way.
+    ticket: Option<Ticket>,
+    /// Where that goes on when the body is gone but not written.
+    leaving: Option<Leaving>,
+}
+
+/// What a body is made of.
+pub enum Content {
     /// One document, or nothing.
     Document(Option<Bytes>),
     /// Events until the stream is over.
@@ -40,9 +51,28 @@ pub enum Answer {
 impl Answer {
     /// The document, where there is one that was not taken yet.
     pub fn take(&mut self) -> Option<Bytes> {
-        match self {
-            Answer::Document(document) => document.take(),
-            Answer::Events(_) => None,
+        match &mut self.content {
+            Content::Document(document) => document.take(),
+            Content::Events(_) => None,
+        }
+    }
+
+    /// It goes out on that connection.
+    pub(super) fn leave_by(&mut self, leaving: &Leaving) {
+        self.leaving = Some(leaving.clone());
+    }
+}
+
+impl From<Content> for Answer {
+    fn from(content: Content) -> Answer {
+        Answer { content, ticket: None, leaving: None }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let (Some(leaving), Some(ticket)) = (&self.leaving, self.ticket.take()) {
+            leaving.given(ticket);
         }
     }
 }
@@ -55,31 +85,31 @@ impl Body for Answer {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match self.get_mut() {
-            Answer::Document(document) => {
+        match &mut self.get_mut().content {
+            Content::Document(document) => {
                 Poll::Ready(document.take().map(|bytes| Ok(Frame::data(bytes))))
             }
-            Answer::Events(reader) => Pin::new(reader).poll_frame(cx),
+            Content::Events(reader) => Pin::new(reader).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Answer::Document(None))
+        matches!(self.content, Content::Document(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Answer::Document(document) => {
+        match &self.content {
+            Content::Document(document) => {
                 SizeHint::with_exact(document.as_ref().map_or(0, Bytes::len) as u64)
             }
-            Answer::Events(_) => SizeHint::default(),
+            Content::Events(_) => SizeHint::default(),
         }
     }
 }
 
 /// Nothing but a status.
 pub fn empty(status: StatusCode) -> Response<Answer> {
-    let mut response = Response::new(Answer::Document(None));
+    let mut response = Response::new(Content::Document(None).into());
     *response.status_mut() = status;
     response
 }
@@ -89,14 +119,20 @@ pub const JSON: &str = "application/json";
 
 /// A JSON document. Its type is added by who writes it.
 pub fn document(bytes: Bytes) -> Response<Answer> {
-    Response::new(Answer::Document(Some(bytes)))
+    Response::new(Content::Document(Some(bytes)).into())
 }
 
 /// Adds the type of a document.
 pub fn add_type(response: &mut Response<Answer>) {
-    if let Answer::Document(Some(_)) = response.body() {
+    if let Content::Document(Some(_)) = response.body().content {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     }
+}
+
+/// The same, and the requests that it answers count as under way until it is written.
+pub fn counted(ticket: Option<Ticket>, mut response: Response<Answer>) -> Response<Answer> {
+    response.body_mut().ticket = ticket;
+    response
 }
 
 /// The answers to a list of requests, as a list.
@@ -114,7 +150,7 @@ pub fn list(events: &[Event]) -> Response<Answer> {
 
 /// A stream of events. Intermediaries are asked to leave it alone.
 pub fn events(reader: Reader) -> Response<Answer> {
-    let mut response = Response::new(Answer::Events(reader));
+    let mut response = Response::new(Content::Events(reader).into());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));

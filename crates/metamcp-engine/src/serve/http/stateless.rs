@@ -12,7 +12,7 @@ use metamcp_wire::{object, write};
 use super::alarm::Alarm;
 use super::door::{Door, Form, Instead, bad_message, prefers_events};
 use super::posted::Posted;
-use super::reply::{self, Answer, REFUSED};
+use super::reply::{self, Answer, Content, REFUSED};
 use super::sessions::Owner;
 use crate::serve::lanes::{Each, Lanes, Manner};
 use crate::serve::modern;
@@ -75,11 +75,11 @@ impl Door {
         session.take(message, line);
         drop(session);
         if listens {
-            return Ok(reply::events(reader));
+            return Ok(reply::counted(reader.ticket(), reply::events(reader)));
         }
         let form = Form { events: prefers_events(&parts.headers), ..Form::default() };
         let mut response = self.respond(reader, form, alarm).await;
-        if let Answer::Document(Some(document)) = response.body()
+        if let Content::Document(Some(document)) = &response.body().content
             && let Some(status) = status_of(document)
         {
             *response.status_mut() = status;

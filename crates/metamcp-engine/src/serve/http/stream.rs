@@ -32,8 +32,9 @@ const RETRY_MS: u64 = 1000;
 /// Streams are numbered through the whole process, so that an event's id never means two of them.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Something that counts while a stream is open, and stops counting when this is dropped.
-pub type Ticket = Box<dyn Send + Sync>;
+/// Something that counts as long as anybody holds it: the stream until it is over, and the response that reads it until
+/// that is written.
+pub type Ticket = Arc<dyn Send + Sync>;
 
 /// One message, ending in a line break.
 #[derive(Debug, Clone)]
@@ -200,11 +201,12 @@ impl Stream {
             let next = after.saturating_add(1).clamp(state.first, state.end());
             state.rewind(next);
         }
-        let generation = state.generation;
+        let (generation, ticket) = (state.generation, state.ticket.clone());
         drop(state);
         Reader {
             stream: Arc::clone(self),
             generation,
+            ticket,
             format: Format::Numbered,
             frames: VecDeque::new(),
             quiet: None,
@@ -309,6 +311,7 @@ pub enum First {
 pub struct Reader {
     stream: Arc<Stream>,
     generation: u64,
+    ticket: Option<Ticket>,
     format: Format,
     frames: VecDeque<Bytes>,
     /// Until when nothing may be said before a comment is due.
@@ -325,6 +328,11 @@ impl Reader {
     pub fn leaving(mut self, leave: Leave) -> Reader {
         self.leave = Some(leave);
         self
+    }
+
+    /// What counts the requests whose answers it reads; nothing if they were all there when it began.
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.ticket.clone()
     }
 
     /// From now on it is events, whatever comes first.

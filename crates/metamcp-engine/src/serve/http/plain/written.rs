@@ -7,7 +7,7 @@ use metamcp_core::date;
 use metamcp_wire::write;
 
 use crate::clock;
-use crate::serve::http::reply::{self, Answer};
+use crate::serve::http::reply::{self, Answer, Content};
 
 /// Writes heads, one after the other, into the same memory.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Writer {
                 out.extend_from_slice(b"\r\n");
             }
         }
-        if let Answer::Document(Some(_)) = response.body() {
+        if let Content::Document(Some(_)) = response.body().content {
             out.extend_from_slice(b"content-type: ");
             out.extend_from_slice(reply::JSON.as_bytes());
             out.extend_from_slice(b"\r\n");

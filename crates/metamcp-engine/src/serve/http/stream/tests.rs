@@ -128,11 +128,13 @@ async fn leaving_early_is_noticed_and_leaving_late_is_not() {
 }
 
 #[test]
-fn the_ticket_is_given_back_with_the_last_answer() {
+fn the_ticket_is_given_back_with_the_last_answer_and_whoever_reads_it() {
     let held = Arc::new(());
-    let stream = Stream::awaiting(2, true, Some(Box::new(Arc::clone(&held))));
+    let stream = Stream::awaiting(2, true, Some(Arc::new(Arc::clone(&held))));
+    let reader = stream.read(None);
     stream.answer(event("one"));
-    assert_eq!(Arc::strong_count(&held), 2);
     stream.miss();
+    assert_eq!(Arc::strong_count(&held), 2, "the answer was not read");
+    drop(reader);
     assert_eq!(Arc::strong_count(&held), 1);
 }
