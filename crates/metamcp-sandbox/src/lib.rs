@@ -8,6 +8,8 @@
 //! shared between two scripts but the gateway's answers. `docs/design/0007-code-mode.md` has the reasons.
 
 #[cfg(target_os = "linux")]
+mod awake;
+#[cfg(target_os = "linux")]
 mod habit;
 pub mod host;
 pub mod layer;

@@ -18,12 +18,14 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
+use std::time::Instant;
 
 use self::clock::{Processor, Timers};
 use self::link::{Closed, Link};
 use self::nursery::Role;
 pub(crate) use self::nursery::{NUMBER, UNKNOWN};
 use self::realm::Realm;
+use crate::awake::{self, BEAT};
 use crate::layer;
 use crate::lockdown::{self, Ends};
 use crate::protocol::{End, FromWorker, Op, ScriptError, Server, ToWorker, WorkerLimits};
@@ -164,7 +166,13 @@ fn run(engine: &mut impl Engine, state: &State) -> Result<End, End> {
             engine.due(number)?;
             continue;
         }
-        let heard = state.link.borrow_mut().receive(next);
+        let asked = Instant::now();
+        let heard = state.link.borrow_mut().receive(next.map(|next| next.min(asked + BEAT)));
+        // Timers of a script go on where they were, or its own limit for a call would strike before the gateway, which
+        // was stopped as well, has read the answer.
+        if next.is_some() {
+            state.timers.borrow_mut().put_off(awake::missed(asked.elapsed()));
+        }
         match heard {
             Ok(Some(ToWorker::Reply { id, answer })) => {
                 deliver(engine, state, id, answer)?;

@@ -22,6 +22,7 @@ use super::under_way::UnderWay;
 use super::verdict::{MAX_WORDS, Verdict};
 use super::workers::{PIECE, Worker};
 use super::{CallError, Host, Job, Limits, LogLine, Op, Outcome};
+use crate::awake::{Awake, BEAT};
 use crate::habit::Habit;
 use crate::limits::{CPU_GRACE, DEPTH, NAME};
 use crate::protocol::{Defect, FromWorker, MAX_FRAME, ToWorker, WorkerLimits};
@@ -52,7 +53,7 @@ pub async fn run(
     let limits = job.limits.clone().bounded();
     let before = worker.processor_time().unwrap_or_default();
     let mut run = Run {
-        began: Instant::now(),
+        awake: Awake::new(Instant::now()),
         before,
         cpu: Duration::ZERO,
         ledger: Ledger::new(limits.clone()),
@@ -112,7 +113,8 @@ fn worker_limits(limits: &Limits) -> WorkerLimits {
 }
 
 struct Run {
-    began: Instant,
+    /// The time it took so far: a gateway that was stopped gives its scripts what they had left.
+    awake: Awake,
     /// Processor time of the worker before its job.
     before: Duration,
     cpu: Duration,
@@ -159,7 +161,8 @@ impl Run {
         let mut cancel = pin!(cancel);
         let mut piece = vec![0; PIECE];
         // Nothing is over before this; looked at again then.
-        let mut look = Instant::now() + (self.limits.cpu + CPU_GRACE).min(self.limits.wall);
+        let mut look =
+            Instant::now() + (self.limits.cpu + CPU_GRACE).min(self.limits.wall).min(BEAT);
         // One for the whole run: putting a new one among all timers of the gateway for each answer took longer than the answer.
         let mut alarm = pin!(sleep_until(look.into()));
         let mut wait: Option<Wait> = None;
@@ -169,7 +172,7 @@ impl Run {
             if Instant::now() >= look {
                 match self.watch(&worker) {
                     Watch::Again(pause) => {
-                        look = Instant::now() + pause;
+                        look = Instant::now() + pause.min(BEAT);
                         alarm.as_mut().reset(look.into());
                     }
                     Watch::Strike(strike) => {
@@ -241,7 +244,13 @@ impl Run {
         if let Some(used) = worker.processor_time() {
             self.cpu = used.saturating_sub(self.before);
         }
-        self.ledger.watch(self.began.elapsed(), self.cpu)
+        let spent = self.spent();
+        self.ledger.watch(spent, self.cpu)
+    }
+
+    /// How long it runs already.
+    fn spent(&mut self) -> Duration {
+        self.awake.spent(Instant::now())
     }
 
     /// Reads every frame that is here.
@@ -293,7 +302,7 @@ impl Run {
             }
             FromWorker::Done { end, cpu } => {
                 // One thread uses no more than passes on the wall, whatever it says.
-                let said = Duration::from_micros(cpu).min(self.began.elapsed());
+                let said = Duration::from_micros(cpu).min(self.spent());
                 self.cpu = self.cpu.max(said);
                 return Some(Verdict::of_end(end, &self.limits));
             }
@@ -312,7 +321,8 @@ impl Run {
             Ok(kind) => kind,
             Err(defect) => return Some(Verdict::of_defect(&defect)),
         };
-        match self.ledger.request(id, kind, self.began.elapsed()) {
+        let now = self.spent();
+        match self.ledger.request(id, kind, now) {
             Admit::Start => self.start(id, op, payload),
             Admit::Wait => {
                 self.held_bytes += payload.len();
@@ -336,7 +346,8 @@ impl Run {
         let answer = bounded(answer);
         let ok = answer.as_ref().is_ok_and(|result| !is_error_result(result));
         self.say(&ToWorker::Reply { id, answer: answer.map_err(|error| error.json) });
-        for id in self.ledger.finished(id, ok, self.began.elapsed()) {
+        let now = self.spent();
+        for id in self.ledger.finished(id, ok, now) {
             if let Some((op, payload)) = self.held.remove(&id) {
                 self.held_bytes -= payload.len();
                 self.start(id, op, payload);
@@ -367,8 +378,8 @@ impl Run {
         Ok(())
     }
 
-    fn outcome(self, verdict: Verdict) -> Outcome {
-        let wall = self.began.elapsed();
+    fn outcome(mut self, verdict: Verdict) -> Outcome {
+        let wall = self.spent();
         let Verdict { status, value, error, limit } = verdict;
         Outcome {
             status,

@@ -72,6 +72,17 @@ impl Timers {
         }
     }
 
+    /// All of them are due so much later.
+    pub(super) fn put_off(&mut self, by: Duration) {
+        if by.is_zero() {
+            return;
+        }
+        for at in self.by_number.values_mut() {
+            *at += by;
+        }
+        self.set = self.by_number.iter().map(|(number, at)| (*at, *number)).collect();
+    }
+
     pub(super) fn next(&self) -> Option<Instant> {
         self.set.first().map(|&(at, _)| at)
     }
@@ -83,5 +94,23 @@ impl Timers {
         }
         self.stop(number);
         Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_that_are_put_off_keep_their_order_and_can_be_stopped() {
+        let mut timers = Timers::default();
+        let [second, first, stopped] = [60_000.0, 1.0, 2.0].map(|after| timers.start(after));
+        let due = timers.next().unwrap();
+        timers.put_off(Duration::from_secs(3600));
+        assert_eq!(timers.next(), Some(due + Duration::from_secs(3600)));
+        assert_eq!(timers.take_due(), None);
+        timers.stop(stopped);
+        let left: Vec<u32> = timers.set.iter().map(|(_, number)| *number).collect();
+        assert_eq!(left, [first, second]);
     }
 }

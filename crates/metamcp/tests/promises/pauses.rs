@@ -11,10 +11,13 @@ use serde_json::json;
 
 use crate::world::{PATIENCE, call, start, stop};
 
-/// How long a call may take.
-const TIMEOUT: u64 = 3_000;
-/// Longer than any call may take, and than the whole of a threshold of them.
-const PAUSE: Duration = Duration::from_secs(9);
+/// How long a call may take, and a script.
+const TIMEOUT: u64 = 2_500;
+/// Longer than any of them may take, and than what is needed to tell a pause from a busy machine.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// A call of a script's that takes a while.
+const SLOW: &str = "await servers.one.call('slow', {ms: 1000, key: 'of-script'})";
 
 fn workspace() -> Workspace {
     let mut workspace = Workspace::new().unwrap();
@@ -30,8 +33,8 @@ fn resume(processes: &[Process]) {
     }
 }
 
-/// Stops these for a while in the middle of calls, and says how the calls ended.
-fn stopped(of: impl Fn(&[Process], u32) -> Vec<Process>) {
+/// Stops these for a while in the middle of calls and of a script, which all end as if nothing had been.
+fn stopped(of: impl Fn(&[Process], u32) -> Vec<Process>, script: &str) {
     let workspace = workspace();
     let client = start(&workspace);
     for server in ["one", "two"] {
@@ -44,18 +47,24 @@ fn stopped(of: impl Fn(&[Process], u32) -> Vec<Process>) {
             client.mcp_call(server, "slow", &arguments).unwrap()
         })
         .collect();
+    let arguments = json!({"code": script, "timeoutMs": TIMEOUT});
+    let script = client.call_tool("mcp_execute", &arguments).unwrap();
     let under_way = || {
         let ran = |n: usize| {
             let journal = workspace.journal(if n.is_multiple_of(2) { "one" } else { "two" });
             journal.executions(&format!("slow-{n}")).unwrap() == 1
         };
-        (0..6).all(ran)
+        (0..6).all(ran) && workspace.journal("one").executions("of-script").unwrap() == 1
     };
     assert!(eventually(PATIENCE, under_way));
     let frozen = of(&workspace.processes(), client.pid());
     assert!(!frozen.is_empty() && frozen.iter().all(census::freeze));
+    // The pause is what is tested; nothing happens in it that one could wait for.
     thread::sleep(PAUSE);
     resume(&frozen);
+    let answer = client.wait(script, PATIENCE).unwrap().value;
+    assert_eq!(Outcome::of(&answer), Outcome::Fine, "{answer}");
+    assert_eq!(answer["result"]["structuredContent"]["value"], "went on", "{answer}");
     for id in calls {
         let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
         assert_eq!(outcome, Outcome::Fine, "{}", client.stderr());
@@ -68,12 +77,26 @@ fn stopped(of: impl Fn(&[Process], u32) -> Vec<Process>) {
 
 #[test]
 fn a_gateway_that_was_stopped_reads_what_came_meanwhile() {
-    stopped(|all, gateway| all.iter().filter(|one| one.pid == gateway).cloned().collect());
+    let script = format!("{SLOW}; await sleep(100); return 'went on'");
+    stopped(|all, gateway| all.iter().filter(|one| one.pid == gateway).cloned().collect(), &script);
 }
 
 #[test]
 fn a_gateway_frozen_together_with_its_servers_goes_on_where_it_was() {
-    stopped(|all, _| all.to_vec());
+    // A limit of the script's own stands still as well.
+    let script = format!(
+        "const slow = (async () => {{ {SLOW}; return 'went on' }})(); \
+         return await Promise.race([slow, sleep({TIMEOUT}).then(() => 'gave up')])"
+    );
+    let everything = |all: &[Process], gateway: u32| {
+        // Those that run scripts have no environment to know them by.
+        let family = census::descendants(gateway);
+        let others = family
+            .into_iter()
+            .filter(|one| one.state != 'Z' && all.iter().all(|known| known.pid != one.pid));
+        all.iter().cloned().chain(others).collect()
+    };
+    stopped(everything, &script);
 }
 
 #[test]
