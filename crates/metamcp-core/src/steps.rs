@@ -47,9 +47,10 @@ impl Steps {
         told
     }
 
-    /// The call ended; `well` if there is a result.
-    pub fn end(&mut self, well: bool) -> End {
-        let tells = well && !self.own && !self.over;
+    /// The call ended; `answered` unless it was called off. What failed has ended too: who was told that it began must
+    /// not go on waiting.
+    pub fn end(&mut self, answered: bool) -> End {
+        let tells = answered && !self.own && !self.over;
         let begin = tells && self.last.is_none();
         self.over = true;
         End { begin, end: tells }
@@ -84,8 +85,8 @@ mod tests {
             match *event {
                 Event::Silent => told.extend(steps.silent().then_some(0.0)),
                 Event::Own(value) => told.push(steps.own(value)),
-                Event::End(well) => {
-                    let end = steps.end(well);
+                Event::End(answered) => {
+                    let end = steps.end(answered);
                     told.extend(end.begin.then_some(0.0));
                     told.extend(end.end.then_some(f64::from(DONE)));
                 }
@@ -102,7 +103,10 @@ mod tests {
         assert_eq!(told(&[Silent, Silent, End(true)]), [0.0, 1.0]);
         assert_eq!(told(&[Own(1.0), Own(2.0), Silent, End(true)]), [1.0, 2.0]);
         assert_eq!(told(&[Silent, Own(0.0), Own(5.0), End(true)]), [0.0, 1e-6, 5.0]);
-        assert_eq!(told(&[End(false)]), [0.0; 0], "what failed did not get to an end");
+        for called_off in [&[End(false)][..], &[End(false), Silent]] {
+            assert_eq!(told(called_off), [0.0; 0], "nobody waits for what was called off");
+        }
+        assert_eq!(told(&[Silent, End(false)]), [0.0]);
     }
 
     /// Every history of up to six events, as far as the protocol allows it: nothing follows an end.

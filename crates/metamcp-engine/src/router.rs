@@ -51,7 +51,7 @@ pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use relay::{Level, Question};
 pub use servers::{Entry, Servers};
-pub use steps::Steps;
+pub use steps::{Silent, Steps};
 
 /// From this size on arguments stay where they were read; below it a copy frees the read buffer sooner.
 const COPY_BELOW: usize = 16 * 1024;
@@ -181,7 +181,7 @@ impl Pending {
     /// The one answer.
     fn answer(mut self, outcome: Outcome) {
         if let Some(steps) = self.request.steps.take() {
-            steps.end(matches!(outcome, Outcome::Result(_)));
+            steps.end(!matches!(outcome, Outcome::Cancelled));
         }
         let outcome = match self.request.dress.take() {
             // Who called it off is told nothing.
@@ -367,9 +367,10 @@ impl Router {
         }
     }
 
-    /// Has the begin of a call told if its server is silent.
-    pub fn watch_silence(&self, steps: &Arc<Steps>) {
-        self.silences.watch(steps);
+    /// Has the begin of a call or a script told if nothing is heard of it.
+    pub fn watch_silence<S: Silent + 'static>(&self, whose: &Arc<S>) {
+        let whose: Weak<S> = Arc::downgrade(whose);
+        self.silences.watch(whose);
     }
 
     /// Calls off what `caller` tagged so, if it is still open.

@@ -65,22 +65,15 @@ impl Steps {
         self.caller.progress(&self.tag, &params);
     }
 
-    /// The call ended, `well` if with a result. Before its answer.
-    pub(super) fn end(&self, well: bool) {
+    /// The call ended, `answered` unless it was called off. Before its answer.
+    pub fn end(&self, answered: bool) {
         let mut state = self.lock();
-        let end = state.end(well);
+        let end = state.end(answered);
         if end.begin {
             self.tell(0, None);
         }
         if end.end {
             self.tell(DONE, Some(DONE));
-        }
-    }
-
-    fn silent(&self) {
-        let mut state = self.lock();
-        if state.silent() {
-            self.tell(0, None);
         }
     }
 
@@ -103,16 +96,31 @@ impl Steps {
     }
 }
 
-/// Calls whose begin may have to be told. All wait equally long, so that one task serves them in turn.
-#[derive(Debug, Default)]
-pub(super) struct Silences(Mutex<VecDeque<(Instant, Weak<Steps>)>>);
+/// Something whose begin is told if nothing else was said of it for a while.
+pub trait Silent: Send + Sync {
+    /// That while has passed.
+    fn silent(&self);
+}
+
+impl Silent for Steps {
+    fn silent(&self) {
+        let mut state = self.lock();
+        if state.silent() {
+            self.tell(0, None);
+        }
+    }
+}
+
+/// Calls and scripts whose begin may have to be told. All wait equally long, so that one task serves them in turn.
+#[derive(Default)]
+pub(super) struct Silences(Mutex<VecDeque<(Instant, Weak<dyn Silent>)>>);
 
 impl Silences {
-    /// Tells the begin of this call if its server is silent and it still runs then.
-    pub(super) fn watch(self: &Arc<Self>, steps: &Arc<Steps>) {
+    /// Tells the begin of this one if it is silent and still runs then.
+    pub(super) fn watch(self: &Arc<Self>, whose: Weak<dyn Silent>) {
         let mut queue = self.lock();
         let is_first = queue.is_empty();
-        queue.push_back((Instant::now() + SILENCE, Arc::downgrade(steps)));
+        queue.push_back((Instant::now() + SILENCE, whose));
         if is_first {
             task::spawn("silences", Arc::clone(self).serve());
         }
@@ -124,18 +132,19 @@ impl Silences {
             tokio::time::sleep_until(due).await;
             let mut queue = self.lock();
             let ready = queue.iter().take_while(|(at, _)| *at <= due).count();
-            let ready: Vec<Weak<Steps>> = queue.drain(..ready).map(|(_, steps)| steps).collect();
+            let ready: Vec<Weak<dyn Silent>> =
+                queue.drain(..ready).map(|(_, whose)| whose).collect();
             // A call that comes before the next look finds the queue as it is: either this task goes on, or it is empty.
             let is_done = queue.is_empty();
             drop(queue);
-            ready.iter().filter_map(Weak::upgrade).for_each(|steps| steps.silent());
+            ready.iter().filter_map(Weak::upgrade).for_each(|whose| whose.silent());
             if is_done {
                 return;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<Steps>)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Instant, Weak<dyn Silent>)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -140,6 +140,25 @@ impl View {
 
     /// Makes a call, or says why not.
     pub(super) fn begin(&self, wish: Wish, caller: &Arc<dyn Caller>, tag: &Bytes) -> Begun {
+        let Some(steps) = wish.steps.clone() else { return self.handed(wish, caller, tag) };
+        // What is refused has no end in the router.
+        match self.handed(wish, caller, tag) {
+            Begun::Handed => Begun::Handed,
+            Begun::Refused(refused) => {
+                steps.end(true);
+                Begun::Refused(refused)
+            }
+            Begun::Later(later) => Begun::Later(Box::pin(async move {
+                let handed = later.await;
+                if handed.is_err() {
+                    steps.end(true);
+                }
+                handed
+            })),
+        }
+    }
+
+    fn handed(&self, wish: Wish, caller: &Arc<dyn Caller>, tag: &Bytes) -> Begun {
         if let Err(refused) = permitted(&wish) {
             return Begun::Refused(refused);
         }

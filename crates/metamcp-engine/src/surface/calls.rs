@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::call::{Asked, Begun, Unwanted};
 use super::reply::{Code, ErrorObject};
 use super::{Finished, View};
-use crate::router::{Caller, Outcome, Question};
+use crate::router::{Caller, Outcome, Question, Silent};
 
 /// How much a call's own progress moves that of the whole, which has to rise with every word.
 const NUDGE: f64 = 1e-6;
@@ -42,7 +42,7 @@ impl Client {
     }
 }
 
-/// The calls of one request, toward the router.
+/// The calls of one request, toward the router; and what is told of its progress.
 pub(super) struct Calls {
     client: Client,
     state: Mutex<CallState>,
@@ -59,8 +59,10 @@ struct CallState {
     step: Option<f64>,
     /// Calls of a script that have begun.
     called: usize,
-    /// Whoever makes the calls tells how far it is.
-    speaks: bool,
+    /// Where a script stood when it first told how far it is itself; from then on its calls are no steps of ours.
+    speaks: Option<f64>,
+    /// Nothing more is told.
+    over: bool,
 }
 
 /// Makes one call and waits for its result.
@@ -150,46 +152,75 @@ impl Calls {
         (tag, answered)
     }
 
+    /// Whether anybody wants to hear of their progress.
+    pub(super) fn are_followed(&self) -> bool {
+        self.client.token.is_some()
+    }
+
     /// What is done now is one step of so many: its own progress is told within it.
     pub(super) fn step(&self, done: usize, of: usize, message: &str) {
         self.lock().step = Some(done as f64);
         self.tell(Some((done as f64, Some(of as f64))), Some(message));
     }
 
-    /// A script begins; `speaks` if it tells its progress itself, so that its calls are no steps of ours.
-    pub(super) fn script_began(&self, speaks: bool) {
-        self.lock().speaks = speaks;
-        if !speaks {
-            self.tell(Some((0.0, None)), Some("the script began"));
-        }
+    /// All steps are done, or one of them failed. Before the answer.
+    pub(super) fn steps_ended(&self, of: usize, message: &str) {
+        let mut state = self.lock();
+        self.tell_in(&mut state, Some((of as f64, Some(of as f64))), Some(message));
+        state.over = true;
     }
 
     /// A script makes a call: the next step, of nobody knows how many.
     pub(super) fn script_calls(&self, server: &str, tool: &str) {
-        let (called, speaks) = {
-            let mut state = self.lock();
-            state.called += 1;
-            (state.called, state.speaks)
-        };
+        let mut state = self.lock();
+        self.script_began(&mut state);
+        state.called += 1;
+        let called = state.called;
         let what = text::clean_line(&format!("{server}:{tool}"), MAX_NAME).into_owned();
-        let stand = (!speaks).then_some((called as f64, None));
-        self.tell(stand, Some(&format!("call {called}: {what}")));
+        let stand = state.speaks.is_none().then_some((called as f64, None));
+        self.tell_in(&mut state, stand, Some(&format!("call {called}: {what}")));
     }
 
-    /// It ended, and its calls with it.
+    /// A script says how far it is. Its numbers count from where it stood by its calls before it first said so.
+    pub(super) fn script_speaks(&self, value: f64, total: Option<f64>, message: Option<&str>) {
+        let mut state = self.lock();
+        let stood = state.progress;
+        let from = *state.speaks.get_or_insert(stood);
+        let stand = (from + value, total.map(|total| from + total));
+        self.tell_in(&mut state, Some(stand), message);
+    }
+
+    /// It ended, well or not, and its calls with it. Before its answer.
     pub(super) fn script_ended(&self) {
-        let state = self.lock();
-        let (all, speaks) = (state.called as f64 + 1.0, state.speaks);
-        drop(state);
-        if !speaks {
-            self.tell(Some((all, Some(all))), Some("the script ended"));
+        let mut state = self.lock();
+        if state.speaks.is_none() {
+            self.script_began(&mut state);
+            let all = state.called as f64 + 1.0;
+            self.tell_in(&mut state, Some((all, Some(all))), Some("the script ended"));
+        }
+        state.over = true;
+    }
+
+    /// Tells that a script began, unless something was told of it already.
+    fn script_began(&self, state: &mut CallState) {
+        if !state.told {
+            self.tell_in(state, Some((0.0, None)), Some("the script began"));
         }
     }
 
     /// Progress to the client. The protocol wants it to rise, whatever a script or a tool says.
     pub(super) fn tell(&self, stand: Option<(f64, Option<f64>)>, message: Option<&str>) {
-        let Some(token) = &self.client.token else { return };
-        let mut state = self.lock();
+        self.tell_in(&mut self.lock(), stand, message);
+    }
+
+    /// Under the lock, so that all of it comes in order and nothing follows the end.
+    fn tell_in(
+        &self,
+        state: &mut CallState,
+        stand: Option<(f64, Option<f64>)>,
+        message: Option<&str>,
+    ) {
+        let Some(token) = self.client.token.as_ref().filter(|_| !state.over) else { return };
         let least = match state.told {
             true => state.progress + NUDGE,
             false => 0.0,
@@ -205,7 +236,6 @@ impl Calls {
         if let Some(message) = message {
             params["message"] = message.into();
         }
-        drop(state);
         let mut params = params.to_string();
         params.truncate(params.len() - 1);
         params.push_str(",\"progressToken\":");
@@ -228,6 +258,12 @@ impl Calls {
 
     fn lock(&self) -> MutexGuard<'_, CallState> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Silent for Calls {
+    fn silent(&self) {
+        self.script_began(&mut self.lock());
     }
 }
 

@@ -16,7 +16,7 @@ use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
-use super::calls::Client;
+use super::calls::{Calls, Client};
 use super::reply::{Code, ErrorObject};
 use super::script::{Script, Transcript, call_json};
 use super::turns::Turns;
@@ -142,13 +142,15 @@ impl View {
         };
         let transcript = Arc::new(Transcript::default());
         let (view, told) = (self.clone(), Arc::clone(&transcript));
-        let client = Client::new(caller, tag, meta);
+        let calls = Calls::new(Client::new(caller, tag, meta));
+        let unended = Arc::clone(&calls);
         let last_words = move || {
+            unended.script_ended();
             let (logs, calls) = transcript.so_far();
             Finished::Result(failed(ended(), &logs, &calls, false))
         };
         let future = async move {
-            match view.execute(&wish, client, told).await {
+            match view.execute(&wish, &calls, told).await {
                 Ok(ran) => Finished::Result(view.answer(&wish.source, &ran)),
                 Err(refused) => Finished::Refused(Box::new(refused)),
             }
@@ -156,11 +158,25 @@ impl View {
         Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) })
     }
 
-    /// Runs a script, or says why not.
+    /// Runs a script, or says why not; whoever wants progress is told that it ended.
     pub(super) async fn execute(
         &self,
         wish: &Wish,
-        client: Client,
+        calls: &Arc<Calls>,
+        transcript: Arc<Transcript>,
+    ) -> Result<Ran, ErrorObject> {
+        if calls.are_followed() {
+            self.router.watch_silence(calls);
+        }
+        let ran = self.run_script(wish, calls, transcript).await;
+        calls.script_ended();
+        ran
+    }
+
+    async fn run_script(
+        &self,
+        wish: &Wish,
+        calls: &Arc<Calls>,
         transcript: Arc<Transcript>,
     ) -> Result<Ran, ErrorObject> {
         let Some(workers) = &self.code.workers else {
@@ -189,8 +205,7 @@ impl View {
                 .retryable(None));
         }
         let script = read(&wish.source).await?;
-        let host = Arc::new(Script::new(self, client, transcript));
-        host.calls().script_began(wish.source.contains("progress("));
+        let host = Arc::new(Script::new(self, Arc::clone(calls), transcript));
         let _turn = self.code.turns.turn(self.principal).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =
@@ -209,11 +224,7 @@ impl View {
         }
         let worker =
             workers.take().await.map_err(|refused| no_worker(&refused, &self.code.settings))?;
-        let told = Arc::clone(&host);
         let mut outcome = host::run(worker, job, host, std::future::pending()).await;
-        if outcome.status == Status::Ok {
-            told.calls().script_ended();
-        }
         self.shapes.keep();
         if let Some(error) = &mut outcome.error
             && let (Some(line), Some(column)) = (error.line, error.column)

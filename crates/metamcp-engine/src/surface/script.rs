@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::View;
 use super::answers::Answers;
-use super::calls::{self, Calls, Client};
+use super::calls::{self, Calls};
 use super::execute::level;
 use super::questions::{describe, kept, list, name_in, search, types};
 use super::reply::{Code, ErrorObject, is_error};
@@ -62,16 +62,8 @@ pub(super) struct Script {
 }
 
 impl Script {
-    pub(super) fn new(view: &View, client: Client, transcript: Arc<Transcript>) -> Script {
-        let answers = Arc::default();
-        Script { view: view.clone(), caller: Calls::new(client), transcript, answers }
-    }
-}
-
-impl Script {
-    /// Progress of the whole.
-    pub(super) fn calls(&self) -> &Calls {
-        &self.caller
+    pub(super) fn new(view: &View, caller: Arc<Calls>, transcript: Arc<Transcript>) -> Script {
+        Script { view: view.clone(), caller, transcript, answers: Arc::default() }
     }
 }
 
@@ -162,7 +154,7 @@ impl Host for Script {
     }
 
     fn progress(&self, value: f64, total: Option<f64>, message: Option<&str>) {
-        self.caller.tell(Some((value, total)), message);
+        self.caller.script_speaks(value, total, message);
     }
 }
 

@@ -77,7 +77,9 @@ impl View {
         let record = Arc::new(Record { began: Instant::now(), state: Mutex::default() });
         let (view, calls) = (self.clone(), Calls::new(Client::new(caller, tag, meta)));
         let so_far = Arc::clone(&record);
+        let (unended, count) = (Arc::clone(&calls), plan.steps.len());
         let last_words = move || {
+            unended.steps_ended(count, "metamcp is shutting down");
             let index = so_far.lock().steps.len();
             let cause = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
                 .hint("The step under way may have run: verify before repeating it.");
@@ -85,6 +87,7 @@ impl View {
         };
         let future = async move {
             let error = view.chain(&plan, &calls, &record).await.err();
+            calls.steps_ended(count, if error.is_some() { "ended by an error" } else { "done" });
             Finished::Result(record.answer(error.as_ref()))
         };
         Ok(Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) }))
@@ -160,7 +163,6 @@ impl View {
                 return Err(failed(index, Some(&step.tool_id), &cause));
             }
         }
-        calls.tell(Some((count as f64, Some(count as f64))), Some("done"));
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use metamcp_sandbox::host::Status;
 use super::refused;
 use super::run::millis;
 use crate::router::Caller;
-use crate::surface::calls::Client;
+use crate::surface::calls::{Calls, Client};
 use crate::surface::execute::{Ran, Wish, ended};
 use crate::surface::reply::{Code, ErrorObject};
 use crate::surface::script::Transcript;
@@ -37,12 +37,14 @@ impl View {
             return Ok(Step::Now(Finished::Result(refused(OP, object))));
         }
         let timeout = asked.timeout_ms.map(Duration::from_millis);
-        let calls = asked.max_tool_calls.map(|calls| u32::try_from(calls).unwrap_or(u32::MAX));
-        let wish = Wish::new(&asked.code, timeout, calls);
+        let most = asked.max_tool_calls.map(|calls| u32::try_from(calls).unwrap_or(u32::MAX));
+        let wish = Wish::new(&asked.code, timeout, most);
         let transcript = Arc::new(Transcript::default());
         let (view, told, began) = (self.clone(), Arc::clone(&transcript), Instant::now());
-        let client = Client::new(caller, tag, meta);
+        let calls = Calls::new(Client::new(caller, tag, meta));
+        let unended = Arc::clone(&calls);
         let last_words = move || {
+            unended.script_ended();
             let (logs, calls) = transcript.so_far();
             let object = ended().by(OP);
             let said = object.to_json();
@@ -58,7 +60,7 @@ impl View {
             Finished::Result(vocabulary::answer(&vocabulary::code(&ran), Some(&line), &[]))
         };
         let future = async move {
-            Finished::Result(match view.execute(&wish, client, told).await {
+            Finished::Result(match view.execute(&wish, &calls, told).await {
                 Ok(ran) => view.ran_code(wish.source(), &ran, began),
                 Err(object) => refused(OP, object),
             })
