@@ -175,8 +175,9 @@ pub fn import(
             let Some(problem) = error.problems.first() else {
                 return Imported::Left(String::new());
             };
-            let entry = format!("mcpServers.{name}.");
-            let key = problem.place.path.strip_prefix(&entry).map(str::to_owned);
+            let entry = config::under("mcpServers", name);
+            let inside = problem.place.path.strip_prefix(&entry);
+            let key = inside.and_then(|rest| rest.strip_prefix('.')).map(str::to_owned);
             Imported::Wrong { key, why: problem.message.clone() }
         }
     }

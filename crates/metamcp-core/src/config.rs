@@ -32,6 +32,7 @@ pub use self::parse::{Loaded, decode, parse, parse_as_written};
 pub use self::pass_env::PassEnv;
 pub use self::picture::{InForce, Picture};
 pub use self::reference::config_markdown;
+pub(crate) use self::report::under;
 pub use self::report::{ConfigError, Place, Problem, Severity, Warning};
 pub use self::schema::json_schema;
 pub use self::server::{ITSELF, SWITCHED_OFF};

@@ -261,7 +261,7 @@ fn looks_secret(text: &str) -> bool {
 }
 
 /// The path of a key inside `path`.
-pub(super) fn under(path: &str, key: &str) -> String {
+pub(crate) fn under(path: &str, key: &str) -> String {
     let plain =
         !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'));
     if !plain {
