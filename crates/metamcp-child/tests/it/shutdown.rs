@@ -1,6 +1,6 @@
 //! The ladder on servers that will not go.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_child::{Containment, Exit, Ladder};
 
@@ -47,10 +47,26 @@ async fn a_deaf_tree_is_killed_to_the_last_process() {
         let parts = spawn(&spawner(containment), habit(&["tree", &mark])).await.into_parts();
         assert_eq!(line(&parts.stdout).await, "ready");
         assert!(marked(&mark).len() >= 5, "{:?}", marked(&mark));
-        let began = Instant::now();
         within(parts.handle.stop(Ladder::polite())).await;
         assert_gone(&mark);
-        assert!(began.elapsed() >= Duration::from_millis(1550), "it was asked first");
+        assert_eq!(parts.handle.watch().exit(), Some(Exit { code: None, signal: Some(9) }));
+    }
+}
+
+#[tokio::test]
+async fn a_child_that_heeds_nothing_is_asked_in_every_way_before_it_is_killed() {
+    for containment in BOTH {
+        let script = "trap 'echo TERM >&2' TERM; trap 'echo INT >&2' INT; echo ready; \
+                      read line || echo END >&2; while :; do sleep 0.01; done";
+        let parts = spawn(&spawner(containment), shell(script)).await.into_parts();
+        assert_eq!(line(&parts.stdout).await, "ready");
+        drop(parts.stdin);
+        until("the end of input", || parts.handle.stderr().total() > 0).await;
+        within(parts.handle.stop(Ladder::polite())).await;
+        let heard = parts.handle.stderr().last_lines(99);
+        let first = |word: &str| heard.iter().position(|line| line == word);
+        let asked = ["END", "TERM", "INT"].map(first);
+        assert!(asked.is_sorted() && asked.iter().all(Option::is_some), "{heard:?}");
         assert_eq!(parts.handle.watch().exit(), Some(Exit { code: None, signal: Some(9) }));
     }
 }

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use metamcp_sandbox::host::{Limits, Outcome, Profile, Workers, run};
 use serde_json::Value;
@@ -76,7 +76,7 @@ fn run_all(
     scripts: Vec<Script>,
     limits: &Limits,
     prepare: impl Fn(&str) -> String,
-) -> Vec<(Script, Outcome, Duration, Arc<Table>)> {
+) -> Vec<(Script, Outcome, Arc<Table>)> {
     let workers = Workers::new(launch(&["worker"]), Profile::Standard, 1);
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let tasks: Vec<_> = scripts
@@ -91,11 +91,10 @@ fn run_all(
             runtime().spawn(async move {
                 let _room = room.acquire_owned().await.expect("never closed");
                 let worker = workers.take().await.expect("a worker");
-                let began = Instant::now();
                 let host = Arc::new(Table::default());
                 let asked = Arc::clone(&host);
                 let outcome = run(worker, job(&code, limits), host, std::future::pending()).await;
-                (script, outcome, began.elapsed(), asked)
+                (script, outcome, asked)
             })
         })
         .collect();
@@ -120,7 +119,7 @@ fn no_attack_reaches_the_host() {
             .replace("@FORGE@", FORGE)
     };
     let mut wrong = Vec::new();
-    for (script, outcome, took, host) in run_all(attacks, &limits, prepare) {
+    for (script, outcome, host) in run_all(attacks, &limits, prepare) {
         let status = outcome.status.word();
         if !script.expected.iter().any(|expected| expected == status) {
             wrong.push(format!(
@@ -137,8 +136,6 @@ fn no_attack_reaches_the_host() {
             let is_forged = payload.contains(['\n', '\r']) || payload.contains("\"forged\"");
             assert!(!is_forged, "{} asked for {op:?} by itself: {payload}", script.name);
         }
-        // Not a measurement: the machine may be busy. It says that nothing hung.
-        assert!(took < Duration::from_secs(90), "{} took {took:?}", script.name);
     }
     assert!(wrong.is_empty(), "{} of {count} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
 
 use metamcp_testkit::client::{Answerer, Reply};
 use metamcp_testkit::{Outcome, What, Workspace, census, chaos_server, eventually};
@@ -200,15 +198,22 @@ fn servers_that_ask_at_once_under_one_id_each_get_their_own_answer() {
 
 #[test]
 fn the_clients_thinking_is_not_the_servers_time() {
-    let answerer: Answerer = Box::new(|_, _| {
-        // A person thinks for longer than the server may take.
-        thread::sleep(Duration::from_millis(3_500));
-        Reply::Result(json!({"action": "accept", "content": {"name": "Ada"}}))
-    });
+    let (answerer, asked) = silent();
     let mut workspace = Workspace::new().unwrap();
-    workspace.server("a", chaos_server(&[]).setting("timeoutMs", json!(1_500)));
+    for name in ["a", "same"] {
+        workspace.server(name, chaos_server(&[]).setting("timeoutMs", json!(1_500)));
+    }
     let gateway = Gateway::start_answering(workspace, &able(), answerer);
-    let answer = gateway.call("a", "elicit", &json!({}));
+    let id = gateway.mcp_call("a", "elicit", &json!({})).unwrap();
+    asked.recv_timeout(HUNG).unwrap();
+    // A person thinks for longer than the server may take: one with the same limit, asked later, has used it up.
+    let outcome = gateway.outcome("same", "slow", &json!({"ms": 600_000}));
+    assert_eq!(outcome.code(), Some("timeout"), "{outcome}");
+    let question = question_id(&gateway);
+    let thought = json!({"action": "accept", "content": {"name": "Ada"}});
+    let thought = json!({"jsonrpc": "2.0", "id": question, "result": thought});
+    gateway.send(&thought.to_string()).unwrap();
+    let answer = gateway.answer(id);
     assert!(answer.text().is_some_and(|text| text.contains("Ada")), "{}", answer.value);
     gateway.end();
 }

@@ -3,10 +3,8 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
-use std::thread;
-use std::time::Duration;
 
-use metamcp_testkit::{What, Workspace, chaos_server};
+use metamcp_testkit::{What, Workspace, chaos_server, eventually};
 use serde_json::json;
 
 use crate::served::{Served, call, initialize};
@@ -168,15 +166,14 @@ fn what_is_too_large_or_no_message_is_refused_with_a_reason() {
 
 #[test]
 fn idle_sessions_end() {
-    let served = Served::start(&["--session-timeout", "300"]);
-    let session = served.session(&json!({}));
-    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
-    // To ask is to use, so the pauses between two looks have to be longer than the timeout.
-    let gone = (1..=20).any(|look| {
-        thread::sleep(Duration::from_millis(500 * look));
-        session.post(&ping).status == 404
-    });
-    assert!(gone);
+    // To ask is to use, so the timeout is shorter than the pauses between two looks.
+    let served = Served::start(&["--session-timeout", "1"]);
+    let begun = Request::post(&initialize("2025-11-25", &json!({}))).send(served.address);
+    let id = begun.header("mcp-session-id").unwrap();
+    let ping = Request::post(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
+        .with("Mcp-Session-Id", id)
+        .with("MCP-Protocol-Version", "2025-11-25");
+    assert!(eventually(PATIENCE, || ping.send(served.address).status == 404));
     served.end();
 }
 
