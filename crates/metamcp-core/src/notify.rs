@@ -75,6 +75,9 @@ impl Debounce {
     pub fn given(&mut self, digest: u64) {
         if self.burst.is_none() {
             self.told = Some(digest);
+        } else if self.told != Some(digest) {
+            // One of them has seen what the others have not: whatever the list comes to, it is news to somebody.
+            self.told = None;
         }
     }
 
@@ -158,6 +161,20 @@ mod tests {
         assert!(list.tick(PACE, at(500)));
         list.heard(2, at(600));
         assert_eq!(list.due(PACE), Moment::NEVER);
+    }
+
+    #[test]
+    fn what_was_given_in_the_middle_of_a_burst_is_taken_back_aloud() {
+        let mut list = Debounce::default();
+        list.given(1);
+        list.heard(2, at(0));
+        list.given(2);
+        list.heard(1, at(10));
+        assert!(list.tick(PACE, at(200)), "somebody still has the other one");
+        list.heard(2, at(300));
+        list.given(1);
+        list.heard(1, at(310));
+        assert!(!list.tick(PACE, at(500)), "everybody has this one");
     }
 
     #[test]
