@@ -1,4 +1,8 @@
 //! Secrets taken out of JSON on its way to a model: values of this configuration, and tokens of well-known shapes.
+//! Owns: how secrets are searched for, however they are written.      Never: changes a byte of what holds none.
+//! In: secrets; JSON or text.  Out: the same without them, and how many there were.
+//! Tests: `scrubber/tests.rs`.
+//!
 //! What holds none is not copied, and looked at no closer than it must be: every token has a mark in its beginning, a few
 //! bytes that are rare in ordinary text, and all marks are searched for in one pass, many bytes at a time. Which bytes
 //! those are matters: the pass looks at the first three of each, and with whole beginnings in their place (`ghp`, `sk_`,
