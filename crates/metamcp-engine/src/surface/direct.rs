@@ -92,6 +92,11 @@ impl View {
         self.is_draining().then_some(Finished::Protocol { code: -32000, message })
     }
 
+    /// Whether any server may have more than tools here.
+    pub fn offers_any(&self) -> bool {
+        !self.offering().is_empty()
+    }
+
     /// The servers that may have a resource.
     pub fn owners_of(&self, uri: &str) -> Vec<ServerId> {
         match self.owner_of(uri) {

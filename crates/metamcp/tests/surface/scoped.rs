@@ -279,6 +279,10 @@ fn by_what_servers_have_beside_tools() {
                     assert!(says(name), "{era} {toolset} {surface} {name}: {told}");
                 }
                 if surface == "direct" {
+                    let wish = json!({"uri": "memo://one/1"});
+                    let answer = gateway.client.ask("resources/subscribe", &wish, HUNG).unwrap();
+                    let is_refused = answer.value["error"].is_object();
+                    assert_eq!(is_refused, wholes.is_empty(), "{toolset}: {:#}", answer.value);
                     let id = gateway.client.stateless(
                         "server/discover",
                         &json!({}),

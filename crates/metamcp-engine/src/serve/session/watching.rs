@@ -29,6 +29,11 @@ impl Session {
             return self.refuse(&id, -32602, "resources/subscribe needs `uri`, a string");
         };
         let router = &self.view.surface.router;
+        // Where nobody can be asked, the answer says so.
+        if !self.view.offers_any() {
+            let step = self.view.pass_on("resources/subscribe", params, &self.caller(), &id);
+            return self.go_on(id, step);
+        }
         let ask = self.view.subscribes_at_server();
         let mut state = self.lock();
         if !state.watched.contains_key(&uri) {
