@@ -1,11 +1,13 @@
 //! Learning from use, on this machine only: which tool a client called after which search, remembered in one file.
-//! Owns: `<home>/habits.json`, when it is read and written, what a session searched for.      Never: sees arguments or results, decides a rank.
+//! Owns: `<home>/habits.json`, when it is read and written, what a session searched for.      Never: sees arguments or results, decides a rank,
+//! lets what one principal did move what another finds.
 //! In: searches and the ends of calls.  Out: a `Prior` for a query.
 //! Tests: `habits/tests.rs`, `habits/recorder.rs`, `metamcp/tests/habits.rs`.
 
 mod file;
 mod recorder;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::clock::unix_millis;
+use crate::shapes::OWNER;
 use crate::{task, telemetry};
 
 pub use file::{Forgotten, HabitError, HabitFile};
@@ -28,6 +31,9 @@ const EVERY: Duration = Duration::from_secs(5);
 
 /// How long the last write may take when the process ends; a home on a dead disk must not keep it.
 const LAST_WRITE: Duration = Duration::from_secs(2);
+
+/// Principals of a listener whose habits are remembered at once; the one heard of longest ago is forgotten for a new one.
+const MOST_OTHERS: usize = 64;
 
 /// What is remembered of use, shared by all sessions of a gateway.
 #[derive(Debug)]
@@ -46,6 +52,32 @@ struct State {
     /// What the file does not hold yet. Only this is ever added to it, so that gateways do not count each other's twice.
     fresh: Habits,
     looked: Option<Instant>,
+    /// Of principals of a listener, while this process runs: the file is the owner's, and they are known to that listener
+    /// alone.
+    others: HashMap<u64, Other>,
+    /// Counts up with every look at one of them.
+    turns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Other {
+    known: Habits,
+    last: u64,
+}
+
+impl State {
+    fn other(&mut self, principal: u64) -> &mut Habits {
+        self.turns += 1;
+        if !self.others.contains_key(&principal) && self.others.len() >= MOST_OTHERS {
+            let oldest = self.others.iter().min_by_key(|(_, other)| other.last);
+            if let Some(oldest) = oldest.map(|(whose, _)| *whose) {
+                self.others.remove(&oldest);
+            }
+        }
+        let other = self.others.entry(principal).or_default();
+        other.last = self.turns;
+        &mut other.known
+    }
 }
 
 impl Memory {
@@ -68,8 +100,11 @@ impl Memory {
         memory
     }
 
-    /// What habit says about a query.
-    pub async fn prior(self: &Arc<Self>, query: &str) -> Prior {
+    /// What a principal's habit says about a query.
+    pub async fn prior(self: &Arc<Self>, principal: u64, query: &str) -> Prior {
+        if principal != OWNER {
+            return self.lock().other(principal).prior(query, now_secs());
+        }
         let due = {
             let mut state = self.lock();
             let due = state.looked.is_none_or(|at| at.elapsed() >= EVERY);
@@ -85,8 +120,11 @@ impl Memory {
     }
 
     /// Remembers the end of a call. Cheap; nothing is written here.
-    pub fn record(&self, words: &Words, id: &str, ok: bool) {
+    pub fn record(&self, principal: u64, words: &Words, id: &str, ok: bool) {
         let now = now_secs();
+        if principal != OWNER {
+            return self.lock().other(principal).record_words(words, id, ok, now);
+        }
         {
             let mut state = self.lock();
             state.known.record_words(words, id, ok, now);

@@ -32,7 +32,7 @@ const MAX_USES: u32 = 8;
 const MAX_PRINCIPALS: usize = 64;
 /// The one who started the gateway, over stdio or without tokens. Only what this one's calls looked like is written to
 /// disk: the file is the owner's, and principals of a listener are known to that listener alone.
-const OWNER: u64 = 0;
+pub(crate) const OWNER: u64 = 0;
 
 /// See the module.
 #[derive(Debug)]

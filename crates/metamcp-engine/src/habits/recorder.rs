@@ -25,6 +25,7 @@ const CALLS: usize = 64;
 #[derive(Debug)]
 pub struct Recorder {
     memory: Arc<Memory>,
+    principal: u64,
     expects: AtomicBool,
     waits: AtomicBool,
     recent: Mutex<Recent>,
@@ -47,10 +48,11 @@ struct Search {
 }
 
 impl Recorder {
-    /// The recorder of one client.
-    pub fn new(memory: Arc<Memory>) -> Recorder {
+    /// The recorder of one client, for whoever it is of.
+    pub fn new(memory: Arc<Memory>, principal: u64) -> Recorder {
         Recorder {
             memory,
+            principal,
             expects: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             recent: Mutex::default(),
@@ -109,7 +111,7 @@ impl Recorder {
             call
         };
         if let (Some((words, id)), Some(ok)) = (call, ok) {
-            self.memory.record(&words, &id, ok);
+            self.memory.record(self.principal, &words, &id, ok);
         }
     }
 
@@ -122,6 +124,7 @@ impl Recorder {
 mod tests {
     use super::super::HabitFile;
     use super::*;
+    use crate::shapes::OWNER;
 
     struct Client {
         recorder: Recorder,
@@ -133,7 +136,7 @@ mod tests {
         fn new() -> Client {
             let home = tempfile::tempdir().unwrap();
             let memory = Memory::start(HabitFile::new(home.path()));
-            Client { recorder: Recorder::new(Arc::clone(&memory)), memory, _home: home }
+            Client { recorder: Recorder::new(Arc::clone(&memory), OWNER), memory, _home: home }
         }
 
         fn search(&self, query: &str, ids: &[&str], minute: u64) {
@@ -154,7 +157,7 @@ mod tests {
 
         async fn boost(&self, query: &str, id: &str) -> f32 {
             let (server, tool) = id.split_once(':').unwrap();
-            self.memory.prior(query).await.boost(server, tool)
+            self.memory.prior(OWNER, query).await.boost(server, tool)
         }
     }
 
@@ -187,7 +190,7 @@ mod tests {
         assert!(client.recorder.expects() && !client.recorder.waits());
         client.call("jira:create", Some(true), 11);
         assert!(!client.recorder.expects(), "an old search is let go");
-        assert!(client.memory.prior("open a ticket").await.is_empty());
+        assert!(client.memory.prior(OWNER, "open a ticket").await.is_empty());
     }
 
     #[tokio::test]
@@ -196,7 +199,7 @@ mod tests {
         client.search("open a ticket", &["jira:create"], 0);
         client.call("jira:create", None, 1);
         assert!(!client.recorder.waits());
-        assert!(client.memory.prior("open a ticket").await.is_empty());
+        assert!(client.memory.prior(OWNER, "open a ticket").await.is_empty());
     }
 
     #[tokio::test]

@@ -116,9 +116,9 @@ async fn a_memory_is_written_after_a_while_and_read_by_the_next() {
     let home = tempfile::tempdir().unwrap();
     let file = HabitFile::new(home.path());
     let memory = Memory::start(file.clone());
-    assert!(memory.prior("open a ticket").await.is_empty());
-    memory.record(&Words::of("open a ticket"), "jira:create", true);
-    assert!(boost(&memory.prior("open a ticket").await) > 0.0, "known at once");
+    assert!(memory.prior(OWNER, "open a ticket").await.is_empty());
+    memory.record(OWNER, &Words::of("open a ticket"), "jira:create", true);
+    assert!(boost(&memory.prior(OWNER, "open a ticket").await) > 0.0, "known at once");
     assert!(!file.path().exists(), "written later");
     let written = async {
         while !file.path().exists() {
@@ -127,7 +127,7 @@ async fn a_memory_is_written_after_a_while_and_read_by_the_next() {
     };
     tokio::time::timeout(Duration::from_secs(600), written).await.unwrap();
     let next = Memory::start(file.clone());
-    assert!(boost(&next.prior("open a ticket").await) > 0.0);
+    assert!(boost(&next.prior(OWNER, "open a ticket").await) > 0.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,14 +135,14 @@ async fn what_is_removed_is_forgotten_by_those_who_run() {
     let home = tempfile::tempdir().unwrap();
     let file = HabitFile::new(home.path());
     let memory = Memory::start(file.clone());
-    memory.record(&Words::of("open a ticket"), "jira:create", true);
+    memory.record(OWNER, &Words::of("open a ticket"), "jira:create", true);
     memory.finish().await;
     assert!(file.path().exists());
-    assert!(boost(&memory.prior("open a ticket").await) > 0.0);
+    assert!(boost(&memory.prior(OWNER, "open a ticket").await) > 0.0);
     file.forget().unwrap();
     tokio::time::advance(EVERY).await;
-    assert!(memory.prior("open a ticket").await.is_empty());
-    memory.record(&Words::of("read mail"), "mail:read", true);
+    assert!(memory.prior(OWNER, "open a ticket").await.is_empty());
+    memory.record(OWNER, &Words::of("read mail"), "mail:read", true);
     memory.finish().await;
     assert_eq!(file.read().unwrap().len(), 1, "the forgotten does not come back");
 }
@@ -153,9 +153,9 @@ async fn two_gateways_learn_from_each_other_without_counting_twice() {
     let file = HabitFile::new(home.path());
     let (one, other) = (Memory::start(file.clone()), Memory::start(file.clone()));
     for _ in 0..3 {
-        one.record(&Words::of("open a ticket"), "jira:create", true);
+        one.record(OWNER, &Words::of("open a ticket"), "jira:create", true);
         one.finish().await;
-        other.record(&Words::of("open a ticket"), "jira:create", true);
+        other.record(OWNER, &Words::of("open a ticket"), "jira:create", true);
         other.finish().await;
     }
     let mut expected = Habits::default();
@@ -167,7 +167,7 @@ async fn two_gateways_learn_from_each_other_without_counting_twice() {
     let expected = boost(&expected.prior("open a ticket", now));
     assert!((read - expected).abs() < 1e-3, "{read} {expected}");
     tokio::time::advance(EVERY).await;
-    let known = boost(&one.prior("open a ticket").await);
+    let known = boost(&one.prior(OWNER, "open a ticket").await);
     assert!((known - expected).abs() < 1e-3, "{known} {expected}");
 }
 
@@ -177,8 +177,30 @@ async fn a_home_that_cannot_be_used_costs_nothing_but_the_file() {
     let blocked = home.path().join("file");
     std::fs::write(&blocked, "not a folder").unwrap();
     let memory = Memory::start(HabitFile::new(&blocked));
-    memory.record(&Words::of("open a ticket"), "jira:create", true);
+    memory.record(OWNER, &Words::of("open a ticket"), "jira:create", true);
     memory.finish().await;
-    assert!(boost(&memory.prior("open a ticket").await) > 0.0);
+    assert!(boost(&memory.prior(OWNER, "open a ticket").await) > 0.0);
     assert_eq!(std::fs::read_to_string(&blocked).unwrap(), "not a folder");
+}
+
+/// The owner's habits are in the file; those of a listener's principals are each their own, and gone with the process.
+#[tokio::test]
+async fn nobody_finds_by_the_habits_of_another() {
+    let home = tempfile::tempdir().unwrap();
+    let file = HabitFile::new(home.path());
+    let memory = Memory::start(file.clone());
+    let words = Words::of("open a ticket");
+    memory.record(7, &words, "jira:create", true);
+    assert!(boost(&memory.prior(7, "open a ticket").await) > 0.0);
+    for other in [OWNER, 8] {
+        assert!(memory.prior(other, "open a ticket").await.is_empty(), "{other}");
+    }
+    memory.finish().await;
+    assert!(file.read().unwrap().is_empty());
+    memory.record(OWNER, &words, "jira:create", true);
+    assert!(memory.prior(8, "open a ticket").await.is_empty());
+    for principal in 100..100 + MOST_OTHERS as u64 {
+        memory.record(principal, &words, "jira:create", true);
+    }
+    assert!(memory.prior(7, "open a ticket").await.is_empty(), "forgotten for newer ones");
 }

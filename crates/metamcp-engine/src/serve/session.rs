@@ -106,7 +106,8 @@ impl Session {
     }
 
     fn with(view: View, lanes: Lanes, peer: Option<Arc<Peer>>) -> Arc<Session> {
-        let recorder = view.surface.habits.clone().map(Recorder::new);
+        let habits = view.surface.habits.clone();
+        let recorder = habits.map(|habits| Recorder::new(habits, view.principal));
         let resumed = peer.is_some();
         let state = State { peer, ..State::default() };
         let session = Arc::new_cyclic(|me| Session {

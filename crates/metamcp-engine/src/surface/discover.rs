@@ -205,7 +205,7 @@ impl View {
             self.wake_asked(&asked, request.server.is_some()).await;
         }
         let prior = match (&self.habits, &request.query) {
-            (Some(habits), Some(query)) => Some(habits.prior(query).await),
+            (Some(habits), Some(query)) => Some(habits.prior(self.principal, query).await),
             _ => None,
         };
         let snapshot = self.snapshot();
