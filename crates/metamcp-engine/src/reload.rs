@@ -229,7 +229,8 @@ impl Live {
             changed.push((id, server));
         }
         self.catalog.reconfigure(changed, &removed).await;
-        self.router.notices.heard(List::Tools, self.catalog.snapshot().digest());
+        let digest = self.router.tools_digest(&self.catalog.snapshot());
+        self.router.notices.heard(List::Tools, digest);
         self.config = config;
         self.arrange();
         self.router.stir.step();

@@ -313,7 +313,7 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
     router.catalog.listed(connection.server, read, connection.peer.get(), now).await;
     let snapshot = router.catalog.snapshot();
     if snapshot.generation != before {
-        router.notices.heard(List::Tools, snapshot.digest());
+        router.notices.heard(List::Tools, router.tools_digest(&snapshot));
     }
     life.refresh.lock().expect("no panic while it is locked").rule.finished();
     // Those who waited for the list make their calls before the connection counts as idle: in a crowded pool it would

@@ -1,6 +1,7 @@
 //! The table of configured servers: who has which place, in which order, and how that changes with the configuration.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use metamcp_core::config::ServerConfig;
@@ -9,6 +10,7 @@ use metamcp_core::ledger::ServerId;
 use metamcp_core::secret::{Scrubber, Secret};
 
 use super::Router;
+use crate::catalog::Snapshot;
 
 /// One configured server as the router knows it.
 #[derive(Debug, Clone)]
@@ -97,6 +99,20 @@ impl Router {
     pub(super) fn values(&self) -> Scrubber {
         let tokens = self.launcher.tokens().secrets();
         Scrubber::of_values(self.servers().secrets().chain(&tokens))
+    }
+
+    /// Equal as long as clients that see tools as they are would be shown the same. A server whose tools nobody knows
+    /// counts as well: its tools come with the next list, so that one has to be asked for.
+    pub fn tools_digest(&self, snapshot: &Snapshot) -> u64 {
+        let servers = self.servers();
+        let unknown = servers
+            .iter()
+            .filter(|entry| entry.config.is_enabled() && snapshot.known(entry.id).is_none());
+        unknown.fold(snapshot.digest(), |all, entry| {
+            let mut hasher = DefaultHasher::new();
+            (entry.id, "unknown").hash(&mut hasher);
+            all ^ hasher.finish()
+        })
     }
 
     /// Adds a server. One that was configured before gets its old place back, so that a file that flips between two

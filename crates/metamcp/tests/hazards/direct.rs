@@ -1,6 +1,6 @@
 //! Direct mode: servers are shown as they are, and whatever one of them does, the others stay reachable.
 
-use metamcp_testkit::{Answer, Client, Server, Workspace, chaos_server, eventually};
+use metamcp_testkit::{Answer, Client, Server, What, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -419,6 +419,29 @@ fn a_client_hears_once_of_a_change() {
     let updated = "notifications/resources/updated";
     assert!(eventually(HUNG, || gateway.notifications(updated) == [uri.clone()]));
     assert_eq!(ask(&gateway, "resources/unsubscribe", &uri).result(), Some(&json!({})));
+    gateway.end();
+}
+
+/// Nobody knows the tools of one that was never started, so a client that waits for news would never ask for them.
+#[test]
+fn a_client_hears_of_servers_that_were_added() {
+    let mut gateway = Gateway::start(shown([("only", chaos_server(&[]))]));
+    let before = all(&gateway, "tools/list", "tools").len();
+    let method = "notifications/tools/list_changed";
+    // Two, since what is heard of the first may be of the list that was just given.
+    for name in ["added", "another"] {
+        let told = gateway.notifications(method).len();
+        gateway.workspace.server(name, chaos_server(&[]));
+        gateway.workspace.write_config().unwrap();
+        assert!(eventually(HUNG, || gateway.notifications(method).len() > told), "{name}");
+        let journal = gateway.workspace.journal(name);
+        assert_eq!(journal.count(What::Start).unwrap(), 0, "nobody asked for {name}");
+    }
+    assert!(eventually(HUNG, || all(&gateway, "tools/list", "tools").len() == 3 * before));
+    let told = gateway.notifications(method).len();
+    gateway.workspace.remove("added");
+    gateway.workspace.write_config().unwrap();
+    assert!(eventually(HUNG, || gateway.notifications(method).len() > told), "one is gone");
     gateway.end();
 }
 

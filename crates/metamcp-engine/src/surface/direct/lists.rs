@@ -128,7 +128,8 @@ impl View {
             write::json_string(&mut json, &next);
         }
         json.push(b'}');
-        self.surface.router.notices.given(List::Tools, snapshot.digest());
+        let router = &self.surface.router;
+        router.notices.given(List::Tools, router.tools_digest(&snapshot));
         Finished::Result(json)
     }
 
