@@ -73,6 +73,12 @@ pub enum Refused {
         /// What happened.
         reason: String,
     },
+    /// This process has as many files open as the system lets it have.
+    #[error("the sandbox worker did not start: {reason}")]
+    Files {
+        /// What the system said.
+        reason: String,
+    },
     /// The lockdown exists on Linux only.
     #[error("the sandbox needs Linux, this is {system}")]
     Platform {

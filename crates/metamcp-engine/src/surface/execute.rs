@@ -198,12 +198,7 @@ impl View {
         if spare.is_err() && self.router.shed().await {
             spare = allowance::files(SCRIPT_FILES);
         }
-        if let Err(reason) = spare {
-            let message = format!("metamcp has no file descriptors left to run a script: {reason}");
-            return Err(ErrorObject::new(Code::Overloaded, message)
-                .hint("Nothing was run. Wait for other calls to end, or raise the limit on open files (`ulimit -n`) where metamcp is started.")
-                .retryable(None));
-        }
+        spare.map_err(|reason| no_files(&reason))?;
         let script = read(&wish.source).await?;
         let host = Arc::new(Script::new(self, Arc::clone(calls), transcript));
         let _turn = self.code.turns.turn(self.principal).await;
@@ -481,7 +476,18 @@ fn unreadable(error: &ScriptError) -> ErrorObject {
     }
 }
 
+/// Too many files are open to run a script.
+fn no_files(reason: &str) -> ErrorObject {
+    let message = format!("metamcp has no file descriptors left to run a script: {reason}");
+    ErrorObject::new(Code::Overloaded, message)
+        .hint("Nothing was run. Wait for other calls to end, or raise the limit on open files (`ulimit -n`) where metamcp is started.")
+        .retryable(None)
+}
+
 fn no_worker(refused: &host::Refused, code: &CodeSettings) -> ErrorObject {
+    if let host::Refused::Files { reason } = refused {
+        return no_files(reason);
+    }
     let needs = match code.profile {
         CodeProfile::Hardened => {
             "The profile needs a build with the feature `hardened`. ".to_owned()

@@ -82,8 +82,12 @@ impl Nursery {
             return Ok(Made::Not(io::Error::from_raw_os_error(-number)));
         };
         self.births.fetch_add(1, Ordering::Relaxed);
-        // Its number is its own as long as the nursery has not buried it; this stays so if the nursery is killed.
-        Ok(Made::Worker(number, pidfd_open(pid, PidfdFlags::empty())?))
+        // Its number is its own as long as the nursery has not buried it; this stays so if the nursery is killed. Where we
+        // have no descriptor for it, it finds its socket closed and ends, as the others may go on.
+        Ok(match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(process) => Made::Worker(number, process),
+            Err(error) => Made::Not(error.into()),
+        })
     }
 
     /// Ends it, and every worker it made.
@@ -122,7 +126,7 @@ impl Nursery {
 pub(super) enum Made {
     /// A worker: the number of its process, and what it is killed by.
     Worker(i32, OwnedFd),
-    /// None: the system did not let it fork.
+    /// None: the system did not let it fork, or us hold it.
     Not(io::Error),
 }
 

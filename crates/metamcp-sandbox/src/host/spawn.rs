@@ -134,7 +134,11 @@ fn start_one(launch: &Launch, nursery: &mut Option<Arc<Nursery>>) -> io::Result<
 /// # Errors
 /// The nursery is of no use any more. A worker it may have made has a socket of its own, whose other end is closed.
 fn forked(nursery: &Arc<Nursery>) -> io::Result<io::Result<Started>> {
-    let (socket, theirs) = pair()?;
+    // What we lack says nothing about the nursery; to end it would kill the workers that run.
+    let (socket, theirs) = match pair() {
+        Ok(pair) => pair,
+        Err(error) => return Ok(Err(error)),
+    };
     Ok(match nursery.make(&theirs)? {
         Made::Worker(pid, process) => {
             Ok(Started { process: Process::Forked(pid, process, Arc::clone(nursery)), socket })

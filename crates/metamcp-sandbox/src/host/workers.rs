@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use std::{fs, io, io::Read as _};
 
+use nix::errno::Errno;
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 use tokio::net::UnixStream;
@@ -182,7 +183,13 @@ impl Shared {
     }
 
     async fn prepare(&self) -> Result<Worker, Refused> {
-        let refused = |error: io::Error| Refused::Start { reason: error.to_string() };
+        let refused = |error: io::Error| {
+            let reason = error.to_string();
+            match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EMFILE | Errno::ENFILE) => Refused::Files { reason },
+                _ => Refused::Start { reason },
+            }
+        };
         let spawner = match self.spawner.get() {
             Some(spawner) => spawner.clone(),
             None => {

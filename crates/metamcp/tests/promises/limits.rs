@@ -76,6 +76,35 @@ fn where_all_files_are_in_use_that_is_what_is_said() {
     stop(client, &workspace);
 }
 
+/// Workers are made ready beside those that run. Whichever step of that finds no descriptor, no script that runs is ended
+/// by it, and one that cannot begin is told why.
+#[test]
+fn scripts_that_find_no_files_are_told_so_and_end_no_other() {
+    for limit in 26..=41 {
+        let mut workspace = Workspace::new().unwrap();
+        for name in ["a", "b", "c"] {
+            workspace.server(name, echo_server().setting("lifecycle", json!("keep-alive")));
+        }
+        let client = limited(&workspace, &format!("-n {limit}"));
+        for name in ["a", "b", "c"] {
+            // With the lowest limits the last of them is refused, which is as good.
+            call(&client, name, "echo", &json!({"text": "x"}));
+        }
+        for _ in 0..2 {
+            let code = json!({ "code": "await sleep(3); return 1 + 1" });
+            let ids = [(); 4].map(|()| client.call_tool("mcp_execute", &code).unwrap());
+            for id in ids {
+                let answer = client.wait(id, PATIENCE).unwrap().value;
+                let told = answer["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+                let is_refused = told.contains("no file descriptors left");
+                assert!(is_refused || told.contains('2'), "{limit}: {answer}");
+                assert!(is_refused || answer["result"]["isError"].is_null(), "{limit}: {answer}");
+            }
+        }
+        stop(client, &workspace);
+    }
+}
+
 #[test]
 fn files_that_may_not_grow_end_nobody() {
     let mut workspace = Workspace::new().unwrap();
