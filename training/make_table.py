@@ -11,7 +11,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-TABLE = ROOT / "crates/metamcp-core/src/search/meaning/table.bin"
+TABLE = ROOT / "crates/metamcp-search/src/search/meaning/table.bin"
 FIXTURE = HERE / "fixtures/vectors.jsonl"
 LARGEST_FILE = 6_000_000  # The table is most of what search adds to the binary.
 BYTES_A_ROW = 15.2  # Scale, offset, and the mean length of a piece.

@@ -20,7 +20,7 @@ import sources
 import teacher
 from teacher import HEADS, LAYERS, WIDTH
 
-LEARNT = make_table.ROOT / "crates/metamcp-core/src/transformer/learnt.bin"
+LEARNT = make_table.ROOT / "crates/metamcp-search/src/transformer/learnt.bin"
 INNER = 1536
 ROW = 64  # Pieces of a row into which texts are packed, so that no time goes into padding; none is longer in training.
 LONGEST_ASKED, LONGEST_NAMED = 40, 48  # Pieces of a question, and of one that names the server.

@@ -1,8 +1,8 @@
 //! Whatever a server says about logins and addresses: nothing panics, and what is taken leads nowhere unencrypted.
 #![no_main]
 
-use metamcp_core::oauth;
-use metamcp_core::web::Address;
+use metamcp_engine::login::oauth;
+use metamcp_types::web::Address;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let home = Address::parse("https://mcp.example.com/mcp").expect("an address");

@@ -5,7 +5,7 @@
 
 mod http;
 mod remote;
-mod vocabulary;
+mod tool_surface;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -15,8 +15,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::place::Place;
 use crate::run;
+use crate::workspace::Workspace;
 
 /// Each road is measured so often, in turns, and the run with the lowest processor time is kept: noise only adds.
 const ROUNDS: usize = 3;
@@ -72,24 +72,24 @@ struct Programs {
 }
 
 /// Adds rows to the page: where, with what, in which folder, how often.
-type Section = fn(&Place, &Programs, &Path, usize, &mut String) -> Result<()>;
+type Section = fn(&Workspace, &Programs, &Path, usize, &mut String) -> Result<()>;
 
 /// What is measured after the loads, by the name `--only` takes.
 const SECTIONS: &[(&str, Section)] = &[
     ("start", |_, programs, folder, rounds, page| small_rows(programs, folder, rounds, page)),
     ("code", |_, programs, folder, rounds, page| code_rows(programs, folder, rounds, page)),
-    ("sandbox", |place, _, _, _, page| sandbox_rows(place, page)),
+    ("sandbox", |workspace, _, _, _, page| sandbox_rows(workspace, page)),
     ("vocabulary", |_, programs, folder, rounds, page| {
-        vocabulary::rows(programs, folder, rounds, page)
+        tool_surface::rows(programs, folder, rounds, page)
     }),
-    ("tokens", |place, _, _, _, page| token_rows(place, page)),
-    ("kill", |place, _, _, _, page| kill_rows(place, page)),
+    ("tokens", |workspace, _, _, _, page| token_rows(workspace, page)),
+    ("kill", |workspace, _, _, _, page| kill_rows(workspace, page)),
     ("http", http::rows),
     ("remote", remote::rows),
 ];
 
 /// `cargo xtask bench`.
-pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let mut rounds = ROUNDS;
     let mut only: Vec<&str> = Vec::new();
     let mut given = options.iter();
@@ -101,7 +101,7 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
             other => bail!("bench does not know {other:?}"),
         }
     }
-    run::loud(place.cargo().args([
+    run::loud(workspace.cargo().args([
         "build",
         "--release",
         "-p",
@@ -109,14 +109,14 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
         "-p",
         "metamcp-testkit",
     ]))?;
-    let release = place.target.join("release");
+    let release = workspace.target.join("release");
     let programs = Programs {
         metamcp: release.join("metamcp"),
         client: release.join("bench-client"),
         echo: release.join("echo-child"),
         relay: release.join("copy-relay"),
     };
-    let folder = place.target.join("bench");
+    let folder = workspace.target.join("bench");
     std::fs::create_dir_all(&folder)?;
     let mut page = String::new();
     head(&mut page);
@@ -125,17 +125,17 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     {
         // Progress is for people; a closed stderr is no reason to stop measuring.
         drop(writeln!(io::stderr(), "bench: {}", row.name));
-        let roads = measure(&programs, &folder, row, rounds)?;
-        page.push_str(&line(row, &roads));
+        let routes = measure(&programs, &folder, row, rounds)?;
+        page.push_str(&line(row, &routes));
     }
     for (name, rows) in SECTIONS {
         if only.is_empty() || only.contains(name) {
             drop(writeln!(io::stderr(), "bench: {name}"));
-            rows(place, &programs, &folder, rounds, &mut page)?;
+            rows(workspace, &programs, &folder, rounds, &mut page)?;
         }
     }
     if only.is_empty() {
-        std::fs::write(place.root.join("docs/benchmarks.md"), &page)?;
+        std::fs::write(workspace.root.join("docs/benchmarks.md"), &page)?;
     }
     io::stdout().write_all(page.as_bytes())?;
     Ok(())
@@ -146,9 +146,9 @@ fn measure(programs: &Programs, folder: &Path, row: &Row, rounds: usize) -> Resu
     let config = servers(programs, folder, row.children, &[])?;
     let mut best = [Value::Null, Value::Null, Value::Null];
     for _ in 0..rounds {
-        for (road, best) in best.iter_mut().enumerate() {
+        for (route, best) in best.iter_mut().enumerate() {
             let mut command = client(programs, folder, row);
-            match road {
+            match route {
                 0 => command.arg("--").arg(&programs.echo),
                 1 => command.arg("--").arg(&programs.relay).arg(&programs.echo),
                 _ => command
@@ -241,16 +241,16 @@ fn small_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Stri
     let (mut gateway, mut echo) = (Vec::new(), Vec::new());
     for _ in 0..rounds.max(3) * 2 {
         gateway.push(numbers(
-            road(programs, folder, &["--startup"])
+            route(programs, folder, &["--startup"])
                 .arg(&programs.metamcp)
                 .arg("--config")
                 .arg(&fifty),
         )?);
-        echo.push(numbers(road(programs, folder, &["--startup"]).arg(&programs.echo))?);
+        echo.push(numbers(route(programs, folder, &["--startup"]).arg(&programs.echo))?);
     }
     let forty = servers(programs, folder, 10, &["--tools", "38"])?;
     let found = numbers(
-        road(programs, folder, &["--discover", "--calls", "500"])
+        route(programs, folder, &["--discover", "--calls", "500"])
             .arg(&programs.metamcp)
             .arg("--config")
             .arg(&forty),
@@ -285,7 +285,7 @@ fn code_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Strin
     let best = |options: &[&str], name: &str, highest: bool| -> Result<f64> {
         let mut found = if highest { 0.0 } else { f64::INFINITY };
         for _ in 0..rounds.max(3) {
-            let mut command = road(programs, folder, options);
+            let mut command = route(programs, folder, options);
             command.arg(&programs.metamcp).arg("--config").arg(&config);
             let number = numbers(&mut command)?[name].as_f64().unwrap_or(f64::NAN);
             found = if highest { number.max(found) } else { number.min(found) };
@@ -329,18 +329,18 @@ fn code_rows(programs: &Programs, folder: &Path, rounds: usize, page: &mut Strin
 }
 
 /// Code mode alone, next to what the machine needs to start and to wake a process.
-fn sandbox_rows(place: &Place, page: &mut String) -> Result<()> {
+fn sandbox_rows(workspace: &Workspace, page: &mut String) -> Result<()> {
     let example = ["run", "--release", "-q", "-p", "metamcp-sandbox", "--example", "sandbox-bench"];
-    let rows = run::quiet(place.cargo().args(example))?;
+    let rows = run::quiet(workspace.cargo().args(example))?;
     page.push_str("\nThe sandbox alone, and what this machine needs to start or to wake a process:\n\n| what | number |\n|---|---|\n");
     page.push_str(&rows);
     Ok(())
 }
 
 /// Tokens of three tasks on real servers, counted by the test that does them both ways.
-fn token_rows(place: &Place, page: &mut String) -> Result<()> {
-    run::loud(place.cargo().args(["xtask", "test", "--only", "real"]))?;
-    run::loud(place.cargo().args([
+fn token_rows(workspace: &Workspace, page: &mut String) -> Result<()> {
+    run::loud(workspace.cargo().args(["xtask", "test", "--only", "real"]))?;
+    run::loud(workspace.cargo().args([
         "test",
         "-q",
         "-p",
@@ -349,23 +349,23 @@ fn token_rows(place: &Place, page: &mut String) -> Result<()> {
         "real",
         "scripts::data_heavy",
     ]))?;
-    let rows = std::fs::read_to_string(place.target.join("tmp/code-tokens.md"))?;
+    let rows = std::fs::read_to_string(workspace.target.join("tmp/code-tokens.md"))?;
     page.push_str("\n| task, on the filesystem server from npm | tokens by `mcp_call` | by `mcp_execute` | saved |\n|---|---|---|---|\n");
     page.push_str(&rows);
     Ok(())
 }
 
 /// How soon nothing is left of a gateway that was killed, measured by the test that looks whether anything is.
-fn kill_rows(place: &Place, page: &mut String) -> Result<()> {
+fn kill_rows(workspace: &Workspace, page: &mut String) -> Result<()> {
     let test = "kill::killing_the_gateway";
-    run::loud(place.cargo().args(["test", "-q", "-p", "metamcp", "--test", "promises", test]))?;
-    let rows = std::fs::read_to_string(place.target.join("tmp/kill.md"))?;
+    run::loud(workspace.cargo().args(["test", "-q", "-p", "metamcp", "--test", "promises", test]))?;
+    let rows = std::fs::read_to_string(workspace.target.join("tmp/kill.md"))?;
     page.push_str("\n| what | median, and the spread |\n|---|---|\n");
     page.push_str(&rows);
     Ok(())
 }
 
-fn road(programs: &Programs, folder: &Path, options: &[&str]) -> Command {
+fn route(programs: &Programs, folder: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(&programs.client);
     command.current_dir(folder).env("METAMCP_HOME", folder.join("home")).args(options).arg("--");
     command

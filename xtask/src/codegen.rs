@@ -5,8 +5,8 @@
 
 use anyhow::{Result, bail};
 
-use crate::place::Place;
 use crate::run;
+use crate::workspace::Workspace;
 
 /// The packages whose tests write pages; a test takes part by having `reference` in its name.
 const PACKAGES: &[&str] = &["metamcp"];
@@ -14,13 +14,13 @@ const PACKAGES: &[&str] = &["metamcp"];
 /// Set for a test that may overwrite the page it checks.
 const SWITCH: &str = "UPDATE_DOCS";
 
-pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let check = match options {
         [] => false,
         [only] if only == "--check" => true,
         _ => bail!("codegen takes --check or nothing"),
     };
-    let mut command = place.cargo();
+    let mut command = workspace.cargo();
     command.args(["test", "--locked"]);
     for package in PACKAGES {
         command.args(["--package", package]);

@@ -14,7 +14,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::place::Place;
+use crate::workspace::Workspace;
 use crate::{run, train};
 
 /// Names the folder of sets when the command line does not.
@@ -36,12 +36,12 @@ const STARTS: usize = 15;
 const QUICK: [&str; 2] = ["bm25", "hybrid"];
 
 /// One run of `metamcp eval`: tools, indexing time and a row for each strategy.
-struct Run {
+struct EvalRun {
     name: String,
     value: Value,
 }
 
-impl Run {
+impl EvalRun {
     fn number(&self, name: &str) -> f64 {
         self.value[name].as_f64().unwrap_or(f64::NAN)
     }
@@ -53,22 +53,22 @@ impl Run {
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq)]
-struct Wish {
+struct EvalOptions {
     folder: Option<PathBuf>,
     quick: bool,
     scale: Option<usize>,
 }
 
 /// `cargo xtask eval`.
-pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
-    let wish = Wish::read(options, std::env::var_os(VARIABLE).map(PathBuf::from))?;
-    run::loud(place.cargo().args(["build", "--release", "-p", "metamcp"]))?;
-    let metamcp = place.target.join("release").join("metamcp");
-    if let Some(count) = wish.scale {
-        let table = page::scale(&at_scale(place, &metamcp, count)?);
+pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
+    let eval_options = EvalOptions::read(options, std::env::var_os(VARIABLE).map(PathBuf::from))?;
+    run::loud(workspace.cargo().args(["build", "--release", "-p", "metamcp"]))?;
+    let metamcp = workspace.target.join("release").join("metamcp");
+    if let Some(count) = eval_options.scale {
+        let table = page::scale(&at_scale(workspace, &metamcp, count)?);
         return Ok(io::stdout().write_all(table.as_bytes())?);
     }
-    let folder = wish.folder.with_context(|| {
+    let folder = eval_options.folder.with_context(|| {
         format!("eval needs a folder of sets: name it, or set {VARIABLE} to its path")
     })?;
     let model = model(&metamcp)?;
@@ -79,63 +79,63 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     for set in sets_in(&folder)? {
         let name = set.file_name().unwrap_or_default().to_string_lossy().into_owned();
         say(&format!("measuring {name}"));
-        let strategies: &[&str] = if wish.quick { &QUICK } else { &[] };
+        let strategies: &[&str] = if eval_options.quick { &QUICK } else { &[] };
         let mut value = measured(&metamcp, &set, strategies)?;
         if model.is_some() {
             say("reading its tools");
             add_rows(&mut value, &measured(&metamcp, &set, &[TRANSFORMER])?);
         }
-        sets.push(Run { value, name });
+        sets.push(EvalRun { value, name });
     }
-    if wish.quick {
+    if eval_options.quick {
         return Ok(io::stdout().write_all(page::results(&sets).as_bytes())?);
     }
     let mut scale = Vec::new();
     for count in SIZES {
-        scale.extend(at_scale(place, &metamcp, count)?);
+        scale.extend(at_scale(workspace, &metamcp, count)?);
     }
     if model.is_some() {
         say("measuring the transformer on made-up tools");
-        let made_up = place.target.join("eval").join(SIZES[0].to_string());
+        let made_up = workspace.target.join("eval").join(SIZES[0].to_string());
         let value = measured(&metamcp, &made_up, &[TRANSFORMER])?;
-        scale.push(Run { name: TRANSFORMER.to_owned(), value });
+        scale.push(EvalRun { name: TRANSFORMER.to_owned(), value });
     }
-    let cold = cold_load(place, SIZES[0])?;
+    let cold = cold_load(workspace, SIZES[0])?;
     say("leaving out each set in turn");
-    let trainer = train::build(place)?;
+    let trainer = train::build(workspace)?;
     let mut left_out = vec![(None, run::quiet(Command::new(&trainer).arg(&folder))?)];
     if let Some(model) = &model {
         let said = run::quiet(Command::new(&trainer).arg(&folder).arg("--model").arg(model))?;
         left_out.push((Some(TRANSFORMER), said));
     }
     let page = page::whole(&sets, &scale, &cold, &left_out)?;
-    fs::write(place.root.join("docs/search.md"), page)?;
+    fs::write(workspace.root.join("docs/search.md"), page)?;
     say("wrote docs/search.md");
     Ok(())
 }
 
-impl Wish {
-    fn read(options: &[String], folder: Option<PathBuf>) -> Result<Wish> {
-        let mut wish = Wish { folder, ..Wish::default() };
+impl EvalOptions {
+    fn read(options: &[String], folder: Option<PathBuf>) -> Result<EvalOptions> {
+        let mut eval_options = EvalOptions { folder, ..EvalOptions::default() };
         let mut named = false;
         let mut given = options.iter();
         while let Some(option) = given.next() {
             match option.as_str() {
-                "--quick" => wish.quick = true,
+                "--quick" => eval_options.quick = true,
                 "--scale" => {
                     let count = given.next().context("--scale needs a number of tools")?;
-                    wish.scale = Some(count.parse().with_context(|| {
+                    eval_options.scale = Some(count.parse().with_context(|| {
                         format!("--scale needs a number of tools, not {count:?}")
                     })?);
                 }
                 path if !path.starts_with('-') && !named => {
-                    wish.folder = Some(PathBuf::from(path));
+                    eval_options.folder = Some(PathBuf::from(path));
                     named = true;
                 }
                 other => bail!("eval does not know {other:?}"),
             }
         }
-        Ok(wish)
+        Ok(eval_options)
     }
 }
 
@@ -158,21 +158,21 @@ fn sets_in(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// A made-up catalog of that size, one run for each strategy, so that each has its own memory.
-fn at_scale(place: &Place, metamcp: &Path, count: usize) -> Result<Vec<Run>> {
-    let folder = place.target.join("eval").join(count.to_string());
+fn at_scale(workspace: &Workspace, metamcp: &Path, count: usize) -> Result<Vec<EvalRun>> {
+    let folder = workspace.target.join("eval").join(count.to_string());
     say(&format!("making up {count} tools"));
     made_up::write(&folder, count)?;
     let mut runs = Vec::new();
     for strategy in ON_MADE_UP {
         say(&format!("measuring {strategy} on them"));
         let value = measured(metamcp, &folder, &[strategy])?;
-        runs.push(Run { name: strategy.to_owned(), value });
+        runs.push(EvalRun { name: strategy.to_owned(), value });
     }
     Ok(runs)
 }
 
 /// Milliseconds from nothing to the first answer, for a made-up catalog that lies in the cache on disk.
-struct Cold {
+struct ColdStart {
     tools: usize,
     /// With the index kept there too.
     kept: f64,
@@ -180,16 +180,16 @@ struct Cold {
     made: f64,
 }
 
-fn cold_load(place: &Place, count: usize) -> Result<Cold> {
+fn cold_load(workspace: &Workspace, count: usize) -> Result<ColdStart> {
     let package = ["build", "--release", "-p", "metamcp-engine", "--example", "cold_load"];
-    run::loud(place.cargo().args(package))?;
-    let program = place.target.join("release").join("examples").join("cold_load");
-    let home = place.target.join("eval").join(format!("{count}-home"));
+    run::loud(workspace.cargo().args(package))?;
+    let program = workspace.target.join("release").join("examples").join("cold_load");
+    let home = workspace.target.join("eval").join(format!("{count}-home"));
     if home.exists() {
         fs::remove_dir_all(&home)?;
     }
     say(&format!("starting from a cache of {count} tools"));
-    let tools = place.target.join("eval").join(count.to_string()).join("tools.jsonl");
+    let tools = workspace.target.join("eval").join(count.to_string()).join("tools.jsonl");
     run::quiet(Command::new(&program).arg("write").args([&tools, &home]))?;
     let (mut kept, mut made) = ([0.0; STARTS], [0.0; STARTS]);
     let start = || {
@@ -209,7 +209,7 @@ fn cold_load(place: &Place, count: usize) -> Result<Cold> {
         times.sort_by(f64::total_cmp);
         times[STARTS / 2]
     });
-    Ok(Cold { tools: count, kept, made })
+    Ok(ColdStart { tools: count, kept, made })
 }
 
 /// Runs `metamcp eval` for these strategies, or once for all; several runs become one with all their rows.
@@ -257,32 +257,33 @@ fn say(words: &str) {
 mod tests {
     use super::*;
 
-    fn wish(options: &[&str], variable: Option<&str>) -> Result<Wish> {
+    fn eval_options(options: &[&str], variable: Option<&str>) -> Result<EvalOptions> {
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
-        Wish::read(&options, variable.map(PathBuf::from))
+        EvalOptions::read(&options, variable.map(PathBuf::from))
     }
 
     #[test]
     fn a_named_folder_goes_before_the_variable() {
-        let of = |folder: &str| Wish { folder: Some(folder.into()), ..Wish::default() };
-        assert_eq!(wish(&["a"], Some("b")).unwrap(), of("a"));
-        assert_eq!(wish(&[], Some("b")).unwrap(), of("b"));
-        assert_eq!(wish(&[], None).unwrap(), Wish::default());
-        assert!(wish(&["a", "b"], None).unwrap_err().to_string().contains("\"b\""));
-        assert!(wish(&["--scale", "many"], None).is_err());
-        assert_eq!(wish(&["--scale", "7"], None).unwrap().scale, Some(7));
+        let of =
+            |folder: &str| EvalOptions { folder: Some(folder.into()), ..EvalOptions::default() };
+        assert_eq!(eval_options(&["a"], Some("b")).unwrap(), of("a"));
+        assert_eq!(eval_options(&[], Some("b")).unwrap(), of("b"));
+        assert_eq!(eval_options(&[], None).unwrap(), EvalOptions::default());
+        assert!(eval_options(&["a", "b"], None).unwrap_err().to_string().contains("\"b\""));
+        assert!(eval_options(&["--scale", "many"], None).is_err());
+        assert_eq!(eval_options(&["--scale", "7"], None).unwrap().scale, Some(7));
     }
 
     #[test]
     fn only_folders_with_both_files_are_sets() {
-        let place = tempfile::tempdir().unwrap();
-        assert!(sets_in(place.path()).unwrap_err().to_string().contains("tools.jsonl"));
+        let workspace = tempfile::tempdir().unwrap();
+        assert!(sets_in(workspace.path()).unwrap_err().to_string().contains("tools.jsonl"));
         for (set, file) in
             [("b", "tools.jsonl"), ("b", "queries.jsonl"), ("a", "tools.jsonl"), ("c", "x")]
         {
-            fs::create_dir_all(place.path().join(set)).unwrap();
-            fs::write(place.path().join(set).join(file), "").unwrap();
+            fs::create_dir_all(workspace.path().join(set)).unwrap();
+            fs::write(workspace.path().join(set).join(file), "").unwrap();
         }
-        assert_eq!(sets_in(place.path()).unwrap(), [place.path().join("b")]);
+        assert_eq!(sets_in(workspace.path()).unwrap(), [workspace.path().join("b")]);
     }
 }

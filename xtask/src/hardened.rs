@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::place::Place;
 use crate::run;
+use crate::workspace::Workspace;
 
 /// Where the script writes what it made. Not cargo's build folder, which may be elsewhere: the build of
 /// `metamcp-hardened` looks for it here.
@@ -19,18 +19,18 @@ const SUMS: &str = "target/hardened/SHA256SUMS";
 const WORK: [&str; 2] = ["target/hardened/work", "target/hardened/zig-cache"];
 
 /// `cargo xtask hardened`.
-pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let twice = match options {
         [] => false,
         [one] if one == "--twice" => true,
         _ => bail!("hardened takes --twice and nothing else"),
     };
-    let first = build(place)?;
+    let first = build(workspace)?;
     if twice {
         for folder in WORK {
-            fs::remove_dir_all(place.root.join(folder)).with_context(|| folder.to_owned())?;
+            fs::remove_dir_all(workspace.root.join(folder)).with_context(|| folder.to_owned())?;
         }
-        let second = build(place)?;
+        let second = build(workspace)?;
         if first != second {
             bail!("two builds differ:\n{first}\n{second}");
         }
@@ -38,8 +38,8 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn build(place: &Place) -> Result<String> {
-    let script = place.root.join("hardened/build.py");
-    run::loud(Command::new("python3").arg(script).current_dir(&place.root))?;
-    fs::read_to_string(place.root.join(SUMS)).context(SUMS)
+fn build(workspace: &Workspace) -> Result<String> {
+    let script = workspace.root.join("hardened/build.py");
+    run::loud(Command::new("python3").arg(script).current_dir(&workspace.root))?;
+    fs::read_to_string(workspace.root.join(SUMS)).context(SUMS)
 }

@@ -2,76 +2,93 @@
 
 mod bench;
 mod codegen;
+mod coverage;
 mod deny;
 mod eval;
+mod fuzz;
 mod hardened;
-mod place;
+mod oldest;
 mod real;
 mod run;
 mod suite;
 mod tidy;
+mod times;
+mod tools;
 mod train;
+mod workspace;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::place::Place;
+use crate::workspace::Workspace;
 
 /// One chore: what a person types, what it is for, and the function that does it.
-struct Chore {
+struct Task {
     name: &'static str,
     options: &'static str,
     about: &'static str,
-    run: fn(&Place, &[String]) -> Result<()>,
+    run: fn(&Workspace, &[String]) -> Result<()>,
 }
 
 /// A new chore is one line here and one room beside this file.
-const CHORES: &[Chore] = &[
-    Chore {
+const TASKS: &[Task] = &[
+    Task {
         name: "test",
         options: "[--quick] [--only STEP]...",
-        about: "everything CI runs: real servers installed, format, lints, tidy, all tests, simulation",
+        about: "everything CI runs: real servers installed, format, lints, tidy, all tests, simulation, dependencies, the oldest compiler",
         run: suite::run,
     },
-    Chore {
+    Task {
         name: "tidy",
         options: "",
         about: "the rules of this tree that the compiler cannot see",
         run: tidy::run,
     },
-    Chore {
+    Task {
         name: "codegen",
         options: "[--check]",
         about: "writes the generated pages under docs/; with --check only compares them",
         run: codegen::run,
     },
-    Chore {
+    Task {
         name: "deny",
         options: "[--advisories]",
-        about: "licences, bans and sources of all dependencies, by cargo-deny",
+        about: "licences, bans, sources and advisories of all dependencies, by cargo-deny; with --advisories fails unless today's could be fetched",
         run: deny::run,
     },
-    Chore {
+    Task {
+        name: "fuzz",
+        options: "[TARGET]... [--seconds N]",
+        about: "each fuzz target for a while, by cargo-fuzz",
+        run: fuzz::run,
+    },
+    Task {
+        name: "coverage",
+        options: "",
+        about: "which lines the tests reach, by cargo-llvm-cov; writes target/coverage",
+        run: coverage::run,
+    },
+    Task {
         name: "bench",
         options: "[--quick] [--only ROW]...",
         about: "direct, byte-copy relay and metamcp in one run; writes docs/benchmarks.md",
         run: bench::run,
     },
-    Chore {
+    Task {
         name: "hardened",
         options: "[--twice]",
         about: "the engine as WASM, for builds with the feature `hardened`; with --twice compares two builds",
         run: hardened::run,
     },
-    Chore {
+    Task {
         name: "train",
         options: "FOLDER [--floor]",
         about: "fits the weights of the hybrid ranking on the sets in FOLDER and writes them into the tree; with --floor, shows from which chance on a tool answers a need",
         run: train::run,
     },
-    Chore {
+    Task {
         name: "eval",
         options: "[FOLDER] [--quick] [--scale TOOLS]",
         about: "how well tools are found on the sets in FOLDER or METAMCP_DATA, at which cost; writes docs/search.md",
@@ -98,22 +115,22 @@ fn chosen(arguments: &[String]) -> Result<()> {
     if matches!(name.as_str(), "help" | "-h" | "--help") {
         return Ok(usage(&mut io::stdout())?);
     }
-    let Some(chore) = CHORES.iter().find(|chore| chore.name == name) else {
+    let Some(task) = TASKS.iter().find(|task| task.name == name) else {
         usage(&mut io::stderr())?;
         bail!("there is no chore named {name:?}");
     };
     if options.iter().any(|option| option == "-h" || option == "--help") {
-        writeln!(io::stdout(), "cargo xtask {} {}\n\n{}", chore.name, chore.options, chore.about)?;
+        writeln!(io::stdout(), "cargo xtask {} {}\n\n{}", task.name, task.options, task.about)?;
         return Ok(());
     }
-    (chore.run)(&Place::find()?, options)
+    (task.run)(&Workspace::find()?, options)
 }
 
 fn usage(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "cargo xtask CHORE\n")?;
-    for chore in CHORES {
-        let typed = format!("{} {}", chore.name, chore.options);
-        writeln!(out, "  {typed:<42}{}", chore.about)?;
+    for task in TASKS {
+        let typed = format!("{} {}", task.name, task.options);
+        writeln!(out, "  {typed:<42}{}", task.about)?;
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
-use crate::place::Place;
 use crate::run;
+use crate::workspace::Workspace;
 
 /// The oldest Node whose npm reads our lock file as it is meant.
 const OLDEST_NODE: Version = Version(20, 0);
@@ -69,10 +69,10 @@ struct Tools {
 }
 
 /// Brings `target/real` in line with the lock files; says in a few words what it did.
-pub(crate) fn install(place: &Place) -> Result<String> {
+pub(crate) fn install(workspace: &Workspace) -> Result<String> {
     let tools = Tools::find()?;
-    let sources = place.root.join("tests/real");
-    let into = place.target.join("real");
+    let sources = workspace.root.join("tests/real");
+    let into = workspace.target.join("real");
     // All of them mostly wait for the network, so they wait together.
     let done: Vec<Result<bool>> = thread::scope(|scope| {
         let running: Vec<_> = PARTS

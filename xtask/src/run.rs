@@ -1,6 +1,6 @@
 //! Runs a program, shows what it says, and remembers the lines that sum it up.
 //! Owns: the child's output.      Never: decides whether a chore may fail.
-//! In: a `Command`.  Out: its output on stderr, `Said` for the summary.
+//! In: a `Command`.  Out: its output on stderr, `CapturedOutput` for the summary.
 //! Tests: below.
 
 use std::collections::HashSet;
@@ -17,13 +17,15 @@ const TAIL: usize = 20;
 
 /// What the summary keeps of a program's output.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct CapturedOutput {
     /// The closing lines of a test runner, in order, without colours.
     pub(crate) closing: Vec<String>,
+    /// Which binaries `cargo test` ran, and how each ended: the same lines, with those that name a binary between.
+    pub(crate) binaries: Vec<String>,
 }
 
 /// Runs to the end with all output on stderr, line by line as it comes.
-pub(crate) fn loud(command: &mut Command) -> Result<Said> {
+pub(crate) fn loud(command: &mut Command) -> Result<CapturedOutput> {
     if io::stderr().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
     }
@@ -39,12 +41,16 @@ pub(crate) fn loud(command: &mut Command) -> Result<Said> {
         child.stdout.take().map(|out| listen(out, lines.clone())),
         child.stderr.take().map(|err| listen(err, lines)),
     ];
-    let mut said = Said::default();
+    let mut said = CapturedOutput::default();
     for line in incoming {
         io::stderr().write_all(&line)?;
         let text = without_colours(&String::from_utf8_lossy(&line));
-        if is_closing(&text) {
-            said.closing.push(text.trim().to_owned());
+        let text = text.trim();
+        if text.starts_with("Running ") || text.starts_with("test result:") {
+            said.binaries.push(text.to_owned());
+        }
+        if is_closing(text) {
+            said.closing.push(text.to_owned());
         }
     }
     for ear in ears.into_iter().flatten() {
@@ -104,7 +110,6 @@ fn listen(
 
 /// The lines with which libtest and nextest sum up, nextest's list of what failed, and cargo's of what did not build.
 fn is_closing(text: &str) -> bool {
-    let text = text.trim_start();
     text.starts_with("test result:")
         || text.starts_with("Summary [")
         || text.starts_with("error: could not compile")
@@ -133,10 +138,10 @@ mod tests {
 
     #[test]
     fn closing_lines_of_both_runners_are_known() {
-        assert!(is_closing("     Summary [   1.2s] 3 tests run: 3 passed, 0 skipped"));
+        assert!(is_closing("Summary [   1.2s] 3 tests run: 3 passed, 0 skipped"));
         assert!(is_closing("test result: ok. 4 passed; 0 failed; 0 ignored"));
-        assert!(is_closing("        FAIL [   0.1s] xtask tidy::tests::x"));
-        assert!(!is_closing("        PASS [   0.1s] xtask tidy::tests::x"));
+        assert!(is_closing("FAIL [   0.1s] xtask tidy::tests::x"));
+        assert!(!is_closing("PASS [   0.1s] xtask tidy::tests::x"));
         assert!(!is_closing("test a::b ... ok"));
     }
 

@@ -9,22 +9,36 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::place::Place;
-use crate::run::{self, Said};
-use crate::{deny, real, tidy};
+use crate::run::{self, CapturedOutput};
+use crate::times::{self, Row};
+use crate::workspace::Workspace;
+use crate::{deny, oldest, real, tidy};
+
+/// What the whole of it may take on two cores that do nothing else, from an empty build folder. Told, not refused.
+const BUDGET: Duration = Duration::from_secs(20 * 60);
 
 /// Histories the simulation plays in CI; the count at which its invariants are promised.
 const SIM_SEEDS: &str = "100000";
 
-/// How one step ended.
-enum Ended {
-    Fine { note: String, closing: Vec<String> },
-    Skipped { why: String },
+/// How one step ended that did not fail.
+enum StepStatus {
+    Passed {
+        note: String,
+        closing: Vec<String>,
+        binaries: Vec<String>,
+    },
+    /// What could be looked at is fine, and something could not.
+    Partly {
+        note: String,
+    },
+    Skipped {
+        why: String,
+    },
 }
 
-impl From<Said> for Ended {
-    fn from(said: Said) -> Ended {
-        Ended::Fine { note: String::new(), closing: said.closing }
+impl From<CapturedOutput> for StepStatus {
+    fn from(said: CapturedOutput) -> StepStatus {
+        StepStatus::Passed { note: String::new(), closing: said.closing, binaries: said.binaries }
     }
 }
 
@@ -33,7 +47,7 @@ struct Step {
     about: &'static str,
     /// Part of `--quick`: what one runs before every commit.
     quick: bool,
-    run: fn(&Place, Extent) -> Result<Ended>,
+    run: fn(&Workspace, Extent) -> Result<StepStatus>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,34 +83,45 @@ const STEPS: &[Step] = &[
     Step { name: "sim", about: "the simulation with all its seeds", quick: false, run: sim },
     Step {
         name: "deny",
-        about: "the policy on dependencies, where cargo-deny is installed",
+        about: "the policy on dependencies, and advisories against them",
         quick: false,
         run: deny_step,
     },
+    Step {
+        name: "oldest",
+        about: "the oldest supported compiler, where it is installed",
+        quick: false,
+        run: oldest_step,
+    },
 ];
 
-struct Outcome {
+struct StepResult {
     step: &'static str,
     took: Duration,
-    result: Result<Ended>,
+    result: Result<StepStatus>,
 }
 
-pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let (extent, steps) = chosen(options)?;
     let began = Instant::now();
     let mut outcomes = Vec::new();
     for step in steps {
         writeln!(io::stderr(), "\n== {}: {}", step.name, step.about)?;
         let began = Instant::now();
-        let result = (step.run)(place, extent);
+        let result = (step.run)(workspace, extent);
         if let Err(error) = &result {
             // The summary tells the whole of it.
             let first = format!("{error:#}").lines().next().unwrap_or_default().to_owned();
             writeln!(io::stderr(), "== {} failed: {first}", step.name)?;
         }
-        outcomes.push(Outcome { step: step.name, took: began.elapsed(), result });
+        outcomes.push(StepResult { step: step.name, took: began.elapsed(), result });
     }
-    summary(&mut io::stdout(), &outcomes, began.elapsed())?;
+    let mut out = io::stdout();
+    times::write(&mut out, &tests_by_binary(workspace, &outcomes))?;
+    summary(&mut out, &outcomes, began.elapsed())?;
+    if extent == Extent::Whole && began.elapsed() > BUDGET {
+        writeln!(out, "that is above the {} minutes of two quiet cores", BUDGET.as_secs() / 60)?;
+    }
     let failed: Vec<&str> = outcomes
         .iter()
         .filter(|outcome| outcome.result.is_err())
@@ -139,12 +164,15 @@ fn named(name: &str) -> Result<&'static Step> {
 }
 
 /// One line per step, and under it the closing lines of its test runner.
-fn summary(out: &mut impl Write, outcomes: &[Outcome], took: Duration) -> io::Result<()> {
+fn summary(out: &mut impl Write, outcomes: &[StepResult], took: Duration) -> io::Result<()> {
     writeln!(out, "\n{:<10} {:<8} {:>9}", "step", "result", "time")?;
     for outcome in outcomes {
         let (verdict, note, closing) = match &outcome.result {
-            Ok(Ended::Fine { note, closing }) => ("ok", note.as_str(), condensed(closing)),
-            Ok(Ended::Skipped { why }) => ("skipped", why.as_str(), Vec::new()),
+            Ok(StepStatus::Passed { note, closing, .. }) => {
+                ("ok", note.as_str(), condensed(closing))
+            }
+            Ok(StepStatus::Partly { note }) => ("PARTLY", note.as_str(), Vec::new()),
+            Ok(StepStatus::Skipped { why }) => ("skipped", why.as_str(), Vec::new()),
             Err(_) => ("FAILED", "", Vec::new()),
         };
         let line = format!(
@@ -161,7 +189,13 @@ fn summary(out: &mut impl Write, outcomes: &[Outcome], took: Duration) -> io::Re
         }
     }
     let failed = outcomes.iter().filter(|outcome| outcome.result.is_err()).count();
-    let verdict = if failed == 0 { "all passed".to_owned() } else { format!("{failed} failed") };
+    let open =
+        |outcome: &&StepResult| !matches!(outcome.result, Ok(StepStatus::Passed { .. }) | Err(_));
+    let verdict = match (failed, outcomes.iter().filter(open).count()) {
+        (0, 0) => "all passed".to_owned(),
+        (0, open) => format!("none failed, {open} not wholly checked"),
+        (failed, _) => format!("{failed} failed"),
+    };
     writeln!(out, "{} steps, {verdict}, {:.0} s", outcomes.len(), took.as_secs_f64())
 }
 
@@ -173,7 +207,8 @@ fn condensed(closing: &[String]) -> Vec<String> {
     rest.dedup();
     let mut lines: Vec<String> = rest.into_iter().cloned().collect();
     if !libtest.is_empty() {
-        let total = |what: &str| libtest.iter().map(|line| counted(line, what)).sum::<u64>();
+        let total =
+            |what: &str| libtest.iter().map(|line| times::counted(line, what)).sum::<usize>();
         lines.push(format!(
             "test result: {} passed, {} failed, {} ignored, in {} binaries",
             total("passed"),
@@ -185,34 +220,26 @@ fn condensed(closing: &[String]) -> Vec<String> {
     lines
 }
 
-/// The number before a word of libtest's closing line.
-fn counted(line: &str, what: &str) -> u64 {
-    line.split([';', '.'])
-        .filter_map(|piece| piece.trim().strip_suffix(what)?.trim().parse().ok())
-        .next()
-        .unwrap_or(0)
+fn passed(note: impl Into<String>) -> StepStatus {
+    StepStatus::Passed { note: note.into(), closing: Vec::new(), binaries: Vec::new() }
 }
 
-fn fine(note: impl Into<String>) -> Ended {
-    Ended::Fine { note: note.into(), closing: Vec::new() }
-}
-
-fn fmt(place: &Place, _: Extent) -> Result<Ended> {
-    run::loud(place.cargo().args(["fmt", "--all", "--check"]))
+fn fmt(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    run::loud(workspace.cargo().args(["fmt", "--all", "--check"]))
         .context("`cargo fmt` puts it right")?;
-    Ok(fine(""))
+    Ok(passed(""))
 }
 
-fn tidy_step(place: &Place, _: Extent) -> Result<Ended> {
-    Ok(fine(tidy::check(place)?))
+fn tidy_step(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    Ok(passed(tidy::check(workspace)?))
 }
 
-fn install(place: &Place, _: Extent) -> Result<Ended> {
-    Ok(fine(real::install(place)?))
+fn install(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    Ok(passed(real::install(workspace)?))
 }
 
-fn clippy(place: &Place, _: Extent) -> Result<Ended> {
-    run::loud(place.cargo().args([
+fn clippy(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    run::loud(workspace.cargo().args([
         "clippy",
         "--workspace",
         "--all-targets",
@@ -221,12 +248,13 @@ fn clippy(place: &Place, _: Extent) -> Result<Ended> {
         "--deny",
         "warnings",
     ]))?;
-    Ok(fine(""))
+    Ok(passed(""))
 }
 
-fn tests(place: &Place, extent: Extent) -> Result<Ended> {
-    let mut command = place.cargo();
-    if run::quiet(place.cargo().args(["nextest", "--version"])).is_ok() {
+fn tests(workspace: &Workspace, extent: Extent) -> Result<StepStatus> {
+    let mut command = workspace.cargo();
+    times::forget_report(&workspace.root)?;
+    if run::quiet(workspace.cargo().args(["nextest", "--version"])).is_ok() {
         command.args(["nextest", "run", "--workspace", "--locked", "--no-fail-fast"]);
         if extent == Extent::Quick {
             command.args(["--filterset", "not binary(real)"]);
@@ -238,7 +266,7 @@ fn tests(place: &Place, extent: Extent) -> Result<Ended> {
             Extent::Whole => command.arg("--tests"),
             Extent::Quick => {
                 command.args(["--lib", "--bins"]);
-                for name in integration_tests(place).filter(|name| *name != "real") {
+                for name in integration_tests(workspace).filter(|name| *name != "real") {
                     command.args(["--test", name]);
                 }
                 &mut command
@@ -248,9 +276,21 @@ fn tests(place: &Place, extent: Extent) -> Result<Ended> {
     Ok(run::loud(&mut command)?.into())
 }
 
+/// The times of a run of the tests, if there was one: by nextest's report, which a failed run leaves too, or by libtest's words.
+fn tests_by_binary(workspace: &Workspace, outcomes: &[StepResult]) -> Vec<Row> {
+    let Some(tests) = outcomes.iter().find(|outcome| outcome.step == "tests") else {
+        return Vec::new();
+    };
+    match (times::report(&workspace.root), &tests.result) {
+        (Some(report), _) => times::of_report(&report),
+        (None, Ok(StepStatus::Passed { binaries, .. })) => times::of_libtest(binaries),
+        (None, _) => Vec::new(),
+    }
+}
+
 /// The names of all integration test binaries of the workspace.
-fn integration_tests(place: &Place) -> impl Iterator<Item = &str> {
-    let packages = place.metadata["packages"].as_array().into_iter().flatten();
+fn integration_tests(workspace: &Workspace) -> impl Iterator<Item = &str> {
+    let packages = workspace.metadata["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
     targets
         .filter(|target| {
@@ -259,12 +299,12 @@ fn integration_tests(place: &Place) -> impl Iterator<Item = &str> {
         .filter_map(|target| target["name"].as_str())
 }
 
-fn doctests(place: &Place, _: Extent) -> Result<Ended> {
-    Ok(run::loud(place.cargo().args(["test", "--workspace", "--locked", "--doc"]))?.into())
+fn doctests(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    Ok(run::loud(workspace.cargo().args(["test", "--workspace", "--locked", "--doc"]))?.into())
 }
 
-fn examples(place: &Place, _: Extent) -> Result<Ended> {
-    let mut configs: Vec<_> = std::fs::read_dir(place.root.join("examples"))
+fn examples(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    let mut configs: Vec<_> = std::fs::read_dir(workspace.root.join("examples"))
         .context("cannot read examples/")?
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
@@ -274,26 +314,44 @@ fn examples(place: &Place, _: Extent) -> Result<Ended> {
         bail!("examples/ holds no config");
     }
     // With the features that all of the workspace needs together, as the tests built it; alone it would be built again.
-    run::quiet(place.cargo().args(["build", "--workspace", "--locked", "--bin", "metamcp"]))?;
-    let program = place.target.join("debug/metamcp");
+    run::quiet(workspace.cargo().args(["build", "--workspace", "--locked", "--bin", "metamcp"]))?;
+    let program = workspace.target.join("debug/metamcp");
     for config in &configs {
         run::quiet(Command::new(&program).args(["config", "check", "--config"]).arg(config))?;
     }
-    Ok(fine(format!("{} configs", configs.len())))
+    Ok(passed(format!("{} configs", configs.len())))
 }
 
-fn sim(place: &Place, _: Extent) -> Result<Ended> {
-    let mut command = place.cargo();
+fn sim(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    let mut command = workspace.cargo();
     command.args(["test", "--locked", "--workspace", "--test", "sim"]).env("SIM_SEEDS", SIM_SEEDS);
     Ok(run::loud(&mut command)?.into())
 }
 
-fn deny_step(place: &Place, _: Extent) -> Result<Ended> {
-    if !deny::is_installed(place) {
-        return Ok(Ended::Skipped { why: "cargo-deny is not installed".to_owned() });
-    }
-    deny::check(place)?;
-    Ok(fine(""))
+fn deny_step(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    let advisories = deny::check(workspace)?;
+    let note = advisories.to_string();
+    Ok(if advisories == deny::Advisories::Unchecked {
+        StepStatus::Partly { note }
+    } else {
+        passed(note)
+    })
+}
+
+fn oldest_step(workspace: &Workspace, _: Extent) -> Result<StepStatus> {
+    Ok(match oldest::check(workspace)? {
+        oldest::Checked::IsThisOne(version) => {
+            passed(format!("all steps ran with {version}, which is the oldest"))
+        }
+        oldest::Checked::Compiles(toolchain) => {
+            passed(format!("everything compiles with {toolchain}"))
+        }
+        oldest::Checked::NotHere(version) => StepStatus::Skipped {
+            why: format!(
+                "NOT CHECKED: {version} is not installed; `rustup toolchain install {version}` gets it"
+            ),
+        },
+    })
 }
 
 #[cfg(test)]
@@ -319,27 +377,30 @@ mod tests {
     #[test]
     fn the_summary_shows_closing_lines_failures_and_skips() {
         let lines = |text: &[&str]| text.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let outcome = |step, result| Outcome { step, took: Duration::from_millis(1500), result };
+        let outcome = |step, result| StepResult { step, took: Duration::from_millis(1500), result };
         let outcomes = [
             outcome(
                 "tests",
-                Ok(Ended::Fine {
+                Ok(StepStatus::Passed {
                     note: String::new(),
                     closing: lines(&["Summary [ 1.0s] 7 tests run: 7 passed, 0 skipped"]),
+                    binaries: Vec::new(),
                 }),
             ),
             outcome(
                 "doctests",
-                Ok(Ended::Fine {
+                Ok(StepStatus::Passed {
                     note: String::new(),
                     closing: lines(&[
                         "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
                         "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out",
                     ]),
+                    binaries: Vec::new(),
                 }),
             ),
             outcome("sim", Err(anyhow::anyhow!("seed 7 failed"))),
-            outcome("deny", Ok(Ended::Skipped { why: "not installed".to_owned() })),
+            outcome("deny", Ok(StepStatus::Partly { note: "NOT CHECKED: a".to_owned() })),
+            outcome("oldest", Ok(StepStatus::Skipped { why: "not installed".to_owned() })),
         ];
         let mut out = Vec::new();
         summary(&mut out, &outcomes, Duration::from_secs(6)).unwrap();
@@ -353,8 +414,9 @@ doctests   ok           1.5 s
     test result: 15 passed, 0 failed, 1 ignored, in 2 binaries
 sim        FAILED       1.5 s
     seed 7 failed
-deny       skipped      1.5 s  not installed
-4 steps, 1 failed, 6 s
+deny       PARTLY       1.5 s  NOT CHECKED: a
+oldest     skipped      1.5 s  not installed
+5 steps, 1 failed, 6 s
 "
         );
     }

@@ -5,6 +5,8 @@
 
 mod doors;
 mod manifests;
+mod map;
+mod rooms;
 mod source;
 mod words;
 
@@ -13,8 +15,23 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result, bail};
 
-use crate::place::Place;
 use crate::run;
+use crate::workspace::Workspace;
+
+/// The map, which has the tables that the rules go by.
+const PAGE: &str = "ARCHITECTURE.md";
+
+/// Crates that decide and therefore touch nothing.
+const PURE: &[&str] = &[
+    "crates/metamcp-wire",
+    "crates/metamcp-types",
+    "crates/metamcp-tools",
+    "crates/metamcp-calls",
+    "crates/metamcp-search",
+    "crates/metamcp-config",
+    "crates/metamcp-provisioning",
+    "crates/metamcp-surface",
+];
 
 /// One rule: its name, why it exists, and the function that looks for breaches.
 struct Rule {
@@ -28,6 +45,16 @@ const RULES: &[Rule] = &[
         name: "imports",
         why: "crates import downwards only, as the table in ARCHITECTURE.md says",
         look: manifests::imports,
+    },
+    Rule {
+        name: "rooms",
+        why: "rooms of the engine import downwards only, as the floors in ARCHITECTURE.md say",
+        look: rooms::rooms,
+    },
+    Rule {
+        name: "map",
+        why: "whoever comes new reads the map in one sitting and finds every room on it",
+        look: map::map,
     },
     Rule {
         name: "dependencies",
@@ -99,18 +126,18 @@ impl Finding {
     }
 }
 
-pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     if !options.is_empty() {
         bail!("tidy takes no options");
     }
-    let said = check(place)?;
+    let said = check(workspace)?;
     writeln!(io::stderr(), "tidy: {said}")?;
     Ok(())
 }
 
 /// Tells the findings on stderr and fails on any that is not a warning.
-pub(crate) fn check(place: &Place) -> Result<String> {
-    let tree = Tree::read(place)?;
+pub(crate) fn check(workspace: &Workspace) -> Result<String> {
+    let tree = Tree::read(workspace)?;
     let mut out = io::stderr().lock();
     let (mut wrong, mut warnings) = (0, 0);
     for rule in RULES {
@@ -134,17 +161,17 @@ pub(crate) fn check(place: &Place) -> Result<String> {
 }
 
 impl Tree {
-    fn read(place: &Place) -> Result<Tree> {
+    fn read(workspace: &Workspace) -> Result<Tree> {
         let listed = run::quiet(
             std::process::Command::new("git")
                 .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-                .current_dir(&place.root),
+                .current_dir(&workspace.root),
         )
         .context("tidy needs a git checkout")?;
         let mut files = Vec::new();
         for path in listed.split('\0').filter(|path| !path.is_empty()) {
             // A file that was deleted but not yet committed is still listed.
-            let Ok(bytes) = fs::read(place.root.join(path)) else { continue };
+            let Ok(bytes) = fs::read(workspace.root.join(path)) else { continue };
             files.push(File {
                 path: path.to_owned(),
                 text: String::from_utf8(bytes).unwrap_or_default(),
@@ -180,6 +207,14 @@ fn in_crate(path: &str) -> Option<(&str, &str)> {
         return Some((&path[..end], &path[end + 1..]));
     }
     path.strip_prefix("xtask/").map(|rest| ("xtask", rest))
+}
+
+/// The lines of the block in ARCHITECTURE.md that begins with this fence, with their numbers.
+fn fenced<'a>(tree: &'a Tree, fence: &str) -> Option<Vec<(usize, &'a str)>> {
+    let lines = tree.file(PAGE)?.text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    let mut from = lines.skip_while(|(_, line)| line.trim() != fence);
+    from.next()?;
+    Some(from.take_while(|(_, line)| !line.trim().starts_with("```")).collect())
 }
 
 #[cfg(test)]

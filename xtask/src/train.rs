@@ -9,17 +9,17 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::place::Place;
 use crate::run;
+use crate::workspace::Workspace;
 
 /// The file the trainer writes and the ranking reads.
-const WEIGHTS: &str = "crates/metamcp-core/src/search/hybrid/weights.rs";
+const WEIGHTS: &str = "crates/metamcp-search/src/search/hybrid/weights.rs";
 
 /// The same for the ranking with a transformer.
-const TRANSFORMER: &str = "crates/metamcp-core/src/search/transformer/weights.rs";
+const TRANSFORMER: &str = "crates/metamcp-search/src/search/transformer/weights.rs";
 
 /// `cargo xtask train`.
-pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, options: &[String]) -> Result<()> {
     let (folder, measures_floor, model) = match options {
         [folder] => (folder, false, None),
         [folder, option] if option == "--floor" => (folder, true, None),
@@ -29,24 +29,24 @@ pub(crate) fn run(place: &Place, options: &[String]) -> Result<()> {
     let model = model.map(std::path::absolute).transpose()?;
     let folder = std::path::absolute(folder)
         .with_context(|| format!("{folder:?} is not a path that can be used"))?;
-    let trainer = build(place)?;
+    let trainer = build(workspace)?;
     if measures_floor {
         run::loud(Command::new(trainer).arg(folder).arg("--floor"))?;
         return Ok(());
     }
     let weights = if model.is_some() { TRANSFORMER } else { WEIGHTS };
     let mut command = Command::new(trainer);
-    command.current_dir(&place.root).arg(folder).args(["--write", weights]);
+    command.current_dir(&workspace.root).arg(folder).args(["--write", weights]);
     model.iter().for_each(|model| {
         command.arg("--model").arg(model);
     });
     run::loud(&mut command)?;
-    run::quiet(place.cargo().args(["fmt", "--package", "metamcp-core"]))?;
+    run::quiet(workspace.cargo().args(["fmt", "--package", "metamcp-search"]))?;
     Ok(())
 }
 
 /// The trainer, built for speed: it looks at thousands of questions.
-pub(crate) fn build(place: &Place) -> Result<PathBuf> {
-    run::loud(place.cargo().args(["build", "--release", "-p", "metamcp-trainer"]))?;
-    Ok(place.target.join("release").join("metamcp-trainer"))
+pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
+    run::loud(workspace.cargo().args(["build", "--release", "-p", "metamcp-trainer"]))?;
+    Ok(workspace.target.join("release").join("metamcp-trainer"))
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use metamcp_core::config::PassEnv;
-use metamcp_core::secret::names_a_secret;
+use metamcp_types::pass_env::PassEnv;
+use metamcp_types::secret::names_a_secret;
 
 /// The folder for temporary files in a home of a child's own.
 pub const TEMPORARY: &str = "tmp";

@@ -16,13 +16,13 @@
 //! alone).
 
 pub mod environment;
+pub mod process_sandbox;
 pub mod resolve;
 mod spec;
 mod stderr_tail;
-pub mod walls;
 
 #[cfg(unix)]
-mod life;
+mod activity;
 #[cfg(unix)]
 mod message;
 #[cfg(unix)]
@@ -36,8 +36,8 @@ mod supervisor;
 #[cfg(windows)]
 mod windows;
 
-pub use metamcp_core::config::Walls;
-pub use metamcp_core::ladder::Ladder;
+pub use metamcp_types::escalation::Escalation;
+pub use metamcp_types::sandbox_policy::SandboxPolicy;
 #[cfg(unix)]
 pub use shim::shim_main;
 #[cfg(unix)]

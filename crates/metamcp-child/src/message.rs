@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use metamcp_core::config::Walls;
+use metamcp_types::sandbox_policy::SandboxPolicy;
 
 /// Bytes before the body: the body's length (4) and the tag (1).
 pub(crate) const HEADER: usize = 5;
@@ -36,7 +36,7 @@ pub(crate) struct Start {
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
-    pub(crate) walls: Option<Walls>,
+    pub(crate) sandbox_policy: Option<SandboxPolicy>,
 }
 
 impl Start {
@@ -84,7 +84,7 @@ pub(crate) enum Stage {
     /// Executing the program.
     Exec = 7,
     /// Giving up the rest of the disk.
-    Walls = 8,
+    Sandbox = 8,
 }
 
 impl Stage {
@@ -96,7 +96,7 @@ impl Stage {
         Stage::Shim,
         Stage::Directory,
         Stage::Exec,
-        Stage::Walls,
+        Stage::Sandbox,
     ];
 
     pub(crate) fn from_byte(byte: u8) -> Option<Stage> {
@@ -113,7 +113,7 @@ impl Stage {
             Stage::Shim => "starting the shim",
             Stage::Directory => "working directory",
             Stage::Exec => "exec",
-            Stage::Walls => "walls",
+            Stage::Sandbox => "walls",
         }
     }
 
@@ -143,12 +143,20 @@ impl Order {
                 body.list(start.args.iter().map(|arg| arg.as_bytes()));
                 body.list(start.env.iter().flat_map(|(k, v)| [k.as_bytes(), v.as_bytes()]));
                 body.list(start.cwd.iter().map(|cwd| path(cwd)));
-                body.list(start.walls.iter().map(|walls| path(&walls.home)));
                 body.list(
-                    start.walls.iter().flat_map(|walls| walls.reads.iter().map(|at| path(at))),
+                    start.sandbox_policy.iter().map(|sandbox_policy| path(&sandbox_policy.home)),
                 );
                 body.list(
-                    start.walls.iter().flat_map(|walls| walls.writes.iter().map(|at| path(at))),
+                    start
+                        .sandbox_policy
+                        .iter()
+                        .flat_map(|sandbox_policy| sandbox_policy.reads.iter().map(|at| path(at))),
+                );
+                body.list(
+                    start
+                        .sandbox_policy
+                        .iter()
+                        .flat_map(|sandbox_policy| sandbox_policy.writes.iter().map(|at| path(at))),
                 );
                 1
             }
@@ -181,9 +189,9 @@ impl Order {
                 let home = rest.list()?.into_iter().next().map(PathBuf::from);
                 let reads = rest.list()?.into_iter().map(PathBuf::from).collect();
                 let writes = rest.list()?.into_iter().map(PathBuf::from).collect();
-                let walls = home.map(|home| Walls { home, reads, writes });
+                let sandbox_policy = home.map(|home| SandboxPolicy { home, reads, writes });
                 let program = OsString::from_vec(program);
-                Order::Start(Start { program, args, env, cwd, walls })
+                Order::Start(Start { program, args, env, cwd, sandbox_policy })
             }
             2 => Order::SignalLeader(rest.number()?),
             3 => {
@@ -318,7 +326,7 @@ impl<'a> Rest<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEADER, Order, Report, Stage, Start, Walls, header};
+    use super::{HEADER, Order, Report, SandboxPolicy, Stage, Start, header};
 
     #[test]
     fn orders_survive_the_trip() {
@@ -327,7 +335,7 @@ mod tests {
             args: vec!["a b".into(), "".into(), "\n".into()],
             env: vec![("A".into(), "1=2".into()), ("B".into(), "".into())],
             cwd: Some("/tmp".into()),
-            walls: Some(Walls {
+            sandbox_policy: Some(SandboxPolicy {
                 home: "/own".into(),
                 reads: vec!["/r".into(), "/s p".into()],
                 writes: Vec::new(),

@@ -14,9 +14,9 @@ mod ends;
 mod exec;
 mod keeper;
 mod kill;
+mod kill_interval;
 #[cfg(target_os = "linux")]
 mod namespace;
-mod rounds;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -56,29 +56,29 @@ const MISUSED: i32 = 64;
 pub fn shim_main(args: impl Iterator<Item = OsString>) -> i32 {
     let args: Vec<OsString> = args.collect();
     let Some((stage, rest)) = args.split_first() else { return MISUSED };
-    let again = Again::of_this_process(args.len());
+    let reexec = Reexec::of_this_process(args.len());
     match stage.to_str() {
-        Some(HOLD) => keeper::hold(&again),
+        Some(HOLD) => keeper::hold(&reexec),
         #[cfg(target_os = "linux")]
-        Some(ISOLATE) => namespace::isolate(&again, rest),
+        Some(ISOLATE) => namespace::isolate(&reexec, rest),
         #[cfg(target_os = "linux")]
-        Some(INIT) => namespace::init(&again, rest),
+        Some(INIT) => namespace::init(&reexec, rest),
         Some(EXEC) => exec::become_server(rest),
         _ => MISUSED,
     }
 }
 
 /// How to start this binary again as another stage.
-pub(crate) struct Again {
+pub(crate) struct Reexec {
     leading: Vec<OsString>,
 }
 
-impl Again {
+impl Reexec {
     /// `own` is how many of the last arguments belong to the stage; those before lead to it.
-    fn of_this_process(own: usize) -> Again {
+    fn of_this_process(own: usize) -> Reexec {
         let mut leading: Vec<OsString> = std::env::args_os().skip(1).collect();
         leading.truncate(leading.len().saturating_sub(own));
-        Again { leading }
+        Reexec { leading }
     }
 
     /// The command of another stage, without any environment.

@@ -1,6 +1,6 @@
 //! The face of this crate: start a child, hold it, wait for it, end it.
 //! Owns: what callers keep in their hands.      Never: does the work; that is `supervisor.rs`'s.
-//! In: `Spec`, `Ladder`.  Out: `Child`, `Handle`, `ExitWatch`.
+//! In: `Spec`, `Escalation`.  Out: `Child`, `Handle`, `ExitWatch`.
 //! Tests: `tests/it/`.
 
 use std::ffi::OsStr;
@@ -10,12 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use metamcp_core::ladder::Ladder;
+use metamcp_types::escalation::Escalation;
 use tokio::net::unix::pipe;
 use tokio::sync::{oneshot, watch};
 
+use crate::activity::Activity;
 use crate::environment;
-use crate::life::Life;
 use crate::message::Start;
 use crate::spec::{Containment, Exit, ShimCommand, SpawnError, Spec, Tier};
 use crate::stderr_tail::StderrTail;
@@ -50,10 +50,10 @@ impl Spawner {
     /// Dropping the future ends what was started.
     pub async fn spawn(&self, spec: Spec) -> Result<Child, SpawnError> {
         check(&spec)?;
-        let home = spec.walls.as_ref().map(|walls| walls.home.as_path());
+        let home = spec.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.as_path());
         let env = environment::for_server(std::env::vars_os(), &spec.env, &spec.pass_env, home);
-        let Spec { program, args, cwd, walls, .. } = spec;
-        let start = Start { program, args, env, cwd, walls };
+        let Spec { program, args, cwd, sandbox_policy, .. } = spec;
+        let start = Start { program, args, env, cwd, sandbox_policy };
         let shared = Arc::new(Shared::default());
         let handle = Handle {
             inner: Arc::new(HandleInner {
@@ -145,9 +145,9 @@ impl Child {
         self.handle.watch()
     }
 
-    /// See [`Handle::life`].
-    pub fn life(&self) -> u64 {
-        self.handle.life()
+    /// See [`Handle::activity`].
+    pub fn activity(&self) -> u64 {
+        self.handle.activity()
     }
 }
 
@@ -177,8 +177,8 @@ impl Handle {
     /// Closing stdin is the caller's: drop the [`Stdin`] first. Keep reading stdout meanwhile, since a
     /// server blocked on a full pipe cannot end politely. The ladder runs on the supervisor's thread:
     /// it goes on when this future is dropped, and a second call joins the first.
-    pub async fn stop(&self, ladder: Ladder) {
-        self.inner.requests.send(Request::Stop { id: self.inner.id, ladder }).ok();
+    pub async fn stop(&self, escalation: Escalation) {
+        self.inner.requests.send(Request::Stop { id: self.inner.id, escalation }).ok();
         self.watch().empty().await;
     }
 
@@ -209,11 +209,11 @@ impl Handle {
 
     /// A counter that moves between two calls if the container did something in the meantime: wrote to
     /// stderr, used the processor, read or wrote, started or ended a process.
-    pub fn life(&self) -> u64 {
+    pub fn activity(&self) -> u64 {
         let shared = &self.inner.shared;
         let keeper = shared.keeper.load(Ordering::Relaxed);
-        let mut life = shared.life.lock().unwrap_or_else(PoisonError::into_inner);
-        life.look(keeper, shared.tail.total())
+        let mut activity = shared.activity.lock().unwrap_or_else(PoisonError::into_inner);
+        activity.look(keeper, shared.tail.total())
     }
 
     /// How this one is held.
@@ -269,7 +269,7 @@ pub(crate) struct Shared {
     pub(crate) keeper: AtomicI32,
     pub(crate) leader: AtomicI32,
     pub(crate) tier: Mutex<Tier>,
-    life: Mutex<Life>,
+    activity: Mutex<Activity>,
 }
 
 impl Default for Shared {
@@ -280,7 +280,7 @@ impl Default for Shared {
             keeper: AtomicI32::new(0),
             leader: AtomicI32::new(0),
             tier: Mutex::new(Tier::Untried),
-            life: Mutex::default(),
+            activity: Mutex::default(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use metamcp_core::config::{PassEnv, Walls};
+use metamcp_types::{pass_env::PassEnv, sandbox_policy::SandboxPolicy};
 
 /// What to run.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Spec {
     /// Where it runs; `None` is the gateway's own directory.
     pub cwd: Option<PathBuf>,
     /// What it is kept to of the disk; `None` is all that the user may see. It is not started without them.
-    pub walls: Option<Walls>,
+    pub sandbox_policy: Option<SandboxPolicy>,
 }
 
 /// Without the values of variables, which are secrets as often as not.
@@ -36,7 +36,7 @@ impl fmt::Debug for Spec {
             .field("args", &self.args)
             .field("env", &names)
             .field("cwd", &self.cwd)
-            .field("walls", &self.walls)
+            .field("walls", &self.sandbox_policy)
             .finish()
     }
 }
@@ -180,7 +180,7 @@ pub enum SpawnError {
     },
     /// Walls were demanded and cannot be had.
     #[error("cannot keep the child to its own files")]
-    Walls {
+    Sandbox {
         /// What the kernel said.
         source: io::Error,
     },

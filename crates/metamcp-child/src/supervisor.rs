@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use metamcp_core::ladder::Ladder;
+use metamcp_types::escalation::Escalation;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::geteuid;
 use tokio::sync::oneshot;
@@ -44,7 +44,7 @@ pub(crate) enum Request {
     /// Start a child.
     Spawn { id: u64, start: Start, shared: Arc<Shared>, reply: Reply },
     /// Walk down the ladder.
-    Stop { id: u64, ladder: Ladder },
+    Stop { id: u64, escalation: Escalation },
     /// Kill everything in a container.
     Kill { id: u64 },
     /// Nobody holds the container any more.
@@ -120,9 +120,13 @@ impl Supervisor {
                     let mode = self.mode();
                     self.launch(id, mode, start, shared, reply);
                 }
-                Ok(Request::Stop { id, ladder }) => self.each(id, |one| one.stop(ladder.clone())),
+                Ok(Request::Stop { id, escalation }) => {
+                    self.each(id, |one| one.stop(escalation.clone()))
+                }
                 Ok(Request::Kill { id }) => self.each(id, Container::kill),
-                Ok(Request::Release { id }) => self.each(id, |one| one.stop(Ladder::at_once())),
+                Ok(Request::Release { id }) => {
+                    self.each(id, |one| one.stop(Escalation::immediate()))
+                }
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }

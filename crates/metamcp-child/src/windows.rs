@@ -1,6 +1,6 @@
 //! Children on Windows, as far as safe code reaches.
 //! Owns: the same face as on Unix.      Never: claims to hold what a server starts in its turn.
-//! In: `Spec`, `Ladder`.  Out: `Child`, `Handle`, `ExitWatch`.
+//! In: `Spec`, `Escalation`.  Out: `Child`, `Handle`, `ExitWatch`.
 //! Tests: none have run; it is compiled.
 //!
 //! The system's own container is the job object, which needs either code this project forbids or one
@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use metamcp_core::ladder::{Ladder, Next, Step};
+use metamcp_types::escalation::{Escalation, Next, Step};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Notify, watch};
@@ -53,8 +53,8 @@ impl Spawner {
             let source = io::Error::from(io::ErrorKind::Unsupported);
             return Err(SpawnError::Namespace { step: "new namespaces", source });
         }
-        if spec.walls.is_some() {
-            return Err(SpawnError::Walls { source: io::ErrorKind::Unsupported.into() });
+        if spec.sandbox_policy.is_some() {
+            return Err(SpawnError::Sandbox { source: io::ErrorKind::Unsupported.into() });
         }
         let mut command = Command::new(&spec.program);
         command
@@ -169,9 +169,9 @@ impl Child {
         self.handle.watch()
     }
 
-    /// See [`Handle::life`].
-    pub fn life(&self) -> u64 {
-        self.handle.life()
+    /// See [`Handle::activity`].
+    pub fn activity(&self) -> u64 {
+        self.handle.activity()
     }
 }
 
@@ -197,14 +197,14 @@ impl Drop for Inner {
 
 impl Handle {
     /// Waits out the ladder, whose last step alone exists here.
-    pub async fn stop(&self, mut ladder: Ladder) {
+    pub async fn stop(&self, mut escalation: Escalation) {
         let since = {
             let mut descent = self.inner.descent.lock().unwrap_or_else(PoisonError::into_inner);
             *descent.get_or_insert_with(Instant::now)
         };
         let watch = self.watch();
         loop {
-            match ladder.next(since.elapsed()) {
+            match escalation.next(since.elapsed()) {
                 Next::Take(Step::KillAll) => self.kill_now(),
                 Next::Take(_) => {}
                 Next::Wait(left) => {
@@ -243,7 +243,7 @@ impl Handle {
     }
 
     /// What it wrote to stderr is the only sign of life looked at here.
-    pub fn life(&self) -> u64 {
+    pub fn activity(&self) -> u64 {
         self.inner.tail.total()
     }
 

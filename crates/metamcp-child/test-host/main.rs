@@ -10,7 +10,7 @@
 )]
 
 #[cfg(target_os = "linux")]
-mod habits;
+mod behaviours;
 #[cfg(target_os = "linux")]
 mod measure;
 
@@ -20,5 +20,5 @@ fn main() {
         std::process::exit(metamcp_child::shim_main(args));
     }
     #[cfg(target_os = "linux")]
-    habits::run();
+    behaviours::run();
 }

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use metamcp_child::{Ladder, ShimCommand, Spawner, Spec};
+use metamcp_child::{Escalation, ShimCommand, Spawner, Spec};
 
-use crate::habits::{containment, say};
+use crate::behaviours::{containment, say};
 
 /// Trees per killed gateway.
 const TREES: usize = 20;
@@ -42,7 +42,7 @@ fn starts(tier: &str, rounds: usize) {
             let began = Instant::now();
             let parts = child.into_parts();
             drop(parts.stdin);
-            parts.handle.stop(Ladder::polite()).await;
+            parts.handle.stop(Escalation::graceful()).await;
             stops.push(began.elapsed());
         }
         let mut direct = Vec::new();

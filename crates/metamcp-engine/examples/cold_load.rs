@@ -7,13 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metamcp_core::config::ServerConfig;
-use metamcp_core::ledger::ServerId;
-use metamcp_core::moment::Moment;
-use metamcp_core::search::Strategy;
-use metamcp_core::tool::Listing;
+use metamcp_calls::pool::ServerId;
+use metamcp_config::config::ServerConfig;
 use metamcp_engine::catalog::Catalog;
 use metamcp_engine::catalog::schema_cache::SchemaCache;
+use metamcp_search::search::Strategy;
+use metamcp_tools::tool::Listing;
+use metamcp_types::moment::Moment;
 use serde_json::{Value, json};
 
 /// The servers of the cache, a line each.

@@ -10,22 +10,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use metamcp_core::config::ServerConfig;
-use metamcp_core::discover::{self, DigestLine};
-use metamcp_core::ledger::ServerId;
-use metamcp_core::moment::Moment;
-use metamcp_core::search::{About, Index, Recipe, ServerIndex, Tuning, Vocabulary};
-use metamcp_core::settings::LogLevel;
-use metamcp_core::tool::{ServerTools, Tool};
+use metamcp_calls::pool::ServerId;
+use metamcp_config::config::ServerConfig;
+use metamcp_config::settings::LogLevel;
+use metamcp_search::search::{About, CachedTokenizer, Index, IndexCacheKey, ServerIndex, Tuning};
+use metamcp_surface::discover::{self, DigestLine};
+use metamcp_tools::tool::{ServerTools, Tool};
+use metamcp_types::moment::Moment;
 use metamcp_wire::handshake::Peer;
 use tokio::task::JoinHandle;
 
+use crate::change_counter::ChangeCounter;
 use crate::clock::unix_millis;
-use crate::progress::Progress;
 use crate::provision::Pinned;
 use crate::task;
 use crate::telemetry;
-use crate::upstream::eras::fingerprint;
+use crate::upstream::era_cache::fingerprint;
 
 mod narrowed;
 pub mod schema_cache;
@@ -159,7 +159,7 @@ pub struct Catalog {
     cache: Option<SchemaCache>,
     /// Lists on their way to the disk.
     writes: Mutex<Vec<JoinHandle<()>>>,
-    loaded: Progress,
+    loaded: ChangeCounter,
     digest: OnceLock<Digest>,
     ttl: Duration,
     tuning: Tuning,
@@ -197,7 +197,7 @@ impl Catalog {
             blocked: RwLock::default(),
             cache,
             writes: Mutex::default(),
-            loaded: Progress::default(),
+            loaded: ChangeCounter::default(),
             digest: OnceLock::new(),
             ttl,
             tuning: Tuning::default(),
@@ -287,21 +287,21 @@ impl Catalog {
     /// What is on disk of these servers.
     fn cached(&self, configs: &[(ServerId, Arc<ServerConfig>)]) -> Vec<Built> {
         let Some(cache) = self.cache.as_ref().map(SchemaCache::opened) else { return Vec::new() };
-        on_all_cores(configs, |vocabulary, (id, config)| {
+        on_all_cores(configs, |tokenizer, (id, config)| {
             let made_by = fingerprint(config);
             let found = cache.read(whose(config, &made_by), unix_millis()).ok()?.found()?;
             let saved_at = Some(found.header.saved_at);
             let blocked = self.blocked(*id, config, &found.tools, false);
             let tools = permitted(Arc::new(found.tools), config, &blocked);
-            let recipe = Recipe::new(&config.name, about(config), &tools, &self.tuning);
-            let kept = cache.read_part(&config.name, &recipe);
-            let part =
-                kept.and_then(|kept| ServerIndex::from_bytes(recipe, &config.name, &tools, &kept));
+            let cache_key = IndexCacheKey::new(&config.name, about(config), &tools, &self.tuning);
+            let kept = cache.read_part(&config.name, &cache_key);
+            let part = kept
+                .and_then(|kept| ServerIndex::from_bytes(cache_key, &config.name, &tools, &kept));
             let part = part.map(Arc::new);
             Some(match part {
                 Some(part) => Built { server: *id, tools, part, is_kept: true, saved_at },
                 None => {
-                    let built = Built::new(*id, config, tools, vocabulary, &self.tuning);
+                    let built = Built::new(*id, config, tools, tokenizer, &self.tuning);
                     Built { saved_at, ..built }
                 }
             })
@@ -313,7 +313,7 @@ impl Catalog {
         let part = self.lock().parts.get(&server).cloned();
         let (Some(cache), Some(part)) = (&self.cache, part) else { return };
         // Without it the next start takes a little longer.
-        drop(cache.write_part(part.server(), &part.recipe(), &part.to_bytes(), unix_millis()));
+        drop(cache.write_part(part.server(), &part.cache_key(), &part.to_bytes(), unix_millis()));
     }
 
     /// Everything known now.
@@ -499,7 +499,9 @@ impl Catalog {
         let same = part.filter(|part| part.tools().fingerprint == tools.fingerprint);
         let built = match same {
             Some(part) => Built { server, tools, part, is_kept: true, saved_at: None },
-            None => Built::new(server, &config, tools, &mut Vocabulary::default(), &self.tuning),
+            None => {
+                Built::new(server, &config, tools, &mut CachedTokenizer::default(), &self.tuning)
+            }
         };
         self.publish(vec![built], Some(now));
     }
@@ -616,11 +618,11 @@ impl Built {
         server: ServerId,
         config: &ServerConfig,
         tools: Arc<ServerTools>,
-        vocabulary: &mut Vocabulary,
+        tokenizer: &mut CachedTokenizer,
         tuning: &Tuning,
     ) -> Built {
         let about = about(config);
-        let part = ServerIndex::build_tuned(vocabulary, &config.name, about, &tools, tuning);
+        let part = ServerIndex::build_tuned(tokenizer, &config.name, about, &tools, tuning);
         Built { server, tools, part: Arc::new(part), is_kept: false, saved_at: None }
     }
 }
@@ -639,16 +641,16 @@ async fn elsewhere(work: impl FnOnce() + Send + 'static) {
 /// Makes something of each, on as many threads as it is worth; in any order.
 fn on_all_cores<T: Sync, R: Send>(
     all: &[T],
-    make: impl Fn(&mut Vocabulary, &T) -> Option<R> + Sync,
+    make: impl Fn(&mut CachedTokenizer, &T) -> Option<R> + Sync,
 ) -> Vec<R> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let threads = cores.min(MAX_THREADS).min(all.len() / WORTH_A_THREAD).max(1);
     let next = AtomicUsize::new(0);
     let work = || {
-        let mut vocabulary = Vocabulary::default();
+        let mut tokenizer = CachedTokenizer::default();
         let mut made = Vec::new();
         while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-            made.extend(make(&mut vocabulary, one));
+            made.extend(make(&mut tokenizer, one));
         }
         made
     };

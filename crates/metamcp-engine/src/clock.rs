@@ -7,8 +7,8 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use metamcp_core::awake::{Awake, BEAT, Looker};
-use metamcp_core::moment::Moment;
+use metamcp_types::moment::Moment;
+use metamcp_types::suspend_clock::{BEAT, ClockReader, SuspendAwareClock};
 use tokio::time::Instant;
 
 /// Turns instants into moments since the start, in which the process could run.
@@ -16,20 +16,20 @@ use tokio::time::Instant;
 pub struct Clock {
     start: Instant,
     /// One for the life of the process, since everybody who waits has a copy of the clock.
-    awake: &'static Mutex<Awake>,
+    suspend_clock: &'static Mutex<SuspendAwareClock>,
 }
 
 impl Clock {
     /// Starts counting.
     pub fn start() -> Clock {
-        Clock { start: Instant::now(), awake: Box::leak(Box::default()) }
+        Clock { start: Instant::now(), suspend_clock: Box::leak(Box::default()) }
     }
 
     /// The present moment.
     pub fn now(self) -> Moment {
         // Read under the lock: a reading from before a pause must not come after one from behind it.
-        let mut awake = self.awake();
-        awake.now(self.raw())
+        let mut suspend_clock = self.suspend_clock();
+        suspend_clock.now(self.raw())
     }
 
     /// Milliseconds since the start, for what travels as a number.
@@ -41,7 +41,7 @@ impl Clock {
     /// can hold.
     pub fn instant(self, moment: Moment) -> Instant {
         const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-        self.start + self.awake().raw(moment).elapsed().min(YEAR)
+        self.start + self.suspend_clock().raw(moment).elapsed().min(YEAR)
     }
 
     /// Waits for a moment; a pause on the way is not counted.
@@ -70,23 +70,23 @@ impl Clock {
     pub(crate) fn next_look(self, wake: Moment, watched: bool) -> Instant {
         let wake = self.instant(wake);
         let next = if watched { wake.min(Instant::now() + BEAT) } else { wake };
-        self.awake().sleeps_until(Looker::Calls, self.raw_of(next));
+        self.suspend_clock().sleeps_until(ClockReader::Calls, self.raw_of(next));
         next
     }
 
     /// Nobody looks regularly any more.
     pub(crate) fn unwatched(self) {
-        self.awake().sleeps_until(Looker::Calls, Moment::NEVER);
+        self.suspend_clock().sleeps_until(ClockReader::Calls, Moment::NEVER);
     }
 
     /// Sleeps so long, and sees to it that a pause of the process is noticed at the end of it. One at a time.
     pub(crate) async fn doze(self, length: Duration) {
         let until = Instant::now() + length;
-        self.awake().sleeps_until(Looker::Sessions, self.raw_of(until));
+        self.suspend_clock().sleeps_until(ClockReader::Sessions, self.raw_of(until));
         tokio::time::sleep_until(until).await;
         // Whoever looks now notices.
         self.now();
-        self.awake().sleeps_until(Looker::Sessions, Moment::NEVER);
+        self.suspend_clock().sleeps_until(ClockReader::Sessions, Moment::NEVER);
     }
 
     fn raw_of(self, instant: Instant) -> Moment {
@@ -97,8 +97,8 @@ impl Clock {
         Moment::after_start(self.start.elapsed())
     }
 
-    fn awake(self) -> MutexGuard<'static, Awake> {
-        self.awake.lock().unwrap_or_else(PoisonError::into_inner)
+    fn suspend_clock(self) -> MutexGuard<'static, SuspendAwareClock> {
+        self.suspend_clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

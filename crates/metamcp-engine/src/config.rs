@@ -1,27 +1,27 @@
 //! Configuration as found on this machine: which file, and what flags and variables add to it.
-//! Owns: finding and reading the files, the order of sources.      Never: judges their content (`metamcp_core::config` does), starts anything.
-//! In: `Request`: flags, variables, working directory.  Out: `Loaded`, or a `LoadError` to show as it is.
+//! Owns: finding and reading the files, the order of sources.      Never: judges their content (`metamcp_config::config` does), starts anything.
+//! In: `LoadOptions`: flags, variables, working directory.  Out: `Loaded`, or a `LoadError` to show as it is.
 //! Tests: `config/tests.rs`.
 
-mod itself;
 mod load;
 mod project;
+mod self_reference;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::config::{Config, ConfigError, Place, Problem, Severity, Warning};
-use metamcp_core::settings::{CodeProfile, Given, ValueError};
+use metamcp_config::config::{Config, ConfigError, Place, Problem, Severity, Warning};
+use metamcp_config::settings::{CodeProfile, Given, ValueError};
 
-pub use self::itself::{ABOVE, Circle, above, below};
 pub use self::load::{home, load};
-pub use self::project::{CurrentProject, Project, Standing};
+pub use self::project::{CurrentProject, Project, ProjectTrust};
+pub use self::self_reference::{ABOVE, RecursionError, above, below};
 
 /// Largest config file that is read; a larger one was not written as one.
 pub const LARGEST_FILE: u64 = 1 << 20;
 
 /// What decides which configuration is loaded.
-pub struct Request<'a> {
+pub struct LoadOptions<'a> {
     /// Settings from the command line.
     pub flags: Vec<Given>,
     /// Answers for environment variables, in settings and in the file.

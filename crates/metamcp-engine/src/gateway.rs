@@ -1,4 +1,4 @@
-//! The whole gateway: the only file that wires rooms together.
+//! The whole gateway: the only file that wires the modules together.
 //! Owns: the order in which things start.      Never: decides anything.
 //! In: a `Config`.  Out: a running `Gateway`.
 //! Tests: every test of the binary.
@@ -6,21 +6,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metamcp_calls::dispatch::{Limits, ServerPolicy};
+use metamcp_calls::notify::Pace;
+use metamcp_calls::pool::{self, Keep};
+use metamcp_calls::replay::Rule;
 use metamcp_child::ShimCommand;
-use metamcp_core::config::{Config, IdleRule, Lifecycle, ServerConfig, Transport};
-use metamcp_core::dispatch::{Limits, ServerPolicy};
-use metamcp_core::ledger::{self, Keep};
-use metamcp_core::next::Audience;
-use metamcp_core::notify::Pace;
-use metamcp_core::replay::Rule;
-use metamcp_core::search::Tuning;
-use metamcp_core::settings::{Bm25Settings, Replay, SearchStrategy, Settings};
+use metamcp_config::config::{Config, IdleRule, Lifecycle, ServerConfig, Transport};
+use metamcp_config::settings::{Bm25Settings, Replay, SearchStrategy, Settings};
 use metamcp_sandbox::host::Launch;
+use metamcp_search::search::Tuning;
+use metamcp_types::next::Audience;
 
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
-use crate::habits::{HabitFile, Memory};
 use crate::provision::{self, Pinned, Provisioner};
 use crate::results::{self, Results};
 use crate::router::{Router, Timing};
@@ -29,6 +28,7 @@ use crate::surface::execute::CodeMode;
 use crate::surface::{Options, Parts, Scope, Surface, View, semantic};
 use crate::task;
 use crate::upstream::launch::Launcher;
+use crate::usage_history::{UsageFile, UsageStore};
 use crate::vectors::Local;
 
 /// A running gateway. No server is started before something needs it.
@@ -39,16 +39,16 @@ pub struct Gateway {
     pub catalog: Arc<Catalog>,
     /// What clients see.
     pub view: View,
-    /// What was learnt from use, where that is wanted.
-    pub habits: Option<Arc<Memory>>,
-    /// The toolsets by name, for whoever serves one of them.
+    /// Usage history, unless the operator disabled it.
+    pub usage_history: Option<Arc<UsageStore>>,
+    /// The toolsets by name, for endpoints that serve one of them.
     pub scopes: Vec<(String, Arc<Scope>)>,
-    /// Which servers were installed by us.
+    /// The servers that metamcp installed.
     pub pinned: Arc<Pinned>,
 }
 
 impl Gateway {
-    /// Puts a gateway together. Must be called inside a runtime.
+    /// Builds a gateway. Must be called inside a runtime.
     pub fn start(config: &Config, shim: ShimCommand, worker: Launch) -> Gateway {
         let settings = &config.settings;
         let cache = SchemaCache::new(&settings.home);
@@ -79,7 +79,7 @@ impl Gateway {
             }
         };
         config.servers.iter().cloned().for_each(&join);
-        // What the configuration names goes before what was installed.
+        // Configured servers take precedence over installed ones.
         let installed = provision::installed(&settings.home).into_iter();
         for (server, _) in installed.filter(|(one, _)| config.server(&one.name).is_none()) {
             pinned.add(&server.name);
@@ -116,21 +116,22 @@ impl Gateway {
             },
         };
         let home = settings.home.clone();
-        // What a killed gateway left of results is nobody's any more. Most homes have nothing of the kind.
+        // Results that a killed gateway left behind have no owner any more. Most homes have none.
         if home.join("results").exists() {
             drop(tokio::task::spawn_blocking(move || results::left_behind(&home, true)));
         }
-        let habits = settings.learn.then(|| Memory::start(HabitFile::new(&settings.home)));
+        let usage_history =
+            settings.learn.then(|| UsageStore::start(UsageFile::new(&settings.home)));
         let code = CodeMode::new(&settings.code, worker);
         let shapes = Shapes::new(&settings.home);
         let parts = Parts {
             router: Arc::clone(&router),
             catalog: Arc::clone(&catalog),
-            habits: habits.clone(),
+            usage_history: usage_history.clone(),
             code,
             shapes,
             results: Results::new(&settings.home),
-            scrubs: settings.scrub,
+            redacts: settings.redact,
             tokens,
             provisioner,
         };
@@ -143,9 +144,9 @@ impl Gateway {
         let scope = scopes.iter().find(|(name, _)| *name == settings.toolset);
         let scope = scope.map(|(_, scope)| Arc::clone(scope));
         let audience = Audience::default();
-        let vocabulary = settings.surface;
-        let view = View { surface, vocabulary, scope, audience, principal: 0, approves: true };
-        Gateway { router, catalog, view, habits, scopes, pinned }
+        let tool_surface = settings.surface;
+        let view = View { surface, tool_surface, scope, audience, principal: 0, approves: true };
+        Gateway { router, catalog, view, usage_history, scopes, pinned }
     }
 
     /// Starts the eager servers and the first `count` of the others without waiting for a call.
@@ -156,13 +157,13 @@ impl Gateway {
             .filter(|entry| entry.config.is_enabled())
             .partition(|entry| entry.config.eager);
         for entry in eager.into_iter().chain(others.into_iter().take(count)) {
-            // Whoever needs the server hears why it cannot be started.
+            // Whoever needs the server gets the reason why it cannot start.
             drop(self.router.wake(entry.id));
         }
     }
 }
 
-/// Has the transformer read tools as they become known, not only when somebody searches for them.
+/// Lets the transformer embed tools as they become known, not only at the first search for them.
 fn keep_reading(local: &Arc<Local>, catalog: &Arc<Catalog>, router: &Arc<Router>) {
     let local = Arc::downgrade(local);
     let (catalog, router) = (Arc::clone(catalog), Arc::downgrade(router));
@@ -175,19 +176,19 @@ fn keep_reading(local: &Arc<Local>, catalog: &Arc<Catalog>, router: &Arc<Router>
                 read = Some(snapshot.generation);
                 local.offer(&snapshot.index);
             }
-            let mut seen = router.stir.now();
+            let mut seen = router.state_changes.now();
             drop((local, snapshot));
-            router.stir.moved_on(&mut seen).await;
+            router.state_changes.moved_on(&mut seen).await;
             drop(router);
             tokio::time::sleep(BETWEEN_LOOKS).await;
         }
     });
 }
 
-/// How often is looked for new tools while something happens: every call is something.
+/// How often to look for new tools while state changes: every call is a change.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
-/// How `bm25` weighs, where that is the strategy: whole numbers, as they are known from elsewhere.
+/// Weights of `bm25`, where that is the strategy: whole numbers, in their usual notation.
 fn tuning(settings: &Settings) -> Tuning {
     if settings.search != SearchStrategy::Bm25 {
         return Tuning::default();
@@ -206,7 +207,7 @@ fn tuning(settings: &Settings) -> Tuning {
 fn limits(settings: &Settings) -> Limits {
     let pool = &settings.pool;
     Limits {
-        pool: ledger::Limits {
+        pool: pool::Limits {
             size: pool.size as usize,
             reserve: pool.reserve_size as usize,
             reserve_after: pool.reserve_timeout,

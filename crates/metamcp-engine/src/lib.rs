@@ -1,33 +1,33 @@
-//! The gateway as a library: acts on what the core decides. See ARCHITECTURE.md for the map.
+//! The gateway as a library: performs the I/O that the pure crates decide on. See ARCHITECTURE.md for the map.
 
-pub mod allowance;
 pub mod catalog;
+pub mod change_counter;
+pub mod change_notifier;
 pub mod clock;
 pub mod config;
 pub mod files;
 pub mod gateway;
-pub mod habits;
-pub mod held;
 pub mod login;
 pub mod manifest;
 pub mod model;
-pub mod notices;
 pub mod outbox;
 pub mod pem;
-pub mod progress;
 pub mod provision;
 pub mod reload;
 pub mod results;
+pub mod rlimits;
 pub mod router;
 pub mod secrets;
 pub mod serve;
 pub mod shapes;
 pub mod stream;
 pub mod surface;
+pub mod suspended_calls;
 pub mod task;
 pub mod telemetry;
 pub mod trust;
 pub mod upstream;
+pub mod usage_history;
 pub mod user_file;
 pub mod vectors;
 pub mod web;

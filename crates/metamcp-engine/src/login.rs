@@ -3,26 +3,27 @@
 //! In: a refusal of a server.  Out: a token to show, or where a person has to go.
 //! Tests: `login/store.rs`, `metamcp/tests/remote/login.rs`.
 
-mod carrier;
-mod company;
+mod authorization_flow;
+mod client_assertion;
+mod credential_store;
 mod discover;
+mod enterprise;
 mod grant;
+mod http_client;
 mod key;
-mod ledger;
-mod proof;
+pub mod oauth;
 mod store;
 mod tokens;
-mod visit;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use metamcp_core::config::{Grant, HttpOptions, Login as Wishes};
-use metamcp_core::failure::Fact;
-use metamcp_core::oauth::OAuthError;
-use metamcp_core::settings::TokenStore;
-use metamcp_core::web::Address;
+use crate::login::oauth::OAuthError;
+use metamcp_calls::failure::Fact;
+use metamcp_config::config::{Grant, HttpOptions, Login as Wishes};
+use metamcp_config::settings::TokenStore;
+use metamcp_types::web::Address;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
@@ -32,7 +33,7 @@ use self::store::{Record, Store};
 pub use self::tokens::Tokens;
 use crate::clock::unix_millis;
 use crate::files::FileError;
-use crate::web::{Guarded, Plan, SendError, TlsError, Trouble, Tunnel};
+use crate::web::{Guarded, Plan, SendError, SendErrorKind, TlsError, Tunnel};
 
 /// A token that ends sooner is refreshed before it is shown.
 const SOON: Duration = Duration::from_secs(30);
@@ -77,13 +78,13 @@ pub enum LoginError {
     },
     /// The key that should prove us does not.
     #[error("the `privateKey` of its client cannot be used: {why}")]
-    Proof {
+    ClientAssertion {
         /// Why not.
         why: String,
     },
     /// The company that should vouch for the person does not.
     #[error("its `identityProvider` does not vouch for you: {why}")]
-    Company {
+    Enterprise {
         /// Why not.
         why: String,
     },
@@ -101,10 +102,12 @@ impl LoginError {
     }
 
     fn unreachable(place: &Address, error: SendError) -> LoginError {
-        let reason = match error.trouble {
-            Trouble::Unreachable { reason } | Trouble::Insecure { reason } => reason.to_owned(),
-            Trouble::Forbidden { reason } | Trouble::OutOfFiles { reason } => reason,
-            Trouble::Closed => "it closed the connection".to_owned(),
+        let reason = match error.kind {
+            SendErrorKind::Unreachable { reason } | SendErrorKind::Insecure { reason } => {
+                reason.to_owned()
+            }
+            SendErrorKind::Forbidden { reason } | SendErrorKind::OutOfFiles { reason } => reason,
+            SendErrorKind::Closed => "it closed the connection".to_owned(),
         };
         LoginError::Unreachable { place: place.origin(), reason }
     }
@@ -112,7 +115,7 @@ impl LoginError {
 
 /// What is known of a login, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct LoginStatus {
     /// Who let us in.
     pub issuer: String,
     /// The rights we have, where that was said.
@@ -125,7 +128,7 @@ pub struct Standing {
 
 /// Where a person has to go, and what comes of it.
 #[derive(Debug)]
-pub struct Started {
+pub struct StartedLogin {
     /// The address to open in a browser on this machine.
     pub address: String,
     /// Hears how it ended.
@@ -134,16 +137,16 @@ pub struct Started {
 
 /// Where logins are remembered, the same for all of a process.
 #[derive(Clone, Debug)]
-pub struct Keeping {
+pub struct LoginStorage {
     home: PathBuf,
     keys: Keys,
     tokens: Arc<Tokens>,
 }
 
-impl Keeping {
+impl LoginStorage {
     /// Under this home, with the key where it is wanted. Touches nothing yet.
-    pub fn new(home: &Path, place: TokenStore) -> Keeping {
-        Keeping { home: home.to_owned(), keys: Keys::new(home, place), tokens: Arc::default() }
+    pub fn new(home: &Path, place: TokenStore) -> LoginStorage {
+        LoginStorage { home: home.to_owned(), keys: Keys::new(home, place), tokens: Arc::default() }
     }
 
     /// The tokens that are held by its logins.
@@ -165,7 +168,7 @@ pub struct Login {
     turn: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
     /// Told whenever a visit is over.
-    visits: Notify,
+    finished_flows: Notify,
     me: Weak<Login>,
 }
 
@@ -180,7 +183,7 @@ struct Known {
 
 impl Login {
     /// At a server with this address. Touches nothing yet.
-    pub fn new(server: Address, options: &HttpOptions, keeping: &Keeping) -> Arc<Login> {
+    pub fn new(server: Address, options: &HttpOptions, login_storage: &LoginStorage) -> Arc<Login> {
         let plan = Plan {
             http2: true,
             tls: options.tls.clone(),
@@ -188,18 +191,18 @@ impl Login {
             // Logins are rare: a kept connection would mostly be one that the other side is just closing.
             ..Plan::plain(CONNECT, 0)
         };
-        let store = Store::new(&keeping.home, &server, keeping.keys.clone());
+        let store = Store::new(&login_storage.home, &server, login_storage.keys.clone());
         let wishes = options.login.clone();
         Arc::new_cyclic(|me| Login {
             server,
             wishes,
             plan,
             store,
-            tokens: keeping.tokens(),
+            tokens: login_storage.tokens(),
             guarded: Guarded::default(),
             turn: tokio::sync::Mutex::default(),
             known: Mutex::default(),
-            visits: Notify::new(),
+            finished_flows: Notify::new(),
             me: me.clone(),
         })
     }
@@ -287,18 +290,18 @@ impl Login {
                 return Ok(address.clone());
             }
         }
-        let (visit, address) = self.prepare(challenge).await?;
+        let (authorization_flow, address) = self.prepare(challenge).await?;
         self.known().waiting = Some((challenge.scope.clone(), address.clone()));
-        self.await_visit(visit, address.clone());
+        self.await_visit(authorization_flow, address.clone());
         Ok(address)
     }
 
     /// Waits until the person who is expected has come back, or has logged in elsewhere. The caller sets a limit.
-    pub async fn visited(&self) {
+    pub async fn authorization_finished(&self) {
         let access = || self.known().record.as_ref().map(|record| record.access.clone());
         let before = access();
         loop {
-            let over = self.visits.notified();
+            let over = self.finished_flows.notified();
             if self.known().waiting.is_none() {
                 return;
             }
@@ -325,9 +328,9 @@ impl Login {
     }
 
     /// How the login stands.
-    pub async fn standing(&self) -> Result<Option<Standing>, LoginError> {
+    pub async fn status(&self) -> Result<Option<LoginStatus>, LoginError> {
         let record = self.read_again().await?;
-        Ok(record.map(|record| Standing {
+        Ok(record.map(|record| LoginStatus {
             expires_in_ms: record.ends_at_ms.map(|end| end.saturating_sub(unix_millis())),
             refreshes: record.refresh.is_some() || self.wishes.grant == Grant::Machine,
             issuer: record.issuer,
@@ -367,22 +370,22 @@ impl Login {
 }
 
 /// A login that is started by a command and waited for.
-pub async fn start(login: &Arc<Login>) -> Result<Started, LoginError> {
-    let challenge = login.knock().await?;
-    let (visit, address) = login.prepare(&challenge).await?;
+pub async fn start(login: &Arc<Login>) -> Result<StartedLogin, LoginError> {
+    let challenge = login.probe().await?;
+    let (authorization_flow, address) = login.prepare(&challenge).await?;
     let (sender, done) = oneshot::channel();
     let login = Arc::clone(login);
     crate::task::spawn("login", async move {
-        let ended = login.finish(visit).await.map_err(|error| chain(&error));
+        let ended = login.finish(authorization_flow).await.map_err(|error| chain(&error));
         // Whoever waited may have gone; the token is kept all the same.
         drop(sender.send(ended));
     });
-    Ok(Started { address, done })
+    Ok(StartedLogin { address, done })
 }
 
 /// The same where no person is needed.
 pub async fn start_machine(login: &Login) -> Result<(), LoginError> {
-    let challenge = login.knock().await?;
+    let challenge = login.probe().await?;
     login.machine(&challenge, None).await
 }
 

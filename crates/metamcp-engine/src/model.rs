@@ -8,7 +8,9 @@ mod wheel;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::transformer::{BadModel, BadTensors, Learnt, MAX_FILE, MINILM, Model, Tensors};
+use metamcp_search::transformer::{
+    BadModel, BadTensors, LoraDelta, MAX_FILE, MINILM, Model, Tensors,
+};
 use sha2::{Digest, Sha256};
 
 use crate::files::{Directory, FileError};
@@ -180,7 +182,7 @@ impl ModelFile {
     ) -> Result<(), ModelError> {
         say("The sum fits. Making it smaller: eight bits a weight.");
         let pieces = std::str::from_utf8(pieces).map_err(|_| BadTensors::Vocabulary)?;
-        let bytes = Model::make(MINILM, &Tensors::read(tensors)?, pieces, Some(Learnt::ours()))?;
+        let bytes = Model::make(MINILM, &Tensors::read(tensors)?, pieces, Some(LoraDelta::ours()))?;
         let folder = Directory::home_or_create(&self.home)?.inside_or_create(FOLDER)?;
         // For good: to fetch it again would cost more than to wait for the disk.
         folder.replace_for_good(FILE, &bytes)?;

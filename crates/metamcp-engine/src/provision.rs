@@ -4,15 +4,15 @@
 //! Tests: `metamcp/tests/real/provision.rs`, `provision/tests.rs`, `provision/{store,registry}/tests.rs`.
 
 mod clients;
+mod delisted;
 mod images;
 mod install;
 mod npm_search;
 mod pins;
 mod python;
 mod registry;
-mod safe;
+mod secret_store;
 mod store;
-mod withdrawn;
 
 #[cfg(test)]
 mod tests;
@@ -23,16 +23,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use metamcp_child::{ShimCommand, walls};
-use metamcp_core::config::ServerConfig;
-use metamcp_core::provision::{
+use metamcp_child::{ShimCommand, process_sandbox};
+use metamcp_config::config::ServerConfig;
+use metamcp_config::settings::{ProvisionSettings, TokenStore};
+use metamcp_provisioning::provision::{
     self as core, Candidate, Circumstances, Consent, Facts, Kind, Plan, Source, Status, ranked,
 };
-use metamcp_core::settings::{ProvisionSettings, TokenStore};
 use tokio::sync::Semaphore;
 
 use self::npm_search::NpmSearch;
-use self::safe::Safe;
+use self::secret_store::SecretStore;
 use crate::clock::unix_millis;
 
 pub use clients::ClientError;
@@ -40,7 +40,7 @@ pub use install::InstallError;
 pub use pins::Pinned;
 pub(crate) use python::fetch;
 pub use registry::{MAX_FILE as MAX_SNAPSHOT, Registry};
-pub use safe::SafeError;
+pub use secret_store::SecretStoreError;
 pub use store::{Blocked, Pending, Record, Seen, Store, StoreError};
 
 /// How long another process may take to install something: as long as its client may take to fetch it, and more.
@@ -56,7 +56,7 @@ const FACTS_LAST: u64 = 10 * 60 * 1000;
 /// Most packages whose facts are remembered.
 const MOST_FACTS: usize = 256;
 /// Below this chance a candidate is no answer to a need.
-const FITS: f32 = metamcp_core::discover::FITS;
+const FITS: f32 = metamcp_search::search::FITS;
 
 /// Puts an installed server into the running gateway.
 pub type Join = Box<dyn Fn(ServerConfig) + Send + Sync>;
@@ -76,7 +76,7 @@ pub struct Provisioner {
     /// One installation at a time.
     installing: Semaphore,
     facts: Mutex<HashMap<String, (u64, Facts)>>,
-    safe: Safe,
+    secret_store: SecretStore,
     /// How this program raises walls around others.
     shim: Option<ShimCommand>,
     join: Join,
@@ -104,7 +104,7 @@ impl Provisioner {
             asking: Semaphore::new(1),
             installing: Semaphore::new(1),
             facts: Mutex::default(),
-            safe: Safe::new(home),
+            secret_store: SecretStore::new(home),
             shim: None,
             join,
         }
@@ -114,7 +114,7 @@ impl Provisioner {
     /// and secrets are put where the user wants them.
     pub fn installing(mut self, shim: ShimCommand, secrets: TokenStore) -> Provisioner {
         self.shim = Some(shim);
-        self.safe.place = secrets;
+        self.secret_store.place = secrets;
         self
     }
 
@@ -218,7 +218,7 @@ impl Provisioner {
         // What is refused by its name alone is not even looked up.
         let unseen = Facts { exists: true, ..Facts::default() };
         let hopeless =
-            core::judge(candidate, &unseen, &circumstances).refusals.into_iter().any(|refusal| {
+            core::assess(candidate, &unseen, &circumstances).refusals.into_iter().any(|refusal| {
                 use core::Refusal;
                 matches!(
                     refusal,
@@ -226,13 +226,13 @@ impl Provisioner {
                 )
             });
         let mut facts = if hopeless { unseen } else { self.facts(candidate).await? };
-        let mut verdict = core::judge(candidate, &facts, &circumstances);
+        let mut verdict = core::assess(candidate, &facts, &circumstances);
         if whole && verdict.refusals.is_empty() && matches!(offer.kind, Kind::Npm | Kind::Pypi) {
             let _turn = self.turn().await?;
             let work = self.store.work(&candidate.package());
             let days = self.settings.least_days;
             facts.lock = Some(clients::lock(candidate, &work, unix_millis(), days).await?);
-            verdict = core::judge(candidate, &facts, &circumstances);
+            verdict = core::assess(candidate, &facts, &circumstances);
         }
         if verdict.refusals.is_empty() && facts.entry.is_none() && offer.kind == Kind::Npm {
             let why = "it has no program that could be started".to_owned();
@@ -244,7 +244,7 @@ impl Provisioner {
             self.store.remember_seen(&candidate.package(), integrity);
         }
         let server = core::server_name(&offer.identifier, taken);
-        Ok(Plan::new(server, candidate, &facts, verdict, &prefix, walls::available()))
+        Ok(Plan::new(server, candidate, &facts, verdict, &prefix, process_sandbox::available()))
     }
 
     /// The newest version of an installed server's package, if its client knows of another.
@@ -257,7 +257,7 @@ impl Provisioner {
 
     /// All that is remembered of the registries, in one compressed file.
     pub fn snapshot(&self) -> Vec<u8> {
-        let all: Vec<registry::Kept> =
+        let all: Vec<registry::RegistryCache> =
             self.registries.iter().map(|registry| registry.load()).collect();
         registry::packed(&all)
     }
@@ -266,7 +266,7 @@ impl Provisioner {
     pub fn take_snapshot(&self, raw: &[u8]) -> Result<Vec<(String, usize, u64)>, ClientError> {
         let unusable =
             || ClientError::Unusable { why: "this is no snapshot of registries".to_owned() };
-        let mut all: Vec<registry::Kept> = registry::unpacked(raw).ok_or_else(unusable)?;
+        let mut all: Vec<registry::RegistryCache> = registry::unpacked(raw).ok_or_else(unusable)?;
         let mut taken = Vec::new();
         for registry in &self.registries {
             if let Some((count, synced)) = registry.take(&mut all)? {
@@ -318,7 +318,7 @@ impl Provisioner {
         let done = self.carry_out(plan, consent, taken).await;
         if done.is_err() {
             // Those that were put away before this yes was used.
-            self.safe.forget_consent(consent).await;
+            self.secret_store.forget_consent(consent).await;
         }
         done
     }
@@ -369,13 +369,13 @@ impl Provisioner {
         done: install::Done,
     ) -> Result<Record, InstallError> {
         // Put away last, so that nothing is kept for what came to nothing.
-        let consent = self.safe.consent(plan, consent).await?;
+        let consent = self.secret_store.consent(plan, consent).await?;
         let mut record = Record::new(plan.clone(), &consent, unix_millis());
         record.runtime = clients::runtime(plan).await;
         record.brought = done.brought;
         record.manifest = done.manifest;
         if let Err(error) = self.store.remember_installed(&record) {
-            self.safe.forget_record(&record).await;
+            self.secret_store.forget_record(&record).await;
             return Err(error.into());
         }
         Ok(record)
@@ -384,7 +384,7 @@ impl Provisioner {
     /// Takes an installed server away with all that belongs to it, the secrets that were given for it included.
     pub async fn remove(&self, name: &str) -> Result<Record, StoreError> {
         let record = self.store.remove(name)?;
-        self.safe.forget_record(&record).await;
+        self.secret_store.forget_record(&record).await;
         if record.brought {
             images::remove(&record.plan.identifier, self.store.home()).await;
         }
@@ -396,8 +396,8 @@ impl Provisioner {
         &self,
         plan: &Plan,
         values: Vec<(String, String)>,
-    ) -> Result<Vec<(String, String)>, SafeError> {
-        self.safe.values(plan, values).await
+    ) -> Result<Vec<(String, String)>, SecretStoreError> {
+        self.secret_store.values(plan, values).await
     }
 
     /// Asks the registries of what is installed for changes, if they were not asked today: what they took back is kept

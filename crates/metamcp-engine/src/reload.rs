@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use metamcp_core::config::{self, Config, ServerConfig, ServerOrigin};
-use metamcp_core::notify::List;
-use metamcp_core::settings::LogLevel;
-use metamcp_core::text::clean_line;
+use metamcp_calls::notify::List;
+use metamcp_config::config::{self, Config, ServerConfig, ServerOrigin};
+use metamcp_config::settings::LogLevel;
+use metamcp_types::text::clean_line;
 
 use self::folders::Folders;
 use crate::catalog::Catalog;
@@ -230,10 +230,10 @@ impl Live {
         }
         self.catalog.reconfigure(changed, &removed).await;
         let digest = self.router.tools_digest(&self.catalog.snapshot());
-        self.router.notices.heard(List::Tools, digest);
+        self.router.change_notifier.heard(List::Tools, digest);
         self.config = config;
         self.arrange();
-        self.router.stir.step();
+        self.router.state_changes.step();
         telemetry::log(
             LogLevel::Info,
             &format!(
@@ -287,7 +287,7 @@ async fn read(load: &Arc<Load>) -> Result<(Loaded, Accepted), LoadError> {
 
 #[cfg(test)]
 mod tests {
-    use metamcp_core::secret::Secret;
+    use metamcp_types::secret::Secret;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 //! Tests: `results/tests.rs`; `metamcp/tests/hazards/scripts.rs`.
 
 mod disk;
-mod shelf;
+mod index;
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use metamcp_core::excerpt;
+use metamcp_surface::excerpt;
 
 use disk::Disk;
 pub use disk::{LeftBehind, left_behind};
-use shelf::Shelf;
+use index::ResultIndex;
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +50,7 @@ impl Owner {
 /// See the module.
 #[derive(Debug)]
 pub struct Results {
-    kept: Arc<Mutex<Shelf>>,
+    entries: Arc<Mutex<ResultIndex>>,
     disk: Arc<Disk>,
     memory: usize,
     /// Whether something waits for the oldest to become too old.
@@ -67,7 +67,7 @@ pub struct Stored {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Entry {
     handle: String,
     owner: Owner,
     since: Instant,
@@ -93,7 +93,7 @@ impl Results {
 
     fn with(home: &Path, memory: usize) -> Results {
         let disk = Arc::new(Disk::under(home));
-        Results { kept: Arc::default(), disk, memory, watched: Arc::default() }
+        Results { entries: Arc::default(), disk, memory, watched: Arc::default() }
     }
 
     /// Keeps a value and says under which handle.
@@ -114,8 +114,8 @@ impl Results {
         // Unguessable, so that one client's values are not found by counting.
         let half = || getrandom::u64().unwrap_or_default();
         let handle = format!("r{:016x}{:016x}", half(), half());
-        let mut kept = self.lock();
-        kept.put(Kept {
+        let mut entries = self.lock();
+        entries.put(Entry {
             handle: handle.clone(),
             owner: owner.clone(),
             since: now,
@@ -123,9 +123,9 @@ impl Results {
             value,
             place: Place::Memory(whole),
         });
-        let gone = kept.clear_out(now, KEPT, MAX_BYTES);
-        let leaving = kept.leave(self.memory);
-        drop(kept);
+        let gone = entries.clear_out(now, KEPT, MAX_BYTES);
+        let leaving = entries.leave(self.memory);
+        drop(entries);
         if !leaving.is_empty() || gone.iter().any(|one| matches!(one.place, Place::Disk)) {
             self.tidy(leaving, gone);
         }
@@ -139,22 +139,24 @@ impl Results {
         if self.watched.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (kept, disk) = (Arc::downgrade(&self.kept), Arc::downgrade(&self.disk));
+        let (entries, disk) = (Arc::downgrade(&self.entries), Arc::downgrade(&self.disk));
         let watched = Arc::clone(&self.watched);
         runtime.spawn(async move {
             loop {
                 let next = {
-                    let Some(kept) = kept.upgrade() else { return };
-                    let kept = kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    match kept.oldest() {
+                    let Some(entries) = entries.upgrade() else { return };
+                    let entries = entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match entries.oldest() {
                         Some(since) => since + KEPT,
                         None => return watched.store(false, Ordering::Relaxed),
                     }
                 };
                 tokio::time::sleep_until(next.into()).await;
-                let (Some(kept), Some(disk)) = (kept.upgrade(), disk.upgrade()) else { return };
-                let mut kept = kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                for old in kept.clear_out(Instant::now(), KEPT, usize::MAX) {
+                let (Some(entries), Some(disk)) = (entries.upgrade(), disk.upgrade()) else {
+                    return;
+                };
+                let mut entries = entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                for old in entries.clear_out(Instant::now(), KEPT, usize::MAX) {
                     disk.remove(&old.handle);
                 }
             }
@@ -180,8 +182,8 @@ impl Results {
         reader: &Owner,
         now: Instant,
     ) -> Option<(Range<usize>, Option<Bytes>)> {
-        let kept = self.lock();
-        let found = kept.find(handle)?;
+        let entries = self.lock();
+        let found = entries.find(handle)?;
         if !reader.may_read(&found.owner) || now.duration_since(found.since) >= KEPT {
             return None;
         }
@@ -199,19 +201,19 @@ impl Results {
     }
 
     /// Writes and removes files where nobody waits for it. A value that cannot be written is gone, as if it were old.
-    fn tidy(&self, leaving: Vec<(String, Bytes)>, gone: Vec<Kept>) {
-        let (kept, disk) = (Arc::clone(&self.kept), Arc::clone(&self.disk));
+    fn tidy(&self, leaving: Vec<(String, Bytes)>, gone: Vec<Entry>) {
+        let (entries, disk) = (Arc::clone(&self.entries), Arc::clone(&self.disk));
         let work = move || {
             for old in gone.iter().filter(|one| matches!(one.place, Place::Disk)) {
                 disk.remove(&old.handle);
             }
             for (handle, bytes) in leaving {
                 let written = disk.write(&handle, &bytes);
-                let mut kept = kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut entries = entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 if !written {
-                    kept.remove(&handle);
-                } else if !kept.has_left(&handle) {
-                    drop(kept);
+                    entries.remove(&handle);
+                } else if !entries.has_left(&handle) {
+                    drop(entries);
                     // Removed meanwhile: nobody would ever remove the file.
                     disk.remove(&handle);
                 }
@@ -223,8 +225,8 @@ impl Results {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ResultIndex> {
+        self.entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

@@ -1,73 +1,73 @@
-//! The one path of every call: admit, connect, send, classify, retry once, answer.
-//! Owns: the dispatch and its lock, live connections, the sweeper.      Never: decides (the core does), renders answers.
-//! In: `call(Request, Caller)`.  Out: exactly one `Caller::answer` per call, progress before it.
-//! Tests: `metamcp-core/tests/sim.rs` for the decisions, `metamcp/tests/hazards/` with real processes.
+//! The one path of every call: admit, connect, send, classify, retry once, respond.
+//! Owns: the dispatch and its lock, live connections, the timer task.      Never: decides (`metamcp-calls` does), renders responses.
+//! In: `call(UpstreamRequest, Caller)`.  Out: exactly one `Caller::answer` per call, progress before it.
+//! Tests: `metamcp-calls/tests/sim.rs` for the decisions, `metamcp/tests/hazards/` with real processes.
 
 mod backlog;
+mod call_progress;
 mod connect;
 mod error;
 mod handshake;
-mod heard;
+mod inbound;
+mod input_required;
 mod message;
-mod offers;
 mod relay;
-mod rounds;
+mod server_capabilities;
 mod servers;
-mod steps;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use metamcp_core::dispatch::{
-    Ask, CallId, Dispatch, Effect, Effects, Limits, ServerView, Shut, Verdict,
+use metamcp_calls::dispatch::{
+    CallId, CallOptions, CloseMode, Dispatch, DispatchError, Effect, Effects, Limits, ServerView,
 };
-use metamcp_core::failure::{Fact, Failure};
-use metamcp_core::ledger::{ConnId, ServerId};
-use metamcp_core::lifecycle::State as Stand;
-use metamcp_core::moment::Moment;
-use metamcp_core::notify::Pace;
-use metamcp_core::replay::Delivery;
-use metamcp_core::secret::scrub;
-use metamcp_core::settings::LogLevel;
-use metamcp_core::slab::Key;
-use metamcp_wire::bridge::Rounds;
+use metamcp_calls::failure::{Fact, Failure};
+use metamcp_calls::lifecycle::State as Stand;
+use metamcp_calls::notify::Pace;
+use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_calls::replay::Delivery;
+use metamcp_config::settings::LogLevel;
+use metamcp_types::moment::Moment;
+use metamcp_types::secret::redact;
+use metamcp_types::slab::Key;
+use metamcp_wire::bridge::InputRetries;
 use metamcp_wire::modern::meta;
 use metamcp_wire::object;
 use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
+use crate::change_counter::ChangeCounter;
+use crate::change_notifier::ChangeNotifier;
 use crate::clock::Clock;
-use crate::notices::Notices;
-use crate::progress::Progress;
 use crate::task;
 use crate::telemetry;
 use crate::upstream::launch::Launcher;
 use crate::upstream::{Connection, Link};
 
+pub use call_progress::{CallProgress, Silent};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
-pub use relay::{Level, Question};
+pub use relay::{Level, ServerRequest};
 pub use servers::{Entry, Servers};
-pub use steps::{Silent, Steps};
 
-/// From this size on arguments stay where they were read; below it a copy frees the read buffer sooner.
+/// Arguments of at least this size stay in the read buffer; smaller ones are copied, which frees it sooner.
 const COPY_BELOW: usize = 16 * 1024;
 
-/// Idle connections that are ended at once to get at their files: each child holds four or five, and a start needs a few
-/// more than it keeps.
+/// How many idle connections are closed at once to free file descriptors: each child uses four or five, and a start
+/// needs a few more than it keeps.
 const SHED: usize = 4;
-/// The ladder of a deaf child takes less.
+/// The shutdown escalation of an unresponsive child takes less.
 const SHED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A call as the router takes it: of a tool, or any other request of a client.
+/// A request to a server: a tool call, or any other request of a client.
 #[derive(Debug)]
-pub struct Request {
-    /// Which server.
+pub struct UpstreamRequest {
+    /// The server's name.
     pub server: ServerId,
-    /// Which of its tools; of another request, what it is about.
+    /// The tool's name; for another request, its subject.
     pub tool: Arc<str>,
     /// Its arguments: a JSON object, as written by the caller.
     pub arguments: Option<Bytes>,
@@ -75,19 +75,19 @@ pub struct Request {
     pub meta: Option<Bytes>,
     /// The caller's progress token, raw.
     pub progress: Option<Bytes>,
-    /// Its progress, where begin and end are told if the server tells nothing.
-    pub steps: Option<Arc<Steps>>,
-    /// Whether running it twice is harmless.
+    /// The call's progress; start and end are reported if the server reports nothing.
+    pub call_progress: Option<Arc<CallProgress>>,
+    /// Whether the call is idempotent.
     pub harmless: bool,
-    /// Answers to what the server asked when the call was made before.
+    /// Answers to the server's requests, when the call is a retry.
     pub input: Option<Arc<Input>>,
-    /// The request as a client wrote it, where it is passed on as it is; then there are no `arguments`.
+    /// The request as the client wrote it, where it is forwarded unchanged; then there are no `arguments`.
     pub verbatim: Option<Verbatim>,
-    /// What is made of the outcome before the caller hears of it.
-    pub dress: Option<Dress>,
+    /// Maps the outcome before it reaches the caller.
+    pub result_mapper: Option<ResultMapper>,
 }
 
-impl Request {
+impl UpstreamRequest {
     /// Its method.
     pub fn method(&self) -> &'static str {
         self.verbatim.as_ref().map_or("tools/call", |verbatim| verbatim.method)
@@ -99,93 +99,95 @@ impl Request {
     }
 }
 
-/// What is made of an outcome on its way to the caller: another form of the same answer, never another answer.
-pub struct Dress(Box<dyn FnOnce(Outcome) -> Outcome + Send>);
+/// Maps an outcome on its way to the caller: another form of the same response, never another response.
+pub struct ResultMapper(Box<dyn FnOnce(CallOutcome) -> CallOutcome + Send>);
 
-impl Dress {
-    /// By a function, which runs where the answer was heard and must not wait for anything.
-    pub fn new(make: impl FnOnce(Outcome) -> Outcome + Send + 'static) -> Dress {
-        Dress(Box::new(make))
+impl ResultMapper {
+    /// By a function, which runs in the reader's task and must not block.
+    pub fn new(make: impl FnOnce(CallOutcome) -> CallOutcome + Send + 'static) -> ResultMapper {
+        ResultMapper(Box::new(make))
     }
 }
 
-impl std::fmt::Debug for Dress {
+impl std::fmt::Debug for ResultMapper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Dress")
+        f.write_str("ResultMapper")
     }
 }
 
 /// How a call ended.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The server's result, byte for byte.
     Result(Bytes),
     /// Anything else.
     Failed(CallError),
-    /// The caller called it off: it must not be answered.
+    /// The caller cancelled it: no response may be sent.
     Cancelled,
 }
 
-/// Who makes calls and hears about them: a client's session, or a command.
+/// Who makes calls and receives their responses: a client's session, or a command.
 pub trait Caller: Send + Sync {
-    /// The one answer to the call it tagged so.
-    fn answer(&self, tag: &Bytes, outcome: Outcome);
-    /// Progress on the call it tagged so, with the caller's own token already in the params.
+    /// The one response to the call with this tag.
+    fn answer(&self, tag: &Bytes, outcome: CallOutcome);
+    /// Progress of the call with this tag, with the caller's own token already in the params.
     fn progress(&self, tag: &Bytes, params: &[u8]);
-    /// A log message of a server, and the call during which it was written, where there is one.
+    /// A log message of a server, and the call during which it was written, if known.
     fn log(&self, tag: Option<&Bytes>, params: &[u8]);
-    /// A server asks the client something, because of that call where there is one; the answer goes to
-    /// `Question::answer`. Given back if it cannot be asked.
-    fn ask(&self, tag: Option<&Bytes>, question: Question) -> Result<(), Question>;
-    /// A server takes its question back.
-    fn unask(&self, conn: ConnId, id: Option<&[u8]>);
-    /// What the client can do, for servers that are started on its behalf.
+    /// A server request for the client, because of that call if known; the answer goes to `ServerRequest::answer`.
+    /// Returned if the client cannot be asked.
+    fn ask(&self, tag: Option<&Bytes>, question: ServerRequest) -> Result<(), ServerRequest>;
+    /// A server cancels its request.
+    fn cancel_ask(&self, conn: ConnId, id: Option<&[u8]>);
+    /// The client's capabilities, for servers that are started on its behalf.
     fn capabilities(&self) -> Value;
-    /// A number for the client behind it: callers that speak for one client give the same.
+    /// Identifies the client: callers that speak for one client return the same number.
     fn client(&self) -> usize;
-    /// Whether its client takes results with their type, as the stateless era has them.
+    /// Whether its client expects results with `resultType`, as the stateless era has them.
     fn is_stateless(&self) -> bool {
         false
     }
-    /// A server that keeps nothing answered the call it tagged so with questions. True if the client gets them as they
-    /// are, which ends the call; false if they are to be put to it one by one.
+    /// A stateless server answered the call with this tag with `input_required`. True if the client gets that result as
+    /// it is, which ends the call; false if the client is sent each request on its own.
     fn input_required(&self, _tag: &Bytes, _server: &Arc<str>, _result: &Bytes) -> bool {
         false
     }
-    /// A login at this server is all that keeps a call of it from being made; its client can open this address.
+    /// Only a missing login at this server blocks a call; its client can open this address.
     fn login_wanted(&self, _server: &Arc<str>, _address: &str) {}
-    /// Answers that go with its next call.
+    /// Answers to send with its next call.
     fn input(&self) -> Option<Arc<Input>> {
         None
     }
     /// It searched and was shown tools with these ids.
     fn searched(&self, _query: &str, _ids: Vec<String>) {}
-    /// The call it tagged so is about to go to this tool.
+    /// The call with this tag is about to go to this tool.
     fn calling(&self, _tag: &Bytes, _server: &str, _tool: &str) {}
 }
 
 pub(crate) struct Pending {
-    request: Request,
+    request: UpstreamRequest,
     caller: Arc<dyn Caller>,
     tag: Bytes,
     key: u64,
-    /// Where its message ends in the stream to the connection it was last put on.
+    /// Where its message ends in the stream of the connection it was last sent on.
     sent_end: u64,
-    /// Questions of its server that the client has not answered yet.
+    /// Server requests that the client has not answered yet.
     asked: u32,
-    /// Where it stands with a server that answers calls with questions.
-    rounds: Option<Box<Rounds>>,
+    /// Its input-required retries.
+    input_retries: Option<Box<InputRetries>>,
 }
 
 impl Pending {
-    /// The one answer.
-    fn answer(mut self, outcome: Outcome) {
-        if let Some(steps) = self.request.steps.take() {
-            steps.end(!matches!(outcome, Outcome::Cancelled));
+    /// Delivers the one response.
+    fn answer(mut self, outcome: CallOutcome) {
+        if let Some(call_progress) = self.request.call_progress.take() {
+            call_progress.end(!matches!(outcome, CallOutcome::Cancelled));
         }
-        let outcome = match self.request.dress.take() {
-            // Who called it off is told nothing.
-            Some(dress) if !matches!(outcome, Outcome::Cancelled) => (dress.0)(outcome),
+        let outcome = match self.request.result_mapper.take() {
+            // A caller that cancelled gets no response.
+            Some(result_mapper) if !matches!(outcome, CallOutcome::Cancelled) => {
+                (result_mapper.0)(outcome)
+            }
             _ => outcome,
         };
         self.caller.answer(&self.tag, outcome);
@@ -193,7 +195,7 @@ impl Pending {
 }
 
 pub(crate) enum Slot {
-    /// Its process is being started.
+    /// Its process is starting.
     Starting { unwanted: bool },
     /// It runs.
     Live { conn: Arc<Connection>, link: Link, life: Arc<connect::Life> },
@@ -202,9 +204,9 @@ pub(crate) enum Slot {
 pub(crate) struct State {
     pub(crate) dispatch: Dispatch<Pending>,
     pub(crate) slots: HashMap<ConnId, Slot>,
-    /// When the sweeper is going to wake.
+    /// When the timer task wakes next.
     armed: Moment,
-    /// Whether it looks at the clock before that, for the sake of those who wait.
+    /// Whether it checks the clock before that, because calls are waiting.
     watched: bool,
     next_key: u64,
 }
@@ -216,16 +218,16 @@ struct Declared {
     all: Value,
 }
 
-/// What the router needs to know beyond servers.
+/// Settings of the router beyond its servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Timing {
     /// For `tools/list`, all pages together.
     pub list: Duration,
     /// The longest line a server may write.
     pub line_bytes: usize,
-    /// The most tools kept of one server.
+    /// The most tools stored per server.
     pub tools: usize,
-    /// When clients are told that a list changed, if they are.
+    /// Delay before clients are told that a list changed, if they are.
     pub notify: Option<Pace>,
 }
 
@@ -239,25 +241,25 @@ pub struct Router {
     servers: RwLock<Arc<Servers>>,
     callers: Mutex<Vec<Weak<dyn Caller>>>,
     pub(crate) level: Mutex<Option<Level>>,
-    /// What clients of the stateless era have declared so far, all of them together.
+    /// Union of the capabilities that clients of the stateless era declared so far.
     declared: Mutex<Declared>,
-    /// Calls whose clients are being asked before they are made again.
-    rounds: rounds::Table,
-    offers: offers::Offers,
-    silences: Arc<steps::Silences>,
-    /// Who is told of changes.
-    pub notices: Arc<Notices>,
-    /// Logins that clients were asked to open, by client and address.
+    /// Calls suspended until their clients answered; then they are retried.
+    input_required: input_required::Table,
+    server_capabilities: server_capabilities::ServerCapabilities,
+    silences: Arc<call_progress::Silences>,
+    /// Notifies clients of changes.
+    pub change_notifier: Arc<ChangeNotifier>,
+    /// Logins that clients were asked to complete, by client and address.
     offered: Mutex<HashSet<(usize, String)>>,
     rearm: Notify,
     /// Moves whenever a server became known, failed or changed its state.
-    pub stir: Progress,
+    pub state_changes: ChangeCounter,
     process_key: u64,
     me: Weak<Router>,
 }
 
 impl Router {
-    /// A router without servers, and its sweeper.
+    /// A router without servers, and its timer task.
     pub fn start(
         clock: Clock,
         limits: Limits,
@@ -284,13 +286,13 @@ impl Router {
             callers: Mutex::default(),
             level: Mutex::default(),
             declared: Mutex::default(),
-            rounds: rounds::Table::default(),
-            offers: offers::Offers::default(),
+            input_required: input_required::Table::default(),
+            server_capabilities: server_capabilities::ServerCapabilities::default(),
             silences: Arc::default(),
-            notices: Arc::new(Notices::new(timing.notify, clock)),
+            change_notifier: Arc::new(ChangeNotifier::new(timing.notify, clock)),
             offered: Mutex::default(),
             rearm: Notify::new(),
-            stir: Progress::default(),
+            state_changes: ChangeCounter::default(),
             process_key,
             me: me.clone(),
         });
@@ -298,7 +300,7 @@ impl Router {
         router
     }
 
-    /// A caller from whom calls will come; it hears logs and is asked questions while it lives.
+    /// Registers a caller; it receives logs and server requests while it lives.
     pub fn attach(&self, caller: &Arc<dyn Caller>) {
         let mut callers = self.callers.lock().expect("no panic while callers are locked");
         callers.retain(|caller| caller.strong_count() > 0);
@@ -315,8 +317,8 @@ impl Router {
         self.lock().dispatch.view(server)
     }
 
-    /// Makes a call. It is answered exactly once, through `caller`, under `tag`.
-    pub fn call(&self, mut request: Request, caller: Arc<dyn Caller>, tag: Bytes) {
+    /// Makes a call. It gets exactly one response, through `caller`, under `tag`.
+    pub fn call(&self, mut request: UpstreamRequest, caller: Arc<dyn Caller>, tag: Bytes) {
         if let Some(arguments) = &mut request.arguments
             && arguments.len() < COPY_BELOW
         {
@@ -329,25 +331,25 @@ impl Router {
             key: 0,
             sent_end: u64::MAX,
             asked: 0,
-            rounds: None,
+            input_retries: None,
         });
     }
 
-    /// Hands a call to the dispatch, under a key of its own.
+    /// Passes a call to the dispatch, under a key of its own.
     fn enter(&self, mut pending: Pending) {
         let now = self.clock.now();
-        let ask = Ask { timeout: None, harmless: pending.request.harmless };
+        let options = CallOptions { timeout: None, harmless: pending.request.harmless };
         let mut effects = Effects::new();
         let mut state = self.lock();
         pending.key = state.next_key;
         state.next_key += 1;
         let server = pending.request.server;
-        state.dispatch.call(server, ask, pending, now, &mut effects);
+        state.dispatch.call(server, options, pending, now, &mut effects);
         self.carry_out(state, effects);
     }
 
-    /// A client of the stateless era says what it can do, an object. Servers that shake hands hear of it when they
-    /// start, since they are told once what later calls may need.
+    /// A client of the stateless era declares its capabilities, an object. Servers with a handshake receive them at
+    /// start, since they are told only once what later calls may need.
     pub fn declare(&self, capabilities: &[u8]) {
         let mut declared = self.declared.lock().expect("no panic while it is locked");
         if declared.last != capabilities {
@@ -358,7 +360,7 @@ impl Router {
         }
     }
 
-    /// What the clients behind us can do.
+    /// The capabilities of the clients behind the gateway.
     fn able(&self) -> Value {
         let declared = self.declared.lock().expect("no panic while it is locked").all.clone();
         match self.attached().pop() {
@@ -367,15 +369,15 @@ impl Router {
         }
     }
 
-    /// Has the begin of a call or a script told if nothing is heard of it.
+    /// Reports the start of a call or a script if nothing else is reported in time.
     pub fn watch_silence<S: Silent + 'static>(&self, whose: &Arc<S>) {
         let whose: Weak<S> = Arc::downgrade(whose);
         self.silences.watch(whose);
     }
 
-    /// Calls off what `caller` tagged so, if it is still open.
+    /// Cancels what `caller` tagged so, if it is still open.
     pub fn cancel(&self, caller: &Arc<dyn Caller>, tag: &[u8]) {
-        self.cancel_rounds(caller, Some(tag));
+        self.cancel_input_required(caller, Some(tag));
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -383,16 +385,16 @@ impl Router {
             pending.tag == tag
                 && Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
         });
-        // Two calls with one id are legal for us; the client cannot tell which it means, so both go.
+        // Two calls with one id are legal here; the client cannot tell which it means, so both are cancelled.
         for call in matching {
             state.dispatch.cancel(call, now, &mut effects);
         }
         self.carry_out(state, effects);
     }
 
-    /// Calls off everything `caller` has open.
+    /// Cancels every open call of `caller`.
     pub fn cancel_all(&self, caller: &Arc<dyn Caller>) {
-        self.cancel_rounds(caller, None);
+        self.cancel_input_required(caller, None);
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -405,8 +407,8 @@ impl Router {
         self.carry_out(state, effects);
     }
 
-    /// Makes sure that a server's tools get known: starts it if need be. The error says why it cannot be.
-    pub fn wake(&self, server: ServerId) -> Result<(), Verdict> {
+    /// Makes sure that a server's tools become known: starts it if needed. The error says why it cannot.
+    pub fn wake(&self, server: ServerId) -> Result<(), DispatchError> {
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
@@ -415,8 +417,8 @@ impl Router {
         woken
     }
 
-    /// Why a server that was woken is not there; `None` if nothing speaks against waking it again.
-    pub fn why_not(&self, server: ServerId) -> Option<Verdict> {
+    /// Why a server that was started is not there; `None` if it may be started again.
+    pub fn why_not(&self, server: ServerId) -> Option<DispatchError> {
         let now = self.clock.now();
         self.lock().dispatch.why_not(server, now)
     }
@@ -429,40 +431,40 @@ impl Router {
         });
         match live {
             Some(conn) => connect::list_changed(self, &conn),
-            // Whoever needs the server next hears why it cannot be started.
+            // Whoever needs the server next gets the reason why it cannot start.
             None => drop(self.wake(server)),
         }
     }
 
-    /// No new calls; those not sent yet are answered.
+    /// Accepts no new calls; those not sent yet fail.
     pub fn stop(&self) {
-        self.stop_rounds();
+        self.stop_input_required();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop(now, effects));
     }
 
-    /// Answers every open call and shuts every connection.
+    /// Ends every open call and closes every connection.
     pub fn stop_now(&self) {
-        self.stop_rounds();
+        self.stop_input_required();
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.stop_now(now, effects));
     }
 
-    /// Ends a few idle connections, because the system gives us no more files, and waits until they are gone. False if
-    /// there is none that could go.
+    /// Closes a few idle connections because the system is out of file descriptors, and waits until they are gone.
+    /// False if none could be closed.
     pub(crate) async fn shed(&self) -> bool {
         let now = self.clock.now();
-        let mut seen = self.stir.now();
+        let mut seen = self.state_changes.now();
         let going = self.with(|dispatch, effects| dispatch.shed(SHED, now, effects));
         let gone = async {
             while going.iter().any(|conn| self.lock().slots.contains_key(conn)) {
-                self.stir.moved_on(&mut seen).await;
+                self.state_changes.moved_on(&mut seen).await;
             }
         };
         !going.is_empty() && self.clock.timeout(SHED_WITHIN, gone).await.is_some()
     }
 
-    /// Kills what is left, without further ceremony.
+    /// Kills the remaining processes at once.
     pub fn kill_all(&self) {
         for slot in self.lock().slots.values() {
             if let Slot::Live { link, .. } = slot {
@@ -471,31 +473,31 @@ impl Router {
         }
     }
 
-    /// Calls of one caller that have no answer yet.
+    /// Calls of one caller that have no response yet.
     pub fn calls_of(&self, caller: &Arc<dyn Caller>) -> usize {
         let is_its = |pending: &Pending| {
             Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
         };
-        let asked = self.rounds.count_of(is_its);
+        let asked = self.input_required.count_of(is_its);
         asked + self.lock().dispatch.find(is_its).len()
     }
 
     /// Waits until no process is left.
     pub async fn emptied(&self) {
-        let mut seen = self.stir.now();
-        while self.lock().dispatch.ledger().count() > 0 {
-            self.stir.moved_on(&mut seen).await;
+        let mut seen = self.state_changes.now();
+        while self.lock().dispatch.pool().count() > 0 {
+            self.state_changes.moved_on(&mut seen).await;
         }
     }
 
-    // -- carrying out what the core decides --
+    // -- carrying out what the dispatch decides --
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock would be a fault of ours in one call; the others shall go on.
+        // A panic under the lock would be our bug in one call; the others shall go on.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// One event for the dispatch, and what follows from it.
+    /// Passes one event to the dispatch and carries out its effects.
     pub(crate) fn with<R>(
         &self,
         event: impl FnOnce(&mut Dispatch<Pending>, &mut Effects<Pending>) -> R,
@@ -562,15 +564,15 @@ impl Router {
                 }
                 Effect::List { conn, .. } => connect::list(&me, conn),
                 Effect::Probe { conn } => connect::probe(&me, conn),
-                Effect::Close { conn, shut } => self.shut(conn, shut),
-                Effect::Answer { server, payload, verdict } => {
+                Effect::Close { conn, mode: shut } => self.shut(conn, shut),
+                Effect::Answer { server, payload, error: verdict } => {
                     let outcome = match verdict {
-                        Verdict::Cancelled => Outcome::Cancelled,
+                        DispatchError::Cancelled => CallOutcome::Cancelled,
                         verdict => {
                             if verdict.wants_login() {
                                 self.offer_login(server, &payload.caller, &payload.tag);
                             }
-                            Outcome::Failed(self.failed(&payload.request, verdict))
+                            CallOutcome::Failed(self.failed(&payload.request, verdict))
                         }
                     };
                     payload.answer(outcome);
@@ -578,11 +580,11 @@ impl Router {
                 Effect::Send { .. } | Effect::Abandon { .. } => {}
             }
         }
-        self.stir.step();
+        self.state_changes.step();
     }
 
-    /// Puts a call on the wire, unless the child has too much to read already, or there is something in it that is no JSON.
-    fn send(&self, state: &mut State, conn: ConnId, call: CallId) -> Result<(), Verdict> {
+    /// Sends a call, unless the child has too much to read already, or part of it is not JSON.
+    fn send(&self, state: &mut State, conn: ConnId, call: CallId) -> Result<(), DispatchError> {
         let Some(Slot::Live { conn: connection, life, .. }) = state.slots.get(&conn) else {
             return Ok(());
         };
@@ -594,7 +596,7 @@ impl Router {
         let size = pending.request.body().map_or(0, |body| body.len() as u64);
         let (taken, before) = connection.outbox.stands();
         if !backlog.takes(size, taken, before) {
-            return Err(Verdict::Overloaded);
+            return Err(DispatchError::Overloaded);
         }
         let id = connection.id_for(number_of(call, attempts));
         let (request, key) = (&pending.request, pending.key);
@@ -625,13 +627,13 @@ impl Router {
             }
             Err(_) => {
                 connection.forget_call(number_of(call, attempts));
-                Err(Verdict::NotJson)
+                Err(DispatchError::NotJson)
             }
         }
     }
 
-    /// What a stateless server is told with a call: the abilities of the client behind it, and the level of logs it
-    /// wants. A caller's own lock is taken inside the router's here, and nowhere the other way round.
+    /// What a stateless server is told with a call: the capabilities of the client behind it, and the log level it
+    /// wants. A caller's own lock is taken inside the router's here, and never the other way round.
     fn told(&self, pending: &Pending) -> (String, Option<Bytes>) {
         let able = metamcp_wire::handshake::relayed_capabilities(&pending.caller.capabilities());
         let own = pending.request.meta.as_deref();
@@ -644,7 +646,7 @@ impl Router {
         (able.to_string(), level)
     }
 
-    /// Tells the child that nobody waits for this call any more.
+    /// Tells the child that this call was cancelled.
     fn abandon(state: &State, conn: ConnId, call: CallId, attempt: u32) {
         let Some(Slot::Live { conn: connection, .. }) = state.slots.get(&conn) else { return };
         let Some(id) = connection.forget_call(number_of(call, attempt)) else { return };
@@ -653,7 +655,7 @@ impl Router {
         connection.notify("notifications/cancelled", Some(params.as_bytes()));
     }
 
-    fn shut(&self, conn: ConnId, shut: Shut) {
+    fn shut(&self, conn: ConnId, shut: CloseMode) {
         let mut state = self.lock();
         match state.slots.get_mut(&conn) {
             Some(Slot::Starting { unwanted }) => *unwanted = true,
@@ -663,8 +665,8 @@ impl Router {
                 let link = link.clone();
                 drop(state);
                 match shut {
-                    Shut::Now => link.kill_now(),
-                    Shut::Gently => {
+                    CloseMode::Immediate => link.kill_now(),
+                    CloseMode::Graceful => {
                         task::spawn("ladder", async move { link.stop().await });
                     }
                 }
@@ -698,31 +700,30 @@ impl Router {
         let delivery = |call: CallId| delivered.get(&call).copied().unwrap_or(Delivery::Sent);
         let told = state
             .dispatch
-            .ledger()
-            .held(conn)
+            .pool()
+            .slot(conn)
             .filter(|held| held.state != Stand::Closed)
             .map(|held| held.server);
         self.tell_lost(told, &failure, delivered.len());
         state.dispatch.lost(conn, failure, &delivery, now, &mut effects);
         self.carry_out(state, effects);
         for caller in self.attached() {
-            caller.unask(conn, None);
+            caller.cancel_ask(conn, None);
         }
     }
 
-    /// An operator hears of every break but those that were asked for.
+    /// Logs every disconnect except those that were requested.
     fn tell_lost(&self, server: Option<ServerId>, failure: &Failure, calls: usize) {
         let Some(entry) = server.and_then(|server| self.entry(server)) else { return };
         let fact = failure.fact.to_string();
-        let fact = scrub(&fact, entry.config.secrets());
+        let fact = redact(&fact, entry.config.secrets());
         telemetry::log(
             LogLevel::Warn,
             &format!("server {:?} {fact} ({calls} calls under way)", entry.name),
         );
     }
 
-    /// Nothing is left of a connection's process.
-    /// Ends starts that take too long, with what their processes said so far: it may be all that tells what they wait for.
+    /// Ends starts that take too long, with the stderr so far: it may be the only hint at what they wait for.
     fn end_overdue_starts(&self, now: Moment) {
         let overdue: Vec<_> = {
             let state = self.lock();
@@ -743,7 +744,7 @@ impl Router {
         let now = self.clock.now();
         self.lock().slots.remove(&conn);
         self.with(|dispatch, effects| dispatch.gone(conn, now, effects));
-        self.stir.step();
+        self.state_changes.step();
     }
 }
 
@@ -757,8 +758,8 @@ fn from_number(number: u64) -> Option<(CallId, u32)> {
     Some((CallId(Key::from_number(number / 2)?), u32::from(number % 2 == 1)))
 }
 
-/// Sleeps until the dispatch wants to be told the time. While somebody waits it looks at the clock every now and then,
-/// so that a pause of the whole process is noticed, and taken out of the deadlines, before any of them is judged.
+/// Sleeps until the dispatch's next deadline. While calls wait it checks the clock periodically, so that a suspension
+/// of the whole process is noticed, and excluded from the deadlines, before any of them expires.
 async fn sweep(router: Weak<Router>) {
     let Some(clock) = router.upgrade().map(|router| router.clock) else { return };
     loop {

@@ -9,8 +9,8 @@ mod program;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metamcp_core::config::{SecretArguments, ServerConfig, Transport};
-use metamcp_core::secret::{Reference, Secret};
+use metamcp_config::config::{SecretArguments, ServerConfig, Transport};
+use metamcp_types::secret::{Reference, Secret};
 
 pub use self::program::{forget, has_keyring, keep, kept};
 use self::program::{printed, text};
@@ -129,7 +129,7 @@ async fn file(path: &str) -> Result<String, String> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use metamcp_core::config::Runtime;
+    use metamcp_config::config::Runtime;
 
     use super::*;
 

@@ -4,15 +4,15 @@
 //! Tests: `metamcp/tests/`, with real clients.
 
 pub mod http;
-pub mod lanes;
-pub mod modern;
+mod project_approval;
+pub mod response_streams;
 pub mod session;
+pub mod stateless;
 pub mod stdio;
-mod trusting;
 
 use std::time::Duration;
 
-use metamcp_core::shutdown::{Event, Phase, Shutdown};
+use metamcp_calls::shutdown::{Event, Phase, Shutdown};
 use tokio::sync::mpsc;
 
 use crate::gateway::Gateway;
@@ -25,7 +25,7 @@ pub enum Ended {
     /// The client closed its end.
     ClientGone,
     /// A signal asked for it.
-    Asked,
+    Requested,
 }
 
 /// How often it is looked whether calls in flight are done.
@@ -53,8 +53,8 @@ async fn wind_up(gateway: &Gateway, stop: &mut mpsc::Receiver<()>, mut shutdown:
         }
     };
     let kept = async {
-        if let Some(habits) = &gateway.habits {
-            habits.finish().await;
+        if let Some(usage_history) = &gateway.usage_history {
+            usage_history.finish().await;
         }
     };
     tokio::join!(emptied, kept);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use metamcp_core::declarations::observed;
+use metamcp_tools::declarations::observed;
 use serde_json::{Map, Value, json};
 
 use crate::files::Directory;
@@ -43,7 +43,7 @@ pub struct Shapes {
 
 #[derive(Debug, Default)]
 struct State {
-    of: HashMap<u64, Learnt>,
+    of: HashMap<u64, LearnedShapes>,
     /// Counts up with every look, so that the principal heard of longest ago is known.
     now: u64,
     /// Whether there is something for the file.
@@ -52,7 +52,7 @@ struct State {
 
 /// What was learnt from one principal's calls.
 #[derive(Debug, Default)]
-struct Learnt {
+struct LearnedShapes {
     /// Results, by `server:tool`.
     known: BTreeMap<String, Value>,
     /// What arguments looked like, and how many were looked at; by server and tool, because every call asks.
@@ -61,7 +61,7 @@ struct Learnt {
 }
 
 impl State {
-    fn learnt(&mut self, principal: u64, home: &Path) -> &mut Learnt {
+    fn learnt(&mut self, principal: u64, home: &Path) -> &mut LearnedShapes {
         self.now += 1;
         let now = self.now;
         if !self.of.contains_key(&principal) {
@@ -71,7 +71,7 @@ impl State {
                 self.of.remove(&oldest);
             }
             let known = if principal == OWNER { read(home) } else { BTreeMap::new() };
-            self.of.insert(principal, Learnt { known, ..Learnt::default() });
+            self.of.insert(principal, LearnedShapes { known, ..LearnedShapes::default() });
         }
         let learnt = self.of.entry(principal).or_default();
         learnt.last = now;

@@ -36,12 +36,12 @@ pub async fn read_lines<R: AsyncRead + Unpin>(
 
 /// How much of one peer was heard since others had their turn.
 #[derive(Debug, Default)]
-pub struct Turn {
+pub struct ReadBudget {
     lines: u32,
     bytes: usize,
 }
 
-impl Turn {
+impl ReadBudget {
     /// Counts what was read, and lets others go first once it was enough.
     pub async fn read(&mut self, bytes: usize) {
         self.bytes += bytes;
@@ -57,7 +57,7 @@ impl Turn {
     /// The runtime takes turns too, but counts reads, and one read may hold a thousand lines.
     async fn pass_on(&mut self) {
         if self.lines >= TURN_LINES || self.bytes >= TURN_BYTES {
-            *self = Turn::default();
+            *self = ReadBudget::default();
             tokio::task::yield_now().await;
         }
     }

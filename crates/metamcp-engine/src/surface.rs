@@ -1,25 +1,25 @@
-//! What the model sees: a table of small tools over the core, and nothing else.
-//! Owns: decoding of their arguments, rendering of their answers.      Never: calls a server but through the router, keeps state of calls.
-//! In: `tools/call` params.  Out: `Step`: an answer now, later, or through the caller.
-//! Tests: `metamcp/tests/`, snapshots of answers in the core.
+//! What the model sees: a small set of tools over the gateway, and nothing else.
+//! Owns: decoding of their arguments, rendering of their responses.      Never: calls a server but through the router, keeps state of calls.
+//! In: `tools/call` params.  Out: `Step`: a response now, later, or through the caller.
+//! Tests: `metamcp/tests/`, snapshots of responses in `metamcp-surface`.
 
-mod answers;
 pub mod call;
 mod calls;
 pub mod direct;
 pub mod discover;
-mod errand;
 pub mod execute;
 mod full;
-mod kept;
-mod offers;
 mod provision;
-mod questions;
+mod query_cache;
 pub mod reply;
+mod result_store;
 mod scope;
 mod script;
+mod script_queries;
+mod script_queue;
 pub mod semantic;
-mod turns;
+mod sub_request;
+mod virtual_servers;
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -29,32 +29,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use metamcp_core::cursor::CursorKey;
-use metamcp_core::nearest::nearest;
-use metamcp_core::next::Audience;
-use metamcp_core::replay::Rule;
-use metamcp_core::secret::Scrubber;
-use metamcp_core::settings::{LogLevel, Vocabulary};
-use metamcp_core::vocabulary;
+use metamcp_calls::replay::Rule;
+use metamcp_config::settings::{LogLevel, ToolSurface};
+use metamcp_surface::full_surface;
+use metamcp_tools::cursor::CursorKey;
+use metamcp_types::nearest::nearest;
+use metamcp_types::next::Audience;
+use metamcp_types::secret::Redactor;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::seal::Key;
 
 use crate::catalog::Catalog;
 use crate::config::CurrentProject;
-use crate::habits::Memory;
-use crate::held::Held;
 use crate::login::Tokens;
 use crate::provision::Provisioner;
 use crate::results::Results;
 use crate::router::{Caller, Entry, Router, Servers};
 use crate::shapes::Shapes;
+use crate::suspended_calls::SuspendedCalls;
 use crate::telemetry;
+use crate::usage_history::UsageStore;
 use execute::CodeMode;
 use reply::ErrorObject;
 pub use scope::Scope;
 
-/// What the surface needs to know.
+/// Settings of the surface.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How tools are ranked.
@@ -65,29 +65,29 @@ pub struct Options {
     pub list_wait: Duration,
     /// How long a call waits for a slot.
     pub pool_wait: Duration,
-    /// What the operator says about replaying, over all servers.
+    /// The operator's setting for replays, over all servers.
     pub replay: Rule,
-    /// Most text of a result that is shown whole; zero for all of it.
+    /// Longest result text that is shown whole; zero for no limit.
     pub result_bytes: usize,
 }
 
-/// What a surface is put together from.
+/// The parts a surface is built from.
 pub struct Parts {
     /// The path of every call.
     pub router: Arc<Router>,
     /// What is known of tools.
     pub catalog: Arc<Catalog>,
-    /// What was learnt from use, unless the operator wants none of it.
-    pub habits: Option<Arc<Memory>>,
+    /// Usage history, unless the operator disabled it.
+    pub usage_history: Option<Arc<UsageStore>>,
     /// Code mode as it is configured.
     pub code: CodeMode,
-    /// What results look like.
+    /// Learned result shapes.
     pub shapes: Shapes,
-    /// Values too long to show.
+    /// The result store.
     pub results: Results,
-    /// Whether secrets are taken out of everything that leaves.
-    pub scrubs: bool,
-    /// Tokens of logins, which are secrets too.
+    /// Whether secrets are redacted from all output.
+    pub redacts: bool,
+    /// OAuth tokens, which are secrets too.
     pub tokens: Arc<Tokens>,
     /// Finds and installs servers.
     pub provisioner: Provisioner,
@@ -97,55 +97,55 @@ pub struct Parts {
 pub struct Surface {
     pub(crate) router: Arc<Router>,
     pub(crate) catalog: Arc<Catalog>,
-    /// What was learnt from use, unless the operator wants none of it.
-    pub(crate) habits: Option<Arc<Memory>>,
+    /// Usage history, unless the operator disabled it.
+    pub(crate) usage_history: Option<Arc<UsageStore>>,
     pub(crate) options: Options,
     pub(crate) cursors: CursorKey,
     pub(crate) code: CodeMode,
-    /// Values too long to show.
+    /// The result store.
     pub(crate) results: Results,
-    /// What results look like, for declarations.
+    /// Learned result shapes, for declarations.
     pub(crate) shapes: Shapes,
-    /// Calls that wait for their client to come back.
-    pub(crate) held: Held,
+    /// Suspended calls, waiting for their client's retry.
+    pub(crate) suspended_calls: SuspendedCalls,
     /// Finds and installs servers.
     pub(crate) provisioner: Provisioner,
-    /// The project's file as it stands, which may wait for a person.
+    /// The project's file and its trust state; it may wait for approval.
     pub project: CurrentProject,
     /// Where resources and prompts were seen.
     owners: Mutex<direct::Owners>,
-    /// What takes secrets out of everything that leaves, and whose secrets it knows.
-    scrubber: Mutex<Scrubbing>,
-    scrubs: bool,
+    /// The redactor, and whose secrets it knows.
+    redactor: Mutex<CachedRedactor>,
+    redacts: bool,
     tokens: Arc<Tokens>,
-    /// Secrets taken out so far.
+    /// Number of secrets redacted so far.
     scrubbed: AtomicU64,
-    /// No new calls: the gateway is going to end.
+    /// No new calls: the gateway is shutting down.
     draining: AtomicBool,
 }
 
-/// A scrubber, with the servers and the state of the tokens that it was made for.
-struct Scrubbing {
+/// A redactor, with the server table and token generation it was built for.
+struct CachedRedactor {
     servers: Arc<Servers>,
     version: u64,
-    scrubber: Arc<Scrubber>,
+    redactor: Arc<Redactor>,
 }
 
-/// The gateway as a client sees it: one core, and the vocabulary spoken over it.
+/// The gateway as a client sees it: one shared surface, and the tool surface shown of it.
 #[derive(Clone)]
 pub struct View {
-    /// The core, the same for all.
+    /// The surface, shared by all views.
     pub surface: Arc<Surface>,
     /// Which tools are shown.
-    pub vocabulary: Vocabulary,
-    /// The part of everything it is kept to, where it is.
+    pub tool_surface: ToolSurface,
+    /// The scope it is restricted to, if any.
     pub scope: Option<Arc<Scope>>,
-    /// Whose words it speaks of next steps.
+    /// Whose wording it uses for next steps.
     pub audience: Audience,
-    /// Whose values it keeps and reads: whoever showed the same token, or everybody.
+    /// Whose stored results it writes and reads: those of the same token, or everybody's.
     pub principal: u64,
     /// Whether an answer of its client counts as an approval. Over stdio the owner's own client is asked; over HTTP any
-    /// program with a token can answer, so there the owner says who is a person.
+    /// program with a token can answer, so there the owner names the approvers.
     pub approves: bool,
 }
 
@@ -157,35 +157,35 @@ impl std::ops::Deref for View {
     }
 }
 
-/// How a meta-tool call goes on.
+/// How a meta-tool call continues.
 pub enum Step {
     /// Answered.
     Now(Finished),
-    /// The router has it; the caller hears from there.
-    Handed,
+    /// The router has it; the caller gets the response from there.
+    Dispatched,
     /// It takes a while.
     Later(Work),
-    /// It takes a while, and leaves something behind even if it is not allowed to end.
+    /// It takes a while, and has a final response even if it is cut short.
     Running(Running),
 }
 
-/// An answer in the making.
+/// A pending response.
 pub type Work = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
-/// Work under way that others can see, such as a script.
+/// Work in progress with visible side effects, such as a script.
 pub struct Running {
     /// The work.
     pub future: Work,
-    /// The answer, should it have to be given at once.
-    pub last_words: Box<dyn Fn() -> Finished + Send + Sync>,
+    /// The response if it has to be sent at once.
+    pub final_response: Box<dyn Fn() -> Finished + Send + Sync>,
 }
 
-/// The end of a meta-tool call.
+/// The result of a meta-tool call.
 #[derive(Debug)]
 pub enum Finished {
     /// A tool result, as JSON.
     Result(Vec<u8>),
-    /// A failure, to be put into the words of whoever asked.
+    /// A failure, to be worded for its reader.
     Refused(Box<ErrorObject>),
     /// The request itself was wrong: a JSON-RPC error.
     Protocol {
@@ -195,7 +195,7 @@ pub enum Finished {
         message: String,
     },
     /// The router has it after all.
-    Handed,
+    Dispatched,
 }
 
 impl Finished {
@@ -207,7 +207,7 @@ impl Finished {
         Finished::Refused(Box::new(object.clone()))
     }
 
-    /// A failure in the words of the compact vocabulary; everything else as it is.
+    /// A failure in the words of the compact surface; everything else as it is.
     pub fn in_words(self) -> Finished {
         self.to(Audience::Compact)
     }
@@ -221,24 +221,24 @@ impl Finished {
     }
 }
 
-/// The tools of the compact vocabulary. Those of both can be called, listed or not.
+/// The tools of the compact surface. Those of both surfaces can be called, listed or not.
 const COMPACT: [&str; 4] = ["mcp_discover", "mcp_call", "mcp_execute", "mcp_provision"];
 
 impl View {
     /// The `tools/list` result.
     pub async fn tools(&self) -> String {
         let (digest, code) = (self.digest().await, self.code.is_on());
-        // Whoever is kept to a part of everything gets nothing that is not in it.
+        // A view restricted to a scope shows nothing outside it.
         let provisions = self.provisioner.is_on() && self.scope.is_none();
         let mut tools = Vec::new();
-        if self.vocabulary != Vocabulary::Full {
-            tools = metamcp_core::discover::compact_list(digest, code, provisions);
+        if self.tool_surface != ToolSurface::Full {
+            tools = metamcp_surface::discover::compact_list(digest, code, provisions);
         }
-        if matches!(self.vocabulary, Vocabulary::Full | Vocabulary::Both) {
-            tools.extend(vocabulary::tools(digest, code));
+        if matches!(self.tool_surface, ToolSurface::Full | ToolSurface::Both) {
+            tools.extend(full_surface::tools(digest, code));
         }
-        if self.vocabulary == Vocabulary::Full && provisions {
-            tools.push(metamcp_core::discover::provision_tool());
+        if self.tool_surface == ToolSurface::Full && provisions {
+            tools.push(metamcp_surface::discover::provision_tool());
         }
         serde_json::json!({ "tools": tools }).to_string()
     }
@@ -246,21 +246,21 @@ impl View {
     /// The `instructions` of the gateway.
     pub async fn instructions(&self) -> String {
         let (digest, code) = (self.digest().await, self.code.is_on());
-        match self.vocabulary {
-            Vocabulary::Full => vocabulary::instructions(digest, code),
-            _ => metamcp_core::discover::instructions(digest, code),
+        match self.tool_surface {
+            ToolSurface::Full => full_surface::instructions(digest, code),
+            _ => metamcp_surface::discover::instructions(digest, code),
         }
     }
 
-    /// The same view of one part of everything.
-    pub fn kept_to(&self, scope: Arc<Scope>) -> View {
+    /// The same view, restricted to a scope.
+    pub fn restricted_to(&self, scope: Arc<Scope>) -> View {
         View { scope: Some(scope), ..self.clone() }
     }
 
-    /// JSON on its way to a model, without secrets.
+    /// Redacts JSON on its way to a model.
     pub fn clean<'a>(&self, json: &'a [u8]) -> Cow<'a, [u8]> {
-        let scrubber = self.scrubber();
-        let clean = scrubber.scrub(json);
+        let redactor = self.redactor();
+        let clean = redactor.redact(json);
         if clean.removed > 0 {
             let before = self.scrubbed.fetch_add(clean.removed as u64, Ordering::Relaxed);
             let all = before + clean.removed as u64;
@@ -272,9 +272,9 @@ impl View {
         clean.json
     }
 
-    /// The same of a text that is no JSON.
+    /// The same for text that is not JSON.
     pub fn clean_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.scrubber().scrub_text(text)
+        self.redactor().redact_text(text)
     }
 
     /// A `tools/call` of a client.
@@ -299,7 +299,7 @@ impl View {
             }
         };
         let [name, arguments, meta] = picked;
-        // It goes on to the server as it is.
+        // It is forwarded to the server as it is.
         if let Some(Err(defect)) = meta.map(|meta| object::unambiguous(meta, MAX_RESULT_DEPTH)) {
             return invalid(format!("the _meta of tools/call cannot be used: {defect}"));
         }
@@ -314,14 +314,14 @@ impl View {
             "mcp_discover" => self.mcp_discover(arguments, caller),
             "mcp_execute" => self.mcp_execute(arguments, meta, caller, tag),
             "mcp_provision" => self.mcp_provision(arguments, caller, tag),
-            name if vocabulary::NAMES.contains(&name) => {
+            name if full_surface::NAMES.contains(&name) => {
                 self.full(name, arguments, meta, line, (caller, tag))
             }
             unknown => {
-                let names = COMPACT.iter().chain(&vocabulary::NAMES).copied();
+                let names = COMPACT.iter().chain(&full_surface::NAMES).copied();
                 let near = nearest(unknown, names, 2);
-                let (listed, call): (&[&str], &str) = match self.vocabulary {
-                    Vocabulary::Full => (&vocabulary::NAMES, "run_tool"),
+                let (listed, call): (&[&str], &str) = match self.tool_surface {
+                    ToolSurface::Full => (&full_surface::NAMES, "run_tool"),
                     _ => (&COMPACT, "mcp_call"),
                 };
                 let hint = if near.is_empty() { listed.join(" and ") } else { near.join(" or ") };
@@ -337,29 +337,29 @@ impl Surface {
     /// A surface over a router and its catalog.
     pub fn new(parts: Parts, options: Options) -> Surface {
         let mut key = [0; 32];
-        // Without randomness cursors could be forged, which lets a client read a page it may read anyway.
+        // Without randomness cursors could be forged, which only lets a client read a page it may read anyway.
         let _unseeded = getrandom::fill(&mut key);
         let mut seal = [0; 32];
         // A seal that can be guessed would let a client answer for another one, which must not be risked.
         getrandom::fill(&mut seal).expect("the system has randomness");
-        let Parts { router, catalog, habits, code, shapes, results, .. } = parts;
-        let Parts { scrubs, tokens, provisioner, .. } = parts;
+        let Parts { router, catalog, usage_history, code, shapes, results, .. } = parts;
+        let Parts { redacts, tokens, provisioner, .. } = parts;
         let servers = router.servers();
-        let scrubber = Mutex::new(Scrubbing::new(servers, &tokens, scrubs));
+        let redactor = Mutex::new(CachedRedactor::new(servers, &tokens, redacts));
         Surface {
             router,
             catalog,
-            habits,
+            usage_history,
             options,
             cursors: CursorKey::new(key),
             code,
             results,
             shapes,
-            held: Held::new(Key::new(seal)),
+            suspended_calls: SuspendedCalls::new(Key::new(seal)),
             project: CurrentProject::new(None),
             owners: Mutex::default(),
-            scrubber,
-            scrubs,
+            redactor,
+            redacts,
             tokens,
             provisioner,
             scrubbed: AtomicU64::new(0),
@@ -367,22 +367,22 @@ impl Surface {
         }
     }
 
-    /// The scrubber for the servers as they are configured now, with the secrets that were looked up for them.
-    fn scrubber(&self) -> Arc<Scrubber> {
+    /// The redactor for the current server configuration, with the secrets that were resolved for it.
+    fn redactor(&self) -> Arc<Redactor> {
         let servers = self.router.servers();
-        let mut last = self.scrubber.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.redactor.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&last.servers, &servers) || last.version != self.tokens.version() {
-            *last = Scrubbing::new(servers, &self.tokens, self.scrubs);
+            *last = CachedRedactor::new(servers, &self.tokens, self.redacts);
         }
-        Arc::clone(&last.scrubber)
+        Arc::clone(&last.redactor)
     }
 
-    /// How many secrets were taken out of answers so far.
+    /// How many secrets were redacted from responses so far.
     pub fn scrubbed(&self) -> u64 {
         self.scrubbed.load(Ordering::Relaxed)
     }
 
-    /// No new calls of clients from now on; what scripts and chains under way still call is let through.
+    /// Accepts no new calls of clients; calls of scripts and chains in progress still pass.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -400,19 +400,19 @@ impl Surface {
     pub(crate) fn server(&self, name: &str) -> Option<Entry> {
         let servers = self.router.servers();
         let found = servers.named(name);
-        found.or_else(|| servers.named(metamcp_core::discover::without_alias(name)?)).cloned()
+        found.or_else(|| servers.named(metamcp_surface::discover::without_alias(name)?)).cloned()
     }
 }
 
-impl Scrubbing {
-    fn new(servers: Arc<Servers>, tokens: &Tokens, scrubs: bool) -> Scrubbing {
-        // Read before the values: one that comes in between is then looked for the next time.
+impl CachedRedactor {
+    fn new(servers: Arc<Servers>, tokens: &Tokens, redacts: bool) -> CachedRedactor {
+        // Read before the values: one that arrives in between is picked up the next time.
         let version = tokens.version();
         let tokens = tokens.secrets();
-        let scrubber = match scrubs {
-            true => Scrubber::new(servers.secrets().chain(&tokens)),
-            false => Scrubber::off(),
+        let redactor = match redacts {
+            true => Redactor::new(servers.secrets().chain(&tokens)),
+            false => Redactor::off(),
         };
-        Scrubbing { servers, version, scrubber: Arc::new(scrubber) }
+        CachedRedactor { servers, version, redactor: Arc::new(redactor) }
     }
 }

@@ -7,8 +7,8 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use metamcp_core::settings::LogLevel;
-use metamcp_core::text;
+use metamcp_config::settings::LogLevel;
+use metamcp_types::text;
 
 /// Lines that may wait for a host that does not read our stderr; more are dropped, since the data path must not
 /// wait for it.

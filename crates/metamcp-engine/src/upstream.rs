@@ -4,13 +4,13 @@
 //! Tests: `metamcp/tests/`, with real processes.
 
 pub mod connection;
-pub mod eras;
+pub mod container_reaper;
+pub mod era_cache;
+pub mod instructions_cache;
 pub mod launch;
 pub mod listing;
-pub mod manuals;
 pub mod outbound;
 pub mod remote;
-pub mod sweeper;
 
 pub use connection::{Connection, Listener, Reply};
 pub use launch::installs;
@@ -39,7 +39,7 @@ impl Link {
     /// Ends it politely: a process by the ladder, a session by telling its server.
     pub async fn stop(&self) {
         match self {
-            Link::Child(handle) => handle.stop(metamcp_child::Ladder::polite()).await,
+            Link::Child(handle) => handle.stop(metamcp_child::Escalation::graceful()).await,
             Link::Remote(remote) => remote.stop(true),
         }
     }
@@ -47,7 +47,7 @@ impl Link {
     /// A number that moves while whatever is behind it shows life.
     pub fn life(&self) -> u64 {
         match self {
-            Link::Child(handle) => handle.life(),
+            Link::Child(handle) => handle.activity(),
             Link::Remote(_) => 0,
         }
     }

@@ -4,15 +4,15 @@
 //! Tests: beside each part, `vectors/tests.rs` and `vectors/store/tests.rs`.
 
 mod answer;
+mod async_store;
 mod batch;
 mod client;
 mod endpoint;
 mod local;
-mod memory;
 mod pause;
-mod shelf;
 mod store;
 mod unavailable;
+mod vector_cache;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -21,19 +21,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use metamcp_core::text;
+use metamcp_types::text;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::clock::{Clock, unix_millis};
 use answer::MAX_TEXTS;
+use async_store::AsyncStore;
 use batch::{Batch, batches};
 use client::{Bounds, Client, Failed};
 use endpoint::Purpose;
-use memory::Memory;
 use pause::{Pause, Permit, Refusal};
-use shelf::Shelf;
 use store::{Key, Remembered};
+use vector_cache::VectorCache;
 
 pub use endpoint::{Endpoint, EndpointError, VOYAGE_KEY};
 pub use local::Local;
@@ -69,8 +69,8 @@ pub struct Vectors {
     client: Client,
     clock: Clock,
     pause: Mutex<Pause>,
-    memory: Mutex<Memory>,
-    shelf: Shelf,
+    vector_cache: Mutex<VectorCache>,
+    async_store: AsyncStore,
     requests: Semaphore,
     documents: Semaphore,
     gathering: tokio::sync::Mutex<()>,
@@ -87,8 +87,8 @@ impl Vectors {
             client: Client::new(),
             clock,
             pause: Mutex::new(Pause::default()),
-            memory: Mutex::new(Memory::new()),
-            shelf: Shelf::new(home),
+            vector_cache: Mutex::new(VectorCache::new()),
+            async_store: AsyncStore::new(home),
             requests: Semaphore::new(MAX_REQUESTS),
             documents: Semaphore::new(1),
             gathering: tokio::sync::Mutex::default(),
@@ -104,7 +104,7 @@ impl Vectors {
 
     /// What is wrong with the file on disk, or was last, for people.
     pub fn store_note(&self) -> Option<String> {
-        self.shelf.note()
+        self.async_store.note()
     }
 
     /// Why a request would be refused now, without making one.
@@ -115,14 +115,14 @@ impl Vectors {
 
     /// How many of these are not in memory, so that [`Vectors::documents`] would have to look for them.
     pub fn missing(&self, wanted: &[Document]) -> usize {
-        let memory = lock(&self.memory);
-        wanted.iter().filter(|document| !memory.holds(&document.digest)).count()
+        let vector_cache = lock(&self.vector_cache);
+        wanted.iter().filter(|document| !vector_cache.holds(&document.digest)).count()
     }
 
     /// Those that are in memory, in the order of `wanted`, without asking anybody.
     pub fn known(&self, wanted: &[Document]) -> Vec<Option<Arc<[f32]>>> {
-        let mut memory = lock(&self.memory);
-        wanted.iter().map(|document| memory.tool(&document.digest)).collect()
+        let mut vector_cache = lock(&self.vector_cache);
+        wanted.iter().map(|document| vector_cache.tool(&document.digest)).collect()
     }
 
     /// Fetches what is missing of these beside all else; one such errand at a time, since the next finds in memory what
@@ -154,9 +154,9 @@ impl Vectors {
             self.recall(wanted, &mut found);
             self.look_up(&absent(wanted, &found), &mut found).await;
             self.fetch(&absent(wanted, &found), &mut found).await?;
-            let memory = lock(&self.memory);
-            found.retain(|_, vector| memory.fits(vector.len()));
-            drop(memory);
+            let vector_cache = lock(&self.vector_cache);
+            found.retain(|_, vector| vector_cache.fits(vector.len()));
+            drop(vector_cache);
             if let Some(all) = all(wanted, &found) {
                 return Ok(all);
             }
@@ -170,23 +170,23 @@ impl Vectors {
         if text.is_empty() {
             return Err(self.unavailable(Failure::EmptyQuery, Duration::ZERO));
         }
-        if let Some(known) = lock(&self.memory).query(&text) {
+        if let Some(known) = lock(&self.vector_cache).query(&text) {
             return Ok(known);
         }
         let vectors = self.request(Purpose::Query, &[&text], false).await?;
         let vector = vectors.into_iter().next().expect("as many vectors as texts were checked");
-        lock(&self.memory).keep_query(&text, &vector);
+        lock(&self.vector_cache).keep_query(&text, &vector);
         Ok(vector)
     }
 
     fn recall(&self, wanted: &[Document], found: &mut Found) -> Option<Vec<Arc<[f32]>>> {
-        let mut memory = lock(&self.memory);
+        let mut vector_cache = lock(&self.vector_cache);
         for document in wanted {
-            if let Some(vector) = memory.tool(&document.digest) {
+            if let Some(vector) = vector_cache.tool(&document.digest) {
                 found.insert(document.digest, vector);
             }
         }
-        drop(memory);
+        drop(vector_cache);
         all(wanted, found)
     }
 
@@ -200,10 +200,11 @@ impl Vectors {
             let vectors = store.read(&model, &keys, unix_millis());
             keys.into_iter().zip(vectors).collect::<Vec<_>>()
         };
-        let rows = self.shelf.with(read).await.unwrap_or_default();
-        let mut memory = lock(&self.memory);
+        let rows = self.async_store.with(read).await.unwrap_or_default();
+        let mut vector_cache = lock(&self.vector_cache);
         for (key, vector) in rows {
-            if let Some(vector) = vector.filter(|vector| memory.remember(key.digest, vector)) {
+            if let Some(vector) = vector.filter(|vector| vector_cache.remember(key.digest, vector))
+            {
                 found.insert(key.digest, vector);
             }
         }
@@ -242,15 +243,15 @@ impl Vectors {
     async fn keep(&self, documents: &[&Document], vectors: Vec<Arc<[f32]>>, found: &mut Found) {
         let mut rows = Vec::with_capacity(documents.len());
         {
-            let mut memory = lock(&self.memory);
+            let mut vector_cache = lock(&self.vector_cache);
             for (document, vector) in documents.iter().zip(vectors) {
-                memory.keep(document.digest, &vector);
+                vector_cache.keep(document.digest, &vector);
                 found.insert(document.digest, vector.clone());
                 rows.push(Remembered { key: key(document), text: document.text.clone(), vector });
             }
         }
         let model = self.endpoint.identity();
-        self.shelf.with(move |store| store.write(&model, &rows, unix_millis())).await;
+        self.async_store.with(move |store| store.write(&model, &rows, unix_millis())).await;
     }
 
     /// Asks the API. With `split` the caller will ask again for less when it is refused, so that a refusal is not
@@ -308,7 +309,7 @@ impl Vectors {
             read.await.unwrap_or(Err(Failure::Malformed))?
         };
         let length = vectors.first().map_or(0, |vector| vector.len());
-        lock(&self.memory).answered(length)?;
+        lock(&self.vector_cache).answered(length)?;
         Ok(vectors)
     }
 

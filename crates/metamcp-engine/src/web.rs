@@ -20,14 +20,14 @@ use hyper::{Request, Response};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use metamcp_core::config::TlsFiles;
-use metamcp_core::date;
-use metamcp_core::web::{Address, Zone};
+use metamcp_config::config::TlsFiles;
+use metamcp_types::date;
+use metamcp_types::web::{Address, SsrfZone};
 
 pub use body::Outgoing;
 use dial::Dial;
 pub use dial::zone_of;
-pub use error::{SendError, Trouble};
+pub use error::{SendError, SendErrorKind};
 pub use tls::TlsError;
 pub use tunnel::Tunnel;
 
@@ -57,16 +57,16 @@ pub struct Plan {
     /// The tunnel that the surroundings name, if any.
     pub tunnel: Option<Tunnel>,
     /// Where it may lead.
-    pub reach: Reach,
+    pub ssrf_policy: SsrfPolicy,
 }
 
 /// Where a way out may lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum SsrfPolicy {
     /// Wherever the operator says.
     Anywhere,
     /// Where a server in that zone may send us.
-    SentFrom(Zone),
+    SentFrom(SsrfZone),
 }
 
 impl Plan {
@@ -78,7 +78,7 @@ impl Plan {
             http2: false,
             tls: TlsFiles::default(),
             tunnel: None,
-            reach: Reach::Anywhere,
+            ssrf_policy: SsrfPolicy::Anywhere,
         }
     }
 }
@@ -96,7 +96,7 @@ impl Web {
     /// A way out. Reads the files for TLS.
     pub fn new(plan: Plan) -> Result<Web, TlsError> {
         let tls = tls::config(&plan.tls)?;
-        let dial = Dial::new(plan.connect, plan.tunnel, plan.reach);
+        let dial = Dial::new(plan.connect, plan.tunnel, plan.ssrf_policy);
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let connector = if plan.http2 {
             builder.enable_all_versions().wrap_connector(dial)
@@ -130,7 +130,7 @@ impl Web {
 /// The way to wherever a server sends us, made for the zone in which the server itself was reached.
 #[derive(Debug, Default)]
 pub struct Guarded {
-    made: Mutex<Option<(Zone, Web)>>,
+    made: Mutex<Option<(SsrfZone, Web)>>,
 }
 
 impl Guarded {
@@ -141,7 +141,7 @@ impl Guarded {
         if let Some((_, web)) = made.as_ref().filter(|(known, _)| *known == zone) {
             return Ok(web.clone());
         }
-        let web = Web::new(Plan { reach: Reach::SentFrom(zone), ..plan.clone() })?;
+        let web = Web::new(Plan { ssrf_policy: SsrfPolicy::SentFrom(zone), ..plan.clone() })?;
         *made = Some((zone, web.clone()));
         Ok(web)
     }

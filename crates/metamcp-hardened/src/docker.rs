@@ -1,6 +1,6 @@
 //! A worker in a container of its own: what the Docker CLI is told, and whether an engine answers it.
 //! Owns: the argument lists, the search for an engine, and one container from start to end ([`relay`]).      Never: pulls an image.
-//! In: the worker's program, an image, limits.  Out: arguments for `docker`, or a [`Refused`] that says what was tried.
+//! In: the worker's program, an image, limits.  Out: arguments for `docker`, or a [`DockerError`] that says what was tried.
 //! Tests: beside, as snapshots.
 //!
 //! The frames that otherwise cross a socket go over standard input and output of `docker run`. The
@@ -74,7 +74,7 @@ pub struct Container<'a> {
 
 /// Why there is no container.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum DockerError {
     /// The program could not be started.
     #[error(
         "no container engine: {program} cannot be started ({reason}); install Docker, or choose another profile"
@@ -139,7 +139,7 @@ const ASK: [&str; 3] = ["version", "--format", "{{.Server.Os}} {{.Server.Version
 ///
 /// # Errors
 /// If nothing answers, in words that say what was tried.
-pub fn find(program: &Path, patience: Duration) -> Result<Engine, Refused> {
+pub fn find(program: &Path, patience: Duration) -> Result<Engine, DockerError> {
     let tried = format!("{} {}", program.display(), ASK.join(" "));
     let child = Command::new(program)
         .args(ASK)
@@ -151,24 +151,24 @@ pub fn find(program: &Path, patience: Duration) -> Result<Engine, Refused> {
         Ok(child) => child,
         Err(error) => {
             let program = program.display().to_string();
-            return Err(Refused::NoProgram { program, reason: error.to_string() });
+            return Err(DockerError::NoProgram { program, reason: error.to_string() });
         }
     };
     let Some(status) = ended(&mut child, patience) else {
-        return Err(Refused::Silent { tried, patience });
+        return Err(DockerError::Silent { tried, patience });
     };
     let said = words(child.stdout.take());
     if !status.success() || said.is_empty() {
         let said = Some(words(child.stderr.take())).filter(|said| !said.is_empty());
         let said = said.unwrap_or_else(|| status.to_string());
-        return Err(Refused::NoEngine { tried, said });
+        return Err(DockerError::NoEngine { tried, said });
     }
     match said.split_once(' ') {
         Some(("linux", version)) => Ok(Engine { version: version.to_owned() }),
         Some((system, version)) => {
-            Err(Refused::System { version: version.to_owned(), system: system.to_owned() })
+            Err(DockerError::System { version: version.to_owned(), system: system.to_owned() })
         }
-        None => Err(Refused::NoEngine { tried, said }),
+        None => Err(DockerError::NoEngine { tried, said }),
     }
 }
 
@@ -193,9 +193,9 @@ fn ended(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
 ///
 /// # Errors
 /// If a word of `container` would be read as something else than it is.
-pub fn run_arguments(container: &Container<'_>) -> Result<Vec<String>, Refused> {
+pub fn run_arguments(container: &Container<'_>) -> Result<Vec<String>, DockerError> {
     let Container { name, image, program, args, bounds } = *container;
-    let refused = |what, value: &str| Refused::Word { what, value: value.to_owned() };
+    let refused = |what, value: &str| DockerError::Word { what, value: value.to_owned() };
     if !is_name(name) {
         return Err(refused("the name", name));
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use wasmtime::{Instance, Store, Trap, TypedFunc, WasmParams, WasmResults};
 
-use self::host::{Inside, Said};
+use self::host::{ReportedEnd, StoreData};
 use crate::tuning;
 
 /// What the script asks of the worker around it. The functions are called while the script runs.
@@ -42,7 +42,7 @@ pub trait Natives {
 
 /// What a script begins with.
 #[derive(Debug, Clone, Copy)]
-pub struct Job<'a> {
+pub struct ScriptInput<'a> {
     /// A JavaScript expression: the async function that is the script.
     pub source: &'a str,
     /// The file name of the script in its stacks.
@@ -71,7 +71,7 @@ pub struct Thrown {
 
 /// How a script ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum ScriptEnd {
     /// With a value, as JSON.
     Value(String),
     /// With an error.
@@ -101,7 +101,7 @@ pub struct Unavailable {
 
 /// Engine, prelude and script.
 pub struct Realm<N: Natives + 'static> {
-    store: Store<Inside<N>>,
+    store: Store<StoreData<N>>,
     exports: Exports,
     heap: usize,
 }
@@ -163,7 +163,7 @@ impl<N: Natives + 'static> Realm<N> {
     ///
     /// # Errors
     /// An end before the beginning: a mistake of syntax, for one.
-    pub fn begin(&mut self, job: Job<'_>) -> Result<(), Ended> {
+    pub fn begin(&mut self, job: ScriptInput<'_>) -> Result<(), ScriptEnd> {
         self.heap = job.heap;
         self.store
             .data_mut()
@@ -191,13 +191,13 @@ impl<N: Natives + 'static> Realm<N> {
     ///
     /// # Errors
     /// The end, if a limit struck.
-    pub fn run(&mut self) -> Result<(), Ended> {
+    pub fn run(&mut self) -> Result<(), ScriptEnd> {
         let run = self.exports.run.clone();
         self.enter(&run, ())
     }
 
     /// How the script ended, if it did.
-    pub fn ended(&mut self) -> Option<Ended> {
+    pub fn ended(&mut self) -> Option<ScriptEnd> {
         let ended = self.exports.ended.clone();
         match self.enter(&ended, ()) {
             Ok(state) => self.state(state),
@@ -209,7 +209,7 @@ impl<N: Natives + 'static> Realm<N> {
     ///
     /// # Errors
     /// The end, if a limit struck.
-    pub fn settle(&mut self, number: u32, answer: Result<&str, &str>) -> Result<(), Ended> {
+    pub fn settle(&mut self, number: u32, answer: Result<&str, &str>) -> Result<(), ScriptEnd> {
         let (Ok(text) | Err(text)) = answer;
         let (text, length) = self.put(text)?;
         let settle = self.exports.settle.clone();
@@ -221,7 +221,7 @@ impl<N: Natives + 'static> Realm<N> {
     ///
     /// # Errors
     /// The end, if a limit struck.
-    pub fn due(&mut self, number: u32) -> Result<(), Ended> {
+    pub fn due(&mut self, number: u32) -> Result<(), ScriptEnd> {
         let due = self.exports.due.clone();
         let state = self.enter(&due, number)?;
         self.state(state).map_or(Ok(()), Err)
@@ -234,17 +234,17 @@ impl<N: Natives + 'static> Realm<N> {
     }
 
     /// Copies a text into the module's memory. Whoever it is handed to there frees it.
-    fn put(&mut self, text: &str) -> Result<(u32, u32), Ended> {
+    fn put(&mut self, text: &str) -> Result<(u32, u32), ScriptEnd> {
         let length = u32::try_from(text.len())
-            .map_err(|_| Ended::Broken { reason: "a text of 4 GiB".into() })?;
+            .map_err(|_| ScriptEnd::Broken { reason: "a text of 4 GiB".into() })?;
         let alloc = self.exports.alloc.clone();
         let address = self.enter(&alloc, length)?;
         if address == 0 {
-            return Err(Ended::Memory(out_of_memory()));
+            return Err(ScriptEnd::Memory(out_of_memory()));
         }
         let room = self.store.data().room(&self.store, address, length);
         let Some(room) = room else {
-            return Err(Ended::Broken { reason: "an address outside the memory".into() });
+            return Err(ScriptEnd::Broken { reason: "an address outside the memory".into() });
         };
         self.store.data().memory().data_mut(&mut self.store)[room].copy_from_slice(text.as_bytes());
         Ok((address, length))
@@ -255,15 +255,15 @@ impl<N: Natives + 'static> Realm<N> {
         &mut self,
         function: &TypedFunc<P, R>,
         given: P,
-    ) -> Result<R, Ended> {
+    ) -> Result<R, ScriptEnd> {
         self.store.set_epoch_deadline(1);
         function.call(&mut self.store, given).map_err(|error| self.stopped(&error))
     }
 
-    fn stopped(&mut self, error: &wasmtime::Error) -> Ended {
+    fn stopped(&mut self, error: &wasmtime::Error) -> ScriptEnd {
         match error.downcast_ref::<Trap>() {
-            Some(Trap::Interrupt) => Ended::Cpu,
-            Some(Trap::StackOverflow) => Ended::Threw(Thrown {
+            Some(Trap::Interrupt) => ScriptEnd::Cpu,
+            Some(Trap::StackOverflow) => ScriptEnd::Threw(Thrown {
                 name: "RangeError".into(),
                 message: "Maximum call stack size exceeded".into(),
                 ..Thrown::default()
@@ -271,10 +271,10 @@ impl<N: Natives + 'static> Realm<N> {
             Some(trap) if self.is_near_full() => {
                 // The engine asserts here and there that it got memory.
                 let message = format!("out of memory ({trap})");
-                Ended::Memory(Thrown { message, ..out_of_memory() })
+                ScriptEnd::Memory(Thrown { message, ..out_of_memory() })
             }
-            Some(trap) => Ended::Broken { reason: trap.to_string() },
-            None => Ended::Broken { reason: error.to_string() },
+            Some(trap) => ScriptEnd::Broken { reason: trap.to_string() },
+            None => ScriptEnd::Broken { reason: error.to_string() },
         }
     }
 
@@ -284,24 +284,25 @@ impl<N: Natives + 'static> Realm<N> {
     }
 
     /// What an export answered, with what it said; nothing if the script goes on.
-    fn state(&mut self, state: i32) -> Option<Ended> {
-        let Said { value, name, message, stack, tool } = self.store.data_mut().take_said();
+    fn state(&mut self, state: i32) -> Option<ScriptEnd> {
+        let ReportedEnd { value, name, message, stack, tool } =
+            self.store.data_mut().take_reported_end();
         let thrown = Thrown { name, message, stack, tool_error: tool };
         Some(match state {
             0 => return None,
-            1 => Ended::Value(value),
-            2 => Ended::Threw(thrown),
-            3 => Ended::Memory(out_of_memory()),
-            4 => Ended::Memory(thrown),
-            5 => Ended::ResultTooLong { bytes: value.parse().unwrap_or(u64::MAX) },
-            other => Ended::Broken { reason: format!("the engine answered {other}") },
+            1 => ScriptEnd::Value(value),
+            2 => ScriptEnd::Threw(thrown),
+            3 => ScriptEnd::Memory(out_of_memory()),
+            4 => ScriptEnd::Memory(thrown),
+            5 => ScriptEnd::ResultTooLong { bytes: value.parse().unwrap_or(u64::MAX) },
+            other => ScriptEnd::Broken { reason: format!("the engine answered {other}") },
         })
     }
 }
 
 impl Exports {
     fn of<N: Natives>(
-        store: &mut Store<Inside<N>>,
+        store: &mut Store<StoreData<N>>,
         instance: &Instance,
     ) -> wasmtime::Result<Exports> {
         Ok(Exports {

@@ -6,32 +6,33 @@
 use metamcp_sandbox::layer;
 use metamcp_sandbox::prelude::{LINE, PAYLOAD, TIMERS};
 use metamcp_sandbox::protocol::{End, ScriptError, Server, WorkerLimits};
-use metamcp_sandbox::worker::{Engine, Outside, Walls, position, serve};
+use metamcp_sandbox::worker::{Engine, HostHandle, WorkerSetup, position, serve};
 use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::realm::{Ended, Job, Natives, RESERVED, Realm, Thrown};
+use crate::realm::{Natives, RESERVED, Realm, ScriptEnd, ScriptInput, Thrown};
 
 /// Runs the worker and returns the exit code of the process; see `metamcp_sandbox::worker::worker_main`.
 pub fn worker_main() -> i32 {
-    let walls = Walls { layers: &[layer::WASM], reserved: RESERVED, ..Walls::default() };
+    let walls =
+        WorkerSetup { layers: &[layer::WASM], reserved: RESERVED, ..WorkerSetup::default() };
     serve(walls, |outside| {
-        let realm = Realm::build(Reach(outside)).ok()?;
-        Some(Inside { realm, lines: 1, result: usize::MAX })
+        let realm = Realm::build(HostNatives(outside)).ok()?;
+        Some(WasmEngine { realm, lines: 1, result: usize::MAX })
     })
 }
 
 /// The module as the loop's engine.
-struct Inside {
-    realm: Realm<Reach>,
+struct WasmEngine {
+    realm: Realm<HostNatives>,
     /// Lines of the script.
     lines: u32,
     /// Bytes of the value as JSON. The prelude counts characters, which may be more bytes than that.
     result: usize,
 }
 
-impl Engine for Inside {
+impl Engine for WasmEngine {
     fn begin(&mut self, code: &str, servers: &[Server], limits: &WorkerLimits) -> Result<(), End> {
         self.lines = u32::try_from(code.lines().count()).unwrap_or(u32::MAX);
         let servers: Vec<_> = servers
@@ -46,7 +47,7 @@ impl Engine for Inside {
         });
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         self.result = size(limits.result);
-        let job = Job {
+        let job = ScriptInput {
             source: &position::wrapped(code),
             file: position::FILE,
             setup: &setup.to_string(),
@@ -62,7 +63,7 @@ impl Engine for Inside {
 
     fn ended(&mut self) -> Option<End> {
         self.realm.ended().map(|ended| match ended {
-            Ended::Value(value) if value.len() > self.result => {
+            ScriptEnd::Value(value) if value.len() > self.result => {
                 End::ResultLimit { bytes: value.len() as u64 }
             }
             ended => end(ended, self.lines),
@@ -83,18 +84,18 @@ impl Engine for Inside {
     }
 }
 
-fn end(ended: Ended, lines: u32) -> End {
+fn end(ended: ScriptEnd, lines: u32) -> End {
     let located = |thrown: Thrown| {
         let tool = thrown.tool_error.map(position::without_lone_surrogates);
         position::located(thrown.name, thrown.message, &thrown.stack, tool, lines)
     };
     match ended {
-        Ended::Value(value) => End::Ok { value: position::without_lone_surrogates(value) },
-        Ended::Threw(thrown) => End::Error(located(thrown)),
-        Ended::Memory(thrown) => End::MemoryLimit(located(thrown)),
-        Ended::Cpu => End::CpuLimit,
-        Ended::ResultTooLong { bytes } => End::ResultLimit { bytes },
-        Ended::Broken { reason } => End::Error(ScriptError {
+        ScriptEnd::Value(value) => End::Ok { value: position::without_lone_surrogates(value) },
+        ScriptEnd::Threw(thrown) => End::Error(located(thrown)),
+        ScriptEnd::Memory(thrown) => End::MemoryLimit(located(thrown)),
+        ScriptEnd::Cpu => End::CpuLimit,
+        ScriptEnd::ResultTooLong { bytes } => End::ResultLimit { bytes },
+        ScriptEnd::Broken { reason } => End::Error(ScriptError {
             name: "InternalError".into(),
             message: format!("the engine stopped: {reason}"),
             ..ScriptError::default()
@@ -103,9 +104,9 @@ fn end(ended: Ended, lines: u32) -> End {
 }
 
 /// What the module may reach.
-struct Reach(Outside);
+struct HostNatives(HostHandle);
 
-impl Natives for Reach {
+impl Natives for HostNatives {
     fn request(&mut self, op: u8, payload: String) -> Option<u32> {
         self.0.request(op, payload)
     }

@@ -22,7 +22,8 @@ mod linux {
     use std::time::{Duration, Instant};
 
     use metamcp_sandbox::host::{
-        Answer, Host, Job, Launch, Limits, Op, Outcome, Profile, Server, Worker, Workers, run,
+        Answer, Host, Launch, Limits, Op, Profile, ScriptJob, ScriptOutcome, Server, Worker,
+        Workers, run,
     };
     use metamcp_sandbox::worker::worker_main;
 
@@ -64,10 +65,10 @@ mod linux {
         Workers::new(launch, Profile::Standard, ready)
     }
 
-    async fn once(worker: Worker, code: &str) -> Outcome {
+    async fn once(worker: Worker, code: &str) -> ScriptOutcome {
         let servers = vec![Server { name: "s".into(), identifiers: vec!["s".into()] }];
         let limits = Limits { calls: 100_000, ..Limits::default() };
-        let job = Job { code: code.into(), servers, limits };
+        let job = ScriptJob { code: code.into(), servers, limits };
         let outcome = run(worker, job, Arc::new(Nothing), std::future::pending()).await;
         assert!(outcome.value.is_some(), "{outcome:?}");
         outcome
@@ -238,7 +239,7 @@ mod linux {
             for code in fs::read_to_string(file?.path())?.split("//---\n") {
                 let worker = taken(&pool).await?;
                 let limits = Limits { wall: WALL, cpu: WALL, ..Limits::default() };
-                let job = Job { code: code.into(), servers: Vec::new(), limits };
+                let job = ScriptJob { code: code.into(), servers: Vec::new(), limits };
                 let began = Instant::now();
                 run(worker, job, Arc::new(Nothing), std::future::pending()).await;
                 count += 1;

@@ -1,29 +1,29 @@
 //! The gateway's side of code mode: workers kept ready, and one run from script to outcome.
 //! Owns: starting, checking, watching and ending workers.      Never: runs guest code, decides what a call may do.
-//! In: a [`Job`], and a [`Host`] that answers it.  Out: an [`Outcome`], whatever the script did.
-//! Tests: `tests/`, with real workers; `host/ledger.rs` for the counting.
+//! In: a [`ScriptJob`], and a [`Host`] that answers it.  Out: an [`ScriptOutcome`], whatever the script did.
+//! Tests: `tests/`, with real workers; `host/admission.rs` for the counting.
 //!
 //! No right of a script rests on its worker's word. The worker ends itself at its limits because that
 //! keeps the script's position; whatever it does instead, the gateway counts calls, looks at the
 //! processor clock of the process and at the wall clock, and kills.
 
+mod admission;
 #[cfg(target_os = "linux")]
-mod depth;
-#[cfg(not(target_os = "linux"))]
-mod elsewhere;
-mod ledger;
+mod completion;
 #[cfg(target_os = "linux")]
-mod nursery;
+mod json_depth;
+#[cfg(target_os = "linux")]
+mod pending_answers;
 #[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
 mod spawn;
-#[cfg(target_os = "linux")]
-mod under_way;
-#[cfg(target_os = "linux")]
-mod verdict;
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
 #[cfg(target_os = "linux")]
 mod workers;
+#[cfg(target_os = "linux")]
+mod zygote;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -31,10 +31,10 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-#[cfg(not(target_os = "linux"))]
-pub use self::elsewhere::{Worker, Workers, run};
 #[cfg(target_os = "linux")]
 pub use self::run::run;
+#[cfg(not(target_os = "linux"))]
+pub use self::unsupported::{Worker, Workers, run};
 #[cfg(target_os = "linux")]
 pub use self::workers::{Worker, Workers};
 pub use crate::layer::Profile;
@@ -58,7 +58,7 @@ pub struct Launch {
 
 /// Why no worker is to be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum WorkerError {
     /// A layer the profile demands is missing.
     #[error("the sandbox lacks {layer}: {reason}")]
     Layer {
@@ -89,7 +89,7 @@ pub enum Refused {
 
 /// One script to run.
 #[derive(Debug, Clone)]
-pub struct Job {
+pub struct ScriptJob {
     /// Plain JavaScript, run as the body of an async function: `await` and `return` are fine at the top.
     pub code: String,
     /// The servers the script knows by name.
@@ -167,7 +167,7 @@ impl Status {
 
 /// A limit that struck.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Struck {
+pub struct LimitHit {
     /// Its name, as the field of [`Limits`] is called.
     pub name: &'static str,
     /// Its value, for a reader: `5 s`, `64 MiB`, `250`.
@@ -185,7 +185,7 @@ pub struct LogLine {
 
 /// One call the script made, in the order in which they ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallMade {
+pub struct ScriptCall {
     /// The server.
     pub server: String,
     /// The tool, as the script wrote it, cut where it is longer than any name.
@@ -193,12 +193,12 @@ pub struct CallMade {
     /// How long it took from the script's request to its end, waiting in line included.
     pub took: Duration,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: CallStatus,
 }
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum CallStatus {
     /// With a result that is no error.
     Ok,
     /// With an error, or a result that is one.
@@ -209,7 +209,7 @@ pub enum Ended {
 
 /// How a run ended and what it left. Lines and calls are there however it ended: they were streamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ScriptOutcome {
     /// How.
     pub status: Status,
     /// The value as JSON, if the status is [`Status::Ok`].
@@ -219,11 +219,11 @@ pub struct Outcome {
     /// Bytes of console output that were not kept.
     pub logs_dropped: usize,
     /// Calls.
-    pub calls: Vec<CallMade>,
+    pub calls: Vec<ScriptCall>,
     /// What went wrong, for every status but `ok`.
     pub error: Option<ScriptError>,
     /// Which limit struck, if one did.
-    pub limit: Option<Struck>,
+    pub limit: Option<LimitHit>,
     /// Processor time of the guest, as far as it is known.
     pub cpu: Duration,
     /// Time from job to end.

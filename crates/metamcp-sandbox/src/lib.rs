@@ -1,6 +1,6 @@
 //! Scripts of a model, run where they can do no harm: code mode's engine.
 //! Owns: the worker process, its lockdown, its language, and the gateway's side of the socket.      Never: knows what a tool call does, runs guest code in the gateway.
-//! In: plain JavaScript and somebody who answers its calls ([`host::Host`]).  Out: an [`host::Outcome`].
+//! In: plain JavaScript and somebody who answers its calls ([`host::Host`]).  Out: an [`host::ScriptOutcome`].
 //! Tests: `tests/`, with real workers; decisions beside their code.
 //!
 //! The gateway starts its own binary again as a worker. The worker builds a realm, gives up every right
@@ -8,9 +8,7 @@
 //! shared between two scripts but the gateway's answers. `docs/design/0007-code-mode.md` has the reasons.
 
 #[cfg(target_os = "linux")]
-mod awake;
-#[cfg(target_os = "linux")]
-mod habit;
+mod adaptive_spin;
 pub mod host;
 pub mod layer;
 pub mod limits;
@@ -19,5 +17,7 @@ pub mod lockdown;
 #[cfg(target_os = "linux")]
 pub mod prelude;
 pub mod protocol;
+#[cfg(target_os = "linux")]
+mod run_clock;
 #[cfg(target_os = "linux")]
 pub mod worker;

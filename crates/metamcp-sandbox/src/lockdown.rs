@@ -25,7 +25,7 @@ use nix::unistd;
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
 use crate::layer;
-use crate::protocol::Missing;
+use crate::protocol::MissingLayer;
 
 /// The descriptor of the socket to the gateway, or of the pipe that comes from it.
 pub const SOCKET: RawFd = 0;
@@ -34,7 +34,7 @@ pub const OUTWARD: RawFd = 1;
 
 /// What a worker speaks to the gateway over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Ends {
+pub enum LinkKind {
     /// One socket.
     #[default]
     Socket,
@@ -42,9 +42,9 @@ pub enum Ends {
     Pipes,
 }
 
-impl Ends {
+impl LinkKind {
     fn keeps(self, descriptor: RawFd) -> bool {
-        descriptor == SOCKET || (self == Ends::Pipes && descriptor == OUTWARD)
+        descriptor == SOCKET || (self == LinkKind::Pipes && descriptor == OUTWARD)
     }
 }
 
@@ -74,19 +74,19 @@ pub struct Report {
     /// Layers in force.
     pub layers: Vec<String>,
     /// Layers that are not.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingLayer>,
 }
 
 /// Gives up every right. Never fails: what is not to be had is in the report. `reserved` is address space that an
 /// engine holds and never uses, on top of what anything may map.
-pub fn apply(reserved: u64, ends: Ends) -> Report {
+pub fn apply(reserved: u64, link_kind: LinkKind) -> Report {
     let mut report = Report::default();
     // The directory the gateway was started in is not kept busy by a process that cannot use it.
     unistd::chdir("/").ok();
     // Small pages: an idle worker is smaller, and what a script touches can be counted.
     prctl::set_thp_disable(true).ok();
     report.note(layer::ENVIRONMENT, environment());
-    report.note(layer::DESCRIPTORS, descriptors(ends));
+    report.note(layer::DESCRIPTORS, descriptors(link_kind));
     report.note(layer::PARENT_DEATH, parent_death());
     // From here on /proc/self belongs to root, so what reads it is done.
     report.note(layer::NOT_DUMPABLE, not_dumpable());
@@ -94,7 +94,7 @@ pub fn apply(reserved: u64, ends: Ends) -> Report {
     report.note(layer::CAPABILITIES, capabilities());
     rights::give_up(&mut report);
     report.note(layer::RESOURCE_LIMITS, resource_limits(reserved));
-    report.note(layer::SECCOMP, seccomp::install(ends));
+    report.note(layer::SECCOMP, seccomp::install(link_kind));
     report
 }
 
@@ -102,7 +102,7 @@ impl Report {
     fn note(&mut self, layer: &str, applied: Result<(), String>) {
         match applied {
             Ok(()) => self.layers.push(layer.to_owned()),
-            Err(reason) => self.missing.push(Missing { layer: layer.to_owned(), reason }),
+            Err(reason) => self.missing.push(MissingLayer { layer: layer.to_owned(), reason }),
         }
     }
 }
@@ -120,13 +120,15 @@ fn environment() -> Result<(), String> {
 }
 
 /// Closes whatever we were started with, but for the way to the gateway.
-fn descriptors(ends: Ends) -> Result<(), String> {
-    for descriptor in files::open_descriptors()?.into_iter().filter(|&open| !ends.keeps(open)) {
+fn descriptors(link_kind: LinkKind) -> Result<(), String> {
+    for descriptor in files::open_descriptors()?.into_iter().filter(|&open| !link_kind.keeps(open))
+    {
         // The listing's own descriptor is in the list and closed already; that error means nothing.
         unistd::close(descriptor).ok();
     }
     // The listing sees itself once more, under a number that is free afterwards.
-    let left = files::open_descriptors()?.into_iter().filter(|&open| !ends.keeps(open)).count();
+    let left =
+        files::open_descriptors()?.into_iter().filter(|&open| !link_kind.keeps(open)).count();
     if left > 1 { Err(format!("{left} descriptors are still open")) } else { Ok(()) }
 }
 

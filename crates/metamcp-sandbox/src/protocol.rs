@@ -28,7 +28,7 @@ const HEADER: usize = 4;
 
 /// Why bytes are no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Defect {
+pub enum ProtocolViolation {
     /// A length above [`MAX_FRAME`].
     #[error("a frame of {length} bytes, {MAX_FRAME} at most")]
     TooLong {
@@ -143,7 +143,7 @@ pub struct ScriptError {
 
 /// A layer of the lockdown that is not to be had, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingLayer {
     /// Which one.
     pub layer: String,
     /// What the kernel said.
@@ -181,7 +181,7 @@ pub enum FromWorker {
         /// The layers that are in force.
         layers: Vec<String>,
         /// Those that are not.
-        missing: Vec<Missing>,
+        missing: Vec<MissingLayer>,
     },
     /// A question of the script.
     Request {
@@ -270,7 +270,7 @@ impl FromWorker {
                 w.count(layers.len());
                 layers.iter().for_each(|layer| w.text(layer));
                 w.count(missing.len());
-                for Missing { layer, reason } in missing {
+                for MissingLayer { layer, reason } in missing {
                     w.text(layer);
                     w.text(reason);
                 }
@@ -325,13 +325,13 @@ impl FromWorker {
     }
 
     /// Reads what is inside a frame.
-    pub fn decode(frame: &[u8]) -> Result<FromWorker, Defect> {
+    pub fn decode(frame: &[u8]) -> Result<FromWorker, ProtocolViolation> {
         let mut r = Reader::new(frame);
         let message = match r.byte("kind")? {
             1 => FromWorker::Ready {
                 layers: r.list("layers", MAX_ENTRIES, |r| r.text("layer"))?,
                 missing: r.list("missing", MAX_ENTRIES, |r| {
-                    Ok(Missing { layer: r.text("layer")?, reason: r.text("reason")? })
+                    Ok(MissingLayer { layer: r.text("layer")?, reason: r.text("reason")? })
                 })?,
             },
             2 => FromWorker::Request {
@@ -354,11 +354,11 @@ impl FromWorker {
                     4 => End::MemoryLimit(r.error()?),
                     5 => End::CpuLimit,
                     6 => End::ResultLimit { bytes: r.eight("bytes")? },
-                    value => return Err(Defect::Unknown { field: "end", value }),
+                    value => return Err(ProtocolViolation::Unknown { field: "end", value }),
                 },
                 cpu: r.eight("cpu")?,
             },
-            value => return Err(Defect::Unknown { field: "kind", value }),
+            value => return Err(ProtocolViolation::Unknown { field: "kind", value }),
         };
         r.finished()?;
         Ok(message)
@@ -395,7 +395,7 @@ impl ToWorker {
     }
 
     /// Reads what is inside a frame.
-    pub fn decode(frame: &[u8]) -> Result<ToWorker, Defect> {
+    pub fn decode(frame: &[u8]) -> Result<ToWorker, ProtocolViolation> {
         let mut r = Reader::new(frame);
         let message = match r.byte("kind")? {
             1 => ToWorker::Job {
@@ -421,11 +421,11 @@ impl ToWorker {
                 let answer = match r.byte("answer")? {
                     0 => Err(r.text("error")?),
                     1 => Ok(r.text("value")?),
-                    value => return Err(Defect::Unknown { field: "answer", value }),
+                    value => return Err(ProtocolViolation::Unknown { field: "answer", value }),
                 };
                 ToWorker::Reply { id, answer }
             }
-            value => return Err(Defect::Unknown { field: "kind", value }),
+            value => return Err(ProtocolViolation::Unknown { field: "kind", value }),
         };
         r.finished()?;
         Ok(message)
@@ -455,8 +455,11 @@ impl Op {
     }
 
     /// The operation of a number; the prelude uses the same numbers.
-    pub(crate) fn of(value: u8) -> Result<Op, Defect> {
-        Op::ALL.get(usize::from(value)).copied().ok_or(Defect::Unknown { field: "op", value })
+    pub(crate) fn of(value: u8) -> Result<Op, ProtocolViolation> {
+        Op::ALL
+            .get(usize::from(value))
+            .copied()
+            .ok_or(ProtocolViolation::Unknown { field: "op", value })
     }
 }
 
@@ -468,8 +471,11 @@ impl Level {
     }
 
     /// The level of a number; the prelude uses the same numbers.
-    pub(crate) fn of(value: u8) -> Result<Level, Defect> {
-        Level::ALL.get(usize::from(value)).copied().ok_or(Defect::Unknown { field: "level", value })
+    pub(crate) fn of(value: u8) -> Result<Level, ProtocolViolation> {
+        Level::ALL
+            .get(usize::from(value))
+            .copied()
+            .ok_or(ProtocolViolation::Unknown { field: "level", value })
     }
 }
 
@@ -494,12 +500,12 @@ impl Frames {
     ///
     /// # Errors
     /// A length that no frame has. Nothing after it can be read.
-    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, Defect> {
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, ProtocolViolation> {
         let rest = &self.buffer[self.start..];
         let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
         let length = u32::from_le_bytes(*header) as usize;
         if length > MAX_FRAME {
-            return Err(Defect::TooLong { length });
+            return Err(ProtocolViolation::TooLong { length });
         }
         if rest.len() < length {
             return Ok(None);

@@ -10,9 +10,9 @@
 mod clock;
 mod link;
 mod natives;
-mod nursery;
 pub mod position;
 mod realm;
+mod zygote;
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -20,15 +20,15 @@ use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::time::Instant;
 
-use self::clock::{Processor, Timers};
+use self::clock::{CpuClock, Timers};
 use self::link::{Closed, Link};
-use self::nursery::Role;
-pub(crate) use self::nursery::{NUMBER, UNKNOWN};
 use self::realm::Realm;
-use crate::awake::{self, BEAT};
+use self::zygote::Role;
+pub(crate) use self::zygote::{NUMBER, UNKNOWN};
 use crate::layer;
-use crate::lockdown::{self, Ends};
+use crate::lockdown::{self, LinkKind};
 use crate::protocol::{End, FromWorker, Op, ScriptError, Server, ToWorker, WorkerLimits};
+use crate::run_clock::{self, CLOCK_CHECK_INTERVAL};
 
 /// The exit code of a worker that did its work, or was told that none will come.
 const DONE: i32 = 0;
@@ -69,19 +69,19 @@ pub trait Engine {
 
 /// What an engine adds to the lockdown, and needs of it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Walls {
+pub struct WorkerSetup {
     /// Layers it is itself.
     pub layers: &'static [&'static str],
     /// Address space it reserves and never uses.
     pub reserved: u64,
     /// What it speaks to the gateway over.
-    pub ends: Ends,
+    pub link_kind: LinkKind,
     /// Whether workers are forked from it, instead of it being one.
     pub forks: bool,
 }
 
 /// The argument of a nursery, which forks workers and is none.
-pub const NURSERY: &str = "nursery";
+pub const ZYGOTE: &str = "zygote";
 /// The argument of a worker in a container.
 pub const IN_CONTAINER: &str = "container";
 /// The first process of a container, which a worker is only where it has a world of its own.
@@ -90,40 +90,40 @@ const FIRST_PROCESS: i32 = 1;
 /// Runs the worker with the native engine and returns the exit code of the process.
 ///
 /// The caller does this first thing in `main`, before any runtime or thread exists. `args` is what
-/// follows the hidden word on the command line: nothing, [`NURSERY`] or [`IN_CONTAINER`].
+/// follows the hidden word on the command line: nothing, [`ZYGOTE`] or [`IN_CONTAINER`].
 pub fn worker_main(mut args: impl Iterator<Item = OsString>) -> i32 {
     let word = args.next();
-    let walls = if word.as_ref().is_some_and(|word| word == IN_CONTAINER) {
+    let setup = if word.as_ref().is_some_and(|word| word == IN_CONTAINER) {
         let is_alone = nix::unistd::getpid().as_raw() == FIRST_PROCESS;
         let layers: &[&str] = if is_alone { &[layer::CONTAINER] } else { &[] };
-        Walls { layers, ends: Ends::Pipes, ..Walls::default() }
+        WorkerSetup { layers, link_kind: LinkKind::Pipes, ..WorkerSetup::default() }
     } else {
-        Walls { forks: word.is_some_and(|word| word == NURSERY), ..Walls::default() }
+        WorkerSetup { forks: word.is_some_and(|word| word == ZYGOTE), ..WorkerSetup::default() }
     };
-    serve(walls, |outside| Realm::build(&outside.0))
+    serve(setup, |outside| Realm::build(&outside.0))
 }
 
 /// Runs the worker with an engine of the caller's, built before every right is given up.
-pub fn serve<E: Engine>(walls: Walls, build: impl FnOnce(Outside) -> Option<E>) -> i32 {
+pub fn serve<E: Engine>(setup: WorkerSetup, build: impl FnOnce(HostHandle) -> Option<E>) -> i32 {
     // Nobody would see the words, and the system call to write them would kill us before the code is told.
     std::panic::set_hook(Box::new(|_| {}));
     let state = Rc::new(State::default());
-    state.link.borrow_mut().ends = walls.ends;
+    state.link.borrow_mut().link_kind = setup.link_kind;
     // Never taken down: the process ends, which frees it all at once. Doing it piece by piece takes time, and
     // the engine aborts when something of a script is still held.
-    let engine = build(Outside(Rc::clone(&state))).map(ManuallyDrop::new);
+    let engine = build(HostHandle(Rc::clone(&state))).map(ManuallyDrop::new);
     let Some(mut engine) = engine else { return BROKEN };
-    if walls.forks {
+    if setup.forks {
         // From here on there are many of us, each with a copy of the engine.
-        match nursery::tend() {
+        match zygote::fork_workers() {
             Ok(Role::Worker) => engine.warm_up(),
             Ok(Role::Over) => return DONE,
             Err(_) => return BROKEN,
         }
     }
     // Whether that is enough is the gateway's to decide; without its word no code arrives.
-    let lockdown::Report { mut layers, missing } = lockdown::apply(walls.reserved, walls.ends);
-    layers.extend(walls.layers.iter().map(|&layer| layer.to_owned()));
+    let lockdown::Report { mut layers, missing } = lockdown::apply(setup.reserved, setup.link_kind);
+    layers.extend(setup.layers.iter().map(|&layer| layer.to_owned()));
     let mut link = state.link.borrow_mut();
     link.send(&FromWorker::Ready { layers, missing });
     if link.flush().is_err() {
@@ -167,11 +167,14 @@ fn run(engine: &mut impl Engine, state: &State) -> Result<End, End> {
             continue;
         }
         let asked = Instant::now();
-        let heard = state.link.borrow_mut().receive(next.map(|next| next.min(asked + BEAT)));
+        let heard = state
+            .link
+            .borrow_mut()
+            .receive(next.map(|next| next.min(asked + CLOCK_CHECK_INTERVAL)));
         // Timers of a script go on where they were, or its own limit for a call would strike before the gateway, which
         // was stopped as well, has read the answer.
         if next.is_some() {
-            state.timers.borrow_mut().put_off(awake::missed(asked.elapsed()));
+            state.timers.borrow_mut().put_off(run_clock::missed(asked.elapsed()));
         }
         match heard {
             Ok(Some(ToWorker::Reply { id, answer })) => {
@@ -210,9 +213,9 @@ fn gone() -> End {
 }
 
 /// The world outside a script, as far as an engine may reach it: the socket, timers and clocks of the worker.
-pub struct Outside(Rc<State>);
+pub struct HostHandle(Rc<State>);
 
-impl Outside {
+impl HostHandle {
     /// Puts a question; the number its answer will come under, or nothing if there is no such operation.
     pub fn request(&self, op: u8, payload: String) -> Option<u32> {
         Some(self.0.ask(Op::of(op).ok()?, payload))
@@ -262,7 +265,7 @@ struct State {
     next: Cell<u32>,
     /// Questions without an answer.
     open: Cell<u32>,
-    processor: Cell<Option<Processor>>,
+    cpu_clock: Cell<Option<CpuClock>>,
     /// Bytes of console output that may still be sent.
     logs: Cell<u64>,
     dropped: Cell<u64>,
@@ -272,12 +275,12 @@ struct State {
 impl State {
     fn begin(&self, limits: WorkerLimits) {
         self.logs.set(limits.logs);
-        self.processor.set(Some(Processor::start(limits.cpu)));
+        self.cpu_clock.set(Some(CpuClock::start(limits.cpu)));
     }
 
     /// Whether the processor time is used up. Never before the script began.
     fn is_out_of_time(&self) -> bool {
-        self.processor.get().is_some_and(Processor::is_over)
+        self.cpu_clock.get().is_some_and(CpuClock::is_over)
     }
 
     /// Says how it ended. Nothing is said after it.
@@ -286,7 +289,7 @@ impl State {
         if self.dropped.get() > 0 {
             link.send(&FromWorker::LogsDropped { bytes: self.dropped.get() });
         }
-        let cpu = self.processor.get().map_or(0, Processor::used);
+        let cpu = self.cpu_clock.get().map_or(0, CpuClock::used);
         link.send(&FromWorker::Done { end, cpu });
         // If nobody reads it, nobody is there to be told.
         link.flush().ok();

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 
-use metamcp_sandbox::lockdown::{self, Ends};
+use metamcp_sandbox::lockdown::{self, LinkKind};
 use metamcp_sandbox::protocol::{End, FromWorker, Level, Op};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getppid};
@@ -28,7 +28,7 @@ pub(crate) fn main(word: &str, arguments: impl Iterator<Item = OsString>) -> i32
     if let Some(code) = liar(word) {
         return code;
     }
-    let report = lockdown::apply(0, Ends::Socket);
+    let report = lockdown::apply(0, LinkKind::Socket);
     if !report.missing.is_empty() {
         return UNKNOWN;
     }
@@ -113,14 +113,14 @@ fn liar(word: &str) -> Option<i32> {
         }
         "dies" => {}
         "ready-then-gone" => {
-            let report = lockdown::apply(0, Ends::Socket);
+            let report = lockdown::apply(0, LinkKind::Socket);
             say(&FromWorker::Ready { layers: report.layers, missing: report.missing });
         }
         // The rest lock themselves down and misbehave with a job in hand.
         "garbled" | "huge" | "twice" | "ready-again" | "deaf" | "flood" | "log-flood"
         | "not-json" | "closes" | "skips" | "two-servers" | "more-members" | "no-object"
         | "value-not-json" | "empty-lines" | "endless-progress" => {
-            let report = lockdown::apply(0, Ends::Socket);
+            let report = lockdown::apply(0, LinkKind::Socket);
             say(&FromWorker::Ready { layers: report.layers, missing: report.missing });
             hear();
             misbehave(word);

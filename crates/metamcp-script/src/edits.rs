@@ -97,8 +97,10 @@ impl Edits {
     pub(crate) fn apply(mut self, source: &str) -> (String, Shifts) {
         // Insertions stand in front of what starts at the same place, in the order they were made.
         self.edits.sort_by_key(|edit| (edit.start, edit.start != edit.end));
-        let mut written =
-            Written { code: String::with_capacity(source.len() + 64), ..Written::default() };
+        let mut written = EditedSource {
+            code: String::with_capacity(source.len() + 64),
+            ..EditedSource::default()
+        };
         let mut at = 0;
         for edit in &self.edits {
             if edit.start < at {
@@ -118,12 +120,12 @@ impl Edits {
 }
 
 #[derive(Default)]
-struct Written {
+struct EditedSource {
     code: String,
     shifts: Shifts,
 }
 
-impl Written {
+impl EditedSource {
     fn text(&mut self, text: &str) {
         self.code.push_str(text);
     }

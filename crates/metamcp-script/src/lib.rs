@@ -1,6 +1,6 @@
 //! A script as a model writes it, TypeScript or JavaScript, made into the body of an async function.
 //! Owns: what is blanked, what is lowered, what is refused, what the script's value is.      Never: checks types, runs anything, moves a line.
-//! In: source text.  Out: `Script`, or a `ScriptError` that points at the place.
+//! In: source text.  Out: `PreparedScript`, or a `ScriptError` that points at the place.
 //! Tests: `tests/` of this crate, and beside the code.
 
 mod edits;
@@ -38,7 +38,7 @@ pub enum Ending {
 
 /// A script that can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Script {
+pub struct PreparedScript {
     /// The body of an async function. It may end in a line comment, so a newline must follow it.
     pub code: String,
     /// Every free identifier, and every `X` of `servers.X` and `servers["X"]`, each once, in order of appearance.
@@ -48,7 +48,7 @@ pub struct Script {
     shifts: position::Shifts,
 }
 
-impl Script {
+impl PreparedScript {
     /// Where a place in `code` is in the source. Lines are always the same; columns differ only on a line
     /// where something had to be inserted.
     pub fn position(&self, in_code: Position) -> Position {
@@ -60,7 +60,7 @@ impl Script {
 ///
 /// # Errors
 /// The source is too long, nested too deeply, not TypeScript, or uses what a script cannot have.
-pub fn prepare(source: &str) -> Result<Script, ScriptError> {
+pub fn prepare(source: &str) -> Result<PreparedScript, ScriptError> {
     if source.len() > MAX_SOURCE_BYTES {
         return Err(ScriptError::at(
             source,

@@ -10,7 +10,7 @@ use crate::edits::is_break;
 
 /// Why a source is not parsed, and where.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Defect {
+pub(crate) enum NestingError {
     /// More open brackets than allowed.
     Deep(usize),
     /// A slash that may start a regular expression or divide, with different brackets either way.
@@ -23,7 +23,7 @@ pub(crate) enum Defect {
 /// It must never count less than there are, so it reads strings, comments, templates and regular expressions
 /// as the parser does. Where only parsing could tell what a slash is, and both readings differ in what they
 /// hide, the source is refused.
-pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, Defect> {
+pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, NestingError> {
     let mut reader = Reader { source, chars: source.char_indices().peekable() };
     let mut levels = vec![Level::default()];
     let (mut angles, mut held) = (0, 0);
@@ -101,7 +101,7 @@ pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, Defect> {
                 }
                 (Before::Value, false) => Before::Sign,
                 _ if reader.reads_the_same() => Before::Sign,
-                _ => return Err(Defect::Slash(at)),
+                _ => return Err(NestingError::Slash(at)),
             },
             c if is_break(c) => {
                 newline = true;
@@ -131,7 +131,7 @@ pub(crate) fn judge(source: &str, limit: usize) -> Result<usize, Defect> {
         newline = false;
         let depth = levels.len() - 1 + angles + held;
         if depth > limit {
-            return Err(Defect::Deep(at));
+            return Err(NestingError::Deep(at));
         }
         deepest = deepest.max(depth);
     }
@@ -306,7 +306,7 @@ impl<'s> Reader<'s> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Defect, judge};
+    use super::{NestingError, judge};
 
     #[test]
     fn brackets_in_texts_do_not_count() {
@@ -348,7 +348,7 @@ mod tests {
             "a?(b):c=>a?(b):c=>a?(b):c=>a?(b):c=>a?(b):c=>x",
             "a<b,a<b,a<b,a<b,a<b,a<b",
         ] {
-            assert!(matches!(judge(source, 4), Err(Defect::Deep(_))), "{source}");
+            assert!(matches!(judge(source, 4), Err(NestingError::Deep(_))), "{source}");
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
             "let x: string\n/`/; ((((((",
             "a! /`/; ((((((",
         ] {
-            assert!(matches!(judge(source, 4), Err(Defect::Slash(_))), "{source}");
+            assert!(matches!(judge(source, 4), Err(NestingError::Slash(_))), "{source}");
         }
     }
 }

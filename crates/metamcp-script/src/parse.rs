@@ -1,6 +1,6 @@
-//! From source to `Script`: the parse, the walk and the ending, on a stack that is deep enough.
+//! From source to `PreparedScript`: the parse, the walk and the ending, on a stack that is deep enough.
 //! Owns: the order of steps, the stack, what the parser's errors are called.      Never: parses what was judged too deep.
-//! In: a source within its length.  Out: `Script` or `ScriptError`.
+//! In: a source within its length.  Out: `PreparedScript` or `ScriptError`.
 //! Tests: below, and the corpus in `tests/`.
 
 use std::borrow::Cow;
@@ -14,10 +14,10 @@ use oxc_span::SourceType;
 
 use crate::edits::is_break;
 use crate::error::ScriptError;
-use crate::nesting::Defect;
+use crate::nesting::NestingError;
 use crate::scope::Use;
 use crate::walk::Walk;
-use crate::{MAX_NESTING, Script, ending, nesting};
+use crate::{MAX_NESTING, PreparedScript, ending, nesting};
 
 /// Stack that a token can cost the parser and the walk; with 1 KiB every pattern of the tests passes already.
 /// Unoptimised code takes more.
@@ -32,7 +32,7 @@ const STACK_BASE: usize = 128 * 1024;
 /// What may be taken of the caller's own stack; short scripts then cost no thread.
 const OWN_STACK: usize = 1024 * 1024;
 
-pub(crate) fn prepare(source: &str) -> Result<Script, ScriptError> {
+pub(crate) fn prepare(source: &str) -> Result<PreparedScript, ScriptError> {
     let source = &*unfenced(source);
     let stack = stack_for(source)?;
     let guarded = || catch_unwind(AssertUnwindSafe(|| read(source))).ok();
@@ -49,12 +49,12 @@ fn stack_for(source: &str) -> Result<usize, ScriptError> {
         Ok(levels) => {
             Ok(STACK_BASE + levels * STACK_PER_LEVEL + nesting::tokens(source) * STACK_PER_TOKEN)
         }
-        Err(Defect::Deep(at)) => {
+        Err(NestingError::Deep(at)) => {
             let message = format!("nested more than {MAX_NESTING} levels deep");
             Err(ScriptError::at(source, at, message)
                 .hint("pull parts out into functions or variables"))
         }
-        Err(Defect::Slash(at)) => {
+        Err(NestingError::Slash(at)) => {
             let message = "this slash may be a division or start a regular expression";
             Err(ScriptError::at(source, at, message)
                 .hint("put the regular expression into a variable: `const pattern = /…/;`"))
@@ -103,7 +103,7 @@ fn parsed<'a>(allocator: &'a Allocator, text: &'a str) -> ParserReturn<'a> {
     Parser::new(allocator, text, SourceType::ts().with_module(true)).with_options(options).parse()
 }
 
-fn read(source: &str) -> Result<Script, ScriptError> {
+fn read(source: &str) -> Result<PreparedScript, ScriptError> {
     let allocator = Allocator::default();
     let read = parsed(&allocator, source);
     let Some(error) = read.errors.first() else { return walked(source, &read, 0) };
@@ -124,7 +124,7 @@ fn read(source: &str) -> Result<Script, ScriptError> {
     Err(told)
 }
 
-fn walked(source: &str, read: &ParserReturn<'_>, lead: u32) -> Result<Script, ScriptError> {
+fn walked(source: &str, read: &ParserReturn<'_>, lead: u32) -> Result<PreparedScript, ScriptError> {
     let mut walk = Walk::new(source);
     walk.visit_program(&read.program);
     let free = walk.scopes.finish();
@@ -145,7 +145,7 @@ fn walked(source: &str, read: &ParserReturn<'_>, lead: u32) -> Result<Script, Sc
     let ending = ending::finish(&mut walk, &read.program);
     let (code, mut shifts) = walk.edits.apply(source);
     shifts.lead = lead;
-    Ok(Script { code, names, ending, shifts })
+    Ok(PreparedScript { code, names, ending, shifts })
 }
 
 fn decapitalised(message: &str) -> String {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use metamcp_script::{Position, Script, fuzz_script, prepare};
+use metamcp_script::{Position, PreparedScript, fuzz_script, prepare};
 use oxc_allocator::Allocator;
 use oxc_parser::{ParseOptions, Parser};
 use oxc_span::SourceType;
@@ -50,7 +50,7 @@ fn what_comes_out_is_javascript() {
     }
 }
 
-fn assert_is_javascript(title: &str, script: &Script) {
+fn assert_is_javascript(title: &str, script: &PreparedScript) {
     let allocator = Allocator::default();
     let options = ParseOptions { allow_return_outside_function: true, ..ParseOptions::default() };
     let read =

@@ -107,24 +107,24 @@ fn run(mut arguments: impl Iterator<Item = String>) -> Result<Value> {
         return http::run(&load, &command, &path);
     }
     let started = Instant::now();
-    let mut road = Road::start(&command)?;
-    road.handshake()?;
+    let mut route = Route::start(&command)?;
+    route.handshake()?;
     let startup_us = started.elapsed().as_micros();
     if load.startup {
-        let resident = resident_kib(road.child.id());
+        let resident = resident_kib(route.child.id());
         return Ok(json!({ "startup_us": startup_us, "idle_rss_kib": resident }));
     }
     if load.discover {
         let arguments = json!({"query": "files topic under heading"});
-        return road.one_by_one("mcp_discover", &arguments, load.calls);
+        return route.one_by_one("mcp_discover", &arguments, load.calls);
     }
     if let Some(code) = load.script.as_ref().filter(|_| load.one_by_one) {
-        return road.one_by_one("mcp_execute", &json!({ "code": code }), load.calls);
+        return route.one_by_one("mcp_execute", &json!({ "code": code }), load.calls);
     }
     if load.payload * load.in_flight > WRITTEN_AT_ONCE && !load.blob {
-        road = road.on_a_thread();
+        route = route.on_a_thread();
     }
-    road.measure(&load)
+    route.measure(&load)
 }
 
 /// More than this under way at once goes through a thread that writes: two pipes would fill up, and everybody would
@@ -164,7 +164,7 @@ impl Writer {
 }
 
 /// A process that speaks MCP on its pipes.
-struct Road {
+struct Route {
     child: Child,
     input: Writer,
     output: ChildStdout,
@@ -172,8 +172,8 @@ struct Road {
     used: usize,
 }
 
-impl Road {
-    fn start(command: &[String]) -> Result<Road> {
+impl Route {
+    fn start(command: &[String]) -> Result<Route> {
         let mut child = Command::new(&command[0])
             .args(&command[1..])
             .stdin(Stdio::piped())
@@ -183,10 +183,10 @@ impl Road {
             .with_context(|| format!("cannot start {}", command[0]))?;
         let input = Writer::Here(child.stdin.take().context("no stdin")?);
         let output = child.stdout.take().context("no stdout")?;
-        Ok(Road { child, input, output, buffer: vec![0; 1 << 16], used: 0 })
+        Ok(Route { child, input, output, buffer: vec![0; 1 << 16], used: 0 })
     }
 
-    fn on_a_thread(mut self) -> Road {
+    fn on_a_thread(mut self) -> Route {
         let (sender, _) = channel();
         self.input = std::mem::replace(&mut self.input, Writer::Thread(sender)).on_a_thread();
         self
@@ -353,7 +353,7 @@ impl Road {
     }
 }
 
-impl Drop for Road {
+impl Drop for Route {
     fn drop(&mut self) {
         // Already gone is what is wanted.
         drop(self.child.kill());

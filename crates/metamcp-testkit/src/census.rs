@@ -1,7 +1,7 @@
 //! Who is alive: processes by family, by an environment mark they cannot shed, and what they cost.
 //! Owns: reading /proc.  Never: trusts a process group; hostile children leave theirs.
 //! In: a pid or a mark.  Out: processes.
-//! Tests: below and `tests/it/misbehaviours.rs`.
+//! Tests: below and `tests/it/hazards.rs`.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,16 +52,16 @@ pub fn of_test(mark: &str, directory: &Path) -> Vec<Process> {
 
 /// Processes whose ends are waited for without a look at them: a look at `/proc/<pid>` while a process is being reaped
 /// holds up whoever reaps it.
-pub struct Vigil(Vec<OwnedFd>);
+pub struct ExitWatch(Vec<OwnedFd>);
 
-impl Vigil {
+impl ExitWatch {
     /// Begins to wait for these; one that has ended meanwhile needs no waiting.
-    pub fn over(processes: &[Process]) -> Vigil {
+    pub fn over(processes: &[Process]) -> ExitWatch {
         let descriptor = |one: &Process| {
             let pid = rustix::process::Pid::from_raw(i32::try_from(one.pid).ok()?)?;
             pidfd_open(pid, PidfdFlags::empty()).ok()
         };
-        Vigil(processes.iter().filter_map(descriptor).collect())
+        ExitWatch(processes.iter().filter_map(descriptor).collect())
     }
 
     /// True when all of them have ended before the deadline.
@@ -201,12 +201,12 @@ mod tests {
             .unwrap();
         let found = of_test("no such mark", directory.path());
         assert_eq!(found.iter().map(|one| one.pid).collect::<Vec<_>>(), [child.id()]);
-        assert!(!Vigil::over(&found).all_ended_within(Duration::from_millis(1)));
-        let vigil = Vigil::over(&found);
+        assert!(!ExitWatch::over(&found).all_ended_within(Duration::from_millis(1)));
+        let vigil = ExitWatch::over(&found);
         child.kill().unwrap();
         assert!(vigil.all_ended_within(Duration::from_secs(10)));
         child.wait().unwrap();
-        assert!(Vigil::over(&found).all_ended_within(Duration::ZERO));
+        assert!(ExitWatch::over(&found).all_ended_within(Duration::ZERO));
         assert_eq!(of_test("no such mark", directory.path()), []);
     }
 

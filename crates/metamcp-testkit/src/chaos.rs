@@ -1,26 +1,26 @@
 //! The hostile child: an honest MCP server over stdio that misbehaves in the ways it is told to.
 //! Owns: the table of misbehaviours, the tools, the journal of what really ran.  Never: async, unsafe, unbounded.
 //! In: `--do ITEM[=N][,ITEM…]`, `--journal FILE`, `--era` and when to misbehave.  Out: bytes no gateway should die of.
-//! Tests: `tests/it/{honest,misbehaviours}.rs`, and the verdict matrix of the gateway.
+//! Tests: `tests/it/{honest,hazards}.rs`, and the verdict matrix of the gateway.
 
-mod acts;
 mod descendant;
+mod hazards;
 mod honest;
+mod hooks;
 mod message;
-mod misbehaviours;
 mod offers;
 mod options;
 mod output;
 mod server;
-mod stage;
+mod server_state;
 mod stateless;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-pub use misbehaviours::{MISBEHAVIOURS, Misbehaviour, Parameter};
-pub use options::{Told, fires_by_odds};
+pub use hazards::{HAZARDS, Hazard, Parameter};
+pub use options::{SelectedHazard, fires_by_odds};
 
 use options::Mode;
 
@@ -43,9 +43,9 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn list(out: &mut impl Write) -> io::Result<()> {
-    for item in MISBEHAVIOURS {
-        write!(out, "{:>2} {:<28} {}", item.number, item.name, item.what)?;
-        if let Some(parameter) = &item.parameter {
+    for hazard in HAZARDS {
+        write!(out, "{:<28} {}", hazard.name, hazard.what)?;
+        if let Some(parameter) = &hazard.parameter {
             write!(out, " (={}, default {})", parameter.what, parameter.default)?;
         }
         writeln!(out)?;
@@ -58,22 +58,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_holds_every_item_once_and_in_order() {
-        let numbers: Vec<u8> = MISBEHAVIOURS.iter().map(|item| item.number).collect();
-        assert_eq!(numbers, (1..=60).collect::<Vec<u8>>());
-        let mut names: Vec<&str> = MISBEHAVIOURS.iter().map(|item| item.name).collect();
+    fn the_table_holds_every_hazard_once() {
+        let mut names: Vec<&str> = HAZARDS.iter().map(|hazard| hazard.name).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), 60, "names are unique");
     }
 
     #[test]
-    fn the_list_names_items_and_parameters() {
+    fn the_list_names_hazards_and_parameters() {
         let mut out = Vec::new();
         list(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), 60);
-        assert!(text.contains("37 die-before-reply"), "{text}");
+        assert!(text.contains("die-before-reply"), "{text}");
         assert!(text.contains("(=milliseconds, default 90000)"), "{text}");
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// What happened in a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum EventKind {
     /// The process began; counting these counts the spawns.
     Start,
     /// `initialize` arrived; `detail` holds its params.
@@ -42,7 +42,7 @@ pub enum What {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// What happened.
-    pub what: What,
+    pub what: EventKind,
     /// In which process.
     pub pid: u32,
     /// The tool that ran.
@@ -61,7 +61,7 @@ pub struct Record {
 
 impl Record {
     /// A record about this process.
-    pub fn new(what: What) -> Self {
+    pub fn new(what: EventKind) -> Self {
         Self {
             what,
             pid: std::process::id(),
@@ -75,11 +75,11 @@ impl Record {
 
 /// The writing end, held by a child.
 #[derive(Debug)]
-pub struct Pen {
+pub struct JournalWriter {
     file: File,
 }
 
-impl Pen {
+impl JournalWriter {
     /// Opens `path` for appending, creating it if needed.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { file: OpenOptions::new().append(true).create(true).open(path)? })
@@ -127,12 +127,12 @@ impl Journal {
     }
 
     /// The records of one kind.
-    pub fn of(&self, what: What) -> Result<Vec<Record>> {
+    pub fn of(&self, what: EventKind) -> Result<Vec<Record>> {
         Ok(self.records()?.into_iter().filter(|record| record.what == what).collect())
     }
 
     /// How many records of one kind there are.
-    pub fn count(&self, what: What) -> Result<usize> {
+    pub fn count(&self, what: EventKind) -> Result<usize> {
         Ok(self.of(what)?.len())
     }
 
@@ -144,7 +144,7 @@ impl Journal {
     /// How often each key ran; keys that never ran are absent.
     pub fn executions_by_key(&self) -> Result<BTreeMap<String, usize>> {
         let mut counts = BTreeMap::new();
-        for record in self.of(What::Execute)? {
+        for record in self.of(EventKind::Execute)? {
             *counts.entry(record.key.unwrap_or_default()).or_insert(0) += 1;
         }
         Ok(counts)
@@ -161,14 +161,14 @@ mod tests {
         let journal = Journal::at(dir.path().join("journal"));
         assert_eq!(journal.executions("a").unwrap(), 0, "a journal nobody wrote yet is empty");
 
-        let pen = Pen::open(journal.path()).unwrap();
-        pen.write(&Record::new(What::Start)).unwrap();
+        let journal_writer = JournalWriter::open(journal.path()).unwrap();
+        journal_writer.write(&Record::new(EventKind::Start)).unwrap();
         for key in ["a", "b\n\"\u{0}", "a"] {
-            let record = Record { key: Some(key.to_owned()), ..Record::new(What::Execute) };
-            pen.write(&record).unwrap();
+            let record = Record { key: Some(key.to_owned()), ..Record::new(EventKind::Execute) };
+            journal_writer.write(&record).unwrap();
         }
         assert_eq!(journal.executions("a").unwrap(), 2);
         assert_eq!(journal.executions("b\n\"\u{0}").unwrap(), 1);
-        assert_eq!(journal.count(What::Start).unwrap(), 1);
+        assert_eq!(journal.count(EventKind::Start).unwrap(), 1);
     }
 }

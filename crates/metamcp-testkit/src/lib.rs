@@ -4,25 +4,25 @@
 //! Tests: beside each room, and `tests/it` for the programs as processes.
 
 pub mod bench;
+pub mod call_outcome;
 pub mod census;
 pub mod chaos;
 pub mod client;
 pub mod echo;
+pub mod expectations;
 pub mod faults;
 pub mod journal;
 pub mod line_journal;
-pub mod outcome;
 pub mod patience;
 pub mod programs;
 pub mod relay;
 pub mod site;
 pub mod stand_in;
-pub mod verdicts;
 pub mod workspace;
 
+pub use call_outcome::CallOutcome;
 pub use client::{Answer, Client};
-pub use journal::{Journal, Record, What};
-pub use outcome::Outcome;
+pub use expectations::{EXPECTATIONS, Expectation, ExpectedOutcome};
+pub use journal::{EventKind, Journal, Record};
 pub use patience::eventually;
-pub use verdicts::{Expected, VERDICTS, Verdict};
 pub use workspace::{Server, Workspace, chaos as chaos_server, echo as echo_server};

@@ -16,14 +16,14 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::Value;
 
-pub use honest::Honest;
+pub use honest::HonestServer;
 
 /// Longest a connection waits for its peer: longer than any test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One request as it came.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ReceivedRequest {
     /// `POST` and the like.
     pub method: String,
     /// Path and query.
@@ -34,7 +34,7 @@ pub struct Asked {
     pub body: Vec<u8>,
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -74,14 +74,14 @@ impl<T: Read + Write + Send> Wire for T {}
 pub type Wrap = dyn Fn(TcpStream) -> io::Result<Box<dyn Wire>> + Send + Sync;
 
 /// A connection while a request is answered on it.
-pub struct Talk<'a> {
+pub struct Exchange<'a> {
     wire: &'a mut dyn Write,
     socket: &'a TcpStream,
     /// Set when nothing more can be asked on it.
     pub over: bool,
 }
 
-impl Talk<'_> {
+impl Exchange<'_> {
     /// Writes exactly this.
     pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.wire.write_all(bytes)?;
@@ -154,12 +154,12 @@ impl Talk<'_> {
 }
 
 /// Answers one request.
-pub type Answerer = dyn Fn(&Asked, &mut Talk<'_>) -> io::Result<()> + Send + Sync;
+pub type Answerer = dyn Fn(&ReceivedRequest, &mut Exchange<'_>) -> io::Result<()> + Send + Sync;
 
 /// See the module.
 pub struct Site {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     connections: Arc<AtomicUsize>,
     stopped: Arc<AtomicBool>,
     sockets: Arc<Mutex<HashMap<usize, TcpStream>>>,
@@ -180,12 +180,12 @@ impl Site {
         let listener = TcpListener::bind(place)?;
         let site = Site {
             address: listener.local_addr()?,
-            asked: Arc::default(),
+            requests: Arc::default(),
             connections: Arc::default(),
             stopped: Arc::default(),
             sockets: Arc::default(),
         };
-        let (asked, connections) = (Arc::clone(&site.asked), Arc::clone(&site.connections));
+        let (requests, connections) = (Arc::clone(&site.requests), Arc::clone(&site.connections));
         let (stopped, sockets) = (Arc::clone(&site.stopped), Arc::clone(&site.sockets));
         thread::spawn(move || {
             for socket in listener.incoming() {
@@ -198,11 +198,11 @@ impl Site {
                     sockets.lock().unwrap_or_else(PoisonError::into_inner).insert(number, copy);
                 }
                 let sockets = Arc::clone(&sockets);
-                let (asked, answerer) = (Arc::clone(&asked), Arc::clone(&answerer));
+                let (requests, answerer) = (Arc::clone(&requests), Arc::clone(&answerer));
                 let wrap = Arc::clone(&wrap);
                 // A peer that goes away ends its own thread and nothing else.
                 thread::spawn(move || {
-                    drop(serve(socket, &*wrap, &asked, &*answerer));
+                    drop(serve(socket, &*wrap, &requests, &*answerer));
                     // The last copy: only now the peer sees the end.
                     sockets.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
                 });
@@ -222,8 +222,8 @@ impl Site {
     }
 
     /// Everything that was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Connections taken so far.
@@ -251,25 +251,25 @@ impl Drop for Site {
 fn serve(
     socket: TcpStream,
     wrap: &Wrap,
-    log: &Mutex<Vec<Asked>>,
+    log: &Mutex<Vec<ReceivedRequest>>,
     answerer: &Answerer,
 ) -> io::Result<()> {
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let held = socket.try_clone()?;
     let mut wire = BufReader::new(wrap(socket)?);
-    while let Some(asked) = read(&mut wire)? {
-        log.lock().unwrap_or_else(PoisonError::into_inner).push(asked.clone());
-        let mut talk = Talk { wire: wire.get_mut(), socket: &held, over: false };
-        answerer(&asked, &mut talk)?;
-        if talk.over {
+    while let Some(request) = read(&mut wire)? {
+        log.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+        let mut exchange = Exchange { wire: wire.get_mut(), socket: &held, over: false };
+        answerer(&request, &mut exchange)?;
+        if exchange.over {
             break;
         }
     }
     Ok(())
 }
 
-fn read(wire: &mut BufReader<Box<dyn Wire>>) -> io::Result<Option<Asked>> {
+fn read(wire: &mut BufReader<Box<dyn Wire>>) -> io::Result<Option<ReceivedRequest>> {
     let mut line = String::new();
     if wire.read_line(&mut line)? == 0 {
         return Ok(None);
@@ -283,11 +283,12 @@ fn read(wire: &mut BufReader<Box<dyn Wire>>) -> io::Result<Option<Asked>> {
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let mut asked = Asked { method, target, headers, body: Vec::new() };
-    let length = asked.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-    asked.body.resize(length, 0);
-    wire.read_exact(&mut asked.body)?;
-    Ok(Some(asked))
+    let mut request = ReceivedRequest { method, target, headers, body: Vec::new() };
+    let length =
+        request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    request.body.resize(length, 0);
+    wire.read_exact(&mut request.body)?;
+    Ok(Some(request))
 }
 
 fn unescaped(text: &str) -> String {

@@ -43,10 +43,10 @@ pub struct Server {
 }
 
 /// The hostile child with these items of its table; none makes it honest.
-pub fn chaos(items: &[&str]) -> Server {
+pub fn chaos(hazards: &[&str]) -> Server {
     let mut server = Server::new(programs::chaos_child(), &[]);
     server.journals = true;
-    if items.is_empty() { server } else { server.argument("--do").argument(&items.join(",")) }
+    if hazards.is_empty() { server } else { server.argument("--do").argument(&hazards.join(",")) }
 }
 
 /// The trivial fast child.

@@ -4,7 +4,7 @@
 //! In: `Set`s.  Out: `Weights`.
 //! Tests: below.
 
-use metamcp_core::search::FEATURES;
+use metamcp_search::search::FEATURES;
 
 use crate::set::{NUMBERS, Numbers, Set};
 

@@ -12,9 +12,9 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use metamcp_core::discover::FITS;
-use metamcp_core::eval::Corpus;
-use metamcp_core::search::{Hit, Strategy};
+use metamcp_search::eval::Corpus;
+use metamcp_search::search::FITS;
+use metamcp_search::search::{Hit, Strategy};
 use serde_json::Value;
 
 use crate::set::chosen;
@@ -41,7 +41,7 @@ struct Case {
 }
 
 /// What came of the questions of one set.
-struct Outcome {
+struct SetResult {
     with: Vec<Case>,
     without: Vec<Case>,
 }
@@ -75,7 +75,7 @@ fn best(gains: &[f64]) -> usize {
     (0..gains.len()).max_by(by_gain).unwrap_or_default()
 }
 
-impl Outcome {
+impl SetResult {
     /// Shares taken at a floor: of the catalogs with an answer those where a right one is shown, and of those without
     /// all that are taken.
     fn shares(&self, floor: f32) -> (f64, f64) {
@@ -90,7 +90,7 @@ impl Outcome {
     }
 }
 
-fn measured(folder: &Path) -> Result<Outcome> {
+fn measured(folder: &Path) -> Result<SetResult> {
     let text = |file: &str| {
         let path = folder.join(file);
         std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
@@ -108,7 +108,7 @@ fn measured(folder: &Path) -> Result<Outcome> {
         servers.into_values().collect()
     };
     let lines: Vec<&str> = questions.lines().collect();
-    let mut outcome = Outcome { with: Vec::new(), without: Vec::new() };
+    let mut outcome = SetResult { with: Vec::new(), without: Vec::new() };
     for (number, line) in chosen(&lines, QUESTIONS).into_iter().enumerate() {
         let question: Value = serde_json::from_str(line)?;
         let query = question["query"].as_str().unwrap_or_default();
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_floor_takes_what_is_above_it() {
         let case = |chance, right| Case { chance, right };
-        let outcome = Outcome {
+        let outcome = SetResult {
             with: vec![case(0.9, true), case(0.9, false), case(0.3, true), case(0.1, true)],
             without: vec![case(0.5, false), case(0.1, false)],
         };

@@ -5,24 +5,24 @@
 //! In: folders with tools.jsonl and queries.jsonl.  Out: a table on stdout, and the weights as Rust.
 //! Tests: `fit.rs`.
 
+mod confidence;
 mod fit;
 mod floor;
 mod replay;
 mod set;
-mod sure;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use metamcp_core::eval::Measures;
-use metamcp_core::search::{FEATURE_NAMES, FEATURES, NEAR_NAMES};
-use metamcp_core::transformer::Model;
+use metamcp_search::eval::Measures;
+use metamcp_search::search::{FEATURE_NAMES, FEATURES, NEAR_NAMES};
+use metamcp_search::transformer::Model;
 
+use crate::confidence::ConfidenceWeights;
 use crate::fit::Weights;
 use crate::set::Set;
-use crate::sure::Sure;
 
 /// The sets by name; those of one family hold the same questions and are left out together.
 const SETS: &[(&str, &str)] = &[
@@ -92,7 +92,7 @@ fn main() -> Result<()> {
         let others: Vec<&Set> = sets.iter().filter(|set| set.family != left.family).collect();
         let weights = fit::fit(&others, sorting);
         let (before, after) = (left.as_sorted(), left.measured(&weights));
-        let error = sure::error(left, &weights, &sure::fit(&others, &weights)) * 100.0;
+        let error = confidence::error(left, &weights, &confidence::fit(&others, &weights)) * 100.0;
         let (before_shown, after_shown) = (shown(&before), shown(&after));
         writeln!(out, "{:<12}{before_shown}      {after_shown}{error:22.1}", left.name)?;
         if left.name != "mcp20k" {
@@ -105,7 +105,7 @@ fn main() -> Result<()> {
     writeln!(out, "{:<12}{}      {}", "mean", mean(means[0]), mean(means[1]))?;
     let all: Vec<&Set> = sets.iter().collect();
     let weights = fit::fit(&all, sorting);
-    let sure = sure::fit(&all, &weights);
+    let sure = confidence::fit(&all, &weights);
     for (name, [_, _, weight]) in FEATURE_NAMES.iter().zip(weights.0) {
         writeln!(out, "  {name:<20}{weight:8.3}")?;
     }
@@ -125,7 +125,7 @@ fn shown(measures: &Measures) -> String {
 }
 
 /// The table of weights as it stands in the ranking's own file.
-fn source(weights: &Weights, sure: &Sure, transformer: bool) -> String {
+fn source(weights: &Weights, sure: &ConfidenceWeights, transformer: bool) -> String {
     let row =
         |[mean, deviation, weight]: [f64; 3]| format!("[{mean:.4}, {deviation:.4}, {weight:.4}]");
     let mut rows = String::new();
@@ -134,9 +134,9 @@ fn source(weights: &Weights, sure: &Sure, transformer: bool) -> String {
     }
     let beside = if transformer { " beside the transformer" } else { "" };
     let uses = if transformer {
-        "use super::super::hybrid::{FEATURES, GROUNDS};\nuse super::NEAR_NAMES;"
+        "use super::super::hybrid::{FEATURES, CONFIDENCE_FEATURES};\nuse super::NEAR_NAMES;"
     } else {
-        "use super::confidence::GROUNDS;\nuse super::features::FEATURES;"
+        "use super::confidence::CONFIDENCE_FEATURES;\nuse super::features::FEATURES;"
     };
     let nearness = transformer.then(|| {
         let own = weights.0[FEATURES..].iter().zip(NEAR_NAMES);
@@ -153,7 +153,7 @@ fn source(weights: &Weights, sure: &Sure, transformer: bool) -> String {
          /// Mean, deviation and weight of each, in the order of `FEATURE_NAMES`.\n\
          pub(super) const WEIGHTS: [[f32; 3]; FEATURES] = [\n{rows}];\n\n{}\
          /// What each ground for confidence is worth.\n\
-         pub(super) const CONFIDENCE: [f32; GROUNDS] = [{}];\n",
+         pub(super) const CONFIDENCE: [f32; CONFIDENCE_FEATURES] = [{}];\n",
         nearness.unwrap_or_default(),
         sure.map(|weight| format!("{weight:.4}")).join(", ")
     )

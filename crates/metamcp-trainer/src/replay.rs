@@ -1,15 +1,15 @@
 //! What remembering use is worth: half of the questions of a set are asked and answered, then all are asked again.
 //! Owns: the replayed log and its slips.      Never: fits anything.
 //! In: folders with tools.jsonl and queries.jsonl.  Out: a table.
-//! Tests: `metamcp-core/tests/habits.rs` for what is measured here.
+//! Tests: `metamcp-search/tests/habits.rs` for what is measured here.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use metamcp_core::eval::{Corpus, DEPTH, Measures, Question, Total};
-use metamcp_core::habits::Habits;
-use metamcp_core::search::Strategy;
+use metamcp_search::eval::{Corpus, DEPTH, Measures, Question, Total};
+use metamcp_search::search::Strategy;
+use metamcp_search::usage_history::UsageHistory;
 
 use crate::set::chosen;
 use crate::{QUESTIONS, SETS};
@@ -55,7 +55,7 @@ pub(crate) fn run(folder: &Path, out: &mut impl Write) -> Result<()> {
         let asked_before: Vec<&Question> = asked.iter().copied().step_by(2).collect();
         let never: Vec<&Question> = asked.iter().copied().skip(1).step_by(2).collect();
         for strategy in [Strategy::Bm25, Strategy::Hybrid] {
-            let nothing = Habits::default();
+            let nothing = UsageHistory::default();
             let plain = [&asked_before, &never].map(|half| mean(&corpus, half, strategy, &nothing));
             for (log, word) in
                 [(Log::Right, "right"), (Log::Noisy, "noisy"), (Log::NoisyOnce, "noisy once")]
@@ -82,12 +82,17 @@ fn change(before: f64, after: f64) -> String {
 }
 
 /// A memory of these questions, each followed by calls of the tools that answer it as far as they were shown.
-fn recorded(corpus: &Corpus, questions: &[&Question], strategy: Strategy, log: Log) -> Habits {
-    let mut habits = Habits::default();
+fn recorded(
+    corpus: &Corpus,
+    questions: &[&Question],
+    strategy: Strategy,
+    log: Log,
+) -> UsageHistory {
+    let mut habits = UsageHistory::default();
     let mut calls = 0usize;
     for question in questions {
         let hits = corpus.index.search(&question.query, strategy, SEEN, None);
-        let answers = |hit: &&metamcp_core::search::Hit| {
+        let answers = |hit: &&metamcp_search::search::Hit| {
             question.answered_by(&hit.server, &hit.tool().name).is_some()
         };
         let wrong: Vec<_> = hits.iter().filter(|hit| !answers(hit)).collect();
@@ -109,7 +114,12 @@ fn recorded(corpus: &Corpus, questions: &[&Question], strategy: Strategy, log: L
     habits
 }
 
-fn mean(corpus: &Corpus, questions: &[&Question], strategy: Strategy, habits: &Habits) -> Measures {
+fn mean(
+    corpus: &Corpus,
+    questions: &[&Question],
+    strategy: Strategy,
+    habits: &UsageHistory,
+) -> Measures {
     let mut total = Total::default();
     for question in questions {
         let prior = habits.prior(&question.query, NOW);

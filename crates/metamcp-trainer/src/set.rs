@@ -1,15 +1,15 @@
 //! One set of questions, looked at once and kept as numbers.
 //! Owns: which questions are looked at, what is kept of their candidates.      Never: keeps text, fits.
 //! In: a folder with tools.jsonl and queries.jsonl.  Out: `Set`, and its `Measures` under given weights.
-//! Tests: `metamcp-core/src/eval/tests.rs` for the reading and the measures.
+//! Tests: `metamcp-search/src/eval/tests.rs` for the reading and the measures.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use metamcp_core::eval::{Corpus, Measures, Total};
-use metamcp_core::search::{FEATURES, Index, NEAR_NAMES, Nearness, Table};
-use metamcp_core::transformer::Model;
+use metamcp_search::eval::{Corpus, Measures, Total};
+use metamcp_search::search::{FEATURES, Index, NEAR_NAMES, Nearness, Table};
+use metamcp_search::transformer::Model;
 
 use crate::fit::Weights;
 
@@ -29,9 +29,9 @@ struct Reader {
 pub(crate) struct Set {
     pub(crate) name: &'static str,
     pub(crate) family: &'static str,
-    pub(crate) questions: Vec<Looked>,
+    pub(crate) questions: Vec<RankedQuestion>,
     /// Candidates for questions that no tool here answers.
-    pub(crate) foreign: Vec<Looked>,
+    pub(crate) foreign: Vec<RankedQuestion>,
     pub(crate) tools: usize,
     corpus: Corpus,
     reader: Option<Reader>,
@@ -49,7 +49,7 @@ pub(crate) fn chosen<T>(all: &[T], most: usize) -> Vec<&T> {
 }
 
 /// One question: its candidates, and which expected tool each of them is.
-pub(crate) struct Looked {
+pub(crate) struct RankedQuestion {
     pub(crate) candidates: Vec<(Numbers, Option<usize>)>,
     expected: usize,
 }
@@ -82,7 +82,7 @@ impl Set {
             let judged = candidates
                 .into_iter()
                 .map(|(server, tool, numbers)| (numbers, question.answered_by(&server, &tool)));
-            Looked { candidates: judged.collect(), expected: question.expected }
+            RankedQuestion { candidates: judged.collect(), expected: question.expected }
         });
         let looked = looked.collect();
         let texts = questions.into_iter().map(|question| question.query).collect();
@@ -101,7 +101,7 @@ impl Set {
         for query in queries {
             let candidates = candidates(&self.corpus.index, self.reader.as_ref(), query);
             let wrong = candidates.into_iter().map(|(_, _, numbers)| (numbers, None));
-            self.foreign.push(Looked { candidates: wrong.collect(), expected: 1 });
+            self.foreign.push(RankedQuestion { candidates: wrong.collect(), expected: 1 });
         }
     }
 

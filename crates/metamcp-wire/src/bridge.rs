@@ -5,17 +5,17 @@
 //!
 //! | client \ server | with a handshake | stateless |
 //! |---|---|---|
-//! | with a handshake | questions are relayed, no machine needed | `rounds`: its questions go to the client, its call is made again with the answers |
-//! | stateless | `hold`: the call stays open, the client is answered `input_required` and comes again | the server's state is sealed and travels with the client, no machine needed |
+//! | with a handshake | questions are relayed, no machine needed | `input_retries`: its questions go to the client, its call is made again with the answers |
+//! | stateless | `suspension`: the call stays open, the client is answered `input_required` and comes again | the server's state is sealed and travels with the client, no machine needed |
 
-pub mod hold;
-pub mod rounds;
+pub mod input_retries;
+pub mod suspension;
 
-pub use hold::Hold;
-pub use rounds::Rounds;
+pub use input_retries::InputRetries;
+pub use suspension::Suspension;
 
 /// Most times one call may come back for more answers: a person would have given up long before.
-pub const MAX_ROUNDS: u32 = 16;
+pub const MAX_INPUT_ROUNDS: u32 = 16;
 
 #[cfg(test)]
 mod tests;

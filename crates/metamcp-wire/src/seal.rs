@@ -1,6 +1,6 @@
 //! State that travels through a client and comes back: whatever the client does to it, we notice.
 //! Owns: what is sealed, the seal, the digest of the request it belongs to.      Never: reads a clock, makes a key.
-//! In: a `Ticket` and a key.  Out: text for `requestState`, or the ticket again, or why not.
+//! In: a `ResumeToken` and a key.  Out: text for `requestState`, or the ticket again, or why not.
 //! Tests: `seal/tests.rs`.
 
 use sha2::{Digest, Sha256};
@@ -19,7 +19,7 @@ const BLOCK: usize = 64;
 
 /// What a client carries for us.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct ResumeToken {
     /// Whose it is: nobody else may use it.
     pub principal: Vec<u8>,
     /// When it stops being good, in milliseconds of whatever clock the opener uses.
@@ -34,7 +34,7 @@ pub struct Ticket {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// A call is held open here.
-    Held {
+    Suspended {
         /// Which.
         call: u64,
         /// How often it has asked: a ticket of an earlier round is used up.
@@ -51,7 +51,7 @@ pub enum Resume {
 
 /// Why a ticket is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Broken {
+pub enum TokenError {
     /// We did not write it, or not so.
     #[error("the requestState is not one of this gateway")]
     Forged,
@@ -77,8 +77,8 @@ impl Key {
     }
 
     /// Seals a ticket.
-    pub fn seal(&self, ticket: &Ticket) -> String {
-        let mut plain = encode(ticket);
+    pub fn seal(&self, token: &ResumeToken) -> String {
+        let mut plain = encode(token);
         let mac = hmac(&self.0, &plain);
         plain.extend_from_slice(&mac);
         base64::encode_url(&plain)
@@ -91,26 +91,26 @@ impl Key {
         principal: &[u8],
         now: u64,
         request: &[u8; 32],
-    ) -> Result<Resume, Broken> {
+    ) -> Result<Resume, TokenError> {
         if sealed.len() > MAX_SEALED {
-            return Err(Broken::Forged);
+            return Err(TokenError::Forged);
         }
-        let bytes = base64::decode_url(sealed.as_bytes()).ok_or(Broken::Forged)?;
-        let (plain, mac) = bytes.split_last_chunk::<32>().ok_or(Broken::Forged)?;
+        let bytes = base64::decode_url(sealed.as_bytes()).ok_or(TokenError::Forged)?;
+        let (plain, mac) = bytes.split_last_chunk::<32>().ok_or(TokenError::Forged)?;
         if !equal(&hmac(&self.0, plain), mac) {
-            return Err(Broken::Forged);
+            return Err(TokenError::Forged);
         }
-        let ticket = decode(plain).ok_or(Broken::Forged)?;
-        if !equal(&ticket.principal, principal) {
-            return Err(Broken::Foreign);
+        let token = decode(plain).ok_or(TokenError::Forged)?;
+        if !equal(&token.principal, principal) {
+            return Err(TokenError::Foreign);
         }
-        if now >= ticket.expires {
-            return Err(Broken::Expired);
+        if now >= token.expires {
+            return Err(TokenError::Expired);
         }
-        if ticket.request != *request {
-            return Err(Broken::Other);
+        if token.request != *request {
+            return Err(TokenError::Other);
         }
-        Ok(ticket.resume)
+        Ok(token.resume)
     }
 }
 
@@ -188,13 +188,13 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
 
-fn encode(ticket: &Ticket) -> Vec<u8> {
+fn encode(token: &ResumeToken) -> Vec<u8> {
     let mut out = vec![FORMAT];
-    out.extend_from_slice(&ticket.expires.to_be_bytes());
-    out.extend_from_slice(&ticket.request);
-    put(&mut out, &ticket.principal);
-    match &ticket.resume {
-        Resume::Held { call, round } => {
+    out.extend_from_slice(&token.expires.to_be_bytes());
+    out.extend_from_slice(&token.request);
+    put(&mut out, &token.principal);
+    match &token.resume {
+        Resume::Suspended { call, round } => {
             out.push(0);
             out.extend_from_slice(&call.to_be_bytes());
             out.extend_from_slice(&round.to_be_bytes());
@@ -215,7 +215,7 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn decode(plain: &[u8]) -> Option<Ticket> {
+fn decode(plain: &[u8]) -> Option<ResumeToken> {
     let (&format, rest) = plain.split_first()?;
     (format == FORMAT).then_some(())?;
     let (&expires, rest) = rest.split_first_chunk::<8>()?;
@@ -227,7 +227,7 @@ fn decode(plain: &[u8]) -> Option<Ticket> {
         0 => {
             let (&call, rest) = rest.split_first_chunk::<8>()?;
             let round: [u8; 4] = rest.try_into().ok()?;
-            Resume::Held { call: u64::from_be_bytes(call), round: u32::from_be_bytes(round) }
+            Resume::Suspended { call: u64::from_be_bytes(call), round: u32::from_be_bytes(round) }
         }
         1 | 2 => {
             let (server, state) = take(rest)?;
@@ -237,7 +237,7 @@ fn decode(plain: &[u8]) -> Option<Ticket> {
         _ => return None,
     };
     let expires = u64::from_be_bytes(expires);
-    Some(Ticket { principal: principal.to_vec(), expires, request, resume })
+    Some(ResumeToken { principal: principal.to_vec(), expires, request, resume })
 }
 
 fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -3,12 +3,12 @@
 //! In: the arguments of the process.  Out: `Args`, or clap's own error.
 //! Tests: `args/tests.rs`: help of every subcommand, flags against the table of settings.
 
-mod first;
 mod flags;
 mod groups;
+mod parse_error;
 mod quick;
+mod setup;
 mod tools;
-mod wrong;
 
 use std::path::PathBuf;
 
@@ -16,13 +16,13 @@ use clap::{
     Arg, ArgAction, Args as ClapArgs, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 
-pub(crate) use self::first::{
+pub(crate) use self::flags::SettingFlags;
+pub(crate) use self::parse_error::{asks_for_json, what_is_wrong};
+pub(crate) use self::setup::{
     AddArgs, AddJsonArgs, DoctorArgs, ImportArgs, InitArgs, NamesArgs, Scope, ScopeArgs, TokenArgs,
     TrustArgs, UntrustArgs, WriteArgs,
 };
-pub(crate) use self::flags::SettingFlags;
 pub(crate) use self::tools::{CallArgs, GetArgs, ListArgs, RunArgs, SearchArgs, ToolsArgs};
-pub(crate) use self::wrong::{asks_for_json, what_is_wrong};
 use crate::exit::Exit;
 
 /// One MCP server in front of all your MCP servers.
@@ -76,13 +76,13 @@ Examples:
   metamcp --log-level info       and say what happens")]
     Serve,
     /// Put metamcp in front of the servers your clients already have
-    #[command(after_help = first::INIT_HELP)]
+    #[command(after_help = setup::INIT_HELP)]
     Init(InitArgs),
     /// Add a server
-    #[command(after_help = first::ADD_HELP)]
+    #[command(after_help = setup::ADD_HELP)]
     Add(AddArgs),
     /// Add a server from its JSON, as a README shows it
-    #[command(after_help = first::ADD_JSON_HELP)]
+    #[command(after_help = setup::ADD_JSON_HELP)]
     AddJson(AddJsonArgs),
     /// Remove servers
     #[command(after_help = "\
@@ -94,19 +94,19 @@ Examples:
   metamcp remove github --dry-run --json")]
     Remove(NamesArgs),
     /// Import the servers of a client or of a file
-    #[command(after_help = first::IMPORT_HELP)]
+    #[command(after_help = setup::IMPORT_HELP)]
     Import(ImportArgs),
     /// Let disabled servers be used again
     Enable(NamesArgs),
     /// Disable servers without removing them
     Disable(NamesArgs),
     /// Look at the .mcp.json of a folder, and approve it
-    #[command(after_help = first::TRUST_HELP)]
+    #[command(after_help = setup::TRUST_HELP)]
     Trust(TrustArgs),
     /// Stop using the .mcp.json of a folder
     Untrust(UntrustArgs),
     /// Find out what is wrong, and what to do about it
-    #[command(after_help = first::DOCTOR_HELP)]
+    #[command(after_help = setup::DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// List the servers, or the tools of one
     #[command(after_help = tools::LIST_HELP)]
@@ -153,7 +153,7 @@ Examples:
     #[command(subcommand)]
     Auth(AuthCommand),
     /// Print the token that lets clients in over HTTP
-    #[command(after_help = first::TOKEN_HELP)]
+    #[command(after_help = setup::TOKEN_HELP)]
     Token(TokenArgs),
     /// Approve a server that a model asked to install
     #[command(after_help = "\
@@ -581,7 +581,7 @@ pub(crate) fn parse(
 
 /// The same with everything that can be said.
 fn thorough(arguments: &[std::ffi::OsString]) -> Result<Args, clap::Error> {
-    let arguments = &first::addresses_named(arguments);
+    let arguments = &setup::addresses_named(arguments);
     // Every setting for every command is thousands of flags, and a gateway should not wait for them at its start.
     let is_named = |name: &str| arguments.iter().any(|word| word == name);
     let matches = command_with(&is_named).try_get_matches_from(arguments.iter())?;

@@ -3,6 +3,7 @@
 //! In: the loaded configuration, the arguments, a `Write`.  Out: an `Exit`, or an error for `main` to show.
 //! Tests: `tests/config.rs` for `config` and `completions`.
 
+mod add_listed;
 pub(crate) mod auth;
 pub(crate) mod call;
 pub(crate) mod completions;
@@ -12,7 +13,6 @@ pub(crate) mod doctor;
 pub(crate) mod edit;
 pub(crate) mod eval;
 pub(crate) mod forget;
-mod gallery;
 mod gateway;
 pub(crate) mod get;
 pub(crate) mod import;

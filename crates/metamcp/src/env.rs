@@ -4,7 +4,7 @@
 //! Tests: `tests/config.rs`, which sets variables for a real process.
 
 use metamcp_child::environment;
-use metamcp_core::config::PassEnv;
+use metamcp_config::config::PassEnv;
 
 /// The value of a variable; one that is not UTF-8 counts as not set, since no setting and no file could name it.
 pub(crate) fn lookup(name: &str) -> Option<String> {

@@ -6,7 +6,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use metamcp_core::settings::CodeProfile;
+use metamcp_config::settings::CodeProfile;
 use metamcp_engine::config::Lack;
 
 /// How long the engine may take to say that it is there.

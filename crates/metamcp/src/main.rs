@@ -6,8 +6,8 @@ mod env;
 mod example;
 mod exit;
 mod isolation;
-mod person;
 mod progress;
+mod prompt;
 mod reference;
 mod render;
 mod terminal;
@@ -19,10 +19,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
-use metamcp_core::settings::{CodeProfile, CodeSettings, Given};
-use metamcp_engine::config::{self, LoadError, Loaded, Remark, Request};
+use metamcp_config::settings::{CodeProfile, CodeSettings, Given};
+use metamcp_engine::config::{self, LoadError, LoadOptions, Loaded, Remark};
 #[cfg(target_os = "linux")]
-use metamcp_engine::upstream::sweeper::ARGUMENT as SWEEPER_ARGUMENT;
+use metamcp_engine::upstream::container_reaper::ARGUMENT as SWEEPER_ARGUMENT;
 #[cfg(target_os = "linux")]
 use metamcp_hardened::docker::relay;
 
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
     #[cfg(target_os = "linux")]
     if first.as_ref().is_some_and(|first| first == CONTAINER_ARGUMENT) {
-        let own = relay::Words { worker: WORKER_ARGUMENT, sweeper: SWEEPER_ARGUMENT };
+        let own = relay::Subcommands { worker: WORKER_ARGUMENT, sweeper: SWEEPER_ARGUMENT };
         return ExitCode::from(u8::try_from(relay::relay_main(arguments, own)).unwrap_or(1));
     }
     #[cfg(target_os = "linux")]
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     if let Some(shell) = std::env::var_os(commands::completions::VARIABLE) {
         return completed(&shell, arguments, first);
     }
-    if metamcp_engine::allowance::has_small_stack() {
+    if metamcp_engine::rlimits::has_small_stack() {
         // What the system gives us is not what it takes, but a thread has what we say.
         let thread = std::thread::Builder::new().stack_size(STACK).spawn(command);
         if let Ok(code) = thread.map(std::thread::JoinHandle::join) {
@@ -189,106 +189,113 @@ fn run(args: Args) -> anyhow::Result<Exit> {
     let mut out = anstream::stdout();
     let mut diagnostics = anstream::stderr();
     let command = command.unwrap_or(Command::Serve);
-    let ask = Ask { flags: settings.given, json: command.wants_json() };
-    if quiet || ask.json {
+    let config_request = ConfigRequest { flags: settings.given, json: command.wants_json() };
+    if quiet || config_request.json {
         terminal::keep_quiet();
     }
     // A log and a spinner would write over each other.
-    if verbose > 0 || ask.flags.iter().any(|given| given.setting.flag == "log-level") {
+    if verbose > 0 || config_request.flags.iter().any(|given| given.setting.flag == "log-level") {
         terminal::keep_still();
     }
     match command {
-        Command::Serve => serve(ask.flags, &mut diagnostics),
+        Command::Serve => serve(config_request.flags, &mut diagnostics),
         // Taking it back is what is left to somebody whose file was broken, so that file is not asked.
-        Command::Init(args) if args.undo => match home(ask.flags)? {
+        Command::Init(args) if args.undo => match home(config_request.flags)? {
             Ok(home) => commands::init::undo(&home, &args, &mut out, &mut diagnostics),
-            Err(error) => cannot_load(&error, ask.json),
+            Err(error) => cannot_load(&error, config_request.json),
         },
-        Command::Init(args) => with_config(ask, |loaded| {
+        Command::Init(args) => with_config(config_request, |loaded| {
             commands::init::run(loaded, &args, &mut out, &mut diagnostics)
         }),
         Command::Add(args) => {
-            let given = ask.flags.clone();
-            with_config(ask, |loaded| commands::servers::add(loaded, &given, &args, &mut out))
+            let given = config_request.flags.clone();
+            with_config(config_request, |loaded| {
+                commands::servers::add(loaded, &given, &args, &mut out)
+            })
         }
-        Command::AddJson(args) => {
-            with_config(ask, |loaded| commands::servers::add_json(loaded, &args, &mut out))
-        }
+        Command::AddJson(args) => with_config(config_request, |loaded| {
+            commands::servers::add_json(loaded, &args, &mut out)
+        }),
         Command::Remove(args) => {
-            with_config(ask, |loaded| commands::servers::remove(loaded, &args, &mut out))
+            with_config(config_request, |loaded| commands::servers::remove(loaded, &args, &mut out))
         }
         Command::Import(args) => {
-            with_config(ask, |loaded| commands::import::run(loaded, &args, &mut out))
+            with_config(config_request, |loaded| commands::import::run(loaded, &args, &mut out))
         }
-        Command::Enable(args) => {
-            with_config(ask, |loaded| commands::servers::switch(loaded, &args, true, &mut out))
-        }
-        Command::Disable(args) => {
-            with_config(ask, |loaded| commands::servers::switch(loaded, &args, false, &mut out))
-        }
-        Command::Trust(args) => commands::trust::run(ask.flags, &args, &mut out),
+        Command::Enable(args) => with_config(config_request, |loaded| {
+            commands::servers::switch(loaded, &args, true, &mut out)
+        }),
+        Command::Disable(args) => with_config(config_request, |loaded| {
+            commands::servers::switch(loaded, &args, false, &mut out)
+        }),
+        Command::Trust(args) => commands::trust::run(config_request.flags, &args, &mut out),
         Command::Untrust(args) => {
-            with_config(ask, |loaded| commands::trust::undo(loaded, &args, &mut out))
+            with_config(config_request, |loaded| commands::trust::undo(loaded, &args, &mut out))
         }
-        Command::Doctor(args) => commands::doctor::run(&load(ask.flags)?, &args, &mut out),
+        Command::Doctor(args) => {
+            commands::doctor::run(&load(config_request.flags)?, &args, &mut out)
+        }
         Command::List(args) => {
-            with_servers(ask, |loaded| commands::list::run(loaded, &args, &mut out))
+            with_servers(config_request, |loaded| commands::list::run(loaded, &args, &mut out))
         }
         Command::Tools(args) => {
-            with_servers(ask, |loaded| commands::list::tools(loaded, &args, &mut out))
+            with_servers(config_request, |loaded| commands::list::tools(loaded, &args, &mut out))
         }
         Command::Get(args) => {
-            with_servers(ask, |loaded| commands::get::run(loaded, &args, &mut out))
+            with_servers(config_request, |loaded| commands::get::run(loaded, &args, &mut out))
         }
         Command::Search(args) => {
-            with_servers(ask, |loaded| commands::list::search(loaded, &args, &mut out))
+            with_servers(config_request, |loaded| commands::list::search(loaded, &args, &mut out))
         }
         Command::Call(args) => {
-            with_servers(ask, |loaded| commands::call::run(loaded, &args, &mut out))
+            with_servers(config_request, |loaded| commands::call::run(loaded, &args, &mut out))
         }
-        Command::Run(args) => with_servers(ask, |loaded| {
+        Command::Run(args) => with_servers(config_request, |loaded| {
             commands::run::run(loaded, &args, &mut out, &mut diagnostics)
         }),
         // The transformer lies in the home, which the configuration names; nothing else is asked of that.
         Command::Eval(args) if args.strategy.as_deref() == Some(commands::eval::TRANSFORMER) => {
-            with_config(ask, |loaded| commands::eval::run(&args, Some(loaded), &mut out))
+            with_config(config_request, |loaded| commands::eval::run(&args, Some(loaded), &mut out))
         }
         Command::Eval(args) => commands::eval::run(&args, None, &mut out),
         Command::Model(command) => {
-            with_config(ask, |loaded| commands::model::run(loaded, &command, &mut out))
+            with_config(config_request, |loaded| commands::model::run(loaded, &command, &mut out))
         }
         Command::Forget(args) => {
-            with_config(ask, |loaded| commands::forget::run(loaded, &args, &mut out))
+            with_config(config_request, |loaded| commands::forget::run(loaded, &args, &mut out))
         }
         Command::Auth(command) => {
-            with_servers(ask, |loaded| commands::auth::run(loaded, &command, &mut out))
+            with_servers(config_request, |loaded| commands::auth::run(loaded, &command, &mut out))
         }
-        Command::Token(args) => with_config(ask, |loaded| {
+        Command::Token(args) => with_config(config_request, |loaded| {
             commands::token::run(loaded, &args, &mut out, &mut diagnostics)
         }),
-        Command::Approve(args) => {
-            with_config(ask, |loaded| commands::provisioned::approve(loaded, &args, &mut out))
-        }
-        Command::Provisioned(command) => {
-            with_config(ask, |loaded| commands::provisioned::run(loaded, &command, &mut out))
-        }
-        Command::Registry(command) => {
-            with_config(ask, |loaded| commands::registry::run(loaded, &command, &mut out))
-        }
+        Command::Approve(args) => with_config(config_request, |loaded| {
+            commands::provisioned::approve(loaded, &args, &mut out)
+        }),
+        Command::Provisioned(command) => with_config(config_request, |loaded| {
+            commands::provisioned::run(loaded, &command, &mut out)
+        }),
+        Command::Registry(command) => with_config(config_request, |loaded| {
+            commands::registry::run(loaded, &command, &mut out)
+        }),
         Command::Demo(args) => {
             commands::demo::run(args.json, &mut out, &mut diagnostics)?;
             Ok(Exit::Success)
         }
-        Command::Config(ConfigCommand::Check(arguments)) => {
-            commands::config::check(load(ask.flags)?, &arguments, &mut out, &mut diagnostics)
-        }
+        Command::Config(ConfigCommand::Check(arguments)) => commands::config::check(
+            load(config_request.flags)?,
+            &arguments,
+            &mut out,
+            &mut diagnostics,
+        ),
         Command::Config(ConfigCommand::Schema) => commands::config::schema(&mut out),
-        Command::Config(ConfigCommand::Path(arguments)) => with_config(ask, |loaded| {
+        Command::Config(ConfigCommand::Path(arguments)) => with_config(config_request, |loaded| {
             commands::config::path(loaded, &arguments, &mut out, &mut diagnostics)
         }),
         Command::Config(ConfigCommand::Edit(arguments)) => {
-            let given = ask.flags.clone();
-            commands::edit::run(load(ask.flags)?, &given, &arguments, &mut out)
+            let given = config_request.flags.clone();
+            commands::edit::run(load(config_request.flags)?, &given, &arguments, &mut out)
         }
         Command::Config(ConfigCommand::Docs(arguments)) => commands::config::docs(&arguments),
         Command::Completions(arguments) => commands::completions::run(&arguments, &mut out),
@@ -297,19 +304,19 @@ fn run(args: Args) -> anyhow::Result<Exit> {
 }
 
 /// What a command wants of the configuration, and how it wants to hear that there is none.
-struct Ask {
+struct ConfigRequest {
     flags: Vec<Given>,
     json: bool,
 }
 
 /// Runs a command that works without a config file as well, but not with one that cannot be used.
 fn with_config(
-    ask: Ask,
+    config_request: ConfigRequest,
     command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
-    match load(ask.flags)? {
+    match load(config_request.flags)? {
         Ok(loaded) => command(&loaded),
-        Err(error) => cannot_load(&error, ask.json),
+        Err(error) => cannot_load(&error, config_request.json),
     }
 }
 
@@ -328,14 +335,14 @@ fn serve(flags: Vec<Given>, diagnostics: &mut dyn Write) -> anyhow::Result<Exit>
 
 /// Runs a command that makes no sense without servers; without a file and without one installed it says how to begin.
 fn with_servers(
-    ask: Ask,
+    config_request: ConfigRequest,
     command: impl FnOnce(&Loaded) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
-    let loaded = load(ask.flags)?;
+    let loaded = load(config_request.flags)?;
     // Whoever looks for a server that is not there finds here why; scripts find it in the answer. A variable with a
     // mistake in its name may be a wish for more isolation, so that it is told even where only data is wanted.
     if let Ok(loaded) = &loaded {
-        let waiting = waiting(loaded).filter(|_| !ask.json);
+        let waiting = waiting(loaded).filter(|_| !config_request.json);
         let of_this_run = loaded.remarks.iter().filter(|remark| remark.path.is_none()).cloned();
         let told: Vec<Remark> = of_this_run.chain(waiting).collect();
         render::remarks(&mut anstream::stderr(), &told)?;
@@ -343,7 +350,7 @@ fn with_servers(
     match loaded {
         Ok(loaded) => match commands::advice(&loaded) {
             None => command(&loaded),
-            Some(_) if ask.json => {
+            Some(_) if config_request.json => {
                 let told = commands::config::nowhere_json(&loaded.source);
                 writeln!(anstream::stdout(), "{told:#}")?;
                 Ok(Exit::Config)
@@ -353,7 +360,7 @@ fn with_servers(
                 Ok(Exit::Config)
             }
         },
-        Err(error) => cannot_load(&error, ask.json),
+        Err(error) => cannot_load(&error, config_request.json),
     }
 }
 
@@ -375,8 +382,8 @@ fn home(flags: Vec<Given>) -> anyhow::Result<Result<PathBuf, LoadError>> {
 }
 
 /// What decides which configuration is loaded, as this process finds it.
-pub(crate) fn asked(flags: Vec<Given>, working_dir: &Path) -> Request<'_> {
-    Request {
+pub(crate) fn asked(flags: Vec<Given>, working_dir: &Path) -> LoadOptions<'_> {
+    LoadOptions {
         flags,
         lookup: &env::lookup,
         variables: env::names(),

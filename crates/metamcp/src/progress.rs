@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use metamcp_core::lifecycle::State;
+use metamcp_calls::lifecycle::State;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::router::Entry;
 

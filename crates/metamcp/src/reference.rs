@@ -3,8 +3,8 @@
 //! In: the command line and the tables of settings and keys.  Out: file names with their content.
 //! Tests: below; the committed pages are compared with these.
 
-use metamcp_core::config::{config_markdown, json_schema};
-use metamcp_core::settings::settings_markdown;
+use metamcp_config::config::{config_markdown, json_schema};
+use metamcp_config::settings::settings_markdown;
 use metamcp_engine::surface::reply::Code;
 
 use crate::args;

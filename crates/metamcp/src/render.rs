@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use metamcp_core::config::{ConfigError, Severity};
+use metamcp_config::config::{ConfigError, Severity};
 use metamcp_engine::config::{LoadError, Remark};
 
 pub(crate) use self::columns::{Cell, columns, facts, wrapped};

@@ -9,13 +9,13 @@ mod first;
 mod home;
 #[path = "config/http.rs"]
 mod http;
+#[path = "config/import_fidelity.rs"]
+mod import_fidelity;
 #[path = "config/init.rs"]
 mod init;
 #[cfg(target_os = "linux")]
 #[path = "config/isolation.rs"]
 mod isolation;
-#[path = "config/movein.rs"]
-mod movein;
 #[path = "config/people.rs"]
 mod people;
 #[path = "config/screen.rs"]

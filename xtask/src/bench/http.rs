@@ -9,21 +9,21 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::{Programs, numbers, servers};
-use crate::place::Place;
 use crate::run;
+use crate::workspace::Workspace;
 
 /// Connections at once, and requests of a row.
 const ROWS: [(usize, usize); 3] = [(1, 10_000), (8, 20_000), (64, 50_000)];
 
 /// Appends the section.
 pub(super) fn rows(
-    place: &Place,
+    workspace: &Workspace,
     programs: &Programs,
     folder: &Path,
     rounds: usize,
     page: &mut String,
 ) -> Result<()> {
-    let sdk = rust_sdk(place)?.join("rust-sdk-echo");
+    let sdk = rust_sdk(workspace)?.join("rust-sdk-echo");
     let config = servers(programs, folder, 1, &[])?;
     page.push_str(concat!(
         "\n## Over HTTP\n\n",
@@ -44,10 +44,10 @@ pub(super) fn rows(
         };
         let mut best = [Value::Null, Value::Null];
         for _ in 0..rounds {
-            for (road, best) in best.iter_mut().enumerate() {
+            for (route, best) in best.iter_mut().enumerate() {
                 let mut command = Command::new(&programs.client);
                 load(&mut command);
-                if road == 0 {
+                if route == 0 {
                     command.args(["--gateway", "--"]).arg(&programs.metamcp);
                     command.arg("--config").arg(&config);
                     command.args(["--transport", "http", "--port", "{port}"]);
@@ -62,14 +62,14 @@ pub(super) fn rows(
                 }
             }
         }
-        let of = |road: usize, name: &str| best[road][name].as_f64().unwrap_or(f64::NAN);
-        let columns = |road: usize| {
+        let of = |route: usize, name: &str| best[route][name].as_f64().unwrap_or(f64::NAN);
+        let columns = |route: usize| {
             format!(
                 "{:.0} | {:.0} | {:.0} | {:.1}",
-                of(road, "p50_us"),
-                of(road, "p99_us"),
-                of(road, "calls_per_s"),
-                of(road, "cpu_us_per_call")
+                of(route, "p50_us"),
+                of(route, "p99_us"),
+                of(route, "calls_per_s"),
+                of(route, "cpu_us_per_call")
             )
         };
         let ratio = of(0, "calls_per_s") / of(1, "calls_per_s");
@@ -101,10 +101,10 @@ fn with_token(command: &mut Command) {
 }
 
 /// Where the SDK's server and client lie, built on their own.
-pub(super) fn rust_sdk(place: &Place) -> Result<PathBuf> {
-    let target = place.target.join("rust-sdk");
+pub(super) fn rust_sdk(workspace: &Workspace) -> Result<PathBuf> {
+    let target = workspace.target.join("rust-sdk");
     run::loud(
-        place
+        workspace
             .cargo()
             .args(["build", "--release", "--manifest-path", "bench/rust-sdk/Cargo.toml"])
             .arg("--target-dir")

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::http::rust_sdk;
 use super::{Programs, numbers};
-use crate::place::Place;
+use crate::workspace::Workspace;
 
 /// Calls at once, and calls of a row.
 const ROWS: [(usize, usize); 3] = [(1, 10_000), (8, 20_000), (64, 40_000)];
@@ -27,13 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Appends the section.
 pub(super) fn rows(
-    place: &Place,
+    workspace: &Workspace,
     programs: &Programs,
     folder: &Path,
     rounds: usize,
     page: &mut String,
 ) -> Result<()> {
-    let built = rust_sdk(place)?;
+    let built = rust_sdk(workspace)?;
     let server = Server::start(&built.join("rust-sdk-echo"))?;
     let config = folder.join("servers-remote.json");
     let servers = json!({ "s0": { "url": server.address } });
@@ -54,9 +54,9 @@ pub(super) fn rows(
         drop(writeln!(io::stderr(), "bench: remote, {in_flight} in flight"));
         let mut best = [Value::Null, Value::Null];
         for _ in 0..rounds {
-            for (road, best) in best.iter_mut().enumerate() {
+            for (route, best) in best.iter_mut().enumerate() {
                 let (calls, in_flight) = (calls.to_string(), in_flight.to_string());
-                let mut command = match road {
+                let mut command = match route {
                     0 => {
                         let mut command = Command::new(built.join("rust-sdk-client"));
                         command.args([&server.address, &calls, &in_flight, &PAYLOAD.to_string()]);
@@ -87,15 +87,15 @@ pub(super) fn rows(
 }
 
 fn line(in_flight: usize, best: &[Value; 2]) -> String {
-    let of = |road: usize, name: &str| best[road][name].as_f64().unwrap_or(f64::NAN);
+    let of = |route: usize, name: &str| best[route][name].as_f64().unwrap_or(f64::NAN);
     let mut line = format!("| {in_flight} |");
-    for road in 0..2 {
+    for route in 0..2 {
         line.push_str(&format!(
             " {:.0} | {:.0} | {:.0} | {:.1} |",
-            of(road, "p50_us"),
-            of(road, "p99_us"),
-            of(road, "calls_per_s"),
-            of(road, "cpu_us_per_call")
+            of(route, "p50_us"),
+            of(route, "p99_us"),
+            of(route, "calls_per_s"),
+            of(route, "cpu_us_per_call")
         ));
     }
     let ratio = of(1, "cpu_us_per_call") / of(0, "cpu_us_per_call");
@@ -111,16 +111,16 @@ struct Server {
 
 impl Server {
     fn start(program: &Path) -> Result<Server> {
-        let place = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let workspace = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let process = Command::new(program)
-            .arg(place.port().to_string())
+            .arg(workspace.port().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let server = Server { process, address: format!("http://{place}/mcp") };
+        let server = Server { process, address: format!("http://{workspace}/mcp") };
         let began = Instant::now();
-        while TcpStream::connect(place).is_err() {
+        while TcpStream::connect(workspace).is_err() {
             ensure!(began.elapsed() < PATIENCE, "the server does not listen");
             thread::sleep(Duration::from_millis(10));
         }

@@ -93,12 +93,12 @@ impl Lists {
 }
 
 /// Numbers that look random and are the same everywhere.
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     /// Dice for one tool; neighbours must not begin alike, so the number is spread over all bits.
-    fn of(number: usize) -> Dice {
-        Dice((number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    fn of(number: usize) -> SeededRng {
+        SeededRng((number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -117,8 +117,8 @@ impl Dice {
     }
 
     /// A word that few tools use; low numbers are used more often.
-    fn rare(&mut self, vocabulary: usize) -> String {
-        let mut number = self.below(vocabulary) * self.below(vocabulary) / vocabulary.max(1);
+    fn rare(&mut self, tokenizer: usize) -> String {
+        let mut number = self.below(tokenizer) * self.below(tokenizer) / tokenizer.max(1);
         let mut word = String::new();
         for _ in 0..3 {
             word.push_str(SYLLABLES[number % SYLLABLES.len()]);
@@ -133,20 +133,20 @@ pub(super) fn write(folder: &Path, count: usize) -> Result<()> {
     fs::create_dir_all(folder)?;
     let mut tools = BufWriter::new(File::create(folder.join("tools.jsonl"))?);
     let mut queries = BufWriter::new(File::create(folder.join("queries.jsonl"))?);
-    let vocabulary = (count / RARE_IN).clamp(200, SYLLABLES.len().pow(3));
+    let tokenizer = (count / RARE_IN).clamp(200, SYLLABLES.len().pow(3));
     let every = (count / QUERIES).max(1);
     let lists = Lists::new();
     let mut server = Value::Null;
     for number in 0..count {
         // Each tool has dice of its own, so that a larger catalog begins with the smaller one's words.
-        let mut dice = Dice::of(number);
+        let mut rng = SeededRng::of(number);
         if number % TOOLS_A_SERVER == 0 {
-            server = server_of(&lists, &mut dice, number / TOOLS_A_SERVER, vocabulary);
+            server = server_of(&lists, &mut rng, number / TOOLS_A_SERVER, tokenizer);
         }
-        let words = Words::choose(&lists, &mut dice, vocabulary);
-        writeln!(tools, "{}", words.tool(&mut dice, number, &server, vocabulary))?;
+        let words = Words::choose(&lists, &mut rng, tokenizer);
+        writeln!(tools, "{}", words.tool(&mut rng, number, &server, tokenizer))?;
         if number % every == 0 && number / every < QUERIES {
-            writeln!(queries, "{}", words.query(&mut dice, number, &server))?;
+            writeln!(queries, "{}", words.query(&mut rng, number, &server))?;
         }
     }
     tools.flush()?;
@@ -154,14 +154,14 @@ pub(super) fn write(folder: &Path, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn server_of(lists: &Lists, dice: &mut Dice, number: usize, vocabulary: usize) -> Value {
-    let (rare, thing) = (dice.rare(vocabulary), dice.common(&lists.things));
-    let other = dice.common(&lists.things);
+fn server_of(lists: &Lists, rng: &mut SeededRng, number: usize, tokenizer: usize) -> Value {
+    let (rare, thing) = (rng.rare(tokenizer), rng.common(&lists.things));
+    let other = rng.common(&lists.things);
     let about = format!(
         "A Model Context Protocol server for {rare}, giving access to every {thing} and {other} of an account, \
          so that an assistant can {} and {} them without leaving the conversation.",
-        dice.common(&lists.verbs),
-        dice.common(&lists.verbs)
+        rng.common(&lists.verbs),
+        rng.common(&lists.verbs)
     );
     json!({ "name": format!("{rare}-{thing}-{number}"), "word": rare, "about": about })
 }
@@ -176,50 +176,50 @@ struct Words {
 }
 
 impl Words {
-    fn choose(lists: &Lists, dice: &mut Dice, vocabulary: usize) -> Words {
+    fn choose(lists: &Lists, rng: &mut SeededRng, tokenizer: usize) -> Words {
         Words {
-            verb: dice.common(&lists.verbs),
-            thing: dice.common(&lists.things),
-            other: lists.things[dice.below(lists.things.len())],
-            kind: lists.kinds[dice.below(lists.kinds.len())],
-            rare: dice.rare(vocabulary),
+            verb: rng.common(&lists.verbs),
+            thing: rng.common(&lists.things),
+            other: lists.things[rng.below(lists.things.len())],
+            kind: lists.kinds[rng.below(lists.kinds.len())],
+            rare: rng.rare(tokenizer),
         }
     }
 
-    fn tool(&self, dice: &mut Dice, number: usize, server: &Value, vocabulary: usize) -> Value {
+    fn tool(&self, rng: &mut SeededRng, number: usize, server: &Value, tokenizer: usize) -> Value {
         let Words { verb, thing, other, kind, rare } = self;
         let mut about = format!("{verb} the {kind} {thing} of a {other} with {rare}.");
         about[..1].make_ascii_uppercase();
-        for _ in 0..dice.below(3) {
-            let sentence = SENTENCES[dice.below(SENTENCES.len())];
+        for _ in 0..rng.below(3) {
+            let sentence = SENTENCES[rng.below(SENTENCES.len())];
             let sentence = sentence.replace("{thing}", thing).replace("{other}", other);
             let sentence = sentence.replace("{kind}", kind);
             about.push(' ');
-            about.push_str(&sentence.replace("{rare}", &dice.rare(vocabulary)));
+            about.push_str(&sentence.replace("{rare}", &rng.rare(tokenizer)));
         }
         let mut properties = Map::new();
-        for _ in 0..dice.below(6) {
-            let (name, kind, words) = PARAMETERS[dice.below(PARAMETERS.len())];
-            let name = if dice.below(3) == 0 { format!("{thing}_{name}") } else { name.to_owned() };
+        for _ in 0..rng.below(6) {
+            let (name, kind, words) = PARAMETERS[rng.below(PARAMETERS.len())];
+            let name = if rng.below(3) == 0 { format!("{thing}_{name}") } else { name.to_owned() };
             properties
                 .insert(name, json!({ "type": kind, "description": format!("{words} {thing}.") }));
         }
         // Two tools of a server may not share a name; its place among them tells them apart.
-        let place = number % TOOLS_A_SERVER;
+        let workspace = number % TOOLS_A_SERVER;
         json!({
             "id": number.to_string(),
             "server": server["name"],
-            "name": format!("{verb}_{kind}_{thing}_{place}"),
+            "name": format!("{verb}_{kind}_{thing}_{workspace}"),
             "description": about,
             "server_description": server["about"],
             "input_schema": { "type": "object", "properties": properties },
         })
     }
 
-    fn query(&self, dice: &mut Dice, number: usize, server: &Value) -> Value {
+    fn query(&self, rng: &mut SeededRng, number: usize, server: &Value) -> Value {
         let Words { verb, thing, other, kind, rare } = self;
         let service = server["word"].as_str().unwrap_or_default();
-        let query = match dice.below(3) {
+        let query = match rng.below(3) {
             0 => format!(
                 "I need to {verb} the {kind} {thing} of our {other} in {service}, using {rare} please"
             ),
@@ -245,14 +245,14 @@ mod tests {
 
     #[test]
     fn a_catalog_has_its_size_its_questions_and_no_name_twice() {
-        let place = tempfile::tempdir().unwrap();
-        write(place.path(), 1_000).unwrap();
-        let tools = lines(place.path(), "tools.jsonl");
+        let workspace = tempfile::tempdir().unwrap();
+        write(workspace.path(), 1_000).unwrap();
+        let tools = lines(workspace.path(), "tools.jsonl");
         let names: HashSet<String> =
             tools.iter().map(|tool| format!("{}:{}", tool["server"], tool["name"])).collect();
         assert_eq!((tools.len(), names.len()), (1_000, 1_000));
         let ids: HashSet<&Value> = tools.iter().map(|tool| &tool["id"]).collect();
-        let queries = lines(place.path(), "queries.jsonl");
+        let queries = lines(workspace.path(), "queries.jsonl");
         assert_eq!(queries.len(), QUERIES);
         assert!(queries.iter().all(|query| ids.contains(&query["gold"][0])));
         let about: usize =

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Cold, Run};
+use super::{ColdStart, EvalRun};
 
 /// The set that is not in the mean: it asks the questions of another one again, among many more tools.
 const NOT_IN_THE_MEAN: &str = "mcp20k";
@@ -93,9 +93,9 @@ The index lies in that cache too; where it is missing or not what it was, as aft
 
 /// The page.
 pub(super) fn whole(
-    sets: &[Run],
-    scale: &[Run],
-    cold: &Cold,
+    sets: &[EvalRun],
+    scale: &[EvalRun],
+    cold: &ColdStart,
     left_out: &[(Option<&str>, String)],
 ) -> Result<String> {
     let mut about = String::new();
@@ -113,7 +113,7 @@ pub(super) fn whole(
 }
 
 /// A row for each set and strategy, and the means.
-pub(super) fn results(sets: &[Run]) -> String {
+pub(super) fn results(sets: &[EvalRun]) -> String {
     let mut table = String::from(
         "| set | strategy | hit@1 | recall@5 | recall@10 | MRR | nDCG@10 | p50 |\n|---|---|---|---|---|---|---|---|\n",
     );
@@ -141,11 +141,11 @@ pub(super) fn results(sets: &[Run]) -> String {
 }
 
 /// A row for each catalog and strategy; times are compared with those of `bm25` on the same catalog.
-pub(super) fn scale(runs: &[Run]) -> String {
+pub(super) fn scale(runs: &[EvalRun]) -> String {
     let mut table = String::from(
         "| tools | strategy | read and indexed in | p50 | p99 | p50 / that of bm25 | memory | resident |\n|---|---|---|---|---|---|---|---|\n",
     );
-    let p50 = |run: &Run| run.rows().next().map_or(f64::NAN, |row| of(row, "p50_us"));
+    let p50 = |run: &EvalRun| run.rows().next().map_or(f64::NAN, |row| of(row, "p50_us"));
     for run in runs {
         let p99 = run.rows().next().map_or(f64::NAN, |row| of(row, "p99_us"));
         let plain = runs
@@ -212,9 +212,9 @@ mod tests {
 
     use super::*;
 
-    const COLD: Cold = Cold { tools: 3_000, kept: 41.6, made: 60.4 };
+    const COLD: ColdStart = ColdStart { tools: 3_000, kept: 41.6, made: 60.4 };
 
-    fn run(name: &str, hit: f64) -> Run {
+    fn run(name: &str, hit: f64) -> EvalRun {
         let row = json!({
             "strategy": "bm25", "hit_at_1": hit, "recall_at_5": 0.5, "recall_at_10": 0.5, "mrr": 0.5, "ndcg_at_10": 0.5,
             "p50_us": 250, "p99_us": 900
@@ -222,7 +222,7 @@ mod tests {
         let value = json!({
             "tools": 7, "questions": 3, "indexing_ms": 12, "resident_kib": 2048, "private_kib": 1024, "strategies": [row]
         });
-        Run { name: name.to_owned(), value }
+        EvalRun { name: name.to_owned(), value }
     }
 
     const SAID: &str = "left out   first sorting   trained on the others\na  1 2 3 4 5  6 7 8 9 10\nmean  1 2 3 4 5  6 7 8 9 10 11\n  words  1.5\n";

@@ -3,19 +3,7 @@
 //! The files are read line by line: ours are written one dependency a line, and a full TOML reader
 //! would be one more dependency for a dev tool.
 
-use super::{Finding, Tree};
-
-/// Who may import whom when ARCHITECTURE.md has no table of its own.
-const IMPORTS: &str = "
-wire:
-child: core
-core: wire
-engine: wire, core, child
-metamcp: wire, core, child, engine
-testkit: wire
-trainer: core
-xtask: core, engine, metamcp, testkit
-";
+use super::{Finding, PAGE, Tree, fenced};
 
 /// The fence that opens the table in ARCHITECTURE.md.
 const FENCE: &str = "```imports";
@@ -23,25 +11,29 @@ const FENCE: &str = "```imports";
 /// A crate that any other may use in its tests.
 const FOR_TESTS: &str = "testkit";
 
-struct Table {
-    lines: Vec<(String, Vec<String>)>,
-    /// Where it stands, for findings about the table itself.
-    from: &'static str,
-}
+/// Each crate, with the line of the page it is on and what it may import.
+struct Table(Vec<(usize, String, Vec<String>)>);
 
 pub(super) fn imports(tree: &Tree) -> Vec<Finding> {
-    let table = Table::find(tree);
+    let Some(table) = Table::find(tree) else {
+        return vec![Finding::new(PAGE, 0, format!("has no block {FENCE} with the crates"))];
+    };
     let mut findings = Vec::new();
     let crates: Vec<&super::File> =
         tree.files.iter().filter(|file| is_manifest(&file.path)).collect();
     let names: Vec<String> = crates.iter().filter_map(|file| package_name(&file.text)).collect();
+    for (line, who, whom) in &table.0 {
+        for name in std::iter::once(who).chain(whom).filter(|name| !names.contains(name)) {
+            findings.push(Finding::new(PAGE, *line, format!("there is no crate {name}")));
+        }
+    }
     for file in crates {
         let Some(name) = package_name(&file.text) else { continue };
         let Some(allowed) = table.allowed(&name) else {
             findings.push(Finding::new(
                 &file.path,
                 0,
-                format!("{name} is not in the table of imports in {}", table.from),
+                format!("{name} is not in the table of imports in {PAGE}"),
             ));
             continue;
         };
@@ -57,7 +49,7 @@ pub(super) fn imports(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(
                 &file.path,
                 dependency.line,
-                format!("{name} may not import {wanted}; by {} it may import {may}", table.from),
+                format!("{name} may not import {wanted}; by {PAGE} it may import {may}"),
             ));
         }
     }
@@ -100,39 +92,21 @@ pub(super) fn dependencies(tree: &Tree) -> Vec<Finding> {
 }
 
 impl Table {
-    fn find(tree: &Tree) -> Table {
-        let fenced = tree.file("ARCHITECTURE.md").and_then(|file| {
-            let start = file.text.lines().position(|line| line.trim() == FENCE)?;
-            let lines = file
-                .text
-                .lines()
-                .skip(start + 1)
-                .take_while(|line| !line.trim().starts_with("```"));
-            Some(lines.collect::<Vec<_>>().join("\n"))
+    fn find(tree: &Tree) -> Option<Table> {
+        let lines = fenced(tree, FENCE)?.into_iter().filter_map(|(line, text)| {
+            let (who, whom) = text.split('#').next()?.split_once(':')?;
+            let whom = whom.split(',').map(str::trim).filter(|name| !name.is_empty()).map(short);
+            Some((line, short(who.trim()), whom.collect()))
         });
-        match fenced {
-            Some(text) => Table { lines: parse(&text), from: "ARCHITECTURE.md" },
-            None => Table { lines: parse(IMPORTS), from: "xtask/src/tidy/manifests.rs" },
-        }
+        Some(Table(lines.collect()))
     }
 
     fn allowed(&self, name: &str) -> Option<&[String]> {
-        self.lines.iter().find(|(who, _)| who == name).map(|(_, whom)| whom.as_slice())
+        self.0.iter().find(|(_, who, _)| who == name).map(|(_, _, whom)| whom.as_slice())
     }
 }
 
-fn parse(text: &str) -> Vec<(String, Vec<String>)> {
-    text.lines()
-        .filter_map(|line| line.split('#').next()?.split_once(':'))
-        .map(|(who, whom)| {
-            let whom =
-                whom.split(',').map(str::trim).filter(|name| !name.is_empty()).map(short).collect();
-            (short(who.trim()), whom)
-        })
-        .collect()
-}
-
-/// `metamcp-core` and `core` are the same crate; `metamcp` is the binary.
+/// `metamcp-calls` and `calls` are the same crate; `metamcp` is the binary.
 fn short(name: &str) -> String {
     name.strip_prefix("metamcp-").unwrap_or(name).to_owned()
 }
@@ -224,9 +198,12 @@ mod tests {
         findings.into_iter().map(|f| format!("{}:{} {}", f.path, f.line, f.message)).collect()
     }
 
-    fn two(core: &str) -> Tree {
+    const TABLE: &str = "# Map\n\n```imports\nmetamcp-calls: metamcp-wire   # down\nengine: calls, wire\nwire:\ntestkit:\n```\n\nother: text\n";
+
+    fn two(calls: &str) -> Tree {
         Tree::of(&[
-            ("crates/metamcp-core/Cargo.toml", &manifest("metamcp-core", core)),
+            (PAGE, TABLE),
+            ("crates/metamcp-calls/Cargo.toml", &manifest("metamcp-calls", calls)),
             ("crates/metamcp-engine/Cargo.toml", &manifest("metamcp-engine", "")),
             ("crates/metamcp-wire/Cargo.toml", &manifest("metamcp-wire", "")),
             ("crates/metamcp-testkit/Cargo.toml", &manifest("metamcp-testkit", "")),
@@ -239,8 +216,9 @@ mod tests {
             two("[dependencies]\nmetamcp-wire.workspace = true\nmetamcp-engine.workspace = true");
         assert_eq!(
             messages(imports(&tree)),
-            ["crates/metamcp-core/Cargo.toml:6 core may not import engine; by \
-              xtask/src/tidy/manifests.rs it may import wire"]
+            [
+                "crates/metamcp-calls/Cargo.toml:6 calls may not import engine; by ARCHITECTURE.md it may import wire"
+            ]
         );
     }
 
@@ -260,19 +238,19 @@ mod tests {
     }
 
     #[test]
-    fn the_table_in_the_architecture_wins() {
-        let mut tree = two("[dependencies]\nmetamcp-engine.workspace = true");
-        tree.files.push(super::super::File {
-            path: "ARCHITECTURE.md".to_owned(),
-            text: "# Map\n\n```imports\nmetamcp-core: metamcp-engine   # for this test\nengine:\nwire:\n```\n\nother: text\n"
-                .to_owned(),
-        });
+    fn the_table_and_the_disk_know_the_same_crates() {
+        let mut tree = two("");
+        tree.files[0].text = TABLE.replace("testkit:", "gone: lost");
         assert_eq!(
             messages(imports(&tree)),
             [
-                "crates/metamcp-testkit/Cargo.toml:0 testkit is not in the table of imports in ARCHITECTURE.md"
+                "ARCHITECTURE.md:7 there is no crate gone",
+                "ARCHITECTURE.md:7 there is no crate lost",
+                "crates/metamcp-testkit/Cargo.toml:0 testkit is not in the table of imports in ARCHITECTURE.md",
             ]
         );
+        tree.files.remove(0);
+        assert_eq!(imports(&tree).len(), 1);
     }
 
     #[test]

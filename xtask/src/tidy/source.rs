@@ -1,14 +1,11 @@
 //! Rules on Rust source. Comments and strings are blanked first: to mention a thing is not to use it.
 
-use super::{Finding, Tree, in_crate};
+use super::{Finding, PURE, Tree, in_crate};
 
 /// Warned about beyond this many lines.
 const SOFT_LINES: usize = 400;
 /// Refused beyond this many lines.
 const HARD_LINES: usize = 800;
-
-/// Crates that decide and therefore touch nothing.
-const PURE: &[&str] = &["crates/metamcp-wire", "crates/metamcp-core"];
 
 /// What a pure crate does not name, and what it does instead.
 const IMPURE: &[(&str, &str)] = &[
@@ -22,11 +19,8 @@ const IMPURE: &[(&str, &str)] = &[
     ("getrandom", "be given the random number"),
 ];
 
-/// Words that say nothing about the thing they name.
-const EMPTY_WORDS: &[&str] = &[
-    "manager", "helper", "helpers", "util", "utils", "handler", "handlers", "backend", "backends",
-    "proxy",
-];
+/// Words that say nothing about the thing they name. The field's own words, handler or proxy, say something.
+const EMPTY_WORDS: &[&str] = &["helper", "helpers", "util", "utils", "misc"];
 
 pub(super) fn purity(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -109,11 +103,7 @@ pub(super) fn allowed(tree: &Tree) -> Vec<Finding> {
 pub(super) fn names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.rust() {
-        // The benchmark's byte-copying proxy is one, and is called so.
-        let is_empty = |word: &&String| {
-            EMPTY_WORDS.contains(&word.as_str())
-                && !(*word == "proxy" && file.path.contains("bench"))
-        };
+        let is_empty = |word: &&String| EMPTY_WORDS.contains(&word.as_str());
         let stem = file.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
         for word in words(stem).iter().filter(is_empty) {
             findings.push(Finding::new(
@@ -263,7 +253,7 @@ fn attributes<'a>(code: &'a str, opening: &'a str) -> impl Iterator<Item = (usiz
 }
 
 /// The source with comments, strings and characters replaced by spaces; lines stay where they are.
-fn code_only(text: &str) -> String {
+pub(super) fn code_only(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(character) = rest.chars().next() {

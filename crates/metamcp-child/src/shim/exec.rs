@@ -18,7 +18,7 @@ use nix::unistd::{getppid, setsid};
 
 use super::{MISUSED, adopt_pipe, errno, number};
 use crate::message::{HEADER, Stage, Start};
-use crate::walls;
+use crate::process_sandbox;
 
 /// Added to the server's badness, so that a machine out of memory takes it before the gateway.
 const OOM_ADJUSTMENT: i32 = 500;
@@ -50,10 +50,10 @@ pub(super) fn become_server(args: &[OsString]) -> i32 {
         return tell(&mut status, Stage::Directory, &error);
     }
     // Last of all: what was done before may need what is given up here.
-    if let Some(walls) = &start.walls
-        && let Err(error) = walls::raise(walls)
+    if let Some(sandbox_policy) = &start.sandbox_policy
+        && let Err(error) = process_sandbox::enforce(sandbox_policy)
     {
-        return tell(&mut status, Stage::Walls, &error);
+        return tell(&mut status, Stage::Sandbox, &error);
     }
     let mut server = Command::new(start.program);
     // Looked up in the `PATH` of these variables.

@@ -21,9 +21,9 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, setsid};
 
 use super::ends::{ChildEnds, has_no_child};
-use super::kill::{Ground, Look};
-use super::rounds::{KILL_ROUND, Rounds};
-use super::{Again, CLEAN, EXEC, MISUSED, close_inherited, control, errno, failed, raw, report};
+use super::kill::{KillScope, Look};
+use super::kill_interval::{KILL_ROUND, KillInterval};
+use super::{CLEAN, EXEC, MISUSED, Reexec, close_inherited, control, errno, failed, raw, report};
 use crate::message::{HEADER, Order, Report, Stage, Start, header};
 
 /// Between the news that somebody ended and reaping them, while everything is being killed. The last thread of a
@@ -32,12 +32,12 @@ use crate::message::{HEADER, Order, Report, Stage, Start, header};
 const SETTLING: Duration = Duration::from_millis(1);
 
 /// The `hold` stage: the shim without a namespace.
-pub(super) fn hold(again: &Again) -> i32 {
+pub(super) fn hold(reexec: &Reexec) -> i32 {
     close_inherited();
     // Out of the terminal's reach, and out of the gateway's session.
     setsid().ok();
     adopt_orphans();
-    keep(again, Ground::Plain)
+    keep(reexec, KillScope::Plain)
 }
 
 /// Makes us the parent of every descendant whose own parent ended. A child that stops us cannot keep
@@ -54,7 +54,7 @@ fn adopt_orphans() {
 fn adopt_orphans() {}
 
 /// Runs the server named by the first order and stays until nothing of it is left.
-pub(super) fn keep(again: &Again, ground: Ground) -> i32 {
+pub(super) fn keep(reexec: &Reexec, kill_scope: KillScope) -> i32 {
     let Ok(control) = control() else { return MISUSED };
     // Nothing but the socket moves the shim; a blocked signal is also how the ends of children are
     // read from a descriptor.
@@ -68,12 +68,12 @@ pub(super) fn keep(again: &Again, ground: Ground) -> i32 {
         Ok(received) => received,
         Err(error) => return failed(&control, Stage::Shim, &error),
     };
-    match launch(again, start, stdin, outputs) {
+    match launch(reexec, start, stdin, outputs) {
         Ok((leader, status)) => {
             let mut keeper = Keeper {
                 control,
                 lifeline,
-                ground,
+                kill_scope,
                 leader,
                 status: Some(status),
                 inbox: Vec::new(),
@@ -117,7 +117,7 @@ fn receive_start(mut control: &UnixStream) -> io::Result<Begin> {
 /// Starts the last stage with the server's own streams and tells it what to run. Our copies of the streams end with
 /// this function, so that the pipes have the gateway and the server at their ends and nobody else.
 fn launch(
-    again: &Again,
+    reexec: &Reexec,
     start: Start,
     stdin: File,
     (stdout, stderr): (OwnedFd, OwnedFd),
@@ -127,7 +127,7 @@ fn launch(
     // The two descriptors that have to survive this exec. There is no other thread that could leak them.
     fcntl(&order, FcntlArg::F_SETFD(FdFlag::empty()))?;
     fcntl(&told, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    let mut command = again.command(EXEC);
+    let mut command = reexec.command(EXEC);
     command
         .arg(raw(&order))
         .arg(raw(&told))
@@ -150,7 +150,7 @@ fn launch(
 struct Keeper {
     control: UnixStream,
     lifeline: Option<File>,
-    ground: Ground,
+    kill_scope: KillScope,
     leader: Child,
     /// Open until the last stage became the server or failed to.
     status: Option<PipeReader>,
@@ -175,7 +175,7 @@ impl Keeper {
             }
             child_ends.clear();
             if self.reap_is_empty() {
-                self.ground.kill_strays(self.leader_pid());
+                self.kill_scope.kill_strays(self.leader_pid());
                 return CLEAN;
             }
         }
@@ -314,24 +314,24 @@ impl Keeper {
 
     fn signal_all(&self, numbers: &[i32]) {
         for signal in numbers.iter().filter_map(|&number| Signal::try_from(number).ok()) {
-            self.ground.signal_all(signal, Some(self.leader_pid()));
+            self.kill_scope.signal_all(signal, Some(self.leader_pid()));
         }
     }
 
     fn kill_until_empty(&mut self, child_ends: &ChildEnds) -> i32 {
-        if !self.ended && self.ground == Ground::Plain {
+        if !self.ended && self.kill_scope == KillScope::Plain {
             // The leader's own group needs no look at the tree, and most servers are no more than that.
             killpg(self.leader_pid(), Signal::SIGKILL).ok();
             if self.is_empty_within(KILL_ROUND, child_ends) {
                 return CLEAN;
             }
         }
-        let mut rounds = Rounds::default();
+        let mut interval = KillInterval::default();
         let mut look = Look::Quick;
         loop {
-            let struck = self.ground.kill_all((!self.ended).then(|| self.leader_pid()), look);
+            let struck = self.kill_scope.kill_all((!self.ended).then(|| self.leader_pid()), look);
             look = Look::Whole;
-            if self.is_empty_within(rounds.after(struck), child_ends) {
+            if self.is_empty_within(interval.after(struck), child_ends) {
                 return CLEAN;
             }
         }

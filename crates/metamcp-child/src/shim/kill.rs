@@ -12,7 +12,7 @@ use crate::processes;
 
 /// What separates the container from the rest of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ground {
+pub(super) enum KillScope {
     /// Descent from the shim.
     Plain,
     /// A process namespace whose init the shim is.
@@ -28,7 +28,7 @@ pub(super) enum Look {
     Whole,
 }
 
-impl Ground {
+impl KillScope {
     /// Sends a signal to every process but the shim.
     pub(super) fn signal_all(self, signal: Signal, leader: Option<Pid>) {
         if self.is_alone() {
@@ -71,7 +71,7 @@ impl Ground {
     /// Whether "everyone" means the namespace and nothing else. The pid is asked for again because
     /// the same call outside a namespace would end every process of the user.
     fn is_alone(self) -> bool {
-        self == Ground::Namespace && getpid().as_raw() == 1
+        self == KillScope::Namespace && getpid().as_raw() == 1
     }
 }
 

@@ -15,13 +15,13 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid, setsid};
 
 use super::keeper::keep;
-use super::kill::Ground;
-use super::{Again, CLEAN, INIT, MISUSED, USER, close_inherited, control, failed, report};
+use super::kill::KillScope;
+use super::{CLEAN, INIT, MISUSED, Reexec, USER, close_inherited, control, failed, report};
 use crate::message::{Report, Stage};
 
 /// The `isolate` stage: leaves our namespaces, starts the init of the new ones and ends. It does not
 /// stay, because two processes per server would cost twice the memory and guard nothing more.
-pub(super) fn isolate(again: &Again, args: &[OsString]) -> i32 {
+pub(super) fn isolate(reexec: &Reexec, args: &[OsString]) -> i32 {
     close_inherited();
     // The gateway tells the init from a stray orphan by this session.
     setsid().ok();
@@ -30,7 +30,7 @@ pub(super) fn isolate(again: &Again, args: &[OsString]) -> i32 {
         Ok(ids) => ids,
         Err((stage, error)) => return failed(&control, stage, &error),
     };
-    let mut command = again.command(INIT);
+    let mut command = reexec.command(INIT);
     if let Some((user, group)) = ids {
         command.arg(user.to_string()).arg(group.to_string());
     }
@@ -44,7 +44,7 @@ pub(super) fn isolate(again: &Again, args: &[OsString]) -> i32 {
 }
 
 /// The `init` stage: first process of the namespace, ends with the gateway, and everything with it.
-pub(super) fn init(again: &Again, args: &[OsString]) -> i32 {
+pub(super) fn init(reexec: &Reexec, args: &[OsString]) -> i32 {
     close_inherited();
     let Ok(control) = control() else { return MISUSED };
     if std::process::id() != 1 {
@@ -61,7 +61,7 @@ pub(super) fn init(again: &Again, args: &[OsString]) -> i32 {
         return failed(&control, Stage::Map, &error);
     }
     drop(control);
-    keep(again, Ground::Namespace)
+    keep(reexec, KillScope::Namespace)
 }
 
 /// Ids of the user where a user namespace was needed.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use metamcp_core::ladder::{Ladder, Next, Step};
+use metamcp_types::escalation::{Escalation, Next, Step};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -63,7 +63,7 @@ pub(super) struct Container {
     starting: Option<Starting>,
     /// The pid of the server in the shim's eyes, until it could be announced.
     started: Option<i32>,
-    descent: Option<Descent>,
+    stopping: Option<Stopping>,
     kill_at: Option<Instant>,
     nudge_at: Instant,
     first_stage_reaped: bool,
@@ -78,8 +78,8 @@ struct Starting {
 }
 
 /// A ladder under way.
-struct Descent {
-    ladder: Ladder,
+struct Stopping {
+    escalation: Escalation,
     since: Instant,
 }
 
@@ -121,7 +121,7 @@ impl Container {
             shared,
             starting: Some(Starting { start, reply, pipes }),
             started: None,
-            descent: None,
+            stopping: None,
             kill_at: None,
             nudge_at: Instant::now() + NUDGE,
             first_stage_reaped: false,
@@ -142,16 +142,17 @@ impl Container {
     }
 
     /// Begins a ladder; one that is under way goes on.
-    pub(super) fn stop(&mut self, ladder: Ladder) {
-        if self.descent.is_none() {
-            self.descent = Some(Descent { ladder, since: Instant::now() });
+    pub(super) fn stop(&mut self, escalation: Escalation) {
+        if self.stopping.is_none() {
+            self.stopping = Some(Stopping { escalation, since: Instant::now() });
         }
     }
 
     /// Kills, whatever ladder is under way.
     pub(super) fn kill(&mut self) {
         if self.kill_at.is_none() {
-            self.descent = Some(Descent { ladder: Ladder::at_once(), since: Instant::now() });
+            self.stopping =
+                Some(Stopping { escalation: Escalation::immediate(), since: Instant::now() });
         }
     }
 
@@ -194,8 +195,8 @@ impl Container {
 
     fn descend(&mut self, now: Instant) -> Option<Duration> {
         loop {
-            let descent = self.descent.as_mut()?;
-            match descent.ladder.next(now.saturating_duration_since(descent.since)) {
+            let stopping = self.stopping.as_mut()?;
+            match stopping.escalation.next(now.saturating_duration_since(stopping.since)) {
                 Next::Take(step) => self.take(step, now),
                 Next::Wait(left) => return Some(left),
                 Next::Finished => return None,

@@ -19,7 +19,7 @@ pub(super) fn start_error(stage: Stage, errno: i32, start: Start) -> SpawnError 
         Stage::Unshare | Stage::Map | Stage::Mounts | Stage::Proc => {
             SpawnError::Namespace { step: stage.words(), source }
         }
-        Stage::Walls => SpawnError::Walls { source },
+        Stage::Sandbox => SpawnError::Sandbox { source },
         Stage::Directory => SpawnError::BadDirectory { cwd: cwd.unwrap_or_default(), source },
         Stage::Shim => SpawnError::Shim { source },
         Stage::Exec => match errno {

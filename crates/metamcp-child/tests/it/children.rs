@@ -2,7 +2,7 @@
 
 use metamcp_child::{Exit, SpawnError, Spec};
 
-use crate::support::{BOTH, habit, line, rest, shell, spawn, spawner, spec, until, within};
+use crate::support::{BOTH, behaviour, line, rest, shell, spawn, spawner, spec, until, within};
 
 #[tokio::test]
 async fn bytes_go_both_ways_and_the_end_of_input_is_seen() {
@@ -76,7 +76,7 @@ async fn stderr_is_kept_and_never_blocks() {
         let child = spawn(&spawner, shell("echo one >&2; echo two >&2; exit 1")).await;
         within(child.watch().empty()).await;
         assert_eq!(child.stderr().last_lines(9), ["one", "two"]);
-        let noisy = spawn(&spawner, habit(&["flood"])).await;
+        let noisy = spawn(&spawner, behaviour(&["flood"])).await;
         assert_eq!(line(&noisy.stdout).await, "ready");
         until("a hundred megabytes went by", || noisy.stderr().total() > 100 << 20).await;
         assert!(noisy.stderr().last_lines(1)[0].starts_with("xxx"));
@@ -88,13 +88,13 @@ async fn life_is_seen_while_there_is_some() {
     for containment in BOTH {
         let spawner = spawner(containment);
         let busy = spawn(&spawner, shell("while :; do :; done")).await;
-        let at_first = busy.life();
-        until("a busy child moves", || busy.life() > at_first + 1).await;
+        let at_first = busy.activity();
+        until("a busy child moves", || busy.activity() > at_first + 1).await;
         let dots = spawn(&spawner, shell("read x; echo . >&2; cat")).await;
-        until("the start is over", || dots.life() == dots.life()).await;
-        let before = dots.life();
+        until("the start is over", || dots.activity() == dots.activity()).await;
+        let before = dots.activity();
         within(dots.stdin.writable()).await.unwrap();
         dots.stdin.try_write(b"\n").unwrap();
-        until("a dot moves", || dots.life() > before).await;
+        until("a dot moves", || dots.activity() > before).await;
     }
 }

@@ -4,20 +4,26 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use metamcp_child::{Containment, Ladder, Tier};
+use metamcp_child::{Containment, Escalation, Tier};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::{
-    BOTH, HOST, PATIENCE, assert_gone, habit, line, mark, marked, spawn, spawner, state, tell,
+    BOTH, HOST, PATIENCE, assert_gone, behaviour, line, mark, marked, spawn, spawner, state, tell,
     until, within,
 };
 
 /// A gateway of its own, with `count` hostile servers running. The words are how it holds them.
-fn host(tier: &str, habit: &str, mark: &str, count: usize, user: Option<u32>) -> (Child, String) {
+fn host(
+    tier: &str,
+    behaviour: &str,
+    mark: &str,
+    count: usize,
+    user: Option<u32>,
+) -> (Child, String) {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(HOST);
-    command.args(["host", tier, habit, mark, &count.to_string()]).stdout(Stdio::piped());
+    command.args(["host", tier, behaviour, mark, &count.to_string()]).stdout(Stdio::piped());
     if let Some(user) = user {
         command.uid(user).gid(user).current_dir("/");
     }
@@ -111,8 +117,8 @@ async fn a_server_that_kills_its_shim_takes_everything_with_it() {
     for round in 0..5 {
         let mark = mark();
         let spawner = spawner(Containment::Shim);
-        let other = spawn(&spawner, habit(&["deaf"])).await;
-        let child = spawn(&spawner, habit(&["kill-parent", &mark])).await;
+        let other = spawn(&spawner, behaviour(&["deaf"])).await;
+        let child = spawn(&spawner, behaviour(&["kill-parent", &mark])).await;
         assert_eq!(line(&child.stdout).await, "ready", "round {round}");
         tell(&child).await;
         within(child.watch().empty()).await;
@@ -127,14 +133,14 @@ async fn a_sweep_spares_what_is_just_starting() {
     let (rough, quiet) = (spawner(Containment::Shim), spawner(Containment::Auto));
     for _ in 0..10 {
         let mark = mark();
-        let murderous = spawn(&rough, habit(&["kill-parent", &mark])).await;
+        let murderous = spawn(&rough, behaviour(&["kill-parent", &mark])).await;
         assert_eq!(line(&murderous.stdout).await, "ready");
         tell(&murderous).await;
         let watch = murderous.watch();
         let mut started = Vec::new();
         while !watch.is_empty() {
             assert!(started.len() < 200, "the murderer still lives");
-            started.push(spawn(&quiet, habit(&["deaf"])).await);
+            started.push(spawn(&quiet, behaviour(&["deaf"])).await);
         }
         for child in started {
             assert_eq!(line(&child.stdout).await, "ready");
@@ -146,7 +152,7 @@ async fn a_sweep_spares_what_is_just_starting() {
 #[tokio::test]
 async fn a_server_cannot_kill_the_init_of_its_namespace() {
     let mark = mark();
-    let child = spawn(&spawner(Containment::Namespace), habit(&["kill-parent", &mark])).await;
+    let child = spawn(&spawner(Containment::Namespace), behaviour(&["kill-parent", &mark])).await;
     assert_eq!(line(&child.stdout).await, "ready");
     tell(&child).await;
     assert_eq!(line(&child.stdout).await, "ready", "it lived to say so again");
@@ -159,22 +165,22 @@ async fn a_server_cannot_kill_the_init_of_its_namespace() {
 #[tokio::test]
 async fn a_server_that_stops_its_shim_ends_all_the_same() {
     let mark = mark();
-    let child = spawn(&spawner(Containment::Shim), habit(&["stop-parent", &mark])).await;
+    let child = spawn(&spawner(Containment::Shim), behaviour(&["stop-parent", &mark])).await;
     assert_eq!(line(&child.stdout).await, "ready");
     tell(&child).await;
     assert_eq!(line(&child.stdout).await, "again");
     let keeper = child.handle().keeper_pid().cast_signed();
     until("the shim is stopped", || state(keeper) == Some('T')).await;
-    within(child.handle().stop(Ladder::at_once())).await;
+    within(child.handle().stop(Escalation::immediate())).await;
     assert_gone(&mark);
 }
 
 #[tokio::test]
 async fn a_shim_that_cannot_act_is_done_without() {
     let mark = mark();
-    let child = spawn(&spawner(Containment::Shim), habit(&["stop-parent-always", &mark])).await;
+    let child = spawn(&spawner(Containment::Shim), behaviour(&["stop-parent-always", &mark])).await;
     assert_eq!(line(&child.stdout).await, "ready");
-    within(child.handle().stop(Ladder::at_once())).await;
+    within(child.handle().stop(Escalation::immediate())).await;
     assert_gone(&mark);
 }
 
@@ -191,9 +197,9 @@ fn a_stopped_shim_still_ends_with_its_gateway() {
 async fn a_fork_bomb_is_put_out() {
     for containment in BOTH {
         let mark = mark();
-        let child = spawn(&spawner(containment), habit(&["fork-bomb", &mark])).await;
+        let child = spawn(&spawner(containment), behaviour(&["fork-bomb", &mark])).await;
         until("it went off", || marked(&mark).len() >= 16).await;
-        within(child.handle().stop(Ladder::at_once())).await;
+        within(child.handle().stop(Escalation::immediate())).await;
         assert_gone(&mark);
     }
 }
@@ -201,7 +207,7 @@ async fn a_fork_bomb_is_put_out() {
 #[tokio::test]
 async fn orphans_are_reaped() {
     for containment in BOTH {
-        let child = spawn(&spawner(containment), habit(&["zombies"])).await;
+        let child = spawn(&spawner(containment), behaviour(&["zombies"])).await;
         assert_eq!(line(&child.stdout).await, "ready");
         let keeper = child.handle().keeper_pid();
         let path = format!("/proc/{keeper}/task/{keeper}/children");
@@ -237,7 +243,7 @@ async fn no_corpse_is_left_with_the_gateway() {
 async fn automatic_containment_says_what_it_found() {
     let spawner = spawner(Containment::Auto);
     assert_eq!(spawner.tier(), Tier::Untried);
-    let child = spawn(&spawner, habit(&["deaf"])).await;
+    let child = spawn(&spawner, behaviour(&["deaf"])).await;
     assert_ne!(spawner.tier(), Tier::Untried);
     assert_eq!(child.handle().tier(), spawner.tier());
 }
@@ -250,14 +256,14 @@ fn a_child_outlives_the_runtime_that_asked_for_it() {
         let first = runtime();
         let spawner = spawner(containment);
         let child = first.block_on(async {
-            let child = spawn(&spawner, habit(&["tree", &mark])).await;
+            let child = spawn(&spawner, behaviour(&["tree", &mark])).await;
             assert_eq!(line(&child.stdout).await, "ready");
             child.into_parts()
         });
         let handle = child.handle.clone();
         drop((child, first));
         assert!(marked(&mark).len() >= 5);
-        runtime().block_on(async { within(handle.stop(Ladder::at_once())).await });
+        runtime().block_on(async { within(handle.stop(Escalation::immediate())).await });
         assert_gone(&mark);
     }
 }

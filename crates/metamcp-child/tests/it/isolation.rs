@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use metamcp_child::{Child, Containment, SpawnError};
 
-use crate::support::{BOTH, HOST, habit, line, spawn, spawner, within};
+use crate::support::{BOTH, HOST, behaviour, line, spawn, spawner, within};
 
 async fn dumped(child: &Child) -> Vec<String> {
     let mut lines = Vec::new();
@@ -27,7 +27,7 @@ async fn only_three_descriptors_and_they_are_pipes() {
         let leak = std::fs::File::open("/dev/zero").unwrap();
         nix::fcntl::fcntl(&leak, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()))
             .unwrap();
-        let child = spawn(&spawner(containment), habit(&["dump"])).await;
+        let child = spawn(&spawner(containment), behaviour(&["dump"])).await;
         let lines = dumped(&child).await;
         let fds = values(&lines, "fds ")[0];
         let open: BTreeSet<&str> = fds
@@ -42,7 +42,7 @@ async fn only_three_descriptors_and_they_are_pipes() {
 #[tokio::test]
 async fn only_the_allowlist_and_its_own_variables() {
     for containment in BOTH {
-        let mut spec = habit(&["dump"]);
+        let mut spec = behaviour(&["dump"]);
         spec.env = vec![("SERVER_TOKEN".into(), "for-this-one".into())];
         let expected = metamcp_child::environment::for_child(std::env::vars_os(), &spec.env);
         let expected: BTreeSet<String> = expected
@@ -61,7 +61,7 @@ async fn only_the_allowlist_and_its_own_variables() {
 #[tokio::test]
 async fn no_secret_on_a_command_line_and_none_in_the_shim() {
     for containment in BOTH {
-        let mut spec = habit(&["deaf"]);
+        let mut spec = behaviour(&["deaf"]);
         spec.env = vec![("SERVER_TOKEN".into(), "4d7ac1f0-secret".into())];
         let child = spawn(&spawner(containment), spec).await;
         assert_eq!(line(&child.stdout).await, "ready");
@@ -110,7 +110,7 @@ async fn signals_limits_and_directory_are_in_order() {
     let directory = tempfile::tempdir().unwrap();
     let real = directory.path().canonicalize().unwrap();
     for containment in BOTH {
-        let mut spec = habit(&["dump"]);
+        let mut spec = behaviour(&["dump"]);
         spec.cwd = Some(real.clone());
         let child = spawn(&spawner(containment), spec).await;
         let lines = dumped(&child).await;
@@ -133,7 +133,7 @@ async fn signals_limits_and_directory_are_in_order() {
 #[tokio::test]
 async fn it_leads_a_session_under_the_pid_seen_from_here() {
     for containment in BOTH {
-        let child = spawn(&spawner(containment), habit(&["deaf"])).await;
+        let child = spawn(&spawner(containment), behaviour(&["deaf"])).await;
         assert_eq!(line(&child.stdout).await, "ready");
         let exe = std::fs::read_link(format!("/proc/{}/exe", child.pid())).unwrap();
         assert_eq!(exe, std::path::Path::new(HOST).canonicalize().unwrap());
@@ -147,7 +147,7 @@ async fn it_leads_a_session_under_the_pid_seen_from_here() {
 
 #[tokio::test]
 async fn a_namespace_shows_its_own_processes_only() {
-    let child = spawn(&spawner(Containment::Namespace), habit(&["dump"])).await;
+    let child = spawn(&spawner(Containment::Namespace), behaviour(&["dump"])).await;
     let lines = dumped(&child).await;
     assert_eq!(values(&lines, "pids ")[0].split(' ').nth(1), Some("1"));
     let child =

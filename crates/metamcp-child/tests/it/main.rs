@@ -6,6 +6,6 @@
 mod children;
 mod containment;
 mod isolation;
+mod process_sandbox;
 mod shutdown;
 mod support;
-mod walls;

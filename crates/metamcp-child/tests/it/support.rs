@@ -24,7 +24,7 @@ pub(crate) fn spec(program: &str, args: &[&str]) -> Spec {
     Spec { program: program.into(), args: args.iter().map(Into::into).collect(), ..Spec::default() }
 }
 
-pub(crate) fn habit(args: &[&str]) -> Spec {
+pub(crate) fn behaviour(args: &[&str]) -> Spec {
     spec(HOST, args)
 }
 

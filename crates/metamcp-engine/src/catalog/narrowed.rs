@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use metamcp_core::config::ServerConfig;
-use metamcp_core::ledger::ServerId;
-use metamcp_core::search::{Index, ServerIndex, Vocabulary};
+use metamcp_calls::pool::ServerId;
+use metamcp_config::config::ServerConfig;
+use metamcp_search::search::{CachedTokenizer, Index, ServerIndex};
 
 use super::{Known, Snapshot, about};
 
@@ -81,7 +81,7 @@ impl Narrowed {
                         }
                         (None, _) => {
                             changed = true;
-                            let mut words = Vocabulary::default();
+                            let mut words = CachedTokenizer::default();
                             let (name, about) = (&config.name, about(config));
                             parts.push(Arc::new(ServerIndex::build_tuned(
                                 &mut words, name, about, &tools, &tuning,

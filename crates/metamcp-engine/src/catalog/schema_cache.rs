@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_core::tool::ServerTools;
+use metamcp_tools::tool::ServerTools;
 
 use crate::files::{Directory, FileError, Opened, component, temporary_prefix};
 use format::{Damage, MAX_HEADER_BYTES, encode, parse, parse_header};

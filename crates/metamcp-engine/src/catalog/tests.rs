@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use metamcp_core::search::Strategy;
-use metamcp_core::tool::Listing;
+use metamcp_search::search::Strategy;
+use metamcp_tools::tool::Listing;
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn catalog(cache: Option<SchemaCache>, servers: u32) -> Arc<Catalog> {
 
 fn found(catalog: &Catalog, query: &str) -> Vec<String> {
     let hits = catalog.snapshot().index.search(query, Strategy::Hybrid, 9, None);
-    hits.iter().map(metamcp_core::search::Hit::id).collect()
+    hits.iter().map(metamcp_search::search::Hit::id).collect()
 }
 
 #[tokio::test]
@@ -104,8 +104,8 @@ async fn parts_of_the_index_are_kept_and_made_again_when_they_are_not_what_they_
     for number in 0..6 {
         let name = format!("server{number:03}");
         let tools = list(&[&format!("tool_{number}"), &format!("other_{number}")]);
-        let recipe = Recipe::new(&name, About::default(), &tools, &Tuning::default());
-        let again = SchemaCache::new(&home).read_part(&name, &recipe);
+        let cache_key = IndexCacheKey::new(&name, About::default(), &tools, &Tuning::default());
+        let again = SchemaCache::new(&home).read_part(&name, &cache_key);
         assert!(again.is_some(), "{number} was not made again");
     }
     assert_eq!(started(&home, 6).await, expected);
@@ -146,7 +146,7 @@ async fn a_part_is_made_from_the_difference_and_moves_only_when_it_changes() {
     };
     let names = |part: &Narrowed| -> Vec<String> {
         let hits = part.part.index.search("read write", Strategy::Bm25, 9, None);
-        let mut names: Vec<String> = hits.iter().map(metamcp_core::search::Hit::id).collect();
+        let mut names: Vec<String> = hits.iter().map(metamcp_search::search::Hit::id).collect();
         names.sort();
         names
     };

@@ -6,22 +6,24 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::config::{
-    self, Config, ConfigError, InForce, PassEnv, Problem, ServerConfig, ServerOrigin, ServerState,
-    Severity, Warning,
+use metamcp_config::config::{
+    self, Config, ConfigError, EffectiveConfig, PassEnv, Problem, ServerConfig, ServerOrigin,
+    ServerState, Severity, Warning,
 };
-use metamcp_core::settings::{self, CodeProfile, Given, Origin, Resolved, RuntimeWish, Settings};
+use metamcp_config::settings::{
+    self, CodeProfile, Given, Origin, RequestedRuntime, Resolved, Settings,
+};
 
-use super::project::{self, PROJECT_FILE, Project, Standing};
-use super::{LARGEST_FILE, Lack, LoadError, Loaded, Remark, Request, Source, itself};
+use super::project::{self, PROJECT_FILE, Project, ProjectTrust};
+use super::{LARGEST_FILE, Lack, LoadError, LoadOptions, Loaded, Remark, Source, self_reference};
 use crate::trust::TrustStore;
 
 /// The user's own file, in the home of metamcp; the first that exists.
 const USER_FILES: [&str; 2] = ["mcp.json", ".mcp.json"];
 
 /// Loads the configuration. No file at all is not an error: the result has no servers and says where it looked.
-pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
-    let Request { flags, lookup, variables, lacks, working_dir } = request;
+pub fn load(request: LoadOptions<'_>) -> Result<Loaded, LoadError> {
+    let LoadOptions { flags, lookup, variables, lacks, working_dir } = request;
     // Whatever the files refer to is known by that.
     let asked = RefCell::new(HashSet::new());
     let lookup: &dyn Fn(&str) -> Option<String> = &|name| {
@@ -30,7 +32,7 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
     };
     let (environment, mut errors) = settings::from_environment(lookup);
     let lacks_docker = || lacks(CodeProfile::Docker).is_some();
-    let runtime = settings::runtime_wish(lookup, &lacks_docker).unwrap_or_else(|error| {
+    let runtime = settings::requested_runtime(lookup, &lacks_docker).unwrap_or_else(|error| {
         errors.push(error);
         None
     });
@@ -39,8 +41,8 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
     }
     let early = settings::resolve(environment.iter().chain(&flags).cloned()).settings;
     let home = absolute(&early.home, working_dir, lookup)?;
-    let wish = runtime.iter().map(|wish| wish.given.clone());
-    let said: Vec<Given> = wish.chain(environment).chain(flags).collect();
+    let requested = runtime.iter().map(|requested| requested.given.clone());
+    let said: Vec<Given> = requested.chain(environment).chain(flags).collect();
 
     let found = match early.config {
         Some(named) => {
@@ -56,7 +58,7 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
     let Found { source, config, mut given, mut remarks, project, files } = found;
     given.extend(said);
     let resolved = settings::resolve(given);
-    remarks.extend(runtime.and_then(|wish| isolation(&wish, &resolved, lacks)));
+    remarks.extend(runtime.and_then(|requested| isolation(&requested, &resolved, lacks)));
     // Passing on everything says nothing about one variable.
     let names = |pass: &PassEnv, name: &str| *pass != PassEnv::All && pass.names(name);
     let is_passed = |name: &str| {
@@ -97,7 +99,7 @@ pub fn load(request: Request<'_>) -> Result<Loaded, LoadError> {
 }
 
 /// The home of metamcp, which no file can say: for what has to work although the file cannot be used.
-pub fn home(request: &Request<'_>) -> Result<PathBuf, LoadError> {
+pub fn home(request: &LoadOptions<'_>) -> Result<PathBuf, LoadError> {
     let (environment, _) = settings::from_environment(request.lookup);
     let early = settings::resolve(environment.iter().chain(&request.flags).cloned()).settings;
     absolute(&early.home, request.working_dir, request.lookup)
@@ -105,7 +107,7 @@ pub fn home(request: &Request<'_>) -> Result<PathBuf, LoadError> {
 
 /// What became of a wish for isolation, where that is not simply what was asked for.
 fn isolation(
-    wish: &RuntimeWish,
+    requested: &RequestedRuntime,
     resolved: &Resolved,
     lacks: &dyn Fn(CodeProfile) -> Option<Lack>,
 ) -> Option<Remark> {
@@ -113,9 +115,9 @@ fn isolation(
         let severity = Severity::Warning;
         Some(Remark { severity, path: None, place: None, message, hint, excerpt: None })
     };
-    let (variable, profile) = (wish.variable, wish.profile.as_str());
+    let (variable, profile) = (requested.variable, requested.profile.as_str());
     let decided = resolved.value("code-profile")?;
-    if resolved.settings.code.profile != wish.profile {
+    if resolved.settings.code.profile != requested.profile {
         let other = resolved.settings.code.profile.as_str();
         return warning(
             format!(
@@ -125,7 +127,7 @@ fn isolation(
             None,
         );
     }
-    if let Some(Lack { reason, cure }) = lacks(wish.profile) {
+    if let Some(Lack { reason, cure }) = lacks(requested.profile) {
         return warning(
             format!(
                 "{variable} asks for the profile `{profile}`, and {reason}: scripts are refused"
@@ -133,7 +135,7 @@ fn isolation(
             Some(cure),
         );
     }
-    warning(wish.note.clone()?, None)
+    warning(requested.note.clone()?, None)
 }
 
 /// Whether a setting says that this variable is to be read.
@@ -182,17 +184,17 @@ fn find(
     let is_home = fs::canonicalize(working_dir)
         .is_ok_and(|folder| fs::canonicalize(home).is_ok_and(|home| home == folder));
     let values = settings::resolve(given.iter().chain(said).cloned()).values;
-    let in_force = InForce { config: &config, values: &values };
+    let effective = EffectiveConfig { config: &config, values: &values };
     let is_itself = |path: &Path, text: &str| {
         config::parse_as_written(text).is_ok_and(|read| {
             let servers = &read.config.servers;
-            let is_all = servers.iter().all(|server| itself::is_meant(path, server));
+            let is_all = servers.iter().all(|server| self_reference::is_meant(path, server));
             is_all && read.given.is_empty() && read.config.toolsets.is_empty()
         })
     };
     let found = match is_home {
         true => None,
-        false => project::find(working_dir, &store, in_force, &is_itself),
+        false => project::find(working_dir, &store, effective, &is_itself),
     };
     let mut project = found.as_ref().map(|(project, _)| project.clone());
     if let Some((of, Some(text))) = found {
@@ -205,13 +207,13 @@ fn find(
             // It made sense when it was approved; another version may see it otherwise.
             Err(error) => {
                 if let Some(project) = &mut project {
-                    project.standing = Standing::Unusable(error.to_string());
+                    project.trust = ProjectTrust::Unusable(error.to_string());
                 }
             }
         }
     }
     remarks.extend(project.as_ref().and_then(Project::remark));
-    let is_trusted = project.as_ref().is_some_and(|project| project.standing == Standing::Trusted);
+    let is_trusted = project.as_ref().is_some_and(|project| project.trust == ProjectTrust::Trusted);
     let source = match (user, &project) {
         (Some(user), _) => Source::User(user.path),
         (None, Some(project)) if is_trusted => Source::Project(project.path.clone()),
@@ -230,7 +232,7 @@ fn find(
 fn add(config: &mut Config, project: &FileRead) -> Vec<Remark> {
     let mut remarks = Vec::new();
     for server in &project.config.servers {
-        if itself::is_meant(&project.path, server) {
+        if self_reference::is_meant(&project.path, server) {
             continue;
         }
         let is_valid = !matches!(server.state, ServerState::Invalid { .. });
@@ -321,7 +323,7 @@ fn parsed(
     lookup: &dyn Fn(&str) -> Option<String>,
 ) -> Result<FileRead, ConfigError> {
     let mut loaded = config::parse(&text, lookup)?;
-    itself::leave_out(path, &text, &mut loaded);
+    self_reference::leave_out(path, &text, &mut loaded);
     for server in &mut loaded.config.servers {
         server.origin = origin;
     }

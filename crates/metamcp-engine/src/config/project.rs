@@ -6,8 +6,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use metamcp_core::config::{self, InForce, Picture, Severity};
-use metamcp_core::next::quoted;
+use metamcp_config::config::{self, ConfigPreview, EffectiveConfig, Severity};
+use metamcp_types::next::quoted;
 use tokio::sync::watch;
 
 use super::{LARGEST_FILE, Remark};
@@ -26,16 +26,16 @@ pub struct Project {
     /// Of the bytes that were read; empty if they could not be.
     pub sha256: String,
     /// Whether it counts.
-    pub standing: Standing,
+    pub trust: ProjectTrust,
     /// What it would do, or does.
-    pub picture: Picture,
+    pub preview: ConfigPreview,
     /// Where it is written down what was decided about it.
     store: TrustStore,
 }
 
 /// Whether a project's file counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProjectTrust {
     /// A person approved it as it is.
     Trusted,
     /// Nobody decided about it as it is.
@@ -57,7 +57,7 @@ pub type CurrentProject = watch::Sender<Option<Arc<Project>>>;
 impl Project {
     /// Whether a person has yet to decide about it.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.standing, Standing::Waiting { .. })
+        matches!(self.trust, ProjectTrust::Waiting { .. })
     }
 
     /// Remembers that it may be used exactly as it was read: the bytes of the picture, not those there are by now.
@@ -83,30 +83,30 @@ impl Project {
 
     /// What the user should know of it, unless it counts or would do nothing.
     pub fn remark(&self) -> Option<Remark> {
-        let counts = self.picture.counts();
-        let (severity, message) = match &self.standing {
-            Standing::Trusted | Standing::Idle => return None,
-            Standing::Waiting { changed: false } => (
+        let counts = self.preview.counts();
+        let (severity, message) = match &self.trust {
+            ProjectTrust::Trusted | ProjectTrust::Idle => return None,
+            ProjectTrust::Waiting { changed: false } => (
                 Severity::Warning,
                 format!("is not approved, so nothing of it is used; {counts} waiting"),
             ),
-            Standing::Waiting { changed: true } => (
+            ProjectTrust::Waiting { changed: true } => (
                 Severity::Warning,
                 format!(
                     "changed since you approved it, so nothing of it is used; {counts} waiting"
                 ),
             ),
-            Standing::Declined => {
+            ProjectTrust::Declined => {
                 (Severity::Note, format!("was declined, so nothing of it is used ({counts})"))
             }
-            Standing::Unusable(why) => {
+            ProjectTrust::Unusable(why) => {
                 (Severity::Warning, format!("is not approved and cannot be used: {why}"))
             }
         };
         let folder = self.folder().to_string_lossy().into_owned();
         let folder = quoted(&folder);
-        let hint = match self.standing {
-            Standing::Unusable(_) => None,
+        let hint = match self.trust {
+            ProjectTrust::Unusable(_) => None,
             _ => Some(format!("metamcp trust {folder} shows what it would do, and asks")),
         };
         Some(Remark {
@@ -125,7 +125,7 @@ impl Project {
 pub(super) fn find(
     folder: &Path,
     store: &TrustStore,
-    in_force: InForce<'_>,
+    effective: EffectiveConfig<'_>,
     is_itself: &dyn Fn(&Path, &str) -> bool,
 ) -> Option<(Project, Option<String>)> {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
@@ -137,12 +137,12 @@ pub(super) fn find(
         path,
         link,
         sha256: String::new(),
-        standing: Standing::Idle,
-        picture: Picture::default(),
+        trust: ProjectTrust::Idle,
+        preview: ConfigPreview::default(),
         store: store.clone(),
     };
     let unusable = |mut project: Project, why: String| {
-        project.standing = Standing::Unusable(why);
+        project.trust = ProjectTrust::Unusable(why);
         Some((project, None))
     };
     let bytes = match read(&project.path) {
@@ -154,21 +154,21 @@ pub(super) fn find(
         Ok(text) => text,
         Err(error) => return unusable(project, error.to_string()),
     };
-    project.picture = match Picture::of(text, in_force) {
-        Ok(picture) => picture,
+    project.preview = match ConfigPreview::of(text, effective) {
+        Ok(preview) => preview,
         Err(error) => return unusable(project, error.to_string()),
     };
-    if project.picture.is_empty() || is_itself(&project.path, text) {
+    if project.preview.is_empty() || is_itself(&project.path, text) {
         return Some((project, None));
     }
-    project.standing = match store.decision(&project.path, &project.sha256) {
-        Ok(Decision::Trusted) => Standing::Trusted,
-        Ok(Decision::Declined) => Standing::Declined,
-        Ok(Decision::Changed) => Standing::Waiting { changed: true },
-        Ok(Decision::None) => Standing::Waiting { changed: false },
+    project.trust = match store.decision(&project.path, &project.sha256) {
+        Ok(Decision::Trusted) => ProjectTrust::Trusted,
+        Ok(Decision::Declined) => ProjectTrust::Declined,
+        Ok(Decision::Changed) => ProjectTrust::Waiting { changed: true },
+        Ok(Decision::None) => ProjectTrust::Waiting { changed: false },
         Err(error) => return unusable(project, format!("what you approved is not known: {error}")),
     };
-    let text = (project.standing == Standing::Trusted).then(|| text.to_owned());
+    let text = (project.trust == ProjectTrust::Trusted).then(|| text.to_owned());
     Some((project, text))
 }
 

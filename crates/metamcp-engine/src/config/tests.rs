@@ -1,7 +1,7 @@
 use std::fs;
 
-use metamcp_core::config::ServerOrigin;
-use metamcp_core::settings::{CodeProfile, Origin, Value, by_flag};
+use metamcp_config::config::ServerOrigin;
+use metamcp_config::settings::{CodeProfile, Origin, Value, by_flag};
 use tempfile::TempDir;
 
 use super::*;
@@ -45,7 +45,7 @@ impl Machine {
                 cure: "install it".to_owned(),
             })
         };
-        load(Request {
+        load(LoadOptions {
             flags: self.flags.clone(),
             lookup: &lookup,
             variables: self.variables.iter().map(|(name, _)| (*name).to_owned()).collect(),
@@ -137,8 +137,8 @@ fn a_name_in_both_is_the_projects_only_if_it_works_and_is_approved() {
         servers
             .iter()
             .map(|server| match &server.transport {
-                metamcp_core::config::Transport::Stdio { command, .. } => command.clone(),
-                metamcp_core::config::Transport::Http { .. } => String::new(),
+                metamcp_config::config::Transport::Stdio { command, .. } => command.clone(),
+                metamcp_config::config::Transport::Http { .. } => String::new(),
             })
             .collect::<Vec<_>>()
     };
@@ -169,7 +169,7 @@ fn a_clients_file_that_names_only_the_gateway_leaves_the_servers_to_the_user() {
         machine.write("user/.metamcp/mcp.json", &file_of("user"));
         let loaded = machine.load().unwrap();
         assert_eq!(names(&loaded), ["user"], "{clients}");
-        assert_eq!(loaded.project.unwrap().standing, Standing::Idle, "{clients}");
+        assert_eq!(loaded.project.unwrap().trust, ProjectTrust::Idle, "{clients}");
         assert_eq!(loaded.remarks, [], "there is nothing to approve: {clients}");
     }
     machine.write_approved(
@@ -289,8 +289,12 @@ fn one_bad_entry_is_told_and_the_rest_is_used() {
         "{ \"mcpServers\": {\n  \"a\": { \"command\": 1 },\n \"b\": { \"command\": \"x\" } } }";
     machine.write("user/.metamcp/mcp.json", text);
     let loaded = machine.load().unwrap();
-    let enabled: Vec<bool> =
-        loaded.config.servers.iter().map(metamcp_core::config::ServerConfig::is_enabled).collect();
+    let enabled: Vec<bool> = loaded
+        .config
+        .servers
+        .iter()
+        .map(metamcp_config::config::ServerConfig::is_enabled)
+        .collect();
     assert_eq!((names(&loaded), enabled), (vec!["a", "b"], vec![false, true]));
     assert_eq!(loaded.remarks[0].severity, Severity::Error);
     let told =

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::login::oauth::{self, OAuthError};
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
-use metamcp_core::config::Grant;
-use metamcp_core::oauth::{self, OAuthError};
-use metamcp_core::web::Address;
+use metamcp_config::config::Grant;
+use metamcp_types::web::Address;
 use rmcp::transport::auth::{
     AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource, OAuthHttpClient,
     WWWAuthenticateParams,
@@ -15,7 +15,7 @@ use rmcp::transport::auth::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::carrier::{Carrier, PATIENCE, Whom, confidential, slow};
+use super::http_client::{AuthTarget, HttpClientAdapter, PATIENCE, confidential, slow};
 use super::{Login, LoginError};
 use crate::web::{self, Outgoing, Web};
 
@@ -55,7 +55,7 @@ impl Challenge {
 /// Who lets us in.
 pub(super) struct Found {
     pub(super) manager: AuthorizationManager,
-    pub(super) carrier: Arc<Carrier>,
+    pub(super) http_client: Arc<HttpClientAdapter>,
     pub(super) metadata: AuthorizationMetadata,
     pub(super) issuer: String,
     /// What the server calls itself.
@@ -90,7 +90,7 @@ pub(super) fn only_by(
 
 impl Login {
     /// Asks the server without a token, to hear what it wants.
-    pub(super) async fn knock(&self) -> Result<Challenge, LoginError> {
+    pub(super) async fn probe(&self) -> Result<Challenge, LoginError> {
         confidential(&self.server)?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -119,14 +119,14 @@ impl Login {
         // A query may hold what is nobody else's business.
         let server = self.server.with_path(self.server.path());
         let name = server.to_string();
-        let whom = match self.wishes.grant {
-            Grant::Machine => Whom::Machine(server),
-            Grant::Person => Whom::Person(server),
+        let target = match self.wishes.grant {
+            Grant::Machine => AuthTarget::Machine(server),
+            Grant::Person => AuthTarget::User(server),
         };
-        let carrier = Arc::new(Carrier::new(self.web()?, whom));
-        let mut manager = sdk(&name, &carrier).await?;
+        let http_client = Arc::new(HttpClientAdapter::new(self.web()?, target));
+        let mut manager = sdk(&name, &http_client).await?;
         let found = manager.resolve_metadata_from_challenge(challenge.header.as_deref()).await;
-        let found = found.map_err(|error| carrier.explain(&error))?;
+        let found = found.map_err(|error| http_client.explain(&error))?;
         let (metadata, source) = (found.metadata, found.source);
         oauth::endpoint("authorization_endpoint", &metadata.authorization_endpoint)?;
         oauth::endpoint("token_endpoint", &metadata.token_endpoint)?;
@@ -134,13 +134,13 @@ impl Login {
             oauth::endpoint("registration_endpoint", register)?;
         }
         manager.set_metadata(metadata.clone());
-        let said = carrier.resource();
+        let said = http_client.resource();
         let said =
             said.filter(|_| source == AuthorizationMetadataSource::ProtectedResourceMetadata);
         let resource = said.unwrap_or(name);
         // Servers of the first revision with logins say nothing of themselves.
         let issuer = metadata.issuer.clone().unwrap_or_else(|| self.server.origin());
-        Ok(Found { manager, carrier, metadata, issuer, resource })
+        Ok(Found { manager, http_client, metadata, issuer, resource })
     }
 
     /// The way there, guarded: all of these addresses are a stranger's word.
@@ -152,11 +152,11 @@ impl Login {
 /// The SDK's side of a login at this resource.
 pub(super) async fn sdk(
     resource: &str,
-    carrier: &Arc<Carrier>,
+    http_client: &Arc<HttpClientAdapter>,
 ) -> Result<AuthorizationManager, LoginError> {
-    let carried: Arc<dyn OAuthHttpClient> = Arc::<Carrier>::clone(carrier);
+    let carried: Arc<dyn OAuthHttpClient> = Arc::<HttpClientAdapter>::clone(http_client);
     let made = AuthorizationManager::new_with_oauth_http_client(resource, carried).await;
-    made.map_err(|error| carrier.explain(&error))
+    made.map_err(|error| http_client.explain(&error))
 }
 
 #[cfg(test)]

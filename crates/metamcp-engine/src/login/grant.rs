@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use metamcp_core::oauth::{self, Client, GrantError, Method, Tokens};
+use crate::login::oauth::{self, Client, GrantError, Method, Tokens};
 use rmcp::transport::auth::{
     AuthError, AuthorizationMetadata, ClientCredentialsConfig, OAuthClientConfig,
 };
 
-use super::carrier::{Carrier, Signer, Whom};
+use super::credential_store::{SharedCredentialStore, Terms};
 use super::discover::{Challenge, only_by, sdk};
-use super::ledger::{Ledger, Terms};
+use super::http_client::{AuthTarget, HttpClientAdapter, Signer};
 use super::store::Record;
 use super::{Login, LoginError};
 use crate::clock::unix_millis;
@@ -34,21 +34,22 @@ impl Login {
         }
         let place =
             oauth::endpoint("token_endpoint", &record.token_endpoint).map_err(|_| ended())?;
-        let carrier = Carrier::new(self.web()?, Whom::Person(self.server.clone()));
-        let carrier = Arc::new(carrier);
+        let http_client =
+            HttpClientAdapter::new(self.web()?, AuthTarget::User(self.server.clone()));
+        let http_client = Arc::new(http_client);
         let terms = Terms::of(&record);
-        let mut manager = sdk(&terms.resource, &carrier).await.map_err(|_| ended())?;
-        carrier.name_resource(&terms.resource);
-        self.prove(&terms.client, &terms.issuer, &carrier);
+        let mut manager = sdk(&terms.resource, &http_client).await.map_err(|_| ended())?;
+        http_client.name_resource(&terms.resource);
+        self.prove(&terms.client, &terms.issuer, &http_client);
         manager.set_metadata(only_by(terms.client.method, terms.metadata()));
         let client = config(&terms.client, &terms.token_endpoint);
-        manager.configure_client(client).map_err(|error| carrier.explain(&error))?;
-        manager.set_credential_store(self.ledger(&carrier, terms, shown));
+        manager.configure_client(client).map_err(|error| http_client.explain(&error))?;
+        manager.set_credential_store(self.credential_store(&http_client, terms, shown));
         let Err(error) = manager.refresh_token().await else { return Ok(()) };
         if matches!(error, AuthError::CredentialStoreError(_)) && self.has_other_than(shown) {
             return Ok(());
         }
-        match carrier.grant_error() {
+        match http_client.grant_error() {
             Some(GrantError::Later(why)) => {
                 Err(LoginError::Unreachable { place: place.origin(), reason: why })
             }
@@ -67,7 +68,7 @@ impl Login {
             None if matches!(error, AuthError::AuthorizationRequired) => {
                 Err(LoginError::person("it wants a token"))
             }
-            None => Err(carrier.explain(&error)),
+            None => Err(http_client.explain(&error)),
         }
     }
 
@@ -96,16 +97,16 @@ impl Login {
             client: client.clone(),
             scopes: scopes.clone(),
         };
-        if let Some(company) = &self.wishes.company {
-            let tokens = self.vouched(company, &found, &terms).await?;
+        if let Some(company) = &self.wishes.identity_provider {
+            let tokens = self.enterprise_tokens(company, &found, &terms).await?;
             return self.keep(Record::new(terms, tokens)).await;
         }
-        let carrier = Arc::clone(&found.carrier);
-        let explain = |error: &AuthError| match carrier.grant_error() {
+        let http_client = Arc::clone(&found.http_client);
+        let explain = |error: &AuthError| match http_client.grant_error() {
             Some(error) => refused(&error),
-            None => carrier.explain(error),
+            None => http_client.explain(error),
         };
-        self.prove(&client, &found.issuer, &carrier);
+        self.prove(&client, &found.issuer, &http_client);
         let asked = ClientCredentialsConfig::ClientSecret {
             client_id: client.id.clone(),
             client_secret: client.secret.clone().unwrap_or_default(),
@@ -114,7 +115,7 @@ impl Login {
         };
         found.manager.set_metadata(only_by(client.method, found.metadata));
         found.manager.configure_client_credentials(&asked).map_err(|error| explain(&error))?;
-        found.manager.set_credential_store(self.ledger(&carrier, terms, None));
+        found.manager.set_credential_store(self.credential_store(&http_client, terms, None));
         let made = found.manager.exchange_client_credentials(&asked).await;
         made.map(drop).map_err(|error| explain(&error))
     }
@@ -125,21 +126,21 @@ impl Login {
     }
 
     /// Lets the carrier prove us where a key does.
-    pub(super) fn prove(&self, client: &Client, issuer: &str, carrier: &Carrier) {
+    pub(super) fn prove(&self, client: &Client, issuer: &str, http_client: &HttpClientAdapter) {
         if let (Method::Key, Some(key)) = (client.method, &self.wishes.private_key) {
             let (client, issuer) = (client.id.clone(), issuer.to_owned());
-            carrier.prove_with(Signer { key: key.clone(), client, issuer });
+            http_client.prove_with(Signer { key: key.clone(), client, issuer });
         }
     }
 
-    pub(super) fn ledger(
+    pub(super) fn credential_store(
         &self,
-        carrier: &Arc<Carrier>,
+        http_client: &Arc<HttpClientAdapter>,
         terms: Terms,
         shown: Option<&str>,
-    ) -> Ledger {
+    ) -> SharedCredentialStore {
         let login = self.me.upgrade().expect("a login is only ever made within an `Arc`");
-        Ledger::new(login, Arc::clone(carrier), terms, shown)
+        SharedCredentialStore::new(login, Arc::clone(http_client), terms, shown)
     }
 }
 

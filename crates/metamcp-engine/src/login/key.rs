@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use metamcp_core::settings::TokenStore;
+use metamcp_config::settings::TokenStore;
 use metamcp_wire::base64;
 
 use super::LoginError;

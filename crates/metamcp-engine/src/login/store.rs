@@ -9,7 +9,7 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use metamcp_core::web::Address;
+use metamcp_types::web::Address;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
@@ -76,7 +76,7 @@ pub(super) struct Store {
 
 /// A turn; given back when dropped, or when the process ends.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct LockGuard {
     _file: File,
 }
 
@@ -125,7 +125,7 @@ impl Store {
     }
 
     /// Takes a turn among all gateways of this user.
-    pub(super) async fn lock(&self) -> Result<Turn, LoginError> {
+    pub(super) async fn lock(&self) -> Result<LockGuard, LoginError> {
         turn(&self.home, &format!("{}.lock", self.name)).await
     }
 
@@ -156,7 +156,7 @@ impl Store {
 }
 
 /// A turn at a file of that name.
-pub(super) async fn turn(home: &Path, name: &str) -> Result<Turn, LoginError> {
+pub(super) async fn turn(home: &Path, name: &str) -> Result<LockGuard, LoginError> {
     let (place, file) = (home.to_owned(), name.to_owned());
     let file = blocking(move || {
         let home = Directory::home_or_create(&place)?;
@@ -166,7 +166,7 @@ pub(super) async fn turn(home: &Path, name: &str) -> Result<Turn, LoginError> {
     let end = Instant::now() + LONGEST_TURN;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(Turn { _file: file }),
+            Ok(()) => return Ok(LockGuard { _file: file }),
             Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(TRY_AGAIN).await,
             Err(TryLockError::WouldBlock) => return Err(LoginError::Busy),
             Err(TryLockError::Error(source)) => {
@@ -217,7 +217,7 @@ pub(super) fn random<const N: usize>() -> Option<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
-    use metamcp_core::settings::TokenStore;
+    use metamcp_config::settings::TokenStore;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use metamcp_core::secret::Secret;
+use metamcp_types::secret::Secret;
 
 use super::store::Record;
 
@@ -55,7 +55,7 @@ impl Tokens {
 
 #[cfg(test)]
 mod tests {
-    use metamcp_core::secret::Scrubber;
+    use metamcp_types::secret::Redactor;
 
     use super::*;
 
@@ -84,10 +84,10 @@ mod tests {
         tokens.note(&record("another-access-value"));
         assert!(tokens.version() > first);
         let secrets = tokens.secrets();
-        let scrubber = Scrubber::new(&secrets);
+        let redactor = Redactor::new(&secrets);
         let said =
             br#"["opaque-access-value","x another-access-value","refresh-me-later","someone"]"#;
-        let clean = scrubber.scrub(said);
+        let clean = redactor.redact(said);
         assert_eq!(clean.removed, 3);
         assert!(String::from_utf8_lossy(&clean.json).contains("someone"));
         (0..10 * MOST).for_each(|number| tokens.note(&record(&format!("token-number-{number}"))));

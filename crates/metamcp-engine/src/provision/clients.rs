@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use metamcp_child::{Containment, ShimCommand, Spawner, Spec, Walls, environment};
-use metamcp_core::config::PassEnv;
-use metamcp_core::provision::{
+use metamcp_child::{Containment, SandboxPolicy, ShimCommand, Spawner, Spec, environment};
+use metamcp_config::config::PassEnv;
+use metamcp_provisioning::provision::{
     Candidate, Contained, Facts, Kind, Lock, Plan, day, npm_error, npm_lock, npm_view,
 };
-use metamcp_core::secret::names_a_secret;
-use metamcp_core::text;
+use metamcp_types::secret::names_a_secret;
+use metamcp_types::text;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
@@ -116,11 +116,11 @@ pub(super) async fn run_apart(
     (program, args): (&str, &[&str]),
     folder: &Path,
     limit: Duration,
-    behind: Option<(&ShimCommand, Walls)>,
+    behind: Option<(&ShimCommand, SandboxPolicy)>,
 ) -> Result<Printed, ClientError> {
     let ours: Vec<_> = std::env::vars_os().collect();
     let settings = settings_of_npm(&ours);
-    let Some((shim, walls)) = behind else {
+    let Some((shim, sandbox_policy)) = behind else {
         let mut command = Command::new(program);
         command.env_clear().envs(environment::for_child(ours, &settings));
         return ended(command, program, args, folder, limit).await;
@@ -129,7 +129,8 @@ pub(super) async fn run_apart(
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         ClientError::Failed { program: program.to_owned(), said: format!("{error}{cause}") }
     };
-    std::fs::create_dir_all(walls.home.join(environment::TEMPORARY)).map_err(|e| failed(&e))?;
+    std::fs::create_dir_all(sandbox_policy.home.join(environment::TEMPORARY))
+        .map_err(|e| failed(&e))?;
     // Whatever leads into the user's home is of no use there.
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let is_outside =
@@ -141,7 +142,7 @@ pub(super) async fn run_apart(
         args: args.iter().map(OsString::from).collect(),
         env: settings.chain(quiet).collect(),
         cwd: Some(folder.to_owned()),
-        walls: Some(walls),
+        sandbox_policy: Some(sandbox_policy),
         pass_env: PassEnv::Least,
     };
     let spawner = Spawner::start(shim.clone(), Containment::Auto).map_err(|e| failed(&e))?;
@@ -328,7 +329,7 @@ pub(super) async fn newest(plan: &Plan, work: &Path) -> Option<String> {
 /// The program behind the name `node`: a version switcher puts a stub there, which looks for it in a home that a
 /// server behind walls cannot read.
 pub(super) async fn runtime(plan: &Plan) -> Option<String> {
-    if plan.kind != Kind::Npm || plan.contained != Contained::Walls {
+    if plan.kind != Kind::Npm || plan.contained != Contained::Sandbox {
         return None;
     }
     let path = node(Path::new(&plan.prefix)).await?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use metamcp_core::provision::{Candidate, Facts, Plan};
+use metamcp_provisioning::provision::{Candidate, Facts, Plan};
 
 use super::clients::{ClientError, FETCH, LOOK, Printed, prepare, run};
 use super::install::InstallError;

@@ -4,15 +4,15 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use metamcp_child::{ShimCommand, Walls};
-use metamcp_core::provision::{Contained, Kind, Plan, Word, npm_lock};
+use metamcp_child::{SandboxPolicy, ShimCommand};
+use metamcp_provisioning::provision::{Contained, Kind, Plan, Word, npm_lock};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::clients::{self, ClientError, FETCH, NPM, NPM_LOCK, run, run_apart};
 use super::images;
 use super::python::{self, PIP_LOCK};
-use super::safe::SafeError;
+use super::secret_store::SecretStoreError;
 use super::store::StoreError;
 use crate::files::FileError;
 use crate::manifest;
@@ -59,7 +59,7 @@ pub enum InstallError {
     Busy,
     /// A secret could not be put away.
     #[error(transparent)]
-    Safe(#[from] SafeError),
+    SecretStore(#[from] SecretStoreError),
     /// Remembering it failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -156,8 +156,8 @@ async fn npm(
     if plan.verdict.scripts_agreed {
         // Fetching may need the user's tokens; the code of packages gets none of them, nor a file of the user's.
         let behind = match (&plan.contained, shim) {
-            (Contained::Walls, Some(shim)) => Some((shim, walls(prefix).await)),
-            (Contained::Walls, None) => {
+            (Contained::Sandbox, Some(shim)) => Some((shim, sandbox_policy(prefix).await)),
+            (Contained::Sandbox, None) => {
                 let why = "nothing here can raise walls around its install scripts".to_owned();
                 return Err(InstallError::Unusable { why });
             }
@@ -179,13 +179,13 @@ async fn npm(
 
 /// Walls around install scripts: they write all packages, since they build some, and the folder that will be the
 /// server's own, which they take for the user's home. The network is open to them, as many fetch what they build of.
-async fn walls(prefix: &Path) -> Walls {
+async fn sandbox_policy(prefix: &Path) -> SandboxPolicy {
     let mut reads = vec![prefix.to_owned()];
     // npm lies beside its node.
     let node = clients::node(prefix).await;
-    reads.extend(node.iter().flat_map(|node| metamcp_child::walls::runtime(node)));
+    reads.extend(node.iter().flat_map(|node| metamcp_child::process_sandbox::runtime(node)));
     reads.extend(metamcp_child::environment::certificate_files());
-    Walls { home: prefix.join(DATA), reads, writes: vec![prefix.join(MODULES)] }
+    SandboxPolicy { home: prefix.join(DATA), reads, writes: vec![prefix.join(MODULES)] }
 }
 
 /// The real place of a file of a server, if it is where it seems to be: no part of the way leads elsewhere.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use metamcp_core::provision::{
+use metamcp_provisioning::provision::{
     Candidate, MOST_FOUND, NoSearch, Source, npm_query, npm_search, sound,
 };
 use serde::{Deserialize, Serialize};
@@ -45,13 +45,13 @@ pub(super) struct NpmSearch {
 #[derive(Default)]
 struct State {
     is_loaded: bool,
-    kept: Kept,
+    cache: SearchCache,
     /// When it last failed, and what is said about it.
     failed: Option<(u64, Option<String>)>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct SearchCache {
     format: u32,
     /// The newest first.
     searches: VecDeque<Search>,
@@ -78,12 +78,12 @@ impl NpmSearch {
         let mut state = self.state.lock().await;
         if !state.is_loaded {
             let home = self.home.clone();
-            state.kept = spawn_blocking(move || load(&home)).await.unwrap_or_default();
+            state.cache = spawn_blocking(move || load(&home)).await.unwrap_or_default();
             state.is_loaded = true;
         }
         let now = unix_millis();
         let is_fresh = |at: u64| at <= now && now - at < FRESH;
-        let known = state.kept.searches.iter().find(|one| one.words == words);
+        let known = state.cache.searches.iter().find(|one| one.words == words);
         if let Some(known) = known.filter(|known| is_fresh(known.at)) {
             return (known.candidates.clone(), None);
         }
@@ -96,12 +96,16 @@ impl NpmSearch {
         match self.ask(&words).await {
             Ok(candidates) => {
                 state.failed = None;
-                let kept = &mut state.kept;
-                kept.format = FORMAT;
-                kept.searches.retain(|one| one.words != words);
-                kept.searches.push_front(Search { words, at: now, candidates: candidates.clone() });
-                kept.searches.truncate(MOST_SEARCHES);
-                let (home, bytes) = (self.home.clone(), packed(kept));
+                let cache = &mut state.cache;
+                cache.format = FORMAT;
+                cache.searches.retain(|one| one.words != words);
+                cache.searches.push_front(Search {
+                    words,
+                    at: now,
+                    candidates: candidates.clone(),
+                });
+                cache.searches.truncate(MOST_SEARCHES);
+                let (home, bytes) = (self.home.clone(), packed(cache));
                 // Not written, it is asked again next time.
                 drop(spawn_blocking(move || save(&home, &bytes)).await);
                 (candidates, None)
@@ -145,18 +149,19 @@ fn folder(home: &Path) -> Result<Directory, FileError> {
     Directory::home_or_create(home)?.inside_or_create("provision")?.inside_or_create("registry")
 }
 
-fn load(home: &Path) -> Kept {
-    let read =
-        || -> Option<Kept> { unpacked(&folder(home).ok()?.open(FILE).ok()??.read(MAX_FILE).ok()?) };
-    let mut kept = read().filter(|kept| kept.format == FORMAT).unwrap_or_default();
-    kept.searches.truncate(MOST_SEARCHES);
-    for search in &mut kept.searches {
+fn load(home: &Path) -> SearchCache {
+    let read = || -> Option<SearchCache> {
+        unpacked(&folder(home).ok()?.open(FILE).ok()??.read(MAX_FILE).ok()?)
+    };
+    let mut cache = read().filter(|cache| cache.format == FORMAT).unwrap_or_default();
+    cache.searches.truncate(MOST_SEARCHES);
+    for search in &mut cache.searches {
         let all = std::mem::take(&mut search.candidates).into_iter().take(MOST_FOUND);
         // Whatever a file says, these are npm's and nobody else's.
         let of_npm = all.map(|candidate| Candidate { source: Source::Npm, ..candidate });
         search.candidates = of_npm.filter_map(sound).collect();
     }
-    kept
+    cache
 }
 
 fn save(home: &Path, bytes: &[u8]) -> Result<(), FileError> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use metamcp_core::tool::{ServerTools, Tool};
+use metamcp_tools::tool::{ServerTools, Tool};
 
 use super::store::{Blocked, Seen, Store};
 
@@ -90,8 +90,8 @@ fn as_seen(tool: &Tool, pins: &BTreeMap<String, String>) -> Blocked {
 
 #[cfg(test)]
 mod tests {
-    use metamcp_core::provision::{Facts, Plan, Verdict, builtin};
-    use metamcp_core::tool::Listing;
+    use metamcp_provisioning::provision::{Facts, Plan, Verdict, builtin};
+    use metamcp_tools::tool::Listing;
     use serde_json::json;
 
     use super::super::store::Record;

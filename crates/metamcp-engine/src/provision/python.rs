@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use metamcp_child::walls;
-use metamcp_core::provision::{
+use metamcp_child::process_sandbox;
+use metamcp_provisioning::provision::{
     Ages, Candidate, Facts, Lock, day, pip_ages, pip_files, pip_newest, pip_report, uv_error,
     uv_lock,
 };
@@ -39,10 +39,10 @@ enum Client {
 }
 
 fn client() -> Result<Client, ClientError> {
-    if walls::in_path(UV.as_ref()).is_some() {
+    if process_sandbox::in_path(UV.as_ref()).is_some() {
         return Ok(Client::Uv);
     }
-    match walls::in_path(PYTHON.as_ref()) {
+    match process_sandbox::in_path(PYTHON.as_ref()) {
         Some(_) => Ok(Client::Pip),
         None => Err(ClientError::Missing { program: "neither uv nor python3".to_owned() }),
     }
@@ -159,7 +159,7 @@ pub(super) async fn newest(name: &str, work: &Path) -> Result<Option<String>, Cl
     }
     let printed = compile(&folder, name, UV_FACTS, &["--no-deps", "--upgrade"]).await?;
     let text = read(&folder, UV_FACTS)?.filter(|_| printed.succeeded).unwrap_or_default();
-    Ok(metamcp_core::provision::uv_version(name, &text))
+    Ok(metamcp_provisioning::provision::uv_version(name, &text))
 }
 
 async fn compile(

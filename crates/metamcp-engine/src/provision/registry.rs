@@ -16,15 +16,15 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use hyper::{Request, StatusCode};
-use metamcp_core::provision::{Candidate, Page, Source, Status, day, page, sound};
-use metamcp_core::secret::Secret;
+use metamcp_provisioning::provision::{Candidate, Page, Source, Status, day, page, sound};
+use metamcp_types::secret::Secret;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::withdrawn;
+use super::delisted;
 use crate::clock::unix_millis;
 use crate::files::{Directory, FileError, component};
 use crate::task;
@@ -64,7 +64,7 @@ const FORMAT: u32 = 2;
 
 /// See the module.
 pub struct Registry {
-    shelf: Shelf,
+    cache_file: CacheFile,
     bearer: Option<Secret>,
     state: Mutex<State>,
     /// What is known of it, also while it is being read.
@@ -73,7 +73,7 @@ pub struct Registry {
 
 /// Where its file is.
 #[derive(Debug, Clone)]
-struct Shelf {
+struct CacheFile {
     base: String,
     home: PathBuf,
 }
@@ -82,14 +82,14 @@ struct Shelf {
 struct State {
     /// Whether the file was looked for.
     is_loaded: bool,
-    kept: Kept,
+    cache: RegistryCache,
     /// When the last look failed, and why.
     failed: Option<(u64, String)>,
 }
 
 /// What is remembered, as it is on disk.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct RegistryCache {
     format: u32,
     base: String,
     /// When the last complete look began, in milliseconds since 1970; 0 before the first.
@@ -103,7 +103,7 @@ pub(super) struct Kept {
     candidates: Vec<Candidate>,
 }
 
-impl Kept {
+impl RegistryCache {
     /// The registry.
     pub(super) fn base(&self) -> &str {
         &self.base
@@ -173,8 +173,8 @@ pub(super) fn configured(list: &str, home: &Path) -> Vec<Registry> {
         };
         let bearer = variable.and_then(|name| Some(Secret::new(name, std::env::var(name).ok()?)));
         let base = base.trim_end_matches('/').trim_end_matches("/v0.1").to_owned();
-        let shelf = Shelf { base, home: home.to_owned() };
-        Registry { shelf, bearer, state: Mutex::default(), known: std::sync::Mutex::default() }
+        let cache_file = CacheFile { base, home: home.to_owned() };
+        Registry { cache_file, bearer, state: Mutex::default(), known: std::sync::Mutex::default() }
     };
     let words = list.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty() && *word != NONE);
     words.map(one).collect()
@@ -218,7 +218,7 @@ impl Registry {
 
     /// Its address.
     pub fn base(&self) -> &str {
-        &self.shelf.base
+        &self.cache_file.base
     }
 
     /// Fetches what changed, however short ago that was last done: how many servers it has, and what is wrong with it.
@@ -231,20 +231,20 @@ impl Registry {
         // Held while it is read: of several that want it one reads, and the others wait for that.
         let mut state = self.state.lock().await;
         if !state.is_loaded {
-            let shelf = self.shelf.clone();
+            let cache_file = self.cache_file.clone();
             let load = move || {
-                let kept = shelf.load();
+                let cache = cache_file.load();
                 // It may be from elsewhere, or from a time when nobody looked.
-                withdrawn::look(&shelf.home, &kept);
-                kept
+                delisted::look(&cache_file.home, &cache);
+                cache
             };
-            state.kept = spawn_blocking(load).await.unwrap_or_default();
+            state.cache = spawn_blocking(load).await.unwrap_or_default();
             state.is_loaded = true;
-            self.publish(state.kept.candidates.clone());
+            self.publish(state.cache.candidates.clone());
         }
         let now = unix_millis();
         let is_fresh =
-            now.saturating_sub(state.kept.synced) < FRESH && state.kept.synced <= now + OVERLAP;
+            now.saturating_sub(state.cache.synced) < FRESH && state.cache.synced <= now + OVERLAP;
         let note = |why: &str, known: usize| {
             let instead = if known == 0 { "" } else { "; what is remembered of it is used" };
             Some(format!("{} does not answer ({why}){instead}", self.base()))
@@ -260,25 +260,25 @@ impl Registry {
             let note = note(why, known.len());
             return (known, note);
         }
-        let mut kept = std::mem::take(&mut state.kept);
-        let done = self.sync(&mut kept, now).await;
-        self.publish(kept.candidates.clone());
+        let mut cache = std::mem::take(&mut state.cache);
+        let done = self.sync(&mut cache, now).await;
+        self.publish(cache.candidates.clone());
         let known = self.known();
         match done {
             Ok(()) => {
                 state.failed = None;
-                let shelf = self.shelf.clone();
+                let cache_file = self.cache_file.clone();
                 let saved = spawn_blocking(move || {
                     // Not written, it is read again next time.
-                    drop(shelf.save(&kept));
-                    withdrawn::look(&shelf.home, &kept);
-                    kept
+                    drop(cache_file.save(&cache));
+                    delisted::look(&cache_file.home, &cache);
+                    cache
                 });
-                state.kept = saved.await.unwrap_or_default();
+                state.cache = saved.await.unwrap_or_default();
                 (known, None)
             }
             Err(why) => {
-                state.kept = kept;
+                state.cache = cache;
                 let note = note(&why, known.len());
                 state.failed = Some((now, why));
                 (known, note)
@@ -287,36 +287,36 @@ impl Registry {
     }
 
     /// Everything, or what changed since the last time.
-    async fn sync(&self, kept: &mut Kept, now: u64) -> Result<(), String> {
-        let is_first = kept.synced == 0;
-        let is_whole = is_first || self.wants_all(kept.whole, now).await;
-        let since = (!is_whole).then(|| day(kept.synced.saturating_sub(OVERLAP)));
+    async fn sync(&self, cache: &mut RegistryCache, now: u64) -> Result<(), String> {
+        let is_first = cache.synced == 0;
+        let is_whole = is_first || self.wants_all(cache.whole, now).await;
+        let since = (!is_whole).then(|| day(cache.synced.saturating_sub(OVERLAP)));
         // What an attempt left that did not come to its end is read again from the start.
-        let before = if is_whole { Vec::new() } else { std::mem::take(&mut kept.candidates) };
+        let before = if is_whole { Vec::new() } else { std::mem::take(&mut cache.candidates) };
         let mut gathered = Gathered::of(before);
         let done = self.pages(since.as_deref(), &mut gathered).await;
         if done.is_err() && is_whole && !is_first {
             // All that was known before is still more than half of what there is.
             return done;
         }
-        kept.candidates = gathered.all;
+        cache.candidates = gathered.all;
         done?;
         if gathered.is_cut {
-            kept.whole = 0;
+            cache.whole = 0;
         } else if is_whole {
-            kept.whole = now;
-            kept.unusable = gathered.unusable;
+            cache.whole = now;
+            cache.unusable = gathered.unusable;
         }
-        kept.synced = now;
-        kept.format = FORMAT;
-        kept.base.clone_from(&self.shelf.base);
+        cache.synced = now;
+        cache.format = FORMAT;
+        cache.base.clone_from(&self.cache_file.base);
         Ok(())
     }
 
     /// Whether it is time to read all of it again: only where something of it is installed.
     async fn wants_all(&self, whole: u64, now: u64) -> bool {
-        let shelf = self.shelf.clone();
-        let concerns = move || withdrawn::concerns(&shelf.home, &shelf.base);
+        let cache_file = self.cache_file.clone();
+        let concerns = move || delisted::concerns(&cache_file.home, &cache_file.base);
         now.saturating_sub(whole) >= ALL_AGAIN && spawn_blocking(concerns).await.unwrap_or(false)
     }
 
@@ -360,53 +360,56 @@ impl Registry {
     }
 
     /// What is on disk of it.
-    pub(super) fn load(&self) -> Kept {
-        self.shelf.load()
+    pub(super) fn load(&self) -> RegistryCache {
+        self.cache_file.load()
     }
 
     /// Puts in its place what a snapshot has of it; how many servers that are, and as of when. Nothing if the snapshot
     /// has nothing of it, or nothing newer.
-    pub(super) fn take(&self, all: &mut Vec<Kept>) -> Result<Option<(usize, u64)>, FileError> {
-        let base = &self.shelf.base;
-        let Some(at) = all.iter().position(|kept| kept.base == *base) else { return Ok(None) };
-        let mut kept = all.swap_remove(at);
-        if kept.synced <= self.load().synced || kept.synced > unix_millis() + OVERLAP {
+    pub(super) fn take(
+        &self,
+        all: &mut Vec<RegistryCache>,
+    ) -> Result<Option<(usize, u64)>, FileError> {
+        let base = &self.cache_file.base;
+        let Some(at) = all.iter().position(|cache| cache.base == *base) else { return Ok(None) };
+        let mut cache = all.swap_remove(at);
+        if cache.synced <= self.load().synced || cache.synced > unix_millis() + OVERLAP {
             return Ok(None);
         }
         let mut gathered = Gathered::of(Vec::new());
         // Whoever made the file is believed no more than a registry.
-        for mut candidate in kept.candidates.into_iter().filter_map(sound) {
+        for mut candidate in cache.candidates.into_iter().filter_map(sound) {
             // Nor can it speak for anybody else.
             candidate.source = Source::Registry(base.clone());
             gathered.take(candidate);
         }
-        kept.candidates = gathered.all;
-        kept.format = FORMAT;
-        self.shelf.save(&kept)?;
-        withdrawn::look(&self.shelf.home, &kept);
-        Ok(Some((kept.candidates.len(), kept.synced)))
+        cache.candidates = gathered.all;
+        cache.format = FORMAT;
+        self.cache_file.save(&cache)?;
+        delisted::look(&self.cache_file.home, &cache);
+        Ok(Some((cache.candidates.len(), cache.synced)))
     }
 }
 
-impl Shelf {
+impl CacheFile {
     fn folder(&self) -> Result<Directory, FileError> {
         let home = Directory::home_or_create(&self.home)?;
         home.inside_or_create("provision")?.inside_or_create("registry")
     }
 
-    fn load(&self) -> Kept {
-        let read = || -> Option<Kept> {
+    fn load(&self) -> RegistryCache {
+        let read = || -> Option<RegistryCache> {
             let mut file = self.folder().ok()?.open(&self.file()).ok()??;
             unpacked(&file.read(MAX_FILE).ok()?)
         };
-        let kept = read().filter(|kept| kept.format == FORMAT && kept.base == self.base);
-        let mut kept = kept.unwrap_or_default();
-        kept.candidates = kept.candidates.into_iter().filter_map(sound).collect();
-        kept
+        let cache = read().filter(|cache| cache.format == FORMAT && cache.base == self.base);
+        let mut cache = cache.unwrap_or_default();
+        cache.candidates = cache.candidates.into_iter().filter_map(sound).collect();
+        cache
     }
 
-    fn save(&self, kept: &Kept) -> Result<(), FileError> {
-        self.folder()?.replace(&self.file(), &packed(kept))
+    fn save(&self, cache: &RegistryCache) -> Result<(), FileError> {
+        self.folder()?.replace(&self.file(), &packed(cache))
     }
 
     fn file(&self) -> String {

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use metamcp_core::provision::{Consent, Plan, Rejected, Trust, Yes};
-use metamcp_core::text;
+use metamcp_provisioning::provision::{Approval, Consent, Plan, Rejected, Trust};
+use metamcp_types::text;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -290,8 +290,8 @@ impl Store {
             return Err(StoreError::NoPlan { id: shown.id() });
         }
         shown.complete(&values)?;
-        let yes = shown.yes(values, unix_millis());
-        write(&self.part(AGREED)?, &format!("{}.json", shown.id()), &yes)?;
+        let approval = shown.approve(values, unix_millis());
+        write(&self.part(AGREED)?, &format!("{}.json", shown.id()), &approval)?;
         Ok(())
     }
 
@@ -304,11 +304,11 @@ impl Store {
         if agreed.open(&name)?.is_none() || agreed.rename(&name, &claimed).is_err() {
             return Ok(None);
         }
-        let yes: Option<Yes> = read(&agreed, &claimed);
+        let approval: Option<Approval> = read(&agreed, &claimed);
         agreed.remove(&claimed)?;
         self.forget_pending(plan);
-        match yes {
-            Some(yes) => Ok(Some(plan.agreed(&yes, unix_millis())?)),
+        match approval {
+            Some(approval) => Ok(Some(plan.agreed(&approval, unix_millis())?)),
             None => Ok(None),
         }
     }

@@ -1,8 +1,8 @@
 //! Servers that are installed take nobody's place, and their secrets are nowhere but where they belong.
 
-use metamcp_core::config::Transport;
-use metamcp_core::provision::{Input, Kind, Verdict, Word, builtin};
-use metamcp_core::settings::ProvisionSettings;
+use metamcp_config::config::Transport;
+use metamcp_config::settings::ProvisionSettings;
+use metamcp_provisioning::provision::{Input, Kind, Verdict, Word, builtin};
 
 use super::*;
 
@@ -97,7 +97,7 @@ async fn a_secret_is_in_no_plan_no_yes_and_no_record() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let mut provisioner = provisioner(&home);
-    provisioner.safe.place = TokenStore::File;
+    provisioner.secret_store.place = TokenStore::File;
     let plan = postgres(&provisioner);
     let key = folder.path().join("key");
     std::fs::write(&key, "k").unwrap();
@@ -147,7 +147,7 @@ async fn what_is_installed_is_written_down_without_its_secrets_whoever_agreed() 
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let mut provisioner = provisioner(&home);
-    provisioner.safe.place = TokenStore::File;
+    provisioner.secret_store.place = TokenStore::File;
     let mut plan = plan(&provisioner, "far", "https://one.example.com/mcp");
     plan.environment = vec![Input { name: "X-Api-Key".to_owned(), ..Input::default() }];
     let consent = plan.complete(&[("X-Api-Key".to_owned(), "k3y-canary".to_owned())]).unwrap();
@@ -253,7 +253,7 @@ async fn what_cannot_be_remembered_is_not_left_behind() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let mut provisioner = provisioner(&home);
-    provisioner.safe.place = TokenStore::File;
+    provisioner.secret_store.place = TokenStore::File;
     let mut plan = plan(&provisioner, "far", "https://one.example.com/mcp");
     plan.environment = vec![Input { name: "X-Api-Key".to_owned(), ..Input::default() }];
     let consent = plan.complete(&[("X-Api-Key".to_owned(), "k3y-canary".to_owned())]).unwrap();
@@ -261,7 +261,7 @@ async fn what_cannot_be_remembered_is_not_left_behind() {
     std::fs::create_dir_all(secrets.parent().unwrap()).unwrap();
     std::fs::write(&secrets, "in the way").unwrap();
     let failed = provisioner.install(&plan, &consent, &|_| false).await;
-    assert!(matches!(failed, Err(InstallError::Safe(_))), "{failed:?}");
+    assert!(matches!(failed, Err(InstallError::SecretStore(_))), "{failed:?}");
     assert!(!Path::new(&plan.prefix).exists());
 }
 

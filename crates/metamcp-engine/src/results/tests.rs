@@ -10,7 +10,7 @@ fn block<T>(future: impl std::future::Future<Output = T>) -> T {
 
 const ANYBODY: Owner = Owner { toolset: None, principal: 0 };
 
-fn kept_to(toolset: &str) -> Owner {
+fn restricted_to(toolset: &str) -> Owner {
     Owner { toolset: Some(toolset.into()), ..ANYBODY }
 }
 
@@ -28,7 +28,7 @@ fn a_value_is_found_until_it_is_old() {
 fn who_is_kept_to_a_toolset_reads_only_what_was_kept_there() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::new(home.path());
-    let (docs, mail): (Owner, Owner) = (kept_to("docs"), kept_to("mail"));
+    let (docs, mail): (Owner, Owner) = (restricted_to("docs"), restricted_to("mail"));
     let handle = results.put(&docs, Bytes::from_static(b"1"));
     let open = results.put(&ANYBODY, Bytes::from_static(b"2"));
     block(async {
@@ -43,7 +43,7 @@ fn who_is_kept_to_a_toolset_reads_only_what_was_kept_there() {
 fn nobody_reads_what_somebody_else_kept() {
     let home = tempfile::tempdir().unwrap();
     let results = Results::new(home.path());
-    let of = |principal| Owner { principal, ..kept_to("docs") };
+    let of = |principal| Owner { principal, ..restricted_to("docs") };
     let handle = results.put(&of(1), Bytes::from_static(b"1"));
     assert!(handle.len() > 32, "{handle} has fewer than 128 bits");
     block(async {

@@ -1,16 +1,16 @@
-//! How much may wait for a server that reads slowly: long messages and short ones are counted apart, so that a long one
-//! under way keeps nobody from calling.
+//! Backpressure toward a server that reads slowly: long messages and short ones are counted separately, so that a long
+//! one in flight does not block other calls.
 
 use std::collections::VecDeque;
 
-/// Short messages that may wait for a child. Beyond it further calls are refused rather than kept in memory.
+/// Bytes of short messages that may be queued for a child. Beyond it calls are refused rather than buffered.
 const SHORT: u64 = 8 * 1024 * 1024;
-/// The same for long ones, beyond the first, which is always taken.
+/// The same for long ones, beyond the first, which is always accepted.
 const LONG: u64 = 8 * 1024 * 1024;
 /// From this size on a message is long: a thousand short ones of the usual size take less.
 const IS_LONG: u64 = 256 * 1024;
 
-/// The long messages that are on their way to one server.
+/// The long messages that are in flight to one server.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     /// Where in the stream each begins and ends.
@@ -18,7 +18,7 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Whether a message of this size may be put behind what waits. `taken` of `pushed` bytes are with the server.
+    /// Whether a message of this size may be queued. The server has read `taken` of `pushed` bytes.
     pub(crate) fn takes(&mut self, size: u64, taken: u64, pushed: u64) -> bool {
         self.long.retain(|&(_, end)| end > taken);
         let left = |&(start, end): &(u64, u64)| end - start.max(taken);
@@ -27,7 +27,7 @@ impl Backlog {
         if size < IS_LONG { short + size <= SHORT } else { long == 0 || long + size <= LONG }
     }
 
-    /// A message was put behind what waits: from `start` to `end`.
+    /// A message was queued: from `start` to `end`.
     pub(crate) fn pushed(&mut self, start: u64, end: u64) {
         if end - start >= IS_LONG {
             self.long.push_back((start, end));
@@ -54,7 +54,7 @@ mod tests {
         }
         assert!(!backlog.takes(15 * MEGABYTE, MEGABYTE, pushed), "one that long is enough");
         assert!(!backlog.takes(MEGABYTE, MEGABYTE, pushed));
-        // When most of it is with the server, the next may follow.
+        // Once the server has read most of it, the next may follow.
         assert!(backlog.takes(MEGABYTE, 14 * MEGABYTE, pushed));
         assert!(backlog.takes(15 * MEGABYTE, pushed, pushed));
     }

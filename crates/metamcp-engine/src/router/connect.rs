@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use metamcp_calls::failure::{Fact, Failure};
+use metamcp_calls::lifecycle::State as Stand;
+use metamcp_calls::notify::List;
+use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_calls::refresh::Refresh;
 use metamcp_child::{ExitWatch, Parts, StderrTail};
-use metamcp_core::config::{HttpKind, Transport};
-use metamcp_core::failure::{Fact, Failure};
-use metamcp_core::ledger::{ConnId, ServerId};
-use metamcp_core::lifecycle::State as Stand;
-use metamcp_core::notify::List;
-use metamcp_core::refresh::Refresh;
-use metamcp_core::text;
+use metamcp_config::config::{HttpKind, Transport};
+use metamcp_types::text;
 use metamcp_wire::modern::headers;
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
@@ -23,25 +23,25 @@ use crate::outbox::WriteEnd;
 use crate::secrets;
 use crate::stream;
 use crate::task;
-use crate::upstream::eras::Way;
-use crate::upstream::listing::{self, Unlisted};
+use crate::upstream::era_cache::ServerProtocol;
+use crate::upstream::listing::{self, ListError};
 use crate::upstream::remote::Mirrors;
 use crate::upstream::{Connection, Link, Listener, Remote};
 
 /// How long a child may leave its input unread before it counts as stalled.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between the end of a child's output and its exit: enough to learn the exit code, too short to be felt.
+/// Between the end of a child's output and its exit: enough to learn the exit code, too short to notice.
 const EXIT_GRACE: Duration = Duration::from_millis(250);
-/// Between a child's exit and the end of its output, which a grandchild may hold open.
+/// Between a child's exit and the end of its output, which a grandchild may keep open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(150);
 
-/// A list is not read again before this, however short-lived the server says it is: it may be large.
+/// A list is not read again before this, whatever TTL the server gave: it may be large.
 const LEAST_LIST_AGE: Duration = Duration::from_secs(60);
 
-/// What goes along with a live connection.
+/// What belongs to a live connection.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
-    /// What waits for it.
+    /// Its backlog.
     pub(super) backlog: Mutex<Backlog>,
     refresh: Mutex<Refreshing>,
 }
@@ -52,15 +52,15 @@ struct Refreshing {
     scheduled: bool,
 }
 
-/// Starts a server's process and shakes hands.
+/// Starts a server's process and performs the handshake.
 pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId) {
     let Some(entry) = router.entry(server) else { return };
-    let known = router.launcher.eras.known(&entry.config).await;
+    let known = router.launcher.era_cache.known(&entry.config).await;
     start(router, conn, entry, known).await;
 }
 
-/// Starts its process and speaks to it in the way that is known, or finds out.
-async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Way>) {
+/// Starts its process and uses the protocol in the cache, or probes for it.
+async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<ServerProtocol>) {
     let entry = match secrets::resolved(&entry.config).await {
         Ok(None) => entry,
         Ok(Some(config)) => {
@@ -73,9 +73,10 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Wa
         }
     };
     if let Transport::Http { kind, .. } = &entry.config.transport {
-        // One that is said to speak the older transport is not asked about the newest.
-        let known = if *kind == HttpKind::Sse { Some(Way::Sse) } else { known };
-        let known = known.filter(|way| *kind != HttpKind::Streamable || *way != Way::Sse);
+        // One configured for the older transport is not probed for the newest.
+        let known = if *kind == HttpKind::Sse { Some(ServerProtocol::Sse) } else { known };
+        let known = known
+            .filter(|protocol| *kind != HttpKind::Streamable || *protocol != ServerProtocol::Sse);
         return start_remote(router, conn, entry, known).await;
     }
     let mut started = router.launcher.start(&entry.config).await;
@@ -100,8 +101,13 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Wa
     handshake::shake_hands(&router, &entry, &connection, &link, known).await;
 }
 
-/// The same for a server elsewhere, which runs already.
-async fn start_remote(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Way>) {
+/// The same for a remote server, which runs already.
+async fn start_remote(
+    router: Arc<Router>,
+    conn: ConnId,
+    entry: Entry,
+    known: Option<ServerProtocol>,
+) {
     let mirrors = mirrors(&router, entry.id);
     let made = router.launcher.remote(&entry.config, router.timing.line_bytes, mirrors);
     let remote = match made {
@@ -112,13 +118,13 @@ async fn start_remote(router: Arc<Router>, conn: ConnId, entry: Entry, known: Op
     let Some(connection) = install(&router, conn, &entry, &link, StderrTail::default()) else {
         return router.gone(conn);
     };
-    let older = known == Some(Way::Sse);
+    let older = known == Some(ServerProtocol::Sse);
     let living = live_remote(Arc::clone(&router), Arc::clone(&connection), remote, older);
     task::spawn("connection", living);
     handshake::shake_hands(&router, &entry, &connection, &link, known).await;
 }
 
-/// Speaks with a remote server until it is lost or stopped, then sees to it that nothing is left.
+/// Talks to a remote server until it is lost or stopped, then cleans up.
 async fn live_remote(
     router: Arc<Router>,
     connection: Arc<Connection>,
@@ -135,7 +141,7 @@ async fn live_remote(
     router.gone(connection.id);
 }
 
-/// What the tools of a server want in headers, as far as its list is known.
+/// The headers that a server's tools require, as far as its list is known.
 fn mirrors(router: &Arc<Router>, server: ServerId) -> Mirrors {
     let catalog = Arc::clone(&router.catalog);
     Box::new(move |tool| {
@@ -150,12 +156,12 @@ fn mirrors(router: &Arc<Router>, server: ServerId) -> Mirrors {
     })
 }
 
-/// Once more with a fresh process that hears `initialize` first, if the connection is still wanted; what is left of the
-/// old one is gone. It is the same start to whoever waits for it, and no failure of the server.
+/// Restarts with a fresh process that gets `initialize` first, if the connection is still wanted; the old process is
+/// gone. To waiting calls it is the same start, and it does not count as a failure of the server.
 fn again(router: &Arc<Router>, conn: ConnId, server: ServerId) {
     let wanted = {
         let mut state = router.lock();
-        let held = state.dispatch.ledger().held(conn).map(|held| held.state);
+        let held = state.dispatch.pool().slot(conn).map(|held| held.state);
         let wanted = held == Some(Stand::Connecting);
         if wanted {
             state.slots.insert(conn, Slot::Starting { unwanted: false });
@@ -167,16 +173,20 @@ fn again(router: &Arc<Router>, conn: ConnId, server: ServerId) {
         Some(entry) => {
             let router = Arc::clone(router);
             task::spawn("connect", async move {
-                // For this process; once it answers, for the next ones too.
-                router.launcher.eras.learn(&entry.config, Way::Initialize, true).await;
-                start(router, conn, entry, Some(Way::Initialize)).await;
+                // For this process; once it answers, for later ones too.
+                router
+                    .launcher
+                    .era_cache
+                    .learn(&entry.config, ServerProtocol::Initialize, true)
+                    .await;
+                start(router, conn, entry, Some(ServerProtocol::Initialize)).await;
             });
         }
         None => router.gone(conn),
     }
 }
 
-/// Puts a started connection into its slot, unless it is not wanted any more.
+/// Puts a started connection into its slot, unless it is no longer wanted.
 fn install(
     router: &Router,
     conn: ConnId,
@@ -204,7 +214,7 @@ fn start_failed(router: &Arc<Router>, conn: ConnId, failure: Failure) {
     router.lost(conn, failure);
 }
 
-/// Reads and writes until the connection breaks, then sees to it that nothing is left.
+/// Reads and writes until the connection breaks, then cleans up.
 async fn live(router: Arc<Router>, connection: Arc<Connection>, parts: Parts) {
     let Parts { stdin, mut stdout, handle } = parts;
     let mut watch = handle.watch();
@@ -212,7 +222,7 @@ async fn live(router: Arc<Router>, connection: Arc<Connection>, parts: Parts) {
     let mut writer =
         task::spawn("writer", async move { writing.outbox.write_to(stdin, patience).await });
     let fact = talk(&router, &connection, &mut stdout, &mut writer, &mut watch).await;
-    // One that was asked what it speaks and said nothing may have died of the question.
+    // One that was probed and stayed silent may have died of the probe.
     let of_the_question = matches!(
         fact,
         Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed | Fact::Stalled { .. }
@@ -241,7 +251,7 @@ async fn live(router: Arc<Router>, connection: Arc<Connection>, parts: Parts) {
     router.gone(connection.id);
 }
 
-/// The part of the life in which there is something to say.
+/// The read and write loop.
 async fn talk(
     router: &Arc<Router>,
     connection: &Arc<Connection>,
@@ -257,14 +267,14 @@ async fn talk(
         tokio::select! {
             fact = &mut reading => break fact,
             exit = leaving.exited() => {
-                // What it still said before it went is read first.
+                // Its remaining output is read first.
                 drop(timeout(OUTPUT_GRACE, &mut reading).await);
                 return Fact::Exited { code: exit.code, signal: exit.signal };
             }
             end = &mut *writer, if writing => match end {
                 Ok(WriteEnd::Stalled(after)) => return Fact::Stalled { after },
                 Ok(WriteEnd::Broken(_)) | Err(_) => {
-                    // It may be about to exit, which is the better thing to say; what it says until then counts.
+                    // It may be about to exit, which makes the better error; its output until then counts.
                     let read_on = timeout(EXIT_GRACE, &mut reading).await;
                     break read_on.unwrap_or(Fact::InputClosed);
                 }
@@ -281,7 +291,7 @@ async fn talk(
     }
 }
 
-/// Reads a server's tools, as the dispatch ordered; it already counts as work of that connection.
+/// Reads a server's tools, as the dispatch ordered; this already counts as work of that connection.
 pub(super) fn list(router: &Arc<Router>, conn: ConnId) {
     let Some((connection, life)) = current(router, conn) else { return };
     life.refresh.lock().expect("no panic while it is locked").rule.started(router.clock.now());
@@ -294,11 +304,11 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
     let listed = router.clock.timeout(router.timing.list, reading).await;
     let read = match listed {
         Some(Ok(tools)) => Ok(tools),
-        Some(Err(Unlisted::Words(why))) => Err(why.into()),
-        Some(Err(Unlisted::Refused(code, message))) => Err(ListFailure::refused(code, message)),
-        Some(Err(Unlisted::Login(fact))) => {
+        Some(Err(ListError::Words(why))) => Err(why.into()),
+        Some(Err(ListError::Refused(code, message))) => Err(ListFailure::refused(code, message)),
+        Some(Err(ListError::Login(fact))) => {
             if router.lock().dispatch.calls_on(connection.id).is_empty() {
-                // As good as not connected: whoever needs it next hears where to log in.
+                // As good as not connected: whoever needs it next is told where to sign in.
                 return router.lost(connection.id, connection.failure(fact));
             }
             Err(fact.to_string().into())
@@ -313,12 +323,12 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
     router.catalog.listed(connection.server, read, connection.peer.get(), now).await;
     let snapshot = router.catalog.snapshot();
     if snapshot.generation != before {
-        router.notices.heard(List::Tools, router.tools_digest(&snapshot));
+        router.change_notifier.heard(List::Tools, router.tools_digest(&snapshot));
     }
     life.refresh.lock().expect("no panic while it is locked").rule.finished();
-    // Those who waited for the list make their calls before the connection counts as idle: in a crowded pool it would
-    // be closed under them, and each first call would cost two starts.
-    router.stir.step();
+    // Calls that waited for the list are sent before the connection counts as idle: in a full pool it would be closed
+    // under them, and each first call would cost two starts.
+    router.state_changes.step();
     tokio::task::yield_now().await;
     let still =
         current(&router, connection.id).is_some_and(|(now, _)| Arc::ptr_eq(&now, &connection));
@@ -327,17 +337,17 @@ async fn read_list(router: Arc<Router>, connection: Arc<Connection>, life: Arc<L
         router.with(|dispatch, effects| dispatch.listed(connection.id, now, effects));
         schedule(&router, &connection, &life);
     }
-    router.stir.step();
+    router.state_changes.step();
 }
 
-/// Asks a server that let a call time out whether it lives. Any answer says so, a refusal too.
+/// Pings a server that let a call time out. Any response counts as alive, an error too.
 pub(super) fn probe(router: &Arc<Router>, conn: ConnId) {
     let Some((connection, _)) = current(router, conn) else { return };
     let router = Arc::clone(router);
     task::spawn("probe", async move {
-        // Of those that keep nothing a ping is not asked.
+        // Stateless servers do not know `ping`.
         let method = if connection.is_stateless() { "server/discover" } else { "ping" };
-        // Without an answer the dispatch gives it up, and with its end this one ends too.
+        // Without a response the dispatch closes the connection, and this task ends with it.
         if connection.ask(method, b"{}").await.is_ok() {
             let now = router.clock.now();
             router.with(|dispatch, effects| dispatch.alive(conn, now, effects));
@@ -345,8 +355,8 @@ pub(super) fn probe(router: &Arc<Router>, conn: ConnId) {
     });
 }
 
-/// A server that tells nobody of changes is being used: if its list is older than it said a list may be, it is read
-/// again. Only use brings this about, since an age is no clock to poll by.
+/// A server that sends no list-changed notifications is in use: if its list is older than its TTL, read it again. Only
+/// use triggers this; a TTL is not a polling interval.
 pub(super) fn used(router: &Router, connection: &Arc<Connection>) {
     let Some(&ttl) = connection.list_ttl.get() else { return };
     let Some((_, life)) = current(router, connection.id) else { return };
@@ -361,7 +371,7 @@ pub(super) fn used(router: &Router, connection: &Arc<Connection>) {
     }
 }
 
-/// The server says that its tools changed.
+/// The server reports that its tools changed.
 pub(super) fn list_changed(router: &Router, connection: &Arc<Connection>) {
     let Some((_, life)) = current(router, connection.id) else { return };
     let now = router.clock.now();
@@ -371,12 +381,12 @@ pub(super) fn list_changed(router: &Router, connection: &Arc<Connection>) {
     }
 }
 
-/// One sleeper at most waits for the next reading to be due.
+/// At most one task waits for the next reading to be due.
 fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>) {
     let due = {
         let mut refresh = life.refresh.lock().expect("no panic while it is locked");
         let due = refresh.rule.due(router.clock.now());
-        if due == metamcp_core::moment::Moment::NEVER
+        if due == metamcp_types::moment::Moment::NEVER
             || std::mem::replace(&mut refresh.scheduled, true)
         {
             return;
@@ -393,7 +403,7 @@ fn schedule(router: &Arc<Router>, connection: &Arc<Connection>, life: &Arc<Life>
             refresh.rule.due(now) > now
         };
         if early {
-            // A timer may ring a little before its time, and a server that has shouted enough says nothing more.
+            // A timer may fire a little early, and a server over its rate limit sends nothing more.
             return schedule(&router, &connection, &life);
         }
         let still =

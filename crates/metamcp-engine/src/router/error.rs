@@ -1,13 +1,13 @@
-//! How a call fails, in facts: what happened, to which server and tool, and what its neighbours are called.
+//! How a call fails, in facts: what happened, to which server and tool, and which names are similar.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use metamcp_core::dispatch::Verdict;
-use metamcp_core::ledger::ServerId;
+use metamcp_calls::dispatch::DispatchError;
+use metamcp_calls::pool::ServerId;
 use metamcp_wire::scan::Defect;
 
-use super::{Request, Router};
+use super::{Router, UpstreamRequest};
 
 /// A call that has no result.
 #[derive(Debug)]
@@ -25,20 +25,20 @@ pub struct CallError {
 /// What happened.
 #[derive(Debug)]
 pub enum CallErrorKind {
-    /// The gateway's own verdict.
+    /// The dispatch ended it.
     Verdict {
-        /// The verdict.
-        verdict: Verdict,
-        /// Names of the servers that hold the pool's slots, where that is the point.
+        /// Its error.
+        verdict: DispatchError,
+        /// Names of the servers that occupy the pool's slots, where that is the cause.
         holders: Vec<Arc<str>>,
     },
     /// The server answered with a JSON-RPC error.
     Rpc(Bytes),
-    /// The server answered with something that is not a message.
+    /// The server's response is not a message.
     Malformed(Defect),
-    /// The server's answer is a message, but not one that can be used; in words that follow its name.
+    /// The server's response is a message, but unusable; in words that follow its name.
     Unusable(String),
-    /// The server's answer is longer than a line may be.
+    /// The server's response exceeds the line limit.
     Oversize {
         /// Its length.
         bytes: u64,
@@ -48,22 +48,24 @@ pub enum CallErrorKind {
 }
 
 impl Router {
-    /// The names of the servers that hold the pool's slots.
+    /// The names of the servers that occupy the pool's slots.
     pub fn holders(&self) -> Vec<Arc<str>> {
         let holders: Vec<ServerId> =
-            self.lock().dispatch.ledger().all().map(|(_, held)| held.server).collect();
+            self.lock().dispatch.pool().all().map(|(_, held)| held.server).collect();
         let servers = self.servers();
         let entry = |id| servers.at(id);
         holders.into_iter().filter_map(entry).map(|entry| Arc::clone(&entry.name)).collect()
     }
 
-    pub(super) fn failed(&self, request: &Request, verdict: Verdict) -> CallError {
+    pub(super) fn failed(&self, request: &UpstreamRequest, verdict: DispatchError) -> CallError {
         let servers = self.servers();
         let name = |id: ServerId| {
             servers.at(id).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
         };
         let holders = match &verdict {
-            Verdict::PoolExhausted { holders, .. } => holders.iter().map(|&id| name(id)).collect(),
+            DispatchError::PoolExhausted { holders, .. } => {
+                holders.iter().map(|&id| name(id)).collect()
+            }
             _ => Vec::new(),
         };
         CallError {

@@ -1,16 +1,16 @@
-//! The first words with a server: which era it belongs to, who it is, what it can do.
+//! The handshake with a server: its protocol era, its identity, its capabilities.
 //!
-//! What is remembered of a server decides the first byte. Of one that was never met it is asked with `server/discover`,
-//! and one that does not know that word is greeted with `initialize` on the same process, which most accept. One that
-//! dies of the question or goes deaf by it, as those on the Python SDK before 1.9.2 do, is started once more and hears
-//! nothing but `initialize`. Only one probe is ever under way, and an answer that comes late still counts.
+//! The era cache decides the first message. An unknown server is probed with `server/discover`; one that does not know
+//! this method gets `initialize` on the same process, which most accept. One that dies of the probe or hangs after it,
+//! as those on the Python SDK before 1.9.2 do, is restarted once and gets nothing but `initialize`. At most one probe
+//! is in flight, and a late response still counts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_core::failure::Fact;
-use metamcp_core::notify::List;
-use metamcp_core::settings::LogLevel;
+use metamcp_calls::failure::Fact;
+use metamcp_calls::notify::List;
+use metamcp_config::settings::LogLevel;
 use metamcp_wire::handshake::{self, Peer, Probed};
 use metamcp_wire::modern::meta;
 use serde_json::Value;
@@ -19,41 +19,41 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Entry, Router};
 use crate::telemetry;
-use crate::upstream::eras::Way;
+use crate::upstream::era_cache::ServerProtocol;
 use crate::upstream::{self, Connection, Link, Reply};
 
-/// How long a probe may go unanswered before `initialize` is sent behind it. Every server that was ever measured
-/// answers it as soon as it runs; one that is slow to start finds both, and answers both in order.
+/// How long a probe may go unanswered before `initialize` is sent behind it. Every server measured so far answers it as
+/// soon as it runs; one that is slow to start finds both, and answers both in order.
 const PROBE_PATIENCE: Duration = Duration::from_secs(3);
-/// The same over HTTP, where every request has an answer of its own, and a login may come before it.
+/// The same over HTTP, where every request has a response of its own, and a login may come before it.
 const REMOTE_PATIENCE: Duration = Duration::from_secs(15);
-/// How long a server may hear both and show no sign of life before it is taken for deaf. Long, since one that waits for
-/// something else loses what it waited for: all servers known to go deaf exit as soon as they hear `initialize`.
+/// How long a server may have both and show no activity before it counts as hung. Long, since a restart loses whatever
+/// the server waited for: all servers known to hang exit as soon as they read `initialize`.
 const DEAF: Duration = Duration::from_secs(12);
-/// How often a starting server is looked at for signs of life.
+/// How often a starting server is checked for activity.
 const LIFE_INTERVAL: Duration = Duration::from_secs(1);
 
 type Waiting = Option<oneshot::Receiver<Reply>>;
 
-/// What is under way, and what was heard.
+/// What is in flight, and what was received.
 #[derive(Default)]
 struct Opening {
     probe: Waiting,
     greeting: Waiting,
     probed: bool,
-    /// It was asked once more, since it said that it speaks what we do.
+    /// It was probed once more, since it claims to support our revision.
     insisted: bool,
     greeted: bool,
     /// Why `initialize` was refused.
     refusal: Option<String>,
 }
 
-/// How an answer leaves matters.
+/// The state after a response.
 enum Step {
     Go(Box<Peer>),
     Wait,
     Fail(String),
-    /// It cannot be spoken to at all, for now.
+    /// It cannot be talked to at all, for now.
     Lost(Fact),
 }
 
@@ -62,15 +62,15 @@ pub(super) async fn shake_hands(
     entry: &Entry,
     connection: &Arc<Connection>,
     link: &Link,
-    known: Option<Way>,
+    known: Option<ServerProtocol>,
 ) {
     let able = handshake::relayed_capabilities(&router.able());
     // Set once: the connection is new.
     let own = meta::ours(b"{}", able.to_string().as_bytes(), None, env!("CARGO_PKG_VERSION"));
     let mut opening = Opening::default();
     match known {
-        Some(Way::Initialize | Way::Sse) => opening.greet(connection, &able),
-        Some(Way::Stateless) | None => {
+        Some(ServerProtocol::Initialize | ServerProtocol::Sse) => opening.greet(connection, &able),
+        Some(ServerProtocol::Stateless) | None => {
             if matches!(link, Link::Child(_)) {
                 connection.opening.probed();
             }
@@ -92,7 +92,7 @@ pub(super) async fn shake_hands(
         let step = tokio::select! {
             reply = next(&mut opening.probe) => match reply {
                 Ok(reply) => opening.discovered(connection, (&able, &own), &reply),
-                // The connection ended first; whoever ended it said why.
+                // The connection ended first; the cause is already reported.
                 Err(_) => return,
             },
             reply = next(&mut opening.greeting) => match reply {
@@ -124,7 +124,7 @@ pub(super) async fn shake_hands(
         }
     };
     if matches!(step, Step::Fail(_)) && connection.opening.start_afresh() {
-        // The question may have been its first and last: a fresh process hears nothing but `initialize`.
+        // The probe may have killed it: a fresh process gets nothing but `initialize`.
         return link.kill_now();
     }
     if !connection.opening.settle() {
@@ -132,16 +132,16 @@ pub(super) async fn shake_hands(
     }
     match step {
         Step::Go(peer) => {
-            let way = match link {
-                Link::Remote(remote) if remote.is_sse() => Way::Sse,
-                _ if peer.era.is_stateless() => Way::Stateless,
-                _ => Way::Initialize,
+            let protocol = match link {
+                Link::Remote(remote) if remote.is_sse() => ServerProtocol::Sse,
+                _ if peer.era.is_stateless() => ServerProtocol::Stateless,
+                _ => ServerProtocol::Initialize,
             };
-            router.launcher.eras.learn(&entry.config, way, false).await;
-            // It is kept on disk.
+            router.launcher.era_cache.learn(&entry.config, protocol, false).await;
+            // It is stored on disk.
             let secrets = router.values();
-            let said = peer.instructions.as_deref().map(|said| secrets.scrub_text(said));
-            router.launcher.manuals.learn(&entry.config, said.as_deref()).await;
+            let said = peer.instructions.as_deref().map(|said| secrets.redact_text(said));
+            router.launcher.instructions_cache.learn(&entry.config, said.as_deref()).await;
             if peer.era.is_stateless() {
                 drop(connection.meta.set(own));
             }
@@ -170,7 +170,7 @@ impl Opening {
         self.greeted = true;
     }
 
-    /// The answer to the probe.
+    /// Handles the response to the probe.
     fn discovered(
         &mut self,
         connection: &Connection,
@@ -185,7 +185,7 @@ impl Opening {
             Reply::Broke { fact, .. } if speaks_for_itself(fact) => {
                 return Step::Lost(fact.clone());
             }
-            // A server of the other era answers what it does not know with any status or none at all.
+            // A server of the other era answers an unknown method with any status or none at all.
             Reply::Broke { .. } => Probed::Legacy,
         };
         match probed {
@@ -213,7 +213,7 @@ impl Opening {
         }
     }
 
-    /// The answer to `initialize`.
+    /// Handles the response to `initialize`.
     fn greeted(&mut self, connection: &Connection, own: &[u8], reply: &Reply) -> Step {
         self.greeting = None;
         let refusal = match reply {
@@ -228,7 +228,7 @@ impl Opening {
         };
         self.refusal = Some(refusal);
         if !self.probed && matches!(reply, Reply::Error(_)) {
-            // What was remembered of it holds no longer.
+            // The cached era is outdated.
             self.probe(connection, own);
         }
         self.stand()
@@ -243,7 +243,7 @@ impl Opening {
     }
 }
 
-/// Whether a fact would be the same whatever the question was.
+/// Whether an error is independent of the request that hit it.
 fn speaks_for_itself(fact: &Fact) -> bool {
     matches!(
         fact,
@@ -272,7 +272,7 @@ fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
             connection.name, peer.name, peer.version, peer.era
         ),
     );
-    // Set once: a second answer has no request to belong to.
+    // Set once: a second response belongs to no request.
     drop(connection.peer.set(peer));
     if stateless {
         let tells = |list: &List| {
@@ -285,7 +285,7 @@ fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
             .map(|list| format!("\"{}ListChanged\":true", list.capability()))
             .collect();
         if !wanted.is_empty() {
-            // Its answer is the end of the subscription, which comes with the end of the process.
+            // Its response is the end of the subscription, which comes with the end of the process.
             let wanted = format!("{{\"notifications\":{{{}}}}}", wanted.join(","));
             drop(connection.ask("subscriptions/listen", wanted.as_bytes()));
         }

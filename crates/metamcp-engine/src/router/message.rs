@@ -1,4 +1,4 @@
-//! A call as it is written to a server, in either era.
+//! A request as it is written to a server, in either era.
 
 use std::borrow::Cow;
 
@@ -8,17 +8,17 @@ use metamcp_wire::modern::meta;
 use metamcp_wire::object;
 use metamcp_wire::write::Line;
 
-use super::Request;
+use super::UpstreamRequest;
 
 /// What only requests to a stateless server carry.
 pub(super) struct Stateless<'a> {
-    /// What the client behind the call can do, an object.
+    /// The capabilities of the client behind the call, an object.
     pub capabilities: &'a [u8],
-    /// The level from which on it wants logs, as a JSON string.
+    /// The least severe log level it wants, as a JSON string.
     pub level: Option<&'a [u8]>,
 }
 
-/// Answers to what a server asked, for a call that is made again.
+/// Answers to a server's requests, for a call that is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// `inputResponses`, an object.
@@ -27,12 +27,12 @@ pub struct Input {
     pub state: Option<Bytes>,
 }
 
-/// A request of a client that goes to a server as it was written, but for what is the gateway's own business.
+/// A request of a client that is forwarded as it was written, except for the gateway's own fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verbatim {
     /// Its method.
     pub method: &'static str,
-    /// Its params without `_meta` and without answers to questions: an object.
+    /// Its params without `_meta` and without input responses: an object.
     pub(super) params: Bytes,
 }
 
@@ -50,18 +50,18 @@ impl Verbatim {
     }
 }
 
-/// What goes with a request that is written now.
+/// What is written along with a request.
 pub(super) struct About<'a> {
-    /// Its id, which is its progress token as well.
+    /// Its id, which is its progress token too.
     pub id: u64,
-    /// By which a willing server knows a call that comes again: the gateway's number and the call's.
+    /// The idempotency key: the gateway's number and the call's.
     pub key: (u64, u64),
     /// What only a stateless server is told.
     pub stateless: Option<&'a Stateless<'a>>,
 }
 
 /// A request up to its body.
-pub(super) fn head(line: &mut Line<'_>, about: &About<'_>, request: &Request) {
+pub(super) fn head(line: &mut Line<'_>, about: &About<'_>, request: &UpstreamRequest) {
     line.text("{\"jsonrpc\":\"2.0\",\"id\":");
     line.number(about.id);
     if let Some(verbatim) = &request.verbatim {
@@ -75,7 +75,7 @@ pub(super) fn head(line: &mut Line<'_>, about: &About<'_>, request: &Request) {
 }
 
 /// The body of a request. Says whether what follows is the first member of its object.
-pub(super) fn body(line: &mut Line<'_>, request: &Request, body: &[u8]) -> bool {
+pub(super) fn body(line: &mut Line<'_>, request: &UpstreamRequest, body: &[u8]) -> bool {
     if request.verbatim.is_some() {
         return line.open_object(body);
     }
@@ -84,7 +84,12 @@ pub(super) fn body(line: &mut Line<'_>, request: &Request, body: &[u8]) -> bool 
 }
 
 /// What follows the body.
-pub(super) fn tail(line: &mut Line<'_>, about: &About<'_>, request: &Request, is_first: bool) {
+pub(super) fn tail(
+    line: &mut Line<'_>,
+    about: &About<'_>,
+    request: &UpstreamRequest,
+    is_first: bool,
+) {
     line.text(if is_first { "\"_meta\":" } else { ",\"_meta\":" });
     let (own, stateless) = (call_key(about.key), about.stateless);
     match (&request.meta, stateless) {
@@ -120,7 +125,7 @@ pub(super) fn tail(line: &mut Line<'_>, about: &About<'_>, request: &Request, is
     line.text("}}");
 }
 
-/// `_meta` of a client without what it told us about itself.
+/// `_meta` of a client without what it declared to the gateway.
 fn without_our_words(meta: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if memmem::find(meta, b"io.modelcontextprotocol/").is_none() {
         return meta.into();
@@ -128,7 +133,7 @@ fn without_our_words(meta: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     meta::stripped(meta).into()
 }
 
-/// A key that stays the same when a call is replayed, as a string in the form of a UUID, so that a willing server can tell.
+/// A key that stays the same when a call is replayed, as a UUID string, so that servers can deduplicate.
 fn call_key((process, call): (u64, u64)) -> [u8; 38] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let value = (u128::from(process) << 64) | u128::from(call);
@@ -152,17 +157,17 @@ mod tests {
     use super::*;
 
     fn written(method: &'static str, params: Option<&[u8]>) -> String {
-        let request = Request {
-            server: metamcp_core::ledger::ServerId(0),
+        let request = UpstreamRequest {
+            server: metamcp_calls::pool::ServerId(0),
             tool: "x".into(),
             arguments: None,
             meta: None,
             progress: None,
-            steps: None,
+            call_progress: None,
             harmless: true,
             input: None,
             verbatim: Some(Verbatim::new(method, params)),
-            dress: None,
+            result_mapper: None,
         };
         let about = About { id: 7, key: (0, 1), stateless: None };
         let mut out = BytesMut::new();

@@ -1,50 +1,50 @@
-//! Questions of servers to the client whose call caused them, and the log level the other way.
+//! Relays server requests to the client whose call caused them, and the log level the other way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
-use metamcp_core::dispatch::CallId;
-use metamcp_core::failure::Fact;
-use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_calls::dispatch::CallId;
+use metamcp_calls::failure::Fact;
+use metamcp_calls::pool::{ConnId, ServerId};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Caller, Router, Slot, rounds};
+use super::{Caller, Router, Slot, input_required};
 use crate::upstream::{Connection, Reply};
 
-/// Logins that were offered and are remembered, so that nobody is asked twice.
+/// Remembered login prompts, so that nobody is asked twice.
 const MOST_OFFERED: usize = 1000;
 
 /// A log level as the client wrote it, such as `"warning"` with its quotes.
 pub type Level = Bytes;
 
-/// A request of a server that waits for the client.
+/// A server request that waits for the client.
 #[derive(Debug)]
-pub struct Question {
+pub struct ServerRequest {
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: String,
     /// Its params, raw.
     pub params: Option<Bytes>,
-    /// Of the connection, the server's own; of a round, ours.
+    /// From a connection, the server's own id; from an input-required retry, ours.
     id: Bytes,
-    whose: Box<Whose>,
+    origin: Box<Origin>,
     settled: AtomicBool,
 }
 
-/// Who asks.
+/// Where a server request comes from.
 #[derive(Debug)]
-enum Whose {
+enum Origin {
     /// A server, in the middle of a call.
     Server { conn: Arc<Connection>, call: Option<CallId>, router: Weak<Router> },
-    /// A server that answered a call with questions; the call is made again with the answers.
-    Round { round: u64, key: String, router: Weak<Router> },
-    /// We ourselves; what the client says goes to whoever waits for it, if anybody does.
+    /// A server that answered a call with `input_required`; the call is retried with the answers.
+    InputRequired { round: u64, key: String, router: Weak<Router> },
+    /// The gateway itself; the client's answer goes to the waiting task, if there still is one.
     Gateway { answer: Mutex<Option<oneshot::Sender<Reply>>>, has_cause: bool },
 }
 
-impl Question {
-    /// One with params as the client gets to see them.
+impl ServerRequest {
+    /// A request with params as the client will see them.
     pub(super) fn new(
         conn: &Arc<Connection>,
         id: Bytes,
@@ -52,87 +52,87 @@ impl Question {
         params: Option<Bytes>,
         call: Option<CallId>,
         router: Weak<Router>,
-    ) -> Question {
-        Question {
+    ) -> ServerRequest {
+        ServerRequest {
             id,
             method: method.to_owned(),
             params,
-            whose: Box::new(Whose::Server { conn: Arc::clone(conn), call, router }),
+            origin: Box::new(Origin::Server { conn: Arc::clone(conn), call, router }),
             settled: AtomicBool::new(false),
         }
     }
 
-    /// One of several in an answer, which is as the client gets to see it.
-    pub(super) fn of_round(
+    /// One of several in an `input_required` result, as the client will see it.
+    pub(super) fn for_input_required(
         round: u64,
         asked: metamcp_wire::modern::input::Question,
         router: Weak<Router>,
-    ) -> Question {
-        Question {
-            id: rounds::question_id(round, &asked.key),
+    ) -> ServerRequest {
+        ServerRequest {
+            id: input_required::server_request_id(round, &asked.key),
             params: asked.params.map(Bytes::from),
             method: asked.method,
-            whose: Box::new(Whose::Round { round, key: asked.key, router }),
+            origin: Box::new(Origin::InputRequired { round, key: asked.key, router }),
             settled: AtomicBool::new(false),
         }
     }
 
-    /// Asks the person behind a client to log in at a server.
-    fn to_log_in(server: &str, address: &str) -> Question {
+    /// Asks the user behind a client to sign in at a server.
+    fn to_log_in(server: &str, address: &str) -> ServerRequest {
         let id = format!("login-{:016x}", getrandom::u64().unwrap_or_default());
-        let mut params = login_wish(server, address);
+        let mut params = login_request(server, address);
         params["elicitationId"] = id.as_str().into();
-        Question {
+        ServerRequest {
             id: Bytes::from(id),
             method: "elicitation/create".to_owned(),
             params: Some(Bytes::from(params.to_string())),
-            whose: Box::new(Whose::Gateway { answer: Mutex::new(None), has_cause: false }),
+            origin: Box::new(Origin::Gateway { answer: Mutex::new(None), has_cause: false }),
             settled: AtomicBool::new(false),
         }
     }
 
     /// The same because of a call that waits for it, and where the answer arrives.
-    pub fn before_a_call(server: &str, address: &str) -> (Question, oneshot::Receiver<Reply>) {
-        Question::of_gateway("elicitation/create", &login_wish(server, address))
+    pub fn before_a_call(server: &str, address: &str) -> (ServerRequest, oneshot::Receiver<Reply>) {
+        ServerRequest::of_gateway("elicitation/create", &login_request(server, address))
     }
 
-    /// A question of our own, and where its answer arrives; nothing does if the client never gives one.
-    pub fn of_gateway(method: &str, params: &Value) -> (Question, oneshot::Receiver<Reply>) {
+    /// A request of the gateway, and where its answer arrives; nothing does if the client never answers.
+    pub fn of_gateway(method: &str, params: &Value) -> (ServerRequest, oneshot::Receiver<Reply>) {
         let (sender, answer) = oneshot::channel();
-        let question = Question {
+        let server_request = ServerRequest {
             id: Bytes::new(),
             method: method.to_owned(),
             params: Some(Bytes::from(params.to_string())),
-            whose: Box::new(Whose::Gateway { answer: Mutex::new(Some(sender)), has_cause: true }),
+            origin: Box::new(Origin::Gateway { answer: Mutex::new(Some(sender)), has_cause: true }),
             settled: AtomicBool::new(false),
         };
-        (question, answer)
+        (server_request, answer)
     }
 
-    /// Whether this is the question with that id of that connection; without an id, any of it. One of a round outlives
-    /// the connection it came on, since its server keeps nothing.
+    /// Whether this is the request with that id of that connection; without an id, any of it. One of an input-required
+    /// retry outlives its connection, since the server is stateless.
     pub fn is_from(&self, conn: ConnId, id: Option<&[u8]>) -> bool {
-        match &*self.whose {
-            Whose::Server { conn: own, .. } => own.id == conn && id.is_none_or(|id| id == self.id),
-            Whose::Round { .. } => id.is_some_and(|id| id == self.id),
-            Whose::Gateway { .. } => false,
+        match &*self.origin {
+            Origin::Server { conn: own, .. } => own.id == conn && id.is_none_or(|id| id == self.id),
+            Origin::InputRequired { .. } => id.is_some_and(|id| id == self.id),
+            Origin::Gateway { .. } => false,
         }
     }
 
-    /// Whether a call is known that made the server ask.
+    /// Whether the call that made the server ask is known.
     pub fn has_cause(&self) -> bool {
-        match &*self.whose {
-            Whose::Server { call, .. } => call.is_some(),
-            Whose::Round { .. } => true,
-            Whose::Gateway { has_cause, .. } => *has_cause,
+        match &*self.origin {
+            Origin::Server { call, .. } => call.is_some(),
+            Origin::InputRequired { .. } => true,
+            Origin::Gateway { has_cause, .. } => *has_cause,
         }
     }
 
     /// Passes the client's answer on.
     pub fn answer(self, reply: &Reply) {
-        match &*self.whose {
-            Whose::Server { conn, .. } => conn.answer(&self.id, reply),
-            Whose::Round { round, key, router } => {
+        match &*self.origin {
+            Origin::Server { conn, .. } => conn.answer(&self.id, reply),
+            Origin::InputRequired { round, key, router } => {
                 let result = match reply {
                     Reply::Result(result) if result.starts_with(b"{") => Some(result.to_vec()),
                     _ => None,
@@ -140,13 +140,13 @@ impl Question {
                 if let (false, Some(router)) =
                     (self.settled.swap(true, Ordering::Relaxed), router.upgrade())
                 {
-                    router.round_answered(*round, key, result);
+                    router.input_answered(*round, key, result);
                 }
             }
-            Whose::Gateway { answer, .. } => {
+            Origin::Gateway { answer, .. } => {
                 let waiting = answer.lock().ok().and_then(|mut answer| answer.take());
                 if let Some(waiting) = waiting {
-                    // Whoever asked may have stopped waiting.
+                    // The asking task may have stopped waiting.
                     drop(waiting.send(reply.clone()));
                 }
             }
@@ -156,7 +156,7 @@ impl Question {
 
     /// Answers in the client's place.
     pub fn refuse(self, why: &str) {
-        if let Whose::Server { conn, .. } = &*self.whose {
+        if let Origin::Server { conn, .. } = &*self.origin {
             conn.refuse(&self.id, -32601, why);
         }
         self.settle();
@@ -166,9 +166,9 @@ impl Question {
         if self.settled.swap(true, Ordering::Relaxed) {
             return;
         }
-        match &*self.whose {
-            Whose::Server { conn, call, router } => {
-                conn.return_question();
+        match &*self.origin {
+            Origin::Server { conn, call, router } => {
+                conn.return_server_request();
                 if let (Some(router), Some(call)) = (router.upgrade(), *call) {
                     let now = router.clock.now();
                     router.with(|dispatch, _| {
@@ -179,30 +179,30 @@ impl Question {
                     });
                 }
             }
-            Whose::Round { round, key, router } => {
+            Origin::InputRequired { round, key, router } => {
                 if let Some(router) = router.upgrade() {
-                    router.round_answered(*round, key, None);
+                    router.input_answered(*round, key, None);
                 }
             }
-            // Dropped without an answer, the channel says so.
-            Whose::Gateway { .. } => {}
+            // Dropping the channel without an answer signals that.
+            Origin::Gateway { .. } => {}
         }
     }
 }
 
-fn login_wish(server: &str, address: &str) -> Value {
+fn login_request(server: &str, address: &str) -> Value {
     let message = format!("The server {server:?} wants you to log in. Then call its tool again.");
     json!({ "mode": "url", "url": address, "message": message })
 }
 
-impl Drop for Question {
+impl Drop for ServerRequest {
     fn drop(&mut self) {
         self.settle();
     }
 }
 
 impl Router {
-    /// A call failed because its server wants a login: a client that can open addresses is asked to, once for each.
+    /// A call failed because its server requires a login: a client that can open addresses is asked to, once for each.
     pub fn offer_login(&self, server: ServerId, caller: &Arc<dyn Caller>, tag: &Bytes) {
         let failure = self.view(server).and_then(|view| view.last_failure);
         let Some(Fact::LoginNeeded { address: Some(address), .. }) =
@@ -215,7 +215,7 @@ impl Router {
         }
         let Some(entry) = self.entry(server) else { return };
         if caller.is_stateless() {
-            // It is asked by the answer to its call, and comes again.
+            // It is asked by the response to its call, and retries.
             return caller.login_wanted(&entry.name, address);
         }
         {
@@ -228,11 +228,11 @@ impl Router {
             }
         }
         // One that cannot be asked has the address in its error.
-        drop(caller.ask(Some(tag), Question::to_log_in(&entry.name, address)));
+        drop(caller.ask(Some(tag), ServerRequest::to_log_in(&entry.name, address)));
     }
 
-    /// The call that made a server ask, as far as can be told, and who made it: the one on whose stream it asks, else
-    /// the newest on its connection, or the newest client where the server asks out of its own.
+    /// The call that made a server ask, as far as known, and its caller: the one on whose stream it asks, else the
+    /// newest on its connection, or the newest client where the server asks unprompted.
     pub(super) fn on_whose_behalf(
         &self,
         conn: &Connection,
@@ -240,7 +240,7 @@ impl Router {
     ) -> (Option<CallId>, Option<Bytes>, Option<Arc<dyn Caller>>) {
         let mut state = self.lock();
         let calls = state.dispatch.calls_on(conn.id);
-        // Of several calls the newest that has not asked yet: each question finds another, if they all ask.
+        // Of several calls the newest that was not asked yet: each server request finds another, if they all ask.
         let asks_nothing = |call: &&CallId| {
             state.dispatch.payload(**call).is_some_and(|pending| pending.asked == 0)
         };
@@ -259,7 +259,7 @@ impl Router {
         }
     }
 
-    /// Who hears what a server logs: those with calls on its connection, each by its newest one, else every client.
+    /// Who receives a server's logs: callers on its connection, each by its newest call, else every client.
     pub(super) fn hears_logs(&self, conn: &Connection) -> Vec<(Arc<dyn Caller>, Option<Bytes>)> {
         let mut callers: Vec<(Arc<dyn Caller>, Option<Bytes>)> = Vec::new();
         let state = self.lock();
@@ -277,7 +277,7 @@ impl Router {
         callers
     }
 
-    /// The client wants logs of this level: servers that can are told, now and when they start.
+    /// The client sets its log level: servers with logging are told, now and when they start.
     pub fn set_level(&self, level: Level) {
         *self.level.lock().expect("no panic while the level is locked") = Some(level);
         for conn in self.live() {
@@ -285,7 +285,7 @@ impl Router {
         }
     }
 
-    /// Tells a server the level that the client wants, if it can hear it.
+    /// Sends a server the client's log level, if it supports that.
     pub(super) fn repeat_level(&self, conn: &Connection) {
         let level = self.level.lock().expect("no panic while the level is locked").clone();
         let hears = !conn.is_stateless() && conn.peer.get().is_some_and(|peer| peer.can("logging"));
@@ -293,7 +293,7 @@ impl Router {
         let mut params = b"{\"level\":".to_vec();
         params.extend_from_slice(&level);
         params.push(b'}');
-        // The answer says nothing that anybody could act on.
+        // Nobody can act on the response.
         drop(conn.request("logging/setLevel", Some(&params)));
     }
 

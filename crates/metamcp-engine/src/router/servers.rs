@@ -1,13 +1,13 @@
-//! The table of configured servers: who has which place, in which order, and how that changes with the configuration.
+//! The table of configured servers: their indices, their order, and how both change with the configuration.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use metamcp_core::config::ServerConfig;
-use metamcp_core::dispatch::ServerPolicy;
-use metamcp_core::ledger::ServerId;
-use metamcp_core::secret::{Scrubber, Secret};
+use metamcp_calls::dispatch::ServerPolicy;
+use metamcp_calls::pool::ServerId;
+use metamcp_config::config::ServerConfig;
+use metamcp_types::secret::{Redactor, Secret};
 
 use super::Router;
 use crate::catalog::Snapshot;
@@ -15,7 +15,7 @@ use crate::catalog::Snapshot;
 /// One configured server as the router knows it.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Its place.
+    /// Its index.
     pub id: ServerId,
     /// Its configuration.
     pub config: Arc<ServerConfig>,
@@ -26,10 +26,10 @@ pub struct Entry {
 /// All configured servers, in the order of the file.
 #[derive(Debug, Clone, Default)]
 pub struct Servers {
-    /// By place, those gone from the configuration included: their calls may still be under way.
+    /// By index, including removed ones: their calls may still be in flight.
     entries: Vec<Entry>,
     by_name: HashMap<Arc<str>, usize>,
-    /// The places of those that are configured, in order.
+    /// The indices of configured servers, in order.
     order: Vec<usize>,
 }
 
@@ -39,7 +39,7 @@ impl Servers {
         self.entries.get(*self.by_name.get(name)?)
     }
 
-    /// The server at that place.
+    /// The server at that index.
     pub fn at(&self, id: ServerId) -> Option<&Entry> {
         self.entries.get(id.0 as usize)
     }
@@ -49,12 +49,12 @@ impl Servers {
         self.order.iter().map(|&at| &self.entries[at])
     }
 
-    /// The secrets of all of them, those included whose calls may still be under way.
+    /// The secrets of all of them, including removed ones whose calls may still be in flight.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.entries.iter().flat_map(|entry| entry.config.secrets())
     }
 
-    /// Those that `keep` is true of. Their places stay what they are, so only names lead to them.
+    /// Those that `keep` is true of. Their indices do not change, so only names lead to them.
     pub fn filtered(&self, keep: impl Fn(&Entry) -> bool) -> Servers {
         let mut kept = Servers::default();
         self.iter().filter(|entry| keep(entry)).cloned().for_each(|entry| kept.push(entry));
@@ -95,14 +95,14 @@ impl Router {
         Arc::clone(&self.servers.read().expect("no panic while servers are locked"))
     }
 
-    /// Takes the secrets of all servers out of what is kept on disk, whatever is done with what a model sees.
-    pub(super) fn values(&self) -> Scrubber {
+    /// Redacts the secrets of all servers from what is stored on disk, whatever the setting for results is.
+    pub(super) fn values(&self) -> Redactor {
         let tokens = self.launcher.tokens().secrets();
-        Scrubber::of_values(self.servers().secrets().chain(&tokens))
+        Redactor::of_values(self.servers().secrets().chain(&tokens))
     }
 
-    /// Equal as long as clients that see tools as they are would be shown the same. A server whose tools nobody knows
-    /// counts as well: its tools come with the next list, so that one has to be asked for.
+    /// Equal as long as clients of the direct surface would be shown the same. A server whose tools are unknown counts
+    /// too: its tools come with the next list, so the client has to request one.
     pub fn tools_digest(&self, snapshot: &Snapshot) -> u64 {
         let servers = self.servers();
         let unknown = servers
@@ -115,7 +115,7 @@ impl Router {
         })
     }
 
-    /// Adds a server. One that was configured before gets its old place back, so that a file that flips between two
+    /// Adds a server. One that was configured before gets its old index back, so that a file that flips between two
     /// states does not make the table grow.
     pub fn add(&self, config: Arc<ServerConfig>, policy: ServerPolicy) -> ServerId {
         let known =
@@ -133,15 +133,15 @@ impl Router {
         }
     }
 
-    /// A server is configured differently: calls under way finish where they are, the next one gets a new connection.
+    /// A server's configuration changed: calls in flight finish on the old connection, the next one gets a new one.
     pub fn change(&self, id: ServerId, config: Arc<ServerConfig>, policy: ServerPolicy) {
-        // The configuration first: whatever the dispatch starts from now on starts from it.
+        // The configuration first: whatever the dispatch starts from now on uses it.
         self.put(id, config);
         let now = self.clock.now();
         self.with(|dispatch, effects| dispatch.change_server(id, policy, now, effects));
     }
 
-    /// A server is gone from the configuration: calls under way may finish, others hear that it is unknown.
+    /// A server was removed from the configuration: calls in flight may finish, later ones fail as unknown.
     pub fn remove(&self, id: ServerId) {
         self.with_servers(|servers| servers.withdraw(id));
         let now = self.clock.now();
@@ -157,7 +157,7 @@ impl Router {
         });
     }
 
-    /// Secrets that were looked up for a server are kept out of everything that is said about it.
+    /// Secrets that were resolved for a server are redacted from everything said about it.
     pub(crate) fn remember(&self, entry: &Entry, resolved: &ServerConfig) {
         let mut config = ServerConfig::clone(&entry.config);
         for secret in resolved.secrets() {
@@ -167,7 +167,7 @@ impl Router {
         }
         self.with_servers(|servers| {
             let known = servers.entries.get_mut(entry.id.0 as usize);
-            // One that was configured differently meanwhile looks up its own.
+            // A server reconfigured in the meantime resolves its own.
             if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.config, &entry.config)) {
                 known.config = Arc::new(config);
             }
@@ -179,7 +179,7 @@ impl Router {
         self.with_servers(|servers| servers.put(entry));
     }
 
-    /// Changes the table of servers; readers see the old one or the new one, whole.
+    /// Replaces the table of servers; readers see the old one or the new one, never a mix.
     fn with_servers(&self, change: impl FnOnce(&mut Servers)) {
         let mut servers = self.servers.write().expect("no panic while servers are locked");
         let mut next = Servers::clone(&servers);

@@ -9,8 +9,8 @@
 
 use std::path::Path;
 
-use metamcp_core::config::{Runtime, SecretArguments};
-use metamcp_core::secret::Secret;
+use metamcp_config::config::{Runtime, SecretArguments};
+use metamcp_types::secret::Secret;
 
 use crate::files::{Directory, FileError};
 

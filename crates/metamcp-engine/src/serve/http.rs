@@ -4,23 +4,23 @@
 //! Tests: beside each part, and `metamcp/tests/http`.
 
 pub mod access;
-mod alarm;
 mod body;
-pub mod door;
+mod connection_timer;
+pub mod fast_path;
 pub mod guard;
-mod leaving;
+pub mod handler;
 mod limits;
-mod patient;
-pub mod plain;
+mod pending_writes;
 pub mod plan;
-pub mod posted;
+pub mod post_body;
 pub mod reply;
 pub mod sessions;
+mod smuggling_guard;
 mod sse;
 mod stateless;
 pub mod stream;
-mod strict;
 pub mod tls;
+mod write_timeout;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -34,8 +34,8 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use metamcp_core::settings::LogLevel;
-use metamcp_core::shutdown::{self, Shutdown};
+use metamcp_calls::shutdown::{self, Shutdown};
+use metamcp_config::settings::LogLevel;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -45,13 +45,13 @@ use super::{DRAIN_LOOK, Ended, wind_up};
 use crate::gateway::Gateway;
 use crate::task;
 use crate::telemetry;
-use alarm::Alarm;
-use door::Door;
-use patient::Patient;
-use plain::Rest;
+use connection_timer::ConnectionTimer;
+use fast_path::Handover;
+use handler::Handler;
 pub use plan::{Plan, PlanError};
-use strict::Strict;
+use smuggling_guard::SmugglingGuard;
 use tls::Tls;
+use write_timeout::WriteTimeout;
 
 /// Connections at once. A client holds one for listening and one or two for asking.
 const MAX_CONNECTIONS: usize = 2048;
@@ -90,23 +90,25 @@ pub async fn serve(
     drain: Duration,
     mut stop: mpsc::Receiver<()>,
 ) -> Ended {
-    let Plan { mut ways, tls, keys, .. } = plan;
+    let Plan { mut http_config, tls, keys, .. } = plan;
     // Who is kept to one toolset cannot choose another.
     let served = gateway.scopes.iter().filter(|_| gateway.view.scope.is_none());
     let (names, scopes) = served.cloned().unzip();
-    ways.rules.toolsets = names;
-    let sweep = (ways.session_timeout / 4).clamp(Duration::from_millis(50), SWEEP);
-    let door = Door::new(gateway.view.clone(), scopes, Arc::clone(&gateway.router), ways);
+    http_config.rules.toolsets = names;
+    let sweep = (http_config.session_timeout / 4).clamp(Duration::from_millis(50), SWEEP);
+    let handler =
+        Handler::new(gateway.view.clone(), scopes, Arc::clone(&gateway.router), http_config);
     let (tell, phase) = watch::channel(Phase::Serving);
     let most = most_connections();
     let room = Arc::new(Semaphore::new(most));
-    let sweeping = task::spawn("session sweeper", sweeper(Arc::clone(&door), sweep));
+    let sweeping = task::spawn("session sweeper", sweeper(Arc::clone(&handler), sweep));
     let refreshing =
-        keys.map(|source| task::spawn("key refresher", source.refresh(Arc::clone(&door))));
+        keys.map(|source| task::spawn("key refresher", source.refresh(Arc::clone(&handler))));
     let mut shutdown = Shutdown::new(drain);
     let now = || gateway.router.clock.now();
     // A stream that nobody reads may be read again by a client that comes back, so there is always somebody.
-    let looked = || shutdown::Event::Looked { in_flight: door.in_flight() > 0, can_answer: true };
+    let looked =
+        || shutdown::Event::Looked { in_flight: handler.in_flight() > 0, can_answer: true };
     // Beside the loop: clients that come all the time must not put the end off.
     let mut looks = interval(DRAIN_LOOK);
     while shutdown.phase() < shutdown::Phase::Ending {
@@ -115,7 +117,7 @@ pub async fn serve(
             // Also while it drains: what is under way may need an answer of its client, which comes in a request of
             // its own.
             accepted = listener.accept() => {
-                accept(accepted, &door, tls.as_ref(), &room, &phase).await;
+                accept(accepted, &handler, tls.as_ref(), &room, &phase).await;
                 continue;
             }
             Some(()) = stop.recv() => shutdown::Event::Signal,
@@ -123,9 +125,9 @@ pub async fn serve(
         };
         let begun = shutdown.hear(event, now());
         if !is_draining && matches!(begun, shutdown::Phase::Draining { .. }) {
-            door.close();
-            for session in door.awake() {
-                session.modern.end_subscriptions(&session.lanes);
+            handler.close();
+            for session in handler.awake() {
+                session.stateless.end_subscriptions(&session.response_streams);
             }
             shutdown.hear(looked(), now());
         }
@@ -137,12 +139,12 @@ pub async fn serve(
     drop(listener);
     // Nobody is listening for the other end any more when nobody is left.
     let _nobody = tell.send(Phase::Draining);
-    for session in door.awake() {
+    for session in handler.awake() {
         session.stop();
     }
     gateway.router.stop_now();
-    for session in door.awake() {
-        session.lanes.close();
+    for session in handler.awake() {
+        session.response_streams.close();
     }
     let gone = async {
         let all = u32::try_from(most).unwrap_or(u32::MAX);
@@ -150,19 +152,19 @@ pub async fn serve(
         let _nobody = tell.send(Phase::Ended);
     };
     tokio::join!(gone, wind_up(gateway, &mut stop, shutdown));
-    Ended::Asked
+    Ended::Requested
 }
 
-async fn sweeper(door: Arc<Door>, every: Duration) {
+async fn sweeper(handler: Arc<Handler>, every: Duration) {
     loop {
-        door.router.clock.doze(every).await;
-        door.sweep();
+        handler.router.clock.doze(every).await;
+        handler.sweep();
     }
 }
 
 async fn accept(
     accepted: io::Result<(TcpStream, std::net::SocketAddr)>,
-    door: &Arc<Door>,
+    handler: &Arc<Handler>,
     tls: Option<&Arc<Tls>>,
     room: &Arc<Semaphore>,
     phase: &watch::Receiver<Phase>,
@@ -180,17 +182,17 @@ async fn accept(
         task::spawn("too many", turn_away(socket, tls.is_some()));
         return;
     };
-    let (door, phase) = (Arc::clone(door), phase.clone());
+    let (handler, phase) = (Arc::clone(handler), phase.clone());
     match tls {
         None => {
-            task::spawn("http", connection(socket, door, phase, permit));
+            task::spawn("http", connection(socket, handler, phase, permit));
         }
         Some(tls) => {
             let acceptor = tls.acceptor();
             task::spawn("https", async move {
                 let shaken = timeout(HANDSHAKE, acceptor.accept(socket)).await;
                 match shaken.map_err(tls::failed).and_then(|shaken| shaken) {
-                    Ok(stream) => connection(stream, door, phase, permit).await,
+                    Ok(stream) => connection(stream, handler, phase, permit).await,
                     Err(error) => telemetry::log(LogLevel::Debug, &error.to_string()),
                 }
             });
@@ -202,22 +204,28 @@ async fn accept(
 /// all of them by the library.
 async fn connection<S>(
     stream: S,
-    door: Arc<Door>,
+    handler: Arc<Handler>,
     mut phase: watch::Receiver<Phase>,
     _permit: OwnedSemaphorePermit,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let alarm = Alarm::default();
-    let mut stream = Patient::new(stream, WRITE_PATIENCE);
+    let connection_timer = ConnectionTimer::default();
+    let mut stream = WriteTimeout::new(stream, WRITE_PATIENCE);
     let ending = AtomicBool::new(false);
     let served = {
-        let usual = pin!(plain::serve(&mut stream, &door, &alarm, HEAD_PATIENCE, &ending));
+        let usual = pin!(fast_path::serve(
+            &mut stream,
+            &handler,
+            &connection_timer,
+            HEAD_PATIENCE,
+            &ending
+        ));
         let drain = |_: Pin<&mut _>| ending.store(true, Ordering::Relaxed);
         until_ended(&mut phase, usual, drain).await
     };
     match served {
-        Some(Some(rest)) => by_library(stream, rest, door, alarm, phase).await,
+        Some(Some(rest)) => by_library(stream, rest, handler, connection_timer, phase).await,
         // The other side is told that it was all.
         Some(None) => drop(timeout(LAST_WORDS, stream.shutdown()).await),
         None => {}
@@ -226,20 +234,21 @@ async fn connection<S>(
 
 /// The same by the library, with what was read of it before.
 async fn by_library<S>(
-    mut stream: Patient<S>,
-    rest: Rest,
-    door: Arc<Door>,
-    alarm: Alarm,
+    mut stream: WriteTimeout<S>,
+    rest: Handover,
+    handler: Arc<Handler>,
+    connection_timer: ConnectionTimer,
     mut phase: watch::Receiver<Phase>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     stream.put_back(rest.read);
-    let own = alarm.clone();
-    let leaving = stream.leaving();
+    let own = connection_timer.clone();
+    let pending_writes = stream.pending_writes();
     let first = Arc::new(Mutex::new(rest.answer));
     let service = service_fn(move |request| {
-        let (door, alarm, leaving) = (Arc::clone(&door), own.clone(), leaving.clone());
+        let (handler, connection_timer, pending_writes) =
+            (Arc::clone(&handler), own.clone(), pending_writes.clone());
         let first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         async move {
             let mut response = match first {
@@ -247,17 +256,17 @@ async fn by_library<S>(
                     body::discard(&mut request.into_body()).await;
                     answer
                 }
-                None => door.answer(request, &alarm).await,
+                None => handler.answer(request, &connection_timer).await,
             };
-            response.body_mut().leave_by(&leaving);
+            response.body_mut().leave_by(&pending_writes);
             Ok::<_, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()
-        .timer(alarm.heads(rest.until))
+        .timer(connection_timer.heads(rest.until))
         .header_read_timeout(HEAD_PATIENCE)
         .max_header_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(Strict::new(stream)), service);
+        .serve_connection(TokioIo::new(SmugglingGuard::new(stream)), service);
     let drain = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
     // Whoever broke it knows.
     drop(until_ended(&mut phase, pin!(connection), drain).await);

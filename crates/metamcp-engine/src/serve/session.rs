@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use metamcp_core::direct::fit::Reader;
-use metamcp_core::ledger::{ConnId, ServerId};
+use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_surface::direct::fit::Reader;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::era::Revision;
 use metamcp_wire::frame::skim;
@@ -24,36 +24,36 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::lanes::Lanes;
-use super::modern::Desk;
-use crate::habits::Recorder;
-use crate::router::{CallErrorKind, Caller, Outcome, Question};
+use super::response_streams::ResponseStreams;
+use super::stateless::StatelessHandler;
+use crate::router::{CallErrorKind, CallOutcome, Caller, ServerRequest};
 use crate::surface::reply::{ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
+use crate::usage_history::Recorder;
 
 /// How often it is looked whether the last lists are answered.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Slow answers that may be under way for one client: first calls of a server wait here until its tools are known,
 /// so this has to hold as many of them as the router's own queue.
-const SLOW_ANSWERS: usize = metamcp_core::dispatch::SERVER_QUEUE;
+const SLOW_ANSWERS: usize = metamcp_calls::dispatch::SERVER_QUEUE;
 
 /// The last question put to any client. One count for all of them, so that a late answer can never be taken for one to
 /// a question of another session, or of the same one after it was at rest.
-static LAST_QUESTION: AtomicU64 = AtomicU64::new(0);
+static LAST_SERVER_REQUEST: AtomicU64 = AtomicU64::new(0);
 
 /// See the module.
 pub struct Session {
     view: View,
     /// The ways to the client.
-    pub lanes: Lanes,
+    pub response_streams: ResponseStreams,
     state: Mutex<State>,
     /// What it searched for and called, where habits are learnt.
     recorder: Option<Recorder>,
     /// Requests that say themselves what they speak.
-    pub modern: Desk,
+    pub stateless: StatelessHandler,
     /// The client finished its introduction.
     ready: Notify,
     me: Weak<Session>,
@@ -64,7 +64,7 @@ struct State {
     peer: Option<Arc<Peer>>,
     /// Answers that take a while, by the id of their request, so that they can be called off.
     slow: HashMap<Bytes, Vec<Slow>>,
-    questions: HashMap<u64, Asked>,
+    server_requests: HashMap<u64, OpenServerRequest>,
     /// The least severe log message it wants, where it said so.
     level: Option<usize>,
     /// Resources it wants to hear of, and the servers that may have them.
@@ -77,8 +77,8 @@ struct State {
 }
 
 /// A question put to the client.
-struct Asked {
-    question: Question,
+struct OpenServerRequest {
+    server_request: ServerRequest,
     /// The call that caused it, whose lane it went on.
     tag: Option<Bytes>,
 }
@@ -87,34 +87,39 @@ struct Asked {
 struct Slow {
     task: AbortHandle,
     /// What it leaves behind if it has to end before its time; nothing was run otherwise.
-    last_words: Option<LastWords>,
+    final_response: Option<FinalResponse>,
     /// Whether it runs nothing anywhere: a handshake or a list.
     is_list: bool,
 }
 
-type LastWords = Box<dyn Fn() -> Finished + Send + Sync>;
+type FinalResponse = Box<dyn Fn() -> Finished + Send + Sync>;
 
 impl Session {
     /// A session that has heard nothing yet.
-    pub fn new(view: View, lanes: Lanes) -> Arc<Session> {
-        Session::with(view, lanes, None)
+    pub fn new(view: View, response_streams: ResponseStreams) -> Arc<Session> {
+        Session::with(view, response_streams, None)
     }
 
     /// A session that goes on after a rest: its client has introduced itself before.
-    pub fn resumed(view: View, lanes: Lanes, peer: Arc<Peer>) -> Arc<Session> {
-        Session::with(view, lanes, Some(peer))
+    pub fn resumed(view: View, response_streams: ResponseStreams, peer: Arc<Peer>) -> Arc<Session> {
+        Session::with(view, response_streams, Some(peer))
     }
 
-    fn with(view: View, lanes: Lanes, peer: Option<Arc<Peer>>) -> Arc<Session> {
-        let habits = view.surface.habits.clone();
-        let recorder = habits.map(|habits| Recorder::new(habits, view.principal));
+    fn with(
+        view: View,
+        response_streams: ResponseStreams,
+        peer: Option<Arc<Peer>>,
+    ) -> Arc<Session> {
+        let usage_history = view.surface.usage_history.clone();
+        let recorder =
+            usage_history.map(|usage_history| Recorder::new(usage_history, view.principal));
         let resumed = peer.is_some();
         let state = State { peer, ..State::default() };
         let session = Arc::new_cyclic(|me| Session {
-            modern: Desk::new(view.clone()),
+            stateless: StatelessHandler::new(view.clone()),
             view,
             recorder,
-            lanes,
+            response_streams,
             state: Mutex::new(state),
             ready: Notify::new(),
             me: me.clone(),
@@ -173,7 +178,7 @@ impl Session {
             Envelope::Batch(parts) => {
                 if let Some(why) = self.refuses_batches() {
                     return self
-                        .lanes
+                        .response_streams
                         .answer(None, |out| write::error(out, None, -32600, why, None));
                 }
                 for part in parts {
@@ -193,7 +198,7 @@ impl Session {
         let message = format!(
             "the message has {length} bytes, which is over the line limit; nothing was run"
         );
-        self.lanes.answer(id, |out| write::error(out, id, -32600, &message, None));
+        self.response_streams.answer(id, |out| write::error(out, id, -32600, &message, None));
     }
 
     /// The client is gone for good: everything under way is called off, and nobody is answered.
@@ -201,23 +206,23 @@ impl Session {
         let (slow, asked) = {
             let mut state = self.lock();
             state.stopping = true;
-            (std::mem::take(&mut state.slow), std::mem::take(&mut state.questions))
+            (std::mem::take(&mut state.slow), std::mem::take(&mut state.server_requests))
         };
         self.unwatch_all();
         slow.into_values().flatten().for_each(|slow| slow.task.abort());
         drop(asked);
-        self.modern.abandon();
+        self.stateless.abandon();
         self.view.surface.router.cancel_all(&self.caller());
-        self.lanes.close();
+        self.response_streams.close();
     }
 
     /// Whether nothing is under way in either direction.
     pub fn is_quiet(&self) -> bool {
         let state = self.lock();
         state.slow.is_empty()
-            && state.questions.is_empty()
-            && self.lanes.is_quiet()
-            && self.modern.is_quiet()
+            && state.server_requests.is_empty()
+            && self.response_streams.is_quiet()
+            && self.stateless.is_quiet()
     }
 
     /// Whether its client said what it wants to hear of, which would be forgotten with the session.
@@ -237,7 +242,7 @@ impl Session {
     /// Requests that have no answer yet, wherever they are: calls, scripts, chains, lists, whatever waits for a start.
     pub fn in_flight(&self) -> usize {
         let slow: usize = self.lock().slow.values().map(Vec::len).sum();
-        slow + self.modern.in_flight() + self.view.surface.router.calls_of(&self.caller())
+        slow + self.stateless.in_flight() + self.view.surface.router.calls_of(&self.caller())
     }
 
     /// The client will say nothing more: questions put to it get no answer, and whoever asked need not wait for one.
@@ -245,22 +250,22 @@ impl Session {
         let open = {
             let mut state = self.lock();
             state.mute = true;
-            std::mem::take(&mut state.questions)
+            std::mem::take(&mut state.server_requests)
         };
         for asked in open.into_values() {
-            asked.question.refuse("the client behind metamcp has closed its end");
+            asked.server_request.refuse("the client behind metamcp has closed its end");
         }
     }
 
     /// The gateway is going to end: what is under way goes on, new calls are refused, subscriptions end in good order.
     pub fn drain(&self) {
         self.view.surface.drain();
-        self.modern.end_subscriptions(&self.lanes);
+        self.stateless.end_subscriptions(&self.response_streams);
     }
 
     /// Answers everything that takes a while and is not with the router: nobody will come back to it.
     pub fn stop(&self) {
-        self.modern.stop(&self.lanes);
+        self.stateless.stop(&self.response_streams);
         let slow = {
             let mut state = self.lock();
             state.stopping = true;
@@ -269,8 +274,8 @@ impl Session {
         for (id, tasks) in slow {
             for slow in tasks {
                 slow.task.abort();
-                match slow.last_words {
-                    Some(last_words) => self.finish(&id, last_words()),
+                match slow.final_response {
+                    Some(final_response) => self.finish(&id, final_response()),
                     None => self.refuse(&id, -32000, "metamcp is shutting down; nothing was run"),
                 }
             }
@@ -296,7 +301,7 @@ impl Session {
         }
         let message = format!("{word}: {defect}");
         let id = id.as_deref();
-        self.lanes.answer(id, |out| write::error(out, id, code, &message, None));
+        self.response_streams.answer(id, |out| write::error(out, id, code, &message, None));
     }
 
     fn request(&self, id: Bytes, method: &str, params: Option<&[u8]>, line: &Bytes) {
@@ -304,7 +309,7 @@ impl Session {
         if metamcp_wire::modern::meta::is_modern(params)
             && let Some(me) = self.me.upgrade()
         {
-            return self.modern.request(&me, id, method, params, line);
+            return self.stateless.request(&me, id, method, params, line);
         }
         match method {
             "tools/call" => {
@@ -353,10 +358,12 @@ impl Session {
 
     fn go_on(&self, id: Bytes, step: Step) {
         match step {
-            Step::Handed => {}
+            Step::Dispatched => {}
             Step::Now(finished) => self.finish(&id, finished),
             Step::Later(future) => self.run(id, future, None, false),
-            Step::Running(running) => self.run(id, running.future, Some(running.last_words), false),
+            Step::Running(running) => {
+                self.run(id, running.future, Some(running.final_response), false)
+            }
         }
     }
 
@@ -379,9 +386,9 @@ impl Session {
                     "version": env!("CARGO_PKG_VERSION"),
                 },
             });
-            let manual = view.manual().await;
-            if !manual.is_empty() {
-                result["instructions"] = manual.into();
+            let server_instructions = view.server_instructions().await;
+            if !server_instructions.is_empty() {
+                result["instructions"] = server_instructions.into();
             }
             Finished::Result(result.to_string().into_bytes())
         });
@@ -392,11 +399,11 @@ impl Session {
             "notifications/cancelled" => {
                 let picked = params.and_then(|params| object::pick(params, ["requestId"]).ok()?[0]);
                 if let Some(id) = picked {
-                    self.modern.cancelled(id);
+                    self.stateless.cancelled(id);
                     let slow = self.lock().slow.remove(id);
                     slow.into_iter().flatten().for_each(|slow| slow.task.abort());
                     self.view.surface.router.cancel(&self.caller(), id);
-                    self.lanes.end(id);
+                    self.response_streams.end(id);
                 }
             }
             "notifications/initialized" => self.ready.notify_one(),
@@ -407,9 +414,9 @@ impl Session {
 
     /// The client answers a question of a server's.
     fn answered(&self, number: Option<u64>, reply: &Reply) {
-        let question = number.and_then(|number| self.lock().questions.remove(&number));
-        if let Some(asked) = question {
-            asked.question.answer(reply);
+        let server_request = number.and_then(|number| self.lock().server_requests.remove(&number));
+        if let Some(asked) = server_request {
+            asked.server_request.answer(reply);
         }
     }
 
@@ -417,7 +424,7 @@ impl Session {
     /// and an answer is not answered. False if no such question is open.
     fn answered_badly(&self, id: Option<&[u8]>, reply: &Reply) -> bool {
         let number = id.and_then(|id| std::str::from_utf8(id).ok()?.parse().ok());
-        let open = number.is_some_and(|number| self.lock().questions.contains_key(&number));
+        let open = number.is_some_and(|number| self.lock().server_requests.contains_key(&number));
         if open {
             self.answered(number, reply);
         }
@@ -434,7 +441,7 @@ impl Session {
         &self,
         id: Bytes,
         future: impl Future<Output = Finished> + Send + 'static,
-        last_words: Option<LastWords>,
+        final_response: Option<FinalResponse>,
         is_list: bool,
     ) {
         let mut state = self.lock();
@@ -465,7 +472,7 @@ impl Session {
         });
         // The runtime cannot have run it yet: this thread holds the lock it needs to finish.
         let task = running.abort_handle();
-        state.slow.entry(id).or_default().push(Slow { task, last_words, is_list });
+        state.slow.entry(id).or_default().push(Slow { task, final_response, is_list });
     }
 
     fn finish(&self, id: &Bytes, finished: Finished) {
@@ -473,13 +480,13 @@ impl Session {
             Finished::Result(result) => self.result(id, &result),
             Finished::Refused(_) => {}
             Finished::Protocol { code, message } => self.refuse(id, code, &message),
-            Finished::Handed => {}
+            Finished::Dispatched => {}
         }
     }
 
     fn result(&self, id: &[u8], result: &[u8]) {
         let result = self.view.clean(result);
-        self.lanes.answer(Some(id), |out| write::result(out, id, &result));
+        self.response_streams.answer(Some(id), |out| write::result(out, id, &result));
     }
 
     fn refuse(&self, id: &[u8], code: i64, message: &str) {
@@ -491,7 +498,7 @@ impl Session {
     /// The one way of an error to the client, whoever worded it: a server's words may be in any of them.
     pub(super) fn fail(&self, id: &[u8], error: &[u8]) {
         let error = self.view.clean(error);
-        self.lanes.answer(Some(id), |out| write::error_raw(out, Some(id), &error));
+        self.response_streams.answer(Some(id), |out| write::error_raw(out, Some(id), &error));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -510,19 +517,19 @@ fn severity(level: &[u8]) -> Option<usize> {
 }
 
 impl Caller for Session {
-    fn answer(&self, tag: &Bytes, outcome: Outcome) {
+    fn answer(&self, tag: &Bytes, outcome: CallOutcome) {
         self.note_end(tag, &outcome);
         match outcome {
-            Outcome::Result(result) => {
+            CallOutcome::Result(result) => {
                 let result = self.clean(result);
                 if result.len() < 4096 {
-                    self.lanes.answer(Some(tag), |out| write::result(out, tag, &result));
+                    self.response_streams.answer(Some(tag), |out| write::result(out, tag, &result));
                 } else {
                     let body = match write::one_line(&result) {
                         Cow::Borrowed(_) => result.clone(),
                         Cow::Owned(mended) => Bytes::from(mended),
                     };
-                    self.lanes.answer_parts(
+                    self.response_streams.answer_parts(
                         tag,
                         &write::result_head(tag),
                         body,
@@ -530,7 +537,7 @@ impl Caller for Session {
                     );
                 }
             }
-            Outcome::Failed(error) => {
+            CallOutcome::Failed(error) => {
                 let entry = self.view.surface.server(&error.server);
                 let config = entry.as_ref().map(|entry| &*entry.config);
                 if !self.view.is_direct() {
@@ -542,7 +549,7 @@ impl Caller for Session {
                     Plain::Error(error) => self.fail(tag, &error),
                 }
             }
-            Outcome::Cancelled => self.lanes.end(tag),
+            CallOutcome::Cancelled => self.response_streams.end(tag),
         }
     }
 
@@ -558,39 +565,41 @@ impl Caller for Session {
         }
     }
 
-    fn ask(&self, tag: Option<&Bytes>, question: Question) -> Result<(), Question> {
+    fn ask(&self, tag: Option<&Bytes>, server_request: ServerRequest) -> Result<(), ServerRequest> {
         let mut state = self.lock();
-        let needed = match question.method.as_str() {
+        let needed = match server_request.method.as_str() {
             "elicitation/create" => "elicitation",
             "sampling/createMessage" => "sampling",
             _ => "roots",
         };
         if state.mute || !state.peer.as_ref().is_some_and(|peer| peer.can(needed)) {
-            return Err(question);
+            return Err(server_request);
         }
-        if !self.lanes.can_ask(tag.map(|tag| &**tag)) {
-            return Err(question);
+        if !self.response_streams.can_ask(tag.map(|tag| &**tag)) {
+            return Err(server_request);
         }
-        let number = LAST_QUESTION.fetch_add(1, Ordering::Relaxed) + 1;
-        self.lanes.tell(tag.map(|tag| &**tag), |out| {
-            let params = question.params.as_deref().map(|params| self.view.clean(params));
-            write::request(out, number, &question.method, params.as_deref());
+        let number = LAST_SERVER_REQUEST.fetch_add(1, Ordering::Relaxed) + 1;
+        self.response_streams.tell(tag.map(|tag| &**tag), |out| {
+            let params = server_request.params.as_deref().map(|params| self.view.clean(params));
+            write::request(out, number, &server_request.method, params.as_deref());
         });
-        state.questions.insert(number, Asked { question, tag: tag.cloned() });
+        state
+            .server_requests
+            .insert(number, OpenServerRequest { server_request, tag: tag.cloned() });
         Ok(())
     }
 
-    fn unask(&self, conn: ConnId, id: Option<&[u8]>) {
+    fn cancel_ask(&self, conn: ConnId, id: Option<&[u8]>) {
         let mut state = self.lock();
         let gone: Vec<u64> = state
-            .questions
+            .server_requests
             .iter()
-            .filter(|(_, asked)| asked.question.is_from(conn, id))
+            .filter(|(_, asked)| asked.server_request.is_from(conn, id))
             .map(|(&number, _)| number)
             .collect();
-        let dropped: Vec<(u64, Asked)> = gone
+        let dropped: Vec<(u64, OpenServerRequest)> = gone
             .iter()
-            .filter_map(|number| Some((*number, state.questions.remove(number)?)))
+            .filter_map(|number| Some((*number, state.server_requests.remove(number)?)))
             .collect();
         drop(state);
         for (number, asked) in &dropped {
@@ -634,26 +643,26 @@ pub(super) fn cursor(params: Option<&[u8]>) -> Result<Option<String>, String> {
 
 /// Whether a tool did what it was called for; `None` where that says nothing about the tool: it was called off, or its
 /// server could not be reached.
-fn worked(outcome: &Outcome) -> Option<bool> {
+fn worked(outcome: &CallOutcome) -> Option<bool> {
     match outcome {
-        Outcome::Result(result) => {
+        CallOutcome::Result(result) => {
             let refused = object::pick(result, ["isError"]).ok().and_then(|[flag]| flag);
             Some(refused != Some(b"true"))
         }
-        Outcome::Failed(error) => match error.kind {
+        CallOutcome::Failed(error) => match error.kind {
             CallErrorKind::Verdict { .. } => None,
             CallErrorKind::Rpc(_)
             | CallErrorKind::Unusable(_)
             | CallErrorKind::Malformed(_)
             | CallErrorKind::Oversize { .. } => Some(false),
         },
-        Outcome::Cancelled => None,
+        CallOutcome::Cancelled => None,
     }
 }
 
 impl Session {
     /// A call ended, for whoever learns from it.
-    pub(super) fn note_end(&self, tag: &Bytes, outcome: &Outcome) {
+    pub(super) fn note_end(&self, tag: &Bytes, outcome: &CallOutcome) {
         if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.waits()) {
             recorder.ended(tag, worked(outcome));
         }
@@ -669,9 +678,9 @@ impl Session {
 
     fn notify(&self, tag: Option<&Bytes>, method: &str, params: &[u8]) {
         let tag = tag.map(|tag| &**tag);
-        if self.lanes.has_room(tag) {
+        if self.response_streams.has_room(tag) {
             let params = &self.view.clean(params);
-            self.lanes.tell(tag, |out| write::notification(out, method, Some(params)));
+            self.response_streams.tell(tag, |out| write::notification(out, method, Some(params)));
         }
     }
 }

@@ -4,17 +4,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_core::shutdown::{Event, Phase, Shutdown};
+use metamcp_calls::shutdown::{Event, Phase, Shutdown};
 use metamcp_wire::frame::{Line, Lines};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::lanes::Lanes;
-use super::{DRAIN_LOOK, Ended, Session, trusting, wind_up};
+use super::response_streams::ResponseStreams;
+use super::{DRAIN_LOOK, Ended, Session, project_approval, wind_up};
 use crate::gateway::Gateway;
 use crate::outbox::Outbox;
-use crate::stream::{Turn, read_lines};
+use crate::stream::{ReadBudget, read_lines};
 use crate::task;
 
 /// A client with this much to read gets no further requests read until it has caught up.
@@ -51,11 +51,13 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let outbox = Arc::new(Outbox::default());
-    let session = Session::new(gateway.view.clone(), Lanes::One(Arc::clone(&outbox)));
+    let session = Session::new(gateway.view.clone(), ResponseStreams::Pipe(Arc::clone(&outbox)));
     gateway.router.attach(&session.caller());
     // Only a client on this very machine, started by its user, may ask that user to trust a project's file.
-    let asking =
-        task::spawn("project file", trusting::follow(Arc::clone(&session), gateway.view.clone()));
+    let asking = task::spawn(
+        "project file",
+        project_approval::follow(Arc::clone(&session), gateway.view.clone()),
+    );
     let writing = Arc::clone(&outbox);
     let mut writer =
         task::spawn("client writer", async move { writing.write_to(output, None).await });
@@ -82,7 +84,7 @@ where
             }
             Some(()) = stop.recv() => {
                 if !is_draining {
-                    ended = Ended::Asked;
+                    ended = Ended::Requested;
                 }
                 Event::Signal
             }
@@ -123,13 +125,13 @@ async fn read<R: AsyncRead + Unpin>(
     line_limit: usize,
 ) {
     let mut lines = Lines::new(line_limit);
-    let mut turn = Turn::default();
+    let mut read_budget = ReadBudget::default();
     let mut ended = false;
     while !ended {
         ended = !matches!(read_lines(&mut input, &mut lines).await, Ok(1..));
         while let Some(line) = lines.next_line() {
             take(session, line);
-            turn.heard().await;
+            read_budget.heard().await;
         }
         if outbox.backlog() > READ_BACKLOG && !ended {
             // What it writes meanwhile waits, but that it is gone must show.

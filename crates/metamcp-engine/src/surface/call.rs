@@ -4,23 +4,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use metamcp_core::arguments;
-use metamcp_core::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
-use metamcp_core::discover::split_id;
-use metamcp_core::dispatch::Verdict;
-use metamcp_core::nearest::nearest;
-use metamcp_core::next::{Advice, Next};
-use metamcp_core::replay::{Rule, is_harmless};
-use metamcp_core::tool::Tool;
+use metamcp_calls::dispatch::DispatchError;
+use metamcp_calls::replay::{Rule, is_harmless};
+use metamcp_config::config::{Retry, SWITCHED_OFF, ServerConfig, ServerState};
+use metamcp_surface::discover::split_id;
+use metamcp_tools::arguments;
+use metamcp_tools::tool::Tool;
+use metamcp_types::nearest::nearest;
+use metamcp_types::next::{Advice, Next};
 use metamcp_wire::scan::{Defect, MAX_DEPTH, check};
 use metamcp_wire::{object, write};
 use serde_json::Value;
 
 use super::reply::{Code, ErrorObject, from_verdict};
-use super::{Finished, Step, View, kept};
+use super::{Finished, Step, View, result_store};
 use crate::catalog::Known;
 use crate::clock::unix_millis;
-use crate::router::{Caller, Dress, Entry, Request, Steps};
+use crate::router::{CallProgress, Caller, Entry, ResultMapper, UpstreamRequest};
 
 /// Arguments longer than this are not checked against the schema here: building them as a tree would cost more
 /// than the server's own check, which follows anyway.
@@ -34,20 +34,20 @@ const ASKED_FIRST: &str = "The call was not sent: the server listed its tools ju
 const NEAR: usize = 5;
 
 /// A call that is wanted, before it is known whether its tool exists.
-pub(super) struct Wish {
+pub(super) struct CallRequest {
     pub(super) entry: Entry,
     pub(super) tool: Arc<str>,
     pub(super) arguments: Option<Bytes>,
     meta: Option<Bytes>,
     progress: Option<Bytes>,
     /// What is told of its progress, where somebody wants to know.
-    steps: Option<Arc<Steps>>,
+    call_progress: Option<Arc<CallProgress>>,
     /// What is made of the outcome.
-    pub(super) dress: Option<Dress>,
+    pub(super) result_mapper: Option<ResultMapper>,
 }
 
 /// What is asked for, as it was written.
-pub(super) struct Asked<'a> {
+pub(super) struct RawCall<'a> {
     /// The tool that asks, for messages.
     pub(super) by: &'static str,
     /// Where it has a place of its own.
@@ -60,19 +60,19 @@ pub(super) struct Asked<'a> {
 }
 
 /// Why there is no such call.
-pub(super) enum Unwanted {
+pub(super) enum Rejected {
     /// The request itself is wrong.
     Invalid(String),
     /// It cannot be made.
     Refused(Box<ErrorObject>),
     /// It is about a value that is kept here.
-    Kept(String, Value),
+    StoredResult(String, Value),
 }
 
 /// How a call begins.
-pub(super) enum Begun {
+pub(super) enum Dispatched {
     /// The router has it.
-    Handed,
+    Sent,
     /// It cannot be made.
     Refused(Box<ErrorObject>),
     /// The list of tools has to be read first.
@@ -80,11 +80,11 @@ pub(super) enum Begun {
 }
 
 /// What the catalog says about a wish.
-enum Judged {
+enum Validation {
     /// It can go.
-    Go { harmless: bool },
+    Valid { harmless: bool },
     /// It cannot, as far as is known.
-    No(Box<ErrorObject>),
+    Invalid(Box<ErrorObject>),
     /// Nothing is known of the server's tools.
     Unknown,
 }
@@ -98,30 +98,32 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
-        if let Some(step) = arguments.and_then(|raw| self.offered_call(raw, caller, tag)) {
+        if let Some(step) = arguments.and_then(|raw| self.virtual_server_call(raw, caller, tag)) {
             return step;
         }
-        let asked = match decode(arguments, meta) {
-            Ok(asked) => asked,
+        let raw_call = match decode(arguments, meta) {
+            Ok(raw_call) => raw_call,
             Err(finished) => return Step::Now(finished),
         };
-        let mut wish = match self.wish(asked, line) {
-            Ok(wish) => wish,
-            Err(Unwanted::Invalid(message)) => return Step::Now(Finished::invalid(message)),
-            Err(Unwanted::Refused(refused)) => return Step::Now(Finished::Refused(refused)),
-            Err(Unwanted::Kept(tool, arguments)) => {
+        let mut call_request = match self.resolve_call(raw_call, line) {
+            Ok(call_request) => call_request,
+            Err(Rejected::Invalid(message)) => return Step::Now(Finished::invalid(message)),
+            Err(Rejected::Refused(refused)) => return Step::Now(Finished::Refused(refused)),
+            Err(Rejected::StoredResult(tool, arguments)) => {
                 let view = self.clone();
-                return Step::Later(Box::pin(async move { view.kept(&tool, &arguments).await }));
+                return Step::Later(Box::pin(
+                    async move { view.read_result(&tool, &arguments).await },
+                ));
             }
         };
-        wish.dress = self.shortening();
-        self.tell_steps(&mut wish, caller, tag);
-        match self.begin(wish, caller, tag) {
-            Begun::Handed => Step::Handed,
-            Begun::Refused(refused) => Step::Now(Finished::Refused(refused)),
-            Begun::Later(later) => Step::Later(Box::pin(async move {
+        call_request.result_mapper = self.result_shortener();
+        self.report_progress(&mut call_request, caller, tag);
+        match self.begin(call_request, caller, tag) {
+            Dispatched::Sent => Step::Dispatched,
+            Dispatched::Refused(refused) => Step::Now(Finished::Refused(refused)),
+            Dispatched::Later(later) => Step::Later(Box::pin(async move {
                 match later.await {
-                    Ok(()) => Finished::Handed,
+                    Ok(()) => Finished::Dispatched,
                     Err(refused) => Finished::Refused(Box::new(refused)),
                 }
             })),
@@ -129,57 +131,76 @@ impl View {
     }
 
     /// Sees to it that a caller with a progress token hears of begin and end, unless the server tells it more.
-    pub(super) fn tell_steps(&self, wish: &mut Wish, caller: &Arc<dyn Caller>, tag: &Bytes) {
-        if let Some(token) = &wish.progress {
-            let name = format!("{}:{}", wish.entry.name, wish.tool);
-            let steps = Steps::new(caller, tag, token, &name);
-            self.router.watch_silence(&steps);
-            wish.steps = Some(steps);
+    pub(super) fn report_progress(
+        &self,
+        call_request: &mut CallRequest,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) {
+        if let Some(token) = &call_request.progress {
+            let name = format!("{}:{}", call_request.entry.name, call_request.tool);
+            let call_progress = CallProgress::new(caller, tag, token, &name);
+            self.router.watch_silence(&call_progress);
+            call_request.call_progress = Some(call_progress);
         }
     }
 
     /// Makes a call, or says why not.
-    pub(super) fn begin(&self, wish: Wish, caller: &Arc<dyn Caller>, tag: &Bytes) -> Begun {
-        let Some(steps) = wish.steps.clone() else { return self.handed(wish, caller, tag) };
+    pub(super) fn begin(
+        &self,
+        call_request: CallRequest,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Dispatched {
+        let Some(call_progress) = call_request.call_progress.clone() else {
+            return self.dispatch(call_request, caller, tag);
+        };
         // What is refused has no end in the router.
-        match self.handed(wish, caller, tag) {
-            Begun::Handed => Begun::Handed,
-            Begun::Refused(refused) => {
-                steps.end(true);
-                Begun::Refused(refused)
+        match self.dispatch(call_request, caller, tag) {
+            Dispatched::Sent => Dispatched::Sent,
+            Dispatched::Refused(refused) => {
+                call_progress.end(true);
+                Dispatched::Refused(refused)
             }
-            Begun::Later(later) => Begun::Later(Box::pin(async move {
-                let handed = later.await;
-                if handed.is_err() {
-                    steps.end(true);
+            Dispatched::Later(later) => Dispatched::Later(Box::pin(async move {
+                let dispatched = later.await;
+                if dispatched.is_err() {
+                    call_progress.end(true);
                 }
-                handed
+                dispatched
             })),
         }
     }
 
-    fn handed(&self, wish: Wish, caller: &Arc<dyn Caller>, tag: &Bytes) -> Begun {
-        if let Err(refused) = permitted(&wish) {
-            return Begun::Refused(refused);
+    fn dispatch(
+        &self,
+        call_request: CallRequest,
+        caller: &Arc<dyn Caller>,
+        tag: &Bytes,
+    ) -> Dispatched {
+        if let Err(refused) = permitted(&call_request) {
+            return Dispatched::Refused(refused);
         }
         let snapshot = self.snapshot();
-        let known = snapshot.known(wish.entry.id);
-        match self.judge(&wish, known) {
-            Judged::Go { harmless } => {
-                self.go(wish, harmless, caller, tag);
-                Begun::Handed
+        let known = snapshot.known(call_request.entry.id);
+        match self.validate(&call_request, known) {
+            Validation::Valid { harmless } => {
+                self.go(call_request, harmless, caller, tag);
+                Dispatched::Sent
             }
             // What a live server said in this process needs no second look, nor do arguments that break a schema of the
             // last hour; and what can be read in two ways is refused by every list.
-            Judged::No(refused)
+            Validation::Invalid(refused)
                 if known.is_some_and(|known| settles(known, &refused))
-                    || unambiguous(&wish).is_err() =>
+                    || unambiguous(&call_request).is_err() =>
             {
-                Begun::Refused(refused)
+                Dispatched::Refused(refused)
             }
             _ => {
                 let (view, caller, tag) = (self.clone(), Arc::clone(caller), tag.clone());
-                Begun::Later(Box::pin(async move { view.look_again(wish, &caller, &tag).await }))
+                Dispatched::Later(Box::pin(async move {
+                    view.look_again(call_request, &caller, &tag).await
+                }))
             }
         }
     }
@@ -187,41 +208,41 @@ impl View {
     /// The list is missing, or old enough that it may be wrong about this call: it is read from the server first.
     async fn look_again(
         &self,
-        wish: Wish,
+        call_request: CallRequest,
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Result<(), ErrorObject> {
         self.catalog.loaded().await;
         let snapshot = self.snapshot();
-        let known = snapshot.known(wish.entry.id);
-        match self.judge(&wish, known) {
-            Judged::Go { harmless } => {
-                self.go(wish, harmless, caller, tag);
+        let known = snapshot.known(call_request.entry.id);
+        match self.validate(&call_request, known) {
+            Validation::Valid { harmless } => {
+                self.go(call_request, harmless, caller, tag);
                 return Ok(());
             }
-            Judged::No(refused) if known.is_some_and(|known| settles(known, &refused)) => {
+            Validation::Invalid(refused) if known.is_some_and(|known| settles(known, &refused)) => {
                 return Err(*refused);
             }
             _ => {}
         }
-        if let Err(refused) = self.listed(&wish.entry).await {
+        if let Err(refused) = self.listed(&call_request.entry).await {
             if refused.code() == Code::AuthRequired {
-                self.router.offer_login(wish.entry.id, caller, tag);
+                self.router.offer_login(call_request.entry.id, caller, tag);
             }
             return Err(refused);
         }
         let snapshot = self.snapshot();
-        match self.judge(&wish, snapshot.known(wish.entry.id)) {
-            Judged::Go { harmless } => self.go(wish, harmless, caller, tag),
+        match self.validate(&call_request, snapshot.known(call_request.entry.id)) {
+            Validation::Valid { harmless } => self.go(call_request, harmless, caller, tag),
             // A server that cannot list its tools may still have this one; it knows best.
-            Judged::Unknown => {
-                unambiguous(&wish).map_err(|refused| *refused)?;
-                self.go(wish, false, caller, tag);
+            Validation::Unknown => {
+                unambiguous(&call_request).map_err(|refused| *refused)?;
+                self.go(call_request, false, caller, tag);
             }
-            Judged::No(refused) if refused.code() == Code::ValidationInput => {
+            Validation::Invalid(refused) if refused.code() == Code::ValidationInput => {
                 return Err(refused.hint(ASKED_FIRST));
             }
-            Judged::No(refused) => return Err(*refused),
+            Validation::Invalid(refused) => return Err(*refused),
         }
         Ok(())
     }
@@ -254,7 +275,7 @@ impl View {
 
     /// Waits until a live server has listed its tools, or has failed to.
     pub(super) async fn listed(&self, entry: &Entry) -> Result<(), ErrorObject> {
-        let mut seen = self.router.stir.now();
+        let mut seen = self.router.state_changes.now();
         let started = self.router.clock.now();
         let refused = |verdict| {
             let config = self.config_now(entry);
@@ -285,13 +306,13 @@ impl View {
                 None => started + self.options.list_wait,
             };
             tokio::select! {
-                () = self.router.stir.moved_on(&mut seen) => {}
+                () = self.router.state_changes.moved_on(&mut seen) => {}
                 () = self.router.clock.sleep_until(limit) => {
                     if in_line.is_none() {
                         return Ok(());
                     }
                     let waited = self.router.clock.now().since(started);
-                    let verdict = Verdict::PoolExhausted { waited, holders: Vec::new() };
+                    let verdict = DispatchError::PoolExhausted { waited, holders: Vec::new() };
                     let holders = self.router.holders();
                     let config = self.config_now(entry);
                     return Err(from_verdict(&entry.name, &verdict, &holders, Some(&config))
@@ -301,18 +322,24 @@ impl View {
         }
     }
 
-    fn judge(&self, wish: &Wish, known: Option<&Known>) -> Judged {
-        let Some(known) = known else { return Judged::Unknown };
-        let Some(tool) = known.tool(&wish.tool) else {
-            if self.catalog.is_blocked(wish.entry.id, &wish.tool) {
-                return Judged::No(Box::new(blocked(&wish.entry.name, &wish.tool)));
+    fn validate(&self, call_request: &CallRequest, known: Option<&Known>) -> Validation {
+        let Some(known) = known else { return Validation::Unknown };
+        let Some(tool) = known.tool(&call_request.tool) else {
+            if self.catalog.is_blocked(call_request.entry.id, &call_request.tool) {
+                return Validation::Invalid(Box::new(blocked(
+                    &call_request.entry.name,
+                    &call_request.tool,
+                )));
             }
-            return Judged::No(Box::new(no_such_tool(wish, known)));
+            return Validation::Invalid(Box::new(no_such_tool(call_request, known)));
         };
-        if let Err(refused) = checked(wish, tool) {
-            return Judged::No(refused);
+        if let Err(refused) = checked(call_request, tool) {
+            return Validation::Invalid(refused);
         }
-        let rule = match (self.options.replay, wish.entry.config.retry.for_tool(&wish.tool)) {
+        let rule = match (
+            self.options.replay,
+            call_request.entry.config.retry.for_tool(&call_request.tool),
+        ) {
             (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
             (_, Retry::Always) => Rule::Always,
             (_, Retry::Annotated) => Rule::Annotated,
@@ -320,31 +347,36 @@ impl View {
         let hints = tool.hints;
         let harmless =
             is_harmless(rule, hints.read_only.unwrap_or(false), hints.idempotent.unwrap_or(false));
-        Judged::Go { harmless }
+        Validation::Valid { harmless }
     }
 
-    fn go(&self, wish: Wish, harmless: bool, caller: &Arc<dyn Caller>, tag: &Bytes) {
-        let Wish { entry, tool, arguments, meta, progress, steps, dress } = wish;
+    fn go(&self, call_request: CallRequest, harmless: bool, caller: &Arc<dyn Caller>, tag: &Bytes) {
+        let CallRequest { entry, tool, arguments, meta, progress, call_progress, result_mapper } =
+            call_request;
         caller.calling(tag, &entry.name, &tool);
         let input = caller.input();
-        let request = Request {
+        let request = UpstreamRequest {
             server: entry.id,
             tool,
             arguments,
             meta,
             progress,
-            steps,
+            call_progress,
             harmless,
             input,
             verbatim: None,
-            dress,
+            result_mapper,
         };
         self.router.call(request, Arc::clone(caller), tag.clone());
     }
 
     /// The call that is asked for. `line` holds the arguments.
-    pub(super) fn wish(&self, asked: Asked<'_>, line: &Bytes) -> Result<Wish, Unwanted> {
-        let Asked { by, server, tool, args, meta } = asked;
+    pub(super) fn resolve_call(
+        &self,
+        raw_call: RawCall<'_>,
+        line: &Bytes,
+    ) -> Result<CallRequest, Rejected> {
+        let RawCall { by, server, tool, args, meta } = raw_call;
         let (server, tool) = match server {
             Some(server) => {
                 // Models like to give both; the id's own server part must then agree.
@@ -355,33 +387,33 @@ impl View {
             }
             None => match split_id(&tool) {
                 Some((server, tool)) => (server.to_owned(), tool.to_owned()),
-                None => return Err(Unwanted::Refused(Box::new(self.which_server(&tool)))),
+                None => return Err(Rejected::Refused(Box::new(self.which_server(&tool)))),
             },
         };
         let arguments = decode_args(by, args, line)?;
         let Some(entry) = self.server(&server) else {
-            if server == kept::SERVER {
+            if server == result_store::SERVER {
                 let arguments = arguments.as_deref().unwrap_or(b"{}");
                 let arguments = object::strict_value(arguments, MAX_DEPTH).unwrap_or_default();
-                return Err(Unwanted::Kept(tool, arguments));
+                return Err(Rejected::StoredResult(tool, arguments));
             }
-            return Err(Unwanted::Refused(Box::new(self.no_such_server(&server))));
+            return Err(Rejected::Refused(Box::new(self.no_such_server(&server))));
         };
         let at = |refused: Box<ErrorObject>| {
             let tool = Arc::from(tool.as_str());
-            Unwanted::Refused(Box::new(refused.at(&entry.name, Some(&tool))))
+            Rejected::Refused(Box::new(refused.at(&entry.name, Some(&tool))))
         };
         self.permits(&entry, &tool).map_err(at)?;
         let meta = meta.filter(|meta| meta.starts_with(b"{"));
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
-        Ok(Wish {
+        Ok(CallRequest {
             entry,
             tool: tool.into(),
             arguments,
             meta: meta.map(Bytes::copy_from_slice),
             progress: progress.map(Bytes::copy_from_slice),
-            steps: None,
-            dress: None,
+            call_progress: None,
+            result_mapper: None,
         })
     }
 
@@ -467,16 +499,18 @@ pub(super) fn usable(entry: &Entry) -> Result<(), Box<ErrorObject>> {
 }
 
 /// Whether the configuration lets this call through at all.
-fn permitted(wish: &Wish) -> Result<(), Box<ErrorObject>> {
-    let config = &wish.entry.config;
-    let at = |object: ErrorObject| Box::new(object.at(&wish.entry.name, Some(&wish.tool)));
-    usable(&wish.entry).map_err(|object| at(*object))?;
-    if !config.tools.permits(&wish.tool) {
+fn permitted(call_request: &CallRequest) -> Result<(), Box<ErrorObject>> {
+    let config = &call_request.entry.config;
+    let at = |object: ErrorObject| {
+        Box::new(object.at(&call_request.entry.name, Some(&call_request.tool)))
+    };
+    usable(&call_request.entry).map_err(|object| at(*object))?;
+    if !config.tools.permits(&call_request.tool) {
         return Err(at(ErrorObject::new(
             Code::Denied,
             format!(
                 "the configuration of the server {:?} does not permit the tool {:?}",
-                wish.entry.name, &*wish.tool
+                call_request.entry.name, &*call_request.tool
             ),
         )
         .hint("The call was not sent. Only the owner of the configuration can change that.")));
@@ -484,7 +518,10 @@ fn permitted(wish: &Wish) -> Result<(), Box<ErrorObject>> {
     Ok(())
 }
 
-fn decode<'a>(arguments: Option<&'a [u8]>, meta: Option<&'a [u8]>) -> Result<Asked<'a>, Finished> {
+fn decode<'a>(
+    arguments: Option<&'a [u8]>,
+    meta: Option<&'a [u8]>,
+) -> Result<RawCall<'a>, Finished> {
     let Some(arguments) = arguments else {
         return Err(Finished::invalid(
             "mcp_call needs arguments: {\"server\": …, \"tool\": …, \"args\": {…}}",
@@ -514,11 +551,11 @@ fn decode<'a>(arguments: Option<&'a [u8]>, meta: Option<&'a [u8]>) -> Result<Ask
             "mcp_call needs `tool`: a tool's name, or its id SERVER:TOOL",
         ));
     };
-    Ok(Asked { by: "mcp_call", server, tool, args, meta })
+    Ok(RawCall { by: "mcp_call", server, tool, args, meta })
 }
 
 /// `args` as an object: as written, or inside a string, as some models write it.
-fn decode_args(by: &str, args: Option<&[u8]>, line: &Bytes) -> Result<Option<Bytes>, Unwanted> {
+fn decode_args(by: &str, args: Option<&[u8]>, line: &Bytes) -> Result<Option<Bytes>, Rejected> {
     let Some(args) = args.filter(|args| *args != b"null") else { return Ok(None) };
     if args.starts_with(b"{") {
         return Ok(Some(line.slice_ref(args)));
@@ -532,27 +569,28 @@ fn decode_args(by: &str, args: Option<&[u8]>, line: &Bytes) -> Result<Option<Byt
             // A line break between members is legal JSON but would break the line it is sent on.
             Ok(Some(Bytes::from(write::one_line(&inner).into_owned())))
         }
-        _ => Err(Unwanted::Invalid(format!(
+        _ => Err(Rejected::Invalid(format!(
             "`args` of {by} must be an object, or a string that holds one as JSON"
         ))),
     }
 }
 
 /// The arguments against the tool's schema.
-fn checked(wish: &Wish, tool: &Tool) -> Result<(), Box<ErrorObject>> {
-    let raw = wish.arguments.as_deref().unwrap_or(b"{}");
+fn checked(call_request: &CallRequest, tool: &Tool) -> Result<(), Box<ErrorObject>> {
+    let raw = call_request.arguments.as_deref().unwrap_or(b"{}");
     if raw.len() > MAX_CHECKED {
-        return unambiguous(wish);
+        return unambiguous(call_request);
     }
     if tool.checker().surely_fits(raw) {
         return Ok(());
     }
     let refuse = |message: String| {
         ErrorObject::new(Code::ValidationInput, message)
-            .at(&wish.entry.name, Some(&wish.tool))
+            .at(&call_request.entry.name, Some(&call_request.tool))
             .hint(NOT_CONTACTED)
     };
-    let value = object::strict_value(raw, MAX_DEPTH).map_err(|defect| ambiguous(wish, &defect))?;
+    let value =
+        object::strict_value(raw, MAX_DEPTH).map_err(|defect| ambiguous(call_request, &defect))?;
     tool.checker().check(&value).map_err(|violations| {
         let listed: Vec<serde_json::Value> = violations
             .iter()
@@ -573,16 +611,18 @@ fn settles(known: &Known, refused: &ErrorObject) -> bool {
 }
 
 /// Arguments that are not checked any further can be read in one way only.
-fn unambiguous(wish: &Wish) -> Result<(), Box<ErrorObject>> {
-    let raw = wish.arguments.as_deref().unwrap_or(b"{}");
-    object::unambiguous(raw, MAX_DEPTH).map_err(|defect| ambiguous(wish, &defect))
+fn unambiguous(call_request: &CallRequest) -> Result<(), Box<ErrorObject>> {
+    let raw = call_request.arguments.as_deref().unwrap_or(b"{}");
+    object::unambiguous(raw, MAX_DEPTH).map_err(|defect| ambiguous(call_request, &defect))
 }
 
-fn ambiguous(wish: &Wish, defect: &Defect) -> Box<ErrorObject> {
-    let message =
-        format!("the arguments of {}:{} are ambiguous: {defect}", wish.entry.name, wish.tool);
+fn ambiguous(call_request: &CallRequest, defect: &Defect) -> Box<ErrorObject> {
+    let message = format!(
+        "the arguments of {}:{} are ambiguous: {defect}",
+        call_request.entry.name, call_request.tool
+    );
     let object = ErrorObject::new(Code::ValidationInput, message);
-    Box::new(object.at(&wish.entry.name, Some(&wish.tool)).hint(NOT_CONTACTED))
+    Box::new(object.at(&call_request.entry.name, Some(&call_request.tool)).hint(NOT_CONTACTED))
 }
 
 /// A tool of an installed server that is not what it was when the server was agreed to.
@@ -597,24 +637,27 @@ pub(super) fn blocked(name: &Arc<str>, tool: &Arc<str>) -> ErrorObject {
     ))
 }
 
-fn no_such_tool(wish: &Wish, known: &Known) -> ErrorObject {
+fn no_such_tool(call_request: &CallRequest, known: &Known) -> ErrorObject {
     let names = known.tools.tools.iter().map(|tool| &*tool.name);
     let near: Vec<String> =
-        nearest(&wish.tool, names, NEAR).into_iter().map(str::to_owned).collect();
+        nearest(&call_request.tool, names, NEAR).into_iter().map(str::to_owned).collect();
     let left_out = known.tools.left_out().map_or(String::new(), |words| format!(" {words}"));
     let hint = if near.is_empty() {
         let all = format!(" lists its {} tools.{left_out}", known.tools.tools.len());
-        Advice::default().step(Next::ToolsOf(wish.entry.name.to_string()), all)
+        Advice::default().step(Next::ToolsOf(call_request.entry.name.to_string()), all)
     } else {
         format!("Did you mean {}?{left_out}", near.join(" or ")).into()
     };
     let message = if left_out.is_empty() {
-        format!("the server {:?} has no tool {:?}", wish.entry.name, &*wish.tool)
+        format!("the server {:?} has no tool {:?}", call_request.entry.name, &*call_request.tool)
     } else {
-        format!("no tool {:?} is known of the server {:?}", &*wish.tool, wish.entry.name)
+        format!(
+            "no tool {:?} is known of the server {:?}",
+            &*call_request.tool, call_request.entry.name
+        )
     };
     ErrorObject::new(Code::ToolNotFound, message)
-        .at(&wish.entry.name, Some(&wish.tool))
+        .at(&call_request.entry.name, Some(&call_request.tool))
         .hint(hint)
         .detail("nearest", near)
 }

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use metamcp_core::ledger::ConnId;
-use metamcp_core::text;
+use metamcp_calls::pool::ConnId;
+use metamcp_types::text;
 use metamcp_wire::{object, write};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::call::{Asked, Begun, Unwanted};
+use super::call::{Dispatched, RawCall, Rejected};
 use super::reply::{Code, ErrorObject};
 use super::{Finished, View};
-use crate::router::{Caller, Outcome, Question, Silent};
+use crate::router::{CallOutcome, Caller, ServerRequest, Silent};
 
 /// How much a call's own progress moves that of the whole, which has to rise with every word.
 const NUDGE: f64 = 1e-6;
@@ -51,7 +51,7 @@ pub(super) struct Calls {
 #[derive(Default)]
 struct CallState {
     last: u64,
-    waiting: HashMap<Bytes, oneshot::Sender<Outcome>>,
+    waiting: HashMap<Bytes, oneshot::Sender<CallOutcome>>,
     progress: f64,
     told: bool,
     total: Option<f64>,
@@ -73,47 +73,47 @@ pub(super) async fn make(
     (server, tool): (Option<&str>, &str),
     arguments: &Bytes,
 ) -> Result<Bytes, ErrorObject> {
-    let asked = Asked {
+    let raw_call = RawCall {
         by,
         server: server.map(str::to_owned),
         tool: tool.to_owned(),
         args: Some(arguments),
         meta: Some(META),
     };
-    let wish = match view.wish(asked, arguments) {
-        Ok(wish) => wish,
-        Err(Unwanted::Invalid(message)) => {
+    let call_request = match view.resolve_call(raw_call, arguments) {
+        Ok(call_request) => call_request,
+        Err(Rejected::Invalid(message)) => {
             return Err(ErrorObject::new(Code::ValidationInput, message));
         }
-        Err(Unwanted::Refused(refused)) => return Err(*refused),
-        Err(Unwanted::Kept(tool, arguments)) => {
-            return match view.kept(&tool, &arguments).await {
+        Err(Rejected::Refused(refused)) => return Err(*refused),
+        Err(Rejected::StoredResult(tool, arguments)) => {
+            return match view.read_result(&tool, &arguments).await {
                 Finished::Result(result) => Ok(Bytes::from(result)),
                 Finished::Refused(refused) => Err(*refused),
                 Finished::Protocol { message, .. } => {
                     Err(ErrorObject::new(Code::ValidationInput, message))
                 }
-                Finished::Handed => Err(cancelled()),
+                Finished::Dispatched => Err(cancelled()),
             };
         }
     };
-    let (entry, tool) = (wish.entry.clone(), Arc::clone(&wish.tool));
+    let (entry, tool) = (call_request.entry.clone(), Arc::clone(&call_request.tool));
     let (tag, answered) = calls.expect();
     // Its end, whatever ends it, takes the call back if it is still under way.
     let _under_way = UnderWay { view: view.clone(), calls: Arc::clone(calls), tag: tag.clone() };
     let caller: Arc<dyn Caller> = Arc::clone(calls) as Arc<dyn Caller>;
-    match view.begin(wish, &caller, &tag) {
-        Begun::Handed => {}
-        Begun::Refused(refused) => return Err(*refused),
-        Begun::Later(later) => later.await?,
+    match view.begin(call_request, &caller, &tag) {
+        Dispatched::Sent => {}
+        Dispatched::Refused(refused) => return Err(*refused),
+        Dispatched::Later(later) => later.await?,
     }
     match answered.await {
-        Ok(Outcome::Result(result)) => Ok(match write::one_line(&result) {
+        Ok(CallOutcome::Result(result)) => Ok(match write::one_line(&result) {
             std::borrow::Cow::Borrowed(_) => result,
             std::borrow::Cow::Owned(mended) => Bytes::from(mended),
         }),
-        Ok(Outcome::Failed(error)) => Err(ErrorObject::from_call(&error, Some(&entry.config))),
-        Ok(Outcome::Cancelled) | Err(_) => Err(cancelled().at(&entry.name, Some(&tool))),
+        Ok(CallOutcome::Failed(error)) => Err(ErrorObject::from_call(&error, Some(&entry.config))),
+        Ok(CallOutcome::Cancelled) | Err(_) => Err(cancelled().at(&entry.name, Some(&tool))),
     }
 }
 
@@ -143,7 +143,7 @@ impl Calls {
         Arc::new(Calls { client, state: Mutex::default() })
     }
 
-    fn expect(&self) -> (Bytes, oneshot::Receiver<Outcome>) {
+    fn expect(&self) -> (Bytes, oneshot::Receiver<CallOutcome>) {
         let (answer, answered) = oneshot::channel();
         let mut state = self.lock();
         state.last += 1;
@@ -268,7 +268,7 @@ impl Silent for Calls {
 }
 
 impl Caller for Calls {
-    fn answer(&self, tag: &Bytes, outcome: Outcome) {
+    fn answer(&self, tag: &Bytes, outcome: CallOutcome) {
         let waiting = self.lock().waiting.remove(tag);
         if let Some(waiting) = waiting {
             // Nobody waits any more when the script or the chain has just ended.
@@ -285,12 +285,16 @@ impl Caller for Calls {
         self.client.caller.log(Some(&self.client.tag), params);
     }
 
-    fn ask(&self, _tag: Option<&Bytes>, question: Question) -> Result<(), Question> {
-        self.client.caller.ask(Some(&self.client.tag), question)
+    fn ask(
+        &self,
+        _tag: Option<&Bytes>,
+        server_request: ServerRequest,
+    ) -> Result<(), ServerRequest> {
+        self.client.caller.ask(Some(&self.client.tag), server_request)
     }
 
-    fn unask(&self, conn: ConnId, id: Option<&[u8]>) {
-        self.client.caller.unask(conn, id);
+    fn cancel_ask(&self, conn: ConnId, id: Option<&[u8]>) {
+        self.client.caller.cancel_ask(conn, id);
     }
 
     fn capabilities(&self) -> Value {

@@ -3,7 +3,7 @@
 //! In: requests of clients, raw.  Out: `Step`, as for every other surface.
 //! Tests: `metamcp/tests/hazards/direct.rs`, the conformance suite in `metamcp/tests/real`.
 
-mod able;
+mod capabilities;
 mod lists;
 mod owners;
 
@@ -11,22 +11,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use memchr::memmem;
-use metamcp_core::config::{Retry, ServerState};
-use metamcp_core::direct::{self, Kind};
-use metamcp_core::ledger::ServerId;
-use metamcp_core::replay::{Rule, is_harmless};
-use metamcp_core::settings::Vocabulary;
-use metamcp_core::tool::Tool;
+use metamcp_calls::pool::ServerId;
+use metamcp_calls::replay::{Rule, is_harmless};
+use metamcp_config::config::{Retry, ServerState};
+use metamcp_config::settings::ToolSurface;
+use metamcp_surface::direct::{self, Kind};
+use metamcp_tools::tool::Tool;
 use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
 use metamcp_wire::{object, write};
 use serde_json::Value;
 
 use super::call::{blocked, usable};
-use super::errand::{self, Client};
 use super::reply::{Code, ErrorObject};
+use super::sub_request::{self, Client};
 use super::{Finished, Step, View};
-use crate::router::{CallErrorKind, Caller, Dress, Entry, Outcome, Request, Verbatim};
+use crate::router::{
+    CallErrorKind, CallOutcome, Caller, Entry, ResultMapper, UpstreamRequest, Verbatim,
+};
 pub(super) use owners::Owners;
 
 /// What is passed on to servers beside calls of tools.
@@ -57,7 +59,7 @@ const MEMBERS: [&str; 9] = [
 impl View {
     /// Whether servers are shown as they are.
     pub fn is_direct(&self) -> bool {
-        self.vocabulary == Vocabulary::Direct
+        self.tool_surface == ToolSurface::Direct
     }
 
     /// The method, if it is one that is passed on to servers here.
@@ -81,7 +83,7 @@ impl View {
         }
         if let Some(only) = self.only() {
             self.hand(&only, method, about(method, params), params, caller, tag);
-            return Step::Handed;
+            return Step::Dispatched;
         }
         self.among(method, params, caller, tag)
     }
@@ -183,7 +185,7 @@ impl View {
             let params = params.as_deref();
             match view.call_shown(&entry, &tool, &name, params, &client.caller, &client.tag) {
                 Step::Now(finished) => finished,
-                _ => Finished::Handed,
+                _ => Finished::Dispatched,
             }
         }))
     }
@@ -337,7 +339,7 @@ impl View {
             let params = renamed(params.unwrap_or(b"{}"), "name", tool);
             self.hand(entry, "tools/call", Arc::clone(tool), Some(&params), caller, tag);
         }
-        Step::Handed
+        Step::Dispatched
     }
 
     /// Gives a request to the router, as it is.
@@ -351,18 +353,18 @@ impl View {
         tag: &Bytes,
     ) {
         let mut request = self.request(entry, method, about, params, caller.input());
-        request.dress = Kind::listed_by(method).map(|kind| self.tidying(entry, kind));
+        request.result_mapper = Kind::listed_by(method).map(|kind| self.tidying(entry, kind));
         self.surface.router.call(request, Arc::clone(caller), tag.clone());
     }
 
     /// Leaves out of a server's own list what clients cannot take.
-    fn tidying(&self, entry: &Entry, kind: Kind) -> Dress {
+    fn tidying(&self, entry: &Entry, kind: Kind) -> ResultMapper {
         let (surface, entry) = (Arc::clone(&self.surface), entry.clone());
-        Dress::new(move |outcome| match outcome {
-            Outcome::Result(page) => {
+        ResultMapper::new(move |outcome| match outcome {
+            CallOutcome::Result(page) => {
                 let told = |key: &str, why| surface.left_out(&entry, kind.word(), key, why);
                 let tidied = direct::tidied(kind, &page, told);
-                Outcome::Result(tidied.map_or(page, Bytes::from))
+                CallOutcome::Result(tidied.map_or(page, Bytes::from))
             }
             other => other,
         })
@@ -376,7 +378,7 @@ impl View {
         about: Arc<str>,
         params: Option<&[u8]>,
         input: Option<Arc<crate::router::Input>>,
-    ) -> Request {
+    ) -> UpstreamRequest {
         let meta = params.and_then(|params| object::pick(params, ["_meta"]).ok()?[0]);
         let meta = meta.filter(|meta| meta.starts_with(b"{"));
         let progress = meta.and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0]);
@@ -394,17 +396,17 @@ impl View {
             (_, Retry::Always) => Rule::Always,
             (_, Retry::Annotated) => Rule::Annotated,
         };
-        Request {
+        UpstreamRequest {
             server: entry.id,
             tool: about,
             arguments: None,
             meta: meta.map(Bytes::copy_from_slice),
             progress: progress.map(Bytes::copy_from_slice),
-            steps: None,
+            call_progress: None,
             harmless: is_harmless(rule, read_only, idempotent),
             input,
             verbatim: Some(Verbatim::new(method, params)),
-            dress: None,
+            result_mapper: None,
         }
     }
 
@@ -454,11 +456,11 @@ impl View {
                 params = object::replace_member(&params, "ref", &reference);
             }
             self.hand(&entry, method, prompt, Some(&params), caller, tag);
-            return Step::Handed;
+            return Step::Dispatched;
         }
         if let Some(entry) = self.owner_of(&meant) {
             self.hand(&entry, method, (*meant).into(), Some(params), caller, tag);
-            return Step::Handed;
+            return Step::Dispatched;
         }
         let (params, uri) = (Bytes::copy_from_slice(params), meant.into_owned());
         Step::Later(Box::pin(async move { view.first_of(method, &params, &uri, &client).await }))
@@ -475,20 +477,20 @@ impl View {
         let needed = if method == "completion/complete" { "completions" } else { "resources" };
         let mut refused = None;
         for entry in self.offering() {
-            let peer = self.introduced(&entry, able::INTRODUCTION).await;
+            let peer = self.introduced(&entry, capabilities::INTRODUCTION).await;
             if !peer.is_some_and(|peer| peer.can(needed)) {
                 continue;
             }
             let request = self.request(&entry, method, uri.into(), Some(params), None);
-            match errand::run(&self.surface, request, client).await {
+            match sub_request::run(&self.surface, request, client).await {
                 // It is not remembered: the answer of who was asked first says little about whose it is.
-                Outcome::Result(result) => return Finished::Result(result.to_vec()),
-                Outcome::Failed(error) => {
+                CallOutcome::Result(result) => return Finished::Result(result.to_vec()),
+                CallOutcome::Failed(error) => {
                     if let CallErrorKind::Rpc(raw) = &error.kind {
                         refused.get_or_insert_with(|| raw.clone());
                     }
                 }
-                Outcome::Cancelled => return Finished::Handed,
+                CallOutcome::Cancelled => return Finished::Dispatched,
             }
         }
         let [code, message] = refused

@@ -5,15 +5,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_core::breaker::Phase;
-use metamcp_core::cursor::CursorError;
-use metamcp_core::discover::{
-    self, Answer, Detail, FailedServer, Request, ServerLine, ServerState,
+use metamcp_calls::breaker::Phase;
+use metamcp_calls::lifecycle::State;
+use metamcp_search::search::{Features, Hit, Near, Strategy};
+use metamcp_search::usage_history::Prior;
+use metamcp_surface::discover::{
+    self, Detail, DiscoverRequest, DiscoverResponse, FailedServer, ServerLine, ServerState,
 };
-use metamcp_core::habits::Prior;
-use metamcp_core::lifecycle::State;
-use metamcp_core::next::{Advice, Audience, Next};
-use metamcp_core::search::{Features, Hit, Near, Strategy};
+use metamcp_tools::cursor::CursorError;
+use metamcp_types::next::{Advice, Audience, Next};
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ pub struct Why {
 }
 
 /// What was looked for, before it is put into words.
-pub(super) struct Looked {
+pub(super) struct SearchResults {
     pub(super) hits: Vec<Hit>,
     total: usize,
     pub(super) next_cursor: Option<String>,
@@ -86,7 +86,7 @@ impl View {
                 )));
             }
         };
-        let request = match Request::decode(arguments.as_ref()) {
+        let request = match DiscoverRequest::decode(arguments.as_ref()) {
             Ok(request) => request,
             Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
         };
@@ -107,7 +107,7 @@ impl View {
     }
 
     /// Finds tools and servers.
-    pub async fn discover(&self, mut request: Request) -> Result<Discovered, Finished> {
+    pub async fn discover(&self, mut request: DiscoverRequest) -> Result<Discovered, Finished> {
         let looked = self.look(&mut request).await?;
         let (overview, hits) = (request.is_overview(), &looked.hits);
         let lines: Vec<ServerLine<'_>> = looked
@@ -119,7 +119,7 @@ impl View {
         let pending: Vec<&str> = looked.pending.iter().map(String::as_str).collect();
         let failed: Vec<FailedServer<'_>> =
             looked.failed.iter().map(|(name, reason)| FailedServer { name, reason }).collect();
-        let answer = Answer {
+        let answer = DiscoverResponse {
             servers: &lines,
             hits,
             total: looked.total,
@@ -156,7 +156,7 @@ impl View {
         };
         let mut json = discover::to_json(&request, &answer);
         if overview && let Some(project) = self.waiting() {
-            let waiting = json!({ "file": project.path, "waiting": project.picture.counts() });
+            let waiting = json!({ "file": project.path, "waiting": project.preview.counts() });
             json["project"] = waiting;
         }
         Ok(Discovered {
@@ -175,7 +175,7 @@ impl View {
 
     /// What a model is told of it: how much waits, and not a word of the file, whose author may be anybody.
     fn waiting_note(&self) -> Option<String> {
-        let counts = self.waiting()?.picture.counts();
+        let counts = self.waiting()?.preview.counts();
         match self.audience {
             // Told on stderr, with the path.
             Audience::Shell => None,
@@ -186,7 +186,10 @@ impl View {
     }
 
     /// Looks for tools and servers, whatever words the answer will be in.
-    pub(super) async fn look(&self, request: &mut Request) -> Result<Looked, Finished> {
+    pub(super) async fn look(
+        &self,
+        request: &mut DiscoverRequest,
+    ) -> Result<SearchResults, Finished> {
         self.catalog.loaded().await;
         if let Some(name) = request.server.clone() {
             let Some(entry) = self.server(&name) else {
@@ -204,8 +207,10 @@ impl View {
         if !overview {
             self.wake_asked(&asked, request.server.is_some()).await;
         }
-        let prior = match (&self.habits, &request.query) {
-            (Some(habits), Some(query)) => Some(habits.prior(self.principal, query).await),
+        let prior = match (&self.usage_history, &request.query) {
+            (Some(usage_history), Some(query)) => {
+                Some(usage_history.prior(self.principal, query).await)
+            }
             _ => None,
         };
         let snapshot = self.snapshot();
@@ -254,7 +259,17 @@ impl View {
         if note.is_none() && (asked.len() == 1 || total == 0) {
             note = left_out(&asked, &snapshot);
         }
-        Ok(Looked { hits, total, next_cursor, snapshot, asked, states, pending, failed, note })
+        Ok(SearchResults {
+            hits,
+            total,
+            next_cursor,
+            snapshot,
+            asked,
+            states,
+            pending,
+            failed,
+            note,
+        })
     }
 
     /// Makes the servers known that are asked about, as far as the budget allows. One that failed, or was waited for in
@@ -286,7 +301,7 @@ impl View {
     /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
     /// is old are woken too, but nobody waits: what is remembered answers.
     pub(super) async fn wake_unknown(&self, asked: &[Entry], budget: Duration) {
-        let mut seen = self.router.stir.now();
+        let mut seen = self.router.state_changes.now();
         let start = self.router.clock.now();
         let snapshot = self.snapshot();
         let unknown = |entry: &&Entry| {
@@ -328,7 +343,7 @@ impl View {
                 return;
             }
             tokio::select! {
-                () = self.router.stir.moved_on(&mut seen) => {}
+                () = self.router.state_changes.moved_on(&mut seen) => {}
                 () = self.router.clock.sleep_until(limit) => return,
             }
         }
@@ -337,7 +352,7 @@ impl View {
     /// Tools that were not searched for: one by its name, or all of a server.
     fn named(
         &self,
-        request: &Request,
+        request: &DiscoverRequest,
         asked: &[Entry],
         snapshot: &Snapshot,
     ) -> Result<(Vec<Hit>, usize), Finished> {
@@ -411,7 +426,7 @@ impl View {
             })
             .collect();
         let names = ids.iter().filter_map(|id| id.split_once(':').map(|(_, name)| name));
-        let mut near = metamcp_core::nearest::nearest(tool, names, 5);
+        let mut near = metamcp_types::nearest::nearest(tool, names, 5);
         near.dedup();
         let near: Vec<String> = ids
             .iter()

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use metamcp_core::declarations::identifier;
-use metamcp_core::execution::{self, Shown};
-use metamcp_core::next::{Advice, Next};
-use metamcp_core::settings::{CodeProfile, CodeSettings};
-use metamcp_core::text;
-use metamcp_sandbox::host::{self, Job, Launch, Limits, Outcome, Profile, Server, Status, Workers};
+use metamcp_config::settings::{CodeProfile, CodeSettings};
+use metamcp_sandbox::host::{
+    self, Launch, Limits, Profile, ScriptJob, ScriptOutcome, Server, Status, Workers,
+};
 use metamcp_script::{Ending, Position, ScriptError};
+use metamcp_surface::execution::{self, Shown};
+use metamcp_tools::declarations::identifier;
+use metamcp_types::next::{Advice, Next};
+use metamcp_types::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
@@ -19,9 +21,9 @@ use serde_json::{Value, json};
 use super::calls::{Calls, Client};
 use super::reply::{Code, ErrorObject};
 use super::script::{Script, Transcript, call_json};
-use super::turns::Turns;
+use super::script_queue::ScriptQueue;
 use super::{Finished, Running, Step, View};
-use crate::allowance;
+use crate::rlimits;
 use crate::router::{Caller, Entry};
 
 /// Workers that wait for a script: one runs while the next arrives.
@@ -41,7 +43,7 @@ const DEV_PATIENCE: u32 = 5;
 pub struct CodeMode {
     settings: CodeSettings,
     workers: Option<Workers>,
-    turns: Arc<Turns>,
+    script_queue: Arc<ScriptQueue>,
 }
 
 impl CodeMode {
@@ -57,7 +59,7 @@ impl CodeMode {
         CodeMode {
             settings: settings.clone(),
             workers: profile.map(|profile| Workers::new(launch, profile, READY)),
-            turns: Turns::new(settings.executions as usize),
+            script_queue: ScriptQueue::new(settings.executions as usize),
         }
     }
 
@@ -97,13 +99,13 @@ impl CodeMode {
 const SCRIPT_FILES: usize = 6;
 
 /// A script that was run.
-pub(super) struct Ran {
-    pub(super) outcome: Outcome,
+pub(super) struct ScriptRun {
+    pub(super) outcome: ScriptOutcome,
     /// Whether nothing in it says what its value is.
     is_silent: bool,
 }
 
-impl Ran {
+impl ScriptRun {
     /// What to say about a value that is none.
     pub(super) fn note(&self) -> Option<&'static str> {
         let is_silent = self.is_silent && self.outcome.status == Status::Ok;
@@ -112,15 +114,19 @@ impl Ran {
 }
 
 /// A script that is wanted.
-pub(super) struct Wish {
+pub(super) struct ScriptRequest {
     source: String,
     timeout: Option<Duration>,
     calls: Option<u32>,
 }
 
-impl Wish {
-    pub(super) fn new(source: &str, timeout: Option<Duration>, calls: Option<u32>) -> Wish {
-        Wish { source: unfenced(source).to_owned(), timeout, calls }
+impl ScriptRequest {
+    pub(super) fn new(
+        source: &str,
+        timeout: Option<Duration>,
+        calls: Option<u32>,
+    ) -> ScriptRequest {
+        ScriptRequest { source: unfenced(source).to_owned(), timeout, calls }
     }
 
     pub(super) fn source(&self) -> &str {
@@ -136,76 +142,79 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
-        let wish = match decode(arguments) {
-            Ok(wish) => wish,
+        let script_request = match decode(arguments) {
+            Ok(script_request) => script_request,
             Err(finished) => return Step::Now(finished),
         };
         let transcript = Arc::new(Transcript::default());
         let (view, told) = (self.clone(), Arc::clone(&transcript));
         let calls = Calls::new(Client::new(caller, tag, meta));
         let unended = Arc::clone(&calls);
-        let last_words = move || {
+        let final_response = move || {
             unended.script_ended();
             let (logs, calls) = transcript.so_far();
             Finished::Result(failed(ended(), &logs, &calls, false))
         };
         let future = async move {
-            match view.execute(&wish, &calls, told).await {
-                Ok(ran) => Finished::Result(view.answer(&wish.source, &ran)),
+            match view.execute(&script_request, &calls, told).await {
+                Ok(ran) => Finished::Result(view.answer(&script_request.source, &ran)),
                 Err(refused) => Finished::Refused(Box::new(refused)),
             }
         };
-        Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) })
+        Step::Running(Running {
+            future: Box::pin(future),
+            final_response: Box::new(final_response),
+        })
     }
 
     /// Runs a script, or says why not; whoever wants progress is told that it ended.
     pub(super) async fn execute(
         &self,
-        wish: &Wish,
+        script_request: &ScriptRequest,
         calls: &Arc<Calls>,
         transcript: Arc<Transcript>,
-    ) -> Result<Ran, ErrorObject> {
+    ) -> Result<ScriptRun, ErrorObject> {
         if calls.are_followed() {
             self.router.watch_silence(calls);
         }
-        let ran = self.run_script(wish, calls, transcript).await;
+        let ran = self.run_script(script_request, calls, transcript).await;
         calls.script_ended();
         ran
     }
 
     async fn run_script(
         &self,
-        wish: &Wish,
+        script_request: &ScriptRequest,
         calls: &Arc<Calls>,
         transcript: Arc<Transcript>,
-    ) -> Result<Ran, ErrorObject> {
+    ) -> Result<ScriptRun, ErrorObject> {
         let Some(workers) = &self.code.workers else {
             return Err(ErrorObject::new(Code::Denied, "code mode is off here")
                 .hint("Call the tools one by one; only the owner of the configuration can turn it on (code.profile)."));
         };
-        let limits = self.code.limits(wish.timeout, wish.calls);
-        if wish.source.len() > limits.source {
+        let limits = self.code.limits(script_request.timeout, script_request.calls);
+        if script_request.source.len() > limits.source {
             let message = format!(
                 "the script has {} bytes, and one may have {}",
-                wish.source.len(),
+                script_request.source.len(),
                 limits.source
             );
             return Err(ErrorObject::new(Code::LimitExceeded, message)
                 .hint("Nothing was run. Fetch data through a tool instead of writing it into the script.")
                 .detail("limit", "source"));
         }
-        let mut spare = allowance::files(SCRIPT_FILES);
+        let mut spare = rlimits::files(SCRIPT_FILES);
         if spare.is_err() && self.router.shed().await {
-            spare = allowance::files(SCRIPT_FILES);
+            spare = rlimits::files(SCRIPT_FILES);
         }
         spare.map_err(|reason| no_files(&reason))?;
-        let script = read(&wish.source).await?;
+        let script = read(&script_request.source).await?;
         let host = Arc::new(Script::new(self, Arc::clone(calls), transcript));
-        let _turn = self.code.turns.turn(self.principal).await;
+        let _turn = self.code.script_queue.acquire(self.principal).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =
             servers.iter().filter(|entry| entry.config.is_enabled()).collect();
-        let job = Job { code: script.code.clone(), servers: named(&enabled), limits };
+        let job = ScriptJob { code: script.code.clone(), servers: named(&enabled), limits };
         // Those the script speaks of start now, all at once, rather than each at its first call.
         for entry in &enabled {
             let at = job.servers.iter().find(|server| server.name == *entry.name);
@@ -227,11 +236,11 @@ impl View {
             let place = script.position(Position { line, column });
             (error.line, error.column) = (Some(place.line), Some(place.column));
         }
-        Ok(Ran { outcome, is_silent: script.ending == Ending::Nothing })
+        Ok(ScriptRun { outcome, is_silent: script.ending == Ending::Nothing })
     }
 
     /// What a script printed and called, as far as it is shown.
-    pub(super) fn left(&self, outcome: &Outcome) -> (execution::Logs, Vec<Value>) {
+    pub(super) fn left(&self, outcome: &ScriptOutcome) -> (execution::Logs, Vec<Value>) {
         let logs = execution::logs(
             outcome.logs.iter().map(|line| (level(line.level), line.text.as_str())),
             outcome.logs_dropped,
@@ -250,7 +259,7 @@ impl View {
     }
 
     /// The outcome as a tool result.
-    fn answer(&self, source: &str, ran: &Ran) -> Vec<u8> {
+    fn answer(&self, source: &str, ran: &ScriptRun) -> Vec<u8> {
         let outcome = &ran.outcome;
         let shown = self.code.shown();
         let (logs, calls) = self.left(outcome);
@@ -291,7 +300,7 @@ impl View {
     }
 
     /// What ended a script, and what may help.
-    pub(super) fn script_error(&self, source: &str, outcome: &Outcome) -> ErrorObject {
+    pub(super) fn script_error(&self, source: &str, outcome: &ScriptOutcome) -> ErrorObject {
         let error = outcome.error.clone().unwrap_or_default();
         let struck = outcome.limit.as_ref();
         let limit =
@@ -371,7 +380,7 @@ impl View {
         &self,
         source: &str,
         error: &host::ScriptError,
-        outcome: &Outcome,
+        outcome: &ScriptOutcome,
     ) -> Cow<'static, str> {
         // A call that its server never heard of is none.
         let kept = ["server_not_found", "tool_not_found", "validation_input", "denied"];
@@ -406,7 +415,7 @@ impl View {
 }
 
 /// A long script is read beside the thread that relays calls, which a parser may hold up.
-async fn read(source: &str) -> Result<metamcp_script::Script, ErrorObject> {
+async fn read(source: &str) -> Result<metamcp_script::PreparedScript, ErrorObject> {
     if source.len() <= READ_HERE {
         return metamcp_script::prepare(source).map_err(|error| unreadable(&error));
     }
@@ -434,7 +443,7 @@ fn named(servers: &[&Entry]) -> Vec<Server> {
         .collect()
 }
 
-fn decode(arguments: Option<&[u8]>) -> Result<Wish, Finished> {
+fn decode(arguments: Option<&[u8]>) -> Result<ScriptRequest, Finished> {
     let usage = "mcp_execute needs `code`: TypeScript or JavaScript, as a string";
     let Some(raw) = arguments else { return Err(Finished::invalid(usage)) };
     let value = object::strict_value(raw, MAX_DEPTH).map_err(|defect| {
@@ -450,7 +459,7 @@ fn decode(arguments: Option<&[u8]>) -> Result<Wish, Finished> {
             Some(Duration::from_millis(millis as u64))
         }
     };
-    Ok(Wish::new(source, timeout, None))
+    Ok(ScriptRequest::new(source, timeout, None))
 }
 
 /// Models like to send code as they would show it: inside a Markdown fence.
@@ -484,8 +493,8 @@ fn no_files(reason: &str) -> ErrorObject {
         .retryable(None)
 }
 
-fn no_worker(refused: &host::Refused, code: &CodeSettings) -> ErrorObject {
-    if let host::Refused::Files { reason } = refused {
+fn no_worker(refused: &host::WorkerError, code: &CodeSettings) -> ErrorObject {
+    if let host::WorkerError::Files { reason } = refused {
         return no_files(reason);
     }
     let needs = match code.profile {

@@ -11,7 +11,7 @@ mod run;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use metamcp_core::vocabulary;
+use metamcp_surface::full_surface;
 use serde_json::Value;
 
 use super::reply::{Code, ErrorObject};
@@ -50,7 +50,7 @@ fn later(
     Step::Later(Box::pin(async move {
         match work.await {
             Ok(answer) => {
-                Finished::Result(vocabulary::answer(answer.to_string().as_bytes(), None, &[]))
+                Finished::Result(full_surface::answer(answer.to_string().as_bytes(), None, &[]))
             }
             Err(Finished::Refused(object)) => Finished::Result(refused(op, *object)),
             Err(other) => other,
@@ -61,8 +61,8 @@ fn later(
 /// A failure as the answer of a tool.
 fn refused(op: &'static str, object: ErrorObject) -> Vec<u8> {
     let object = object.by(op);
-    let answer = vocabulary::refused(op, &object.to_json());
-    vocabulary::answer(answer.to_string().as_bytes(), Some(&object.to_line()), &[])
+    let answer = full_surface::refused(op, &object.to_json());
+    full_surface::answer(answer.to_string().as_bytes(), Some(&object.to_line()), &[])
 }
 
 /// A call that comes when the gateway is about to end, in the form of whichever tool was called.
@@ -70,7 +70,7 @@ pub(super) fn too_late(name: &str) -> Finished {
     let object = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
         .hint("The call was not sent.")
         .detail("sent", false);
-    match vocabulary::NAMES.iter().find(|known| **known == name) {
+    match full_surface::NAMES.iter().find(|known| **known == name) {
         Some(op) => Finished::Result(refused(op, object)),
         None => Finished::error(&object),
     }

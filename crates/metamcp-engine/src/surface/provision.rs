@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use metamcp_core::config::ServerState;
-use metamcp_core::discover;
-use metamcp_core::provision::{
-    Candidate, Consent, LOCAL_FLOOR, Plan, Rejected, Request, candidates_text, question,
+use metamcp_config::config::ServerState;
+use metamcp_config::settings::LogLevel;
+use metamcp_provisioning::provision::{
+    Candidate, Consent, LOCAL_FLOOR, Plan, ProvisionRequest, Rejected, candidates_text, question,
 };
-use metamcp_core::search::{Hit, Strategy};
-use metamcp_core::settings::LogLevel;
-use metamcp_core::text;
+use metamcp_search::search::{Hit, Strategy};
+use metamcp_surface::discover;
+use metamcp_types::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use super::call::usable;
 use super::reply::{self, Code, ErrorObject};
 use super::{Finished, Step, View};
 use crate::provision::{Found, Provisioner};
-use crate::router::{Caller, Entry, Question};
+use crate::router::{Caller, Entry, ServerRequest};
 use crate::telemetry;
 use crate::upstream::Reply;
 
@@ -36,7 +36,7 @@ const NO_APPROVER: &str = "over HTTP the answer of this client is not taken for 
 const THINKS: Duration = Duration::from_secs(5 * 60);
 
 /// What became of a question to a person.
-enum Said {
+enum ApprovalAnswer {
     Yes(Vec<(String, String)>),
     No,
     /// It could not be asked, or did not answer.
@@ -59,7 +59,7 @@ impl View {
                 )));
             }
         };
-        let request = match Request::decode(arguments.as_ref()) {
+        let request = match ProvisionRequest::decode(arguments.as_ref()) {
             Ok(request) => request,
             Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
         };
@@ -76,7 +76,7 @@ impl View {
 
     async fn provision(
         &self,
-        request: &Request,
+        request: &ProvisionRequest,
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Finished {
@@ -102,11 +102,11 @@ impl View {
     }
 
     /// Tools of the servers there are that meet the need with some certainty.
-    async fn here_already(&self, request: &Request) -> Vec<Hit> {
-        let query = discover::Request {
+    async fn here_already(&self, request: &ProvisionRequest) -> Vec<Hit> {
+        let query = discover::DiscoverRequest {
             query: Some(request.intent.clone()),
             limit: SHOWN,
-            ..discover::Request::default()
+            ..discover::DiscoverRequest::default()
         };
         // Whatever it finds, it makes the servers known.
         drop(self.discover(query).await);
@@ -116,7 +116,7 @@ impl View {
         if !hits.first().is_some_and(|first| sure(first, LOCAL_FLOOR)) {
             return Vec::new();
         }
-        hits.into_iter().filter(|hit| sure(hit, discover::FITS)).collect()
+        hits.into_iter().filter(|hit| sure(hit, metamcp_search::search::FITS)).collect()
     }
 
     /// Plans, asks, installs, and makes the tools known.
@@ -200,23 +200,23 @@ impl View {
         let said = match self.approves {
             true => ask(provisioner, plan, caller, tag).await,
             // Not even asked: a yes that does not count would only mislead who gives it.
-            false => Said::Nothing(NO_APPROVER),
+            false => ApprovalAnswer::Nothing(NO_APPROVER),
         };
         let why = match said {
-            Said::Yes(values) => match plan.complete(&values) {
+            ApprovalAnswer::Yes(values) => match plan.complete(&values) {
                 Ok(consent) => {
                     provisioner.store.forget_pending(plan);
                     return Ok(consent);
                 }
                 Err(rejected) => return Err(Finished::error(&unusable(plan, &rejected))),
             },
-            Said::No => {
+            ApprovalAnswer::No => {
                 provisioner.store.forget_pending(plan);
                 let denied = ErrorObject::new(Code::Denied, "the user said no")
                     .hint("Nothing was installed. Do not ask for it again.");
                 return Err(Finished::error(&denied));
             }
-            Said::Nothing(why) => why,
+            ApprovalAnswer::Nothing(why) => why,
         };
         let id = provisioner.store.wait_for_yes(plan).map_err(|error| {
             let failed =
@@ -282,24 +282,24 @@ async fn ask(
     plan: &Plan,
     caller: &Arc<dyn Caller>,
     tag: &Bytes,
-) -> Said {
+) -> ApprovalAnswer {
     if plan.asks_for_a_secret() {
-        return Said::Nothing("it needs a secret, which is given in a terminal only");
+        return ApprovalAnswer::Nothing("it needs a secret, which is given in a terminal only");
     }
     let Ok(_turn) = provisioner.asking.try_acquire() else {
-        return Said::Nothing("another question is open already");
+        return ApprovalAnswer::Nothing("another question is open already");
     };
-    let (asked, answer) = Question::of_gateway("elicitation/create", &question(plan));
+    let (asked, answer) = ServerRequest::of_gateway("elicitation/create", &question(plan));
     if caller.ask(Some(tag), asked).is_err() {
-        return Said::Nothing("this client cannot ask one");
+        return ApprovalAnswer::Nothing("this client cannot ask one");
     }
     let reply = match tokio::time::timeout(THINKS, answer).await {
         Ok(Ok(Reply::Result(reply))) => reply,
-        Ok(_) => return Said::Nothing("the client did not put the question"),
-        Err(_) => return Said::Nothing("nobody answered"),
+        Ok(_) => return ApprovalAnswer::Nothing("the client did not put the question"),
+        Err(_) => return ApprovalAnswer::Nothing("nobody answered"),
     };
     let Ok(reply) = object::strict_value(&reply, MAX_DEPTH) else {
-        return Said::Nothing("the client's answer cannot be read");
+        return ApprovalAnswer::Nothing("the client's answer cannot be read");
     };
     let content = reply.get("content");
     let agreed = content.and_then(|content| content.get("install")).and_then(Value::as_bool);
@@ -310,10 +310,10 @@ async fn ask(
                 Some((name.clone(), value))
             };
             let asked = plan.asked.iter().filter(|input| !input.is_secret());
-            Said::Yes(asked.filter_map(|input| value(&input.name)).collect())
+            ApprovalAnswer::Yes(asked.filter_map(|input| value(&input.name)).collect())
         }
-        (Some("accept" | "decline"), _) => Said::No,
-        _ => Said::Nothing("the question was put aside"),
+        (Some("accept" | "decline"), _) => ApprovalAnswer::No,
+        _ => ApprovalAnswer::Nothing("the question was put aside"),
     }
 }
 
@@ -359,7 +359,7 @@ fn plan_json(plan: &Plan) -> Value {
     })
 }
 
-fn nothing(request: &Request, found: &Found) -> Finished {
+fn nothing(request: &ProvisionRequest, found: &Found) -> Finished {
     let text = format!(
         "Nothing was found for {:?}, neither here nor in the registries nor among well-known servers. \
          Say what is needed in other words, or ask the user to add a server to the configuration.{}",

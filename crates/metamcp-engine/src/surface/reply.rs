@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use metamcp_core::config::{ServerConfig, Transport};
-use metamcp_core::dispatch::Verdict;
-use metamcp_core::failure::{Category, Fact, Failure};
-use metamcp_core::next::{Advice, Audience, Next};
-use metamcp_core::secret::scrub;
-use metamcp_core::text;
+use metamcp_calls::dispatch::DispatchError;
+use metamcp_calls::failure::{Category, Fact, Failure};
+use metamcp_config::config::{ServerConfig, Transport};
+use metamcp_types::next::{Advice, Audience, Next};
+use metamcp_types::secret::redact;
+use metamcp_types::text;
 use metamcp_wire::object;
 use serde_json::{Map, Value, json};
 
@@ -395,13 +395,13 @@ impl Plain {
 /// A verdict about a server, outside of any call.
 pub fn from_verdict(
     server: &str,
-    verdict: &Verdict,
+    verdict: &DispatchError,
     holders: &[Arc<str>],
     config: Option<&ServerConfig>,
 ) -> ErrorObject {
     let not_sent = "The call was not sent";
     match verdict {
-        Verdict::CircuitOpen { retry_after, failure } => {
+        DispatchError::CircuitOpen { retry_after, failure } => {
             let why = failure.as_ref().map_or(String::new(), |failure| format!(" (last: it {})", told(failure, config)));
             let object = ErrorObject::new(
                 Code::CircuitOpen,
@@ -411,12 +411,12 @@ pub fn from_verdict(
                 .hint(format!("{not_sent}. Try again after that, or use another tool."))
                 .retryable(Some(*retry_after))
         }
-        Verdict::Unavailable { failure, .. } | Verdict::Refused { failure, .. }
+        DispatchError::Unavailable { failure, .. } | DispatchError::Refused { failure, .. }
             if failure.fact.category() == Category::Auth =>
         {
             login_needed(server, failure, config)
         }
-        Verdict::Refused { failure, retry_after } => {
+        DispatchError::Refused { failure, retry_after } => {
             let limited = matches!(failure.fact, Fact::Limited { .. } | Fact::Busy { .. });
             let (code, hint) = if limited {
                 (Code::ServerUnavailable, "It did not run the call. Try again after that.")
@@ -428,7 +428,7 @@ pub fn from_verdict(
             let object = with_failure(object, Some(failure), config).hint(hint).detail("sent", false);
             if limited { object.retryable(*retry_after) } else { object }
         }
-        Verdict::Unavailable { failure, retry_after } => {
+        DispatchError::Unavailable { failure, retry_after } => {
             let object = ErrorObject::new(
                 Code::ServerUnavailable,
                 format!("the server {server:?} {}", told(failure, config)),
@@ -437,7 +437,7 @@ pub fn from_verdict(
                 .hint(format!("{not_sent}. {}", advice(failure, config)))
                 .retryable(*retry_after)
         }
-        Verdict::Paused { failure, retry_after } => {
+        DispatchError::Paused { failure, retry_after } => {
             let object = ErrorObject::new(
                 Code::ServerUnavailable,
                 format!(
@@ -451,7 +451,7 @@ pub fn from_verdict(
                 .retryable(Some(*retry_after))
                 .detail("sent", false)
         }
-        Verdict::CrashLoop { failure, retry_after } => {
+        DispatchError::CrashLoop { failure, retry_after } => {
             let why = failure.as_ref().map_or(String::new(), |failure| format!("; it {}", told(failure, config)));
             let object = ErrorObject::new(
                 Code::ServerUnavailable,
@@ -461,7 +461,7 @@ pub fn from_verdict(
                 .hint(format!("{not_sent}. Look at its last words, and run its command by hand."))
                 .retryable(Some(*retry_after))
         }
-        Verdict::PoolExhausted { waited, holders: _ } => ErrorObject::new(
+        DispatchError::PoolExhausted { waited, holders: _ } => ErrorObject::new(
             Code::PoolExhausted,
             format!(
                 "no slot for the server {server:?} came free within {}; they are held by {}",
@@ -471,18 +471,18 @@ pub fn from_verdict(
         )
         .hint(format!("{not_sent}. Try again, or raise pool.poolSize."))
         .retryable(None),
-        Verdict::Overloaded => ErrorObject::new(
+        DispatchError::Overloaded => ErrorObject::new(
             Code::Overloaded,
             format!("too many calls wait for the server {server:?} already"),
         )
         .hint(format!("{not_sent}. Wait for some of them before making more."))
         .retryable(None),
-        Verdict::NotJson => ErrorObject::new(
+        DispatchError::NotJson => ErrorObject::new(
             Code::ValidationInput,
             format!("what was to be sent to the server {server:?} is no JSON"),
         )
         .hint(format!("{not_sent}. Write the arguments as one JSON object.")),
-        Verdict::TimedOut { after, sent: true } => ErrorObject::new(
+        DispatchError::TimedOut { after, sent: true } => ErrorObject::new(
             Code::Timeout,
             format!("the server {server:?} did not answer within {}", text::duration(*after)),
         )
@@ -490,7 +490,7 @@ pub fn from_verdict(
         .detail("sent", true)
         .detail("outcome", "unknown")
         .detail("category", "other"),
-        Verdict::TimedOut { after, sent: false } => ErrorObject::new(
+        DispatchError::TimedOut { after, sent: false } => ErrorObject::new(
             Code::Timeout,
             format!("the server {server:?} was not ready for the call within {}", text::duration(*after)),
         )
@@ -498,7 +498,7 @@ pub fn from_verdict(
         .retryable(None)
         .detail("sent", false)
         .detail("category", "other"),
-        Verdict::OutcomeUnknown { failure } => {
+        DispatchError::OutcomeUnknown { failure } => {
             let object = ErrorObject::new(
                 Code::OutcomeUnknown,
                 format!("the server {server:?} {} after it was sent the call", told(failure, config)),
@@ -507,16 +507,16 @@ pub fn from_verdict(
                 .hint("The call may have run: verify before repeating it. The server is started again when it is needed.")
                 .detail("sent", true)
         }
-        Verdict::ShuttingDown { sent } => {
+        DispatchError::ShuttingDown { sent } => {
             let hint = if *sent { "The call may have run: verify before repeating it." } else { "The call was not sent." };
             ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down").hint(hint).detail("sent", *sent)
         }
-        Verdict::Removed => ErrorObject::new(
+        DispatchError::Removed => ErrorObject::new(
             Code::ServerNotFound,
             format!("the server {server:?} is not configured any more"),
         )
         .hint(Advice::from(format!("{not_sent}. ")).step(Next::Servers, " lists the servers.")),
-        Verdict::Cancelled => ErrorObject::new(Code::Cancelled, "the call was cancelled"),
+        DispatchError::Cancelled => ErrorObject::new(Code::Cancelled, "the call was cancelled"),
     }
 }
 
@@ -605,7 +605,7 @@ pub(super) fn told(failure: &Failure, config: Option<&ServerConfig>) -> String {
 fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
     let secrets = config.map(ServerConfig::secrets).unwrap_or_default();
     let cleaned = text::clean_line(text, MAX_QUOTED);
-    scrub(&cleaned, secrets).into_owned()
+    redact(&cleaned, secrets).into_owned()
 }
 
 fn advice(failure: &Failure, config: Option<&ServerConfig>) -> &'static str {

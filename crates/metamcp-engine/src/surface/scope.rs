@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use metamcp_core::config::Toolset;
+use metamcp_config::config::Toolset;
 use tokio::sync::OnceCell;
 
 use super::reply::{Code, ErrorObject};

@@ -5,20 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use metamcp_core::declarations::{self, Declared};
-use metamcp_core::discover::split_id;
-use metamcp_core::execution::{self, Logs};
-use metamcp_core::text;
-use metamcp_sandbox::host::{Answer, CallError, Ended, Host, Level, Op};
+use metamcp_sandbox::host::{Answer, CallError, CallStatus, Host, Level, Op};
+use metamcp_surface::discover::split_id;
+use metamcp_surface::execution::{self, Logs};
+use metamcp_tools::declarations::{self, Declared};
+use metamcp_types::text;
 use metamcp_wire::object;
 use serde_json::{Value, json};
 
 use super::View;
-use super::answers::Answers;
 use super::calls::{self, Calls};
 use super::execute::level;
-use super::questions::{describe, kept, list, name_in, search, types};
+use super::query_cache::QueryCache;
 use super::reply::{Code, ErrorObject, is_error};
+use super::script_queries::{describe, list, name_in, search, stored_result, types};
 
 /// Lines and calls remembered for the last words of a script that is ended from outside.
 const MAX_TOLD: usize = 1000;
@@ -58,7 +58,7 @@ pub(super) struct Script {
     view: View,
     caller: Arc<Calls>,
     transcript: Arc<Transcript>,
-    answers: Arc<Answers>,
+    answers: Arc<QueryCache>,
 }
 
 impl Script {
@@ -86,8 +86,8 @@ impl Host for Script {
                     let began = Instant::now();
                     let answer = call(&view, &caller, &payload, &asked).await;
                     let ended = match &answer {
-                        Ok(result) if !is_error(result.as_bytes()) => Ended::Ok,
-                        _ => Ended::Failed,
+                        Ok(result) if !is_error(result.as_bytes()) => CallStatus::Ok,
+                        _ => CallStatus::Failed,
                     };
                     let mut told = transcript.lock();
                     if told.calls.len() < MAX_TOLD {
@@ -121,7 +121,7 @@ impl Host for Script {
                     answers.keep(generation, op, &payload, &answer);
                     Ok(answer)
                 }
-                Op::ResultsGet => kept(&view, &asked).await,
+                Op::ResultsGet => stored_result(&view, &asked).await,
                 Op::ResultsPut => {
                     let raw =
                         object::pick(payload.as_bytes(), ["value"]).ok().and_then(|[raw]| raw);
@@ -275,11 +275,12 @@ impl View {
     }
 }
 
-pub(super) fn call_json(server: &str, tool: &str, took: Duration, ended: Ended) -> Value {
+pub(super) fn call_json(server: &str, tool: &str, took: Duration, ended: CallStatus) -> Value {
     let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     let (server, tool) = (text::cut(server, MAX_NAME), text::cut(tool, MAX_NAME));
-    let mut call = json!({ "server": server, "tool": tool, "ms": ms, "ok": ended == Ended::Ok });
-    if ended == Ended::Dropped {
+    let mut call =
+        json!({ "server": server, "tool": tool, "ms": ms, "ok": ended == CallStatus::Ok });
+    if ended == CallStatus::Dropped {
         call["dropped"] = true.into();
     }
     call

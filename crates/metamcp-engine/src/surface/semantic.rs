@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use metamcp_core::habits::Prior;
-use metamcp_core::search::{BLENDED, Compared, Found, Hit, Index, Nearness, Strategy};
-use metamcp_core::settings::{EmbeddingSettings, SearchStrategy};
+use metamcp_config::settings::{EmbeddingSettings, SearchStrategy};
+use metamcp_search::search::{BLENDED, BlendedRanker, Found, Hit, Index, Nearness, Strategy};
+use metamcp_search::usage_history::Prior;
 use sha2::{Digest, Sha256};
 
 use super::View;
@@ -173,7 +173,7 @@ async fn compared(
     vectors: &Arc<Vectors>,
     beside: Strategy,
     all: &Arc<Catalog>,
-) -> Result<(Compared, usize), String> {
+) -> Result<(BlendedRanker, usize), String> {
     if let Some(refusal) = vectors.refusal() {
         return Err(refusal.to_string());
     }
@@ -234,7 +234,7 @@ async fn compared(
     if hits.is_empty() && missing > 0 {
         return Err(not_fetched(missing, vectors));
     }
-    Ok((Compared::new(index, &hits, &similarity, beside), missing))
+    Ok((BlendedRanker::new(index, &hits, &similarity, beside), missing))
 }
 
 /// How near two vectors of length one are.
@@ -263,7 +263,7 @@ pub fn configured(
     clock: crate::clock::Clock,
 ) -> Ranking {
     use crate::vectors::{Endpoint, VOYAGE_KEY};
-    use metamcp_core::secret::Secret;
+    use metamcp_types::secret::Secret;
     let key = |name: &str| {
         let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
         Some(Secret::new(name, value))

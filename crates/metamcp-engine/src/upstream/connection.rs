@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use metamcp_calls::failure::{Fact, Failure};
+use metamcp_calls::notification_limiter::NotificationLimiter;
+use metamcp_calls::pool::{ConnId, ServerId};
+use metamcp_calls::replay::Delivery;
 use metamcp_child::StderrTail;
-use metamcp_core::chatter::Chatter;
-use metamcp_core::failure::{Fact, Failure};
-use metamcp_core::ledger::{ConnId, ServerId};
-use metamcp_core::moment::Moment;
-use metamcp_core::replay::Delivery;
-use metamcp_core::settings::LogLevel;
+use metamcp_config::settings::LogLevel;
+use metamcp_types::moment::Moment;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::frame::{Line, Lines, skim};
 use metamcp_wire::handshake::Peer;
@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::outbound::Outbound;
-use crate::stream::{Turn, read_lines};
+use crate::stream::{ReadBudget, read_lines};
 use crate::telemetry;
 
 /// The largest id of a request: servers are known that keep ids in 32 bits with a sign.
@@ -69,14 +69,14 @@ pub enum Reply {
 /// Who hears what a server says.
 pub trait Listener: Send + Sync {
     /// The answer to the call that was given this number.
-    fn answered(&self, conn: &Arc<Connection>, number: u64, reply: Reply);
+    fn on_response(&self, conn: &Arc<Connection>, number: u64, reply: Reply);
     /// A notification.
-    fn notified(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>);
+    fn on_notification(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>);
     /// It forgot us, and hands were shaken anew: what it was told before is told again.
-    fn renewed(&self, conn: &Arc<Connection>);
+    fn on_session_renewed(&self, conn: &Arc<Connection>);
     /// A request of the server's own, to be answered with `Connection::answer`; `cause` is the call on whose stream it came,
     /// where there is such a thing.
-    fn asked(
+    fn on_request(
         &self,
         conn: &Arc<Connection>,
         id: Bytes,
@@ -112,7 +112,7 @@ pub struct Connection {
     /// Resources of which a stateless server was asked to tell.
     listened: Mutex<HashSet<String>>,
     questions: AtomicU32,
-    chatter: Mutex<Chatter>,
+    notification_limiter: Mutex<NotificationLimiter>,
 }
 
 /// Whether a server's process that ends is the end of its start. One that was asked what it speaks may have died of the
@@ -197,7 +197,7 @@ impl Connection {
             requests: Mutex::default(),
             listened: Mutex::default(),
             questions: AtomicU32::new(0),
-            chatter: Mutex::default(),
+            notification_limiter: Mutex::default(),
         }
     }
 
@@ -311,18 +311,18 @@ impl Connection {
     }
 
     /// Whether one more progress or log notification of it is passed on.
-    pub fn may_chatter(&self, now: Moment) -> bool {
-        self.chatter.lock().expect("no panic while it is locked").admit(now)
+    pub fn admits_notification(&self, now: Moment) -> bool {
+        self.notification_limiter.lock().expect("no panic while it is locked").admit(now)
     }
 
     /// Takes one of the few places for questions to the client.
-    pub fn take_question(&self) -> bool {
+    pub fn take_server_request(&self) -> bool {
         let taken = |open: u32| (open < OPEN_QUESTIONS).then_some(open + 1);
         self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
     }
 
     /// Gives the place back.
-    pub fn return_question(&self) {
+    pub fn return_server_request(&self) {
         let back = |open: u32| open.checked_sub(1);
         // A second return of the same place changes nothing.
         let _unchanged = self.questions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
@@ -353,7 +353,7 @@ impl Connection {
         let mut lines = Lines::new(line_limit);
         let mut garbage = Garbage::new();
         let mut since_line: u64 = 0;
-        let mut turn = Turn::default();
+        let mut read_budget = ReadBudget::default();
         loop {
             match read_lines(&mut reader, &mut lines).await {
                 Ok(0) | Err(_) => {
@@ -364,7 +364,7 @@ impl Connection {
                 }
                 Ok(count) => {
                     since_line += count as u64;
-                    turn.read(count).await;
+                    read_budget.read(count).await;
                 }
             }
             while let Some(line) = lines.next_line() {
@@ -372,7 +372,7 @@ impl Connection {
                 if let Some(fact) = self.hear(line, listener, &mut garbage) {
                     return fact;
                 }
-                turn.heard().await;
+                read_budget.heard().await;
             }
             if since_line > LONGEST_DISCARD {
                 return Fact::Oversize { bytes: since_line };
@@ -438,7 +438,9 @@ impl Connection {
                     self.deliver(number, Reply::Error(line.slice_ref(error)), listener);
                 }
             }
-            Envelope::Notification { method, params } => listener.notified(self, &method, params),
+            Envelope::Notification { method, params } => {
+                listener.on_notification(self, &method, params)
+            }
             Envelope::Request { id, method, params } => {
                 if method == "ping" {
                     // A flood of pings from a server that does not read must not fill our memory.
@@ -450,7 +452,7 @@ impl Connection {
                 } else {
                     let id = Bytes::copy_from_slice(id.raw());
                     let cause = asked.and_then(|asked| self.call_of(asked));
-                    listener.asked(self, id, &method, params, cause);
+                    listener.on_request(self, id, &method, params, cause);
                 }
             }
             Envelope::Batch(parts) => {
@@ -474,7 +476,7 @@ impl Connection {
         // On a line of its own: whoever hears of it may ask the next.
         let waits = self.requests().waiting.remove(&number);
         match waits {
-            Some(Waits::Call(call)) => listener.answered(self, call, reply),
+            Some(Waits::Call(call)) => listener.on_response(self, call, reply),
             // Whoever asked may have gone; then nobody misses the answer.
             Some(Waits::Own(sender)) => drop(sender.send(reply)),
             None => {}

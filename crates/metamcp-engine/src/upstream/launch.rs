@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use metamcp_calls::failure::Fact;
 use metamcp_child::environment::TEMPORARY;
 use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
-use metamcp_core::config::{
+use metamcp_config::config::{
     self, HttpOptions, Installed, PassEnv, ServerConfig, TlsFiles, Transport,
 };
-use metamcp_core::failure::Fact;
-use metamcp_core::settings::Settings;
-use metamcp_core::web::Address;
+use metamcp_config::settings::Settings;
+use metamcp_types::web::Address;
 
 use super::Remote;
-use super::eras::Eras;
-use super::manuals::Manuals;
+use super::container_reaper::ContainerReaper;
+use super::era_cache::EraCache;
+use super::instructions_cache::InstructionsCache;
 use super::remote::{Credentials, Mirrors, Site};
-use super::sweeper::Sweeper;
-use crate::allowance;
-use crate::login::{Keeping, Login, Tokens};
+use crate::login::{Login, LoginStorage, Tokens};
 use crate::manifest;
+use crate::rlimits;
 use crate::web::{Plan, Tunnel, Web};
 
 /// Files that a start takes: three pipes and a socket with two ends each, and one to spare.
@@ -49,11 +49,11 @@ pub struct Launcher {
     namespace: OnceLock<Spawner>,
     plain: OnceLock<Spawner>,
     /// What servers turned out to speak.
-    pub eras: Eras,
+    pub era_cache: EraCache,
     /// What each server said of its use.
-    pub manuals: Manuals,
+    pub instructions_cache: InstructionsCache,
     ways: Mutex<HashMap<TlsFiles, Web>>,
-    keeping: Keeping,
+    login_storage: LoginStorage,
     logins: Mutex<HashMap<String, Arc<Login>>>,
 }
 
@@ -68,7 +68,7 @@ impl Launcher {
     /// A launcher that contains as told unless a server's configuration says otherwise.
     /// What is remembered of servers lies under the home of the settings.
     pub fn new(shim: ShimCommand, settings: &Settings) -> Launcher {
-        let eras = Eras::under(&settings.home);
+        let era_cache = EraCache::under(&settings.home);
         Launcher {
             shim,
             containment: settings.containment,
@@ -76,17 +76,17 @@ impl Launcher {
             auto: OnceLock::new(),
             namespace: OnceLock::new(),
             plain: OnceLock::new(),
-            eras,
-            manuals: Manuals::under(&settings.home),
+            era_cache,
+            instructions_cache: InstructionsCache::under(&settings.home),
             ways: Mutex::default(),
-            keeping: Keeping::new(&settings.home, settings.token_store),
+            login_storage: LoginStorage::new(&settings.home, settings.token_store),
             logins: Mutex::default(),
         }
     }
 
     /// The tokens that logins at remote servers hold.
     pub fn tokens(&self) -> Arc<Tokens> {
-        self.keeping.tokens()
+        self.login_storage.tokens()
     }
 
     /// Starts a server's process. An `npx` or `uvx` that is installed already is skipped; if what it would have
@@ -94,17 +94,18 @@ impl Launcher {
     pub async fn start(&self, config: &ServerConfig) -> Result<Parts, Fact> {
         let mut spec = spec(config, &self.pass_env)?;
         // The process between us and the server needs some too, and could not say so.
-        allowance::files(START_FILES).map_err(|reason| Fact::OutOfFiles { reason })?;
+        rlimits::files(START_FILES).map_err(|reason| Fact::OutOfFiles { reason })?;
         let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
         if config.in_container && cfg!(target_os = "linux") {
             let none = |error| Fact::SpawnFailed {
                 reason: format!("nothing can see to the end of its container: {error}"),
             };
-            let sweeper = Sweeper::start(&self.shim, &spec.program).map_err(none)?;
-            spec.args = sweeper.named(spec.args);
+            let container_reaper =
+                ContainerReaper::start(&self.shim, &spec.program).map_err(none)?;
+            spec.args = container_reaper.named(spec.args);
             let child = spawner.spawn(spec).await.map_err(|error| failed(&error))?;
             let parts = child.into_parts();
-            crate::task::spawn("sweeper", sweeper.follow(parts.handle.watch()));
+            crate::task::spawn("sweeper", container_reaper.follow(parts.handle.watch()));
             return Ok(parts);
         }
         if let Some(Installed { folder, manifest }) = config.installed_in.clone() {
@@ -122,9 +123,9 @@ impl Launcher {
         }
         let literal = spec.clone();
         let prepared = move || {
-            if let Some(walls) = &spec.walls {
+            if let Some(sandbox_policy) = &spec.sandbox_policy {
                 // Without it the server is told so when it first wants it.
-                std::fs::create_dir_all(walls.home.join(TEMPORARY)).ok();
+                std::fs::create_dir_all(sandbox_policy.home.join(TEMPORARY)).ok();
             }
             resolve::resolve(&spec)
         };
@@ -199,18 +200,20 @@ impl Launcher {
     fn login(&self, name: &str, address: &Address, options: &HttpOptions) -> Arc<Login> {
         let mut logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         let known = logins.entry(name.to_owned());
-        Arc::clone(known.or_insert_with(|| Login::new(address.clone(), options, &self.keeping)))
+        Arc::clone(
+            known.or_insert_with(|| Login::new(address.clone(), options, &self.login_storage)),
+        )
     }
 
     /// Waits for the person who was sent to log in at a server, at most so long.
-    pub async fn visited(&self, name: &str, limit: Duration) {
+    pub async fn authorization_finished(&self, name: &str, limit: Duration) {
         let login = {
             let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
             logins.get(name).cloned()
         };
         if let Some(login) = login {
             // Whether they came or not, the call finds out.
-            drop(tokio::time::timeout(limit, login.visited()).await);
+            drop(tokio::time::timeout(limit, login.authorization_finished()).await);
         }
     }
 
@@ -224,7 +227,7 @@ impl Launcher {
             return Ok(spawner);
         }
         let started = Spawner::start(self.shim.clone(), containment).map_err(|error| {
-            match allowance::out_of_files(&error) {
+            match rlimits::out_of_files(&error) {
                 Some(reason) => Fact::OutOfFiles { reason },
                 None => Fact::SpawnFailed { reason: format!("no supervising thread: {error}") },
             }
@@ -249,16 +252,16 @@ fn spec(config: &ServerConfig, global: &PassEnv) -> Result<Spec, Fact> {
             .collect(),
         cwd: cwd.clone(),
         pass_env: config.pass_env.with(global),
-        walls: config.walls.clone(),
+        sandbox_policy: config.sandbox_policy.clone(),
     })
 }
 
 /// The whole chain of causes: the outer error names the program, the inner says what the system said.
 fn failed(error: &SpawnError) -> Fact {
-    if let Some(reason) = allowance::out_of_files(error) {
+    if let Some(reason) = rlimits::out_of_files(error) {
         return Fact::OutOfFiles { reason };
     }
-    if let Some(reason) = allowance::out_of_processes(error) {
+    if let Some(reason) = rlimits::out_of_processes(error) {
         return Fact::OutOfProcesses { reason };
     }
     Fact::SpawnFailed { reason: chain(error) }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use metamcp_core::failure::Fact;
-use metamcp_core::secret::Scrubber;
-use metamcp_core::settings::LogLevel;
-use metamcp_core::text;
-use metamcp_core::tool::{Listing, Next, ServerTools, Tool, ToolListDefect};
+use metamcp_calls::failure::Fact;
+use metamcp_config::settings::LogLevel;
+use metamcp_tools::tool::{Listing, Next, ServerTools, Tool, ToolListDefect};
+use metamcp_types::secret::Redactor;
+use metamcp_types::text;
 use metamcp_wire::modern::headers;
 use metamcp_wire::write;
 
@@ -27,7 +27,7 @@ const NO_SUCH_METHOD: i64 = -32601;
 
 /// Why the tools of a server cannot be had.
 #[derive(Debug)]
-pub enum Unlisted {
+pub enum ListError {
     /// In words that follow the server's name.
     Words(String),
     /// It answered with an error, by its code and message.
@@ -36,9 +36,9 @@ pub enum Unlisted {
     Login(Fact),
 }
 
-impl From<String> for Unlisted {
-    fn from(words: String) -> Unlisted {
-        Unlisted::Words(words)
+impl From<String> for ListError {
+    fn from(words: String) -> ListError {
+        ListError::Words(words)
     }
 }
 
@@ -47,11 +47,11 @@ impl From<String> for Unlisted {
 pub async fn read(
     connection: &Connection,
     most: usize,
-    secrets: &Scrubber,
-) -> Result<Arc<ServerTools>, Unlisted> {
+    secrets: &Redactor,
+) -> Result<Arc<ServerTools>, ListError> {
     let peer = connection.peer.get();
-    let title = peer.map(|peer| secrets.scrub_text(peer.title.as_deref().unwrap_or(&peer.name)));
-    let version = peer.map(|peer| secrets.scrub_text(&peer.version));
+    let title = peer.map(|peer| secrets.redact_text(peer.title.as_deref().unwrap_or(&peer.name)));
+    let version = peer.map(|peer| secrets.redact_text(&peer.version));
     let (title, version) = (title.as_deref(), version.as_deref());
     let mut listing = Listing::at_most(most);
     // Servers exist that announce none and have some: they are asked all the same, and most say at once that they have
@@ -69,7 +69,7 @@ pub async fn read(
             }
         };
         let page = match answered {
-            Ok(Reply::Result(page)) => match secrets.scrub(&page).json {
+            Ok(Reply::Result(page)) => match secrets.redact(&page).json {
                 Cow::Borrowed(_) => page,
                 Cow::Owned(clean) => Bytes::from(clean),
             },
@@ -78,7 +78,7 @@ pub async fn read(
                 if !announced && code == NO_SUCH_METHOD {
                     return Ok(Arc::new(listing.finish(title, version)));
                 }
-                return Err(Unlisted::Refused(code, message));
+                return Err(ListError::Refused(code, message));
             }
             Ok(Reply::Malformed(defect)) => {
                 return Err(format!("answered tools/list with nonsense: {defect}").into());
@@ -90,7 +90,7 @@ pub async fn read(
                 return Err(words.into());
             }
             Ok(Reply::Broke { fact: fact @ Fact::LoginNeeded { .. }, .. }) => {
-                return Err(Unlisted::Login(fact));
+                return Err(ListError::Login(fact));
             }
             Ok(Reply::Broke { fact, .. }) => return Err(fact.to_string().into()),
             Err(_) => return Err("ended while its tools were listed".to_owned().into()),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use metamcp_core::text;
+use metamcp_types::text;
 
 use super::Document;
 

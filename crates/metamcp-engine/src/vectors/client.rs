@@ -8,7 +8,7 @@ use hyper::{Method, Request, StatusCode};
 
 use super::endpoint::{Endpoint, Purpose};
 use super::unavailable::Failure;
-use crate::web::{self, BodyError, Outgoing, Plan, Trouble, Web};
+use crate::web::{self, BodyError, Outgoing, Plan, SendErrorKind, Web};
 
 /// A host that does not take a connection in this time will not answer in time either.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -94,13 +94,13 @@ impl Client {
             headers.insert(AUTHORIZATION, key.clone());
         }
         let web = self.web.as_ref().map_err(|reason| Failure::Insecure { reason })?;
-        let answer = web.send(request).await.map_err(|error| match error.trouble {
-            Trouble::Unreachable { reason } => Failure::Unreachable { reason },
-            Trouble::Insecure { reason } => Failure::Insecure { reason },
-            Trouble::OutOfFiles { .. } => {
+        let answer = web.send(request).await.map_err(|error| match error.kind {
+            SendErrorKind::Unreachable { reason } => Failure::Unreachable { reason },
+            SendErrorKind::Insecure { reason } => Failure::Insecure { reason },
+            SendErrorKind::OutOfFiles { .. } => {
                 Failure::Unreachable { reason: "metamcp has no file descriptors left" }
             }
-            Trouble::Forbidden { .. } | Trouble::Closed => Failure::Closed,
+            SendErrorKind::Forbidden { .. } | SendErrorKind::Closed => Failure::Closed,
         })?;
         let (head, body) = answer.into_parts();
         if head.status != StatusCode::OK {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use hyper::http::uri::{Authority, PathAndQuery, Scheme};
-use metamcp_core::secret::Secret;
+use metamcp_types::secret::Secret;
 use serde::Serialize;
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ impl Endpoint {
         let model = model.trim();
         let is_name = !model.is_empty()
             && model.chars().count() <= MAX_MODEL_CHARS
-            && !model.chars().any(|c| c.is_control() || metamcp_core::text::is_hidden(c));
+            && !model.chars().any(|c| c.is_control() || metamcp_types::text::is_hidden(c));
         if !is_name {
             return Err(EndpointError::BadModel { host });
         }

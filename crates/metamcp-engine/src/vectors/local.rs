@@ -9,16 +9,16 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use metamcp_core::search::{Index, Recipe, ServerIndex, Table, document};
-use metamcp_core::settings::LogLevel;
-use metamcp_core::transformer::{MINILM, Model};
+use metamcp_config::settings::LogLevel;
+use metamcp_search::search::{Index, IndexCacheKey, ServerIndex, Table, document};
+use metamcp_search::transformer::{MINILM, Model};
 use sha2::{Digest, Sha256};
 
 use super::lock;
 use super::store::{Key, Remembered, Store};
+use crate::change_counter::ChangeCounter;
 use crate::clock::unix_millis;
 use crate::model::{IDENTITY, ModelFile};
-use crate::progress::Progress;
 use crate::telemetry;
 
 #[cfg(test)]
@@ -52,16 +52,16 @@ struct Shared {
     file: ModelFile,
     model: Mutex<State>,
     tables: Mutex<HashMap<[u8; 32], Arc<Table>>>,
-    queries: Mutex<VecDeque<Asked>>,
+    queries: Mutex<VecDeque<CachedQuery>>,
     store: Store,
     wanted: Mutex<Wanted>,
     called: Condvar,
     /// A step whenever a table has more vectors than before, or the thread has given up.
-    moved: Progress,
+    moved: ChangeCounter,
 }
 
 /// The words of a query and the vectors of its sentences.
-type Asked = (Box<str>, Arc<Vec<Vec<f32>>>);
+type CachedQuery = (Box<str>, Arc<Vec<Vec<f32>>>);
 
 /// What is known of the model.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Local {
             store: Store::new(home),
             wanted: Mutex::default(),
             called: Condvar::new(),
-            moved: Progress::default(),
+            moved: ChangeCounter::default(),
         };
         Local { shared: Arc::new(shared) }
     }
@@ -109,8 +109,8 @@ impl Local {
             return;
         }
         let mut wanted = lock(&self.shared.wanted);
-        let recipes = index.servers().iter().map(|part| part.recipe().0);
-        if wanted.parts.is_none() && recipes.eq(wanted.under_way.iter().copied()) {
+        let cache_keys = index.servers().iter().map(|part| part.cache_key().0);
+        if wanted.parts.is_none() && cache_keys.eq(wanted.under_way.iter().copied()) {
             return;
         }
         wanted.parts = Some(index.servers().to_vec());
@@ -135,7 +135,7 @@ impl Local {
     /// The vectors of its tools, one table for each server.
     pub fn tables(&self, index: &Index) -> Vec<Arc<Table>> {
         let tables = lock(&self.shared.tables);
-        let own = index.servers().iter().map(|part| match tables.get(&part.recipe().0) {
+        let own = index.servers().iter().map(|part| match tables.get(&part.cache_key().0) {
             Some(table) => Arc::clone(table),
             None => Arc::new(Table::new(part.tools().tools.len(), MINILM.width)),
         });
@@ -155,7 +155,7 @@ impl Local {
     /// The vectors of a query. Takes milliseconds, and the first time as long as the model takes to read: not on a
     /// thread that others wait for.
     pub fn query(&self, text: &str) -> Result<Arc<Vec<Vec<f32>>>, Arc<str>> {
-        let known = |queries: &VecDeque<Asked>| {
+        let known = |queries: &VecDeque<CachedQuery>| {
             queries.iter().find(|(words, _)| **words == *text).map(|(_, own)| Arc::clone(own))
         };
         if let Some(known) = known(&lock(&self.shared.queries)) {
@@ -228,7 +228,7 @@ impl Shared {
                     return;
                 }
                 let parts = wanted.parts.take().unwrap_or_default();
-                wanted.under_way = parts.iter().map(|part| part.recipe().0).collect();
+                wanted.under_way = parts.iter().map(|part| part.cache_key().0).collect();
                 parts
             };
             self.forget_others(&parts);
@@ -244,9 +244,9 @@ impl Shared {
 
     /// Brings one server's table up to date. False if there is something newer to do, or nothing can be done.
     fn fill(&self, part: &ServerIndex) -> bool {
-        let Recipe(recipe) = part.recipe();
+        let IndexCacheKey(cache_key) = part.cache_key();
         let tools = &part.tools().tools;
-        let mut table = match lock(&self.tables).get(&recipe) {
+        let mut table = match lock(&self.tables).get(&cache_key) {
             Some(table) => Table::clone(table),
             None => Table::new(tools.len(), MINILM.width),
         };
@@ -270,7 +270,7 @@ impl Shared {
                 table.set(tool, &vector);
             }
         }
-        self.show(recipe, &table);
+        self.show(cache_key, &table);
         let (mut rows, mut kept) = (Vec::new(), Instant::now());
         let absent: Vec<usize> = table.missing().collect();
         let all = missing.into_iter().zip(texts.into_iter().zip(keys));
@@ -280,7 +280,7 @@ impl Shared {
             let (is_over, is_newer) = (wanted.is_over, wanted.parts.is_some());
             drop(wanted);
             if is_over || is_newer {
-                self.keep(recipe, &table, &mut rows);
+                self.keep(cache_key, &table, &mut rows);
                 return false;
             }
             let Ok(model) = self.model() else { return false };
@@ -288,31 +288,31 @@ impl Shared {
             table.set(tool, &vector);
             rows.push(Remembered { key, text, vector });
             if rows.len() == TOGETHER || kept.elapsed() >= SOON {
-                self.keep(recipe, &table, &mut rows);
+                self.keep(cache_key, &table, &mut rows);
                 kept = Instant::now();
             }
         }
-        self.keep(recipe, &table, &mut rows);
+        self.keep(cache_key, &table, &mut rows);
         true
     }
 
-    fn keep(&self, recipe: [u8; 32], table: &Table, rows: &mut Vec<Remembered>) {
+    fn keep(&self, cache_key: [u8; 32], table: &Table, rows: &mut Vec<Remembered>) {
         if !rows.is_empty() {
             self.store.write(IDENTITY, rows, unix_millis());
             rows.clear();
-            self.show(recipe, table);
+            self.show(cache_key, table);
         }
     }
 
-    fn show(&self, recipe: [u8; 32], table: &Table) {
-        lock(&self.tables).insert(recipe, Arc::new(table.clone()));
+    fn show(&self, cache_key: [u8; 32], table: &Table) {
+        lock(&self.tables).insert(cache_key, Arc::new(table.clone()));
         self.moved.step();
     }
 
     fn forget_others(&self, parts: &[Arc<ServerIndex>]) {
         let mut tables = lock(&self.tables);
         if tables.values().map(|table| table.tools()).sum::<usize>() > MAX_TOOLS {
-            tables.retain(|recipe, _| parts.iter().any(|part| part.recipe().0 == *recipe));
+            tables.retain(|cache_key, _| parts.iter().any(|part| part.cache_key().0 == *cache_key));
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use metamcp_core::moment::Moment;
+use metamcp_types::moment::Moment;
 
 use super::unavailable::Failure;
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use metamcp_core::settings::LogLevel;
+use metamcp_config::settings::LogLevel;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::files::FileError;

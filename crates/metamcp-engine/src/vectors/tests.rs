@@ -5,7 +5,7 @@ mod api;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use metamcp_core::secret::Secret;
+use metamcp_types::secret::Secret;
 
 use super::*;
 use api::{Api, Reply, honest, honest_body, vector};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metamcp_core::text;
+use metamcp_types::text;
 
 /// There are no vectors now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
-use metamcp_core::web::{Address, Zone};
+use metamcp_types::web::{Address, SsrfZone};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::Reach;
+use super::SsrfPolicy;
 use super::tunnel::Tunnel;
 
 /// How long the name service may take.
@@ -34,7 +34,7 @@ pub(super) struct Dial {
 struct Plan {
     connect: Duration,
     tunnel: Option<Tunnel>,
-    reach: Reach,
+    ssrf_policy: SsrfPolicy,
 }
 
 /// A number that may not be visited; told apart from a network that is down by its type.
@@ -46,8 +46,8 @@ pub(super) struct Forbidden {
 }
 
 impl Dial {
-    pub(super) fn new(connect: Duration, tunnel: Option<Tunnel>, reach: Reach) -> Dial {
-        Dial { plan: Arc::new(Plan { connect, tunnel, reach }) }
+    pub(super) fn new(connect: Duration, tunnel: Option<Tunnel>, ssrf_policy: SsrfPolicy) -> Dial {
+        Dial { plan: Arc::new(Plan { connect, tunnel, ssrf_policy }) }
     }
 }
 
@@ -84,7 +84,7 @@ impl Plan {
             return match timeout(self.connect, opening).await {
                 // Where the other end of a tunnel leads is not known here.
                 Ok(opened) => opened.map(|()| {
-                    reached(host, Zone::Public);
+                    reached(host, SsrfZone::Public);
                     stream
                 }),
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -96,17 +96,17 @@ impl Plan {
         }
         let stream = self.connect(&numbers).await?;
         if let Ok(peer) = stream.peer_addr() {
-            reached(host, Zone::of(peer.ip()));
+            reached(host, SsrfZone::of(peer.ip()));
         }
         Ok(stream)
     }
 
     /// One number that may not be visited spoils the name: whoever gives it out means us no good.
     fn judge(&self, host: &str, number: IpAddr) -> io::Result<()> {
-        match self.reach {
-            Reach::Anywhere => Ok(()),
-            Reach::SentFrom(zone) if zone.may_send_to(Zone::of(number)) => Ok(()),
-            Reach::SentFrom(_) => {
+        match self.ssrf_policy {
+            SsrfPolicy::Anywhere => Ok(()),
+            SsrfPolicy::SentFrom(zone) if zone.may_redirect_to(SsrfZone::of(number)) => Ok(()),
+            SsrfPolicy::SentFrom(_) => {
                 let forbidden = Forbidden { host: host.to_owned(), number };
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, forbidden))
             }
@@ -139,17 +139,17 @@ async fn lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 
 /// The zones in which names were reached. A name is looked up anew for every connection, and whoever owns it can say
 /// something else each time: what counts is where its words came from, not what it says of itself when asked.
-static REACHED: Mutex<BTreeMap<String, Zone>> = Mutex::new(BTreeMap::new());
+static REACHED: Mutex<BTreeMap<String, SsrfZone>> = Mutex::new(BTreeMap::new());
 /// Most names remembered; one more is treated as one of the internet.
 const MOST_NAMES: usize = 4096;
 
 /// A connection to `host` was made. A name that was reached in two zones counts as one of the internet, for good.
-fn reached(host: &str, zone: Zone) {
+fn reached(host: &str, zone: SsrfZone) {
     let mut known = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
     let has_room = known.len() < MOST_NAMES;
     match known.get_mut(host) {
         Some(before) if *before == zone => {}
-        Some(before) => *before = Zone::Public,
+        Some(before) => *before = SsrfZone::Public,
         None if has_room => drop(known.insert(host.to_owned(), zone)),
         None => {}
     }
@@ -157,13 +157,13 @@ fn reached(host: &str, zone: Zone) {
 
 /// The zone of an address that the operator wrote, by which it is measured where it may send us: that of its number, or
 /// the one in which its name was reached so far.
-pub fn zone_of(address: &Address) -> Zone {
+pub fn zone_of(address: &Address) -> SsrfZone {
     let host = address.host().trim_start_matches('[').trim_end_matches(']');
     if let Ok(number) = host.parse() {
-        return Zone::of(number);
+        return SsrfZone::of(number);
     }
     let known = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
-    known.get(host).copied().unwrap_or(Zone::Public)
+    known.get(host).copied().unwrap_or(SsrfZone::Public)
 }
 
 #[cfg(test)]
@@ -176,20 +176,20 @@ mod tests {
     #[test]
     fn a_name_cannot_talk_itself_into_another_zone() {
         let zone = |host: &str| zone_of(&Address::parse(&format!("https://{host}/mcp")).unwrap());
-        assert_eq!(zone("127.0.0.1"), Zone::Here);
-        assert_eq!(zone("[::1]:8443"), Zone::Here);
-        assert_eq!(zone("10.1.2.3"), Zone::Private);
-        assert_eq!(zone("never-reached.test"), Zone::Public);
-        reached("inside.test", Zone::Private);
-        reached("inside.test", Zone::Private);
-        assert_eq!(zone("inside.test"), Zone::Private);
-        reached("rebinds.test", Zone::Public);
-        reached("rebinds.test", Zone::Here);
-        assert_eq!(zone("rebinds.test"), Zone::Public);
-        reached("rebinds-back.test", Zone::Here);
-        reached("rebinds-back.test", Zone::Public);
-        reached("rebinds-back.test", Zone::Here);
-        assert_eq!(zone("rebinds-back.test"), Zone::Public);
+        assert_eq!(zone("127.0.0.1"), SsrfZone::Loopback);
+        assert_eq!(zone("[::1]:8443"), SsrfZone::Loopback);
+        assert_eq!(zone("10.1.2.3"), SsrfZone::Private);
+        assert_eq!(zone("never-reached.test"), SsrfZone::Public);
+        reached("inside.test", SsrfZone::Private);
+        reached("inside.test", SsrfZone::Private);
+        assert_eq!(zone("inside.test"), SsrfZone::Private);
+        reached("rebinds.test", SsrfZone::Public);
+        reached("rebinds.test", SsrfZone::Loopback);
+        assert_eq!(zone("rebinds.test"), SsrfZone::Public);
+        reached("rebinds-back.test", SsrfZone::Loopback);
+        reached("rebinds-back.test", SsrfZone::Public);
+        reached("rebinds-back.test", SsrfZone::Loopback);
+        assert_eq!(zone("rebinds-back.test"), SsrfZone::Public);
     }
 
     #[tokio::test]
@@ -214,7 +214,7 @@ mod tests {
         for (tunnel, uri) in
             [(None, format!("http://{here}/")), (tunnel, "https://far.example/".to_owned())]
         {
-            let plan = Plan { connect: LOOKUP, tunnel, reach: Reach::Anywhere };
+            let plan = Plan { connect: LOOKUP, tunnel, ssrf_policy: SsrfPolicy::Anywhere };
             let stream = plan.dial(&uri.parse().unwrap()).await.unwrap();
             assert!(stream.nodelay().unwrap(), "{uri}");
         }
@@ -225,7 +225,7 @@ mod tests {
         let plan = |zone| Plan {
             connect: Duration::from_millis(200),
             tunnel: None,
-            reach: Reach::SentFrom(zone),
+            ssrf_policy: SsrfPolicy::SentFrom(zone),
         };
         for host in [
             "127.0.0.1",
@@ -257,14 +257,14 @@ mod tests {
             "255.255.255.255",
         ] {
             let uri: Uri = format!("http://{host}:9/").parse().unwrap();
-            let error = plan(Zone::Public).dial(&uri).await.unwrap_err();
+            let error = plan(SsrfZone::Public).dial(&uri).await.unwrap_err();
             // Some spellings are no address for every system; those are not connected to either.
             let looked_up = error.kind() == io::ErrorKind::PermissionDenied;
             let unknown = error.get_ref().is_some_and(|inner| !inner.is::<Forbidden>());
             assert!(looked_up || unknown, "{host}: {error:?}");
         }
         let here: Uri = "http://127.0.0.1:9/".parse().unwrap();
-        let error = plan(Zone::Here).dial(&here).await.unwrap_err();
+        let error = plan(SsrfZone::Loopback).dial(&here).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

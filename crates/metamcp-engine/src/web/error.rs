@@ -5,11 +5,11 @@ use std::io;
 
 use super::body::Watch;
 use super::dial::Forbidden;
-use crate::allowance;
+use crate::rlimits;
 
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trouble {
+pub enum SendErrorKind {
     /// No connection stands.
     Unreachable {
         /// What is in the way.
@@ -38,7 +38,7 @@ pub enum Trouble {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendError {
     /// Why.
-    pub trouble: Trouble,
+    pub kind: SendErrorKind,
     /// Whether the server may have seen the request.
     pub sent: bool,
 }
@@ -49,30 +49,30 @@ impl SendError {
         watch: &Watch,
     ) -> SendError {
         if error.is_connect() {
-            return SendError { trouble: not_connected(error), sent: false };
+            return SendError { kind: not_connected(error), sent: false };
         }
-        SendError { trouble: Trouble::Closed, sent: watch.may_be_sent() }
+        SendError { kind: SendErrorKind::Closed, sent: watch.may_be_sent() }
     }
 
     pub(super) fn no_address() -> SendError {
         let reason = "its address cannot be used";
-        SendError { trouble: Trouble::Unreachable { reason }, sent: false }
+        SendError { kind: SendErrorKind::Unreachable { reason }, sent: false }
     }
 }
 
 /// Why there is no connection, by the innermost error of a type we know.
-fn not_connected(error: &(dyn Error + 'static)) -> Trouble {
-    if let Some(reason) = allowance::out_of_files(error) {
-        return Trouble::OutOfFiles { reason };
+fn not_connected(error: &(dyn Error + 'static)) -> SendErrorKind {
+    if let Some(reason) = rlimits::out_of_files(error) {
+        return SendErrorKind::OutOfFiles { reason };
     }
     let mut kind = None;
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(forbidden) = error.downcast_ref::<Forbidden>() {
-            return Trouble::Forbidden { reason: forbidden.to_string() };
+            return SendErrorKind::Forbidden { reason: forbidden.to_string() };
         }
         if let Some(tls) = error.downcast_ref::<tokio_rustls::rustls::Error>() {
-            return Trouble::Insecure { reason: tls_reason(tls) };
+            return SendErrorKind::Insecure { reason: tls_reason(tls) };
         }
         if let Some(error) = error.downcast_ref::<io::Error>() {
             kind = Some(error.kind());
@@ -83,8 +83,8 @@ fn not_connected(error: &(dyn Error + 'static)) -> Trouble {
         }
     }
     use io::ErrorKind as Kind;
-    let unreachable = |reason| Trouble::Unreachable { reason };
-    let insecure = |reason| Trouble::Insecure { reason };
+    let unreachable = |reason| SendErrorKind::Unreachable { reason };
+    let insecure = |reason| SendErrorKind::Insecure { reason };
     match kind {
         // What rustls does not accept arrives as invalid data.
         Some(Kind::InvalidData) => insecure("its certificate or its TLS is not accepted"),

@@ -109,6 +109,6 @@ async fn a_stranger_is_not_trusted_and_hears_nothing() {
     let body = Outgoing::of(Bytes::from_static(b"secret"));
     let request = request(Method::POST, &address, HeaderMap::new(), body).unwrap();
     let error = web.send(request).await.unwrap_err();
-    assert!(matches!(error.trouble, Trouble::Insecure { .. }), "{error:?}");
+    assert!(matches!(error.kind, SendErrorKind::Insecure { .. }), "{error:?}");
     assert!(!error.sent);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use metamcp_core::config::TlsFiles;
+use metamcp_config::config::TlsFiles;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 

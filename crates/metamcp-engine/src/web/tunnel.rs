@@ -2,7 +2,7 @@
 
 use std::io;
 
-use metamcp_core::web::Address;
+use metamcp_types::web::Address;
 use metamcp_wire::base64;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

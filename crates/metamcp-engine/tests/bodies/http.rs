@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use metamcp_engine::serve::http::access::{Access, Principal, Token};
+use metamcp_engine::serve::http::fast_path::head::{ParsedHead, look};
 use metamcp_engine::serve::http::guard::{Head, Rules};
-use metamcp_engine::serve::http::plain::head::{Look, look};
-use metamcp_engine::serve::http::posted::{Posted, one_line};
+use metamcp_engine::serve::http::post_body::{PostBody, one_line};
 use metamcp_engine::serve::http::sessions::SessionId;
 use metamcp_engine::serve::http::stream::from_event_id;
 
@@ -41,7 +41,7 @@ fn check_head(head: &Head<'_>) {
             origins: vec!["https://app.example.org".to_owned()],
             legacy: bits & 1 > 0,
             toolsets: Vec::new(),
-            kept_to: None,
+            restricted_to: None,
             stateless: bits & 2 > 0,
             json: bits & 4 > 0,
         };
@@ -71,8 +71,8 @@ const AFTER: &[u8] = b"\r\nAccept: */*\r\n\r\n";
 
 fn check_usual(data: &[u8]) {
     let found = match look(data) {
-        Look::Whole(head) => Some((head.size, head.length)),
-        Look::Part | Look::Unusual => None,
+        ParsedHead::Complete(head) => Some((head.size, head.length)),
+        ParsedHead::Partial | ParsedHead::Unsupported => None,
     };
     if let Some((size, _)) = found {
         let head = data[..size].to_ascii_lowercase();
@@ -87,7 +87,7 @@ fn check_usual(data: &[u8]) {
         };
         assert_eq!((lines(b"content-length:"), lines(b"transfer-encoding")), (1, 0));
     }
-    let Look::Whole(known) = look(&[BEFORE, b"2", AFTER].concat()) else {
+    let ParsedHead::Complete(known) = look(&[BEFORE, b"2", AFTER].concat()) else {
         panic!("the usual head is not read");
     };
     if let Some(same) = known.fits(data) {
@@ -112,11 +112,11 @@ fn check_texts(text: &str) {
 fn check_body(body: &[u8]) {
     let whole = Bytes::copy_from_slice(body);
     let Ok(line) = one_line(whole) else {
-        assert!(Posted::read(body).is_err());
+        assert!(PostBody::read(body).is_err());
         return;
     };
     assert!(!line.contains(&b'\n') && !line.contains(&b'\r'));
-    match (Posted::read(body), Posted::read(&line)) {
+    match (PostBody::read(body), PostBody::read(&line)) {
         (Ok(before), Ok(after)) => {
             assert_eq!(before.requests().len(), after.requests().len());
             assert_eq!(before.initializes(), after.initializes());

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use metamcp_sandbox::layer;
-use metamcp_sandbox::protocol::{FromWorker, Missing};
+use metamcp_sandbox::protocol::{FromWorker, MissingLayer};
 use metamcp_sandbox::worker::IN_CONTAINER;
 
 use super::{
@@ -52,7 +52,7 @@ pub const VARIABLES: [&str; 9] = [
 
 /// How this binary is made a worker, and a sweeper.
 #[derive(Debug, Clone, Copy)]
-pub struct Words {
+pub struct Subcommands {
     /// The first argument of a worker.
     pub worker: &'static str,
     /// The first argument of a sweeper.
@@ -60,7 +60,7 @@ pub struct Words {
 }
 
 /// Runs one container and returns the exit code of the process. `args`: the program to ask, and the image.
-pub fn relay_main(mut args: impl Iterator<Item = OsString>, own: Words) -> i32 {
+pub fn relay_main(mut args: impl Iterator<Item = OsString>, own: Subcommands) -> i32 {
     let Some(socket) = socket() else { return 1 };
     let (program, image) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let told = Container {
@@ -119,7 +119,7 @@ fn socket() -> Option<UnixStream> {
 }
 
 /// Starts the container and whoever removes it.
-fn start(program: &Path, told: &Container<'_>, own: Words) -> Result<(Child, Child), String> {
+fn start(program: &Path, told: &Container<'_>, own: Subcommands) -> Result<(Child, Child), String> {
     find(program, PATIENCE).map_err(|refused| refused.to_string())?;
     let is_here = Command::new(program)
         .args(image_arguments(told.image))
@@ -192,7 +192,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> u64 {
 }
 
 fn refuse(mut socket: &UnixStream, reason: String) {
-    let missing = vec![Missing { layer: layer::CONTAINER.to_owned(), reason }];
+    let missing = vec![MissingLayer { layer: layer::CONTAINER.to_owned(), reason }];
     let mut frame = Vec::new();
     FromWorker::Ready { layers: Vec::new(), missing }.encode(&mut frame);
     // A gateway that is gone needs no reason.

@@ -66,14 +66,14 @@ fn a_path_with_a_comma_stays_one_field() {
 fn words_that_would_be_read_as_something_else_are_refused() {
     for name in ["", "-rm", "a b", "a/b", "ü", &"x".repeat(64)] {
         let told = run_arguments(&Container { name, ..container() });
-        assert!(matches!(told, Err(Refused::Word { what: "the name", .. })), "{name}");
+        assert!(matches!(told, Err(DockerError::Word { what: "the name", .. })), "{name}");
     }
     for image in ["", "--privileged", "a b", "a\nb", "$(id)"] {
         let told = run_arguments(&Container { image, ..container() });
-        assert!(matches!(told, Err(Refused::Word { what: "the image", .. })), "{image}");
+        assert!(matches!(told, Err(DockerError::Word { what: "the image", .. })), "{image}");
     }
     let told = run_arguments(&Container { program: Path::new("metamcp"), ..container() });
-    assert!(matches!(told, Err(Refused::Word { what: "the program", .. })));
+    assert!(matches!(told, Err(DockerError::Word { what: "the program", .. })));
     for image in ["debian", "ghcr.io/x/y:1.2", "debian@sha256:00ff", "localhost:5000/a_b-c.d"] {
         run_arguments(&Container { image, ..container() }).unwrap();
     }

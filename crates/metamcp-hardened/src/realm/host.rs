@@ -7,16 +7,16 @@ use wasmtime::{AsContext, Caller, Error, Linker, Memory, ResourceLimiter, Result
 use super::{MEMORY, Natives};
 
 /// The worker's side of one module.
-pub(super) struct Inside<N> {
+pub(super) struct StoreData<N> {
     pub(super) natives: N,
     memory: Option<Memory>,
-    said: Said,
+    reported_end: ReportedEnd,
     most: usize,
 }
 
 /// How a script ended, in the pieces in which the module says it.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct ReportedEnd {
     pub(super) value: String,
     pub(super) name: String,
     pub(super) message: String,
@@ -24,9 +24,9 @@ pub(super) struct Said {
     pub(super) tool: Option<String>,
 }
 
-impl<N> Inside<N> {
-    pub(super) fn new(natives: N) -> Inside<N> {
-        Inside { natives, memory: None, said: Said::default(), most: MEMORY }
+impl<N> StoreData<N> {
+    pub(super) fn new(natives: N) -> StoreData<N> {
+        StoreData { natives, memory: None, reported_end: ReportedEnd::default(), most: MEMORY }
     }
 
     pub(super) fn remember(&mut self, memory: Memory) {
@@ -42,8 +42,8 @@ impl<N> Inside<N> {
         self.most = most.min(MEMORY);
     }
 
-    pub(super) fn take_said(&mut self) -> Said {
-        std::mem::take(&mut self.said)
+    pub(super) fn take_reported_end(&mut self) -> ReportedEnd {
+        std::mem::take(&mut self.reported_end)
     }
 
     /// Where in the memory a text stands, if all of it is inside.
@@ -58,7 +58,7 @@ impl<N> Inside<N> {
     }
 }
 
-impl<N> ResourceLimiter for Inside<N> {
+impl<N> ResourceLimiter for StoreData<N> {
     fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> Result<bool> {
         Ok(desired <= self.most)
     }
@@ -70,12 +70,14 @@ impl<N> ResourceLimiter for Inside<N> {
 }
 
 /// Everything the module can reach.
-pub(super) fn linker<N: Natives + 'static>(engine: &wasmtime::Engine) -> Result<Linker<Inside<N>>> {
+pub(super) fn linker<N: Natives + 'static>(
+    engine: &wasmtime::Engine,
+) -> Result<Linker<StoreData<N>>> {
     let mut linker = Linker::new(engine);
     linker.func_wrap(
         "host",
         "request",
-        |mut caller: Caller<'_, Inside<N>>, op: u32, text: u32, length: u32| -> Result<i32> {
+        |mut caller: Caller<'_, StoreData<N>>, op: u32, text: u32, length: u32| -> Result<i32> {
             let payload = string(&caller, text, length)?;
             let number = u8::try_from(op)
                 .ok()
@@ -87,7 +89,7 @@ pub(super) fn linker<N: Natives + 'static>(engine: &wasmtime::Engine) -> Result<
     linker.func_wrap(
         "host",
         "log",
-        |mut caller: Caller<'_, Inside<N>>, level: u32, text: u32, length: u32| -> Result<()> {
+        |mut caller: Caller<'_, StoreData<N>>, level: u32, text: u32, length: u32| -> Result<()> {
             let text = string(&caller, text, length)?;
             caller.data_mut().natives.log(u8::try_from(level).unwrap_or(u8::MAX), text);
             Ok(())
@@ -96,7 +98,7 @@ pub(super) fn linker<N: Natives + 'static>(engine: &wasmtime::Engine) -> Result<
     linker.func_wrap(
         "host",
         "progress",
-        |mut caller: Caller<'_, Inside<N>>,
+        |mut caller: Caller<'_, StoreData<N>>,
          value: f64,
          total: f64,
          text: u32,
@@ -111,17 +113,17 @@ pub(super) fn linker<N: Natives + 'static>(engine: &wasmtime::Engine) -> Result<
     linker.func_wrap(
         "host",
         "timer",
-        |mut caller: Caller<'_, Inside<N>>, milliseconds: f64| -> u32 {
+        |mut caller: Caller<'_, StoreData<N>>, milliseconds: f64| -> u32 {
             caller.data_mut().natives.timer(milliseconds)
         },
     )?;
-    linker.func_wrap("host", "clear", |mut caller: Caller<'_, Inside<N>>, number: u32| {
+    linker.func_wrap("host", "clear", |mut caller: Caller<'_, StoreData<N>>, number: u32| {
         caller.data_mut().natives.clear(number);
     })?;
     linker.func_wrap(
         "host",
         "random",
-        |mut caller: Caller<'_, Inside<N>>, out: u32, length: u32| -> Result<()> {
+        |mut caller: Caller<'_, StoreData<N>>, out: u32, length: u32| -> Result<()> {
             let range = range(&caller, out, length)?;
             let memory = caller.data().memory();
             let (bytes, inside) = memory.data_and_store_mut(&mut caller);
@@ -132,7 +134,7 @@ pub(super) fn linker<N: Natives + 'static>(engine: &wasmtime::Engine) -> Result<
     linker.func_wrap(
         "host",
         "sha256",
-        |mut caller: Caller<'_, Inside<N>>, from: u32, length: u32, out: u32| -> Result<()> {
+        |mut caller: Caller<'_, StoreData<N>>, from: u32, length: u32, out: u32| -> Result<()> {
             let (from, out) = (range(&caller, from, length)?, range(&caller, out, 32)?);
             let memory = caller.data().memory();
             let (bytes, inside) = memory.data_and_store_mut(&mut caller);
@@ -141,21 +143,21 @@ pub(super) fn linker<N: Natives + 'static>(engine: &wasmtime::Engine) -> Result<
             Ok(())
         },
     )?;
-    linker.func_wrap("host", "now", |mut caller: Caller<'_, Inside<N>>| -> f64 {
+    linker.func_wrap("host", "now", |mut caller: Caller<'_, StoreData<N>>| -> f64 {
         caller.data_mut().natives.now()
     })?;
     linker.func_wrap(
         "host",
         "say",
-        |mut caller: Caller<'_, Inside<N>>, what: u32, text: u32, length: u32| -> Result<()> {
+        |mut caller: Caller<'_, StoreData<N>>, what: u32, text: u32, length: u32| -> Result<()> {
             let text = string(&caller, text, length)?;
-            let said = &mut caller.data_mut().said;
+            let reported_end = &mut caller.data_mut().reported_end;
             match what {
-                0 => said.value = text,
-                1 => said.name = text,
-                2 => said.message = text,
-                3 => said.stack = text,
-                _ => said.tool = Some(text),
+                0 => reported_end.value = text,
+                1 => reported_end.name = text,
+                2 => reported_end.message = text,
+                3 => reported_end.stack = text,
+                _ => reported_end.tool = Some(text),
             }
             Ok(())
         },
@@ -163,7 +165,7 @@ pub(super) fn linker<N: Natives + 'static>(engine: &wasmtime::Engine) -> Result<
     Ok(linker)
 }
 
-fn range<N>(caller: &Caller<'_, Inside<N>>, address: u32, length: u32) -> Result<Range<usize>> {
+fn range<N>(caller: &Caller<'_, StoreData<N>>, address: u32, length: u32) -> Result<Range<usize>> {
     match caller.data().room(caller, address, length) {
         Some(range) => Ok(range),
         None => Err(Error::msg(format!("{length} bytes at {address} are not inside the memory"))),
@@ -171,7 +173,7 @@ fn range<N>(caller: &Caller<'_, Inside<N>>, address: u32, length: u32) -> Result
 }
 
 /// A text of the script. What is not UTF-8 in it (halves of surrogate pairs) is replaced.
-fn string<N>(caller: &Caller<'_, Inside<N>>, address: u32, length: u32) -> Result<String> {
+fn string<N>(caller: &Caller<'_, StoreData<N>>, address: u32, length: u32) -> Result<String> {
     let range = range(caller, address, length)?;
     let bytes = &caller.data().memory().data(caller)[range];
     Ok(String::from_utf8_lossy(bytes).into_owned())

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use wasmtime::{Engine, Error, Instance, Module, Result, Store, Trap, UpdateDeadline};
 
-use super::host::{self, Inside};
+use super::host::{self, StoreData};
 use super::{Natives, tick};
 use crate::tuning;
 
@@ -12,9 +12,11 @@ use crate::tuning;
 static MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/engine.cwasm"));
 
 /// A fresh instance with all of its memory, and nothing of anybody's script in it.
-pub(super) fn instance<N: Natives + 'static>(natives: N) -> Result<(Store<Inside<N>>, Instance)> {
+pub(super) fn instance<N: Natives + 'static>(
+    natives: N,
+) -> Result<(Store<StoreData<N>>, Instance)> {
     let module = module()?;
-    let mut store = Store::new(module.engine(), Inside::new(natives));
+    let mut store = Store::new(module.engine(), StoreData::new(natives));
     store.limiter(|inside| inside);
     store.epoch_deadline_callback(|mut store| {
         if store.data_mut().natives.is_out_of_time() {

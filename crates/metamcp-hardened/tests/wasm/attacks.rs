@@ -1,11 +1,11 @@
 //! Scripts that use up what they are given. Each ends by the limit it runs into, and nothing else does.
 
-use metamcp_hardened::realm::Ended;
+use metamcp_hardened::realm::ScriptEnd;
 
 use crate::world::{Bounds, run};
 
 #[derive(Debug, PartialEq)]
-enum Verdict {
+enum ExpectedEnd {
     Cpu,
     Memory,
     /// An error of this name.
@@ -14,10 +14,10 @@ enum Verdict {
     Value(&'static str),
     Deadlock,
 }
-use Verdict::{Cpu, Deadlock, Memory, Threw, Value};
+use ExpectedEnd::{Cpu, Deadlock, Memory, Threw, Value};
 
 /// Each with the ends it may come to: which of two limits strikes first is a matter of the machine.
-const ATTACKS: &[(&str, &[Verdict])] = &[
+const ATTACKS: &[(&str, &[ExpectedEnd])] = &[
     // Loops, and ways not to be interrupted in one.
     ("for (;;) {}", &[Cpu]),
     ("while (1) new Promise(() => { for (;;) {} })", &[Cpu]),
@@ -197,9 +197,11 @@ fn each_ends_by_the_limit_it_runs_into() {
     for (code, expected) in ATTACKS {
         let end = run(code, bounds).end;
         let fits = expected.iter().any(|verdict| match (verdict, &end) {
-            (Cpu, Some(Ended::Cpu)) | (Memory, Some(Ended::Memory(_))) | (Deadlock, None) => true,
-            (Threw(name), Some(Ended::Threw(thrown))) => thrown.name == *name,
-            (Value(value), Some(Ended::Value(got))) => got == value,
+            (Cpu, Some(ScriptEnd::Cpu))
+            | (Memory, Some(ScriptEnd::Memory(_)))
+            | (Deadlock, None) => true,
+            (Threw(name), Some(ScriptEnd::Threw(thrown))) => thrown.name == *name,
+            (Value(value), Some(ScriptEnd::Value(got))) => got == value,
             _ => false,
         });
         if !fits {
@@ -213,17 +215,20 @@ fn each_ends_by_the_limit_it_runs_into() {
 fn memory_comes_back_to_whoever_lets_go_of_it() {
     let bounds = Bounds { heap: 16 << 20, ..Bounds::default() };
     let code = "let n = 0; for (let i = 0; i < 200; i++) { const a = new Uint8Array(4 << 20); n += a.length >> 20 } return n";
-    assert_eq!(run(code, bounds).end, Some(Ended::Value("800".into())));
+    assert_eq!(run(code, bounds).end, Some(ScriptEnd::Value("800".into())));
 }
 
 #[test]
 fn an_error_for_want_of_memory_can_be_caught() {
     let code = "try { 'x'.repeat(2 ** 29) } catch (e) { return 'caught' }";
-    assert_eq!(run(code, Bounds::default()).end, Some(Ended::Value("\"caught\"".into())));
+    assert_eq!(run(code, Bounds::default()).end, Some(ScriptEnd::Value("\"caught\"".into())));
 }
 
 #[test]
 fn the_largest_answer_still_fits_beside_a_heap_in_use() {
     let code = "const keep = 'y'.repeat(20 << 20); const r = await gitHub.echo({ text: 'x'.repeat(3 << 20) }); return [keep.length, r.arguments.text.length]";
-    assert_eq!(run(code, Bounds::default()).end, Some(Ended::Value("[20971520,3145728]".into())));
+    assert_eq!(
+        run(code, Bounds::default()).end,
+        Some(ScriptEnd::Value("[20971520,3145728]".into()))
+    );
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use metamcp_hardened::realm::Ended;
+use metamcp_hardened::realm::ScriptEnd;
 
 use crate::world::{Bounds, run};
 
@@ -21,13 +21,13 @@ fn scripts(file: &str) -> Vec<(String, Vec<String>, Option<String>)> {
     text.split("//---\n").map(read).collect()
 }
 
-fn word(end: Option<&Ended>) -> &'static str {
+fn word(end: Option<&ScriptEnd>) -> &'static str {
     match end {
-        Some(Ended::Value(_)) => "ok",
-        Some(Ended::Threw(_) | Ended::ResultTooLong { .. }) => "error",
-        Some(Ended::Memory(_)) => "memory_limit",
-        Some(Ended::Cpu) => "cpu_limit",
-        Some(Ended::Broken { .. }) => "broken",
+        Some(ScriptEnd::Value(_)) => "ok",
+        Some(ScriptEnd::Threw(_) | ScriptEnd::ResultTooLong { .. }) => "error",
+        Some(ScriptEnd::Memory(_)) => "memory_limit",
+        Some(ScriptEnd::Cpu) => "cpu_limit",
+        Some(ScriptEnd::Broken { .. }) => "broken",
         None => "deadlock",
     }
 }
@@ -43,7 +43,7 @@ fn all_end_as_expected(files: &[&str], bounds: Bounds) {
         let end = run(&code, bounds).end;
         let word = word(end.as_ref());
         let differs = match (&value, &end) {
-            (Some(value), Some(Ended::Value(got))) => value != got,
+            (Some(value), Some(ScriptEnd::Value(got))) => value != got,
             _ => false,
         };
         // Here timers are due at once, so what waits for ever is busy for ever, and this engine takes

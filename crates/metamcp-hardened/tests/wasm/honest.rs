@@ -1,12 +1,12 @@
 //! What a script is promised.
 
-use metamcp_hardened::realm::Ended;
+use metamcp_hardened::realm::ScriptEnd;
 
 use crate::world::{Bounds, run};
 
 fn value(code: &str) -> String {
     match run(code, Bounds::default()).end {
-        Some(Ended::Value(value)) => value,
+        Some(ScriptEnd::Value(value)) => value,
         other => panic!("{code}: {other:?}"),
     }
 }
@@ -77,7 +77,7 @@ fn calls_cross_and_come_back() {
         "console.log('hello', {a: 1}); progress(0.5, 'half'); const r = await gitHub.createIssue({title: 'x'}); return r.arguments.title",
         Bounds::default(),
     );
-    assert_eq!(run.end, Some(Ended::Value("\"x\"".into())));
+    assert_eq!(run.end, Some(ScriptEnd::Value("\"x\"".into())));
     assert_eq!(run.world.logs, [(1, "hello { a: 1 }".to_owned())]);
     assert_eq!(run.world.progress, [(0.5, None, Some("half".to_owned()))]);
     assert_eq!(
@@ -92,14 +92,14 @@ fn a_promise_that_fails_unheard_is_told() {
         "Promise.reject(new Error('lost')); const p = Promise.reject(1); await null; p.catch(() => {}); return 'é'.localeCompare('f')",
         Bounds::default(),
     );
-    assert_eq!(run.end, Some(Ended::Value("-1".into())));
+    assert_eq!(run.end, Some(ScriptEnd::Value("-1".into())));
     assert_eq!(run.world.logs, [(3, "unhandled rejection: Error: lost".to_owned())]);
 }
 
 #[test]
 fn errors_say_where() {
     let threw = |code: &str| match run(code, Bounds::default()).end {
-        Some(Ended::Threw(thrown)) => thrown,
+        Some(ScriptEnd::Threw(thrown)) => thrown,
         other => panic!("{code}: {other:?}"),
     };
     let thrown = threw("let x = 1;\n  x.y.z()");
@@ -124,7 +124,7 @@ fn waiting_for_nobody_is_told_apart() {
 fn a_value_beyond_the_limit_is_not_handed_over() {
     let bounds = Bounds { result: 1000, ..Bounds::default() };
     let end = run("return 'x'.repeat(5000)", bounds).end;
-    assert_eq!(end, Some(Ended::ResultTooLong { bytes: 5002 }));
+    assert_eq!(end, Some(ScriptEnd::ResultTooLong { bytes: 5002 }));
 }
 
 #[test]

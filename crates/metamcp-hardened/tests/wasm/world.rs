@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::thread;
 
-use metamcp_hardened::realm::{Ended, Job, Natives, Realm};
+use metamcp_hardened::realm::{Natives, Realm, ScriptEnd, ScriptInput};
 use nix::time::{ClockId, clock_gettime};
 use sha2::{Digest, Sha256};
 
@@ -27,7 +27,7 @@ impl Default for Bounds {
 #[derive(Debug)]
 pub(crate) struct Run {
     /// How it ended; nothing if it waits for what nobody can settle.
-    pub(crate) end: Option<Ended>,
+    pub(crate) end: Option<ScriptEnd>,
     pub(crate) world: World,
 }
 
@@ -99,7 +99,7 @@ fn looped(code: &str, bounds: Bounds) -> Run {
         bounds.result
     );
     let source = format!("(async () => {{\n{code}\n}})");
-    let job = Job {
+    let job = ScriptInput {
         source: &source,
         file: "script",
         setup: &setup,
@@ -110,7 +110,7 @@ fn looped(code: &str, bounds: Bounds) -> Run {
     Run { end, world: std::mem::take(realm.natives()) }
 }
 
-fn turned(realm: &mut Realm<World>, job: Job<'_>) -> Option<Ended> {
+fn turned(realm: &mut Realm<World>, job: ScriptInput<'_>) -> Option<ScriptEnd> {
     if let Err(end) = realm.begin(job) {
         return Some(end);
     }
@@ -134,7 +134,7 @@ fn turned(realm: &mut Realm<World>, job: Job<'_>) -> Option<Ended> {
         } else if let Some((key, ())) = realm.natives().timers.pop_first() {
             realm.due(key.1)
         } else if realm.ran_out() {
-            return Some(Ended::Memory(Default::default()));
+            return Some(ScriptEnd::Memory(Default::default()));
         } else {
             return None;
         };

@@ -16,16 +16,16 @@ use tokio::io::AsyncReadExt as _;
 use tokio::task::yield_now;
 use tokio::time::{sleep_until, timeout};
 
-use super::depth::depth;
-use super::ledger::{Admit, Kind, Ledger, Watch};
-use super::under_way::UnderWay;
-use super::verdict::{MAX_WORDS, Verdict};
+use super::admission::{Admission, Admit, ClockCheck, RequestKind};
+use super::completion::{Completion, MAX_WORDS};
+use super::json_depth::json_depth;
+use super::pending_answers::PendingAnswers;
 use super::workers::{PIECE, Worker};
-use super::{CallError, Host, Job, Limits, LogLine, Op, Outcome};
-use crate::awake::{Awake, BEAT};
-use crate::habit::Habit;
+use super::{CallError, Host, Limits, LogLine, Op, ScriptJob, ScriptOutcome};
+use crate::adaptive_spin::AdaptiveSpin;
 use crate::limits::{CPU_GRACE, DEPTH, NAME};
-use crate::protocol::{Defect, FromWorker, MAX_FRAME, ToWorker, WorkerLimits};
+use crate::protocol::{FromWorker, MAX_FRAME, ProtocolViolation, ToWorker, WorkerLimits};
+use crate::run_clock::{CLOCK_CHECK_INTERVAL, RunClock};
 
 /// Bytes of questions in line above which no more are read; the worker then waits with the next.
 const MAX_WAITING: usize = 32 * 1024 * 1024;
@@ -34,10 +34,10 @@ const MAX_WAITING: usize = 32 * 1024 * 1024;
 const MAX_ANSWERS: usize = 32 * 1024 * 1024;
 
 /// How long the worker is looked at without a turn of anybody else. Most questions come within it.
-const GLANCE: Duration = Duration::from_micros(20);
+const BUSY_POLL: Duration = Duration::from_micros(20);
 
 /// How long the dead are waited for, to be told why they died. The kernel needs a moment at most.
-const BURIAL: Duration = Duration::from_secs(1);
+const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Words about progress that are passed on in one run; a worker of ours sends no more.
 const MAX_PROGRESS: u32 = 2_000;
@@ -46,20 +46,20 @@ const MAX_PROGRESS: u32 = 2_000;
 /// run ends as cancelled. Dropping the future kills the worker and drops the calls under way.
 pub async fn run(
     worker: Worker,
-    job: Job,
+    job: ScriptJob,
     host: Arc<dyn Host>,
     cancel: impl Future<Output = ()> + Send,
-) -> Outcome {
+) -> ScriptOutcome {
     let limits = job.limits.clone().bounded();
     let before = worker.processor_time().unwrap_or_default();
-    let mut run = Run {
-        awake: Awake::new(Instant::now()),
+    let mut run = ScriptRun {
+        run_clock: RunClock::new(Instant::now()),
         before,
         cpu: Duration::ZERO,
-        ledger: Ledger::new(limits.clone()),
+        admission: Admission::new(limits.clone()),
         limits,
         host,
-        under_way: UnderWay::default(),
+        pending_answers: PendingAnswers::default(),
         held: HashMap::new(),
         held_bytes: 0,
         out: Vec::new(),
@@ -70,12 +70,12 @@ pub async fn run(
         logs_dropped: 0,
         progress: 0,
         next: 0,
-        habit: Habit::default(),
+        adaptive_spin: AdaptiveSpin::default(),
     };
     run.logs_left = run.limits.logs;
     if job.code.len() > run.limits.source {
-        let verdict = Verdict::of_source(job.code.len(), &run.limits);
-        return run.outcome(verdict);
+        let completion = Completion::source_too_long(job.code.len(), &run.limits);
+        return run.outcome(completion);
     }
     run.say(&ToWorker::Job {
         code: job.code,
@@ -83,21 +83,21 @@ pub async fn run(
         servers: job.servers,
     });
     let (worker, ended) = run.drive(worker, cancel).await;
-    let verdict = match ended {
-        Some(verdict) => {
+    let completion = match ended {
+        Some(completion) => {
             // Closing its socket and having it buried take as long as a short script, and nobody waits for that.
             tokio::spawn(async { drop(worker) });
-            verdict
+            completion
         }
         None => {
             let status = match worker.end() {
-                Some(buried) => timeout(BURIAL, buried).await.ok().and_then(Result::ok),
+                Some(reaped) => timeout(REAP_TIMEOUT, reaped).await.ok().and_then(Result::ok),
                 None => None,
             };
-            Verdict::of_death(status, &run.limits)
+            Completion::from_exit(status, &run.limits)
         }
     };
-    run.outcome(verdict)
+    run.outcome(completion)
 }
 
 /// What a worker is told of the limits.
@@ -112,16 +112,16 @@ fn worker_limits(limits: &Limits) -> WorkerLimits {
     }
 }
 
-struct Run {
+struct ScriptRun {
     /// The time it took so far: a gateway that was stopped gives its scripts what they had left.
-    awake: Awake,
+    run_clock: RunClock,
     /// Processor time of the worker before its job.
     before: Duration,
     cpu: Duration,
     limits: Limits,
-    ledger: Ledger,
+    admission: Admission,
     host: Arc<dyn Host>,
-    under_way: UnderWay,
+    pending_answers: PendingAnswers,
     /// Questions in line.
     held: HashMap<u32, (Op, String)>,
     held_bytes: usize,
@@ -135,48 +135,48 @@ struct Run {
     progress: u32,
     /// The number of the worker's next question.
     next: u32,
-    habit: Habit,
+    adaptive_spin: AdaptiveSpin,
 }
 
 /// A wait for the worker's next word, with nothing else to do for it.
 #[derive(Clone, Copy)]
 struct Wait {
     since: Instant,
-    look: Option<Duration>,
+    spin: Option<Duration>,
 }
 
 impl Wait {
-    fn looks(self) -> bool {
-        self.look.is_some_and(|look| self.since.elapsed() < look)
+    fn is_spinning(self) -> bool {
+        self.spin.is_some_and(|spin| self.since.elapsed() < spin)
     }
 }
 
-impl Run {
+impl ScriptRun {
     /// Turns until the run ended. Without a verdict the worker died without a word.
     async fn drive(
         &mut self,
         mut worker: Worker,
         cancel: impl Future<Output = ()> + Send,
-    ) -> (Worker, Option<Verdict>) {
+    ) -> (Worker, Option<Completion>) {
         let mut cancel = pin!(cancel);
         let mut piece = vec![0; PIECE];
         // Nothing is over before this; looked at again then.
-        let mut look =
-            Instant::now() + (self.limits.cpu + CPU_GRACE).min(self.limits.wall).min(BEAT);
+        let mut next_check = Instant::now()
+            + (self.limits.cpu + CPU_GRACE).min(self.limits.wall).min(CLOCK_CHECK_INTERVAL);
         // One for the whole run: putting a new one among all timers of the gateway for each answer took longer than the answer.
-        let mut alarm = pin!(sleep_until(look.into()));
+        let mut alarm = pin!(sleep_until(next_check.into()));
         let mut wait: Option<Wait> = None;
         let mut is_first = true;
         loop {
             // Before anything else: while there is always something to answer, nothing below would get to it.
-            if Instant::now() >= look {
+            if Instant::now() >= next_check {
                 match self.watch(&worker) {
-                    Watch::Again(pause) => {
-                        look = Instant::now() + pause.min(BEAT);
-                        alarm.as_mut().reset(look.into());
+                    ClockCheck::Again(pause) => {
+                        next_check = Instant::now() + pause.min(CLOCK_CHECK_INTERVAL);
+                        alarm.as_mut().reset(next_check.into());
                     }
-                    Watch::Strike(strike) => {
-                        return (worker, Some(Verdict::of_strike(strike, &self.limits)));
+                    ClockCheck::LimitHit(limit_kind) => {
+                        return (worker, Some(Completion::from_limit(limit_kind, &self.limits)));
                     }
                 }
             }
@@ -187,26 +187,30 @@ impl Run {
                 self.sent = 0;
             }
             let reads = self.held_bytes < MAX_WAITING && self.out.len() - self.sent < MAX_ANSWERS;
-            let is_idle = self.under_way.is_empty() && self.sent == self.out.len();
+            let is_idle = self.pending_answers.is_empty() && self.sent == self.out.len();
             if is_idle && wait.is_none() {
-                let look = if is_first { worker.first_words().look() } else { self.habit.look() };
-                wait = Some(Wait { since: Instant::now(), look });
+                let spin = if is_first {
+                    worker.first_message_spin().spin_time()
+                } else {
+                    self.adaptive_spin.spin_time()
+                };
+                wait = Some(Wait { since: Instant::now(), spin });
             }
-            let looks = wait.is_some_and(Wait::looks);
-            let seen = if looks && reads { glance(&worker, &mut piece) } else { None };
+            let spins = wait.is_some_and(Wait::is_spinning);
+            let seen = if spins && reads { busy_poll(&worker, &mut piece) } else { None };
             let (mut inward, outward) = worker.halves();
             // In this order: what is answered already goes out before more is taken in. There is an end to that, since no
             // more are under way than were asked for.
             tokio::select! {
                 biased;
-                () = &mut cancel => return (worker, Some(Verdict::cancelled())),
-                done = poll_fn(|context| self.under_way.poll(context)), if !self.under_way.is_empty() => {
+                () = &mut cancel => return (worker, Some(Completion::cancelled())),
+                done = poll_fn(|context| self.pending_answers.poll(context)), if !self.pending_answers.is_empty() => {
                     for (id, answer) in done {
                         self.answered(id, answer);
                     }
                     // The thread is shared with everybody else's requests, and a script can have any number of
                     // questions ready.
-                    if self.under_way.has_worked() {
+                    if self.pending_answers.has_worked() {
                         yield_now().await;
                     }
                 }
@@ -219,60 +223,60 @@ impl Run {
                 }, if reads => match heard {
                     Ok(0) | Err(_) => return (worker, None),
                     Ok(count) => {
-                        if let Some(Wait { since, look }) = wait.take() {
-                            let (looked, took) = (look.is_some(), since.elapsed());
+                        if let Some(Wait { since, spin }) = wait.take() {
+                            let (spun, took) = (spin.is_some(), since.elapsed());
                             match mem::take(&mut is_first) {
-                                true => worker.first_words().noted(looked, took),
-                                false => self.habit.noted(looked, took),
+                                true => worker.first_message_spin().record(spun, took),
+                                false => self.adaptive_spin.record(spun, took),
                             }
                         }
                         worker.frames.push(&piece[..count]);
-                        if let Some(verdict) = self.frames(&mut worker) {
-                            return (worker, Some(verdict));
+                        if let Some(completion) = self.frames(&mut worker) {
+                            return (worker, Some(completion));
                         }
                     }
                 },
                 _ = outward.writable(), if self.sent < self.out.len() => {}
                 () = &mut alarm => {}
                 // Everybody else has a turn between two looks, and what has arrived for them is read.
-                () = yield_now(), if looks => {}
+                () = yield_now(), if spins => {}
             }
         }
     }
 
-    fn watch(&mut self, worker: &Worker) -> Watch {
+    fn watch(&mut self, worker: &Worker) -> ClockCheck {
         if let Some(used) = worker.processor_time() {
             self.cpu = used.saturating_sub(self.before);
         }
         let spent = self.spent();
-        self.ledger.watch(spent, self.cpu)
+        self.admission.watch(spent, self.cpu)
     }
 
     /// How long it runs already.
     fn spent(&mut self) -> Duration {
-        self.awake.spent(Instant::now())
+        self.run_clock.spent(Instant::now())
     }
 
     /// Reads every frame that is here.
-    fn frames(&mut self, worker: &mut Worker) -> Option<Verdict> {
+    fn frames(&mut self, worker: &mut Worker) -> Option<Completion> {
         loop {
             let message = match worker.frames.next_frame() {
                 Ok(Some(frame)) => FromWorker::decode(frame),
                 Ok(None) => return None,
-                Err(defect) => Err(defect),
+                Err(violation) => Err(violation),
             };
             match message {
                 Ok(message) => {
-                    if let Some(verdict) = self.heard(message) {
-                        return Some(verdict);
+                    if let Some(completion) = self.heard(message) {
+                        return Some(completion);
                     }
                 }
-                Err(defect) => return Some(Verdict::of_defect(&defect)),
+                Err(violation) => return Some(Completion::from_protocol_violation(&violation)),
             }
         }
     }
 
-    fn heard(&mut self, message: FromWorker) -> Option<Verdict> {
+    fn heard(&mut self, message: FromWorker) -> Option<Completion> {
         match message {
             FromWorker::Request { id, op, payload } => return self.asked(id, op, payload),
             FromWorker::Log { level, text } => {
@@ -293,7 +297,9 @@ impl Run {
             FromWorker::Progress { value, total, message } => {
                 let is_told = value.is_finite() && total.is_none_or(f64::is_finite);
                 if !is_told || message.as_ref().is_some_and(|words| words.len() > MAX_WORDS) {
-                    return Some(Verdict::of_defect(&Defect::Bounds { field: "progress" }));
+                    return Some(Completion::from_protocol_violation(&ProtocolViolation::Bounds {
+                        field: "progress",
+                    }));
                 }
                 if self.progress < MAX_PROGRESS {
                     self.progress += 1;
@@ -304,32 +310,34 @@ impl Run {
                 // One thread uses no more than passes on the wall, whatever it says.
                 let said = Duration::from_micros(cpu).min(self.spent());
                 self.cpu = self.cpu.max(said);
-                return Some(Verdict::of_end(end, &self.limits));
+                return Some(Completion::from_end(end, &self.limits));
             }
-            FromWorker::Ready { .. } => return Some(Verdict::of_disorder()),
+            FromWorker::Ready { .. } => return Some(Completion::out_of_order()),
         }
         None
     }
 
-    fn asked(&mut self, id: u32, op: Op, payload: String) -> Option<Verdict> {
+    fn asked(&mut self, id: u32, op: Op, payload: String) -> Option<Completion> {
         // Numbers follow each other, so that no answer can go to another question than its own.
         if id != self.next {
-            return Some(Verdict::of_disorder());
+            return Some(Completion::out_of_order());
         }
         self.next = self.next.wrapping_add(1);
         let kind = match kind_of(op, &payload, &*self.host) {
             Ok(kind) => kind,
-            Err(defect) => return Some(Verdict::of_defect(&defect)),
+            Err(violation) => return Some(Completion::from_protocol_violation(&violation)),
         };
         let now = self.spent();
-        match self.ledger.request(id, kind, now) {
+        match self.admission.request(id, kind, now) {
             Admit::Start => self.start(id, op, payload),
             Admit::Wait => {
                 self.held_bytes += payload.len();
                 self.held.insert(id, (op, payload));
             }
-            Admit::Strike(strike) => return Some(Verdict::of_strike(strike, &self.limits)),
-            Admit::Repeated => return Some(Verdict::of_disorder()),
+            Admit::LimitHit(limit_kind) => {
+                return Some(Completion::from_limit(limit_kind, &self.limits));
+            }
+            Admit::Repeated => return Some(Completion::out_of_order()),
         }
         None
     }
@@ -339,7 +347,7 @@ impl Run {
             levels if levels > DEPTH => Box::pin(std::future::ready(Err(too_deep(levels)))),
             _ => self.host.answer(op, payload),
         };
-        self.under_way.add(id, op, answer);
+        self.pending_answers.add(id, op, answer);
     }
 
     fn answered(&mut self, id: u32, answer: Result<String, CallError>) {
@@ -347,7 +355,7 @@ impl Run {
         let ok = answer.as_ref().is_ok_and(|result| !is_error_result(result));
         self.say(&ToWorker::Reply { id, answer: answer.map_err(|error| error.json) });
         let now = self.spent();
-        for id in self.ledger.finished(id, ok, now) {
+        for id in self.admission.finished(id, ok, now) {
             if let Some((op, payload)) = self.held.remove(&id) {
                 self.held_bytes -= payload.len();
                 self.start(id, op, payload);
@@ -378,15 +386,15 @@ impl Run {
         Ok(())
     }
 
-    fn outcome(mut self, verdict: Verdict) -> Outcome {
+    fn outcome(mut self, completion: Completion) -> ScriptOutcome {
         let wall = self.spent();
-        let Verdict { status, value, error, limit } = verdict;
-        Outcome {
+        let Completion { status, value, error, limit } = completion;
+        ScriptOutcome {
             status,
             value,
             logs: self.logs,
             logs_dropped: self.logs_dropped,
-            calls: self.ledger.close(wall),
+            calls: self.admission.close(wall),
             error,
             limit,
             cpu: self.cpu,
@@ -397,11 +405,11 @@ impl Run {
 
 /// Looks for a word of the worker for a moment, past the runtime, which asks about all sockets there are at every turn.
 /// Nothing if there was none; what it would have told the runtime, it finds out by itself.
-fn glance(worker: &Worker, piece: &mut [u8]) -> Option<io::Result<usize>> {
+fn busy_poll(worker: &Worker, piece: &mut [u8]) -> Option<io::Result<usize>> {
     let since = Instant::now();
     loop {
         match recv(worker.socket().as_raw_fd(), piece, MsgFlags::MSG_DONTWAIT) {
-            Err(Errno::EAGAIN | Errno::EINTR) if since.elapsed() < GLANCE => hint::spin_loop(),
+            Err(Errno::EAGAIN | Errno::EINTR) if since.elapsed() < BUSY_POLL => hint::spin_loop(),
             Err(Errno::EAGAIN | Errno::EINTR) => return None,
             seen => return Some(seen.map_err(io::Error::from)),
         }
@@ -440,31 +448,31 @@ struct Question {
 ///
 /// # Errors
 /// It is nothing that a worker of ours asks.
-fn kind_of(op: Op, payload: &str, host: &dyn Host) -> Result<Kind, Defect> {
-    let defect = |_| Defect::Json { field: "payload" };
+fn kind_of(op: Op, payload: &str, host: &dyn Host) -> Result<RequestKind, ProtocolViolation> {
+    let violation = |_| ProtocolViolation::Json { field: "payload" };
     // A list would be read as the members in their order.
     if !payload.starts_with('{') {
-        return Err(Defect::Json { field: "payload" });
+        return Err(ProtocolViolation::Json { field: "payload" });
     }
     // What is nested too deeply for the reader of JSON is answered with that, and nobody looks into it.
     let is_deep = levels(payload) > DEPTH;
     if op != Op::Call {
         if !is_deep {
-            serde_json::from_str::<Question>(payload).map_err(defect)?;
+            serde_json::from_str::<Question>(payload).map_err(violation)?;
         }
-        return Ok(Kind::Question);
+        return Ok(RequestKind::Question);
     }
     if is_deep {
-        return Ok(Kind::Call { server: String::new(), tool: String::new() });
+        return Ok(RequestKind::Call { server: String::new(), tool: String::new() });
     }
-    let Call { server, tool, .. } = serde_json::from_str(payload).map_err(defect)?;
+    let Call { server, tool, .. } = serde_json::from_str(payload).map_err(violation)?;
     let server = host.server_meant(&server).unwrap_or(server);
-    Ok(Kind::Call { server: short(server), tool: short(tool) })
+    Ok(RequestKind::Call { server: short(server), tool: short(tool) })
 }
 
 /// How deep what is asked with is nested. What is around it takes one level.
 fn levels(payload: &str) -> usize {
-    depth(payload).saturating_sub(1)
+    json_depth(payload).saturating_sub(1)
 }
 
 /// A name in the books, which are as long as the names in them.

@@ -14,7 +14,7 @@ use std::thread;
 use tokio::sync::oneshot;
 
 use super::Launch;
-use super::nursery::{Made, Nursery};
+use super::zygote::{ForkResult, Zygote};
 
 /// What a worker is called in a list of processes.
 const NAME: &str = "metamcp-sandbox";
@@ -32,7 +32,7 @@ pub(super) enum Process {
     /// Started by us.
     Own(Child),
     /// Forked from a nursery, which it keeps alive: its number, what it is killed by, and that nursery.
-    Forked(i32, OwnedFd, Arc<Nursery>),
+    Forked(i32, OwnedFd, Arc<Zygote>),
 }
 
 impl Process {
@@ -45,13 +45,13 @@ impl Process {
     }
 
     /// Kills it and waits for its end. One that is ending by itself keeps its own status: a signal comes too late for it.
-    fn bury(self) -> Option<ExitStatus> {
+    fn reap(self) -> Option<ExitStatus> {
         match self {
             Process::Own(mut child) => {
                 child.kill().ok();
                 child.wait().ok()
             }
-            Process::Forked(pid, process, nursery) => nursery.bury(pid, &process),
+            Process::Forked(pid, process, zygote) => zygote.reap(pid, &process),
         }
     }
 }
@@ -60,34 +60,34 @@ impl Process {
 #[derive(Debug, Clone)]
 pub(super) struct Spawner {
     start: mpsc::Sender<oneshot::Sender<io::Result<Started>>>,
-    bury: mpsc::Sender<(Process, oneshot::Sender<ExitStatus>)>,
+    reap: mpsc::Sender<(Process, oneshot::Sender<ExitStatus>)>,
 }
 
 impl Spawner {
     pub(super) fn new(launch: Launch) -> io::Result<Spawner> {
         let (start, orders) = mpsc::channel::<oneshot::Sender<io::Result<Started>>>();
-        let (bury, dead) = mpsc::channel::<(Process, oneshot::Sender<ExitStatus>)>();
-        let unwanted = bury.clone();
+        let (reap, dead) = mpsc::channel::<(Process, oneshot::Sender<ExitStatus>)>();
+        let unwanted = reap.clone();
         thread::Builder::new().name("sandbox-start".into()).spawn(move || {
-            let mut nursery = None;
+            let mut zygote = None;
             for order in orders {
                 // If nobody waits any more, the socket closes and the worker ends by itself; it is buried
                 // from here, since nobody else knows of it.
-                let started = start_one(&launch, &mut nursery);
+                let started = start_one(&launch, &mut zygote);
                 if let Err(Ok(Started { process, socket })) = order.send(started) {
                     drop(socket);
                     unwanted.send((process, oneshot::channel().0)).ok();
                 }
             }
         })?;
-        thread::Builder::new().name("sandbox-bury".into()).spawn(move || {
+        thread::Builder::new().name("sandbox-reap".into()).spawn(move || {
             for (process, told) in dead {
-                if let Some(status) = process.bury() {
+                if let Some(status) = process.reap() {
                     told.send(status).ok();
                 }
             }
         })?;
-        Ok(Spawner { start, bury })
+        Ok(Spawner { start, reap })
     }
 
     /// Starts a worker.
@@ -98,24 +98,24 @@ impl Spawner {
     }
 
     /// Kills a worker and says how it ended, unless it had ended before. Needs no one to wait for it.
-    pub(super) fn bury(&self, process: Process) -> oneshot::Receiver<ExitStatus> {
-        let (told, buried) = oneshot::channel();
+    pub(super) fn reap(&self, process: Process) -> oneshot::Receiver<ExitStatus> {
+        let (told, reaped) = oneshot::channel();
         // The thread outlives us: it ends after the last sender.
-        self.bury.send((process, told)).ok();
-        buried
+        self.reap.send((process, told)).ok();
+        reaped
     }
 }
 
-fn start_one(launch: &Launch, nursery: &mut Option<Arc<Nursery>>) -> io::Result<Started> {
+fn start_one(launch: &Launch, zygote: &mut Option<Arc<Zygote>>) -> io::Result<Started> {
     if !launch.forks {
         let (socket, theirs) = pair()?;
         let own = command(launch).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
         return Ok(Started { process: Process::Own(own), socket });
     }
-    if let Some(young) = nursery.take_if(|nursery| !nursery.is_old()) {
+    if let Some(young) = zygote.take_if(|zygote| !zygote.is_old()) {
         match forked(&young) {
             Ok(started) => {
-                *nursery = Some(young);
+                *zygote = Some(young);
                 return started;
             }
             // Somebody killed it, or it is out of step.
@@ -123,9 +123,9 @@ fn start_one(launch: &Launch, nursery: &mut Option<Arc<Nursery>>) -> io::Result<
         }
     }
     // None yet, or one that is old; its workers keep that, if it has any.
-    let new = Arc::new(Nursery::start(launch)?);
+    let new = Arc::new(Zygote::start(launch)?);
     let started = forked(&new)?;
-    *nursery = Some(new);
+    *zygote = Some(new);
     started
 }
 
@@ -133,17 +133,17 @@ fn start_one(launch: &Launch, nursery: &mut Option<Arc<Nursery>>) -> io::Result<
 ///
 /// # Errors
 /// The nursery is of no use any more. A worker it may have made has a socket of its own, whose other end is closed.
-fn forked(nursery: &Arc<Nursery>) -> io::Result<io::Result<Started>> {
+fn forked(zygote: &Arc<Zygote>) -> io::Result<io::Result<Started>> {
     // What we lack says nothing about the nursery; to end it would kill the workers that run.
     let (socket, theirs) = match pair() {
         Ok(pair) => pair,
         Err(error) => return Ok(Err(error)),
     };
-    Ok(match nursery.make(&theirs)? {
-        Made::Worker(pid, process) => {
-            Ok(Started { process: Process::Forked(pid, process, Arc::clone(nursery)), socket })
+    Ok(match zygote.fork_worker(&theirs)? {
+        ForkResult::Worker(pid, process) => {
+            Ok(Started { process: Process::Forked(pid, process, Arc::clone(zygote)), socket })
         }
-        Made::Not(error) => Err(error),
+        ForkResult::Failed(error) => Err(error),
     })
 }
 

@@ -15,10 +15,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
 use super::spawn::{Process, Spawner, Started};
-use super::{Launch, Profile, Refused};
-use crate::habit::Habit;
+use super::{Launch, Profile, WorkerError};
+use crate::adaptive_spin::AdaptiveSpin;
 use crate::layer;
-use crate::protocol::{Frames, FromWorker, Missing};
+use crate::protocol::{Frames, FromWorker, MissingLayer};
 
 /// How long a worker may take to be ready. It takes milliseconds; a machine that is short of memory
 /// takes its time.
@@ -26,7 +26,7 @@ const START: Duration = Duration::from_secs(10);
 
 /// How long the next worker is not started after one was taken while others wait. Starting it takes as
 /// much of a processor as many a script, and a short one is over by then.
-const BREATH: Duration = Duration::from_millis(3);
+const REFILL_DELAY: Duration = Duration::from_millis(3);
 
 /// More than the kernel says of a process.
 const STATUS: usize = 8 * 1024;
@@ -49,7 +49,7 @@ struct Shared {
     spawner: OnceLock<Spawner>,
     pool: Mutex<Pool>,
     /// How first words of scripts are waited for. Of all of them, since each script has but one.
-    first_words: Arc<Mutex<Habit>>,
+    first_message_spin: Arc<Mutex<AdaptiveSpin>>,
     /// Somebody waits: those that take a breath before they start do so now.
     hurry: Notify,
 }
@@ -58,9 +58,9 @@ struct Shared {
 struct Pool {
     waiting: VecDeque<Worker>,
     /// Workers on their way into the pool.
-    coming: usize,
+    starting: usize,
     /// Those who wait for one of them, the first one first. Never more than are coming.
-    wanted: VecDeque<oneshot::Sender<Worker>>,
+    waiters: VecDeque<oneshot::Sender<Worker>>,
 }
 
 impl Workers {
@@ -69,8 +69,8 @@ impl Workers {
         let spawner = OnceLock::new();
         let pool = Mutex::default();
         let hurry = Notify::new();
-        let first_words = Arc::new(Mutex::new(Habit::of_first_words()));
-        let shared = Shared { launch, profile, ready, spawner, pool, first_words, hurry };
+        let first_message_spin = Arc::new(Mutex::new(AdaptiveSpin::for_first_messages()));
+        let shared = Shared { launch, profile, ready, spawner, pool, first_message_spin, hurry };
         Workers { shared: Arc::new(shared) }
     }
 
@@ -78,19 +78,19 @@ impl Workers {
     ///
     /// # Errors
     /// A layer that is not to be had, or a worker that does not start. Neither heals by asking again.
-    pub async fn take(&self) -> Result<Worker, Refused> {
+    pub async fn take(&self) -> Result<Worker, WorkerError> {
         let worker = loop {
             match self.shared.next() {
                 // One that died while it waited is passed over.
-                Next::Waiting(worker) if worker.is_waiting() => break worker,
-                Next::Waiting(_) => {}
+                NextWorker::Waiting(worker) if worker.is_waiting() => break worker,
+                NextWorker::Waiting(_) => {}
                 // If it does not come after all, another is started, and what fails then is told.
-                Next::Coming(coming) => {
-                    if let Ok(worker) = coming.await {
+                NextWorker::Starting(starting) => {
+                    if let Ok(worker) = starting.await {
                         break worker;
                     }
                 }
-                Next::None => break self.shared.prepare().await?,
+                NextWorker::None => break self.shared.prepare().await?,
             }
         };
         self.refill();
@@ -106,19 +106,19 @@ impl Workers {
     fn refill(&self) {
         let (missing, pause) = {
             let mut pool = self.shared.pool();
-            let missing = self.shared.ready.saturating_sub(pool.waiting.len() + pool.coming);
-            pool.coming += missing;
-            (missing, if pool.waiting.is_empty() { Duration::ZERO } else { BREATH })
+            let missing = self.shared.ready.saturating_sub(pool.waiting.len() + pool.starting);
+            pool.starting += missing;
+            (missing, if pool.waiting.is_empty() { Duration::ZERO } else { REFILL_DELAY })
         };
         for _ in 0..missing {
-            let coming = Coming(Arc::clone(&self.shared));
+            let starting = StartingWorker(Arc::clone(&self.shared));
             tokio::spawn(async move {
                 if !pause.is_zero() {
-                    timeout(pause, coming.0.hurry.notified()).await.ok();
+                    timeout(pause, starting.0.hurry.notified()).await.ok();
                 }
                 // One that cannot be had now is refused to whoever asks next, with the reason.
-                if let Ok(worker) = coming.0.prepare().await {
-                    coming.0.arrived(worker);
+                if let Ok(worker) = starting.0.prepare().await {
+                    starting.0.arrived(worker);
                 }
             });
         }
@@ -126,24 +126,24 @@ impl Workers {
 }
 
 /// One worker on its way. Counted until it is there, or will not come.
-struct Coming(Arc<Shared>);
+struct StartingWorker(Arc<Shared>);
 
-impl Drop for Coming {
+impl Drop for StartingWorker {
     fn drop(&mut self) {
         let mut pool = self.0.pool();
-        pool.coming -= 1;
+        pool.starting -= 1;
         // Who waits for one that will not come looks again.
-        let coming = pool.coming;
-        pool.wanted.truncate(coming);
+        let starting = pool.starting;
+        pool.waiters.truncate(starting);
     }
 }
 
 /// Where the next worker is from.
-enum Next {
+enum NextWorker {
     /// It waits.
     Waiting(Worker),
     /// It is being started. That one is there sooner than a new one, and starting both takes longer.
-    Coming(oneshot::Receiver<Worker>),
+    Starting(oneshot::Receiver<Worker>),
     /// None is waiting, and all that are coming are promised.
     None,
 }
@@ -153,26 +153,26 @@ impl Shared {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> Next {
+    fn next(&self) -> NextWorker {
         let mut pool = self.pool();
         if let Some(worker) = pool.waiting.pop_front() {
-            return Next::Waiting(worker);
+            return NextWorker::Waiting(worker);
         }
-        pool.wanted.retain(|who| !who.is_closed());
-        if pool.wanted.len() >= pool.coming {
-            return Next::None;
+        pool.waiters.retain(|who| !who.is_closed());
+        if pool.waiters.len() >= pool.starting {
+            return NextWorker::None;
         }
-        let (who, coming) = oneshot::channel();
-        pool.wanted.push_back(who);
+        let (who, starting) = oneshot::channel();
+        pool.waiters.push_back(who);
         drop(pool);
         self.hurry.notify_waiters();
-        Next::Coming(coming)
+        NextWorker::Starting(starting)
     }
 
     /// To whoever waits for it, or into the pool.
     fn arrived(&self, mut worker: Worker) {
         let mut pool = self.pool();
-        while let Some(who) = pool.wanted.pop_front() {
+        while let Some(who) = pool.waiters.pop_front() {
             match who.send(worker) {
                 Ok(()) => return,
                 // Who wanted it gave up.
@@ -182,12 +182,12 @@ impl Shared {
         pool.waiting.push_back(worker);
     }
 
-    async fn prepare(&self) -> Result<Worker, Refused> {
+    async fn prepare(&self) -> Result<Worker, WorkerError> {
         let refused = |error: io::Error| {
             let reason = error.to_string();
             match error.raw_os_error().map(Errno::from_raw) {
-                Some(Errno::EMFILE | Errno::ENFILE) => Refused::Files { reason },
-                _ => Refused::Start { reason },
+                Some(Errno::EMFILE | Errno::ENFILE) => WorkerError::Files { reason },
+                _ => WorkerError::Start { reason },
             }
         };
         let spawner = match self.spawner.get() {
@@ -203,7 +203,7 @@ impl Shared {
             spawner,
             socket: None,
             frames: Frames::default(),
-            first_words: Arc::clone(&self.first_words),
+            first_message_spin: Arc::clone(&self.first_message_spin),
         };
         worker.socket = Some(UnixStream::from_std(socket).map_err(refused)?);
         let ready = match timeout(START, worker.hear()).await {
@@ -215,23 +215,31 @@ impl Shared {
                 self.check(worker.id(), &layers, &missing)?;
                 Ok(worker)
             }
-            Ok(other) => Err(Refused::Start { reason: format!("it began with {other:?}") }),
-            Err(reason) => Err(Refused::Start { reason }),
+            Ok(other) => Err(WorkerError::Start { reason: format!("it began with {other:?}") }),
+            Err(reason) => Err(WorkerError::Start { reason }),
         }
     }
 
     /// Whether everything the profile demands is in force, by the worker's word and by the kernel's.
-    fn check(&self, pid: u32, layers: &[String], missing: &[Missing]) -> Result<(), Refused> {
+    fn check(
+        &self,
+        pid: u32,
+        layers: &[String],
+        missing: &[MissingLayer],
+    ) -> Result<(), WorkerError> {
         // What the worker itself says is missing tells more than what is merely not in its list.
         let told = missing.iter().find(|told| self.profile.demands().any(|one| one == told.layer));
         if let Some(told) = told {
-            return Err(Refused::Layer { layer: told.layer.clone(), reason: told.reason.clone() });
+            return Err(WorkerError::Layer {
+                layer: told.layer.clone(),
+                reason: told.reason.clone(),
+            });
         }
         for demanded in self.profile.demands() {
             if !layers.iter().any(|layer| layer == demanded) {
                 let word = self.profile.word();
                 let reason = format!("this build has none, and the profile {word} demands it");
-                return Err(Refused::Layer { layer: demanded.to_owned(), reason });
+                return Err(WorkerError::Layer { layer: demanded.to_owned(), reason });
             }
         }
         // The process we know is the one that speaks with the engine; the worker is out of sight, which is the point.
@@ -246,7 +254,7 @@ impl Shared {
             if !status.lines().any(|found| found == line) {
                 let reason =
                     format!("the kernel does not confirm it: no {line:?} in /proc/{pid}/status");
-                return Err(Refused::Layer { layer: layer.to_owned(), reason });
+                return Err(WorkerError::Layer { layer: layer.to_owned(), reason });
             }
         }
         Ok(())
@@ -267,7 +275,7 @@ pub struct Worker {
     spawner: Spawner,
     socket: Option<UnixStream>,
     pub(super) frames: Frames,
-    first_words: Arc<Mutex<Habit>>,
+    first_message_spin: Arc<Mutex<AdaptiveSpin>>,
 }
 
 impl Worker {
@@ -287,8 +295,8 @@ impl Worker {
     }
 
     /// How the first word of a script is waited for.
-    pub(super) fn first_words(&self) -> MutexGuard<'_, Habit> {
-        self.first_words.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn first_message_spin(&self) -> MutexGuard<'_, AdaptiveSpin> {
+        self.first_message_spin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Processor time used by the process so far. Nothing once it cannot be told.
@@ -300,7 +308,7 @@ impl Worker {
 
     /// Kills it, and says how it had ended if it had before.
     pub(super) fn end(mut self) -> Option<oneshot::Receiver<ExitStatus>> {
-        self.process.take().map(|process| self.spawner.bury(process))
+        self.process.take().map(|process| self.spawner.reap(process))
     }
 
     /// The next message.
@@ -309,10 +317,10 @@ impl Worker {
         loop {
             match self.frames.next_frame() {
                 Ok(Some(frame)) => {
-                    return FromWorker::decode(frame).map_err(|defect| defect.to_string());
+                    return FromWorker::decode(frame).map_err(|violation| violation.to_string());
                 }
                 Ok(None) => {}
-                Err(defect) => return Err(defect.to_string()),
+                Err(violation) => return Err(violation.to_string()),
             }
             let socket = self.socket.as_ref().expect("set when the worker was made");
             socket.readable().await.map_err(|error| error.to_string())?;
@@ -337,7 +345,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if let Some(process) = self.process.take() {
-            drop(self.spawner.bury(process));
+            drop(self.spawner.reap(process));
         }
     }
 }

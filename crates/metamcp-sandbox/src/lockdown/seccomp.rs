@@ -9,7 +9,7 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter,
 };
 
-use super::{Ends, OUTWARD, SOCKET};
+use super::{LinkKind, OUTWARD, SOCKET};
 
 /// Calls allowed with any arguments.
 const FREE: [libc::c_long; 16] = [
@@ -38,17 +38,17 @@ const FREE: [libc::c_long; 16] = [
 ];
 
 /// Installs the filter.
-pub(super) fn install(ends: Ends) -> Result<(), String> {
-    let program = program(ends).map_err(|error| error.to_string())?;
+pub(super) fn install(link_kind: LinkKind) -> Result<(), String> {
+    let program = program(link_kind).map_err(|error| error.to_string())?;
     apply_filter(&program).map_err(|error| error.to_string())
 }
 
-fn program(ends: Ends) -> Result<BpfProgram, seccompiler::BackendError> {
+fn program(link_kind: LinkKind) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         FREE.into_iter().map(|call| (call, Vec::new())).collect();
-    let speaking = match ends {
-        Ends::Socket => [(libc::SYS_recvfrom, SOCKET), (libc::SYS_sendto, SOCKET)],
-        Ends::Pipes => [(libc::SYS_read, SOCKET), (libc::SYS_write, OUTWARD)],
+    let speaking = match link_kind {
+        LinkKind::Socket => [(libc::SYS_recvfrom, SOCKET), (libc::SYS_sendto, SOCKET)],
+        LinkKind::Pipes => [(libc::SYS_read, SOCKET), (libc::SYS_write, OUTWARD)],
     };
     for (call, descriptor) in speaking {
         rules.insert(call, vec![first_argument(u64::from(descriptor.unsigned_abs()))?]);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn only_what_is_on_the_list_passes() {
-        let program = program(Ends::Socket).unwrap();
+        let program = program(LinkKind::Socket).unwrap();
         let bound = [
             libc::SYS_recvfrom,
             libc::SYS_sendto,
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn pipes_are_read_and_written_and_are_no_sockets() {
-        let program = program(Ends::Pipes).unwrap();
+        let program = program(LinkKind::Pipes).unwrap();
         for (number, argument, passes) in [
             (libc::SYS_read, 0, true),
             (libc::SYS_read, 1, false),
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn no_memory_becomes_executable() {
-        let program = program(Ends::Socket).unwrap();
+        let program = program(LinkKind::Socket).unwrap();
         for number in [libc::SYS_mmap, libc::SYS_mprotect] {
             for protection in 0..16_u64 {
                 let executable = protection & 4 != 0;
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn only_the_socket_and_only_itself() {
-        let program = program(Ends::Socket).unwrap();
+        let program = program(LinkKind::Socket).unwrap();
         let own = u64::from(std::process::id());
         for (number, argument, passes) in [
             (libc::SYS_sendto, 0, true),

@@ -1,6 +1,6 @@
 //! The fields of a frame, written and read.
 
-use super::{Defect, HEADER, ScriptError};
+use super::{HEADER, ProtocolViolation, ScriptError};
 
 /// Writes one frame at the end of a buffer; the length is filled in by [`Writer::end`].
 pub(super) struct Writer<'a> {
@@ -71,45 +71,47 @@ impl<'a> Reader<'a> {
         Reader { rest: frame }
     }
 
-    fn take(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], Defect> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Defect::Short { field })?;
+    fn take(&mut self, length: usize, field: &'static str) -> Result<&'a [u8], ProtocolViolation> {
+        let (taken, rest) =
+            self.rest.split_at_checked(length).ok_or(ProtocolViolation::Short { field })?;
         self.rest = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], Defect> {
-        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Defect::Short { field })?;
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], ProtocolViolation> {
+        let (taken, rest) =
+            self.rest.split_first_chunk::<N>().ok_or(ProtocolViolation::Short { field })?;
         self.rest = rest;
         Ok(*taken)
     }
 
-    pub(super) fn byte(&mut self, field: &'static str) -> Result<u8, Defect> {
+    pub(super) fn byte(&mut self, field: &'static str) -> Result<u8, ProtocolViolation> {
         self.array::<1>(field).map(|[byte]| byte)
     }
 
-    pub(super) fn four(&mut self, field: &'static str) -> Result<u32, Defect> {
+    pub(super) fn four(&mut self, field: &'static str) -> Result<u32, ProtocolViolation> {
         self.array(field).map(u32::from_le_bytes)
     }
 
-    pub(super) fn eight(&mut self, field: &'static str) -> Result<u64, Defect> {
+    pub(super) fn eight(&mut self, field: &'static str) -> Result<u64, ProtocolViolation> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    pub(super) fn text(&mut self, field: &'static str) -> Result<String, Defect> {
+    pub(super) fn text(&mut self, field: &'static str) -> Result<String, ProtocolViolation> {
         let length = self.four(field)? as usize;
         let bytes = self.take(length, field)?;
-        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| Defect::Text { field })
+        std::str::from_utf8(bytes).map(str::to_owned).map_err(|_| ProtocolViolation::Text { field })
     }
 
     pub(super) fn option<T>(
         &mut self,
         field: &'static str,
-        read: impl FnOnce(&mut Self) -> Result<T, Defect>,
-    ) -> Result<Option<T>, Defect> {
+        read: impl FnOnce(&mut Self) -> Result<T, ProtocolViolation>,
+    ) -> Result<Option<T>, ProtocolViolation> {
         match self.byte(field)? {
             0 => Ok(None),
             1 => read(self).map(Some),
-            value => Err(Defect::Unknown { field, value }),
+            value => Err(ProtocolViolation::Unknown { field, value }),
         }
     }
 
@@ -117,11 +119,11 @@ impl<'a> Reader<'a> {
         &mut self,
         field: &'static str,
         most: usize,
-        mut read: impl FnMut(&mut Self) -> Result<T, Defect>,
-    ) -> Result<Vec<T>, Defect> {
+        mut read: impl FnMut(&mut Self) -> Result<T, ProtocolViolation>,
+    ) -> Result<Vec<T>, ProtocolViolation> {
         let count = self.four(field)? as usize;
         if count > most {
-            return Err(Defect::TooMany { field, count });
+            return Err(ProtocolViolation::TooMany { field, count });
         }
         // Not reserved by the count: an entry is longer in memory than it can be in the frame.
         let mut list = Vec::new();
@@ -131,7 +133,7 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    pub(super) fn error(&mut self) -> Result<ScriptError, Defect> {
+    pub(super) fn error(&mut self) -> Result<ScriptError, ProtocolViolation> {
         Ok(ScriptError {
             name: self.text("name")?,
             message: self.text("message")?,
@@ -142,10 +144,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(super) fn finished(&self) -> Result<(), Defect> {
+    pub(super) fn finished(&self) -> Result<(), ProtocolViolation> {
         match self.rest.len() {
             0 => Ok(()),
-            bytes => Err(Defect::Left { bytes }),
+            bytes => Err(ProtocolViolation::Left { bytes }),
         }
     }
 }

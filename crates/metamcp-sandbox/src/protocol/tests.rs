@@ -18,7 +18,7 @@ fn from_worker() -> Vec<FromWorker> {
     vec![
         FromWorker::Ready {
             layers: vec!["seccomp".into(), "landlock".into()],
-            missing: vec![Missing { layer: "x".into(), reason: "no such system call".into() }],
+            missing: vec![MissingLayer { layer: "x".into(), reason: "no such system call".into() }],
         },
         FromWorker::Request { id: 7, op: Op::ResultsPut, payload: "{\"value\":\"ü\"}".into() },
         FromWorker::Log { level: Level::Warn, text: String::new() },
@@ -94,7 +94,7 @@ fn a_frame_cut_anywhere_or_with_something_after_it_is_refused() {
 fn a_length_above_the_bound_is_refused_before_its_bytes_come() {
     let mut frames = Frames::default();
     frames.push(&u32::try_from(MAX_FRAME + 1).unwrap().to_le_bytes());
-    assert_eq!(frames.next_frame(), Err(Defect::TooLong { length: MAX_FRAME + 1 }));
+    assert_eq!(frames.next_frame(), Err(ProtocolViolation::TooLong { length: MAX_FRAME + 1 }));
     let mut frames = Frames::default();
     frames.push(&u32::try_from(MAX_FRAME).unwrap().to_le_bytes());
     assert_eq!(frames.next_frame(), Ok(None));
@@ -107,7 +107,7 @@ fn a_list_is_refused_by_its_count_alone() {
     out.extend_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(
         FromWorker::decode(&out),
-        Err(Defect::TooMany { field: "layers", count: u32::MAX as usize })
+        Err(ProtocolViolation::TooMany { field: "layers", count: u32::MAX as usize })
     );
 }
 

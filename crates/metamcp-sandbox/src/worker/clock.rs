@@ -8,14 +8,14 @@ use nix::time::{ClockId, clock_gettime};
 
 /// Processor time of this process since a script began.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Processor {
+pub(super) struct CpuClock {
     began: u64,
     limit: u64,
 }
 
-impl Processor {
-    pub(super) fn start(limit: u64) -> Processor {
-        Processor { began: now(), limit }
+impl CpuClock {
+    pub(super) fn start(limit: u64) -> CpuClock {
+        CpuClock { began: now(), limit }
     }
 
     pub(super) fn used(self) -> u64 {

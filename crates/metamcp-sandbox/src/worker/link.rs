@@ -9,8 +9,8 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::{read, write};
 
-use crate::habit::Habit;
-use crate::lockdown::{Ends, SOCKET};
+use crate::adaptive_spin::AdaptiveSpin;
+use crate::lockdown::{LinkKind, SOCKET};
 use crate::protocol::{Frames, FromWorker, ToWorker};
 
 /// Gathered bytes above which they are sent without waiting for more.
@@ -41,13 +41,13 @@ pub(super) enum Closed {
 /// Both directions.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    pub(super) ends: Ends,
+    pub(super) link_kind: LinkKind,
     outbox: Vec<u8>,
     /// Questions in it.
     questions: u32,
     inbox: Frames,
     piece: Vec<u8>,
-    habit: Habit,
+    adaptive_spin: AdaptiveSpin,
 }
 
 impl Link {
@@ -66,7 +66,7 @@ impl Link {
     pub(super) fn flush(&mut self) -> Result<(), Closed> {
         let mut sent = 0;
         while sent < self.outbox.len() {
-            if self.ends == Ends::Pipes {
+            if self.link_kind == LinkKind::Pipes {
                 // Whoever copies them on reads at all times, so this never waits for long.
                 match write(io::stdout(), &self.outbox[sent..]) {
                     Ok(count) => sent += count,
@@ -100,13 +100,14 @@ impl Link {
     pub(super) fn receive(&mut self, until: Option<Instant>) -> Result<Option<ToWorker>, Closed> {
         self.flush()?;
         let asked = Instant::now();
-        let look = if self.ends == Ends::Socket { self.habit.look() } else { None };
+        let spin =
+            if self.link_kind == LinkKind::Socket { self.adaptive_spin.spin_time() } else { None };
         loop {
             if let Some(message) = self.at_hand()? {
-                self.habit.noted(look.is_some(), asked.elapsed());
+                self.adaptive_spin.record(spin.is_some(), asked.elapsed());
                 return Ok(Some(message));
             }
-            if look.is_some_and(|look| asked.elapsed() < look) {
+            if spin.is_some_and(|spin| asked.elapsed() < spin) {
                 self.take_in(MsgFlags::MSG_DONTWAIT)?;
                 continue;
             }
@@ -132,7 +133,7 @@ impl Link {
     /// Waits for the gateway to close its end. Whatever it still says comes too late.
     pub(super) fn linger(&mut self) {
         // Behind pipes nobody closes them: the end of the process is what is waited for there.
-        if self.ends == Ends::Socket {
+        if self.link_kind == LinkKind::Socket {
             while recv(SOCKET, &mut self.piece, MsgFlags::empty()).is_ok_and(|count| count > 0) {}
         }
     }
@@ -142,9 +143,9 @@ impl Link {
         if self.piece.is_empty() {
             self.piece.resize(FIRST_PIECE, 0);
         }
-        let taken = match self.ends {
-            Ends::Socket => recv(SOCKET, &mut self.piece, flags),
-            Ends::Pipes => read(io::stdin(), &mut self.piece),
+        let taken = match self.link_kind {
+            LinkKind::Socket => recv(SOCKET, &mut self.piece, flags),
+            LinkKind::Pipes => read(io::stdin(), &mut self.piece),
         };
         match taken {
             Ok(0) => Err(Closed::Gone),

@@ -67,7 +67,8 @@ pub(super) fn object<'js>(ctx: &Ctx<'js>, state: &Rc<State>) -> Result<Object<'j
 
 impl State {
     fn request(&self, ctx: &Ctx<'_>, op: u8, payload: String) -> Result<u32> {
-        let op = Op::of(op).map_err(|defect| Exception::throw_type(ctx, &defect.to_string()))?;
+        let op =
+            Op::of(op).map_err(|violation| Exception::throw_type(ctx, &violation.to_string()))?;
         Ok(self.ask(op, payload))
     }
 

@@ -20,10 +20,10 @@ use crate::protocol::{End, ScriptError, Server, WorkerLimits};
 const RESERVE: usize = 4 * 1024 * 1024;
 
 /// What is run before any script: of everything that most scripts do a little.
-const REHEARSAL: &str = "const list = []; for (let i = 0; i < 2; i++) list.push({ i, text: `${await i}` }); return list.map(({ i }) => i + 1);";
+const WARM_UP_SCRIPT: &str = "const list = []; for (let i = 0; i < 2; i++) list.push({ i, text: `${await i}` }); return list.map(({ i }) => i + 1);";
 
 /// Characters that its result may have; it has a few.
-const REHEARSED: u64 = 1024;
+const WARM_UP_RESULT_LIMIT: u64 = 1024;
 
 /// The part of the heap that may fill before the engine first looks for cycles in it. Its own choice, 256 KiB, is less
 /// than the realm alone, so that every script of some length paid for walking over it.
@@ -82,18 +82,18 @@ impl Realm {
             touched: Cell::new(0),
             starved: Cell::new(false),
         };
-        realm.rehearse();
+        realm.run_warm_up_script();
         Some(realm)
     }
 
     /// Runs a script of ours as one of a guest is run. The kernel fetches the pages of parser and engine when they are
     /// first used, which is then done before there is a script that waits.
-    fn rehearse(&mut self) {
+    fn run_warm_up_script(&mut self) {
         // Of no name that a script could have: what is made for it is gone when the real ones are.
         let server = Server { name: String::new(), identifiers: Vec::new() };
         let begun = self.guarded(|ctx| {
-            self.introduce(ctx, &[server], 0, REHEARSED)?;
-            self.start(ctx, REHEARSAL)
+            self.introduce(ctx, &[server], 0, WARM_UP_RESULT_LIMIT)?;
+            self.start(ctx, WARM_UP_SCRIPT)
         });
         self.run_jobs();
         // Its end is nobody's business. If it failed, so does the script, which can say how.
@@ -228,7 +228,7 @@ impl Engine for Realm {
     }
 
     fn warm_up(&mut self) {
-        self.rehearse();
+        self.run_warm_up_script();
     }
 }
 

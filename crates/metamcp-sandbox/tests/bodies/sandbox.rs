@@ -1,6 +1,6 @@
 //! Any bytes from either side: read without a panic, and what is read is written back as it was.
 
-use metamcp_sandbox::protocol::{Defect, Frames, FromWorker, ToWorker};
+use metamcp_sandbox::protocol::{Frames, FromWorker, ProtocolViolation, ToWorker};
 
 /// Checks one stream, whole and in pieces cut where its first byte says.
 pub(crate) fn check(data: &[u8]) {
@@ -22,7 +22,7 @@ pub(crate) fn check(data: &[u8]) {
 }
 
 /// The frames of a stream that arrives in pieces, and what ended it.
-fn frames(data: &[u8], step: usize) -> (Vec<Vec<u8>>, Option<Defect>) {
+fn frames(data: &[u8], step: usize) -> (Vec<Vec<u8>>, Option<ProtocolViolation>) {
     let mut frames = Frames::default();
     let mut seen = Vec::new();
     for piece in data.chunks(step) {
@@ -31,7 +31,7 @@ fn frames(data: &[u8], step: usize) -> (Vec<Vec<u8>>, Option<Defect>) {
             match frames.next_frame() {
                 Ok(Some(frame)) => seen.push(frame.to_vec()),
                 Ok(None) => break,
-                Err(defect) => return (seen, Some(defect)),
+                Err(violation) => return (seen, Some(violation)),
             }
         }
         assert!(frames.waiting() <= data.len());

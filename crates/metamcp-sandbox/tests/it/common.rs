@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use metamcp_sandbox::host::{
-    Answer, CallError, Host, Job, Launch, Level, Limits, Op, Outcome, Profile, Server, Workers, run,
+    Answer, CallError, Host, Launch, Level, Limits, Op, Profile, ScriptJob, ScriptOutcome, Server,
+    Workers, run,
 };
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ pub(crate) fn small() -> Limits {
     }
 }
 
-pub(crate) fn job(code: &str, limits: Limits) -> Job {
+pub(crate) fn job(code: &str, limits: Limits) -> ScriptJob {
     let server = |name: &str, identifiers: &[&str]| Server {
         name: name.into(),
         identifiers: identifiers.iter().map(ToString::to_string).collect(),
@@ -48,7 +49,7 @@ pub(crate) fn job(code: &str, limits: Limits) -> Job {
         server("my files", &["myFiles", "my_files"]),
         server("console", &["console"]),
     ];
-    Job { code: code.into(), servers, limits }
+    ScriptJob { code: code.into(), servers, limits }
 }
 
 /// A word about progress: how far, of how much, in words.
@@ -132,17 +133,17 @@ async fn answer(op: Op, payload: &str) -> Result<String, CallError> {
 }
 
 /// Workers of this test process, shared by its tests, each of which runs in a runtime of its own.
-pub(crate) async fn outcome_with(code: &str, limits: Limits, host: Arc<Table>) -> Outcome {
+pub(crate) async fn outcome_with(code: &str, limits: Limits, host: Arc<Table>) -> ScriptOutcome {
     let worker = workers().take().await.expect("a worker");
     run(worker, job(code, limits), host, std::future::pending()).await
 }
 
-pub(crate) async fn outcome(code: &str, limits: Limits) -> Outcome {
+pub(crate) async fn outcome(code: &str, limits: Limits) -> ScriptOutcome {
     outcome_with(code, limits, Arc::default()).await
 }
 
 /// Runs a script in a runtime of its own.
-pub(crate) fn runs(code: &str) -> Outcome {
+pub(crate) fn runs(code: &str) -> ScriptOutcome {
     runtime().block_on(outcome(code, Limits::default()))
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_sandbox::host::{Limits, Outcome, Profile, Workers, run};
+use metamcp_sandbox::host::{Limits, Profile, ScriptOutcome, Workers, run};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -76,7 +76,7 @@ fn run_all(
     scripts: Vec<Script>,
     limits: &Limits,
     prepare: impl Fn(&str) -> String,
-) -> Vec<(Script, Outcome, Arc<Table>)> {
+) -> Vec<(Script, ScriptOutcome, Arc<Table>)> {
     let workers = Workers::new(launch(&["worker"]), Profile::Standard, 1);
     let room = Arc::new(Semaphore::new(AT_ONCE));
     let tasks: Vec<_> = scripts

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_sandbox::host::{Limits, Profile, Refused, Status, Workers, run};
+use metamcp_sandbox::host::{Limits, Profile, Status, WorkerError, Workers, run};
 use nix::sys::signal::Signal;
 
 use crate::common::*;
@@ -75,7 +75,7 @@ fn every_way_out_fails_or_kills() {
     }
 }
 
-fn refusal(word: &str, profile: Profile) -> Refused {
+fn refusal(word: &str, profile: Profile) -> WorkerError {
     let workers = Workers::new(launch(&[word]), profile, 0);
     runtime()
         .block_on(workers.take())
@@ -85,7 +85,7 @@ fn refusal(word: &str, profile: Profile) -> Refused {
 
 #[test]
 fn a_worker_without_its_layers_gets_no_code() {
-    let is_layer = |refused: &Refused, name: &str| matches!(refused, Refused::Layer { layer, .. } if layer == name);
+    let is_layer = |refused: &WorkerError, name: &str| matches!(refused, WorkerError::Layer { layer, .. } if layer == name);
     let refused = refusal("claims", Profile::Standard);
     assert!(is_layer(&refused, "no_new_privs"), "{refused}");
     let refused = refusal("says-too-little", Profile::Standard);
@@ -96,7 +96,7 @@ fn a_worker_without_its_layers_gets_no_code() {
     assert!(is_layer(&refused, "container"), "{refused}");
     for word in ["speaks-too-early", "noise", "dies", "no-such-word"] {
         let refused = refusal(word, Profile::Standard);
-        assert!(matches!(refused, Refused::Start { .. }), "{word}: {refused}");
+        assert!(matches!(refused, WorkerError::Start { .. }), "{word}: {refused}");
     }
 }
 
@@ -106,7 +106,7 @@ fn a_program_that_cannot_be_started_is_refused() {
     launch.program = "/nonexistent/program".into();
     let refused =
         runtime().block_on(Workers::new(launch, Profile::Standard, 1).take()).err().unwrap();
-    assert!(matches!(refused, Refused::Start { .. }), "{refused}");
+    assert!(matches!(refused, WorkerError::Start { .. }), "{refused}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use metamcp_sandbox::host::{Ended, Level, Limits, Op, Status};
+use metamcp_sandbox::host::{CallStatus, Level, Limits, Op, Status};
 use serde_json::{Value, json};
 
 use crate::common::*;
@@ -364,7 +364,10 @@ fn calls_are_in_the_books_also_those_nobody_waited_for() {
         "github.never(); await github.echo({}); try { await github.wrong() } catch {} return 1",
     );
     let calls: Vec<_> = outcome.calls.iter().map(|c| (c.tool.as_str(), c.ended)).collect();
-    assert_eq!(calls, [("echo", Ended::Ok), ("wrong", Ended::Failed), ("never", Ended::Dropped)]);
+    assert_eq!(
+        calls,
+        [("echo", CallStatus::Ok), ("wrong", CallStatus::Failed), ("never", CallStatus::Dropped)]
+    );
 }
 
 #[test]

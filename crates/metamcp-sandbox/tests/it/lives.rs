@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metamcp_sandbox::host::{Launch, Limits, Outcome, Profile, Status, Workers, run};
+use metamcp_sandbox::host::{Launch, Limits, Profile, ScriptOutcome, Status, Workers, run};
 
 use crate::common::*;
 
@@ -83,21 +83,21 @@ fn kill(pid: u32) {
     kill_process(pid, Signal::KILL).expect("a process of ours");
 }
 
-async fn run_in(workers: &Workers, code: &str) -> Outcome {
+async fn run_in(workers: &Workers, code: &str) -> ScriptOutcome {
     let worker = workers.take().await.expect("a worker");
     run(worker, job(code, small()), Arc::new(Table::default()), std::future::pending()).await
 }
 
 #[test]
-fn workers_of_one_nursery_have_nothing_in_common() {
+fn workers_of_one_zygote_have_nothing_in_common() {
     let workers = workers();
     let both = runtime()
         .block_on(async { (workers.take().await.unwrap(), workers.take().await.unwrap()) });
-    let nursery = parent(both.0.id());
-    assert_eq!(nursery, parent(both.1.id()), "this is about two of one nursery");
+    let zygote = parent(both.0.id());
+    assert_eq!(zygote, parent(both.1.id()), "this is about two of one nursery");
     let called =
-        [nursery, both.0.id()].map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap());
-    assert_eq!(called, ["metamcp-nursery\n", "metamcp-worker\n"]);
+        [zygote, both.0.id()].map(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap());
+    assert_eq!(called, ["metamcp-zygote\n", "metamcp-worker\n"]);
     drop(both);
     let code = "const seen = [globalThis.left, [].left, Math.random(), crypto.randomUUID()]; globalThis.left = Array.prototype.left = 1; Math.random = () => 0.5; return seen";
     let mut seen = Vec::new();
@@ -118,39 +118,39 @@ fn workers_of_one_nursery_have_nothing_in_common() {
 }
 
 #[test]
-fn a_nursery_that_is_killed_takes_its_workers_along_and_is_replaced() {
+fn a_zygote_that_is_killed_takes_its_workers_along_and_is_replaced() {
     let workers = workers();
     runtime().block_on(async {
         let worker = workers.take().await.unwrap();
-        let (id, nursery) = (worker.id(), parent(worker.id()));
+        let (id, zygote) = (worker.id(), parent(worker.id()));
         let job = job("await sleep(20_000)", Limits::default());
         let running =
             tokio::spawn(run(worker, job, Arc::new(Table::default()), std::future::pending()));
-        kill(nursery);
+        kill(zygote);
         let outcome = running.await.unwrap();
         assert_eq!(outcome.status, Status::Error, "{outcome:?}");
         assert_eq!(run_in(&workers, "return 7").await.value.as_deref(), Some("7"));
-        eventually("both are gone", || !is_there(id) && !is_there(nursery));
+        eventually("both are gone", || !is_there(id) && !is_there(zygote));
     });
 }
 
 #[test]
-fn a_nursery_ends_with_the_last_who_needs_it() {
+fn a_zygote_ends_with_the_last_who_needs_it() {
     let workers = workers();
     let worker = runtime().block_on(workers.take()).unwrap();
-    let (id, nursery) = (worker.id(), parent(worker.id()));
+    let (id, zygote) = (worker.id(), parent(worker.id()));
     drop(workers);
-    assert!(is_there(nursery), "a worker is left");
+    assert!(is_there(zygote), "a worker is left");
     drop(worker);
-    eventually("both are gone", || !is_there(id) && !is_there(nursery));
+    eventually("both are gone", || !is_there(id) && !is_there(zygote));
 }
 
 #[test]
-fn whatever_is_given_up_a_nursery_keeps_no_dead() {
+fn whatever_is_given_up_a_zygote_keeps_no_dead() {
     let workers = Workers::new(launch(&["worker"]), Profile::Standard, 2);
     runtime().block_on(async {
         let first = workers.take().await.unwrap();
-        let nursery = parent(first.id());
+        let zygote = parent(first.id());
         for round in 0..20 {
             // Some are given up before they are there, some while they wait, some while they run.
             let job = job("for (;;) {}", small());
@@ -169,7 +169,7 @@ fn whatever_is_given_up_a_nursery_keeps_no_dead() {
             taking.iter().chain([&running]).for_each(tokio::task::JoinHandle::abort);
         }
         assert_eq!(run_in(&workers, "return 7").await.value.as_deref(), Some("7"));
-        let children = || fs::read_to_string(format!("/proc/{nursery}/task/{nursery}/children"));
+        let children = || fs::read_to_string(format!("/proc/{zygote}/task/{zygote}/children"));
         let is_dead = |pid: &str| {
             fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
         };
@@ -179,7 +179,7 @@ fn whatever_is_given_up_a_nursery_keeps_no_dead() {
             children().is_ok_and(|all| !all.split_whitespace().any(is_dead))
         });
         drop((first, workers));
-        eventually("the nursery is gone, and with it all of its own", || !is_there(nursery));
+        eventually("the nursery is gone, and with it all of its own", || !is_there(zygote));
     });
 }
 
@@ -199,30 +199,30 @@ fn a_gateway_whose_children_were_to_be_forgotten_buries_its_workers() {
     let launch = Launch { program: "/bin/sh".into(), args: args.into(), ..launch(&["worker"]) };
     let workers = Workers::new(launch, Profile::Standard, 0);
     let worker = runtime().block_on(workers.take()).unwrap();
-    let nursery = parent(worker.id());
-    assert_eq!(ignored(nursery) & CHILDREN, 0, "{:x}", ignored(nursery));
+    let zygote = parent(worker.id());
+    assert_eq!(ignored(zygote) & CHILDREN, 0, "{:x}", ignored(zygote));
     let dead = worker.id();
     drop(worker);
     eventually("it is buried", || !is_there(dead));
-    assert!(is_there(nursery));
+    assert!(is_there(zygote));
 }
 
 #[test]
-fn a_nursery_is_replaced_after_some_hundred_workers() {
+fn a_zygote_is_replaced_after_some_hundred_workers() {
     let workers = workers();
     runtime().block_on(async {
         let first = workers.take().await.unwrap();
-        let nursery = parent(first.id());
-        let mut last = nursery;
+        let zygote = parent(first.id());
+        let mut last = zygote;
         for _ in 0..256 {
             last = parent(workers.take().await.unwrap().id());
         }
-        assert_ne!(nursery, last);
+        assert_ne!(zygote, last);
         // The first one is still as good as any.
         let job = job("return 7", Limits::default());
         let outcome = run(first, job, Arc::new(Table::default()), std::future::pending()).await;
         assert_eq!(outcome.value.as_deref(), Some("7"));
-        eventually("the old one is gone", || !is_there(nursery));
+        eventually("the old one is gone", || !is_there(zygote));
     });
 }
 

@@ -7,8 +7,8 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::setsid;
 
 use super::options::Descendant;
-use super::stage::{Stage, linger};
-use crate::journal::{Pen, Record, What};
+use super::server_state::{ServerState, linger};
+use crate::journal::{EventKind, JournalWriter, Record};
 
 /// What a descendant's standard streams are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,12 +19,12 @@ pub(super) enum Streams {
 }
 
 /// Starts a descendant of the given kind; see `run` for the kinds.
-pub(super) fn spawn(stage: &Stage, kind: &str, streams: Streams) -> Result<Child> {
+pub(super) fn spawn(server: &ServerState, kind: &str, streams: Streams) -> Result<Child> {
     let mut command = command(kind, streams)?;
-    if let Some(journal) = &stage.options.journal {
+    if let Some(journal) = &server.options.journal {
         command.arg("--journal").arg(journal);
     }
-    command.arg("--lifetime-ms").arg(stage.options.lifetime.as_millis().to_string());
+    command.arg("--lifetime-ms").arg(server.options.lifetime.as_millis().to_string());
     command.spawn().context("starting a descendant")
 }
 
@@ -57,7 +57,7 @@ pub(super) fn run(descendant: &Descendant) -> Result<()> {
     }
     be_deaf();
     if let Some(path) = &descendant.journal {
-        Pen::open(path)?.write(&Record::new(What::Descendant))?;
+        JournalWriter::open(path)?.write(&Record::new(EventKind::Descendant))?;
     }
     linger(descendant.lifetime)
 }

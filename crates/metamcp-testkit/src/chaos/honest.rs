@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::message::{Call, error_line, notification_line, result_line};
 use super::offers::Manner;
-use super::stage::Stage;
+use super::server_state::ServerState;
 use super::stateless;
 
 /// How long a tool waits for the client to answer its question; no test lets a person think.
@@ -42,7 +42,7 @@ pub(super) fn handshake(params: &Value) -> Value {
     })
 }
 
-pub(super) fn tools(stage: &Stage) -> Vec<Value> {
+pub(super) fn tools(server: &ServerState) -> Vec<Value> {
     let text = json!({"type": "string"});
     let whole = json!({"type": "integer", "minimum": 0});
     let read_only = json!({"readOnlyHint": true});
@@ -105,7 +105,7 @@ pub(super) fn tools(stage: &Stage) -> Vec<Value> {
         tool("exotic", "Answers with everything that is easily lost.", &json!({}), &[], &read_only),
         tool("grow", "Adds one tool to the list.", &json!({}), &[], &Value::Null),
     ];
-    for number in 1..=stage.grown.load(Ordering::Relaxed) {
+    for number in 1..=server.grown.load(Ordering::Relaxed) {
         tools.push(tool(
             &format!("grown_{number}"),
             "Was added later.",
@@ -114,7 +114,7 @@ pub(super) fn tools(stage: &Stage) -> Vec<Value> {
             &read_only,
         ));
     }
-    match stage.options.offers.as_ref().map(|offers| offers.manner) {
+    match server.options.offers.as_ref().map(|offers| offers.manner) {
         Some(Manner::Wrong) => tools.extend(unfit()),
         Some(Manner::Some) => tools.push(for_pages()),
         _ => {}
@@ -143,24 +143,24 @@ fn unfit() -> [Value; 6] {
 }
 
 /// Does what the tool says and answers; what takes time has its own thread, so calls overlap.
-pub(super) fn perform(stage: &Arc<Stage>, call: Call) {
+pub(super) fn perform(server: &Arc<ServerState>, call: Call) {
     let overlaps =
         matches!(call.tool.as_str(), "slow" | "progress" | "elicit" | "sample" | "roots");
     if overlaps {
-        let stage = Arc::clone(stage);
-        thread::spawn(move || perform_now(&stage, &call));
+        let server = Arc::clone(server);
+        thread::spawn(move || perform_now(&server, &call));
     } else {
-        perform_now(stage, &call);
+        perform_now(server, &call);
     }
 }
 
-fn perform_now(stage: &Stage, call: &Call) {
+fn perform_now(server: &ServerState, call: &Call) {
     let result = match call.tool.as_str() {
         "echo" => text(call.arguments["text"].as_str().unwrap_or_default()),
         "effect" | "effect_idempotent" => text(&format!("done {}", call.key)),
         "slow" => {
             let ms = call.amount("ms", 0);
-            if stage.wait_unless_cancelled(&call.id, Duration::from_millis(ms)) {
+            if server.wait_unless_cancelled(&call.id, Duration::from_millis(ms)) {
                 // The protocol forbids an answer to a cancelled request.
                 return;
             }
@@ -171,8 +171,8 @@ fn perform_now(stage: &Stage, call: &Call) {
             let count = call.amount("count", 0);
             let pause = Duration::from_millis(call.amount("ms", 0));
             for step in 1..=count {
-                report_progress(stage, call, step, count);
-                if !pause.is_zero() && stage.wait_unless_cancelled(&call.id, pause) {
+                report_progress(server, call, step, count);
+                if !pause.is_zero() && server.wait_unless_cancelled(&call.id, pause) {
                     return;
                 }
             }
@@ -181,11 +181,11 @@ fn perform_now(stage: &Stage, call: &Call) {
         "log" => {
             let message =
                 json!({"level": "info", "logger": "chaos", "data": call.arguments["text"]});
-            stage.send(&notification_line("notifications/message", &message));
+            server.send(&notification_line("notifications/message", &message));
             text("logged")
         }
         "elicit" => question(
-            stage,
+            server,
             call,
             "elicitation",
             "elicitation/create",
@@ -195,13 +195,13 @@ fn perform_now(stage: &Stage, call: &Call) {
             }),
         ),
         "sample" => question(
-            stage,
+            server,
             call,
             "sampling",
             "sampling/createMessage",
             &json!({"messages": [{"role": "user", "content": {"type": "text", "text": "Say something."}}], "maxTokens": 16}),
         ),
-        "roots" => question(stage, call, "roots", "roots/list", &json!({})),
+        "roots" => question(server, call, "roots", "roots/list", &json!({})),
         "fail" => json!({
             "content": [{"type": "text", "text": "the tool failed on purpose"}],
             "structuredContent": {"reason": "on purpose"},
@@ -210,37 +210,37 @@ fn perform_now(stage: &Stage, call: &Call) {
         "rpc_error" => {
             let code = call.arguments["code"].as_i64().unwrap_or(-32602);
             let error = json!({"code": code, "message": call.arguments["message"].as_str().unwrap_or("refused on purpose"), "data": {"b": 1, "a": [null]}});
-            return stage.answer(call, &error_line(&call.id, &error));
+            return server.answer(call, &error_line(&call.id, &error));
         }
         "page_turn" => text("turned"),
-        "env" => json!({"content": [], "structuredContent": stage.surroundings}),
-        "exotic" => return stage.answer(call, &result_line(&call.id, EXOTIC)),
+        "env" => json!({"content": [], "structuredContent": server.surroundings}),
+        "exotic" => return server.answer(call, &result_line(&call.id, EXOTIC)),
         "grow" => {
-            stage.grown.fetch_add(1, Ordering::Relaxed);
-            stage.send(&notification_line(
+            server.grown.fetch_add(1, Ordering::Relaxed);
+            server.send(&notification_line(
                 "notifications/tools/list_changed",
-                &stage.list_changed(),
+                &server.list_changed(),
             ));
             text("grown")
         }
-        grown if is_grown(stage, grown) => text(grown),
+        grown if is_grown(server, grown) => text(grown),
         other => {
             let error = json!({"code": -32602, "message": format!("unknown tool {other}")});
-            return stage.answer(call, &error_line(&call.id, &error));
+            return server.answer(call, &error_line(&call.id, &error));
         }
     };
     let result = if call.stateless { stateless::typed(result) } else { result };
-    stage.answer(call, &result_line(&call.id, &result.to_string()));
+    server.answer(call, &result_line(&call.id, &result.to_string()));
 }
 
 /// Whether this is one of the tools added by `grow`.
-fn is_grown(stage: &Stage, tool: &str) -> bool {
+fn is_grown(server: &ServerState, tool: &str) -> bool {
     let number = tool.strip_prefix("grown_").and_then(|number| number.parse::<u64>().ok());
-    number.is_some_and(|number| (1..=stage.grown.load(Ordering::Relaxed)).contains(&number))
+    number.is_some_and(|number| (1..=server.grown.load(Ordering::Relaxed)).contains(&number))
 }
 
 /// Reports a step, if the caller asked for progress.
-fn report_progress(stage: &Stage, call: &Call, step: u64, count: u64) {
+fn report_progress(server: &ServerState, call: &Call, step: u64, count: u64) {
     let token = &call.meta["progressToken"];
     if !token.is_null() {
         let params = json!({
@@ -250,11 +250,17 @@ fn report_progress(stage: &Stage, call: &Call, step: u64, count: u64) {
             "message": format!("step {step}"),
             "futureField": {"b": 1, "a": 2},
         });
-        stage.send(&notification_line("notifications/progress", &params));
+        server.send(&notification_line("notifications/progress", &params));
     }
 }
 
-fn question(stage: &Stage, call: &Call, capability: &str, method: &str, params: &Value) -> Value {
+fn question(
+    server: &ServerState,
+    call: &Call,
+    capability: &str,
+    method: &str,
+    params: &Value,
+) -> Value {
     let honest = params.to_string();
     // A caller may say byte for byte what is asked.
     let params = call.arguments["params"].as_str().unwrap_or(&honest);
@@ -262,14 +268,15 @@ fn question(stage: &Stage, call: &Call, capability: &str, method: &str, params: 
         let params = serde_json::from_str(params).unwrap_or_default();
         return stateless::question(call, capability, method, &params);
     }
-    let declared = stage.capabilities.get().is_some_and(|declared| !declared[capability].is_null());
+    let declared =
+        server.capabilities.get().is_some_and(|declared| !declared[capability].is_null());
     if !declared {
         return json!({
             "content": [{"type": "text", "text": format!("the client has no {capability}")}],
             "isError": true,
         });
     }
-    match stage.ask(method, params).recv_timeout(QUESTION_PATIENCE) {
+    match server.ask(method, params).recv_timeout(QUESTION_PATIENCE) {
         Ok(answer) => json!({
             "content": [{"type": "text", "text": answer.to_string()}],
             "structuredContent": answer,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use super::message::{Request, error_line, notification_line, result_line};
-use super::stage::Stage;
+use super::server_state::ServerState;
 use super::stateless;
 
 /// What it has.
@@ -63,25 +63,25 @@ impl Offers {
 }
 
 /// Refuses a request with an error that holds its password, if it is one that does. True if so.
-pub(super) fn tells(stage: &Stage, request: &Request) -> bool {
+pub(super) fn tells(server: &ServerState, request: &Request) -> bool {
     let is_telling =
-        stage.options.offers.as_ref().is_some_and(|offers| offers.manner == Manner::Telling);
+        server.options.offers.as_ref().is_some_and(|offers| offers.manner == Manner::Telling);
     if is_telling {
-        let secret = &stage.surroundings["environment"]["SERVICE_PASSWORD"];
+        let secret = &server.surroundings["environment"]["SERVICE_PASSWORD"];
         let message = format!("cannot sign in with {}", secret.as_str().unwrap_or_default());
         let error = json!({"code": -32050, "message": message, "data": {"used": secret}});
-        stage.send(&error_line(&request.id, &error));
+        server.send(&error_line(&request.id, &error));
     }
     is_telling
 }
 
 /// What it says of itself or of its tools, with its password if it is one that shows it.
-pub(super) fn shown(stage: &Stage, said: &Value) -> String {
+pub(super) fn shown(server: &ServerState, said: &Value) -> String {
     let said = said.to_string();
-    if stage.options.offers.as_ref().is_none_or(|offers| offers.manner != Manner::Showing) {
+    if server.options.offers.as_ref().is_none_or(|offers| offers.manner != Manner::Showing) {
         return said;
     }
-    let secret = &stage.surroundings["environment"]["SERVICE_PASSWORD"];
+    let secret = &server.surroundings["environment"]["SERVICE_PASSWORD"];
     let secret = secret.as_str().unwrap_or_default();
     said.replace("Answers with", &format!("Answers ({secret}) with"))
         .replace("Call echo", &format!("Call ({secret}) echo"))
@@ -90,11 +90,16 @@ pub(super) fn shown(stage: &Stage, said: &Value) -> String {
 }
 
 /// Takes a request about them. True if it was one.
-pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request, typed: bool) -> bool {
-    let Some(offers) = &stage.options.offers else { return false };
+pub(super) fn takes(
+    server: &Arc<ServerState>,
+    method: &str,
+    request: &Request,
+    typed: bool,
+) -> bool {
+    let Some(offers) = &server.options.offers else { return false };
     let name = &offers.name;
     let params = &request.params;
-    if tells(stage, request) {
+    if tells(server, request) {
         return true;
     }
     let result = match method {
@@ -111,34 +116,34 @@ pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request, typed: 
             let uri = params["uri"].as_str().unwrap_or_default();
             if !uri.starts_with(&format!("memo://{name}/")) && uri != "memo://same" {
                 let error = json!({"code": -32002, "message": "Resource not found", "data": {"uri": uri, "a": [null]}});
-                stage.send(&error_line(&request.id, &error));
+                server.send(&error_line(&request.id, &error));
                 return true;
             }
             json!({"contents": [{"uri": uri, "text": format!("{name} says hello"), "futureField": 1.5}]})
         }
         "resources/subscribe" => {
-            stage.send(&result_line(&request.id, "{}"));
+            server.send(&result_line(&request.id, "{}"));
             let changed = json!({"uri": params["uri"]});
-            stage.send(&notification_line("notifications/resources/updated", &changed));
+            server.send(&notification_line("notifications/resources/updated", &changed));
             return true;
         }
         "resources/unsubscribe" => json!({}),
         "prompts/list" => {
             let one =
                 |name: &str| json!({"name": name, "description": "Asks.", "futureField": 1.5});
-            let grown = stage.grown.load(Ordering::Relaxed);
+            let grown = server.grown.load(Ordering::Relaxed);
             let more = (1..=grown).map(|n| one(&format!("grown_{n}"))).collect();
             page(offers.manner, "prompts", [vec![one("greet")], more], params, |n| {
                 one(&format!("prompt_{n}"))
             })
         }
         "prompts/get" if params["name"] == "grow" => {
-            stage.grown.fetch_add(1, Ordering::Relaxed);
-            stage.send(&notification_line("notifications/prompts/list_changed", &json!({})));
+            server.grown.fetch_add(1, Ordering::Relaxed);
+            server.send(&notification_line("notifications/prompts/list_changed", &json!({})));
             json!({"messages": []})
         }
         "prompts/get" if params["name"] == "rumour" => {
-            stage.send(&notification_line("notifications/prompts/list_changed", &json!({})));
+            server.send(&notification_line("notifications/prompts/list_changed", &json!({})));
             json!({"messages": []})
         }
         "prompts/get" => {
@@ -149,7 +154,7 @@ pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request, typed: 
         _ => return false,
     };
     let result = if typed { stateless::typed(result) } else { result };
-    stage.send(&result_line(&request.id, &result.to_string()));
+    server.send(&result_line(&request.id, &result.to_string()));
     true
 }
 

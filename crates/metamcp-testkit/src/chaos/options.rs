@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::misbehaviours::{MISBEHAVIOURS, Misbehaviour};
+use super::hazards::{HAZARDS, Hazard};
 use super::offers::Offers;
 use super::stateless::Era;
 
@@ -22,7 +22,7 @@ pub(super) enum Mode {
 /// How to be a child server.
 #[derive(Debug)]
 pub(super) struct Options {
-    pub told: Vec<Told>,
+    pub selected: Vec<SelectedHazard>,
     pub journal: Option<PathBuf>,
     /// Calls that stay honest before misbehaviour begins.
     pub after: u64,
@@ -48,17 +48,17 @@ pub(super) struct Descendant {
     pub lifetime: Duration,
 }
 
-/// One misbehaviour with its number, as told on the command line.
+/// One hazard with its amount, as chosen on the command line.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct SelectedHazard {
     /// What to do.
-    pub item: &'static Misbehaviour,
+    pub hazard: &'static Hazard,
     /// How much of it.
     pub amount: u64,
 }
 
-impl Told {
-    /// Reads `37`, `die-before-reply` or `5=1500`.
+impl SelectedHazard {
+    /// Reads `die-before-reply` or `answer-initialize-late=1500`.
     pub fn parse(text: &str) -> Result<Self> {
         let (name, amount) = match text.split_once('=') {
             Some((name, amount)) => (
@@ -71,16 +71,16 @@ impl Told {
             ),
             None => (text, None),
         };
-        let item = MISBEHAVIOURS
+        let hazard = HAZARDS
             .iter()
-            .find(|item| item.name == name || name.parse() == Ok(item.number))
+            .find(|hazard| hazard.name == name)
             .with_context(|| format!("no misbehaviour {name:?}; see --list"))?;
-        let amount = match (amount, &item.parameter) {
+        let amount = match (amount, &hazard.parameter) {
             (Some(_), None) => bail!("misbehaviour {name:?} takes no number"),
             (Some(amount), Some(_)) => amount,
             (None, parameter) => parameter.as_ref().map_or(0, |parameter| parameter.default),
         };
-        Ok(Self { item, amount })
+        Ok(Self { hazard, amount })
     }
 }
 
@@ -98,7 +98,7 @@ pub fn fires_by_odds(seed: u64, key: &str, odds: u64) -> bool {
 
 pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mode> {
     let mut options = Options {
-        told: Vec::new(),
+        selected: Vec::new(),
         journal: None,
         after: 0,
         only: None,
@@ -121,8 +121,8 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
             || text.parse::<u64>().with_context(|| format!("{flag} {text:?} is not a number"));
         match flag.as_str() {
             "--do" => {
-                for item in text.split(',').filter(|item| !item.is_empty()) {
-                    options.told.push(Told::parse(item)?);
+                for hazard in text.split(',').filter(|hazard| !hazard.is_empty()) {
+                    options.selected.push(SelectedHazard::parse(hazard)?);
                 }
             }
             "--journal" => options.journal = Some(PathBuf::from(&value)),
@@ -145,7 +145,9 @@ pub(super) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Mod
             ),
         }
     }
-    options.told.sort_by_key(|told| told.item.number);
+    options.selected.sort_by_key(|selected| {
+        HAZARDS.iter().position(|known| known.name == selected.hazard.name)
+    });
     Ok(match descendant {
         Some(kind) => Mode::Descendant(Descendant {
             kind,
@@ -161,13 +163,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_is_named_by_number_or_name_with_an_amount() {
-        let told = Told::parse("answer-initialize-late=1500").unwrap();
-        assert_eq!((told.item.number, told.amount), (5, 1500));
-        assert_eq!(Told::parse("37").unwrap().item.name, "die-before-reply");
-        assert!(Told::parse("61").is_err());
-        assert!(Told::parse("37=4").is_err(), "37 takes no number");
-        assert!(Told::parse("5=soon").is_err());
+    fn a_hazard_is_written_as_its_name_with_an_amount() {
+        let selected = SelectedHazard::parse("answer-initialize-late=1500").unwrap();
+        assert_eq!((selected.hazard.name, selected.amount), ("answer-initialize-late", 1500));
+        assert_eq!(
+            SelectedHazard::parse("die-before-reply").unwrap().hazard.name,
+            "die-before-reply"
+        );
+        assert!(SelectedHazard::parse("37").is_err());
+        assert!(SelectedHazard::parse("die-before-reply=4").is_err(), "it takes no number");
+        assert!(SelectedHazard::parse("answer-initialize-late=soon").is_err());
     }
 
     #[test]

@@ -9,38 +9,38 @@ use std::thread;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::acts::Next;
+use super::hazards::Hook;
 use super::honest;
+use super::hooks::Next;
 use super::message::{Call, Incoming, Request, error_line, result_line};
-use super::misbehaviours::Act;
 use super::offers;
 use super::options::Options;
-use super::stage::{Stage, linger};
+use super::server_state::{ServerState, linger};
 use super::stateless;
-use crate::journal::{Record, What};
+use crate::journal::{EventKind, Record};
 
 pub(super) fn serve(options: Options) -> Result<()> {
     let lifetime = options.lifetime;
-    let stage = Arc::new(Stage::new(options)?);
-    stage.record(&Record::new(What::Start));
-    for (act, told) in stage.acts() {
-        if let Act::Start(act) = act {
-            act(&stage, told.amount);
+    let server = Arc::new(ServerState::new(options)?);
+    server.record(&Record::new(EventKind::Start));
+    for (hook, selected) in server.hooks() {
+        if let Hook::Start(hook) = hook {
+            hook(&server, selected.amount);
         }
     }
     // After the acts, so that a signal they block is blocked in this thread as well.
     thread::spawn(move || linger(lifetime));
-    read_all(&stage)?;
-    stage.record(&Record::new(What::EndOfInput));
-    for (act, told) in stage.acts() {
-        if let Act::End(act) = act {
-            act(&stage, told.amount);
+    read_all(&server)?;
+    server.record(&Record::new(EventKind::EndOfInput));
+    for (hook, selected) in server.hooks() {
+        if let Hook::End(hook) = hook {
+            hook(&server, selected.amount);
         }
     }
     Ok(())
 }
 
-fn read_all(stage: &Arc<Stage>) -> io::Result<()> {
+fn read_all(server: &Arc<ServerState>) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
     loop {
@@ -50,86 +50,89 @@ fn read_all(stage: &Arc<Stage>) -> io::Result<()> {
             return Ok(());
         }
         let Ok(message) = serde_json::from_slice::<Incoming>(&line) else { continue };
-        if take(stage, message).is_break() {
-            linger(stage.options.lifetime);
+        if take(server, message).is_break() {
+            linger(server.options.lifetime);
         }
     }
 }
 
-fn take(stage: &Arc<Stage>, message: Incoming) -> ControlFlow<()> {
+fn take(server: &Arc<ServerState>, message: Incoming) -> ControlFlow<()> {
     let id = message.id.map(|id| id.get().to_owned());
     match (id, message.method) {
         (Some(id), Some(method)) => {
-            return request(stage, &method, &Request { id, params: message.params });
+            return request(server, &method, &Request { id, params: message.params });
         }
         (Some(id), None) => {
             let answer = message
                 .error
                 .map_or_else(|| json!({"result": message.result}), |e| json!({"error": e}));
-            stage.answered(&id, answer);
+            server.answered(&id, answer);
         }
-        (None, Some(method)) => notification(stage, &method, message.params),
+        (None, Some(method)) => notification(server, &method, message.params),
         (None, None) => {}
     }
     ControlFlow::Continue(())
 }
 
-fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<()> {
-    if stateless::takes(stage, method, request) {
+fn request(server: &Arc<ServerState>, method: &str, request: &Request) -> ControlFlow<()> {
+    if stateless::takes(server, method, request) {
         return ControlFlow::Continue(());
     }
-    let is_stateless = stateless::is_stateless(stage, &request.params);
+    let is_stateless = stateless::is_stateless(server, &request.params);
     match method {
         "initialize" => {
-            stage.record(&Record {
+            server.record(&Record {
                 detail: request.params.clone(),
-                ..Record::new(What::Initialize)
+                ..Record::new(EventKind::Initialize)
             });
             // A second handshake keeps the first one's capabilities.
-            drop(stage.capabilities.set(request.params["capabilities"].clone()));
-            for (act, told) in stage.acts() {
-                if let Act::Initialize(act) = act
-                    && act(stage, told.amount, request) == Next::Done
+            drop(server.capabilities.set(request.params["capabilities"].clone()));
+            for (hook, selected) in server.hooks() {
+                if let Hook::Initialize(hook) = hook
+                    && hook(server, selected.amount, request) == Next::Done
                 {
                     return ControlFlow::Continue(());
                 }
             }
             let mut hello = honest::handshake(&request.params);
-            if let Some(offers) = &stage.options.offers {
+            if let Some(offers) = &server.options.offers {
                 offers.declare(&mut hello["capabilities"]);
             }
-            stage.send(&result_line(&request.id, &offers::shown(stage, &hello)));
+            server.send(&result_line(&request.id, &offers::shown(server, &hello)));
         }
-        "tools/list" | "tools/call" if offers::tells(stage, request) => {}
+        "tools/list" | "tools/call" if offers::tells(server, request) => {}
         "tools/list" => {
-            stage.record(&Record {
+            server.record(&Record {
                 detail: request.params["cursor"].clone(),
-                ..Record::new(What::List)
+                ..Record::new(EventKind::List)
             });
-            stage.lists.fetch_add(1, Ordering::Relaxed);
-            for (act, told) in stage.acts() {
-                if let Act::List(act) = act
-                    && act(stage, told.amount, request) == Next::Done
+            server.lists.fetch_add(1, Ordering::Relaxed);
+            for (hook, selected) in server.hooks() {
+                if let Hook::List(hook) = hook
+                    && hook(server, selected.amount, request) == Next::Done
                 {
                     return ControlFlow::Continue(());
                 }
             }
-            let tools = honest::tools(stage);
+            let tools = honest::tools(server);
             let list = if is_stateless { stateless::list(&tools) } else { json!({"tools": tools}) };
-            stage.send(&result_line(&request.id, &offers::shown(stage, &list)));
+            server.send(&result_line(&request.id, &offers::shown(server, &list)));
         }
         "tools/call" => {
-            let number = stage.calls.fetch_add(1, Ordering::Relaxed) + 1;
+            let number = server.calls.fetch_add(1, Ordering::Relaxed) + 1;
             let asked = Call::new(request, number);
-            return call(stage, Call { stateless: is_stateless, ..asked });
+            return call(server, Call { stateless: is_stateless, ..asked });
         }
         "logging/setLevel" => {
-            stage.record(&Record { detail: request.params.clone(), ..Record::new(What::Level) });
-            stage.send(&result_line(&request.id, "{}"));
+            server.record(&Record {
+                detail: request.params.clone(),
+                ..Record::new(EventKind::Level)
+            });
+            server.send(&result_line(&request.id, "{}"));
         }
-        "ping" => stage.send(&result_line(&request.id, "{}")),
-        _ if offers::takes(stage, method, request, is_stateless) => {}
-        _ => stage.send(&error_line(
+        "ping" => server.send(&result_line(&request.id, "{}")),
+        _ if offers::takes(server, method, request, is_stateless) => {}
+        _ => server.send(&error_line(
             &request.id,
             &json!({"code": -32601, "message": format!("method {method} not found")}),
         )),
@@ -137,12 +140,12 @@ fn request(stage: &Arc<Stage>, method: &str, request: &Request) -> ControlFlow<(
     ControlFlow::Continue(())
 }
 
-fn call(stage: &Arc<Stage>, call: Call) -> ControlFlow<()> {
-    stage.record_call(&call);
-    if stage.mistreats(&call) {
-        for (act, told) in stage.acts() {
-            if let Act::Call(act) = act {
-                match act(stage, told.amount, &call) {
+fn call(server: &Arc<ServerState>, call: Call) -> ControlFlow<()> {
+    server.record_call(&call);
+    if server.applies_to(&call) {
+        for (hook, selected) in server.hooks() {
+            if let Hook::Call(hook) = hook {
+                match hook(server, selected.amount, &call) {
                     Next::Honest => {}
                     Next::Done => return ControlFlow::Continue(()),
                     Next::StopReading => return ControlFlow::Break(()),
@@ -150,18 +153,18 @@ fn call(stage: &Arc<Stage>, call: Call) -> ControlFlow<()> {
             }
         }
     }
-    honest::perform(stage, call);
+    honest::perform(server, call);
     ControlFlow::Continue(())
 }
 
-fn notification(stage: &Arc<Stage>, method: &str, params: Value) {
+fn notification(server: &Arc<ServerState>, method: &str, params: Value) {
     if method == "notifications/cancelled" {
-        stage.cancel(params["requestId"].to_string());
-        stage.record(&Record { detail: params, ..Record::new(What::Cancelled) });
+        server.cancel(params["requestId"].to_string());
+        server.record(&Record { detail: params, ..Record::new(EventKind::Cancelled) });
     }
-    for (act, told) in stage.acts() {
-        if let Act::Notification(act) = act {
-            act(stage, told.amount, method);
+    for (hook, selected) in server.hooks() {
+        if let Hook::Notification(hook) = hook {
+            hook(server, selected.amount, method);
         }
     }
 }

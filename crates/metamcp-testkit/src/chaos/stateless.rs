@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::message::{Call, Request, error_line, notification_line, result_line};
 use super::offers;
-use super::stage::{Stage, die};
-use crate::journal::{Record, What};
+use super::server_state::{ServerState, die};
+use crate::journal::{EventKind, Record};
 
 /// The revision.
 const VERSION: &str = "2026-07-28";
@@ -53,23 +53,24 @@ impl Era {
 }
 
 /// Whether a request is one of the stateless era, for a child that speaks it.
-pub(super) fn is_stateless(stage: &Stage, params: &Value) -> bool {
-    matches!(stage.options.era, Era::Modern | Era::Both)
+pub(super) fn is_stateless(server: &ServerState, params: &Value) -> bool {
+    matches!(server.options.era, Era::Modern | Era::Both)
         && params["_meta"][PROTOCOL_VERSION] == VERSION
 }
 
 /// Takes a request that only matters here. True if that was all.
-pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request) -> bool {
+pub(super) fn takes(server: &Arc<ServerState>, method: &str, request: &Request) -> bool {
     let refuse = |code: i64, message: &str| {
-        stage.send(&error_line(&request.id, &json!({"code": code, "message": message})));
+        server.send(&error_line(&request.id, &json!({"code": code, "message": message})));
         true
     };
-    let probed = stage.probed.load(std::sync::atomic::Ordering::Relaxed);
+    let probed = server.probed.load(std::sync::atomic::Ordering::Relaxed);
     if method == "server/discover" {
-        stage.record(&Record { detail: request.params.clone(), ..Record::new(What::Discover) });
-        stage.probed.store(true, std::sync::atomic::Ordering::Relaxed);
+        server
+            .record(&Record { detail: request.params.clone(), ..Record::new(EventKind::Discover) });
+        server.probed.store(true, std::sync::atomic::Ordering::Relaxed);
     }
-    match stage.options.era {
+    match server.options.era {
         Era::Legacy => false,
         Era::Silent => method == "server/discover",
         Era::Deaf if probed => die(1),
@@ -77,23 +78,23 @@ pub(super) fn takes(stage: &Arc<Stage>, method: &str, request: &Request) -> bool
         Era::Deaf | Era::Frail => method == "server/discover",
         Era::Mute => probed || method == "server/discover",
         Era::Touchy => {
-            let probed = stage.probed.load(std::sync::atomic::Ordering::Relaxed);
+            let probed = server.probed.load(std::sync::atomic::Ordering::Relaxed);
             probed && refuse(-32600, "this process has heard an unknown word and is done")
         }
-        Era::Modern if !is_stateless(stage, &request.params) => {
+        Era::Modern if !is_stateless(server, &request.params) => {
             refuse(-32602, "this server speaks 2026-07-28 and needs _meta")
         }
-        Era::Modern | Era::Both if is_stateless(stage, &request.params) => match method {
+        Era::Modern | Era::Both if is_stateless(server, &request.params) => match method {
             "server/discover" => {
                 let mut found = discovery();
-                if let Some(offers) = &stage.options.offers {
+                if let Some(offers) = &server.options.offers {
                     offers.declare(&mut found["capabilities"]);
                 }
-                stage.send(&result_line(&request.id, &offers::shown(stage, &found)));
+                server.send(&result_line(&request.id, &offers::shown(server, &found)));
                 true
             }
             "subscriptions/listen" => {
-                listen(stage, request);
+                listen(server, request);
                 true
             }
             "initialize" | "ping" | "logging/setLevel" | "resources/subscribe" => {
@@ -119,7 +120,7 @@ fn discovery() -> Value {
     })
 }
 
-fn listen(stage: &Stage, request: &Request) {
+fn listen(server: &ServerState, request: &Request) {
     let id: Value = serde_json::from_str(&request.id).unwrap_or_default();
     let wanted = &request.params["notifications"];
     let granted = json!({"toolsListChanged": wanted["toolsListChanged"] == true});
@@ -127,14 +128,14 @@ fn listen(stage: &Stage, request: &Request) {
         "_meta": {"io.modelcontextprotocol/subscriptionId": id},
         "notifications": granted,
     });
-    stage.send(&notification_line("notifications/subscriptions/acknowledged", &params));
+    server.send(&notification_line("notifications/subscriptions/acknowledged", &params));
     // Whatever is subscribed to changes at once.
     for uri in wanted["resourceSubscriptions"].as_array().into_iter().flatten() {
         let params = json!({"uri": uri, "_meta": params["_meta"]});
-        stage.send(&notification_line("notifications/resources/updated", &params));
+        server.send(&notification_line("notifications/resources/updated", &params));
     }
     if granted["toolsListChanged"] == true {
-        stage.subscribe(id);
+        server.subscribe(id);
     }
 }
 

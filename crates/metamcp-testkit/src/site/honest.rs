@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::{Asked, Talk};
+use super::{Exchange, ReceivedRequest};
 
 /// How it speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speech {
+pub enum RemoteTransport {
     /// With `initialize` and sessions.
     Sessions,
     /// With `initialize`, and it keeps nothing.
@@ -20,20 +20,20 @@ pub enum Speech {
     /// The revision of 2026.
     Stateless,
     /// The transport of 2024, at `/sse`.
-    Older,
+    Sse,
 }
 
 /// See the module.
-pub struct Honest {
-    speech: Speech,
+pub struct HonestServer {
+    transport: RemoteTransport,
     /// Whether answers come as streams.
     streams: bool,
     last: AtomicU64,
-    kept: Mutex<Kept>,
+    state: Mutex<HonestState>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct HonestState {
     sessions: HashSet<String>,
     /// Arguments of every call that was executed.
     executed: Vec<Value>,
@@ -42,126 +42,131 @@ struct Kept {
     tools: Vec<Value>,
 }
 
-impl Honest {
+impl HonestServer {
     /// One that speaks so.
-    pub fn new(speech: Speech, streams: bool) -> Honest {
-        let kept = Kept {
+    pub fn new(transport: RemoteTransport, streams: bool) -> HonestServer {
+        let state = HonestState {
             tools: vec![
                 json!({"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}),
                 json!({"name": "look", "description": "Only looks.", "annotations": {"readOnlyHint": true}, "inputSchema": {"type": "object"}}),
                 json!({"name": "region", "description": "Has a header.", "inputSchema": {"type": "object", "properties": {"where": {"type": "string", "x-mcp-header": "Region"}}}}),
             ],
-            ..Kept::default()
+            ..HonestState::default()
         };
-        Honest { speech, streams, last: AtomicU64::new(0), kept: Mutex::new(kept) }
+        HonestServer { transport, streams, last: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
     /// Arguments of every call that was executed.
     pub fn executed(&self) -> Vec<Value> {
-        self.kept().executed.clone()
+        self.state().executed.clone()
     }
 
     /// Counts an execution that the test answers for itself.
-    pub fn execute(&self, asked: &Asked) {
-        let arguments = asked.json()["params"]["arguments"].clone();
-        self.kept().executed.push(arguments);
+    pub fn execute(&self, request: &ReceivedRequest) {
+        let arguments = request.json()["params"]["arguments"].clone();
+        self.state().executed.push(arguments);
     }
 
     /// Forgets every session, as a server does that was started anew.
     pub fn forget(&self) {
-        let mut kept = self.kept();
-        kept.sessions.clear();
-        kept.listeners.clear();
+        let mut state = self.state();
+        state.sessions.clear();
+        state.listeners.clear();
     }
 
     /// Has one more tool from now on, and tells whoever listens.
     pub fn learn(&self, tool: Value) {
         let told = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-        let mut kept = self.kept();
-        kept.tools.push(tool);
-        kept.listeners.values().for_each(|listener| drop(listener.send(told.clone())));
+        let mut state = self.state();
+        state.tools.push(tool);
+        state.listeners.values().for_each(|listener| drop(listener.send(told.clone())));
     }
 
     /// How many clients hold a stream open.
     pub fn listeners(&self) -> usize {
-        self.kept().listeners.len()
+        self.state().listeners.len()
     }
 
     /// Answers one request.
-    pub fn answer(&self, asked: &Asked, talk: &mut Talk<'_>) -> io::Result<()> {
-        match (asked.method.as_str(), self.speech) {
-            ("GET", Speech::Older) => self.older(talk),
-            ("POST", Speech::Older) if asked.path() == "/sse" => talk.respond(405, &[], b"no"),
-            ("POST", Speech::Older) => self.posted(asked, talk),
-            ("GET", Speech::Sessions) => self.general(asked, talk),
-            ("DELETE", Speech::Sessions) => {
-                let id = asked.header("mcp-session-id").unwrap_or_default();
-                let known = self.kept().sessions.remove(id);
-                talk.respond(if known { 200 } else { 404 }, &[], b"")
+    pub fn answer(&self, request: &ReceivedRequest, exchange: &mut Exchange<'_>) -> io::Result<()> {
+        match (request.method.as_str(), self.transport) {
+            ("GET", RemoteTransport::Sse) => self.sse(exchange),
+            ("POST", RemoteTransport::Sse) if request.path() == "/sse" => {
+                exchange.respond(405, &[], b"no")
             }
-            ("POST", _) => self.message(asked, talk),
-            _ => talk.respond(405, &[("allow", "POST")], b""),
+            ("POST", RemoteTransport::Sse) => self.posted(request, exchange),
+            ("GET", RemoteTransport::Sessions) => self.general(request, exchange),
+            ("DELETE", RemoteTransport::Sessions) => {
+                let id = request.header("mcp-session-id").unwrap_or_default();
+                let known = self.state().sessions.remove(id);
+                exchange.respond(if known { 200 } else { 404 }, &[], b"")
+            }
+            ("POST", _) => self.message(request, exchange),
+            _ => exchange.respond(405, &[("allow", "POST")], b""),
         }
     }
 
-    fn message(&self, asked: &Asked, talk: &mut Talk<'_>) -> io::Result<()> {
-        let message = asked.json();
+    fn message(&self, request: &ReceivedRequest, exchange: &mut Exchange<'_>) -> io::Result<()> {
+        let message = request.json();
         let method = message["method"].as_str().unwrap_or_default();
-        let fault = |status: u16, code: i64, text: &str, talk: &mut Talk<'_>| {
+        let fault = |status: u16, code: i64, text: &str, exchange: &mut Exchange<'_>| {
             let error = json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": text}});
-            talk.json(status, &[], &error)
+            exchange.json(status, &[], &error)
         };
-        if self.speech == Speech::Stateless {
+        if self.transport == RemoteTransport::Stateless {
             let version =
                 message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str();
             if version != Some("2026-07-28") {
-                return fault(400, -32022, "unsupported version", talk);
+                return fault(400, -32022, "unsupported version", exchange);
             }
-            let named = |header: &str, value: &Value| asked.header(header) == value.as_str();
+            let named = |header: &str, value: &Value| request.header(header) == value.as_str();
             let params = &message["params"];
             let fits = named("mcp-method", &message["method"])
-                && asked.header("mcp-protocol-version") == version
+                && request.header("mcp-protocol-version") == version
                 && (method != "tools/call" || named("mcp-name", &params["name"]))
                 && (params["name"] != "region"
                     || named("mcp-param-region", &params["arguments"]["where"]));
             if !fits {
-                return fault(400, -32020, "headers do not fit", talk);
+                return fault(400, -32020, "headers do not fit", exchange);
             }
         } else if method == "server/discover" {
-            let (status, code) =
-                if self.speech == Speech::Sessions { (400, -32000) } else { (200, -32601) };
-            return fault(status, code, "what is that", talk);
+            let (status, code) = if self.transport == RemoteTransport::Sessions {
+                (400, -32000)
+            } else {
+                (200, -32601)
+            };
+            return fault(status, code, "what is that", exchange);
         }
-        let id = asked.header("mcp-session-id").unwrap_or_default();
-        if self.speech == Speech::Sessions
+        let id = request.header("mcp-session-id").unwrap_or_default();
+        if self.transport == RemoteTransport::Sessions
             && method != "initialize"
-            && !self.kept().sessions.contains(id)
+            && !self.state().sessions.contains(id)
         {
-            return talk.respond(404, &[], b"no such session");
+            return exchange.respond(404, &[], b"no such session");
         }
         if message.get("id").is_none() || message.get("method").is_none() {
-            return talk.respond(202, &[], b"");
+            return exchange.respond(202, &[], b"");
         }
         let mut headers = Vec::new();
         let fresh = format!("session-{}", self.last.fetch_add(1, Ordering::SeqCst));
-        if method == "initialize" && self.speech == Speech::Sessions {
-            self.kept().sessions.insert(fresh.clone());
+        if method == "initialize" && self.transport == RemoteTransport::Sessions {
+            self.state().sessions.insert(fresh.clone());
             headers.push(("mcp-session-id", fresh.as_str()));
         }
         if method == "subscriptions/listen" {
-            return self.subscribed(&message, talk);
+            return self.subscribed(&message, exchange);
         }
         let answer = self.reply(&message);
         if self.streams {
-            talk.begin_events(&headers)?;
-            return talk.event(&answer);
+            exchange.begin_events(&headers)?;
+            return exchange.event(&answer);
         }
-        talk.json(200, &headers, &answer)
+        exchange.json(200, &headers, &answer)
     }
 
     /// The answer to a request.
     pub fn reply(&self, message: &Value) -> Value {
-        let stateless = self.speech == Speech::Stateless;
+        let stateless = self.transport == RemoteTransport::Stateless;
         let params = &message["params"];
         let mut result = match message["method"].as_str().unwrap_or_default() {
             "initialize" => json!({
@@ -175,9 +180,9 @@ impl Honest {
                 "ttlMs": 0, "cacheScope": "private",
                 "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "honest", "version": "1"}},
             }),
-            "tools/list" => json!({"tools": self.kept().tools}),
+            "tools/list" => json!({"tools": self.state().tools}),
             "tools/call" => {
-                self.kept().executed.push(params["arguments"].clone());
+                self.state().executed.push(params["arguments"].clone());
                 json!({"content": [{"type": "text", "text": params["arguments"]["text"]}]})
             }
             "ping" | "logging/setLevel" => json!({}),
@@ -192,38 +197,38 @@ impl Honest {
         json!({"jsonrpc": "2.0", "id": message["id"], "result": result})
     }
 
-    fn subscribed(&self, message: &Value, talk: &mut Talk<'_>) -> io::Result<()> {
+    fn subscribed(&self, message: &Value, exchange: &mut Exchange<'_>) -> io::Result<()> {
         let receiver = self.hold(&format!("listen-{}", message["id"]));
-        talk.begin_events(&[])?;
-        talk.event(&json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {}}))?;
-        pour(&receiver, talk)
+        exchange.begin_events(&[])?;
+        exchange.event(&json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {}}))?;
+        pour(&receiver, exchange)
     }
 
-    fn general(&self, asked: &Asked, talk: &mut Talk<'_>) -> io::Result<()> {
-        let id = asked.header("mcp-session-id").unwrap_or_default().to_owned();
-        if !self.kept().sessions.contains(&id) {
-            return talk.respond(404, &[], b"");
+    fn general(&self, request: &ReceivedRequest, exchange: &mut Exchange<'_>) -> io::Result<()> {
+        let id = request.header("mcp-session-id").unwrap_or_default().to_owned();
+        if !self.state().sessions.contains(&id) {
+            return exchange.respond(404, &[], b"");
         }
         let receiver = self.hold(&id);
-        talk.begin_events(&[])?;
-        pour(&receiver, talk)
+        exchange.begin_events(&[])?;
+        pour(&receiver, exchange)
     }
 
-    fn older(&self, talk: &mut Talk<'_>) -> io::Result<()> {
+    fn sse(&self, exchange: &mut Exchange<'_>) -> io::Result<()> {
         let id = format!("older-{}", self.last.fetch_add(1, Ordering::SeqCst));
         let receiver = self.hold(&id);
-        talk.begin_events(&[])?;
-        talk.raw(format!("event: endpoint\ndata: /messages?sessionId={id}\n\n").as_bytes())?;
-        pour(&receiver, talk)
+        exchange.begin_events(&[])?;
+        exchange.raw(format!("event: endpoint\ndata: /messages?sessionId={id}\n\n").as_bytes())?;
+        pour(&receiver, exchange)
     }
 
-    fn posted(&self, asked: &Asked, talk: &mut Talk<'_>) -> io::Result<()> {
-        let id = asked.field("sessionId").unwrap_or_default();
-        let Some(listener) = self.kept().listeners.get(&id).cloned() else {
-            return talk.respond(404, &[], b"");
+    fn posted(&self, request: &ReceivedRequest, exchange: &mut Exchange<'_>) -> io::Result<()> {
+        let id = request.field("sessionId").unwrap_or_default();
+        let Some(listener) = self.state().listeners.get(&id).cloned() else {
+            return exchange.respond(404, &[], b"");
         };
-        let message = asked.json();
-        talk.respond(202, &[], b"Accepted")?;
+        let message = request.json();
+        exchange.respond(202, &[], b"Accepted")?;
         if message.get("id").is_some() && message.get("method").is_some() {
             drop(listener.send(self.reply(&message)));
         }
@@ -232,19 +237,19 @@ impl Honest {
 
     fn hold(&self, id: &str) -> Receiver<Value> {
         let (sender, receiver) = channel();
-        self.kept().listeners.insert(id.to_owned(), sender);
+        self.state().listeners.insert(id.to_owned(), sender);
         receiver
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, HonestState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Writes what comes until nobody can send more or the peer is gone.
-fn pour(receiver: &Receiver<Value>, talk: &mut Talk<'_>) -> io::Result<()> {
+fn pour(receiver: &Receiver<Value>, exchange: &mut Exchange<'_>) -> io::Result<()> {
     while let Ok(message) = receiver.recv() {
-        talk.raw(format!("event: message\ndata: {message}\n\n").as_bytes())?;
+        exchange.raw(format!("event: message\ndata: {message}\n\n").as_bytes())?;
     }
     Ok(())
 }

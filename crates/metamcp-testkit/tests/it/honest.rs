@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use metamcp_testkit::client::{Kind, Reply};
-use metamcp_testkit::{Outcome, What, eventually};
+use metamcp_testkit::{CallOutcome, EventKind, eventually};
 use serde_json::{Value, json};
 
 use super::{PATIENCE, direct, greeted, start};
@@ -35,11 +35,11 @@ fn every_execution_is_journalled_with_its_keys() {
         child.client.ask("tools/call", &params, PATIENCE).unwrap();
     }
     assert_eq!(child.journal.executions("k1").unwrap(), 2);
-    let executions = child.journal.of(What::Execute).unwrap();
+    let executions = child.journal.of(EventKind::Execute).unwrap();
     assert_eq!(executions[0].call.as_deref(), Some("c-9"));
     assert_eq!(executions[0].tool.as_deref(), Some("effect"));
     assert_eq!(executions[0].pid, child.client.pid());
-    assert_eq!(child.journal.count(What::Start).unwrap(), 1);
+    assert_eq!(child.journal.count(EventKind::Start).unwrap(), 1);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn slow_calls_overlap_and_a_cancelled_one_is_not_answered() {
         "answered while the other waits"
     );
     child.client.notify("notifications/cancelled", &json!({"requestId": slow})).unwrap();
-    assert!(eventually(PATIENCE, || child.journal.count(What::Cancelled).unwrap() == 1));
+    assert!(eventually(PATIENCE, || child.journal.count(EventKind::Cancelled).unwrap() == 1));
     let last = child.client.call_tool("slow", &json!({"ms": 1})).unwrap();
     child.client.wait(last, PATIENCE).unwrap();
     assert!(child.client.wait(slow, Duration::ZERO).is_err());
@@ -101,17 +101,23 @@ fn it_asks_the_client_and_returns_what_was_answered() {
 fn it_does_not_ask_a_client_without_the_capability() {
     let child = greeted(&[]);
     let id = child.client.call_tool("elicit", &json!({})).unwrap();
-    assert_eq!(Outcome::of(&child.client.wait(id, PATIENCE).unwrap().value), Outcome::ToolError);
+    assert_eq!(
+        CallOutcome::of(&child.client.wait(id, PATIENCE).unwrap().value),
+        CallOutcome::ToolError
+    );
 }
 
 #[test]
 fn failures_are_of_both_kinds() {
     let child = greeted(&[]);
     let id = child.client.call_tool("fail", &json!({})).unwrap();
-    assert_eq!(Outcome::of(&child.client.wait(id, PATIENCE).unwrap().value), Outcome::ToolError);
+    assert_eq!(
+        CallOutcome::of(&child.client.wait(id, PATIENCE).unwrap().value),
+        CallOutcome::ToolError
+    );
     let id = child.client.call_tool("rpc_error", &json!({"code": -32001})).unwrap();
-    let outcome = Outcome::of(&child.client.wait(id, PATIENCE).unwrap().value);
-    assert!(matches!(outcome, Outcome::Protocol { code: -32001, .. }), "{outcome}");
+    let outcome = CallOutcome::of(&child.client.wait(id, PATIENCE).unwrap().value);
+    assert!(matches!(outcome, CallOutcome::Protocol { code: -32001, .. }), "{outcome}");
 }
 
 #[test]
@@ -158,5 +164,5 @@ fn it_ends_when_its_input_ends() {
     child.client.initialize(&json!({}), PATIENCE).unwrap();
     child.client.close_input();
     assert!(child.client.wait_exit(PATIENCE).unwrap().success());
-    assert_eq!(child.journal.count(What::EndOfInput).unwrap(), 1);
+    assert_eq!(child.journal.count(EventKind::EndOfInput).unwrap(), 1);
 }

@@ -4,8 +4,8 @@
     reason = "the whole file is a test, which clippy cannot see outside test functions"
 )]
 
+mod hazards;
 mod honest;
-mod misbehaviours;
 mod programs;
 
 use std::path::Path;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use metamcp_testkit::{Client, Outcome, programs};
+use metamcp_testkit::{CallOutcome, Client, programs};
 use serde_json::json;
 
 use super::PATIENCE;
@@ -63,7 +63,7 @@ fn many_calls_in_flight_are_each_answered_once() {
         assert_eq!(client.wait(id, PATIENCE).unwrap().text(), Some(text.as_str()));
     }
     let refused = client.ask("server/discover", &json!({}), PATIENCE).unwrap();
-    assert!(matches!(Outcome::of(&refused.value), Outcome::Protocol { code: -32601, .. }));
+    assert!(matches!(CallOutcome::of(&refused.value), CallOutcome::Protocol { code: -32601, .. }));
     assert_eq!(client.violations(), Vec::<String>::new());
 }
 

@@ -34,7 +34,7 @@ pub struct Required {
 
 /// What is wrong with an `input_required` result, or with the answers to one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidInput {
     /// A member is missing or of the wrong type.
     #[error("it has no usable {what}")]
     Shape {
@@ -56,43 +56,46 @@ pub enum Unfit {
 }
 
 /// Reads an `input_required` result.
-pub fn required(result: &[u8]) -> Result<Required, Unfit> {
+pub fn required(result: &[u8]) -> Result<Required, InvalidInput> {
     let [requests, state] = pick(result, ["inputRequests", "requestState"])
-        .map_err(|_| Unfit::Shape { what: "members" })?;
+        .map_err(|_| InvalidInput::Shape { what: "members" })?;
     let state = match state {
         None => None,
-        Some(state) => Some(text(state).ok_or(Unfit::Shape { what: "requestState" })?.into_owned()),
+        Some(state) => {
+            Some(text(state).ok_or(InvalidInput::Shape { what: "requestState" })?.into_owned())
+        }
     };
     if state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {
-        return Err(Unfit::TooMuch { what: "requestState" });
+        return Err(InvalidInput::TooMuch { what: "requestState" });
     }
     let mut questions: Vec<Question> = Vec::new();
     if let Some(requests) = requests {
         if !requests.starts_with(b"{") {
-            return Err(Unfit::Shape { what: "inputRequests" });
+            return Err(InvalidInput::Shape { what: "inputRequests" });
         }
         for (key, raw) in members(requests) {
             if questions.len() == MAX_QUESTIONS {
-                return Err(Unfit::TooMuch { what: "inputRequests" });
+                return Err(InvalidInput::TooMuch { what: "inputRequests" });
             }
             if key.len() > MAX_KEY || questions.iter().any(|known| known.key == key) {
-                return Err(Unfit::Shape { what: "key in inputRequests" });
+                return Err(InvalidInput::Shape { what: "key in inputRequests" });
             }
             questions.push(question(key.into_owned(), raw)?);
         }
     }
     if questions.is_empty() && state.is_none() {
-        return Err(Unfit::Shape { what: "inputRequests or requestState" });
+        return Err(InvalidInput::Shape { what: "inputRequests or requestState" });
     }
     Ok(Required { questions, state })
 }
 
-fn question(key: String, raw: &[u8]) -> Result<Question, Unfit> {
-    let [method, params] =
-        pick(raw, ["method", "params"]).map_err(|_| Unfit::Shape { what: "inputRequests" })?;
-    let method = method.and_then(text).ok_or(Unfit::Shape { what: "method in inputRequests" })?;
+fn question(key: String, raw: &[u8]) -> Result<Question, InvalidInput> {
+    let [method, params] = pick(raw, ["method", "params"])
+        .map_err(|_| InvalidInput::Shape { what: "inputRequests" })?;
+    let method =
+        method.and_then(text).ok_or(InvalidInput::Shape { what: "method in inputRequests" })?;
     if ability(&method).is_none() {
-        return Err(Unfit::Method { method: method.chars().take(100).collect() });
+        return Err(InvalidInput::Method { method: method.chars().take(100).collect() });
     }
     let params = params.filter(|params| params.starts_with(b"{")).map(<[u8]>::to_vec);
     Ok(Question { key, method: method.into_owned(), params })
@@ -161,17 +164,17 @@ pub fn restated(result: &[u8], state: &str) -> Vec<u8> {
 pub type Responses = Vec<(String, Vec<u8>)>;
 
 /// The `inputResponses` of a retry. Keys nobody asked for are allowed and ignored by whoever uses them.
-pub fn responses(raw: &[u8]) -> Result<Responses, Unfit> {
+pub fn responses(raw: &[u8]) -> Result<Responses, InvalidInput> {
     if !raw.starts_with(b"{") {
-        return Err(Unfit::Shape { what: "inputResponses" });
+        return Err(InvalidInput::Shape { what: "inputResponses" });
     }
     let mut found: Responses = Vec::new();
     for (key, value) in members(raw) {
         if found.len() == MAX_QUESTIONS * 2 {
-            return Err(Unfit::TooMuch { what: "inputResponses" });
+            return Err(InvalidInput::TooMuch { what: "inputResponses" });
         }
         if !value.starts_with(b"{") || found.iter().any(|(known, _)| *known == key) {
-            return Err(Unfit::Shape { what: "inputResponses" });
+            return Err(InvalidInput::Shape { what: "inputResponses" });
         }
         found.push((key.into_owned(), value.to_vec()));
     }

@@ -2,12 +2,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn ticket(resume: Resume) -> Ticket {
-    Ticket { principal: b"ada".to_vec(), expires: 1000, request: [7; 32], resume }
+fn token(resume: Resume) -> ResumeToken {
+    ResumeToken { principal: b"ada".to_vec(), expires: 1000, request: [7; 32], resume }
 }
 
-fn relay() -> Ticket {
-    ticket(Resume::Relay { server: "git".into(), state: Some("s".into()) })
+fn relay() -> ResumeToken {
+    token(Resume::Relay { server: "git".into(), state: Some("s".into()) })
 }
 
 #[test]
@@ -25,25 +25,28 @@ fn who_when_and_what_must_be_right() {
     let key = Key::new([1; 32]);
     let sealed = key.seal(&relay());
     assert_eq!(key.open(&sealed, b"ada", 999, &[7; 32]), Ok(relay().resume));
-    assert_eq!(key.open(&sealed, b"bob", 999, &[7; 32]), Err(Broken::Foreign));
-    assert_eq!(key.open(&sealed, b"ada", 1000, &[7; 32]), Err(Broken::Expired));
-    assert_eq!(key.open(&sealed, b"ada", 999, &[8; 32]), Err(Broken::Other));
-    assert_eq!(Key::new([2; 32]).open(&sealed, b"ada", 999, &[7; 32]), Err(Broken::Forged));
-    assert_eq!(key.open("", b"ada", 999, &[7; 32]), Err(Broken::Forged));
-    assert_eq!(key.open(&"A".repeat(MAX_SEALED + 1), b"ada", 999, &[7; 32]), Err(Broken::Forged));
+    assert_eq!(key.open(&sealed, b"bob", 999, &[7; 32]), Err(TokenError::Foreign));
+    assert_eq!(key.open(&sealed, b"ada", 1000, &[7; 32]), Err(TokenError::Expired));
+    assert_eq!(key.open(&sealed, b"ada", 999, &[8; 32]), Err(TokenError::Other));
+    assert_eq!(Key::new([2; 32]).open(&sealed, b"ada", 999, &[7; 32]), Err(TokenError::Forged));
+    assert_eq!(key.open("", b"ada", 999, &[7; 32]), Err(TokenError::Forged));
+    assert_eq!(
+        key.open(&"A".repeat(MAX_SEALED + 1), b"ada", 999, &[7; 32]),
+        Err(TokenError::Forged)
+    );
     assert_eq!(format!("{key:?}"), "Key(..)");
 }
 
 #[test]
 fn no_changed_letter_goes_unnoticed() {
     let key = Key::new([1; 32]);
-    let sealed = key.seal(&ticket(Resume::Held { call: 3, round: 1 }));
+    let sealed = key.seal(&token(Resume::Suspended { call: 3, round: 1 }));
     for at in 0..sealed.len() {
         for letter in ["A", "_", "=", " "] {
             let mut forged = sealed.clone();
             forged.replace_range(at..=at, letter);
             if forged != sealed {
-                assert_eq!(key.open(&forged, b"ada", 0, &[7; 32]), Err(Broken::Forged));
+                assert_eq!(key.open(&forged, b"ada", 0, &[7; 32]), Err(TokenError::Forged));
             }
         }
     }
@@ -75,7 +78,7 @@ fn a_request_is_the_same_however_it_is_spelt() {
 
 fn resumes() -> impl Strategy<Value = Resume> {
     prop_oneof![
-        (any::<u64>(), any::<u32>()).prop_map(|(call, round)| Resume::Held { call, round }),
+        (any::<u64>(), any::<u32>()).prop_map(|(call, round)| Resume::Suspended { call, round }),
         (".{0,40}", proptest::option::of(".{0,80}"))
             .prop_map(|(server, state)| Resume::Relay { server, state }),
     ]
@@ -91,17 +94,17 @@ proptest! {
         key in any::<[u8; 32]>(),
     ) {
         let key = Key::new(key);
-        let ticket = Ticket { principal: principal.clone(), expires, request, resume };
-        let sealed = key.seal(&ticket);
-        prop_assert_eq!(key.open(&sealed, &principal, expires - 1, &request), Ok(ticket.resume));
-        prop_assert_eq!(key.open(&sealed, &principal, expires, &request), Err(Broken::Expired));
+        let token = ResumeToken { principal: principal.clone(), expires, request, resume };
+        let sealed = key.seal(&token);
+        prop_assert_eq!(key.open(&sealed, &principal, expires - 1, &request), Ok(token.resume));
+        prop_assert_eq!(key.open(&sealed, &principal, expires, &request), Err(TokenError::Expired));
     }
 
     #[test]
     fn noise_is_refused(noise in ".{0,300}", bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let key = Key::new([9; 32]);
-        prop_assert_eq!(key.open(&noise, b"", 0, &[0; 32]), Err(Broken::Forged));
-        prop_assert_eq!(key.open(&base64::encode_url(&bytes), b"", 0, &[0; 32]), Err(Broken::Forged));
+        prop_assert_eq!(key.open(&noise, b"", 0, &[0; 32]), Err(TokenError::Forged));
+        prop_assert_eq!(key.open(&base64::encode_url(&bytes), b"", 0, &[0; 32]), Err(TokenError::Forged));
         // Whatever passes the seal must still not bring the reader down.
         drop(decode(&bytes));
     }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use metamcp_wire::bridge::Hold;
-use metamcp_wire::bridge::hold::{Effect, Event};
+use metamcp_wire::bridge::Suspension;
+use metamcp_wire::bridge::suspension::{Effect, Event};
 use metamcp_wire::handshake;
 use metamcp_wire::modern::listen::Filter;
 use metamcp_wire::modern::{headers, input, meta, result};
@@ -18,7 +18,7 @@ pub(crate) fn check(data: &[u8]) {
 }
 
 fn history(data: &[u8]) {
-    let mut hold = Hold::new(8);
+    let mut suspension = Suspension::new(8);
     let (mut now, mut last, mut round) = (0, 0, 0);
     let mut open: BTreeSet<u64> = BTreeSet::new();
     let mut waiting = 1_i32;
@@ -44,16 +44,16 @@ fn history(data: &[u8]) {
             _ => Event::Tick,
         };
         waiting += i32::from(matches!(event, Event::Retried { .. }));
-        let cancelled = event == Event::Cancelled && hold.is_waiting();
-        for effect in hold.take(event, now) {
+        let cancelled = event == Event::Cancelled && suspension.is_waiting();
+        for effect in suspension.take(event, now) {
             match effect {
                 Effect::Respond { round: next, questions } => {
                     assert!(questions.iter().all(|question| open.contains(question)));
                     round = next;
                     waiting -= 1;
                 }
-                Effect::Deliver | Effect::GiveUp | Effect::TurnAway => waiting -= 1,
-                Effect::Feed(question) | Effect::Refuse(question) => {
+                Effect::Deliver | Effect::GiveUp | Effect::Reject => waiting -= 1,
+                Effect::Forward(question) | Effect::Refuse(question) => {
                     assert!(open.remove(&question));
                 }
                 Effect::Abandon => assert!(!over),
@@ -65,7 +65,7 @@ fn history(data: &[u8]) {
         }
         waiting -= i32::from(cancelled);
         assert!((0..=1).contains(&waiting));
-        assert_eq!(hold.is_waiting(), waiting == 1);
+        assert_eq!(suspension.is_waiting(), waiting == 1);
         assert!(!over || open.is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgMatches, Command, ValueHint};
-use metamcp_core::settings::{Given, Kind, LogLevel, Origin, SETTINGS, Setting, Value, by_flag};
+use metamcp_config::settings::{Given, Kind, LogLevel, Origin, SETTINGS, Setting, Value, by_flag};
 
 /// Shown by `-h` too; the rest only by `--help`.
 const OFTEN_NEEDED: &[&str] = &["config", "log-level"];

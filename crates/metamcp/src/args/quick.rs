@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 
-use metamcp_core::settings::{Given, Origin, SETTINGS, Setting, Value};
+use metamcp_config::settings::{Given, Origin, SETTINGS, Setting, Value};
 
 use super::flags;
 

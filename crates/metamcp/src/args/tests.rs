@@ -1,5 +1,5 @@
 use insta::assert_snapshot;
-use metamcp_core::settings::SETTINGS;
+use metamcp_config::settings::SETTINGS;
 
 use super::*;
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use metamcp_core::config::{Grant, HttpOptions, ServerConfig, Transport};
-use metamcp_core::text;
-use metamcp_core::web::Address;
+use metamcp_config::config::{Grant, HttpOptions, ServerConfig, Transport};
 use metamcp_engine::config::Loaded;
-use metamcp_engine::login::{self, Keeping, Login, Standing};
+use metamcp_engine::login::{self, Login, LoginStatus, LoginStorage};
+use metamcp_types::text;
+use metamcp_types::web::Address;
 use serde_json::{Value, json};
 
 use crate::args::{AuthCommand, AuthServerArgs, AuthStatusArgs, LoginArgs};
@@ -72,9 +72,9 @@ async fn logged_in(
     args: &LoginArgs,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let standing = login.standing().await?;
+    let status = login.status().await?;
     if args.json {
-        writeln!(out, "{}", standing_json(&args.server, standing.as_ref()))?;
+        writeln!(out, "{}", status_json(&args.server, status.as_ref()))?;
     } else {
         writeln!(out, "Logged in to {}.", visible(&args.server))?;
     }
@@ -115,27 +115,25 @@ async fn status(
     let mut all = Vec::new();
     for server in servers {
         let (login, _) = login_of(loaded, server)?;
-        all.push((server, login.standing().await?));
+        all.push((server, login.status().await?));
     }
     if args.json {
-        let all: Vec<Value> = all
-            .iter()
-            .map(|(server, standing)| standing_json(&server.name, standing.as_ref()))
-            .collect();
+        let all: Vec<Value> =
+            all.iter().map(|(server, status)| status_json(&server.name, status.as_ref())).collect();
         writeln!(out, "{:#}", Value::from(all))?;
         return Ok(Exit::Success);
     }
     if all.is_empty() {
         writeln!(out, "No remote server is configured.")?;
     }
-    for (server, standing) in &all {
-        writeln!(out, "{:<20} {}", visible(&server.name), words(server, standing.as_ref()))?;
+    for (server, status) in &all {
+        writeln!(out, "{:<20} {}", visible(&server.name), words(server, status.as_ref()))?;
     }
     Ok(Exit::Success)
 }
 
 /// How a login stands, in words.
-pub(crate) enum Stands {
+pub(crate) enum LoginSummary {
     /// Nothing to do.
     Fine(String),
     /// There is none, which may be fine.
@@ -147,28 +145,28 @@ pub(crate) enum Stands {
 }
 
 /// The logins at every remote server that is in use.
-pub(crate) fn standings(loaded: &Loaded) -> anyhow::Result<Vec<(String, Stands)>> {
+pub(crate) fn login_summaries(loaded: &Loaded) -> anyhow::Result<Vec<(String, LoginSummary)>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let servers = loaded.config.servers.iter().filter(|server| server.is_enabled());
     let mut all = Vec::new();
     for server in servers {
         let Ok((login, options)) = login_of(loaded, server) else { continue };
-        let stands = match runtime.block_on(login.standing()) {
-            Err(error) => Stands::Unreadable(visible(&error.to_string())),
+        let summary = match runtime.block_on(login.status()) {
+            Err(error) => LoginSummary::Unreadable(visible(&error.to_string())),
             Ok(None) if is_configured(server) || !options.login.wanted => {
-                Stands::Fine(words(server, None))
+                LoginSummary::Fine(words(server, None))
             }
-            Ok(None) => Stands::Open(words(server, None)),
-            Ok(Some(standing)) => {
-                let words = words(server, Some(&standing));
-                if standing.expires_in_ms == Some(0) && !standing.refreshes {
-                    Stands::Ended(words)
+            Ok(None) => LoginSummary::Open(words(server, None)),
+            Ok(Some(status)) => {
+                let words = words(server, Some(&status));
+                if status.expires_in_ms == Some(0) && !status.refreshes {
+                    LoginSummary::Ended(words)
                 } else {
-                    Stands::Fine(words)
+                    LoginSummary::Fine(words)
                 }
             }
         };
-        all.push((server.name.clone(), stands));
+        all.push((server.name.clone(), summary));
     }
     Ok(all)
 }
@@ -179,32 +177,31 @@ fn is_configured(server: &ServerConfig) -> bool {
         if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")))
 }
 
-fn words(server: &ServerConfig, standing: Option<&Standing>) -> String {
-    let Some(standing) = standing else {
+fn words(server: &ServerConfig, status: Option<&LoginStatus>) -> String {
+    let Some(status) = status else {
         let words = if is_configured(server) { "token in the config" } else { "no token" };
         return words.to_owned();
     };
-    let issuer = visible(&standing.issuer);
-    let until = match standing.expires_in_ms {
+    let issuer = visible(&status.issuer);
+    let until = match status.expires_in_ms {
         Some(0) => "the token has ended".to_owned(),
         Some(left) => format!("the token ends in {}", text::duration(Duration::from_millis(left))),
         None => "the token has no known end".to_owned(),
     };
-    let again =
-        if standing.refreshes { "is renewed by itself" } else { "has to be renewed by you" };
+    let again = if status.refreshes { "is renewed by itself" } else { "has to be renewed by you" };
     format!("logged in at {issuer}; {until} and {again}")
 }
 
-fn standing_json(server: &str, standing: Option<&Standing>) -> Value {
-    match standing {
+fn status_json(server: &str, status: Option<&LoginStatus>) -> Value {
+    match status {
         None => json!({ "server": server, "logged_in": false }),
-        Some(standing) => json!({
+        Some(status) => json!({
             "server": server,
             "logged_in": true,
-            "issuer": standing.issuer,
-            "scopes": standing.scopes,
-            "expires_in_ms": standing.expires_in_ms,
-            "refreshes": standing.refreshes,
+            "issuer": status.issuer,
+            "scopes": status.scopes,
+            "expires_in_ms": status.expires_in_ms,
+            "refreshes": status.refreshes,
         }),
     }
 }
@@ -230,8 +227,8 @@ fn login_of<'a>(
     };
     let address = Address::parse(url).context("its url cannot be used")?;
     let settings = &loaded.config.settings;
-    let keeping = Keeping::new(&settings.home, settings.token_store);
-    Ok((Login::new(address, options, &keeping), options))
+    let login_storage = LoginStorage::new(&settings.home, settings.token_store);
+    Ok((Login::new(address, options, &login_storage), options))
 }
 
 /// Opens a browser, if there is one. The address is one argument of one program.

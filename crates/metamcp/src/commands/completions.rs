@@ -3,7 +3,7 @@
 //! In: the words of a command line so far.  Out: candidates, one a line.
 //! Tests: below, and `tests/config/tools.rs` as a shell asks.
 
-mod known;
+mod completion_source;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use clap::Command;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_complete::env::{Elvish, EnvCompleter};
-use metamcp_core::clients::CLIENTS;
+use metamcp_config::clients::CLIENTS;
 
-use self::known::Known;
+use self::completion_source::CompletionSource;
 use crate::args::{self, CompletionsArgs, Shell};
 use crate::exit::Exit;
 
@@ -63,7 +63,7 @@ pub(crate) fn answer(
             continue;
         }
         let help = one.get_help().map(ToString::to_string).unwrap_or_default();
-        let help = metamcp_core::text::clean_line(help.lines().next().unwrap_or_default(), 80);
+        let help = metamcp_types::text::clean_line(help.lines().next().unwrap_or_default(), 80);
         if shell == "bash" || help.is_empty() {
             writeln!(out, "{value}")?;
         } else {
@@ -82,43 +82,43 @@ fn is_safe(value: &str) -> bool {
 /// The command line with what is known of servers and tools.
 fn informed(words: &[OsString]) -> Command {
     let is_named = |name: &str| words.iter().any(|word| word == name);
-    let known = Arc::new(Known::new(words));
-    let by = |ask: fn(&Known, &str) -> Vec<(String, String)>| {
-        let known = Arc::clone(&known);
+    let completion_source = Arc::new(CompletionSource::new(words));
+    let by = |ask: fn(&CompletionSource, &str) -> Vec<(String, String)>| {
+        let completion_source = Arc::clone(&completion_source);
         ArgValueCompleter::new(move |current: &OsStr| {
             let candidate = |(value, help): (String, String)| {
                 CompletionCandidate::new(value).help((!help.is_empty()).then(|| help.into()))
             };
             let current = current.to_string_lossy();
-            let all = ask(&known, &current).into_iter();
+            let all = ask(&completion_source, &current).into_iter();
             let fits = |value: &str| value.starts_with(&*current) && is_safe(value);
             all.filter(|(value, _)| fits(value)).map(candidate).collect()
         })
     };
-    let clients = |_: &Known, _: &str| -> Vec<(String, String)> {
+    let clients = |_: &CompletionSource, _: &str| -> Vec<(String, String)> {
         CLIENTS.iter().map(|client| (client.id.to_owned(), client.name.to_owned())).collect()
     };
-    type Ask = fn(&Known, &str) -> Vec<(String, String)>;
-    let completed: [(&[&str], &str, Ask); 19] = [
-        (&["list"], "server", Known::servers),
-        (&["tools"], "servers", Known::servers),
-        (&["get"], "name", Known::servers),
-        (&["search"], "server", Known::servers),
-        (&["doctor"], "servers", Known::servers),
-        (&["remove"], "names", Known::servers),
-        (&["enable"], "names", Known::servers),
-        (&["disable"], "names", Known::servers),
-        (&["auth", "login"], "server", Known::remote_servers),
-        (&["auth", "logout"], "server", Known::remote_servers),
-        (&["auth", "status"], "server", Known::remote_servers),
-        (&["provisioned", "remove"], "name", Known::installed),
-        (&["provisioned", "show"], "name", Known::installed),
-        (&["provisioned", "accept"], "name", Known::installed),
-        (&["provisioned", "allow"], "name", Known::installed),
+    type Completer = fn(&CompletionSource, &str) -> Vec<(String, String)>;
+    let completed: [(&[&str], &str, Completer); 19] = [
+        (&["list"], "server", CompletionSource::servers),
+        (&["tools"], "servers", CompletionSource::servers),
+        (&["get"], "name", CompletionSource::servers),
+        (&["search"], "server", CompletionSource::servers),
+        (&["doctor"], "servers", CompletionSource::servers),
+        (&["remove"], "names", CompletionSource::servers),
+        (&["enable"], "names", CompletionSource::servers),
+        (&["disable"], "names", CompletionSource::servers),
+        (&["auth", "login"], "server", CompletionSource::remote_servers),
+        (&["auth", "logout"], "server", CompletionSource::remote_servers),
+        (&["auth", "status"], "server", CompletionSource::remote_servers),
+        (&["provisioned", "remove"], "name", CompletionSource::installed),
+        (&["provisioned", "show"], "name", CompletionSource::installed),
+        (&["provisioned", "accept"], "name", CompletionSource::installed),
+        (&["provisioned", "allow"], "name", CompletionSource::installed),
         (&["init"], "client", clients),
         (&["import"], "from", clients),
-        (&["call"], "tool", Known::tools),
-        (&["call"], "pairs", Known::arguments),
+        (&["call"], "tool", CompletionSource::tools),
+        (&["call"], "pairs", CompletionSource::arguments),
     ];
     completed.into_iter().fold(args::command_with(&is_named), |command, (path, argument, ask)| {
         let completer = by(ask);

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 
-use metamcp_core::config::{
+use metamcp_config::config::{
     Config, HttpKind, Lifecycle, Problem, ServerConfig, ServerState, Severity, Transport,
     json_schema,
 };
-use metamcp_core::secret::shown;
-use metamcp_core::settings::{Given, Origin};
-use metamcp_engine::config::{LoadError, Loaded, Remark, Source, Standing};
+use metamcp_config::settings::{Given, Origin};
+use metamcp_engine::config::{LoadError, Loaded, ProjectTrust, Remark, Source};
+use metamcp_types::secret::shown;
 use serde_json::{Value, json};
 
 use crate::args::{CheckArgs, DocsArgs, PathArgs};
@@ -188,7 +188,7 @@ fn remarks_of(loaded: &Loaded, wanted: impl Fn(Severity) -> bool) -> Vec<Value> 
 /// The project's file and whether it is used.
 fn project_json(loaded: &Loaded) -> Value {
     let Some(project) = &loaded.project else { return Value::Null };
-    let used = project.standing == Standing::Trusted;
+    let used = project.trust == ProjectTrust::Trusted;
     json!({ "path": project.path, "used": used, "waiting": project.is_waiting() })
 }
 
@@ -261,7 +261,7 @@ fn source_json(source: &Source) -> Value {
 /// A server without the values of its variables and headers.
 pub(crate) fn server_json(server: &ServerConfig) -> Value {
     let clean = |text: &str| shown(text, server.secrets());
-    let names = |named: &[(String, metamcp_core::secret::Secret)]| {
+    let names = |named: &[(String, metamcp_types::secret::Secret)]| {
         named.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
     let mut json = match &server.transport {
@@ -296,8 +296,8 @@ pub(crate) fn server_json(server: &ServerConfig) -> Value {
 
 fn setting_json(given: &Given) -> Value {
     let value = match &given.value {
-        metamcp_core::settings::Value::Number(number) => json!(number),
-        metamcp_core::settings::Value::Switch(on) => json!(on),
+        metamcp_config::settings::Value::Number(number) => json!(number),
+        metamcp_config::settings::Value::Switch(on) => json!(on),
         other => json!(other.text()),
     };
     json!({

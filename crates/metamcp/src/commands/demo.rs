@@ -4,8 +4,8 @@
 //! Tests: `demo/render.rs` for the words; `tests/demo.rs` runs it for real.
 
 mod client;
+mod demo_folder;
 mod render;
-mod stage;
 
 use std::io::Write;
 use std::path::Path;
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::{example, tokens};
 use client::Client;
+use demo_folder::DemoFolder;
 use render::{Cost, Report, Step};
-use stage::Stage;
 
 /// Runs the demonstration: words or one JSON document to `output`, what went wrong to `diagnostics`.
 ///
@@ -29,9 +29,9 @@ pub(crate) fn run(
     diagnostics: &mut impl Write,
 ) -> Result<()> {
     let program = std::env::current_exe().context("the path of this program is not known")?;
-    let stage = Stage::set(&program)?;
-    let walked = walk(&program, &stage);
-    let cleared = stage.clear();
+    let demo_folder = DemoFolder::set(&program)?;
+    let walked = walk(&program, &demo_folder);
+    let cleared = demo_folder.clear();
     let report = walked?;
     if as_json {
         writeln!(output, "{:#}", report.to_json())?;
@@ -140,16 +140,18 @@ fn script() -> Vec<Request> {
     ]
 }
 
-fn walk(program: &Path, stage: &Stage) -> Result<Report> {
+fn walk(program: &Path, demo_folder: &DemoFolder) -> Result<Report> {
     let mut alone = Cost::default();
     for (name, _, _) in example::SERVERS {
-        let mut server =
-            Client::start(&format!("example server {name}"), &mut stage.example(program, name))?;
+        let mut server = Client::start(
+            &format!("example server {name}"),
+            &mut demo_folder.example(program, name),
+        )?;
         server.initialize()?;
         alone.add(&server.ask("tools/list", &json!({}))?)?;
         server.end()?;
     }
-    let mut gateway = Client::start("the gateway", &mut stage.gateway(program))?;
+    let mut gateway = Client::start("the gateway", &mut demo_folder.gateway(program))?;
     let (mut steps, gateway_cost, surface) = first_look(&mut gateway)?;
     for request in script() {
         steps.push(take(&mut gateway, &request));

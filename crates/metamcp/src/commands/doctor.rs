@@ -5,18 +5,18 @@
 
 mod installed;
 mod machine;
-mod tried;
+mod server_checks;
 
 use std::io::Write;
 
-use metamcp_core::config::{ServerOrigin, Severity};
-use metamcp_core::nearest::nearest;
-use metamcp_engine::config::{LoadError, Loaded, Source, Standing};
+use metamcp_config::config::{ServerOrigin, Severity};
+use metamcp_engine::config::{LoadError, Loaded, ProjectTrust, Source};
 use metamcp_engine::provision;
+use metamcp_types::nearest::nearest;
 use serde_json::{Value, json};
 
 use crate::args::DoctorArgs;
-use crate::commands::auth::{self, Stands};
+use crate::commands::auth::{self, LoginSummary};
 use crate::exit::{Exit, misuse};
 use crate::progress;
 use crate::render::{self, DIM, GREEN, RED, YELLOW, plural, styled, visible};
@@ -67,7 +67,7 @@ impl Finding {
     }
 
     /// It was mended: nothing is left to do.
-    fn mended(mut self) -> Finding {
+    fn mark_fixed(mut self) -> Finding {
         self.fixed = true;
         self
     }
@@ -108,7 +108,7 @@ pub(crate) fn run(
             let working = progress::step("asking the registries about installed servers");
             let of_registries = installed::registries(loaded)?;
             drop(working);
-            let (tried, missing) = tried::servers(loaded, &[])?;
+            let (tried, missing) = server_checks::servers(loaded, &[])?;
             findings.extend(machine::programs(&loaded.config, &missing));
             findings.extend(machine::environment(&loaded.config));
             findings.extend(machine::clients(loaded.source.path()));
@@ -177,7 +177,7 @@ fn of_servers(loaded: &Loaded, names: &[String]) -> anyhow::Result<Vec<Finding>>
         remark.place.as_ref().is_some_and(|place| place.path.split('.').any(is_chosen))
     });
     let mut findings = remarks(&chosen, false);
-    let (tried, missing) = tried::servers(&chosen, names)?;
+    let (tried, missing) = server_checks::servers(&chosen, names)?;
     // Programs that these servers do not need are noted as well.
     let programs = machine::programs(&chosen.config, &missing).into_iter();
     findings.extend(programs.filter(|finding| finding.level != Level::Note));
@@ -216,16 +216,20 @@ fn show(findings: &[Finding], out: &mut dyn Write) -> anyhow::Result<()> {
 fn logins(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
     const AREA: &str = "logins";
     let mut findings = Vec::new();
-    for (name, stands) in auth::standings(loaded)? {
+    for (name, summary) in auth::login_summaries(loaded)? {
         let cure = format!("metamcp auth login {name}");
-        findings.push(match stands {
-            Stands::Fine(words) => Finding::new(Level::Good, AREA, format!("{name}: {words}")),
-            Stands::Open(words) => Finding::new(Level::Note, AREA, format!("{name}: {words}"))
-                .cure(format!("if it wants one: {cure}")),
-            Stands::Ended(words) => {
+        findings.push(match summary {
+            LoginSummary::Fine(words) => {
+                Finding::new(Level::Good, AREA, format!("{name}: {words}"))
+            }
+            LoginSummary::Open(words) => {
+                Finding::new(Level::Note, AREA, format!("{name}: {words}"))
+                    .cure(format!("if it wants one: {cure}"))
+            }
+            LoginSummary::Ended(words) => {
                 Finding::new(Level::Problem, AREA, format!("{name}: {words}")).cure(cure)
             }
-            Stands::Unreadable(words) => {
+            LoginSummary::Unreadable(words) => {
                 let cure = format!("metamcp auth logout {name}, then {cure}");
                 Finding::new(Level::Problem, AREA, format!("{name}: {words}")).cure(cure)
             }
@@ -260,7 +264,7 @@ fn configuration(loaded: &Loaded, fix: bool) -> Vec<Finding> {
     };
     let words = format!("{} names {count}", path.display());
     let mut findings = vec![Finding::new(Level::Good, "config", words)];
-    let used = loaded.project.as_ref().filter(|project| project.standing == Standing::Trusted);
+    let used = loaded.project.as_ref().filter(|project| project.trust == ProjectTrust::Trusted);
     if let Some(project) = used.filter(|project| project.path != path) {
         let words =
             format!("{} adds {}, and is approved", project.path.display(), named(&is_projects));
@@ -274,7 +278,7 @@ fn configuration(loaded: &Loaded, fix: bool) -> Vec<Finding> {
 fn remarks(loaded: &Loaded, fix: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for remark in
-        loaded.remarks.iter().filter(|remark| tried::left_out_for(loaded, remark).is_none())
+        loaded.remarks.iter().filter(|remark| server_checks::left_out_for(loaded, remark).is_none())
     {
         let level = match remark.severity {
             Severity::Error => Level::Problem,
@@ -286,7 +290,7 @@ fn remarks(loaded: &Loaded, fix: bool) -> Vec<Finding> {
         // The one remark that a machine can act on is about the mode of a file that holds secrets.
         let about_mode = remark.hint.as_ref().is_some_and(|hint| hint.starts_with("chmod 600 "));
         if fix && about_mode && remark.path.as_deref().is_some_and(machine::make_private) {
-            finding = finding.mended();
+            finding = finding.mark_fixed();
         }
         findings.push(finding);
     }

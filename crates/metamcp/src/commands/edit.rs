@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use metamcp_core::config;
-use metamcp_core::settings::Given;
+use metamcp_config::config;
+use metamcp_config::settings::Given;
 use metamcp_engine::config::{LoadError, Loaded, Remark};
 use metamcp_engine::files::Directory;
 use metamcp_engine::user_file;
@@ -19,7 +19,7 @@ use super::servers;
 use crate::args::EditArgs;
 use crate::exit::Exit;
 use crate::render::visible;
-use crate::{env, person, render};
+use crate::{env, prompt, render};
 
 /// What somebody without a file begins with.
 const EMPTY: &str = "{\n  \"mcpServers\": {\n  }\n}\n";
@@ -71,9 +71,9 @@ pub(crate) fn run(
             }
             Err(error) => {
                 render::problems(&mut anstream::stderr(), &path, &error)?;
-                let again = person::is_there()
+                let again = prompt::is_there()
                     && !args.json
-                    && person::agrees_unless_no(out, "Edit it again?")?;
+                    && prompt::agrees_unless_no(out, "Edit it again?")?;
                 if !again {
                     let (path, draft) = (path.display(), draft.path.display());
                     let words = format!(

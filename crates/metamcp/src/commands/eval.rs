@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use metamcp_core::eval::{Corpus, DEPTH, Measures, Question, Total};
-use metamcp_core::search::{Hit, Nearness, Strategy, Table};
-use metamcp_core::transformer::Model;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::model::ModelFile;
+use metamcp_search::eval::{Corpus, DEPTH, Measures, Question, Total};
+use metamcp_search::search::{Hit, Nearness, Strategy, Table};
+use metamcp_search::transformer::Model;
 use serde_json::{Value, json};
 
 use crate::args::EvalArgs;
@@ -28,34 +28,36 @@ const BAR: usize = 30;
 pub(crate) const TRANSFORMER: &str = "transformer";
 
 /// A way to rank.
-enum Way {
+enum Ranker {
     Own(Strategy),
     /// With what it made of every tool.
     Transformer(Box<Model>, Vec<Arc<Table>>),
 }
 
-impl Way {
+impl Ranker {
     fn name(&self) -> &'static str {
         match self {
-            Way::Own(strategy) => strategy.name(),
-            Way::Transformer(..) => TRANSFORMER,
+            Ranker::Own(strategy) => strategy.name(),
+            Ranker::Transformer(..) => TRANSFORMER,
         }
     }
 
     fn search(&self, corpus: &Corpus, query: &str) -> Vec<Hit> {
         let index = &corpus.index;
         match self {
-            Way::Own(strategy) => index.search(query, *strategy, DEPTH, None),
-            Way::Transformer(model, tables) => match Nearness::new(tables, &model.asked(query)) {
-                Some(nearness) => index.page_by(&nearness, query, (0, DEPTH), None, None).hits,
-                None => index.search(query, Strategy::Hybrid, DEPTH, None),
-            },
+            Ranker::Own(strategy) => index.search(query, *strategy, DEPTH, None),
+            Ranker::Transformer(model, tables) => {
+                match Nearness::new(tables, &model.asked(query)) {
+                    Some(nearness) => index.page_by(&nearness, query, (0, DEPTH), None, None).hits,
+                    None => index.search(query, Strategy::Hybrid, DEPTH, None),
+                }
+            }
         }
     }
 }
 
 /// What one strategy reached.
-struct Outcome {
+struct StrategyReport {
     strategy: &'static str,
     measures: Measures,
     /// Sorted, in microseconds.
@@ -95,7 +97,7 @@ pub(crate) fn run(
     if questions.is_empty() {
         return Err(misuse(format!("{} holds no questions", args.queries.display())));
     }
-    let mut ways: Vec<Way> = strategies.into_iter().map(Way::Own).collect();
+    let mut rankers: Vec<Ranker> = strategies.into_iter().map(Ranker::Own).collect();
     let mut reading = None;
     if let Some(model) = model {
         let began = Instant::now();
@@ -104,11 +106,12 @@ pub(crate) fn run(
         let tables = model.tables(&corpus.index, &step);
         progress.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
         reading = Some(began.elapsed());
-        ways.push(Way::Transformer(Box::new(model), tables));
+        rankers.push(Ranker::Transformer(Box::new(model), tables));
     }
-    let outcomes: Vec<Outcome> = ways.iter().map(|way| measure(&corpus, &questions, way)).collect();
+    let reports: Vec<StrategyReport> =
+        rankers.iter().map(|ranker| measure(&corpus, &questions, ranker)).collect();
     if args.json {
-        let rows: Vec<Value> = outcomes.iter().map(row).collect();
+        let rows: Vec<Value> = reports.iter().map(row).collect();
         let value = json!({
             "tools": corpus.index.tool_count(),
             "questions": questions.len(),
@@ -142,43 +145,43 @@ pub(crate) fn run(
         "p50",
         "p99",
     ])];
-    for outcome in &outcomes {
-        let mut row = vec![outcome.strategy.to_owned()];
-        row.extend(outcome.measures.numbers().map(|number| format!("{:.1}", number * 100.0)));
-        row.extend([50, 99].map(|percent| format!("{} us", percentile(&outcome.times, percent))));
+    for report in &reports {
+        let mut row = vec![report.strategy.to_owned()];
+        row.extend(report.measures.numbers().map(|number| format!("{:.1}", number * 100.0)));
+        row.extend([50, 99].map(|percent| format!("{} us", percentile(&report.times, percent))));
         rows.push(row);
     }
     render::table(out, &rows)?;
     Ok(Exit::Success)
 }
 
-fn measure(corpus: &Corpus, questions: &[Question], way: &Way) -> Outcome {
+fn measure(corpus: &Corpus, questions: &[Question], ranker: &Ranker) -> StrategyReport {
     let mut total = Total::default();
     let mut times = Vec::with_capacity(questions.len());
-    let mut progress = Progress::new(way.name(), questions.len());
+    let mut progress = Progress::new(ranker.name(), questions.len());
     for question in questions {
         let began = Instant::now();
-        let hits = way.search(corpus, &question.query);
+        let hits = ranker.search(corpus, &question.query);
         times.push(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
         total.add(&question.measure(&hits));
         progress.step();
     }
     progress.finish();
     times.sort_unstable();
-    Outcome { strategy: way.name(), measures: total.mean(), times }
+    StrategyReport { strategy: ranker.name(), measures: total.mean(), times }
 }
 
-fn row(outcome: &Outcome) -> Value {
-    let [hit_at_1, recall_at_5, recall_at_10, mrr, ndcg_at_10] = outcome.measures.numbers();
+fn row(report: &StrategyReport) -> Value {
+    let [hit_at_1, recall_at_5, recall_at_10, mrr, ndcg_at_10] = report.measures.numbers();
     json!({
-        "strategy": outcome.strategy,
+        "strategy": report.strategy,
         "hit_at_1": hit_at_1,
         "recall_at_5": recall_at_5,
         "recall_at_10": recall_at_10,
         "mrr": mrr,
         "ndcg_at_10": ndcg_at_10,
-        "p50_us": percentile(&outcome.times, 50),
-        "p99_us": percentile(&outcome.times, 99),
+        "p50_us": percentile(&report.times, 50),
+        "p99_us": percentile(&report.times, 99),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use metamcp_engine::config::Loaded;
-use metamcp_engine::habits::HabitFile;
+use metamcp_engine::usage_history::UsageFile;
 use serde_json::json;
 
 use crate::args::ForgetArgs;
@@ -11,12 +11,12 @@ use crate::exit::Exit;
 
 /// Removes the file and says what it held.
 pub(crate) fn run(loaded: &Loaded, args: &ForgetArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let file = HabitFile::new(&loaded.config.settings.home);
+    let file = UsageFile::new(&loaded.config.settings.home);
     let forgotten = file.forget()?;
     if args.json {
         let removed: Vec<_> =
             forgotten.removed.iter().map(|path| path.display().to_string()).collect();
-        let told = json!({ "habits": forgotten.habits, "removed": removed });
+        let told = json!({ "habits": forgotten.history, "removed": removed });
         writeln!(out, "{told:#}")?;
         return Ok(Exit::Success);
     }
@@ -24,8 +24,8 @@ pub(crate) fn run(loaded: &Loaded, args: &ForgetArgs, out: &mut dyn Write) -> an
         writeln!(out, "There is nothing to forget: {} does not exist.", file.path().display())?;
         return Ok(Exit::Success);
     }
-    let plural = if forgotten.habits == 1 { "habit" } else { "habits" };
-    writeln!(out, "Forgot {} {plural}. Removed:", forgotten.habits)?;
+    let plural = if forgotten.history == 1 { "habit" } else { "habits" };
+    writeln!(out, "Forgot {} {plural}. Removed:", forgotten.history)?;
     for path in &forgotten.removed {
         writeln!(out, "  {}", path.display())?;
     }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use metamcp_child::ShimCommand;
-use metamcp_core::discover::Request;
-use metamcp_core::next::Audience;
-use metamcp_core::settings::{Given, LogLevel, Origin};
+use metamcp_config::settings::{Given, LogLevel, Origin};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::surface::Finished;
 use metamcp_engine::surface::discover::Discovered;
-use metamcp_engine::{allowance, telemetry};
+use metamcp_engine::{rlimits, telemetry};
+use metamcp_surface::discover::DiscoverRequest;
+use metamcp_types::next::Audience;
 use serde_json::Value;
 
 use crate::exit::misuse;
@@ -30,10 +30,10 @@ pub(crate) fn with<T>(loaded: &Loaded, work: impl AsyncFnOnce(&Gateway) -> T) ->
     let mut config = loaded.config.clone();
     // Nobody could come back for what is kept.
     config.settings.limits.result_bytes = 0;
-    allowance::prepare().map_err(anyhow::Error::msg)?;
+    rlimits::prepare().map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
-        allowance::survive_large_files();
+        rlimits::survive_large_files();
         let mut gateway =
             Gateway::start(&config, shim, crate::worker(&loaded.config.settings.code));
         gateway.view.audience = Audience::Shell;
@@ -78,7 +78,10 @@ pub(crate) fn clean(gateway: &Gateway, finished: Finished) -> Finished {
 }
 
 /// Tools and servers, the same way.
-pub(crate) async fn discover(gateway: &Gateway, request: Request) -> Result<Discovered, Finished> {
+pub(crate) async fn discover(
+    gateway: &Gateway,
+    request: DiscoverRequest,
+) -> Result<Discovered, Finished> {
     let view = &gateway.view;
     match view.discover(request).await {
         Ok(found) => Ok(Discovered {
@@ -98,6 +101,6 @@ pub(crate) fn result(finished: Finished) -> anyhow::Result<Value> {
         Finished::Refused(_) => anyhow::bail!("the call was refused without a word"),
         Finished::Result(result) => Ok(serde_json::from_slice(&result)?),
         Finished::Protocol { message, .. } => Err(misuse(message)),
-        Finished::Handed => anyhow::bail!("the call was handed on without an answer"),
+        Finished::Dispatched => anyhow::bail!("the call was handed on without an answer"),
     }
 }

@@ -4,17 +4,17 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use metamcp_child::environment;
-use metamcp_core::config::{
+use metamcp_config::config::{
     Lifecycle, PassEnv, ServerConfig, ServerOrigin, ServerState, Transport,
 };
-use metamcp_core::nearest::nearest;
-use metamcp_core::next::quoted;
-use metamcp_core::secret::{Secret, shown};
-use metamcp_core::text;
 use metamcp_engine::catalog::schema_cache::SchemaCache;
 use metamcp_engine::clock::unix_millis;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision;
+use metamcp_types::nearest::nearest;
+use metamcp_types::next::quoted;
+use metamcp_types::secret::{Secret, shown};
+use metamcp_types::text;
 use serde_json::json;
 
 use super::config;
@@ -46,7 +46,7 @@ pub(crate) fn run(loaded: &Loaded, args: &GetArgs, out: &mut dyn Write) -> anyho
         told["tags"] = json!(server.tags);
         told["allowedTools"] = json!(server.tools.allow.as_ref().map(|all| patterns(all)));
         told["deniedTools"] = json!(patterns(&server.tools.deny));
-        told["sandboxed"] = json!(server.walls.is_some());
+        told["sandboxed"] = json!(server.sandbox_policy.is_some());
         told["toolsKnown"] = json!(known);
         writeln!(out, "{told:#}")?;
         return Ok(Exit::Success);
@@ -159,12 +159,12 @@ fn facts(
     } else if let Some(most) = server.max_in_flight {
         rows.push(("calls", format!("at most {most} at once")));
     }
-    if let Some(walls) = &server.walls {
+    if let Some(sandbox_policy) = &server.sandbox_policy {
         let open: Vec<String> =
-            walls.writes.iter().map(|path| path.display().to_string()).collect();
+            sandbox_policy.writes.iter().map(|path| path.display().to_string()).collect();
         let open =
             if open.is_empty() { String::new() } else { format!(", and {}", open.join(", ")) };
-        let home = walls.home.display();
+        let home = sandbox_policy.home.display();
         rows.push(("sandbox", visible(&format!("may change {home}{open}"))));
     }
     let tools = match known {
@@ -178,7 +178,7 @@ fn facts(
 /// Names of our own variables that it gets, beside those its entry names.
 fn inherited(server: &ServerConfig, global: &PassEnv) -> Vec<String> {
     let Transport::Stdio { env, .. } = &server.transport else { return Vec::new() };
-    let home = server.walls.as_ref().map(|walls| walls.home.as_path());
+    let home = server.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.as_path());
     let pass = server.pass_env.with(global);
     let all: Vec<(OsString, OsString)> =
         environment::for_server(std::env::vars_os(), &[], &pass, home);
@@ -186,8 +186,8 @@ fn inherited(server: &ServerConfig, global: &PassEnv) -> Vec<String> {
     names.filter(|name| !env.iter().any(|(own, _)| own == name)).collect()
 }
 
-fn patterns(all: &[metamcp_core::config::Pattern]) -> Vec<&str> {
-    all.iter().map(metamcp_core::config::Pattern::as_str).collect()
+fn patterns(all: &[metamcp_config::config::Pattern]) -> Vec<&str> {
+    all.iter().map(metamcp_config::config::Pattern::as_str).collect()
 }
 
 #[cfg(test)]

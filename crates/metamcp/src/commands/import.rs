@@ -1,7 +1,7 @@
 //! `metamcp import`: the servers of a client or of a file, taken over into our own.
 //! Owns: reading clients' files, what becomes of each server, whether it would start.      Never: changes a client's file.
 //! In: the name of a client, or a file.  Out: servers in our own file, and what is told of each.
-//! Tests: beside the parts; `tests/config/first.rs` and `tests/config/movein.rs`.
+//! Tests: beside the parts; `tests/config/first.rs` and `tests/config/import_fidelity.rs`.
 
 mod merge;
 mod ready;
@@ -10,10 +10,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use metamcp_core::clients::{
-    self, Asked, Client, Dialect, Imported, Places, Syntax, System, World,
+use metamcp_config::clients::{
+    self, Client, ClientVariables, Dialect, Imported, Places, Syntax, System, World,
 };
-use metamcp_core::edit::{self, EditError, Format};
+use metamcp_config::edit::{self, EditError, Format};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::user_file;
 use serde_json::{Map, Value, json};
@@ -52,7 +52,7 @@ pub(crate) struct Server {
 
 /// What became of one server.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fate {
+pub(crate) enum ImportStatus {
     /// Put in under this name.
     Added(String),
     /// There already, under this name.
@@ -60,7 +60,7 @@ pub(crate) enum Fate {
     /// This gateway.
     Itself,
     /// Not taken over; why.
-    Left(String),
+    Skipped(String),
     /// It could be, but would not start here; why.
     Unready(String),
     /// The person did not choose it.
@@ -210,21 +210,23 @@ impl Found {
 
 /// Puts servers into the text of a config file. What is there already stays; the fates are in the order of the servers,
 /// each with why it would not start here.
-fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<Told>)> {
+fn merge(text: &str, found: &Found) -> anyhow::Result<(String, Vec<ServerReport>)> {
     let mut merger = Merger::new(text)?;
     let mut told = Vec::new();
     for server in &found.servers {
-        let (fate, warning) = match found.imported(server) {
-            Imported::Itself => (Fate::Itself, None),
-            Imported::Left(why) => (Fate::Left(why), None),
-            Imported::Wrong { key, why } => (Fate::Left(wrong(key.as_deref(), &why)), None),
+        let (status, warning) = match found.imported(server) {
+            Imported::Itself => (ImportStatus::Itself, None),
+            Imported::Left(why) => (ImportStatus::Skipped(why), None),
+            Imported::Wrong { key, why } => {
+                (ImportStatus::Skipped(wrong(key.as_deref(), &why)), None)
+            }
             Imported::Server(entry, asked) => {
-                let fate = merger.place(&server.name, &found.suffix(server), &entry);
-                let is_new = matches!(fate, Fate::Added(_));
-                (fate, is_new.then(|| lacks(&entry, &asked)).flatten())
+                let status = merger.place(&server.name, &found.suffix(server), &entry);
+                let is_new = matches!(status, ImportStatus::Added(_));
+                (status, is_new.then(|| lacks(&entry, &asked)).flatten())
             }
         };
-        told.push(Told { name: server.name.clone(), fate, warning });
+        told.push(ServerReport { name: server.name.clone(), status, warning });
     }
     Ok((merger.text()?, told))
 }
@@ -235,14 +237,14 @@ pub(crate) fn wrong(key: Option<&str>, why: &str) -> String {
 }
 
 /// What is told of one server.
-struct Told {
+struct ServerReport {
     name: String,
-    fate: Fate,
+    status: ImportStatus,
     warning: Option<String>,
 }
 
 /// Why a server that was only copied would not start: what its client fills in, nobody else does.
-fn lacks(entry: &Value, asked: &Asked) -> Option<String> {
+fn lacks(entry: &Value, asked: &ClientVariables) -> Option<String> {
     match asked.first() {
         Some((name, reference)) if env::lookup(name).is_none() => {
             Some(format!("{name} is not set; it stands for {reference}, which its client asks for"))
@@ -265,15 +267,15 @@ pub(crate) fn run(loaded: &Loaded, args: &ImportArgs, out: &mut dyn Write) -> an
         told.clear();
         let mut after = text.to_owned();
         for found in &all {
-            let (merged, fates) = merge(&after, found)?;
+            let (merged, statuses) = merge(&after, found)?;
             after = merged;
-            told.extend(fates);
+            told.extend(statuses);
         }
         Ok((after != text).then_some(after))
     })?;
     if args.write.json {
-        let one = |told: &Told| {
-            let mut json = fate_json(&told.name, &told.fate);
+        let one = |told: &ServerReport| {
+            let mut json = status_json(&told.name, &told.status);
             if let Some(why) = &told.warning {
                 json["will_not_start"] = why.as_str().into();
             }
@@ -291,32 +293,36 @@ pub(crate) fn run(loaded: &Loaded, args: &ImportArgs, out: &mut dyn Write) -> an
     }
     let into = if args.write.dry_run { "would go into" } else { "into" };
     writeln!(out, "{into} {}, from {}:", path.display(), visible(&from))?;
-    let rows: Vec<Vec<String>> = told.iter().map(fate_row).collect();
+    let rows: Vec<Vec<String>> = told.iter().map(status_row).collect();
     render::table(out, &rows)?;
     Ok(Exit::Success)
 }
 
-pub(crate) fn fate_json(name: &str, fate: &Fate) -> Value {
-    match fate {
-        Fate::Added(to) => json!({ "server": name, "fate": "added", "as": to }),
-        Fate::Same(to) => json!({ "server": name, "fate": "there already", "as": to }),
-        Fate::Itself => json!({ "server": name, "fate": "metamcp itself" }),
-        Fate::Left(why) => json!({ "server": name, "fate": "left", "why": why }),
-        Fate::Unready(why) => json!({ "server": name, "fate": "will not start", "why": why }),
-        Fate::Unwanted => json!({ "server": name, "fate": "not chosen" }),
+pub(crate) fn status_json(name: &str, status: &ImportStatus) -> Value {
+    match status {
+        ImportStatus::Added(to) => json!({ "server": name, "fate": "added", "as": to }),
+        ImportStatus::Same(to) => json!({ "server": name, "fate": "there already", "as": to }),
+        ImportStatus::Itself => json!({ "server": name, "fate": "metamcp itself" }),
+        ImportStatus::Skipped(why) => json!({ "server": name, "fate": "left", "why": why }),
+        ImportStatus::Unready(why) => {
+            json!({ "server": name, "fate": "will not start", "why": why })
+        }
+        ImportStatus::Unwanted => json!({ "server": name, "fate": "not chosen" }),
     }
 }
 
-fn fate_row(told: &Told) -> Vec<String> {
+fn status_row(told: &ServerReport) -> Vec<String> {
     let name = &told.name;
-    let (sign, mut words) = match &told.fate {
-        Fate::Added(to) if to == name => ("+", String::new()),
-        Fate::Added(to) => ("+", format!("as {to}: another server has its name")),
-        Fate::Same(to) if to == name => ("=", "there already".to_owned()),
-        Fate::Same(to) => ("=", format!("there already, as {to}")),
-        Fate::Itself => (" ", "is metamcp itself, left out".to_owned()),
-        Fate::Left(why) | Fate::Unready(why) => ("!", format!("left out: {why}")),
-        Fate::Unwanted => (" ", "not chosen".to_owned()),
+    let (sign, mut words) = match &told.status {
+        ImportStatus::Added(to) if to == name => ("+", String::new()),
+        ImportStatus::Added(to) => ("+", format!("as {to}: another server has its name")),
+        ImportStatus::Same(to) if to == name => ("=", "there already".to_owned()),
+        ImportStatus::Same(to) => ("=", format!("there already, as {to}")),
+        ImportStatus::Itself => (" ", "is metamcp itself, left out".to_owned()),
+        ImportStatus::Skipped(why) | ImportStatus::Unready(why) => {
+            ("!", format!("left out: {why}"))
+        }
+        ImportStatus::Unwanted => (" ", "not chosen".to_owned()),
     };
     if let Some(why) = &told.warning {
         let gap = if words.is_empty() { "" } else { "; " };

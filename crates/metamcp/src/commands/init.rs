@@ -14,23 +14,23 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use metamcp_core::clients::{self, CLIENTS, Client};
-use metamcp_core::config::PassEnv;
+use metamcp_config::clients::{self, CLIENTS, Client};
+use metamcp_config::config::PassEnv;
 use metamcp_engine::config::Loaded;
 use serde_json::{Value, json};
 
 use self::choose::Chosen;
 pub(crate) use self::plan::lacking;
-use self::plan::{Plan, Step, Wish, Wishes, Work};
+use self::plan::{FileAction, MoveChoice, MoveChoices, Plan, Step};
 pub(crate) use self::record::undo;
 use self::record::{Note, Record};
-use super::import::{self, Fate};
+use super::import::{self, ImportStatus};
 use super::servers;
 use crate::args::{InitArgs, Scope, ScopeArgs};
 use crate::env;
 use crate::exit::{Exit, OrMisuse, misuse};
-use crate::person;
 use crate::progress;
+use crate::prompt;
 use crate::render::{BOLD, DIM, RED, YELLOW, plural, styled, visible};
 
 /// Runs it.
@@ -72,7 +72,7 @@ pub(crate) fn run(
     }
     // What was asked for by its name and could not be done is a failure; what was found beside it and left alone is not.
     let broken = !args.client.is_empty()
-        && plan.steps.iter().any(|step| matches!(step.work, Work::Refused(_)));
+        && plan.steps.iter().any(|step| matches!(step.action, FileAction::Refused(_)));
     let left = unready(&plan);
     if args.write.json {
         writeln!(out, "{:#}", plan_json(&plan, &pass, done))?;
@@ -107,23 +107,23 @@ fn made(
 ) -> anyhow::Result<Plan> {
     let has = |list: &[String], name: &str| list.iter().any(|one| one == name);
     let of = |step: &Step, server: &import::Server| {
-        if let Some(wish) = picked.wish(step, server) {
-            return wish;
+        if let Some(move_choice) = picked.move_choice(step, server) {
+            return move_choice;
         }
         if has(&args.except, &server.name) {
-            Wish::No
+            MoveChoice::No
         } else if args.server.is_empty() {
-            Wish::Usual
+            MoveChoice::Usual
         } else if has(&args.server, &server.name) {
-            Wish::Yes
+            MoveChoice::Yes
         } else {
-            Wish::No
+            MoveChoice::No
         }
     };
     let left: Vec<&'static Client> =
         clients.iter().filter(|client| !picked.without.contains(client.id)).copied().collect();
     let working = progress::step("reading the files of your clients, and looking what would start");
-    let plan = Plan::make(&left, own, &Wishes { keep: args.keep, of: &of })?;
+    let plan = Plan::make(&left, own, &MoveChoices { keep: args.keep, of: &of })?;
     drop(working);
     for name in args.server.iter().chain(&args.except) {
         let is_known = plan.steps.iter().flat_map(Step::servers).any(|(one, _)| one.name == *name);
@@ -136,8 +136,8 @@ fn made(
 
 /// How many servers stay where they are because they would not start.
 fn unready(plan: &Plan) -> usize {
-    let fates = plan.steps.iter().flat_map(|step| &step.fates);
-    fates.filter(|(_, fate)| matches!(fate, Fate::Unready(_))).count()
+    let statuses = plan.steps.iter().flat_map(|step| &step.statuses);
+    statuses.filter(|(_, status)| matches!(status, ImportStatus::Unready(_))).count()
 }
 
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Client>> {
@@ -165,11 +165,11 @@ enum Answer {
 
 /// Asks a person. Without one to ask, nothing is done.
 fn asked(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<Answer> {
-    if !person::is_there() {
+    if !prompt::is_there() {
         writeln!(diagnostics, "Nothing was changed: there is nobody to ask. --yes does it.")?;
         return Ok(Answer::No);
     }
-    let typed = person::line(out, "\nDo this, or c to choose clients and servers? [y/N] ")?;
+    let typed = prompt::line(out, "\nDo this, or c to choose clients and servers? [y/N] ")?;
     Ok(match typed.to_ascii_lowercase().as_str() {
         "y" | "yes" => Answer::Yes,
         "c" | "choose" => Answer::Choose,
@@ -189,7 +189,7 @@ fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<()> {
         Ok((servers::checked(&plan.own, after)?, Note { moved: Value::Null, added }))
     })?;
     for step in &plan.steps {
-        let Work::Edit { .. } = &step.work else { continue };
+        let FileAction::Edit { .. } = &step.action else { continue };
         working.say(format!("writing the file of {}", step.client.name));
         let changed = record.change(home, &step.path, Some(step.client.id), |before| {
             let (after, taken) = step.edited(before)?;
@@ -221,13 +221,13 @@ fn show(plan: &Plan, pass: &PassEnv, out: &mut dyn Write) -> anyhow::Result<()> 
     for step in &plan.steps {
         let path = visible(&step.path.display().to_string());
         writeln!(out, "{}  {}", styled(BOLD, step.client.name), styled(DIM, &path))?;
-        match &step.work {
-            Work::Refused(why) => {
+        match &step.action {
+            FileAction::Refused(why) => {
                 let why = visible(why);
                 writeln!(out, "  {} left alone: {why}", styled(RED, "!"))?;
             }
-            Work::Nothing => writeln!(out, "    metamcp is there already")?,
-            Work::Edit { moved, registers, passes } => {
+            FileAction::Nothing => writeln!(out, "    metamcp is there already")?,
+            FileAction::Edit { moved, registers, passes } => {
                 if *registers {
                     let fresh = if step.exists { "" } else { "  (a new file)" };
                     writeln!(out, "  + metamcp{fresh}")?;
@@ -237,26 +237,26 @@ fn show(plan: &Plan, pass: &PassEnv, out: &mut dyn Write) -> anyhow::Result<()> 
                     writeln!(out, "    {} passes on to metamcp: {names}", step.client.name)?;
                 }
                 for &at in moved {
-                    let name = visible(&step.fates[at].0);
+                    let name = visible(&step.statuses[at].0);
                     writeln!(out, "  - {name}  (behind metamcp from now on)")?;
                 }
             }
         }
-        for (name, fate) in &step.fates {
+        for (name, status) in &step.statuses {
             let (sign, name) = (styled(YELLOW, "="), visible(name));
-            match fate {
-                Fate::Left(why) => {
+            match status {
+                ImportStatus::Skipped(why) => {
                     writeln!(out, "  {sign} {name} stays where it is: {}", visible(why))?;
                 }
-                Fate::Unready(why) => {
+                ImportStatus::Unready(why) => {
                     let why = visible(why);
                     writeln!(
                         out,
                         "  {sign} {name} will not start, so it stays where it is: {why}"
                     )?;
                 }
-                Fate::Unwanted => writeln!(out, "  {sign} {name} stays where it is")?,
-                Fate::Added(_) | Fate::Same(_) | Fate::Itself => {}
+                ImportStatus::Unwanted => writeln!(out, "  {sign} {name} stays where it is")?,
+                ImportStatus::Added(_) | ImportStatus::Same(_) | ImportStatus::Itself => {}
             }
         }
     }
@@ -281,7 +281,7 @@ fn withheld(plan: &Plan, pass: &PassEnv) -> Vec<String> {
     let mut named = plan
         .steps
         .iter()
-        .filter(|step| matches!(step.work, Work::Edit { .. }) && step.gave_everything())
+        .filter(|step| matches!(step.action, FileAction::Edit { .. }) && step.gave_everything())
         .peekable();
     if named.peek().is_none() {
         return Vec::new();
@@ -302,19 +302,19 @@ fn plan_json(plan: &Plan, pass: &PassEnv, done: bool) -> Value {
 
 fn step_json(step: &Step) -> Value {
     let servers: Vec<Value> =
-        step.fates.iter().map(|(name, fate)| import::fate_json(name, fate)).collect();
+        step.statuses.iter().map(|(name, status)| import::status_json(name, status)).collect();
     let mut told = json!({
         "client": step.client.id,
         "file": step.path,
         "exists": step.exists,
         "servers": servers,
     });
-    match &step.work {
-        Work::Refused(why) => told["refused"] = why.as_str().into(),
-        Work::Nothing => {}
-        Work::Edit { moved, registers, passes } => {
+    match &step.action {
+        FileAction::Refused(why) => told["refused"] = why.as_str().into(),
+        FileAction::Nothing => {}
+        FileAction::Edit { moved, registers, passes } => {
             told["registers"] = (*registers).into();
-            let moved: Vec<&str> = moved.iter().map(|&at| step.fates[at].0.as_str()).collect();
+            let moved: Vec<&str> = moved.iter().map(|&at| step.statuses[at].0.as_str()).collect();
             told["moved"] = moved.into();
             told["passes"] = passes.as_slice().into();
         }

@@ -8,15 +8,15 @@ mod screen;
 use std::io::Write;
 use std::time::Duration;
 
-use metamcp_core::discover::{Operation, Request};
-use metamcp_core::nearest::nearest;
-use metamcp_core::search::{
-    FEATURE_NAMES, NEAR_NAMES, parts, parts_of_nearness, parts_with_nearness,
-};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::surface::discover::Why;
 use metamcp_engine::task;
+use metamcp_search::search::{
+    FEATURE_NAMES, NEAR_NAMES, parts, parts_of_nearness, parts_with_nearness,
+};
+use metamcp_surface::discover::{DiscoverRequest, Operation};
+use metamcp_types::nearest::nearest;
 use serde_json::{Value, json};
 
 use super::{call, gateway};
@@ -27,7 +27,11 @@ use crate::{render, terminal};
 /// Servers, or the tools of one.
 pub(crate) fn run(loaded: &Loaded, args: &ListArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     // A person who wants the next page would have to be told how.
-    let request = Request { server: args.server.clone(), limit: usize::MAX, ..Request::default() };
+    let request = DiscoverRequest {
+        server: args.server.clone(),
+        limit: usize::MAX,
+        ..DiscoverRequest::default()
+    };
     discover(loaded, request, args.json, out)
 }
 
@@ -38,11 +42,18 @@ pub(crate) fn tools(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     if let [server] = args.servers.as_slice() {
-        let request =
-            Request { server: Some(server.clone()), limit: usize::MAX, ..Request::default() };
+        let request = DiscoverRequest {
+            server: Some(server.clone()),
+            limit: usize::MAX,
+            ..DiscoverRequest::default()
+        };
         return discover(loaded, request, args.json, out);
     }
-    let request = Request { operation: Operation::List, limit: usize::MAX, ..Request::default() };
+    let request = DiscoverRequest {
+        operation: Operation::List,
+        limit: usize::MAX,
+        ..DiscoverRequest::default()
+    };
     let is_wanted =
         |name: &str| args.servers.is_empty() || args.servers.iter().any(|it| it == name);
     let found = gateway::with(loaded, async |gateway| {
@@ -102,11 +113,11 @@ pub(crate) fn search(
     if query.trim().is_empty() {
         return Err(misuse("say in a few words what the tool should do"));
     }
-    let request = Request {
+    let request = DiscoverRequest {
         query: Some(query),
         server: args.server.clone(),
         limit: args.limit as usize,
-        ..Request::default()
+        ..DiscoverRequest::default()
     };
     if args.why {
         return why(loaded, request, args.json, out);
@@ -115,7 +126,12 @@ pub(crate) fn search(
 }
 
 /// The hits with what speaks for each, as the strategy `hybrid` sees it, or `transformer` where that is at work.
-fn why(loaded: &Loaded, request: Request, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+fn why(
+    loaded: &Loaded,
+    request: DiscoverRequest,
+    json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let (query, server) = (request.query.clone().unwrap_or_default(), request.server.clone());
     let limit = request.limit;
     let found = gateway::with(loaded, async |gateway| {
@@ -193,7 +209,7 @@ fn reason_json(reason: &Why) -> Value {
 
 fn discover(
     loaded: &Loaded,
-    request: Request,
+    request: DiscoverRequest,
     json: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
@@ -225,7 +241,7 @@ fn discover(
     Ok(if is_missing { Exit::Unavailable } else { Exit::Success })
 }
 
-async fn wait_for_lists(gateway: &Gateway, request: &Request) {
+async fn wait_for_lists(gateway: &Gateway, request: &DiscoverRequest) {
     if !request.is_overview() {
         let server = request.server.as_deref();
         first_lists(gateway, &|name| server.is_none_or(|server| server == name)).await;

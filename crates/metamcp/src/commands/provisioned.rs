@@ -4,15 +4,15 @@ use std::io::Write;
 
 use anyhow::Context;
 use metamcp_child::ShimCommand;
-use metamcp_core::provision::{Contained, Input, Plan, Source, Word, day, told};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::{Blocked, Provisioner, Record, Store};
+use metamcp_provisioning::provision::{Contained, Input, Plan, Source, Word, day, told};
 use serde_json::{Value, json};
 
 use super::gateway;
 use crate::args::{ApproveArgs, ProvisionedCommand};
 use crate::exit::{Exit, OrMisuse, misuse};
-use crate::{person, progress, render};
+use crate::{progress, prompt, render};
 
 fn no_such_plan(id: &str) -> anyhow::Error {
     misuse(format!(
@@ -63,7 +63,7 @@ pub(crate) fn approve(
     writeln!(out, "{}", render::visible(&told(&pending.plan)))?;
     // What a program can type, a model can make a program type; so there is no flag for this yes.
     anyhow::ensure!(
-        person::is_there(),
+        prompt::is_there(),
         "a yes is given at a terminal, by a person; nothing was agreed to"
     );
     let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -72,7 +72,7 @@ pub(crate) fn approve(
         let value = asked(out, &input)?;
         values.push((input.name, value));
     }
-    if person::line(out, "Install and run exactly this? Type yes: ")? != "yes" {
+    if prompt::line(out, "Install and run exactly this? Type yes: ")? != "yes" {
         writeln!(out, "Nothing was agreed to.")?;
         return Ok(Exit::Failure);
     }
@@ -129,9 +129,9 @@ pub(super) fn asked(out: &mut dyn Write, input: &Input) -> anyhow::Result<String
     let (name, about) = (render::visible(&input.name), render::visible(&input.description));
     let prompt = if about.is_empty() { name } else { format!("{name} ({about})") };
     if input.is_secret() {
-        person::secret(out, &prompt)
+        prompt::secret(out, &prompt)
     } else {
-        person::line(out, &format!("{prompt}: "))
+        prompt::line(out, &format!("{prompt}: "))
     }
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn run(
             let record = store.allow(&args.name, &args.path).or_misuse()?;
             if args.json {
                 writeln!(out, "{:#}", json!({ "allowed": as_json(&record) }))?;
-            } else if record.plan.contained == Contained::Walls {
+            } else if record.plan.contained == Contained::Sandbox {
                 let reach: Vec<String> =
                     record.reach.iter().map(|path| path.display().to_string()).collect();
                 writeln!(out, "{} may read and change {}.", args.name, reach.join(", "))?;
@@ -256,7 +256,7 @@ pub(crate) fn run(
             }
             let is_held = seen.quarantine.is_some() || !seen.blocked.is_empty();
             let undone = "nothing was accepted";
-            if is_held && !person::agrees(out, "Accept this?", args.yes, undone)? {
+            if is_held && !prompt::agrees(out, "Accept this?", args.yes, undone)? {
                 writeln!(out, "Nothing was accepted.")?;
                 return Ok(Exit::Failure);
             }
@@ -328,8 +328,8 @@ fn walls(record: &Record) -> String {
     let reach: Vec<String> =
         record.granted().iter().map(|path| path.display().to_string()).collect();
     match &record.plan.contained {
-        Contained::Walls if reach.is_empty() => "its own folder".to_owned(),
-        Contained::Walls => format!("its own folder, and {}", render::visible(&reach.join(", "))),
+        Contained::Sandbox if reach.is_empty() => "its own folder".to_owned(),
+        Contained::Sandbox => format!("its own folder, and {}", render::visible(&reach.join(", "))),
         Contained::Container => "a container".to_owned(),
         Contained::Elsewhere => "another machine".to_owned(),
         Contained::Nothing { why } => format!("none: {}", render::visible(why)),
@@ -386,7 +386,7 @@ fn plan_json(plan: &Plan) -> Value {
 /// What keeps a server from the rest of the machine, in one word.
 pub(super) fn contained_word(contained: &Contained) -> &'static str {
     match contained {
-        Contained::Walls => "walls",
+        Contained::Sandbox => "walls",
         Contained::Container => "container",
         Contained::Elsewhere => "elsewhere",
         Contained::Nothing { .. } => "nothing",
@@ -406,7 +406,7 @@ fn as_json(record: &Record) -> Value {
         "folder": plan.prefix,
         "contained": contained_word(&plan.contained),
         "reach": record.reach,
-        "granted": if plan.contained == Contained::Walls { record.granted() } else { Vec::new() },
+        "granted": if plan.contained == Contained::Sandbox { record.granted() } else { Vec::new() },
         "blocked": record.blocked,
         "withheld": record.quarantine,
     })
@@ -414,7 +414,7 @@ fn as_json(record: &Record) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use metamcp_core::provision::{Contained, Input, Kind, Plan, Source, Verdict, Word};
+    use metamcp_provisioning::provision::{Contained, Input, Kind, Plan, Source, Verdict, Word};
 
     use super::plan_json;
 

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use metamcp_core::provision::day;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::{MAX_SNAPSHOT, Provisioner};
+use metamcp_provisioning::provision::day;
 use serde_json::{Value, json};
 
 use crate::args::RegistryCommand;

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use metamcp_core::execution;
-use metamcp_core::text;
 use metamcp_engine::config::Loaded;
+use metamcp_surface::execution;
+use metamcp_types::text;
 use serde_json::{Value, json};
 
 use super::{call, gateway};

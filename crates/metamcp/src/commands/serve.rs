@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use metamcp_child::ShimCommand;
-use metamcp_core::config::{Config, Severity};
-use metamcp_core::settings::{Given, LogLevel, Origin, Transport};
+use metamcp_config::config::{Config, Severity};
+use metamcp_config::settings::{Given, LogLevel, Origin, Transport};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::serve::http::Plan;
-use metamcp_engine::{allowance, reload, serve, stream, task, telemetry};
+use metamcp_engine::{reload, rlimits, serve, stream, task, telemetry};
 use tokio::sync::mpsc;
 
 use crate::exit::Exit;
@@ -43,10 +43,10 @@ pub(crate) fn run(
         Some(plan) if plan.is_open() => Cow::Owned(without_provisioning(loaded)?),
         _ => Cow::Borrowed(&loaded.config),
     };
-    allowance::prepare().map_err(anyhow::Error::msg)?;
+    rlimits::prepare().map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        allowance::survive_large_files();
+        rlimits::survive_large_files();
         let stop = stop_signals()?;
         // The port before everything else: without it there is nothing to start anything for.
         let bound = match &plan {

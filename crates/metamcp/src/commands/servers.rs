@@ -4,17 +4,17 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use metamcp_core::config::{self, ConfigError, Picture, Problem};
-use metamcp_core::edit::{self, Format};
-use metamcp_core::next::quoted;
-use metamcp_core::settings::Given;
-use metamcp_engine::config::{LARGEST_FILE, Loaded, Source, Standing};
+use metamcp_config::config::{self, ConfigError, ConfigPreview, Problem};
+use metamcp_config::edit::{self, Format};
+use metamcp_config::settings::Given;
+use metamcp_engine::config::{LARGEST_FILE, Loaded, ProjectTrust, Source};
 use metamcp_engine::provision::Store;
 use metamcp_engine::trust::{self, Decision, TrustStore};
 use metamcp_engine::user_file::{self, Changed, UserFileError};
+use metamcp_types::next::quoted;
 use serde_json::{Map, Value, json};
 
-use super::gallery;
+use super::add_listed;
 use crate::args::{AddArgs, AddJsonArgs, NamesArgs, Scope, ScopeArgs, WriteArgs};
 use crate::exit::{Exit, OrMisuse, misuse};
 use crate::render::{self, visible};
@@ -60,8 +60,8 @@ fn keep_approved(loaded: &Loaded, path: &Path, changed: &Changed) -> anyhow::Res
     // what passes for the gateway today may be another program tomorrow.
     let was_empty = loaded.project.as_ref().is_some_and(|project| {
         let before = changed.before.as_deref().unwrap_or_default();
-        project.picture == Picture::default()
-            && project.standing == Standing::Idle
+        project.preview == ConfigPreview::default()
+            && project.trust == ProjectTrust::Idle
             && project.sha256 == trust::sha256(before.as_bytes())
     });
     let was_approved = match &changed.before {
@@ -175,7 +175,7 @@ pub(crate) fn add(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     if args.command.is_empty() && args.url.is_none() {
-        return gallery::add(loaded, args, out);
+        return add_listed::add(loaded, args, out);
     }
     if args.yes {
         return Err(misuse(
@@ -373,7 +373,7 @@ fn found(
         .filter_map(|key| edit::read(Format::Json, text, &[key]).ok()??.as_object().cloned())
         .flat_map(|servers| servers.into_iter().map(|(name, _)| name))
         .collect();
-    let near = metamcp_core::nearest::nearest(name, known.iter().map(String::as_str), 1);
+    let near = metamcp_types::nearest::nearest(name, known.iter().map(String::as_str), 1);
     let hint = near.first().map(|near| format!("; did you mean `{}`?", visible(near)));
     Err(misuse(missing + &hint.unwrap_or_default()))
 }

@@ -7,18 +7,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use metamcp_core::config::ServerOrigin;
-use metamcp_core::settings::Given;
-use metamcp_core::text::spelt;
-use metamcp_engine::config::{self, Loaded, Project, Source, Standing};
+use metamcp_config::config::ServerOrigin;
+use metamcp_config::settings::Given;
+use metamcp_engine::config::{self, Loaded, Project, ProjectTrust, Source};
 use metamcp_engine::provision::Store;
 use metamcp_engine::trust::{self, Record, TrustStore};
+use metamcp_types::text::spelt;
 use serde_json::{Value, json};
 
 use crate::args::{TrustArgs, UntrustArgs};
 use crate::exit::{Exit, misuse};
 use crate::render::{self, BOLD, DIM, YELLOW, styled};
-use crate::{asked, cannot_load, person};
+use crate::{asked, cannot_load, prompt};
 
 /// Longest path that is shown.
 const LONGEST: usize = 1_000;
@@ -39,19 +39,19 @@ pub(crate) fn run(
     }
     let mut project = found(&loaded, &folder)?.clone();
     let installed = Store::new(&loaded.config.settings.home).records();
-    project.picture.replaces(|name| {
+    project.preview.replaces(|name| {
         let is_it = installed.iter().any(|record| record.plan.server == name);
         is_it.then_some(ServerOrigin::Provisioned)
     });
-    match &project.standing {
-        Standing::Unusable(why) => {
+    match &project.trust {
+        ProjectTrust::Unusable(why) => {
             bail!("{} cannot be approved: {}", project.path.display(), spelt(why, LONGEST));
         }
-        Standing::Idle => {
+        ProjectTrust::Idle => {
             let words = "would do nothing beside this gateway, so there is nothing to approve";
             return told(&project, "idle", words, args.json, out);
         }
-        Standing::Trusted | Standing::Waiting { .. } | Standing::Declined => {}
+        ProjectTrust::Trusted | ProjectTrust::Waiting { .. } | ProjectTrust::Declined => {}
     }
     if args.yes {
         let seen = args.sha256.as_deref().unwrap_or_default();
@@ -62,7 +62,7 @@ pub(crate) fn run(
             )));
         }
     }
-    if project.standing == Standing::Trusted {
+    if project.trust == ProjectTrust::Trusted {
         return told(&project, "trusted", "is approved as it is", args.json, out);
     }
     if args.json && !args.yes {
@@ -73,18 +73,18 @@ pub(crate) fn run(
     }
     if !args.yes {
         // What a program can type, a model can make a program type; it has to say what it approves.
-        if !person::is_there() {
+        if !prompt::is_there() {
             return Err(misuse(
                 "nothing was approved: there is nobody to ask; --yes with --sha256, the hash that is shown, approves exactly that",
             ));
         }
-        if person::line(out, "Trust exactly this file? Type yes: ")? != "yes" {
+        if prompt::line(out, "Trust exactly this file? Type yes: ")? != "yes" {
             writeln!(out, "Nothing was approved.")?;
             return Ok(Exit::Failure);
         }
     }
     project.approve()?;
-    project.standing = Standing::Trusted;
+    project.trust = ProjectTrust::Trusted;
     told(
         &project,
         "trusted",
@@ -147,15 +147,15 @@ fn show(project: &Project, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
         "{}",
-        match project.standing {
-            Standing::Waiting { changed: true } =>
+        match project.trust {
+            ProjectTrust::Waiting { changed: true } =>
                 "Changed since you approved it. Approved again, it would do this:",
-            Standing::Declined => "You declined it before. Approved, it would do this:",
+            ProjectTrust::Declined => "You declined it before. Approved, it would do this:",
             _ => "Not approved yet. Approved, it would do this:",
         }
     )?;
-    writeln!(out, "\n{}", render::visible(&project.picture.told()))?;
-    if project.picture.is_cut {
+    writeln!(out, "\n{}", render::visible(&project.preview.told()))?;
+    if project.preview.is_cut {
         let careful = "careful: some of it is too long to be shown; look into the file first";
         writeln!(out, "{}", styled(YELLOW, careful))?;
     }
@@ -167,7 +167,7 @@ fn show(project: &Project, out: &mut dyn Write) -> anyhow::Result<()> {
 
 fn told(
     project: &Project,
-    standing: &str,
+    trust: &str,
     words: &str,
     json: bool,
     out: &mut dyn Write,
@@ -177,8 +177,8 @@ fn told(
             "file": project.path,
             "link": project.link,
             "sha256": project.sha256,
-            "standing": standing,
-            "picture": project.picture.json(),
+            "standing": trust,
+            "picture": project.preview.json(),
         });
         writeln!(out, "{told:#}")?;
     } else {
@@ -188,13 +188,13 @@ fn told(
 }
 
 fn standing(project: &Project) -> &'static str {
-    match project.standing {
-        Standing::Trusted => "trusted",
-        Standing::Waiting { changed: false } => "waiting",
-        Standing::Waiting { changed: true } => "changed",
-        Standing::Declined => "declined",
-        Standing::Idle => "idle",
-        Standing::Unusable(_) => "unusable",
+    match project.trust {
+        ProjectTrust::Trusted => "trusted",
+        ProjectTrust::Waiting { changed: false } => "waiting",
+        ProjectTrust::Waiting { changed: true } => "changed",
+        ProjectTrust::Declined => "declined",
+        ProjectTrust::Idle => "idle",
+        ProjectTrust::Unusable(_) => "unusable",
     }
 }
 

@@ -207,9 +207,9 @@ fn the_same_file_in_another_folder_is_another_file() {
     approve(&shell);
     fs::create_dir(shell.path("evil")).unwrap();
     std::os::unix::fs::symlink(shell.path(PROJECT), shell.path("evil/.mcp.json")).unwrap();
-    let picture = shell.json(&["trust", "../evil", "--json"]);
-    assert_eq!(picture["standing"], "waiting", "{picture:#}");
-    assert!(picture["link"].as_str().is_some_and(|link| link.ends_with("project/.mcp.json")));
+    let preview = shell.json(&["trust", "../evil", "--json"]);
+    assert_eq!(preview["standing"], "waiting", "{preview:#}");
+    assert!(preview["link"].as_str().is_some_and(|link| link.ends_with("project/.mcp.json")));
     // And the same folder by another way is the same.
     std::os::unix::fs::symlink(shell.path("project"), shell.path("way")).unwrap();
     assert_eq!(shell.json(&["trust", "../way", "--json"])["standing"], "trusted");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metamcp_testkit::{What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use serde_json::json;
 
 use crate::gateway::{Gateway, HUNG};
@@ -17,11 +17,11 @@ fn a_cancelled_call_reaches_the_child_under_the_childs_own_id() {
     let gateway = Gateway::start(workspace);
     let journal = gateway.workspace.journal("a");
     let id = gateway.mcp_call("a", "slow", &json!({"ms": FOR_EVER})).unwrap();
-    assert!(eventually(HUNG, || journal.count(What::Execute).unwrap() == 1));
+    assert!(eventually(HUNG, || journal.count(EventKind::Execute).unwrap() == 1));
     cancel(&gateway, &json!(id));
-    assert!(eventually(HUNG, || journal.count(What::Cancelled).unwrap() == 1));
-    let theirs = &journal.of(What::Execute).unwrap()[0].detail["id"];
-    let cancelled = &journal.of(What::Cancelled).unwrap()[0].detail;
+    assert!(eventually(HUNG, || journal.count(EventKind::Cancelled).unwrap() == 1));
+    let theirs = &journal.of(EventKind::Execute).unwrap()[0].detail["id"];
+    let cancelled = &journal.of(EventKind::Cancelled).unwrap()[0].detail;
     assert_eq!(&cancelled["requestId"], theirs);
     // The server is as good as before.
     assert_eq!(gateway.call("a", "echo", &json!({"text": "x"})).text(), Some("x"));
@@ -58,15 +58,15 @@ fn a_call_cancelled_while_its_server_starts_is_never_sent() {
     assert_eq!(gateway.call("known", "effect", &json!({"key": "k"})).text(), Some("done k"));
     for server in ["unknown", "known"] {
         let journal = gateway.workspace.journal(server);
-        let starts = journal.count(What::Start).unwrap();
+        let starts = journal.count(EventKind::Start).unwrap();
         let id = gateway.mcp_call(server, "effect", &json!({"key": "cancelled"})).unwrap();
-        assert!(eventually(HUNG, || journal.count(What::Start).unwrap() > starts));
+        assert!(eventually(HUNG, || journal.count(EventKind::Start).unwrap() > starts));
         cancel(&gateway, &json!(id));
         let answer = gateway.call(server, "effect", &json!({"key": "after"}));
         assert_eq!(answer.text(), Some("done after"));
         assert_unanswered(&gateway, id);
         assert_eq!(journal.executions("cancelled").unwrap(), 0, "{server}");
-        assert_eq!(journal.count(What::Cancelled).unwrap(), 0, "{server}: what was not sent");
+        assert_eq!(journal.count(EventKind::Cancelled).unwrap(), 0, "{server}: what was not sent");
     }
     gateway.end();
 }
@@ -89,7 +89,7 @@ fn cancelling_what_is_not_under_way_does_nothing() {
     cancel(&gateway, &json!(id));
     gateway.ping();
     let workspace = gateway.end();
-    assert_eq!(workspace.journal("a").count(What::Cancelled).unwrap(), 0);
+    assert_eq!(workspace.journal("a").count(EventKind::Cancelled).unwrap(), 0);
 }
 
 fn cancel(gateway: &Gateway, id: &serde_json::Value) {

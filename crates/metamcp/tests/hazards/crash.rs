@@ -1,6 +1,6 @@
 //! A server dies under a call: what may have run is never run again, what cannot have run is.
 
-use metamcp_testkit::{Outcome, Record, Server, What, Workspace, census, chaos_server};
+use metamcp_testkit::{CallOutcome, EventKind, Record, Server, Workspace, census, chaos_server};
 use serde_json::json;
 
 use crate::gateway::Gateway;
@@ -37,12 +37,12 @@ fn a_read_only_call_is_replayed_once_under_a_new_id_and_the_same_key() {
         };
         assert_eq!(gateway.call("a", tool, &args).text(), Some(text));
         let workspace = gateway.end();
-        let ran = workspace.journal("a").of(What::Execute).unwrap();
+        let ran = workspace.journal("a").of(EventKind::Execute).unwrap();
         let [first, second] = &ran[..] else { panic!("{tool} ran {ran:?}") };
         assert!(first.call.is_some(), "{first:?}");
         assert_eq!(first.call, second.call);
         assert_ne!(first.detail["id"], second.detail["id"]);
-        assert_eq!(workspace.journal("a").count(What::Start).unwrap(), 2);
+        assert_eq!(workspace.journal("a").count(EventKind::Start).unwrap(), 2);
     }
 }
 
@@ -54,7 +54,7 @@ fn two_calls_have_two_keys() {
     for _ in 0..2 {
         gateway.call("a", "echo", &json!({"text": "same"}));
     }
-    let ran: Vec<Record> = gateway.end().journal("a").of(What::Execute).unwrap();
+    let ran: Vec<Record> = gateway.end().journal("a").of(EventKind::Execute).unwrap();
     assert_ne!(ran[0].call, ran[1].call);
 }
 
@@ -68,7 +68,7 @@ fn the_operator_may_forbid_or_order_the_replay() {
         let outcome = gateway.outcome("a", tool, &json!({"key": "k", "text": "k"}));
         match runs {
             1 => assert_eq!(outcome.code(), Some("outcome_unknown"), "{retry}"),
-            _ => assert_eq!(outcome, Outcome::Fine, "{retry}"),
+            _ => assert_eq!(outcome, CallOutcome::Success, "{retry}"),
         }
         assert_eq!(gateway.end().journal("a").executions("k").unwrap(), runs, "{retry}");
     }
@@ -91,7 +91,7 @@ fn a_call_the_server_cannot_have_read_is_sent_to_the_next_process() {
     assert_eq!(gateway.answer(id).text(), Some("done k"));
     let workspace = gateway.end();
     assert_eq!(workspace.journal("a").executions("k").unwrap(), 1);
-    assert_eq!(workspace.journal("a").count(What::Start).unwrap(), 2);
+    assert_eq!(workspace.journal("a").count(EventKind::Start).unwrap(), 2);
 }
 
 #[test]

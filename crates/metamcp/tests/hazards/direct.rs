@@ -1,6 +1,6 @@
 //! Direct mode: servers are shown as they are, and whatever one of them does, the others stay reachable.
 
-use metamcp_testkit::{Answer, Client, Server, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{Answer, Client, EventKind, Server, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -137,7 +137,8 @@ fn several_servers_are_told_apart_by_their_names() {
     let odd = tools.iter().find(|tool| tool.starts_with("odd_one__echo_")).unwrap();
     assert_eq!(call(&gateway, odd, &json!({"text": "hello"})).text(), Some("hello"), "{odd}");
     for journal in ["one", "plain", "two", "odd one"] {
-        let calls = gateway.workspace.journal(journal).of(metamcp_testkit::What::Execute).unwrap();
+        let calls =
+            gateway.workspace.journal(journal).of(metamcp_testkit::EventKind::Execute).unwrap();
         assert_eq!(calls.len(), 1, "{journal}");
     }
     for name in ["echo", "three__echo", "one__", "__echo", "one__nothing"] {
@@ -256,7 +257,8 @@ fn names_stay_what_they_are_when_a_server_is_switched_off() {
         let answer = call(&gateway, stranger, &json!({"key": "secret"}));
         assert_eq!(answer.value["error"]["code"], -32602, "{stranger}: {}", answer.value);
     }
-    let calls = || gateway.workspace.journal("one").of(metamcp_testkit::What::Execute).unwrap();
+    let calls =
+        || gateway.workspace.journal("one").of(metamcp_testkit::EventKind::Execute).unwrap();
     assert!(calls().is_empty(), "nobody else is told");
     call(&gateway, "one__effect", &json!({"key": "k"}));
     assert_eq!(calls().len(), 1);
@@ -362,7 +364,7 @@ fn what_can_be_read_in_two_ways_reaches_no_server() {
             assert_eq!(answer.value["error"]["code"], -32602, "{params}: {}", answer.value);
         }
         let journal = gateway.workspace.journal("one");
-        assert!(journal.of(metamcp_testkit::What::Execute).unwrap().is_empty());
+        assert!(journal.of(metamcp_testkit::EventKind::Execute).unwrap().is_empty());
         gateway.end();
     }
 }
@@ -379,7 +381,7 @@ fn where_tools_are_kept_from_use_unknown_ones_are_not_tried() {
     }
     assert_eq!(call(&gateway, "echo", &json!({"text": "hello"})).text(), Some("hello"));
     let journal = gateway.workspace.journal("only");
-    assert_eq!(journal.of(metamcp_testkit::What::Execute).unwrap().len(), 1);
+    assert_eq!(journal.of(metamcp_testkit::EventKind::Execute).unwrap().len(), 1);
     gateway.end();
 }
 
@@ -435,7 +437,7 @@ fn a_client_hears_of_servers_that_were_added() {
         gateway.workspace.write_config().unwrap();
         assert!(eventually(HUNG, || gateway.notifications(method).len() > told), "{name}");
         let journal = gateway.workspace.journal(name);
-        assert_eq!(journal.count(What::Start).unwrap(), 0, "nobody asked for {name}");
+        assert_eq!(journal.count(EventKind::Start).unwrap(), 0, "nobody asked for {name}");
     }
     assert!(eventually(HUNG, || all(&gateway, "tools/list", "tools").len() == 3 * before));
     let told = gateway.notifications(method).len();
@@ -588,7 +590,7 @@ fn resources_and_prompts_are_reached_from_the_usual_surface_too() {
 fn a_list_says_of_each_server_why_it_is_not_in_it() {
     let mut workspace = Workspace::new().unwrap();
     workspace.setting("timeouts", json!({ "discoverBudgetMs": 200 }));
-    workspace.server("slow", chaos_server(&["4"]));
+    workspace.server("slow", chaos_server(&["never-initialize"]));
     workspace.entry("gone", json!({ "command": "no-such-program-anywhere" }));
     let gateway = Gateway::start(workspace);
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! Two eras of the protocol, in all four combinations: clients and servers with a handshake, and without.
 
 use metamcp_testkit::client::{Answerer, Reply};
-use metamcp_testkit::{Answer, Server, What, Workspace, census, chaos_server, eventually};
+use metamcp_testkit::{Answer, EventKind, Server, Workspace, census, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -88,7 +88,7 @@ fn a_client_needs_no_handshake() {
     );
     assert!(found.text().is_some_and(|text| text.contains("echo")), "{}", found.value);
     // What a server says of itself is nobody else's: the old one was told of the client's abilities when it started.
-    let hello = &gateway.workspace.journal("old").of(What::Initialize).unwrap()[0].detail;
+    let hello = &gateway.workspace.journal("old").of(EventKind::Initialize).unwrap()[0].detail;
     assert_eq!(hello["capabilities"], able());
     gateway.end();
 }
@@ -136,8 +136,8 @@ fn a_client_with_a_handshake_sees_nothing_of_the_other_era() {
     assert_eq!(new.raw_result().unwrap(), old.replace(r#","resultType":"complete""#, ""));
     // The new server was called with everything it needs, and never greeted.
     let journal = gateway.workspace.journal("new");
-    assert!(journal.of(What::Initialize).unwrap().is_empty());
-    assert_eq!(journal.of(What::Discover).unwrap().len(), 1);
+    assert!(journal.of(EventKind::Initialize).unwrap().is_empty());
+    assert_eq!(journal.of(EventKind::Discover).unwrap().len(), 1);
     // Changes of its tools arrive through a subscription.
     gateway.call("new", "grow", &json!({}));
     assert!(eventually(HUNG, || {
@@ -161,7 +161,7 @@ fn what_a_server_speaks_is_asked_once() {
                 .is_ok_and(|text| text.contains("initialize") && text.contains("stateless"))
         }));
         let discovered =
-            |server: &str| gateway.workspace.journal(server).of(What::Discover).unwrap().len();
+            |server: &str| gateway.workspace.journal(server).of(EventKind::Discover).unwrap().len();
         assert_eq!(discovered("old"), 1, "an old server is not asked again");
         assert_eq!(discovered("new"), round + 1, "a new one is asked who it is");
         gateway = Gateway::start(gateway.end());
@@ -179,7 +179,8 @@ fn a_server_that_takes_offence_at_the_question_gets_a_fresh_process() {
         let answer = gateway.call(server, "echo", &json!({"text": "hello"}));
         assert_eq!(answer.text(), Some("hello"), "{}", answer.value);
     }
-    let starts = |server: &str| gateway.workspace.journal(server).of(What::Start).unwrap().len();
+    let starts =
+        |server: &str| gateway.workspace.journal(server).of(EventKind::Start).unwrap().len();
     assert_eq!((starts("touchy"), starts("silent")), (2, 1));
     gateway.end();
 }
@@ -193,7 +194,7 @@ fn a_server_that_dies_of_the_question_or_goes_deaf_by_it_is_greeted_in_a_fresh_p
     }
     let mut gateway = Gateway::start(workspace);
     let starts = |gateway: &Gateway, server: &str| {
-        gateway.workspace.journal(server).of(What::Start).unwrap().len()
+        gateway.workspace.journal(server).of(EventKind::Start).unwrap().len()
     };
     let pending = kinds.map(|kind| gateway.mcp_call(kind, "echo", &json!({"text": kind})).unwrap());
     for (kind, id) in kinds.into_iter().zip(pending) {
@@ -216,7 +217,11 @@ fn a_server_that_dies_of_the_question_or_goes_deaf_by_it_is_greeted_in_a_fresh_p
         let answer = gateway.call(kind, "echo", &json!({"text": kind}));
         assert_eq!(answer.text(), Some(kind), "{kind}: {}", answer.value);
         assert_eq!(starts(&gateway, kind), 3, "{kind}");
-        assert_eq!(gateway.workspace.journal(kind).of(What::Discover).unwrap().len(), 1, "{kind}");
+        assert_eq!(
+            gateway.workspace.journal(kind).of(EventKind::Discover).unwrap().len(),
+            1,
+            "{kind}"
+        );
     }
     gateway.end();
 }
@@ -356,9 +361,9 @@ fn a_call_that_is_called_off_is_called_off_at_the_server() {
         let params = calling(server, "slow", &json!({"ms": 60_000}));
         let id = gateway.stateless("tools/call", &params, &able(), &json!({})).unwrap();
         let journal = gateway.workspace.journal(server);
-        assert!(eventually(HUNG, || journal.of(What::Execute).unwrap().len() == 2));
+        assert!(eventually(HUNG, || journal.of(EventKind::Execute).unwrap().len() == 2));
         gateway.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
-        assert!(eventually(HUNG, || journal.of(What::Cancelled).unwrap().len() == 1));
+        assert!(eventually(HUNG, || journal.of(EventKind::Cancelled).unwrap().len() == 1));
     }
     gateway.end();
 }

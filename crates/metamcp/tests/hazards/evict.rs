@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use metamcp_testkit::{What, Workspace, chaos_server, eventually, programs};
+use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually, programs};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -43,7 +43,7 @@ fn idle_servers_make_room_and_no_more_than_the_pool_are_ever_alive() {
     for server in SERVERS {
         let journal = workspace.journal(server);
         assert_eq!(journal.executions_by_key().unwrap().values().max(), Some(&1), "{server}");
-        let starts = journal.count(What::Start).unwrap();
+        let starts = journal.count(EventKind::Start).unwrap();
         assert!((1..=2).contains(&starts), "{server} was started {starts} times for two calls");
     }
 }
@@ -55,7 +55,7 @@ fn busy_servers_keep_their_places_and_whoever_waits_in_vain_is_told_who_has_them
         .map(|server| {
             let id = gateway.mcp_call(server, "slow", &json!({"ms": 4_000})).unwrap();
             let journal = gateway.workspace.journal(server);
-            assert!(eventually(HUNG, || journal.count(What::Execute).unwrap() == 1));
+            assert!(eventually(HUNG, || journal.count(EventKind::Execute).unwrap() == 1));
             id
         })
         .to_vec();
@@ -92,7 +92,7 @@ fn a_server_that_is_stopped_and_started_by_us_is_not_in_a_crash_loop() {
     }
     let workspace = gateway.end();
     for server in ["a", "b", "brief"] {
-        assert!(workspace.journal(server).count(What::Start).unwrap() >= 8, "{server}");
+        assert!(workspace.journal(server).count(EventKind::Start).unwrap() >= 8, "{server}");
     }
 }
 

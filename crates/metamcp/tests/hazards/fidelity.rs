@@ -3,7 +3,7 @@
 use std::fs;
 
 use metamcp_testkit::{
-    Answer, Outcome, Server, What, Workspace, chaos_server, echo_server, eventually,
+    Answer, CallOutcome, EventKind, Server, Workspace, chaos_server, echo_server, eventually,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -79,7 +79,10 @@ fn tools_beyond_a_limit_do_not_vanish_in_silence() {
             let error = gateway.refusal("many", "synthetic_19", &json!({}));
             assert_eq!(error.code, "tool_not_found");
             assert!(error.whole.to_string().contains(TOLD), "{run}, {started}: {}", error.whole);
-            assert_eq!(gateway.outcome("many", "echo", &json!({"text": "x"})), Outcome::Fine);
+            assert_eq!(
+                gateway.outcome("many", "echo", &json!({"text": "x"})),
+                CallOutcome::Success
+            );
         }
         workspace = gateway.end();
     }
@@ -186,7 +189,7 @@ fn refused_arguments_say_whether_the_server_was_asked() {
         told["hint"].as_str().unwrap().to_owned()
     };
     let starts =
-        |gateway: &Gateway| gateway.workspace.journal("one").of(What::Start).unwrap().len();
+        |gateway: &Gateway| gateway.workspace.journal("one").of(EventKind::Start).unwrap().len();
     assert_eq!(starts(&gateway), 1);
     let hint = refused(&gateway);
     assert!(hint.contains("was not contacted"), "{hint}");

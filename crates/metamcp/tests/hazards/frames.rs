@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use metamcp_calls::pool::ConnId;
 use metamcp_child::ShimCommand;
-use metamcp_core::config;
-use metamcp_core::ledger::ConnId;
-use metamcp_core::settings::{CodeProfile, Vocabulary};
+use metamcp_config::config;
+use metamcp_config::settings::{CodeProfile, ToolSurface};
 use metamcp_engine::gateway::Gateway;
-use metamcp_engine::router::{Caller, Outcome, Question};
+use metamcp_engine::router::{CallOutcome, Caller, ServerRequest};
 use metamcp_engine::surface::{Finished, Step, View};
 use metamcp_sandbox::host::{Launch, Profile};
 use metamcp_sandbox::protocol::{End, FromWorker, Level, Op, ScriptError};
@@ -35,9 +35,9 @@ const AT_ONCE: u64 = 4;
 const ENDS: [char; 5] = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Splitmix.
-struct Dice(u64);
+struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
@@ -70,24 +70,24 @@ const FORGED: [&str; 6] = [
 ];
 
 /// Arguments that a server may be sent, on one line: an object with a mark of its own, and all kinds of things around it.
-fn arguments(dice: &mut Dice, mark: &str) -> String {
+fn arguments(rng: &mut SeededRng, mark: &str) -> String {
     let mut text = format!("{{#\"mark\"#:#\"{mark}\"");
-    for n in 0..dice.below(4) {
-        let value = match dice.below(7) {
-            0 => format!("[#{}#]", dice.one(&FORGED)),
-            1 => dice.one(&FORGED).replace(',', "#,#").replace('{', "{#"),
+    for n in 0..rng.below(4) {
+        let value = match rng.below(7) {
+            0 => format!("[#{}#]", rng.one(&FORGED)),
+            1 => rng.one(&FORGED).replace(',', "#,#").replace('{', "{#"),
             2 => {
                 let ends = ["\u{2028}", "\u{2029}", "\u{85}", "\\n", "\\r\\n", "\\u2028"];
-                let end = dice.one(&ends);
-                format!("\"x{end}{}{end}\"", dice.one(&FORGED).replace('"', "\\\""))
+                let end = rng.one(&ends);
+                format!("\"x{end}{}{end}\"", rng.one(&FORGED).replace('"', "\\\""))
             }
             3 => {
-                let depth = dice.size(20);
+                let depth = rng.size(20);
                 format!("{}1{}", "[#".repeat(depth), "#]".repeat(depth))
             }
             4 => "[1e3,#-0,#true,#null,#\"\\u0000\"]".to_owned(),
-            5 => format!("\"{}\"", "é€😀".repeat(dice.size(50))),
-            _ => format!("{{#\"a\"#:#{{#\"b\"#:#{}#}}#}}", dice.below(1000)),
+            5 => format!("\"{}\"", "é€😀".repeat(rng.size(50))),
+            _ => format!("{{#\"a\"#:#{{#\"b\"#:#{}#}}#}}", rng.below(1000)),
         };
         text.push_str(&format!("#,#\"k{n}\"#:#{value}"));
     }
@@ -97,14 +97,14 @@ fn arguments(dice: &mut Dice, mark: &str) -> String {
     for piece in text.split_inclusive('#') {
         out.push_str(piece.trim_end_matches('#'));
         if piece.ends_with('#') {
-            out.push_str(dice.one(&["", "", "", " ", "\n", "\r", "\r\n", "\n\n", "\t"]));
+            out.push_str(rng.one(&["", "", "", " ", "\n", "\r", "\r\n", "\n\n", "\t"]));
         }
     }
     out
 }
 
 /// One frame as a worker of ours would write it. A call of `echo` gets a mark.
-fn in_order(dice: &mut Dice, id: &mut u32, mark: &str) -> (FromWorker, bool) {
+fn in_order(rng: &mut SeededRng, id: &mut u32, mark: &str) -> (FromWorker, bool) {
     let mut request = |op: Op, payload: String| {
         *id += 1;
         FromWorker::Request { id: *id - 1, op, payload }
@@ -112,14 +112,14 @@ fn in_order(dice: &mut Dice, id: &mut u32, mark: &str) -> (FromWorker, bool) {
     let call = |server: &str, tool: &str, arguments: &str| {
         format!("{{\"server\":{server},\"tool\":{tool},\"arguments\":{arguments}}}")
     };
-    match dice.below(10) {
+    match rng.below(10) {
         0..=2 => {
-            let arguments = arguments(dice, mark);
+            let arguments = arguments(rng, mark);
             (request(Op::Call, call("\"alpha\"", "\"echo\"", &arguments)), true)
         }
         3 | 4 => {
-            let arguments = arguments(dice, "denied");
-            let tool = dice.one(&[
+            let arguments = arguments(rng, "denied");
+            let tool = rng.one(&[
                 "\"secret\"",
                 "\"se\\u0063ret\"",
                 "\"secret\\u0000\"",
@@ -127,7 +127,7 @@ fn in_order(dice: &mut Dice, id: &mut u32, mark: &str) -> (FromWorker, bool) {
                 "\"\"",
                 "\"echo\\n\"",
             ]);
-            let server = dice.one(&[
+            let server = rng.one(&[
                 "\"alpha\"",
                 "\"alpha\"",
                 "\"beta\"",
@@ -138,40 +138,39 @@ fn in_order(dice: &mut Dice, id: &mut u32, mark: &str) -> (FromWorker, bool) {
             (request(Op::Call, call(server, tool, &arguments)), false)
         }
         5 => {
-            let op =
-                dice.one(&[&Op::Search, &Op::Describe, &Op::List, &Op::Types, &Op::ResultsGet]);
+            let op = rng.one(&[&Op::Search, &Op::Describe, &Op::List, &Op::Types, &Op::ResultsGet]);
             let word =
-                dice.one(&["\"alpha\"", "null", "7", "\"echo\\n\"", "{\"a\":[\n]}", "\"r0\""]);
-            let key = dice.one(&["query", "server", "tool", "handle", "options"]);
+                rng.one(&["\"alpha\"", "null", "7", "\"echo\\n\"", "{\"a\":[\n]}", "\"r0\""]);
+            let key = rng.one(&["query", "server", "tool", "handle", "options"]);
             (request(*op, format!("{{\"{key}\":{word}}}")), false)
         }
         6 => {
-            let value = arguments(dice, "kept");
+            let value = arguments(rng, "kept");
             (request(Op::ResultsPut, format!("{{\"value\":{value}}}")), false)
         }
         _ => {
-            let text = format!("a line\n{}\u{2028}", dice.one(&FORGED));
+            let text = format!("a line\n{}\u{2028}", rng.one(&FORGED));
             let progress =
                 FromWorker::Progress { value: 1.0, total: Some(2.0), message: Some(text.clone()) };
             let log = FromWorker::Log { level: Level::Warn, text };
-            (if dice.below(2) == 0 { log } else { progress }, false)
+            (if rng.below(2) == 0 { log } else { progress }, false)
         }
     }
 }
 
 /// A frame that is none, or one that was bent.
-fn bent(dice: &mut Dice, id: &mut u32) -> Vec<u8> {
+fn bent(rng: &mut SeededRng, id: &mut u32) -> Vec<u8> {
     let mut out = Vec::new();
-    let (frame, _) = match dice.below(8) {
+    let (frame, _) = match rng.below(8) {
         0 => {
             let value =
-                dice.one(&["1,\"calls\":[]", "{}\n{}", "", "nul", "{\"a\":\n1}", "\"\u{2028}\""]);
-            (FromWorker::Done { end: End::Ok { value: value.to_owned() }, cpu: dice.next() }, false)
+                rng.one(&["1,\"calls\":[]", "{}\n{}", "", "nul", "{\"a\":\n1}", "\"\u{2028}\""]);
+            (FromWorker::Done { end: End::Ok { value: value.to_owned() }, cpu: rng.next() }, false)
         }
         1 => {
-            let tool_error = Some(dice.one(&FORGED).to_owned());
+            let tool_error = Some(rng.one(&FORGED).to_owned());
             let error = ScriptError {
-                message: "x".repeat(dice.size(200)),
+                message: "x".repeat(rng.size(200)),
                 tool_error,
                 ..ScriptError::default()
             };
@@ -180,11 +179,11 @@ fn bent(dice: &mut Dice, id: &mut u32) -> Vec<u8> {
         2 => (FromWorker::Ready { layers: Vec::new(), missing: Vec::new() }, false),
         3 => {
             // A payload that is no longer one object with three members.
-            let arguments = arguments(dice, "bent");
-            let payload = match dice.below(7) {
+            let arguments = arguments(rng, "bent");
+            let payload = match rng.below(7) {
                 0 => format!(
                     "{{\"server\":\"alpha\",\"tool\":\"echo\",\"arguments\":{arguments}\n{}",
-                    dice.one(&FORGED)
+                    rng.one(&FORGED)
                 ),
                 1 => format!(
                     "{{\"server\":\"alpha\",\"tool\":\"echo\",\"arguments\":{arguments}}}}}\n{{"
@@ -208,25 +207,25 @@ fn bent(dice: &mut Dice, id: &mut u32) -> Vec<u8> {
         }
         4 => {
             // A number that is not its turn.
-            let mut other = u32::try_from(dice.below(1 << 32)).unwrap();
-            in_order(dice, &mut other, "out of turn")
+            let mut other = u32::try_from(rng.below(1 << 32)).unwrap();
+            in_order(rng, &mut other, "out of turn")
         }
         5 => {
-            let noise = (0..dice.size(64)).map(|_| dice.next() as u8).collect::<Vec<u8>>();
-            let length = if dice.below(2) == 0 { noise.len() as u64 } else { dice.below(1 << 32) };
+            let noise = (0..rng.size(64)).map(|_| rng.next() as u8).collect::<Vec<u8>>();
+            let length = if rng.below(2) == 0 { noise.len() as u64 } else { rng.below(1 << 32) };
             out.extend_from_slice(&u32::try_from(length).unwrap().to_le_bytes());
             out.extend_from_slice(&noise);
             return out;
         }
-        _ => in_order(dice, id, "bent"),
+        _ => in_order(rng, id, "bent"),
     };
     frame.encode(&mut out);
-    for _ in 0..dice.below(3) {
-        let at = dice.size(out.len());
-        match dice.below(5) {
-            0 => out[at] ^= 1 << dice.below(8),
-            1 => out[at] = dice.next() as u8,
-            2 => out.insert(at, *dice.one(&[&b'\n', &b'}', &b'"', &0])),
+    for _ in 0..rng.below(3) {
+        let at = rng.size(out.len());
+        match rng.below(5) {
+            0 => out[at] ^= 1 << rng.below(8),
+            1 => out[at] = rng.next() as u8,
+            2 => out.insert(at, *rng.one(&[&b'\n', &b'}', &b'"', &0])),
             3 => out.truncate(at.max(1)),
             _ => {
                 let again = out[at..].to_vec();
@@ -243,17 +242,17 @@ fn write_down(folder: &Path) -> Vec<String> {
     let layers = Profile::Docker.demands().map(str::to_owned).collect();
     FromWorker::Ready { layers, missing: Vec::new() }.encode(&mut ready);
     fs::write(folder.join("ready"), ready).unwrap();
-    let (mut dice, mut marks) = (Dice(SEED), Vec::new());
+    let (mut rng, mut marks) = (SeededRng(SEED), Vec::new());
     for worker in 0..WORKERS {
         let (mut first, mut second, mut id) = (Vec::new(), Vec::new(), 0);
         for n in 0..IN_ORDER {
-            let mark = format!("{worker}-{n}-{:x}", dice.next());
-            let (frame, is_permitted) = in_order(&mut dice, &mut id, &mark);
+            let mark = format!("{worker}-{n}-{:x}", rng.next());
+            let (frame, is_permitted) = in_order(&mut rng, &mut id, &mark);
             frame.encode(&mut first);
             marks.extend(is_permitted.then_some(mark));
         }
         let replies = id;
-        second.extend(bent(&mut dice, &mut id));
+        second.extend(bent(&mut rng, &mut id));
         let file = stand_in::file(replies, &first, &second);
         fs::write(folder.join(worker.to_string()), file).unwrap();
     }
@@ -261,20 +260,20 @@ fn write_down(folder: &Path) -> Vec<String> {
 }
 
 /// Who makes one call of the gateway's own tools.
-struct Once(Mutex<Option<oneshot::Sender<Outcome>>>);
+struct SingleCaller(Mutex<Option<oneshot::Sender<CallOutcome>>>);
 
-impl Caller for Once {
-    fn answer(&self, _: &Bytes, outcome: Outcome) {
+impl Caller for SingleCaller {
+    fn answer(&self, _: &Bytes, outcome: CallOutcome) {
         if let Some(waiting) = self.0.lock().unwrap().take() {
             drop(waiting.send(outcome));
         }
     }
     fn progress(&self, _: &Bytes, _: &[u8]) {}
     fn log(&self, _: Option<&Bytes>, _: &[u8]) {}
-    fn ask(&self, _: Option<&Bytes>, question: Question) -> Result<(), Question> {
-        Err(question)
+    fn ask(&self, _: Option<&Bytes>, server_request: ServerRequest) -> Result<(), ServerRequest> {
+        Err(server_request)
     }
-    fn unask(&self, _: ConnId, _: Option<&[u8]>) {}
+    fn cancel_ask(&self, _: ConnId, _: Option<&[u8]>) {}
     fn capabilities(&self) -> Value {
         json!({})
     }
@@ -285,20 +284,20 @@ impl Caller for Once {
 
 async fn make(view: &View, name: &str, arguments: &Value) -> Value {
     let (answer, answered) = oneshot::channel();
-    let caller: Arc<dyn Caller> = Arc::new(Once(Mutex::new(Some(answer))));
+    let caller: Arc<dyn Caller> = Arc::new(SingleCaller(Mutex::new(Some(answer))));
     let meta = json!({ "progressToken": 1 });
     let params = json!({ "name": name, "arguments": arguments, "_meta": meta });
     let line = Bytes::from(params.to_string());
     let finished = match view.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
         Step::Now(finished) => finished,
-        Step::Handed => Finished::Handed,
+        Step::Dispatched => Finished::Dispatched,
         Step::Later(later) => later.await,
         Step::Running(running) => running.future.await,
     };
     match finished {
         Finished::Result(result) => serde_json::from_slice(&result).unwrap(),
-        Finished::Handed => match answered.await.unwrap() {
-            Outcome::Result(result) => serde_json::from_slice(&result).unwrap(),
+        Finished::Dispatched => match answered.await.unwrap() {
+            CallOutcome::Result(result) => serde_json::from_slice(&result).unwrap(),
             other => panic!("{other:?}"),
         },
         other => serde_json::from_slice(&match other.to(view.audience) {
@@ -337,7 +336,7 @@ fn a_worker_that_says_anything_reaches_its_servers_with_permitted_calls_alone() 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let gateway = Gateway::start(&config, shim, worker);
-        let view = View { vocabulary: Vocabulary::Both, ..gateway.view.clone() };
+        let view = View { tool_surface: ToolSurface::Both, ..gateway.view.clone() };
         let runs: Vec<_> = (0..AT_ONCE)
             .map(|first| {
                 let view = view.clone();

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use metamcp_testkit::call_outcome::ErrorObject;
 use metamcp_testkit::census::Process;
 use metamcp_testkit::client::Answerer;
-use metamcp_testkit::outcome::ErrorObject;
-use metamcp_testkit::{Answer, Client, Outcome, Workspace, eventually, programs};
+use metamcp_testkit::{Answer, CallOutcome, Client, Workspace, eventually, programs};
 use serde_json::{Value, json};
 
 /// Whatever takes this long hangs. Nothing waits this long on a working gateway, however busy the machine is.
@@ -81,14 +81,14 @@ impl Gateway {
     }
 
     /// What became of a call.
-    pub(crate) fn outcome(&self, server: &str, tool: &str, args: &Value) -> Outcome {
-        Outcome::of(&self.call(server, tool, args).value)
+    pub(crate) fn outcome(&self, server: &str, tool: &str, args: &Value) -> CallOutcome {
+        CallOutcome::of(&self.call(server, tool, args).value)
     }
 
     /// The gateway's refusal of a call.
     pub(crate) fn refusal(&self, server: &str, tool: &str, args: &Value) -> ErrorObject {
         match self.outcome(server, tool, args) {
-            Outcome::Refused(error) => error,
+            CallOutcome::GatewayError(error) => error,
             other => panic!("{server}:{tool} should have been refused, and was {other}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use metamcp_testkit::{Client, Outcome, Workspace, chaos_server, programs};
+use metamcp_testkit::{CallOutcome, Client, Workspace, chaos_server, programs};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -51,7 +51,7 @@ fn a_servers_error_is_told_with_its_own_words() {
     assert_eq!(theirs["message"], "refused on purpose");
     assert_eq!(theirs["data"], json!({"b": 1, "a": [null]}));
     // A tool that says it failed has answered.
-    assert_eq!(gateway.outcome("a", "fail", &json!({})), Outcome::ToolError);
+    assert_eq!(gateway.outcome("a", "fail", &json!({})), CallOutcome::ToolError);
     gateway.end();
 }
 

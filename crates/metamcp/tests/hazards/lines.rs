@@ -133,7 +133,7 @@ fn what_stands_twice_reaches_no_server_however_long_it_is() {
         assert!(refused, "{earlier}: {}", answer.value);
     }
     let journal = gateway.workspace.journal("a");
-    assert_eq!(journal.count(metamcp_testkit::What::Execute).unwrap(), 0);
+    assert_eq!(journal.count(metamcp_testkit::EventKind::Execute).unwrap(), 0);
     gateway.end();
 }
 

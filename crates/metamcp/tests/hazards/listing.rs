@@ -1,6 +1,6 @@
 //! Lists of tools that change, and tools that come and go with them.
 
-use metamcp_testkit::{Outcome, Workspace, chaos_server, eventually};
+use metamcp_testkit::{CallOutcome, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -45,7 +45,7 @@ fn names_and_descriptions_meant_to_deceive_are_shown_as_what_they_are() {
     for hidden in ['\u{1b}', '\u{7}', '\u{200b}', '\u{202e}', '\u{e0041}', '\u{0}'] {
         assert!(!found.contains(hidden), "{hidden:?} in {found:?}");
     }
-    assert_eq!(gateway.outcome("a", "echo", &json!({"text": "x"})), Outcome::Fine);
+    assert_eq!(gateway.outcome("a", "echo", &json!({"text": "x"})), CallOutcome::Success);
     gateway.end();
 }
 

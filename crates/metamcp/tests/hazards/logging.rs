@@ -1,6 +1,6 @@
 //! Log messages of servers, and the level the client asks for.
 
-use metamcp_testkit::{What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -19,7 +19,7 @@ fn the_level_reaches_servers_that_run_and_those_that_start_later() {
     gateway.call("later", "echo", &json!({"text": "x"}));
     gateway.call("mute", "echo", &json!({"text": "x"}));
     let levels = |server: &str| -> Vec<Value> {
-        let told = gateway.workspace.journal(server).of(What::Level).unwrap();
+        let told = gateway.workspace.journal(server).of(EventKind::Level).unwrap();
         told.into_iter().map(|record| record.detail["level"].clone()).collect()
     };
     assert!(eventually(HUNG, || levels("runs") == ["warning", "debug"]), "{:?}", levels("runs"));
@@ -40,7 +40,7 @@ fn a_level_that_does_not_exist_is_refused_and_reaches_nobody() {
     }
     gateway.call("a", "echo", &json!({"text": "x"}));
     let workspace = gateway.end();
-    assert_eq!(workspace.journal("a").count(What::Level).unwrap(), 0);
+    assert_eq!(workspace.journal("a").count(EventKind::Level).unwrap(), 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every misbehaviour, by one call and by many at once, beside an honest server that must not notice.
 //!
 //! The verdicts are the testkit's table. Amounts are scaled for two cores; `METAMCP_NIGHTLY=1` runs them in full.
-//! `METAMCP_ITEMS=16,17` runs only these.
+//! `METAMCP_ITEMS=endless-line,long-line` runs only these.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,9 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use metamcp_testkit::verdicts::{MANY, PATIENT};
+use metamcp_testkit::expectations::{LONG_TIMEOUT_MS, MANY};
 use metamcp_testkit::{
-    Client, Expected, Outcome, VERDICTS, Verdict, Workspace, census, chaos_server,
+    CallOutcome, Client, EXPECTATIONS, Expectation, ExpectedOutcome, Workspace, census,
+    chaos_server,
 };
 use serde_json::json;
 
@@ -24,7 +25,16 @@ use crate::gateway::{HUNG, command, end};
 const WORKERS: usize = 2;
 
 /// Misbehaviours that keep a core or the memory busy. They run one after another.
-const HEAVY: [u8; 8] = [16, 17, 18, 27, 32, 34, 45, 52];
+const HEAVY: [&str; 8] = [
+    "endless-line",
+    "long-line",
+    "deep-json",
+    "progress-flood",
+    "many-tools",
+    "monstrous-schema",
+    "stderr-flood",
+    "eat-memory",
+];
 
 /// How much more memory the gateway may ever have had than when it was merely warm: one line at the limit of
 /// 16 MiB, once more while its buffer grows, and nothing for the rest.
@@ -42,26 +52,35 @@ const PATIENT_START: u64 = 45_000;
 
 #[test]
 fn one_call() {
-    run_all("1 call", |verdict| lonely_in(verdict, "auto").map(Some));
+    run_all("1 call", |expectation| lonely_in(expectation, "auto").map(Some));
 }
 
 #[test]
 fn many_calls_at_once() {
-    run_all("64 calls", |verdict| crowded(verdict).map(Some));
+    run_all("64 calls", |expectation| crowded(expectation).map(Some));
 }
 
 /// Root is given namespaces, everybody else is not: what children do to processes is tried without them as well.
 #[test]
 fn one_call_without_namespaces() {
-    run_all("1 call without namespaces", |verdict| match verdict.item {
-        46..=51 | 54 | 55 | 57 | 58 => lonely_in(verdict, "shim").map(Some),
+    run_all("1 call without namespaces", |expectation| match expectation.hazard {
+        "ignore-end-of-input"
+        | "ignore-signals"
+        | "stop-itself"
+        | "session-grandchild"
+        | "daemon-holds-pipe"
+        | "fork-bomb"
+        | "kill-parent"
+        | "zombies"
+        | "exit-politely"
+        | "dump-core" => lonely_in(expectation, "shim").map(Some),
         _ => Ok(None),
     });
 }
 
 /// What a case was like, for the summary.
 struct Report {
-    verdict: &'static Verdict,
+    expectation: &'static Expectation,
     growth: u64,
     /// The slowest answer the bystander gave.
     slowest: Duration,
@@ -70,24 +89,25 @@ struct Report {
 
 /// One misbehaviour by one call that must not run twice, and by one that may: two servers, so that neither meets
 /// the breaker of the other.
-fn lonely_in(verdict: &'static Verdict, containment: &str) -> Result<Report> {
-    let mut case = Case::start(verdict, &["effect", "effect_idempotent"], containment)?;
-    let judged = case.beside_a_bystander(|talk| {
-        let once = talk.call("effect", "k")?;
-        if HEAVY.contains(&verdict.item) {
+fn lonely_in(expectation: &'static Expectation, containment: &str) -> Result<Report> {
+    let mut case = Case::start(expectation, &["effect", "effect_idempotent"], containment)?;
+    let checked = case.beside_a_bystander(|client_of_case| {
+        let once = client_of_case.call("effect", "k")?;
+        if HEAVY.contains(&expectation.hazard) {
             // Memory is promised for one such server; two at once take twice as much.
-            talk.judge(once, "k", &verdict.one)?;
+            client_of_case.check(once, "k", &expectation.one)?;
         }
-        let again = talk.call("effect_idempotent", "k")?;
-        talk.judge(once, "k", &verdict.one)?;
-        talk.judge(again, "k", &verdict.idempotent)
+        let again = client_of_case.call("effect_idempotent", "k")?;
+        client_of_case.check(once, "k", &expectation.one)?;
+        client_of_case.check(again, "k", &expectation.idempotent)
     });
     let report = case.finish();
-    judged?;
+    checked?;
     let report = report?;
-    for (server, allowed) in
-        [("effect", &verdict.executions), ("effect_idempotent", &verdict.idempotent_executions)]
-    {
+    for (server, allowed) in [
+        ("effect", &expectation.executions),
+        ("effect_idempotent", &expectation.idempotent_executions),
+    ] {
         let ran = case.workspace.journal(server).executions("k")?;
         ensure!(allowed.contains(&ran), "{server} ran {ran} times, which should be {allowed:?}");
     }
@@ -95,24 +115,24 @@ fn lonely_in(verdict: &'static Verdict, containment: &str) -> Result<Report> {
 }
 
 /// One misbehaviour by many calls, none of which may run twice.
-fn crowded(verdict: &'static Verdict) -> Result<Report> {
-    let mut case = Case::start(verdict, &["effect"], "auto")?;
+fn crowded(expectation: &'static Expectation) -> Result<Report> {
+    let mut case = Case::start(expectation, &["effect"], "auto")?;
     let keys: Vec<String> = (0..MANY).map(|number| format!("k{number}")).collect();
-    let judged = case.beside_a_bystander(|talk| {
+    let checked = case.beside_a_bystander(|client_of_case| {
         let mut calls = Vec::new();
         for key in &keys {
-            calls.push((key, talk.call("effect", key)?));
+            calls.push((key, client_of_case.call("effect", key)?));
         }
         let faults: BTreeSet<String> = calls
             .into_iter()
-            .filter_map(|(key, call)| talk.judge(call, key, &verdict.many).err())
+            .filter_map(|(key, call)| client_of_case.check(call, key, &expectation.many).err())
             .map(|fault| format!("{fault:#}"))
             .collect();
         ensure!(faults.is_empty(), "{}", Vec::from_iter(faults).join("\n  "));
         Ok(())
     });
     let report = case.finish();
-    judged?;
+    checked?;
     let report = report?;
     for (key, ran) in case.workspace.journal("effect").executions_by_key()? {
         ensure!(ran == 1, "{key} ran {ran} times");
@@ -124,7 +144,7 @@ struct Case {
     // Declared first, so the gateway is gone before the workspace kills what is left.
     client: Client,
     workspace: Workspace,
-    verdict: &'static Verdict,
+    expectation: &'static Expectation,
     started: Instant,
     /// Memory when warm.
     resident: u64,
@@ -154,15 +174,20 @@ impl Bystander {
 }
 
 impl Case {
-    fn start(verdict: &'static Verdict, hostile: &[&str], containment: &str) -> Result<Case> {
+    fn start(
+        expectation: &'static Expectation,
+        hostile: &[&str],
+        containment: &str,
+    ) -> Result<Case> {
         let started = Instant::now();
         let mut workspace = Workspace::new()?;
         for name in hostile {
-            let server = chaos_server(&[&verdict.told(in_full())]);
-            workspace.server(name, server.setting("timeoutMs", json!(timeout_ms(verdict))));
+            let server = chaos_server(&[&expectation.selection(in_full())]);
+            workspace.server(name, server.setting("timeoutMs", json!(timeout_ms(expectation))));
         }
         workspace.server("bystander", chaos_server(&[]));
-        let patience = if verdict.item == 4 { HASTY_START } else { PATIENT_START };
+        let patience =
+            if expectation.hazard == "never-initialize" { HASTY_START } else { PATIENT_START };
         workspace.setting("timeouts", json!({"connectTimeoutMs": patience}));
         workspace.setting("containment", json!(containment));
         let client = Client::start(command(&workspace))?;
@@ -172,14 +197,17 @@ impl Case {
         // Warm now; a higher peak is the hostile server's doing.
         let resident = census::peak_resident_bytes(client.pid()).context("no gateway")?;
         bystander.slowest = Duration::ZERO;
-        Ok(Case { client, workspace, verdict, started, resident, bystander })
+        Ok(Case { client, workspace, expectation, started, resident, bystander })
     }
 
     /// Does something while the bystander is called over and over.
-    fn beside_a_bystander(&mut self, work: impl FnOnce(&Talk<'_>) -> Result<()>) -> Result<()> {
+    fn beside_a_bystander(
+        &mut self,
+        work: impl FnOnce(&CaseClient<'_>) -> Result<()>,
+    ) -> Result<()> {
         let over = AtomicBool::new(false);
         let (client, bystander) = (&self.client, &mut self.bystander);
-        let talk = Talk { client, own_text: self.verdict.own_text };
+        let client_of_case = CaseClient { client, own_text: self.expectation.own_text };
         let (worked, watched) = thread::scope(|scope| {
             let watching = scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
@@ -188,7 +216,7 @@ impl Case {
                 }
                 bystander.watch(client)
             });
-            let worked = work(&talk);
+            let worked = work(&client_of_case);
             over.store(true, Ordering::Relaxed);
             (worked, watching.join().expect("the bystander's thread only returns"))
         });
@@ -218,17 +246,17 @@ impl Case {
             self.bystander.calls
         );
         let (slowest, took) = (self.bystander.slowest, self.started.elapsed());
-        Ok(Report { verdict: self.verdict, growth, slowest, took })
+        Ok(Report { expectation: self.expectation, growth, slowest, took })
     }
 }
 
 /// The client's side of a case.
-struct Talk<'a> {
+struct CaseClient<'a> {
     client: &'a Client,
     own_text: bool,
 }
 
-impl Talk<'_> {
+impl CaseClient<'_> {
     /// Makes a call that asks for progress, and gives its id.
     fn call(&self, server: &str, key: &str) -> Result<u64> {
         self.client.request(
@@ -242,11 +270,11 @@ impl Talk<'_> {
     }
 
     /// Waits for the answer and holds it to what is expected.
-    fn judge(&self, call: u64, key: &str, expected: &Expected) -> Result<()> {
+    fn check(&self, call: u64, key: &str, expected: &ExpectedOutcome) -> Result<()> {
         let answer = self.client.wait(call, hung())?;
-        let outcome = Outcome::of(&answer.value);
-        expected.judge(&outcome).map_err(anyhow::Error::msg)?;
-        if outcome == Outcome::Fine && self.own_text {
+        let outcome = CallOutcome::of(&answer.value);
+        expected.check(&outcome).map_err(anyhow::Error::msg)?;
+        if outcome == CallOutcome::Success && self.own_text {
             let own = format!("done {key}");
             ensure!(answer.text() == Some(&own), "the answer to {key} is {}", answer.value);
         }
@@ -255,14 +283,14 @@ impl Talk<'_> {
 }
 
 /// Runs a kind of case for every verdict, and fails with all that went wrong.
-fn run_all(kind: &str, run: fn(&'static Verdict) -> Result<Option<Report>>) {
+fn run_all(kind: &str, run: fn(&'static Expectation) -> Result<Option<Report>>) {
     let started = Instant::now();
     let wanted = std::env::var("METAMCP_ITEMS").unwrap_or_default();
-    let wanted: Vec<u8> = wanted.split(',').filter_map(|item| item.parse().ok()).collect();
-    let (heavy, light): (Vec<_>, Vec<_>) = VERDICTS
+    let wanted: Vec<&str> = wanted.split(',').filter(|name| !name.is_empty()).collect();
+    let (heavy, light): (Vec<_>, Vec<_>) = EXPECTATIONS
         .iter()
-        .filter(|verdict| wanted.is_empty() || wanted.contains(&verdict.item))
-        .partition(|verdict| HEAVY.contains(&verdict.item));
+        .filter(|expectation| wanted.is_empty() || wanted.contains(&expectation.hazard))
+        .partition(|expectation| HEAVY.contains(&expectation.hazard));
     let queues = [Mutex::new(heavy.into_iter()), Mutex::new(light.into_iter())];
     let (reports, faults) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -274,14 +302,14 @@ fn run_all(kind: &str, run: fn(&'static Verdict) -> Result<Option<Report>>) {
                 for queue in queues {
                     loop {
                         let next = queue.lock().unwrap().next();
-                        let Some(verdict) = next else { break };
-                        match run(verdict) {
+                        let Some(expectation) = next else { break };
+                        match run(expectation) {
                             Ok(report) => reports.lock().unwrap().extend(report),
                             Err(fault) => faults.lock().unwrap().push(format!(
-                                "item {} ({}), which shall: {}\n  {fault:#}",
-                                verdict.told(in_full()),
+                                "{} ({}), which shall: {}\n  {fault:#}",
+                                expectation.selection(in_full()),
                                 kind,
-                                verdict.why,
+                                expectation.why,
                             )),
                         }
                     }
@@ -300,15 +328,15 @@ fn summarize(kind: &str, reports: &[Report], took: Duration) {
     let Some(largest) = reports.iter().max_by_key(|report| report.growth) else { return };
     let Some(slowest) = reports.iter().max_by_key(|report| report.slowest) else { return };
     let text = format!(
-        "{} cases with {kind} took {took:.1?}; the longest was item {} ({:.1?}). \
-         The gateway grew most in item {} ({} KiB). \
-         The bystander waited longest in item {} ({:.0?}).",
+        "{} cases with {kind} took {took:.1?}; the longest was {} ({:.1?}). \
+         The gateway grew most in {} ({} KiB). \
+         The bystander waited longest in {} ({:.0?}).",
         reports.len(),
-        longest.verdict.item,
+        longest.expectation.hazard,
         longest.took,
-        largest.verdict.item,
+        largest.expectation.hazard,
         largest.growth >> 10,
-        slowest.verdict.item,
+        slowest.expectation.hazard,
         slowest.slowest,
     );
     // Nobody's business if it cannot be written.
@@ -316,9 +344,9 @@ fn summarize(kind: &str, reports: &[Report], took: Duration) {
 }
 
 /// In full, a million lines of one call pass before the answers of the others.
-fn timeout_ms(verdict: &Verdict) -> u64 {
-    let patient = in_full() && verdict.timeout_ms == PATIENT;
-    if patient { verdict.timeout_ms * u64::from(IN_FULL) } else { verdict.timeout_ms }
+fn timeout_ms(expectation: &Expectation) -> u64 {
+    let patient = in_full() && expectation.timeout_ms == LONG_TIMEOUT_MS;
+    if patient { expectation.timeout_ms * u64::from(IN_FULL) } else { expectation.timeout_ms }
 }
 
 fn hung() -> Duration {

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use metamcp_testkit::census::{self, Process};
-use metamcp_testkit::{Answer, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{Answer, EventKind, Workspace, chaos_server, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -210,11 +210,11 @@ fn cancelling_a_script_cancels_its_calls() {
     let id = gateway.call_tool("mcp_execute", &json!({ "code": code })).unwrap();
     let journals = ["a", "my-server"].map(|name| gateway.workspace.journal(name));
     for journal in &journals {
-        assert!(eventually(HUNG, || journal.count(What::Execute).unwrap() == 1));
+        assert!(eventually(HUNG, || journal.count(EventKind::Execute).unwrap() == 1));
     }
     gateway.notify("notifications/cancelled", &json!({"requestId": id})).unwrap();
     for journal in &journals {
-        assert!(eventually(HUNG, || journal.count(What::Cancelled).unwrap() == 1));
+        assert!(eventually(HUNG, || journal.count(EventKind::Cancelled).unwrap() == 1));
     }
     gateway.ping();
     assert!(gateway.wait(id, Duration::ZERO).is_err(), "a cancelled request was answered");
@@ -237,7 +237,7 @@ fn a_call_nobody_awaits_is_called_off_with_its_script() {
         calls.iter().any(|call| call["tool"] == "slow" && call["dropped"] == true),
         "{calls:?}"
     );
-    assert!(eventually(HUNG, || journal.count(What::Cancelled).unwrap() == 1));
+    assert!(eventually(HUNG, || journal.count(EventKind::Cancelled).unwrap() == 1));
     gateway.end();
 }
 

@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 
 use metamcp_testkit::client::{Answerer, Reply};
-use metamcp_testkit::{Outcome, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{CallOutcome, EventKind, Workspace, chaos_server, eventually};
 use serde_json::json;
 
 use crate::gateway::{Gateway, HUNG};
@@ -17,12 +17,12 @@ fn open_calls_are_answered_when_the_client_closes_its_end() {
     let gateway = Gateway::start(workspace);
     let sent = gateway.mcp_call("busy", "slow", &json!({"ms": 240_000})).unwrap();
     let journal = gateway.workspace.journal("busy");
-    assert!(eventually(HUNG, || journal.count(What::Execute).unwrap() == 1));
+    assert!(eventually(HUNG, || journal.count(EventKind::Execute).unwrap() == 1));
     let waits = gateway.mcp_call("starting", "effect", &json!({"key": "k"})).unwrap();
     let starting = gateway.workspace.journal("starting");
-    assert!(eventually(HUNG, || starting.count(What::Initialize).unwrap() == 1));
+    assert!(eventually(HUNG, || starting.count(EventKind::Initialize).unwrap() == 1));
     gateway.close_input();
-    let Outcome::Refused(error) = Outcome::of(&gateway.answer(sent).value) else {
+    let CallOutcome::GatewayError(error) = CallOutcome::of(&gateway.answer(sent).value) else {
         panic!("a call that was cut off cannot be fine");
     };
     assert_eq!(error.code, "shutting_down", "{error:?}");
@@ -55,7 +55,7 @@ fn a_client_that_reads_nothing_any_more_and_closes_its_end_is_gone() {
         gateway.mcp_call("a", "big", &json!({"bytes": 4_000_000})).unwrap();
     }
     let journal = gateway.workspace.journal("a");
-    assert!(eventually(HUNG, || journal.count(What::Execute).unwrap() == 9));
+    assert!(eventually(HUNG, || journal.count(EventKind::Execute).unwrap() == 9));
     for _ in 0..100 {
         gateway.mcp_call("a", "echo", &json!({"text": "x"})).unwrap();
     }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use metamcp_testkit::{Server, What, Workspace, census, chaos_server, eventually, programs};
+use metamcp_testkit::{EventKind, Server, Workspace, census, chaos_server, eventually, programs};
 use serde_json::json;
 
 use crate::gateway::{Gateway, HUNG};
@@ -23,14 +23,14 @@ fn a_call_that_ran_out_of_time_may_have_run_and_is_not_sent_again() {
         assert!(eventually(HUNG, || journal.executions(tool).unwrap() == 1));
     }
     // The server is told that nobody waits.
-    assert!(eventually(HUNG, || journal.count(What::Cancelled).unwrap() == 2));
-    let ran = journal.of(What::Execute).unwrap();
-    let cancelled = journal.of(What::Cancelled).unwrap();
+    assert!(eventually(HUNG, || journal.count(EventKind::Cancelled).unwrap() == 2));
+    let ran = journal.of(EventKind::Execute).unwrap();
+    let cancelled = journal.of(EventKind::Cancelled).unwrap();
     for (ran, cancelled) in ran.iter().zip(&cancelled) {
         assert_eq!(ran.detail["id"], cancelled.detail["requestId"]);
     }
     let workspace = gateway.end();
-    assert_eq!(workspace.journal("a").count(What::Execute).unwrap(), 2);
+    assert_eq!(workspace.journal("a").count(EventKind::Execute).unwrap(), 2);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use metamcp_engine::config::ABOVE;
 use metamcp_testkit::census::MARK;
 use metamcp_testkit::workspace::CANARY;
-use metamcp_testkit::{What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::gateway::{Gateway, HUNG};
@@ -44,7 +44,7 @@ fn an_eager_server_starts_before_anybody_calls_it_and_others_do_not() {
     workspace.server("eager", chaos_server(&[]).setting("eager", json!(true)));
     let gateway = Gateway::start(workspace);
     let started =
-        |name: &str| !gateway.workspace.journal(name).of(What::Initialize).unwrap().is_empty();
+        |name: &str| !gateway.workspace.journal(name).of(EventKind::Initialize).unwrap().is_empty();
     assert!(eventually(HUNG, || started("eager")));
     assert!(!started("lazy"));
     gateway.end();

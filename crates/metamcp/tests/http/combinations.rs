@@ -1,6 +1,6 @@
 //! What a browser, a name server or a careless program might send: nothing of it runs that should not.
 
-use metamcp_testkit::What;
+use metamcp_testkit::EventKind;
 use serde_json::json;
 
 use crate::served::{Served, call};
@@ -96,7 +96,7 @@ fn of_all_combinations_only_the_right_ones_run() {
     }
     assert!(tried >= 500, "{tried}");
     expected.sort();
-    let ran = served.workspace.journal("a").of(What::Execute).unwrap();
+    let ran = served.workspace.journal("a").of(EventKind::Execute).unwrap();
     let mut ran: Vec<String> = ran.into_iter().filter_map(|record| record.key).collect();
     ran.retain(|key| key != "warm");
     ran.sort();
@@ -138,6 +138,6 @@ fn two_of_a_header_that_stands_once_are_refused() {
         let status = request.send(served.address).status;
         assert_eq!(status, 400, "{name}");
     }
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 0);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 0);
     served.end();
 }

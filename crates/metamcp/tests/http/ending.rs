@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Stdio;
 use std::thread;
 
-use metamcp_testkit::{What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn what_is_under_way_is_finished_and_open_streams_do_not_hold_it_up() {
     thread::scope(|scope| {
         let calling = scope.spawn(|| session.text(2, "slow", &json!({"ms": 1500})));
         let journal = served.workspace.journal("a");
-        assert!(eventually(PATIENCE, || journal.count(What::Execute).unwrap() == 1));
+        assert!(eventually(PATIENCE, || journal.count(EventKind::Execute).unwrap() == 1));
         served.signal(Signal::SIGTERM);
         assert_eq!(calling.join().unwrap(), "waited 1500 ms");
     });
@@ -68,7 +68,7 @@ fn a_question_is_answered_while_it_ends_and_nothing_new_begins() {
     assert_eq!(events.next(), None);
     drop(session);
     assert_eq!(served.wait_exit().code(), Some(0));
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 1);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 1);
     assert_eq!(served.workspace.survivors(PATIENCE), []);
 }
 
@@ -79,7 +79,7 @@ fn what_takes_too_long_is_answered_all_the_same() {
     thread::scope(|scope| {
         let calling = scope.spawn(|| session.call(2, "slow", &json!({"ms": 600_000})).json());
         let journal = served.workspace.journal("a");
-        assert!(eventually(PATIENCE, || journal.count(What::Execute).unwrap() == 1));
+        assert!(eventually(PATIENCE, || journal.count(EventKind::Execute).unwrap() == 1));
         served.signal(Signal::SIGTERM);
         let answer = calling.join().unwrap();
         assert_eq!(answer["result"]["structuredContent"]["code"], "shutting_down", "{answer}");
@@ -96,7 +96,7 @@ fn a_second_signal_does_not_wait_for_the_first() {
     thread::scope(|scope| {
         let calling = scope.spawn(|| session.call(2, "slow", &json!({"ms": 600_000})).json());
         let journal = served.workspace.journal("a");
-        assert!(eventually(PATIENCE, || journal.count(What::Execute).unwrap() == 1));
+        assert!(eventually(PATIENCE, || journal.count(EventKind::Execute).unwrap() == 1));
         served.signal(Signal::SIGTERM);
         let health = || Request::new("GET", "/healthz").send(served.address).status;
         assert!(eventually(PATIENCE, || health() == 503));
@@ -124,7 +124,7 @@ fn a_call_of_a_client_of_2024_is_finished_too() {
     post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     post(&call(2, "slow", &json!({"ms": 700})));
     let journal = served.workspace.journal("a");
-    assert!(eventually(PATIENCE, || journal.count(What::Execute).unwrap() == 1));
+    assert!(eventually(PATIENCE, || journal.count(EventKind::Execute).unwrap() == 1));
     served.signal(Signal::SIGTERM);
     let answer = events.next().unwrap().json();
     assert_eq!(answer["result"]["content"][0]["text"], "waited 700 ms", "{answer}");
@@ -141,7 +141,7 @@ fn a_drain_ends_while_clients_keep_coming() {
     thread::scope(|scope| {
         let calling = scope.spawn(|| session.call(2, "slow", &json!({"ms": 600_000})).json());
         let journal = served.workspace.journal("a");
-        assert!(eventually(PATIENCE, || journal.count(What::Execute).unwrap() == 1));
+        assert!(eventually(PATIENCE, || journal.count(EventKind::Execute).unwrap() == 1));
         served.signal(Signal::SIGTERM);
         let address = served.address;
         let coming = scope.spawn(move || while TcpStream::connect(address).is_ok() {});

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 
-use metamcp_testkit::{What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use serde_json::json;
 
 use crate::served::{Served, call, initialize};
@@ -93,7 +93,7 @@ fn ids_that_are_guessed_are_nobodys() {
     assert_ne!(fixed.header("mcp-session-id"), Some("00000000000000000000000000000000"));
     let without = Request::post(&call(2, "echo", &json!({"text": "guessed"})));
     assert_eq!(without.send(served.address).status, 400);
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 0);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 0);
     served.end();
 }
 
@@ -158,7 +158,7 @@ fn what_is_too_large_or_no_message_is_refused_with_a_reason() {
         .with("Mcp-Session-Id", &session.id)
         .with("MCP-Protocol-Version", "1999-01-01");
     assert_eq!(version.send(served.address).status, 400);
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 0);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 0);
     let mut health = Request::new("GET", "/healthz").send(served.address);
     assert_eq!(health.json(), json!({"status": "ok"}));
     served.end();

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use metamcp_testkit::What;
+use metamcp_testkit::EventKind;
 use serde_json::{Value, json};
 
 use crate::served::{Served, call, initialize};
@@ -67,7 +67,7 @@ fn what_could_be_read_in_two_ways_is_refused_on_every_road() {
             assert_eq!(all.matches("HTTP/1.1 400 ").count(), 1, "{bad:?}\n{all}");
         }
     }
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 0);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 0);
     served.end();
 }
 
@@ -95,7 +95,7 @@ fn a_body_in_chunks_is_taken_and_the_connection_goes_on() {
     bare.extend(format!("{:x}\n{body}\r\n0\r\n\r\n", body.len()).bytes());
     let all = answers(&served, &bare);
     assert!(all.starts_with("HTTP/1.1 400 ") && all.matches("HTTP/1.1").count() == 1, "{all}");
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 1);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 1);
     served.end();
 }
 

@@ -1,6 +1,6 @@
 //! The transport of 2024: one stream, and a place to post to.
 
-use metamcp_testkit::{What, eventually};
+use metamcp_testkit::{EventKind, eventually};
 use serde_json::{Value, json};
 
 use crate::served::{Served, call, initialize};
@@ -51,9 +51,9 @@ fn a_client_of_2024_is_served_on_its_one_stream() {
     // Its stream is its session: without it, what it left behind is called off.
     assert_eq!(post(&call(3, "slow", &json!({"ms": 600_000}))), 202);
     let journal = served.workspace.journal("a");
-    assert!(eventually(PATIENCE, || journal.count(What::Execute).unwrap() == 2));
+    assert!(eventually(PATIENCE, || journal.count(EventKind::Execute).unwrap() == 2));
     drop(events);
-    assert!(eventually(PATIENCE, || journal.count(What::Cancelled).unwrap() == 1));
+    assert!(eventually(PATIENCE, || journal.count(EventKind::Cancelled).unwrap() == 1));
     assert_eq!(post(&call(4, "echo", &json!({"text": "x"}))), 404);
     // The newer one is there too.
     assert_eq!(served.session(&json!({})).text(1, "echo", &json!({"text": "new"})), "new");

@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use metamcp_testkit::site::{Asked, Site, Talk};
-use metamcp_testkit::{What, Workspace, chaos_server, eventually};
+use metamcp_testkit::site::{Exchange, ReceivedRequest, Site};
+use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ fn a_token_of_our_issuer_for_us_lets_a_client_in() {
     let metadata = metadata.json();
     assert_eq!(metadata["resource"], us);
     assert_eq!(metadata["authorization_servers"], json!(["https://issuer.example.org"]));
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 0);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 0);
     served.end();
 }
 
@@ -101,9 +101,10 @@ fn keys_are_fetched_from_the_issuer() {
     workspace.server("a", chaos_server(&[]));
     let (ours, theirs) = (key(1), key(2));
     let set = key_set(&ours);
-    let issuer =
-        Site::start(Arc::new(move |_: &Asked, talk: &mut Talk<'_>| talk.json(200, &[], &set)))
-            .unwrap();
+    let issuer = Site::start(Arc::new(move |_: &ReceivedRequest, exchange: &mut Exchange<'_>| {
+        exchange.json(200, &[], &set)
+    }))
+    .unwrap();
     let served = serving(workspace, &issuer.url("/keys"));
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let claims = json!({"iss": "https://issuer.example.org", "aud": "https://us.example.org/mcp", "sub": "ada", "exp": now + 600});
@@ -115,6 +116,6 @@ fn keys_are_fetched_from_the_issuer() {
     };
     assert!(eventually(Duration::from_secs(20), || enter(&ours) == 200), "the keys never came");
     assert_eq!(enter(&theirs), 401);
-    assert_eq!(issuer.asked()[0].path(), "/keys");
+    assert_eq!(issuer.requests()[0].path(), "/keys");
     served.end();
 }

@@ -1,6 +1,6 @@
 //! Revision 2026-07-28 over HTTP: no session, every request for itself, and what it means to go away.
 
-use metamcp_testkit::{What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::served::Served;
@@ -139,7 +139,7 @@ fn what_is_written_twice_is_refused_before_anything_runs() {
         let mut with = request.with("Mcp-Name", name).send(served.address);
         assert_eq!(with.json()["error"]["code"], -32602, "{params}");
     }
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 0);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 0);
     served.end();
 }
 
@@ -169,7 +169,7 @@ fn headers_that_say_something_else_are_refused_with_their_status() {
     ] {
         assert_eq!(with(name, Some(value)), (400, Some(-32020)), "{name}: {value}");
     }
-    assert_eq!(served.workspace.journal("old").of(What::Execute).unwrap().len(), 0);
+    assert_eq!(served.workspace.journal("old").of(EventKind::Execute).unwrap().len(), 0);
     assert_eq!(with("Mcp-Name", Some("=?base64?bWNwX2NhbGw=?=")), (200, None));
     let mut response = send(&served, "no/such", &json!({}));
     assert_eq!((response.status, &response.json()["error"]["code"]), (404, &json!(-32601)));
@@ -198,7 +198,7 @@ fn going_away_calls_the_request_off() {
         drop(events);
         let journal = served.workspace.journal(server);
         assert!(
-            eventually(PATIENCE, || journal.of(What::Cancelled).unwrap().len() == 1),
+            eventually(PATIENCE, || journal.of(EventKind::Cancelled).unwrap().len() == 1),
             "{server}"
         );
     }

@@ -1,6 +1,6 @@
 //! One client: documents and streams, coming back to one, being asked, and going.
 
-use metamcp_testkit::{What, eventually};
+use metamcp_testkit::{EventKind, eventually};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn a_session_from_its_beginning_to_its_end() {
     let mut gone = session.call(9, "echo", &json!({"text": "x"}));
     assert_eq!(gone.status, 404);
     assert!(gone.json()["error"]["message"].as_str().unwrap().contains("initialize"));
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 2);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 2);
     served.end();
 }
 
@@ -69,7 +69,7 @@ fn a_client_that_lost_its_stream_comes_back_to_it() {
     assert_eq!(last_two, rest[4..]);
     let foreign = session.request(Request::get("/mcp")).with("Last-Event-ID", "not one of ours");
     assert_eq!(foreign.send(served.address).status, 400);
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 1);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 1);
     served.end();
 }
 
@@ -119,7 +119,7 @@ fn a_cancelled_call_is_not_answered_and_its_stream_ends() {
     assert_eq!(session.post(&cancel).status, 202);
     assert!(events.all(|event| event.json()["id"] != 6));
     let journal = served.workspace.journal("a");
-    assert!(eventually(PATIENCE, || journal.count(What::Cancelled).unwrap() == 1));
+    assert!(eventually(PATIENCE, || journal.count(EventKind::Cancelled).unwrap() == 1));
     served.end();
 }
 
@@ -149,7 +149,7 @@ fn without_sessions_each_request_stands_alone() {
     events.next().unwrap();
     drop(events);
     let journal = served.workspace.journal("a");
-    assert!(eventually(PATIENCE, || journal.count(What::Cancelled).unwrap() == 1));
+    assert!(eventually(PATIENCE, || journal.count(EventKind::Cancelled).unwrap() == 1));
     served.end();
 }
 
@@ -179,7 +179,7 @@ fn several_messages_at_once_as_one_revision_allowed() {
     assert_eq!(ids, [1, 2]);
     let new = served.session_of("2025-06-18", &json!({}));
     assert_eq!(new.post(&batch).status, 400);
-    assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 2);
+    assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 2);
     served.end();
 }
 

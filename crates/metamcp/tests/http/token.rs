@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use metamcp_testkit::{What, Workspace, chaos_server};
+use metamcp_testkit::{EventKind, Workspace, chaos_server};
 use serde_json::{Value, json};
 
 use crate::served::{Served, call, initialize, token_file};
@@ -93,7 +93,7 @@ fn without_the_token_nothing_is_done_on_any_road() {
             }
         }
         assert_eq!(session.text(3, "echo", &json!({"text": "still"})), "still");
-        assert_eq!(served.workspace.journal("a").count(What::Execute).unwrap(), 2);
+        assert_eq!(served.workspace.journal("a").count(EventKind::Execute).unwrap(), 2);
         // What has to be there for everybody is.
         for target in ["/healthz", "/readyz", "/.well-known/oauth-protected-resource/mcp"] {
             let response = Request::new("GET", target).anonymous().send(served.address);
@@ -243,6 +243,6 @@ fn a_token_of_a_toolset_opens_nothing_else() {
         let status = other.with("Mcp-Session-Id", &id).send(served.address).status;
         assert_eq!(status, 404, "{target}");
     }
-    assert_eq!(served.workspace.journal("b").count(What::Execute).unwrap(), 0);
+    assert_eq!(served.workspace.journal("b").count(EventKind::Execute).unwrap(), 0);
     served.end();
 }

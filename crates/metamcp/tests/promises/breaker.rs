@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metamcp_testkit::{Client, Outcome, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{CallOutcome, Client, EventKind, Workspace, chaos_server, eventually};
 use serde_json::json;
 
 use crate::world::{PATIENCE, call, size, start, stop, tell};
@@ -19,9 +19,9 @@ const TIMEOUT: u64 = 5_000;
 #[test]
 fn timeouts_open_it_one_call_tries_and_success_closes_it() {
     // Slow to start, so that the call that tries is under way for as long as the others keep coming.
-    let workspace = workspace(&["38", "5=3000"]);
+    let workspace = workspace(&["hang-after-effect", "answer-initialize-late=3000"]);
     let client = start(&workspace);
-    assert_eq!(effect(&client, "good-0"), Outcome::Fine);
+    assert_eq!(effect(&client, "good-0"), CallOutcome::Success);
     open_by_timeouts(&client, &workspace, "bad");
     assert_left_alone(&client, &workspace);
 
@@ -42,9 +42,9 @@ fn timeouts_open_it_one_call_tries_and_success_closes_it() {
         try_once();
     }
     let callers = ids.len();
-    let outcomes: Vec<Outcome> =
-        ids.iter().map(|id| Outcome::of(&client.wait(*id, PATIENCE).unwrap().value)).collect();
-    let fine = outcomes.iter().filter(|outcome| **outcome == Outcome::Fine).count();
+    let outcomes: Vec<CallOutcome> =
+        ids.iter().map(|id| CallOutcome::of(&client.wait(*id, PATIENCE).unwrap().value)).collect();
+    let fine = outcomes.iter().filter(|outcome| **outcome == CallOutcome::Success).count();
     let refused = outcomes.iter().filter(|outcome| outcome.code() == Some("circuit_open")).count();
     tell(format_args!(
         "{callers} callers at the end of a cooldown: {fine} let through, {refused} refused"
@@ -53,16 +53,20 @@ fn timeouts_open_it_one_call_tries_and_success_closes_it() {
     assert_eq!(executions(&workspace) - before, 1, "the journal agrees");
 
     for n in 1..=20 {
-        assert_eq!(effect(&client, &format!("good-{n}")), Outcome::Fine, "it is closed again");
+        assert_eq!(
+            effect(&client, &format!("good-{n}")),
+            CallOutcome::Success,
+            "it is closed again"
+        );
     }
     stop(client, &workspace);
 }
 
 #[test]
 fn a_failing_try_opens_it_again_at_once() {
-    let workspace = workspace(&["38"]);
+    let workspace = workspace(&["hang-after-effect"]);
     let client = start(&workspace);
-    assert_eq!(effect(&client, "good-0"), Outcome::Fine);
+    assert_eq!(effect(&client, "good-0"), CallOutcome::Success);
     open_by_timeouts(&client, &workspace, "bad");
     // One failure is enough now, where it took five before.
     let mut tries = 0;
@@ -76,7 +80,7 @@ fn a_failing_try_opens_it_again_at_once() {
     });
     assert!(failed, "nobody was ever let through");
     assert_left_alone(&client, &workspace);
-    let recovered = eventually(PATIENCE, || effect(&client, "good-1") == Outcome::Fine);
+    let recovered = eventually(PATIENCE, || effect(&client, "good-1") == CallOutcome::Success);
     assert!(recovered, "the next try may succeed");
     assert_eq!(workspace.journal("one").executions("good-1").unwrap(), 1);
     stop(client, &workspace);
@@ -84,9 +88,9 @@ fn a_failing_try_opens_it_again_at_once() {
 
 #[test]
 fn crashes_open_it_and_the_server_is_not_even_started() {
-    let workspace = workspace(&["37"]);
+    let workspace = workspace(&["die-before-reply"]);
     let client = start(&workspace);
-    assert_eq!(effect(&client, "good-0"), Outcome::Fine);
+    assert_eq!(effect(&client, "good-0"), CallOutcome::Success);
     for n in 0..THRESHOLD {
         assert_eq!(
             effect(&client, &format!("bad-{n}")).code(),
@@ -94,9 +98,9 @@ fn crashes_open_it_and_the_server_is_not_even_started() {
             "crash {n}"
         );
     }
-    let starts = workspace.journal("one").count(What::Start).unwrap();
+    let starts = workspace.journal("one").count(EventKind::Start).unwrap();
     assert_left_alone(&client, &workspace);
-    assert_eq!(workspace.journal("one").count(What::Start).unwrap(), starts);
+    assert_eq!(workspace.journal("one").count(EventKind::Start).unwrap(), starts);
     stop(client, &workspace);
 }
 
@@ -105,13 +109,13 @@ fn what_is_not_the_servers_fault_does_not_open_it() {
     let workspace = workspace(&[]);
     let client = start(&workspace);
     for _ in 0..3 * THRESHOLD {
-        assert_eq!(call(&client, "one", "fail", &json!({})), Outcome::ToolError);
+        assert_eq!(call(&client, "one", "fail", &json!({})), CallOutcome::ToolError);
         assert_eq!(call(&client, "one", "rpc_error", &json!({})).code(), Some("execution_failed"));
         assert_eq!(call(&client, "one", "effect", &json!({})).code(), Some("validation_input"));
         assert_eq!(call(&client, "one", "no_such", &json!({})).code(), Some("tool_not_found"));
     }
-    assert_eq!(effect(&client, "good"), Outcome::Fine);
-    assert_eq!(workspace.journal("one").count(What::Start).unwrap(), 1);
+    assert_eq!(effect(&client, "good"), CallOutcome::Success);
+    assert_eq!(workspace.journal("one").count(EventKind::Start).unwrap(), 1);
     stop(client, &workspace);
 }
 
@@ -125,7 +129,7 @@ fn workspace(items: &[&str]) -> Workspace {
     workspace
 }
 
-fn effect(client: &Client, key: &str) -> Outcome {
+fn effect(client: &Client, key: &str) -> CallOutcome {
     call(client, "one", "effect", &json!({"key": key}))
 }
 
@@ -138,7 +142,7 @@ fn open_by_timeouts(client: &Client, workspace: &Workspace, prefix: &str) {
         })
         .collect();
     for id in ids {
-        let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
+        let outcome = CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value);
         assert_eq!(outcome.code(), Some("timeout"), "{outcome}");
     }
     assert_eq!(executions(workspace) - before, THRESHOLD);
@@ -150,7 +154,7 @@ fn assert_left_alone(client: &Client, workspace: &Workspace) {
     // Few enough that a busy machine does not run into the end of the cooldown.
     for refused in 0..20 {
         match effect(client, &format!("good-refused-{refused}")) {
-            Outcome::Refused(error) => {
+            CallOutcome::GatewayError(error) => {
                 assert_eq!(error.code, "circuit_open", "{}", error.message);
                 let left =
                     error.whole["retry_after_ms"].as_u64().expect("it says when to try again");
@@ -166,10 +170,10 @@ fn assert_left_alone(client: &Client, workspace: &Workspace) {
 /// What a call would cause. The process that failed is told to end meanwhile, which is another matter.
 fn touches(workspace: &Workspace) -> usize {
     let mut records = workspace.journal("one").records().unwrap();
-    records.retain(|record| !matches!(record.what, What::Cancelled | What::EndOfInput));
+    records.retain(|record| !matches!(record.what, EventKind::Cancelled | EventKind::EndOfInput));
     records.len()
 }
 
 fn executions(workspace: &Workspace) -> usize {
-    workspace.journal("one").count(What::Execute).unwrap()
+    workspace.journal("one").count(EventKind::Execute).unwrap()
 }

@@ -9,14 +9,14 @@ use std::time::{Duration, SystemTime};
 
 use metamcp_engine::catalog::schema_cache::{Lookup, SchemaCache};
 use metamcp_testkit::census::descendants;
-use metamcp_testkit::{Client, Outcome, Workspace, chaos_server};
+use metamcp_testkit::{CallOutcome, Client, Workspace, chaos_server};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::json;
 
 use crate::kill::quarantined;
-use crate::world::{Chance, PATIENCE, call, discover, home, size, start, stop, tell};
+use crate::world::{PATIENCE, SeededRng, call, discover, home, size, start, stop, tell};
 
 /// Ways to spoil an entry of the home.
 const SPOILS: [&str; 8] =
@@ -24,7 +24,7 @@ const SPOILS: [&str; 8] =
 
 #[test]
 fn a_home_full_of_rubbish_is_survived_and_put_aside() {
-    let mut chance = Chance::of("rubbish");
+    let mut rng = SeededRng::of("rubbish");
     for round in 0..size(6, 60, 300) {
         let mut workspace = Workspace::new().unwrap();
         let servers: Vec<String> = (0..10).map(|n| format!("server-{n}")).collect();
@@ -32,19 +32,19 @@ fn a_home_full_of_rubbish_is_survived_and_put_aside() {
             workspace.server(server, chaos_server(&[]));
         }
         for n in 10..50 {
-            workspace.server(&format!("server-{n}"), chaos_server(&["4"]));
+            workspace.server(&format!("server-{n}"), chaos_server(&["never-initialize"]));
         }
         let canary = workspace.file("canary");
         fs::write(&canary, "not yours").unwrap();
-        let (plan, spoilt) = spoil_home(&mut chance, &workspace, &servers, &canary);
+        let (plan, spoilt) = spoil_home(&mut rng, &workspace, &servers, &canary);
         let client = start(&workspace);
         assert_eq!(descendants(client.pid()), [], "round {round}: nothing starts at boot");
         let overview = discover(&client, &json!({}));
         assert!(overview.contains("server-49"), "{overview}");
         // Whatever was in the place of its cache, a server works.
-        let server = chance.pick(&servers).clone();
+        let server = rng.pick(&servers).clone();
         let outcome = call(&client, &server, "effect", &json!({"key": "works"}));
-        assert_eq!(outcome, Outcome::Fine, "round {round}, {plan}");
+        assert_eq!(outcome, CallOutcome::Success, "round {round}, {plan}");
         assert_eq!(fs::read_to_string(&canary).unwrap(), "not yours", "{plan}");
         stop(client, &workspace);
         // The next one finds a cache it can use, or none; it has nothing left to put aside.
@@ -60,21 +60,21 @@ fn a_home_full_of_rubbish_is_survived_and_put_aside() {
 
 #[test]
 fn a_damaged_cache_is_put_aside_and_written_anew() {
-    let mut chance = Chance::of("damage");
+    let mut rng = SeededRng::of("damage");
     let mut workspace = Workspace::new().unwrap();
     workspace.server("one", chaos_server(&[]));
     let client = start(&workspace);
-    assert_eq!(call(&client, "one", "echo", &json!({"text": "hi"})), Outcome::Fine);
+    assert_eq!(call(&client, "one", "echo", &json!({"text": "hi"})), CallOutcome::Success);
     stop(client, &workspace);
     let file = home(&workspace).join("cache").join("one").join("schema.json");
     let whole = fs::read(&file).unwrap();
     for round in 0..size(8, 60, 300) {
         let mut bytes = whole.clone();
         match round % 3 {
-            0 => bytes[chance.below(whole.len())] ^= 1 << chance.below(8),
-            1 => bytes.truncate(chance.below(whole.len())),
+            0 => bytes[rng.below(whole.len())] ^= 1 << rng.below(8),
+            1 => bytes.truncate(rng.below(whole.len())),
             _ => {
-                let from = chance.below(whole.len());
+                let from = rng.below(whole.len());
                 bytes[from..].fill(0);
             }
         }
@@ -101,9 +101,9 @@ fn gateways_that_share_a_home_never_spoil_each_others_files() {
     let mut workspace = Workspace::new().unwrap();
     for server in &servers {
         // Its list is different each time, so each listing is a write.
-        workspace.server(server, chaos_server(&["35"]));
+        workspace.server(server, chaos_server(&["rug-pull"]));
     }
-    let mut chance = Chance::of("shared home");
+    let mut rng = SeededRng::of("shared home");
     let (over, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         let looking = scope.spawn(|| {
@@ -132,7 +132,7 @@ fn gateways_that_share_a_home_never_spoil_each_others_files() {
                 })
                 .collect();
             // One of them is killed in the middle of it all.
-            let victim = chance.below(gateways);
+            let victim = rng.below(gateways);
             for (n, (client, ids)) in clients.iter().zip(&ids).enumerate() {
                 if n == victim {
                     client.signal(Signal::SIGKILL).unwrap();
@@ -167,23 +167,23 @@ fn gateways_that_share_a_home_never_spoil_each_others_files() {
 /// Fills the home as a bad disk or a bad neighbour might. Says what it did, and how many spoilt files are in a place
 /// where they are looked for.
 fn spoil_home(
-    chance: &mut Chance,
+    rng: &mut SeededRng,
     workspace: &Workspace,
     servers: &[String],
     canary: &Path,
 ) -> (String, usize) {
     let home = home(workspace);
-    match chance.below(6) {
+    match rng.below(6) {
         // Something else where the home or its cache should be.
         0 => {
-            let way = *chance.pick(&SPOILS);
-            spoil(chance, way, &home, canary);
+            let way = *rng.pick(&SPOILS);
+            spoil(rng, way, &home, canary);
             return (format!("the home is {way}"), 0);
         }
         1 => {
             fs::create_dir_all(&home).unwrap();
-            let way = *chance.pick(&SPOILS);
-            spoil(chance, way, &home.join("cache"), canary);
+            let way = *rng.pick(&SPOILS);
+            spoil(rng, way, &home.join("cache"), canary);
             return (format!("the cache is {way}"), 0);
         }
         _ => {}
@@ -191,34 +191,34 @@ fn spoil_home(
     let (mut ways, mut spoilt) = (Vec::new(), 0);
     for server in servers {
         let folder = home.join("cache").join(server);
-        let way = *chance.pick(&SPOILS);
-        if chance.below(4) == 0 {
+        let way = *rng.pick(&SPOILS);
+        if rng.below(4) == 0 {
             fs::create_dir_all(folder.parent().unwrap()).unwrap();
-            spoil(chance, way, &folder, canary);
+            spoil(rng, way, &folder, canary);
             ways.push(format!("folder {way}"));
         } else {
             fs::create_dir_all(&folder).unwrap();
-            spoil(chance, way, &folder.join("schema.json"), canary);
+            spoil(rng, way, &folder.join("schema.json"), canary);
             ways.push(way.to_owned());
             spoilt += 1;
         }
     }
     for n in 0..20 {
-        let way = *chance.pick(&SPOILS);
+        let way = *rng.pick(&SPOILS);
         let place = if n % 2 == 0 { home.clone() } else { home.join("cache") };
-        spoil(chance, way, &place.join(format!("rubbish-{n}")), canary);
+        spoil(rng, way, &place.join(format!("rubbish-{n}")), canary);
     }
     (ways.join(", "), spoilt)
 }
 
-fn spoil(chance: &mut Chance, way: &str, path: &Path, canary: &Path) {
+fn spoil(rng: &mut SeededRng, way: &str, path: &Path, canary: &Path) {
     match way {
         "random" => {
-            let length = chance.below(100_000);
-            fs::write(path, chance.bytes(length)).unwrap();
+            let length = rng.below(100_000);
+            fs::write(path, rng.bytes(length)).unwrap();
         }
         "empty" => fs::write(path, "").unwrap(),
-        "zeros" => fs::write(path, vec![0; chance.below(100_000)]).unwrap(),
+        "zeros" => fs::write(path, vec![0; rng.below(100_000)]).unwrap(),
         "truncated" => fs::write(path, "{\"v\":1,\"sha256\":\"00").unwrap(),
         "directory" => {
             fs::create_dir(path).unwrap();

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use metamcp_testkit::chaos::fires_by_odds;
-use metamcp_testkit::{Outcome, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{CallOutcome, EventKind, Workspace, chaos_server, eventually};
 use serde_json::json;
 
 use crate::history::{History, Plan, Tool, assert_faultless};
-use crate::world::{Chance, PATIENCE, call, size, start, stop, tell};
+use crate::world::{PATIENCE, SeededRng, call, size, start, stop, tell};
 
 /// Calls and crashes of one round; the promise is ten rounds.
 const CALLS: usize = 10_000;
@@ -25,16 +25,16 @@ const ODDS: u64 = 10;
 
 #[test]
 fn thousands_of_calls_with_crashes_after_the_effect_have_one_verdict_each() {
-    let mut chance = Chance::of("crashes");
+    let mut rng = SeededRng::of("crashes");
     for round in 0..size(1, 10, 10) {
         let servers: Vec<String> =
             (0..DEADLY.div_ceil(CRASHES_PER_SERVER)).map(|n| format!("server-{n}")).collect();
-        let seed = chance.next();
+        let seed = rng.next();
         let mut workspace = Workspace::new().unwrap();
         workspace.setting("pool", json!({"poolSize": servers.len()}));
         for server in &servers {
             // The first calls of each process are safe, so that a replay meets a process that answers.
-            let child = chaos_server(&["37"])
+            let child = chaos_server(&["die-before-reply"])
                 .argument("--odds")
                 .argument(&ODDS.to_string())
                 .argument("--seed")
@@ -44,12 +44,14 @@ fn thousands_of_calls_with_crashes_after_the_effect_have_one_verdict_each() {
             workspace.server(server, child);
         }
         let client = start(&workspace);
-        let plans = plans(&mut chance, &servers, seed);
+        let plans = plans(&mut rng, &servers, seed);
         let began = Instant::now();
         let history = History::make(&client, plans.into_iter(), 128);
         let took = began.elapsed();
-        let starts: usize =
-            servers.iter().map(|name| workspace.journal(name).count(What::Start).unwrap()).sum();
+        let starts: usize = servers
+            .iter()
+            .map(|name| workspace.journal(name).count(EventKind::Start).unwrap())
+            .sum();
         let crashes = starts - servers.len();
         tell(format_args!(
             "round {round}: {} calls with {crashes} crashes in {took:.1?}: {:?}",
@@ -66,10 +68,10 @@ fn thousands_of_calls_with_crashes_after_the_effect_have_one_verdict_each() {
 }
 
 /// Calls over all servers, of which some are deadly, spread evenly over servers and time.
-fn plans(chance: &mut Chance, servers: &[String], seed: u64) -> Vec<Plan> {
+fn plans(rng: &mut SeededRng, servers: &[String], seed: u64) -> Vec<Plan> {
     let mut used = HashSet::new();
-    let mut key = |deadly: bool, chance: &mut Chance| loop {
-        let key = format!("{:x}", chance.next());
+    let mut key = |deadly: bool, rng: &mut SeededRng| loop {
+        let key = format!("{:x}", rng.next());
         if fires_by_odds(seed, &key, ODDS) == deadly && used.insert(key.clone()) {
             return key;
         }
@@ -83,7 +85,7 @@ fn plans(chance: &mut Chance, servers: &[String], seed: u64) -> Vec<Plan> {
             Plan {
                 server: servers[server % servers.len()].clone(),
                 tool: Tool::ALL[tool % Tool::ALL.len()],
-                key: key(deadly, chance),
+                key: key(deadly, rng),
             }
         })
         .collect()
@@ -94,14 +96,14 @@ fn a_server_that_crashes_at_start_is_started_five_times_in_half_a_minute() {
     let mut workspace = Workspace::new().unwrap();
     // The breaker would end it earlier; it is the limit on starts that is looked at here.
     workspace.setting("pool", json!({"failureThreshold": 1000}));
-    workspace.server("loop", chaos_server(&["1"])).server("other", chaos_server(&[]));
+    workspace.server("loop", chaos_server(&["exit-at-start"])).server("other", chaos_server(&[]));
     let client = start(&workspace);
     let length = Duration::from_secs(size(10, 31, 95) as u64);
     let began = Instant::now();
     let mut calls = 0;
     while began.elapsed() < length {
         match call(&client, "loop", "effect", &json!({"key": format!("call-{calls}")})) {
-            Outcome::Refused(error) => {
+            CallOutcome::GatewayError(error) => {
                 assert!(
                     ["server_unavailable", "circuit_open"].contains(&error.code.as_str()),
                     "{}",
@@ -118,11 +120,11 @@ fn a_server_that_crashes_at_start_is_started_five_times_in_half_a_minute() {
             }
             other => panic!("a server that never starts answered: {other}"),
         }
-        assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), Outcome::Fine);
+        assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), CallOutcome::Success);
         calls += 1;
         std::thread::sleep(Duration::from_millis(20));
     }
-    let starts = workspace.journal("loop").count(What::Start).unwrap();
+    let starts = workspace.journal("loop").count(EventKind::Start).unwrap();
     let windows = 1 + length.as_secs() / 30;
     tell(format_args!(
         "{calls} calls in {length:?} to a server that ends at once: {starts} starts"
@@ -140,13 +142,13 @@ fn a_server_used_often_but_kept_briefly_is_no_crash_loop() {
     for n in 0..12 {
         let key = format!("call-{n}");
         let outcome = call(&client, "brief", "effect", &json!({"key": key}));
-        assert_eq!(outcome, Outcome::Fine, "call {n}");
+        assert_eq!(outcome, CallOutcome::Success, "call {n}");
         // A call that comes at once may still find it alive, which is as good but shows nothing.
         assert!(
             eventually(PATIENCE, || workspace.processes().len() == 1),
             "only the gateway is left"
         );
     }
-    assert_eq!(workspace.journal("brief").count(What::Start).unwrap(), 12);
+    assert_eq!(workspace.journal("brief").count(EventKind::Start).unwrap(), 12);
     stop(client, &workspace);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use metamcp_testkit::census::descendants;
 use metamcp_testkit::programs::echo_child;
-use metamcp_testkit::{Server, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{EventKind, Server, Workspace, chaos_server, eventually};
 use serde_json::json;
 
 use crate::world::{PATIENCE, discover, home, start, stop, tell, timed};
@@ -26,7 +26,7 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
     let mut workspace = Workspace::new().unwrap();
     workspace.setting("pool", json!({"poolSize": count}));
     for name in &hung {
-        workspace.server(name, chaos_server(&["4"]));
+        workspace.server(name, chaos_server(&["never-initialize"]));
     }
     // A name that can be taken away from the program later.
     let program = workspace.file("echo");
@@ -80,7 +80,7 @@ fn the_first_discovery_is_bounded_by_its_budget_and_the_second_needs_no_server()
 fn initialize_needs_no_server_however_many_there_are() {
     let mut workspace = Workspace::new().unwrap();
     for n in 0..50 {
-        workspace.server(&format!("server-{n}"), chaos_server(&["4"]));
+        workspace.server(&format!("server-{n}"), chaos_server(&["never-initialize"]));
     }
     let began = Instant::now();
     let client = start(&workspace);
@@ -97,7 +97,7 @@ fn initialize_needs_no_server_however_many_there_are() {
     assert!(overview.contains("server-49"), "{overview}");
     assert_eq!(descendants(client.pid()), [], "nothing is started before something needs it");
     for n in 0..50 {
-        assert_eq!(workspace.journal(&format!("server-{n}")).count(What::Start).unwrap(), 0);
+        assert_eq!(workspace.journal(&format!("server-{n}")).count(EventKind::Start).unwrap(), 0);
     }
     assert!(!home(&workspace).join("cache").exists(), "nothing was learnt, so nothing is kept");
     stop(client, &workspace);

@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use metamcp_testkit::call_outcome::ErrorObject;
 use metamcp_testkit::client::{Answerer, Kind, Reply};
-use metamcp_testkit::outcome::ErrorObject;
-use metamcp_testkit::{Client, Outcome, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{CallOutcome, Client, EventKind, Workspace, chaos_server, eventually};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -26,7 +26,10 @@ fn a_signal_lets_calls_finish_and_refuses_new_ones() {
         client.signal(signal).unwrap();
         // Refusals are what tells from outside that it drains.
         assert_eq!(refused_while_draining(&client).whole["details"]["sent"], false);
-        assert_eq!(Outcome::of(&client.wait(slow, PATIENCE).unwrap().value), Outcome::Fine);
+        assert_eq!(
+            CallOutcome::of(&client.wait(slow, PATIENCE).unwrap().value),
+            CallOutcome::Success
+        );
         ended_well(&mut client, &workspace);
         assert_eq!(executions(&workspace), 1, "what was refused never reached the server");
     }
@@ -64,7 +67,7 @@ fn with_nothing_in_flight_nothing_waits() {
         let mut workspace = Workspace::new().unwrap();
         workspace.server("a", chaos_server(&["ignore-end-of-input", "ignore-signals"]));
         let mut client = start(&workspace, LONG, &[]);
-        assert_eq!(call(&client, "a", "echo", &json!({"text": "up"})), Outcome::Fine);
+        assert_eq!(call(&client, "a", "echo", &json!({"text": "up"})), CallOutcome::Success);
         match by_signal {
             true => client.signal(Signal::SIGTERM).unwrap(),
             false => client.close_input(),
@@ -77,7 +80,7 @@ fn with_nothing_in_flight_nothing_waits() {
 fn scripts_chains_and_calls_that_wait_for_a_start_are_in_flight_too() {
     for by_signal in [true, false] {
         let mut workspace = one_server();
-        workspace.server("late", chaos_server(&["5=500"]));
+        workspace.server("late", chaos_server(&["answer-initialize-late=500"]));
         let mut client = start(&workspace, LONG, &[]);
         let script = "await servers.a.call('slow', {ms: 400}); \
                       return await servers.a.call('echo', {text: 'after the word'})";
@@ -88,7 +91,7 @@ fn scripts_chains_and_calls_that_wait_for_a_start_are_in_flight_too() {
         assert!(eventually(PATIENCE, || executions(&workspace) == 2));
         let late = client.mcp_call("late", "echo", &json!({"text": "started late"})).unwrap();
         let starting = workspace.journal("late");
-        assert!(eventually(PATIENCE, || starting.count(What::Start).unwrap() == 1));
+        assert!(eventually(PATIENCE, || starting.count(EventKind::Start).unwrap() == 1));
         match by_signal {
             true => client.signal(Signal::SIGTERM).unwrap(),
             false => client.close_input(),
@@ -97,7 +100,12 @@ fn scripts_chains_and_calls_that_wait_for_a_start_are_in_flight_too() {
             [(script, "after the word"), (chain, "second step"), (late, "started late")]
         {
             let answer = client.wait(id, PATIENCE).unwrap();
-            assert_eq!(Outcome::of(&answer.value), Outcome::Fine, "{text}: {}", answer.value);
+            assert_eq!(
+                CallOutcome::of(&answer.value),
+                CallOutcome::Success,
+                "{text}: {}",
+                answer.value
+            );
             assert!(answer.value.to_string().contains(text), "{}", answer.value);
         }
         ended_well(&mut client, &workspace);
@@ -120,7 +128,7 @@ fn what_was_piped_in_is_answered() {
     assert!(output.status.success());
     let said = String::from_utf8(output.stdout).unwrap();
     let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-    assert_eq!((&last["id"], Outcome::of(&last)), (&json!(2), Outcome::Fine), "{said}");
+    assert_eq!((&last["id"], CallOutcome::of(&last)), (&json!(2), CallOutcome::Success), "{said}");
     assert_eq!(workspace.survivors(PATIENCE), []);
 }
 
@@ -163,7 +171,7 @@ fn a_long_answer_leaves_before_the_end() {
     output.read_to_string(&mut said).unwrap();
     assert!(gateway.wait().unwrap().success());
     let last: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-    assert_eq!((&last["id"], Outcome::of(&last)), (&json!(2), Outcome::Fine));
+    assert_eq!((&last["id"], CallOutcome::of(&last)), (&json!(2), CallOutcome::Success));
     assert!(said.len() > 8_000_000);
 }
 
@@ -228,12 +236,12 @@ fn begin(client: &Client, workspace: &Workspace, tool: &str, args: &Value) -> u6
 }
 
 fn executions(workspace: &Workspace) -> usize {
-    workspace.journal("a").count(What::Execute).unwrap()
+    workspace.journal("a").count(EventKind::Execute).unwrap()
 }
 
 fn refusal(client: &Client, id: u64) -> ErrorObject {
-    match Outcome::of(&client.wait(id, PATIENCE).unwrap().value) {
-        Outcome::Refused(error) => error,
+    match CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value) {
+        CallOutcome::GatewayError(error) => error,
         other => panic!("call {id} ended with {other}"),
     }
 }
@@ -243,9 +251,9 @@ fn refused_while_draining(client: &Client) -> ErrorObject {
     let mut refused = None;
     let drains = eventually(PATIENCE, || {
         let id = client.call_tool("mcp_discover", &json!({})).unwrap();
-        match Outcome::of(&client.wait(id, PATIENCE).unwrap().value) {
-            Outcome::Refused(error) => refused = Some(error),
-            Outcome::Fine => {}
+        match CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value) {
+            CallOutcome::GatewayError(error) => refused = Some(error),
+            CallOutcome::Success => {}
             other => panic!("{other}"),
         }
         refused.is_some()

@@ -6,7 +6,7 @@ use std::thread;
 
 use metamcp_testkit::census::kill_all;
 use metamcp_testkit::{
-    Client, Outcome, Server, What, Workspace, chaos_server, eventually, programs,
+    CallOutcome, Client, EventKind, Server, Workspace, chaos_server, eventually, programs,
 };
 use serde_json::json;
 
@@ -18,7 +18,7 @@ const CALLERS: usize = 10_000;
 fn ten_thousand_first_calls_start_one_process() {
     let mut workspace = Workspace::new().unwrap();
     // Slow enough to start that all of them come before it is ready.
-    workspace.server("one", chaos_server(&["5=2000"]));
+    workspace.server("one", chaos_server(&["answer-initialize-late=2000"]));
     let client = start(&workspace);
     let ((), took) = timed(|| {
         let ids: Vec<u64> = (0..CALLERS)
@@ -33,9 +33,9 @@ fn ten_thousand_first_calls_start_one_process() {
         }
     });
     let journal = workspace.journal("one");
-    assert_eq!(journal.count(What::Start).unwrap(), 1);
-    assert_eq!(journal.count(What::Initialize).unwrap(), 1);
-    assert_eq!(journal.count(What::List).unwrap(), 1);
+    assert_eq!(journal.count(EventKind::Start).unwrap(), 1);
+    assert_eq!(journal.count(EventKind::Initialize).unwrap(), 1);
+    assert_eq!(journal.count(EventKind::List).unwrap(), 1);
     let executions = journal.executions_by_key().unwrap();
     assert_eq!(executions.len(), CALLERS);
     assert!(executions.values().all(|&times| times == 1));
@@ -47,7 +47,7 @@ fn ten_thousand_first_calls_start_one_process() {
 fn ten_thousand_callers_of_a_server_that_fails_to_start_share_one_attempt() {
     let mut workspace = Workspace::new().unwrap();
     // It never becomes ready; it is ended here, when everyone waits for it.
-    workspace.server("one", chaos_server(&["4"]));
+    workspace.server("one", chaos_server(&["never-initialize"]));
     let client = start(&workspace);
     let ids = call_from_everyone(&client);
     let program = programs::chaos_child();
@@ -63,13 +63,13 @@ fn ten_thousand_callers_of_a_server_that_fails_to_start_share_one_attempt() {
         over.store(true, Ordering::Relaxed);
         told
     });
-    let starts = workspace.journal("one").count(What::Start).unwrap();
+    let starts = workspace.journal("one").count(EventKind::Start).unwrap();
     tell(format_args!("{CALLERS} callers, {starts} starts: {told:?}"));
     assert_eq!(told.len(), 1, "everyone is told the same");
     assert!(told.keys().all(|(code, _)| code == "server_unavailable"), "{told:?}");
     // A start that broke off is tried once more, for all of them together.
     assert!((1..=2).contains(&starts), "{starts} starts: somebody tried for himself");
-    assert_eq!(workspace.journal("one").count(What::Execute).unwrap(), 0);
+    assert_eq!(workspace.journal("one").count(EventKind::Execute).unwrap(), 0);
     stop(client, &workspace);
 }
 
@@ -110,8 +110,10 @@ fn what_everyone_is_told(client: &Client, ids: &[u64]) -> HashMap<(String, Strin
     let mut told = HashMap::new();
     for id in ids {
         let answer = client.wait(*id, PATIENCE).unwrap();
-        match Outcome::of(&answer.value) {
-            Outcome::Refused(error) => *told.entry((error.code, error.message)).or_insert(0) += 1,
+        match CallOutcome::of(&answer.value) {
+            CallOutcome::GatewayError(error) => {
+                *told.entry((error.code, error.message)).or_insert(0) += 1
+            }
             other => panic!("{other}"),
         }
     }

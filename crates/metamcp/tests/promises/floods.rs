@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Instant;
 
 use metamcp_testkit::census::peak_resident_bytes;
-use metamcp_testkit::{Client, Outcome, Server, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{
+    CallOutcome, Client, EventKind, Server, Workspace, chaos_server, eventually,
+};
 use serde_json::json;
 
 use crate::world::{PATIENCE, Spread, call, size, start, stop, tell};
@@ -20,7 +22,7 @@ const GROWTH: u64 = 32 << 20;
 #[test]
 fn an_endless_line_costs_little_memory_and_nobody_else_anything() {
     // Ten gigabytes are announced; the gateway has to give up on the child long before.
-    let outcome = under_flood("endless line", chaos_server(&["16"]), "effect");
+    let outcome = under_flood("endless line", chaos_server(&["endless-line"]), "effect");
     assert!(
         ["outcome_unknown", "limit_exceeded"].contains(&outcome.code().unwrap_or("fine")),
         "{outcome}"
@@ -30,32 +32,36 @@ fn an_endless_line_costs_little_memory_and_nobody_else_anything() {
 #[test]
 fn one_very_long_line_costs_little_memory_and_fails_only_its_own_call() {
     let bytes = 200_000_000;
-    let outcome = under_flood("long line", chaos_server(&[&format!("17={bytes}")]), "effect");
+    let outcome =
+        under_flood("long line", chaos_server(&[&format!("long-line={bytes}")]), "effect");
     assert_eq!(outcome.code(), Some("limit_exceeded"), "{outcome}");
 }
 
 #[test]
 fn a_flood_on_stderr_costs_little_memory() {
     let bytes = size(200_000_000, 1_000_000_000, 1_000_000_000);
-    let outcome = under_flood("stderr flood", chaos_server(&[&format!("45={bytes}")]), "effect");
-    assert_eq!(outcome, Outcome::Fine);
+    let outcome =
+        under_flood("stderr flood", chaos_server(&[&format!("stderr-flood={bytes}")]), "effect");
+    assert_eq!(outcome, CallOutcome::Success);
 }
 
 #[test]
 fn floods_of_progress_and_questions_cost_little_memory() {
-    let progress = format!("27={}", size(100_000, 1_000_000, 1_000_000));
-    for (what, item) in
-        [("progress flood", progress.as_str()), ("question flood", "28"), ("ping flood", "29")]
-    {
+    let progress = format!("progress-flood={}", size(100_000, 1_000_000, 1_000_000));
+    for (what, item) in [
+        ("progress flood", progress.as_str()),
+        ("question flood", "request-flood"),
+        ("ping flood", "ping-flood"),
+    ] {
         let outcome = under_flood(what, chaos_server(&[item]), "effect");
-        assert_eq!(outcome, Outcome::Fine, "{what}");
+        assert_eq!(outcome, CallOutcome::Success, "{what}");
     }
 }
 
 #[test]
 fn a_child_that_does_not_read_costs_little_memory() {
     let mut workspace = Workspace::new().unwrap();
-    let deaf = chaos_server(&["44"]).argument("--only").argument("deaf");
+    let deaf = chaos_server(&["stop-reading"]).argument("--only").argument("deaf");
     workspace
         .server("flood", deaf.setting("timeoutMs", json!(5_000)))
         .server("other", chaos_server(&[]));
@@ -70,11 +76,11 @@ fn a_child_that_does_not_read_costs_little_memory() {
         let args = json!({"key": format!("call-{n}"), "padding": padding});
         ids.push(client.mcp_call("flood", "effect", &args).unwrap());
     }
-    assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), Outcome::Fine);
+    assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), CallOutcome::Success);
     let mut codes: BTreeMap<String, usize> = BTreeMap::new();
     for id in ids {
         // On a machine so busy that the last are sent after the first have timed out, a new child reads them.
-        let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
+        let outcome = CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value);
         *codes.entry(outcome.code().unwrap_or("fine").to_owned()).or_insert(0) += 1;
     }
     let growth = peak(&client) - before;
@@ -90,18 +96,20 @@ fn a_child_that_does_not_read_costs_little_memory() {
 fn a_flood_of_list_changed_is_answered_with_a_few_listings() {
     let mut workspace = Workspace::new().unwrap();
     // Let loose by the one call that is measured, not by the first that comes along.
-    let flood = chaos_server(&[&format!("26={CHANGES}")]).argument("--only").argument("flood");
+    let flood = chaos_server(&[&format!("list-changed-flood={CHANGES}")])
+        .argument("--only")
+        .argument("flood");
     workspace.server("flood", flood).server("other", chaos_server(&[]));
     let client = start(&workspace);
     warm(&client);
-    let before = (peak(&client), workspace.journal("flood").count(What::List).unwrap());
+    let before = (peak(&client), workspace.journal("flood").count(EventKind::List).unwrap());
     let id = client.mcp_call("flood", "effect", &json!({"key": "flood"})).unwrap();
     // All of them were sent before the answer.
-    assert_eq!(Outcome::of(&client.wait(id, PATIENCE).unwrap().value), Outcome::Fine);
-    let lists = || workspace.journal("flood").count(What::List).unwrap() - before.1;
+    assert_eq!(CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value), CallOutcome::Success);
+    let lists = || workspace.journal("flood").count(EventKind::List).unwrap() - before.1;
     let looked = eventually(PATIENCE, || {
-        assert_eq!(call(&client, "flood", "echo", &json!({"text": "hi"})), Outcome::Fine);
-        assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), Outcome::Fine);
+        assert_eq!(call(&client, "flood", "echo", &json!({"text": "hi"})), CallOutcome::Success);
+        assert_eq!(call(&client, "other", "echo", &json!({"text": "hi"})), CallOutcome::Success);
         lists() > 0
     });
     // However busy the machine is, the change is not forgotten.
@@ -115,7 +123,7 @@ fn a_flood_of_list_changed_is_answered_with_a_few_listings() {
 }
 
 /// One call that lets the flood loose, beside calls to another server. Says how that one call ended.
-fn under_flood(what: &str, flood: Server, tool: &str) -> Outcome {
+fn under_flood(what: &str, flood: Server, tool: &str) -> CallOutcome {
     let mut workspace = Workspace::new().unwrap();
     let patient = |server: Server| server.setting("timeoutMs", json!(100_000));
     let flood = flood.argument("--only").argument("flood");
@@ -142,7 +150,7 @@ fn under_flood(what: &str, flood: Server, tool: &str) -> Outcome {
         let answer = client.wait(id, PATIENCE);
         let took = began.elapsed();
         over.store(true, Ordering::Relaxed);
-        (Outcome::of(&answer.unwrap().value), others.join().expect("others are unharmed"), took)
+        (CallOutcome::of(&answer.unwrap().value), others.join().expect("others are unharmed"), took)
     });
     let growth = peak(&client) - before;
     tell(format_args!(
@@ -152,7 +160,7 @@ fn under_flood(what: &str, flood: Server, tool: &str) -> Outcome {
     ));
     assert!(growth <= GROWTH, "{what}: {growth} bytes more");
     // It is started again if need be, and serves.
-    assert_eq!(call(&client, "flood", "effect", &json!({"key": "after"})), Outcome::Fine);
+    assert_eq!(call(&client, "flood", "effect", &json!({"key": "after"})), CallOutcome::Success);
     assert_eq!(workspace.journal("flood").executions("flood").unwrap(), 1);
     stop(client, &workspace);
     outcome
@@ -164,7 +172,7 @@ fn warm(client: &Client) {
         for server in ["flood", "other"] {
             assert_eq!(
                 call(client, server, "echo", &json!({"text": format!("warm-{n}")})),
-                Outcome::Fine
+                CallOutcome::Success
             );
         }
     }

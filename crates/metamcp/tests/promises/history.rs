@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::thread;
 
-use metamcp_testkit::{Client, Outcome, What, Workspace};
+use metamcp_testkit::{CallOutcome, Client, EventKind, Workspace};
 use serde_json::json;
 
-use crate::world::{Chance, PATIENCE};
+use crate::world::{PATIENCE, SeededRng};
 
 /// A tool of the hostile child, by what its hints allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +46,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// A call of any tool to any of these servers.
-    pub(crate) fn any(chance: &mut Chance, servers: &[String], key: String) -> Plan {
-        Plan { server: chance.pick(servers).clone(), tool: *chance.pick(&Tool::ALL), key }
+    pub(crate) fn any(rng: &mut SeededRng, servers: &[String], key: String) -> Plan {
+        Plan { server: rng.pick(servers).clone(), tool: *rng.pick(&Tool::ALL), key }
     }
 
     pub(crate) fn send(&self, client: &Client) -> anyhow::Result<u64> {
@@ -65,13 +65,13 @@ impl Plan {
 
 /// A call that was made, and how it ended; `None` if the gateway went away first.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct RecordedCall {
     plan: Plan,
-    end: Option<(Outcome, Option<String>)>,
+    end: Option<(CallOutcome, Option<String>)>,
 }
 
-impl Made {
-    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+impl RecordedCall {
+    pub(crate) fn outcome(&self) -> Option<&CallOutcome> {
         self.end.as_ref().map(|(outcome, _)| outcome)
     }
 }
@@ -79,7 +79,7 @@ impl Made {
 /// Every call of a test.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    pub(crate) calls: Vec<Made>,
+    pub(crate) calls: Vec<RecordedCall>,
 }
 
 impl History {
@@ -94,7 +94,7 @@ impl History {
         for plan in plans {
             let Ok(id) = plan.send(client) else {
                 // Whether the gateway has read it nobody knows.
-                history.calls.push(Made { plan, end: None });
+                history.calls.push(RecordedCall { plan, end: None });
                 break;
             };
             open.push_back((id, plan));
@@ -117,16 +117,16 @@ impl History {
     pub(crate) fn make_many(
         client: &Client,
         servers: &[String],
-        chance: &mut Chance,
+        rng: &mut SeededRng,
         (callers, window): (usize, usize),
         until: &(dyn Fn() -> bool + Sync),
-        meanwhile: impl FnOnce(&mut Chance),
+        meanwhile: impl FnOnce(&mut SeededRng),
     ) -> History {
         let mut history = History::default();
         thread::scope(|scope| {
             let threads: Vec<_> = (0..callers)
                 .map(|caller| {
-                    let mut own = chance.derived();
+                    let mut own = rng.derived();
                     let run = own.next();
                     scope.spawn(move || {
                         let plans = (0_u64..)
@@ -136,7 +136,7 @@ impl History {
                     })
                 })
                 .collect();
-            meanwhile(chance);
+            meanwhile(rng);
             for thread in threads {
                 history.extend(thread.join().expect("a caller does not panic"));
             }
@@ -154,7 +154,7 @@ impl History {
         for made in &self.calls {
             let word = match made.outcome() {
                 None => "lost".to_owned(),
-                Some(Outcome::Refused(error)) => error.code.clone(),
+                Some(CallOutcome::GatewayError(error)) => error.code.clone(),
                 Some(outcome) => outcome.to_string(),
             };
             *tally.entry(word).or_insert(0) += 1;
@@ -166,7 +166,7 @@ impl History {
     pub(crate) fn faults(&self, workspace: &Workspace, servers: &[String]) -> Vec<String> {
         let mut executed: HashMap<(String, String), usize> = HashMap::new();
         for server in servers {
-            for record in workspace.journal(server).of(What::Execute).unwrap() {
+            for record in workspace.journal(server).of(EventKind::Execute).unwrap() {
                 let key = record.key.unwrap_or_default();
                 *executed.entry((server.clone(), key)).or_insert(0) += 1;
             }
@@ -191,7 +191,7 @@ impl History {
     }
 }
 
-impl Made {
+impl RecordedCall {
     fn judge(&self, times: usize) -> Result<(), String> {
         let most = self.plan.tool.most_executions();
         if times > most {
@@ -199,14 +199,14 @@ impl Made {
         }
         let Some((outcome, text)) = &self.end else { return Ok(()) };
         match outcome {
-            Outcome::Fine => {
+            CallOutcome::Success => {
                 let right = self.plan.right_answer();
                 if text.as_deref() != Some(right.as_str()) {
                     return Err(format!("answered with {text:?}, which is another call's"));
                 }
                 if times == 0 { Err("answered, but it never ran".to_owned()) } else { Ok(()) }
             }
-            Outcome::Refused(error) => {
+            CallOutcome::GatewayError(error) => {
                 let may_have_run = match error.code.as_str() {
                     "outcome_unknown" => true,
                     "timeout" | "shutting_down" => error.whole["details"]["sent"] == true,
@@ -220,22 +220,24 @@ impl Made {
                 }
                 Ok(())
             }
-            Outcome::Protocol { code: -32000, .. } if times == 0 => Ok(()),
-            Outcome::Protocol { .. } | Outcome::ToolError => Err(format!("ended with {outcome}")),
+            CallOutcome::Protocol { code: -32000, .. } if times == 0 => Ok(()),
+            CallOutcome::Protocol { .. } | CallOutcome::ToolError => {
+                Err(format!("ended with {outcome}"))
+            }
         }
     }
 }
 
-fn finish(client: &Client, id: u64, plan: Plan) -> Made {
+fn finish(client: &Client, id: u64, plan: Plan) -> RecordedCall {
     let end = match client.wait(id, PATIENCE) {
-        Ok(answer) => Some((Outcome::of(&answer.value), answer.text().map(str::to_owned))),
+        Ok(answer) => Some((CallOutcome::of(&answer.value), answer.text().map(str::to_owned))),
         // Only the end of the gateway excuses a missing answer.
         Err(error) => {
             assert!(client.has_ended(), "{plan:?} was never answered: {error:#}");
             None
         }
     };
-    Made { plan, end }
+    RecordedCall { plan, end }
 }
 
 /// Fails with the first few of what went wrong.

@@ -8,15 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use metamcp_engine::catalog::schema_cache::{Lookup, SchemaCache};
-use metamcp_testkit::census::{self, Process, Vigil};
-use metamcp_testkit::{Outcome, Server, Workspace, chaos_server, eventually, programs};
+use metamcp_testkit::census::{self, ExitWatch, Process};
+use metamcp_testkit::{CallOutcome, Server, Workspace, chaos_server, eventually, programs};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::history::{History, assert_faultless};
 use crate::world::{
-    CONTAINMENTS, Chance, PATIENCE, Spread, call, home, size, start_holding, stop, tell,
+    CONTAINMENTS, PATIENCE, SeededRng, Spread, call, home, size, start_holding, stop, tell,
 };
 
 /// How many children the promise speaks of.
@@ -31,7 +31,7 @@ const FIGURES: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/kill.md");
 
 #[test]
 fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache() {
-    let mut chance = Chance::of("kill gateway");
+    let mut rng = SeededRng::of("kill gateway");
     let mut workspace = Workspace::new().unwrap();
     let servers = hostile_twenty(&mut workspace);
     let rounds = size(30, 300, 1000);
@@ -43,11 +43,11 @@ fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache
         let mut client = start_holding(&workspace, CONTAINMENTS[way]);
         // Some rounds strike while children start, some when most of them run: each is two processes at least.
         let wanted = match round % 3 {
-            0 => chance.below(CHILDREN / 2),
-            1 => chance.below(CHILDREN),
-            _ => CHILDREN + 1 + chance.below(CHILDREN / 2),
+            0 => rng.below(CHILDREN / 2),
+            1 => rng.below(CHILDREN),
+            _ => CHILDREN + 1 + rng.below(CHILDREN / 2),
         };
-        let calls = History::make_many(&client, &servers, &mut chance, (4, 16), &|| false, |_| {
+        let calls = History::make_many(&client, &servers, &mut rng, (4, 16), &|| false, |_| {
             eventually(PATIENCE, || workspace.processes().len() >= wanted);
             controls.push(Control::start().end());
             let known = workspace.processes();
@@ -55,7 +55,7 @@ fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache
             // How long the gateway itself takes to give back its memory is nobody's survival.
             let others: Vec<Process> =
                 known.iter().filter(|one| one.pid != client.pid()).cloned().collect();
-            let vigil = Vigil::over(&others);
+            let vigil = ExitWatch::over(&others);
             let struck = Instant::now();
             client.signal(Signal::SIGKILL).unwrap();
             vigil.all_ended_within(STRICTLY_GONE);
@@ -89,40 +89,40 @@ fn killing_the_gateway_leaves_no_process_no_second_execution_and_no_spoilt_cache
 
 #[test]
 fn killing_children_and_their_keepers_costs_calls_but_never_an_answer() {
-    let mut chance = Chance::of("kill children");
+    let mut rng = SeededRng::of("kill children");
     for containment in CONTAINMENTS {
-        kill_children(&mut chance, containment);
+        kill_children(&mut rng, containment);
     }
 }
 
-fn kill_children(chance: &mut Chance, containment: &str) {
+fn kill_children(rng: &mut SeededRng, containment: &str) {
     let mut workspace = Workspace::new().unwrap();
     workspace.setting("pool", json!({"cooldownMs": 500}));
     // Each has a grandchild in a session of its own, which only its keeper knows.
     let servers: Vec<String> = (0..8).map(|n| format!("server-{n}")).collect();
     for server in &servers {
-        workspace.server(server, chaos_server(&["49"]));
+        workspace.server(server, chaos_server(&["session-grandchild"]));
     }
     let client = start_holding(&workspace, containment);
     for server in &servers {
-        assert_eq!(call(&client, server, "echo", &json!({"text": "warm"})), Outcome::Fine);
+        assert_eq!(call(&client, server, "echo", &json!({"text": "warm"})), CallOutcome::Success);
     }
     let over = AtomicBool::new(false);
     let until = || over.load(Ordering::Relaxed);
     let mut kills = [0; 3];
-    let mut history = History::make_many(&client, &servers, chance, (4, 8), &until, |chance| {
+    let mut history = History::make_many(&client, &servers, rng, (4, 8), &until, |rng| {
         // Few enough that no server counts as crashing in a loop.
         for _ in 0..size(12, 24, 24) {
-            thread::sleep(Duration::from_millis(chance.below(300) as u64));
+            thread::sleep(Duration::from_millis(rng.below(300) as u64));
             let leaders = leaders(&workspace);
             if leaders.is_empty() {
                 continue;
             }
-            let leader = chance.pick(&leaders).clone();
+            let leader = rng.pick(&leaders).clone();
             let keeper = Process { pid: leader.parent, ..leader.clone() };
             // The gateway itself is never the parent: there is a keeper in between.
             assert_ne!(keeper.pid, client.pid());
-            let way = chance.below(3);
+            let way = rng.below(3);
             kills[way] += 1;
             match way {
                 0 => census::kill_all(&[leader]),
@@ -148,7 +148,7 @@ fn kill_children(chance: &mut Chance, containment: &str) {
     // A crash may hold a server back for the length of the restart window, and no longer.
     for server in &servers {
         let recovered = eventually(PATIENCE, || {
-            call(&client, server, "echo", &json!({"text": "warm"})) == Outcome::Fine
+            call(&client, server, "echo", &json!({"text": "warm"})) == CallOutcome::Success
         });
         assert!(recovered, "{server} never came back");
     }
@@ -175,15 +175,23 @@ pub(crate) fn hostile_twenty(workspace: &mut Workspace) -> Vec<String> {
     for n in 0..2 {
         let mut more = vec![
             add(format!("honest-{n}"), chaos_server(&[])),
-            add(format!("setsid-{n}"), chaos_server(&["49"])),
+            add(format!("setsid-{n}"), chaos_server(&["session-grandchild"])),
             // It would die in calls; only the daemon is wanted.
-            add(format!("daemon-{n}"), never(chaos_server(&["50"]))),
-            add(format!("eof-deaf-{n}"), chaos_server(&["46"])),
-            add(format!("term-deaf-{n}"), chaos_server(&["46", "47"])),
-            add(format!("all-deaf-{n}"), never(chaos_server(&["46", "47", "49", "50"]))),
-            add(format!("stopped-{n}"), hasty(rarely(chaos_server(&["48"])))),
-            add(format!("bomb-{n}"), chaos_server(&["51=4"])),
-            add(format!("dying-{n}"), rarely(chaos_server(&["37"]))),
+            add(format!("daemon-{n}"), never(chaos_server(&["daemon-holds-pipe"]))),
+            add(format!("eof-deaf-{n}"), chaos_server(&["ignore-end-of-input"])),
+            add(format!("term-deaf-{n}"), chaos_server(&["ignore-end-of-input", "ignore-signals"])),
+            add(
+                format!("all-deaf-{n}"),
+                never(chaos_server(&[
+                    "ignore-end-of-input",
+                    "ignore-signals",
+                    "session-grandchild",
+                    "daemon-holds-pipe",
+                ])),
+            ),
+            add(format!("stopped-{n}"), hasty(rarely(chaos_server(&["stop-itself"])))),
+            add(format!("bomb-{n}"), chaos_server(&["fork-bomb=4"])),
+            add(format!("dying-{n}"), rarely(chaos_server(&["die-before-reply"]))),
         ];
         names.append(&mut more);
     }
@@ -194,7 +202,7 @@ pub(crate) fn hostile_twenty(workspace: &mut Workspace) -> Vec<String> {
         let server = Server::new("/bin/sh", &["-c", "\"$0\" \"$@\"; exit 7"])
             .argument(&programs::chaos_child().to_string_lossy())
             .argument("--do")
-            .argument("46,49")
+            .argument("ignore-end-of-input,session-grandchild")
             .argument("--journal")
             .argument(&journal.path().to_string_lossy());
         workspace.server(&name, server);
@@ -269,7 +277,7 @@ impl Control {
     fn end(mut self) -> Duration {
         let known = census::of_test("no mark", self.directory.path());
         assert_eq!(known.len(), CHILDREN);
-        let vigil = Vigil::over(&known);
+        let vigil = ExitWatch::over(&known);
         let began = Instant::now();
         self.pipes.clear();
         assert!(vigil.all_ended_within(PATIENCE));

@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use metamcp_testkit::{Client, Outcome, Workspace, chaos_server, echo_server};
+use metamcp_testkit::{CallOutcome, Client, Workspace, chaos_server, echo_server};
 use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, call, command, home, stop};
@@ -43,7 +43,7 @@ fn with_few_files_idle_servers_make_room_and_scripts_run() {
     let client = limited(&workspace, "-n 64");
     for name in names.iter().chain(&names[..3]) {
         let outcome = call(&client, name, "echo", &json!({"text": "x"}));
-        assert_eq!(outcome, Outcome::Fine, "{name}: {outcome}; {}", client.stderr());
+        assert_eq!(outcome, CallOutcome::Success, "{name}: {outcome}; {}", client.stderr());
     }
     let answer = script(&client, "return 1 + 1");
     assert_eq!(answer["result"]["isError"], Value::Null, "{answer}; {}", client.stderr());
@@ -61,7 +61,8 @@ fn where_all_files_are_in_use_that_is_what_is_said() {
     let client = limited(&workspace, "-n 64");
     let mut refused = Vec::new();
     for name in &names {
-        if let Outcome::Refused(error) = call(&client, name, "echo", &json!({"text": "x"})) {
+        if let CallOutcome::GatewayError(error) = call(&client, name, "echo", &json!({"text": "x"}))
+        {
             refused.push(error);
         }
     }
@@ -111,8 +112,8 @@ fn files_that_may_not_grow_end_nobody() {
     // One that writes no file of its own.
     workspace.server("one", echo_server());
     let client = limited(&workspace, "-f 0");
-    assert_eq!(call(&client, "one", "echo", &json!({"text": "x"})), Outcome::Fine);
-    assert_eq!(call(&client, "one", "echo", &json!({"text": "y"})), Outcome::Fine);
+    assert_eq!(call(&client, "one", "echo", &json!({"text": "x"})), CallOutcome::Success);
+    assert_eq!(call(&client, "one", "echo", &json!({"text": "y"})), CallOutcome::Success);
     stop(client, &workspace);
     let empty = |entry: std::fs::DirEntry| entry.metadata().unwrap().len() == 0;
     let cache = home(&workspace).join("cache").join("one");
@@ -125,6 +126,6 @@ fn a_small_stack_is_enough() {
     let mut workspace = Workspace::new().unwrap();
     workspace.server("one", chaos_server(&[]));
     let client = limited(&workspace, "-s 128");
-    assert_eq!(call(&client, "one", "echo", &json!({"text": "x"})), Outcome::Fine);
+    assert_eq!(call(&client, "one", "echo", &json!({"text": "x"})), CallOutcome::Success);
     stop(client, &workspace);
 }

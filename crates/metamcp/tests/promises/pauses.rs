@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use metamcp_testkit::census::{self, Process};
-use metamcp_testkit::{Outcome, Workspace, chaos_server, eventually};
+use metamcp_testkit::{CallOutcome, Workspace, chaos_server, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -38,7 +38,7 @@ fn stopped(of: impl Fn(&[Process], u32) -> Vec<Process>, script: &str) {
     let workspace = workspace();
     let client = start(&workspace);
     for server in ["one", "two"] {
-        assert_eq!(call(&client, server, "echo", &json!({"text": "x"})), Outcome::Fine);
+        assert_eq!(call(&client, server, "echo", &json!({"text": "x"})), CallOutcome::Success);
     }
     let calls: Vec<u64> = (0..6)
         .map(|n| {
@@ -63,14 +63,14 @@ fn stopped(of: impl Fn(&[Process], u32) -> Vec<Process>, script: &str) {
     thread::sleep(PAUSE);
     resume(&frozen);
     let answer = client.wait(script, PATIENCE).unwrap().value;
-    assert_eq!(Outcome::of(&answer), Outcome::Fine, "{answer}");
+    assert_eq!(CallOutcome::of(&answer), CallOutcome::Success, "{answer}");
     assert_eq!(answer["result"]["structuredContent"]["value"], "went on", "{answer}");
     for id in calls {
-        let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
-        assert_eq!(outcome, Outcome::Fine, "{}", client.stderr());
+        let outcome = CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value);
+        assert_eq!(outcome, CallOutcome::Success, "{}", client.stderr());
     }
     for server in ["one", "two"] {
-        assert_eq!(call(&client, server, "echo", &json!({"text": "y"})), Outcome::Fine);
+        assert_eq!(call(&client, server, "echo", &json!({"text": "y"})), CallOutcome::Success);
     }
     stop(client, &workspace);
 }
@@ -103,7 +103,7 @@ fn a_gateway_frozen_together_with_its_servers_goes_on_where_it_was() {
 fn a_stopped_server_costs_one_call_and_is_replaced() {
     let workspace = workspace();
     let client = start(&workspace);
-    assert_eq!(call(&client, "one", "effect", &json!({"key": "first"})), Outcome::Fine);
+    assert_eq!(call(&client, "one", "effect", &json!({"key": "first"})), CallOutcome::Success);
     let of_one = |process: &Process| process.command.contains("chaos-child");
     let child: Vec<Process> = workspace.processes().into_iter().filter(of_one).collect();
     assert_eq!(child.len(), 1, "{child:?}");
@@ -117,8 +117,8 @@ fn a_stopped_server_costs_one_call_and_is_replaced() {
         })
         .collect();
     for id in next {
-        let outcome = Outcome::of(&client.wait(id, PATIENCE).unwrap().value);
-        assert_eq!(outcome, Outcome::Fine, "{}", client.stderr());
+        let outcome = CallOutcome::of(&client.wait(id, PATIENCE).unwrap().value);
+        assert_eq!(outcome, CallOutcome::Success, "{}", client.stderr());
     }
     let journal = workspace.journal("one");
     for n in 0..5 {

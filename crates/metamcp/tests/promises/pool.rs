@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use metamcp_testkit::{Journal, Outcome, Server, What, Workspace, programs};
+use metamcp_testkit::{CallOutcome, EventKind, Journal, Server, Workspace, programs};
 use serde_json::json;
 
-use crate::world::{Chance, PATIENCE, call, size, start, stop, tell, timed};
+use crate::world::{PATIENCE, SeededRng, call, size, start, stop, tell, timed};
 
 const POOL: usize = 2;
 
 #[test]
 fn a_pool_of_two_never_holds_a_third_and_forgets_nobody() {
-    let mut chance = Chance::of("pool");
+    let mut rng = SeededRng::of("pool");
     let (workspace, servers, _) = crowded(size(40, 200, 200));
     let client = start(&workspace);
     let (over, samples, most) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
@@ -27,7 +27,7 @@ fn a_pool_of_two_never_holds_a_third_and_forgets_nobody() {
         let result = timed(|| {
             let callers: Vec<_> = (0..16)
                 .map(|caller| {
-                    let mut own = chance.derived();
+                    let mut own = rng.derived();
                     let (client, servers) = (&client, &servers);
                     scope.spawn(move || {
                         for n in 0..calls / 16 {
@@ -78,7 +78,7 @@ fn those_who_wait_for_a_slot_are_served_in_the_order_they_came() {
     let records = journal.records().unwrap();
     let order: Vec<usize> = records
         .iter()
-        .filter(|record| record.what == What::Execute)
+        .filter(|record| record.what == EventKind::Execute)
         .map(|record| {
             let key = record.key.as_deref().unwrap_or_default();
             servers.iter().position(|server| server == key).expect("only our calls run")
@@ -91,10 +91,10 @@ fn those_who_wait_for_a_slot_are_served_in_the_order_they_came() {
             "call {server} was served as number {rank}: {order:?}"
         );
     }
-    let starts = records.iter().filter(|record| record.what == What::Start).count();
+    let starts = records.iter().filter(|record| record.what == EventKind::Start).count();
     tell(format_args!("{} first calls through a pool of {POOL}: {starts} starts", servers.len()));
     assert_eq!(starts, servers.len(), "no server is started, thrown out unused and started again");
-    assert_eq!(call(&client, &servers[0], "echo", &json!({"text": "again"})), Outcome::Fine);
+    assert_eq!(call(&client, &servers[0], "echo", &json!({"text": "again"})), CallOutcome::Success);
     stop(client, &workspace);
 }
 

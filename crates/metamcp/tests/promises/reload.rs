@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use metamcp_testkit::{Client, Outcome, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{CallOutcome, Client, EventKind, Workspace, chaos_server, eventually};
 use serde_json::{Value, json};
 
 use crate::world::{PATIENCE, call, discover, home, size, start, stop, tell, timed};
@@ -58,8 +58,9 @@ fn the_file_flips_under_load() {
                 // What changed with it is in force as well.
                 let outcome = call(&client, "coming", "echo", &json!({"text": "x"}));
                 match (comes, &outcome) {
-                    (true, Outcome::Fine) => {}
-                    (false, Outcome::Refused(error)) if error.code == "server_not_found" => {}
+                    (true, CallOutcome::Success) => {}
+                    (false, CallOutcome::GatewayError(error))
+                        if error.code == "server_not_found" => {}
                     _ => panic!("flip {number}: {outcome}"),
                 }
             }
@@ -74,7 +75,7 @@ fn the_file_flips_under_load() {
     }
     let steady = workspace.journal("steady");
     assert_eq!(
-        steady.count(What::Start).unwrap(),
+        steady.count(EventKind::Start).unwrap(),
         1,
         "it did not change, so it was not started again"
     );
@@ -115,7 +116,8 @@ fn a_broken_file_keeps_the_old_configuration_and_says_so() {
 
     flip(&path, "{ \"mcpServers\": { ");
     assert!(says("the configuration in force stays as it is"), "{}", client.stderr());
-    let works = || matches!(call(&client, "one", "echo", &json!({"text": "x"})), Outcome::Fine);
+    let works =
+        || matches!(call(&client, "one", "echo", &json!({"text": "x"})), CallOutcome::Success);
     assert!(works());
     // Not even a file that is gone takes the servers away.
     fs::remove_file(&path).unwrap();
@@ -123,7 +125,8 @@ fn a_broken_file_keeps_the_old_configuration_and_says_so() {
     assert!(works());
     // Mended, it counts again.
     flip(&path, &sound.replace("\"one\"", "\"two\""));
-    let two = || matches!(call(&client, "two", "echo", &json!({"text": "x"})), Outcome::Fine);
+    let two =
+        || matches!(call(&client, "two", "echo", &json!({"text": "x"})), CallOutcome::Success);
     assert!(eventually(PATIENCE, two));
     assert!(!works(), "it is not configured any more");
     stop(client, &workspace);
@@ -139,7 +142,7 @@ fn a_file_written_in_place_and_one_made_later_are_seen() {
     fs::write(&path, sound.replace("\"one\"", "\"two\"")).unwrap();
     let there = |name: &str| {
         eventually(PATIENCE, || {
-            matches!(call(&client, name, "echo", &json!({"text": "x"})), Outcome::Fine)
+            matches!(call(&client, name, "echo", &json!({"text": "x"})), CallOutcome::Success)
         })
     };
     assert!(there("two"));
@@ -153,7 +156,7 @@ fn an_added_server_is_started_by_the_gateway_that_is_asked_first() {
     let clients = [start(&workspace), start(&workspace), start(&workspace)];
     workspace.server("new", chaos_server(&[]));
     workspace.write_config().unwrap();
-    let lists = || workspace.journal("new").count(What::Start).unwrap();
+    let lists = || workspace.journal("new").count(EventKind::Start).unwrap();
     let finds = |client: &Client| discover(client, &json!({"server": "new"})).contains("new:echo");
     assert!(eventually(PATIENCE, || finds(&clients[0])));
     // What it lists is on disk soon after; the others find it there.

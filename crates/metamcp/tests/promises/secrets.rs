@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use metamcp_testkit::{Client, Outcome, Server, Workspace, chaos_server, programs};
+use metamcp_testkit::{CallOutcome, Client, Server, Workspace, chaos_server, programs};
 use serde_json::json;
 
 use crate::world::{PATIENCE, call, command, stop};
@@ -50,7 +50,7 @@ fn a_secret_is_in_the_servers_environment_and_nowhere_else() {
     let told = call(&client, "talks", "x", &json!({})).to_string();
     assert!(told.contains("code 7") && !told.contains(SECRET), "{told}");
     match call(&client, "none", "echo", &json!({"text": "x"})) {
-        Outcome::Refused(error) => {
+        CallOutcome::GatewayError(error) => {
             let says = |words: &str| error.message.contains(words);
             assert!(says("the secret for KEY") && says("/nonexistent/key"), "{}", error.message);
         }

@@ -5,12 +5,12 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use metamcp_testkit::{Client, Outcome, What, Workspace, chaos_server, eventually};
+use metamcp_testkit::{CallOutcome, Client, EventKind, Workspace, chaos_server, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use crate::world::{CONTAINMENTS, Chance, PATIENCE, call, command, size, tell};
+use crate::world::{CONTAINMENTS, PATIENCE, SeededRng, call, command, size, tell};
 
 /// A host that waits politely before it kills waits this long.
 const HOST_PATIENCE: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ fn a_host_that_closes_its_end_is_followed_at_once() {
 #[test]
 fn a_host_that_stops_reading_is_gone_and_nothing_is_left() {
     let mut workspace = Workspace::new().unwrap();
-    workspace.server("one", chaos_server(&["46", "47"]));
+    workspace.server("one", chaos_server(&["ignore-end-of-input", "ignore-signals"]));
     let mut command = command(&workspace);
     let mut gateway =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -100,22 +100,25 @@ fn a_host_that_stops_reading_is_gone_and_nothing_is_left() {
 
 #[test]
 fn storms_of_signals_end_it_once() {
-    let mut chance = Chance::of("signal storms");
+    let mut rng = SeededRng::of("signal storms");
     for round in 0..size(12, 200, 400) {
         let mut workspace = Workspace::new().unwrap();
         let servers: Vec<String> =
             ["deaf", "setsid", "honest", "slow-to-start"].map(String::from).to_vec();
         workspace
-            .server("deaf", chaos_server(&["46", "47"]))
-            .server("setsid", chaos_server(&["49"]))
+            .server("deaf", chaos_server(&["ignore-end-of-input", "ignore-signals"]))
+            .server("setsid", chaos_server(&["session-grandchild"]))
             .server("honest", chaos_server(&[]))
-            .server("slow-to-start", chaos_server(&["5=400"]));
+            .server("slow-to-start", chaos_server(&["answer-initialize-late=400"]));
         let mut client = start_at_once(&workspace, CONTAINMENTS[round % 2]);
         let phase = round % 3;
         if phase > 0 {
             // Two are up; the others are first needed by the calls below.
             for server in &servers[..2] {
-                assert_eq!(call(&client, server, "echo", &json!({"text": "up"})), Outcome::Fine);
+                assert_eq!(
+                    call(&client, server, "echo", &json!({"text": "up"})),
+                    CallOutcome::Success
+                );
             }
         }
         let calls: Vec<u64> = servers
@@ -126,13 +129,13 @@ fn storms_of_signals_end_it_once() {
             let begun = || servers[..2].iter().all(|name| executions(&workspace, name) == 2);
             assert!(eventually(PATIENCE, begun), "round {round}");
         } else {
-            thread::sleep(Duration::from_millis(chance.below(150) as u64));
+            thread::sleep(Duration::from_millis(rng.below(150) as u64));
         }
-        let storm = 1 + chance.below(50);
+        let storm = 1 + rng.below(50);
         let began = Instant::now();
         let pid = Pid::from_raw(i32::try_from(client.pid()).unwrap());
         for _ in 0..storm {
-            let signal = *chance.pick(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
+            let signal = *rng.pick(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP]);
             // A gateway that has gone is a zombie until it is waited for, so its pid is still its own.
             kill(pid, signal).unwrap();
             thread::sleep(Duration::from_micros(10_000 / storm as u64));
@@ -155,7 +158,7 @@ fn deaf(count: usize) -> (Workspace, Vec<String>) {
     let mut workspace = Workspace::new().unwrap();
     let servers: Vec<String> = (0..count).map(|n| format!("deaf-{n}")).collect();
     for server in &servers {
-        workspace.server(server, chaos_server(&["46", "47"]));
+        workspace.server(server, chaos_server(&["ignore-end-of-input", "ignore-signals"]));
     }
     (workspace, servers)
 }
@@ -187,14 +190,16 @@ fn start_with_calls_under_way(
 }
 
 fn executions(workspace: &Workspace, server: &str) -> usize {
-    workspace.journal(server).count(What::Execute).unwrap()
+    workspace.journal(server).count(EventKind::Execute).unwrap()
 }
 
 fn assert_told_of_shutdown(client: &Client, id: u64) {
     let answer = client.wait(id, PATIENCE).expect("every call is answered before the gateway goes");
-    match Outcome::of(&answer.value) {
-        Outcome::Refused(error) => assert_eq!(error.code, "shutting_down", "{}", error.message),
-        Outcome::Protocol { code: -32000, message } => {
+    match CallOutcome::of(&answer.value) {
+        CallOutcome::GatewayError(error) => {
+            assert_eq!(error.code, "shutting_down", "{}", error.message)
+        }
+        CallOutcome::Protocol { code: -32000, message } => {
             assert!(message.contains("shutting down"), "{message}");
         }
         other => panic!("call {id} ended with {other}"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use metamcp_testkit::{Client, Outcome, Workspace};
+use metamcp_testkit::{CallOutcome, Client, Workspace};
 use serde_json::{Value, json};
 
 /// For whatever must come but may come late on a busy machine: its end means a hang, not slowness.
@@ -47,23 +47,23 @@ pub(crate) fn tell(what: impl Display) {
 }
 
 /// Chance that is the same for the same seed.
-pub(crate) struct Chance(u64);
+pub(crate) struct SeededRng(u64);
 
-impl Chance {
+impl SeededRng {
     /// Seeded by `METAMCP_SEED`, else by the name of the test; told, so that a failure can be repeated.
-    pub(crate) fn of(test: &str) -> Chance {
+    pub(crate) fn of(test: &str) -> SeededRng {
         let given = std::env::var("METAMCP_SEED").ok().and_then(|seed| seed.parse().ok());
         let by_name = test.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         let seed = given.unwrap_or(by_name);
         tell(format_args!("{test}: METAMCP_SEED={seed}"));
-        Chance(seed)
+        SeededRng(seed)
     }
 
     /// Another source of chance, decided by this one.
-    pub(crate) fn derived(&mut self) -> Chance {
-        Chance(self.next())
+    pub(crate) fn derived(&mut self) -> SeededRng {
+        SeededRng(self.next())
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -118,8 +118,8 @@ pub(crate) fn start_holding(workspace: &Workspace, containment: &str) -> Client 
 pub(crate) const CONTAINMENTS: [&str; 2] = ["auto", "shim"];
 
 /// Calls and waits, however long it takes.
-pub(crate) fn call(client: &Client, server: &str, tool: &str, args: &Value) -> Outcome {
-    Outcome::of(&client.mcp_call_now(server, tool, args, PATIENCE).unwrap().value)
+pub(crate) fn call(client: &Client, server: &str, tool: &str, args: &Value) -> CallOutcome {
+    CallOutcome::of(&client.mcp_call_now(server, tool, args, PATIENCE).unwrap().value)
 }
 
 /// What `mcp_discover` says.

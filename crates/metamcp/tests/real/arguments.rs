@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use metamcp_core::provision::{Argument, Facts, Input, Kind, Plan, Verdict, builtin};
 use metamcp_engine::provision::Record;
+use metamcp_provisioning::provision::{Argument, Facts, Input, Kind, Plan, Verdict, builtin};
 use serde_json::{Value, json};
 
 use crate::provision::{HUNG, Place, yes};
@@ -109,9 +109,16 @@ fn install(place: &Place, kind: Kind, entry: &str, is_secret: bool) -> PathBuf {
     drop(fs::remove_dir_all(&prefix));
     fs::create_dir_all(&prefix).unwrap();
     let prefix = prefix.canonicalize().unwrap();
-    let walls = metamcp_child::walls::available();
+    let sandbox_available = metamcp_child::process_sandbox::available();
     let at = prefix.to_str().unwrap();
-    let plan = Plan::new("wheel".to_owned(), &candidate, &facts, Verdict::default(), at, walls);
+    let plan = Plan::new(
+        "wheel".to_owned(),
+        &candidate,
+        &facts,
+        Verdict::default(),
+        at,
+        sandbox_available,
+    );
     let value = if is_secret { SECRET } else { OPEN };
     let consent = plan.complete(&[(name.to_owned(), value.to_owned())]).unwrap();
     let record = Record::new(plan, &consent, 1);

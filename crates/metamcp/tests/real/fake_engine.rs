@@ -105,7 +105,7 @@ impl Drop for Engine {
 }
 
 /// What the client prints and ends with; or that it stays, with the input of a container.
-enum Outcome {
+enum EngineReply {
     Said(i32, String),
     Runs { name: String, input: ChildStdin, output: std::process::ChildStdout },
 }
@@ -119,8 +119,10 @@ fn serve(stream: &UnixStream, state: &Mutex<State>) -> io::Result<()> {
     let outcome = state.lock().unwrap().outcome(&words, &head["env"]);
     let mut writer = stream;
     match outcome {
-        Outcome::Said(code, text) => writeln!(writer, "{}", json!({ "code": code, "text": text })),
-        Outcome::Runs { name, mut input, mut output } => {
+        EngineReply::Said(code, text) => {
+            writeln!(writer, "{}", json!({ "code": code, "text": text }))
+        }
+        EngineReply::Runs { name, mut input, mut output } => {
             writeln!(writer, "{}", json!({ "text": "" }))?;
             let mut back = stream.try_clone()?;
             let ends = thread::spawn(move || {
@@ -154,10 +156,10 @@ fn copy(from: &mut impl BufRead, to: &mut impl Write) -> io::Result<()> {
 }
 
 impl State {
-    fn outcome(&mut self, words: &[String], env: &Value) -> Outcome {
+    fn outcome(&mut self, words: &[String], env: &Value) -> EngineReply {
         self.asked.push(words.to_vec());
         let list: Vec<&str> = words.iter().map(String::as_str).collect();
-        let said = |code: i32, text: &str| Outcome::Said(code, text.to_owned());
+        let said = |code: i32, text: &str| EngineReply::Said(code, text.to_owned());
         if self.is_down {
             return said(1, "Cannot connect to the Docker daemon. Is the docker daemon running?");
         }
@@ -199,8 +201,8 @@ impl State {
         }
     }
 
-    fn run(&mut self, words: &[&str], env: &Value) -> Outcome {
-        let said = |text: String| Outcome::Said(125, format!("docker: {text}"));
+    fn run(&mut self, words: &[&str], env: &Value) -> EngineReply {
+        let said = |text: String| EngineReply::Said(125, format!("docker: {text}"));
         let mut words = words.iter().copied();
         let (mut name, mut given) = (None, Vec::new());
         let image = loop {
@@ -239,7 +241,7 @@ impl State {
         let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
         let container = Container { image: image.to_owned(), process };
         self.containers.insert(name.to_owned(), container);
-        Outcome::Runs { name: name.to_owned(), input, output }
+        EngineReply::Runs { name: name.to_owned(), input, output }
     }
 }
 

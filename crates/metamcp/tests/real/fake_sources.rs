@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use metamcp_core::provision::day;
+use metamcp_provisioning::provision::day;
 use serde_json::{Map, Value, json};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;

@@ -17,7 +17,7 @@ use crate::world::World;
 
 /// The ways of serving a client can meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ServeMode {
     Plain,
     Json,
     Stateless,
@@ -35,15 +35,15 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    fn start(world: &World, way: Way) -> Serving {
+    fn start(world: &World, mode: ServeMode) -> Serving {
         let mut flags = vec!["--port".to_owned(), "0".to_owned(), "--transport".to_owned()];
-        flags.push(if way == Way::Sse { "sse" } else { "streamable-http" }.to_owned());
+        flags.push(if mode == ServeMode::Sse { "sse" } else { "streamable-http" }.to_owned());
         let mut trust = Vec::new();
-        match way {
-            Way::Plain | Way::Sse => {}
-            Way::Json => flags.push("--json-response".to_owned()),
-            Way::Stateless => flags.push("--stateless".to_owned()),
-            Way::Tls => {
+        match mode {
+            ServeMode::Plain | ServeMode::Sse => {}
+            ServeMode::Json => flags.push("--json-response".to_owned()),
+            ServeMode::Stateless => flags.push("--stateless".to_owned()),
+            ServeMode::Tls => {
                 let (cert, key) = (world.path().join("cert.pem"), world.path().join("key.pem"));
                 let CertifiedKey { cert: made, signing_key } =
                     generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -58,7 +58,7 @@ impl Serving {
         }
         let Start { command, mut args, env } = world.gateway();
         args.extend(flags);
-        let over = if way == Way::Sse { "sse" } else { "http" };
+        let over = if mode == ServeMode::Sse { "sse" } else { "http" };
         let mut serving = Serving::listening(world, &Start { command, args, env });
         // A certificate is for a name.
         serving.remote.url = serving.remote.url.replace("127.0.0.1", "localhost");
@@ -104,11 +104,11 @@ fn through(tool: &str, args: &serde_json::Value) -> serde_json::Value {
 }
 
 /// Every client does the same over one way.
-fn all_clients(way: Way) {
+fn all_clients(mode: ServeMode) {
     let world = World::new();
-    let serving = Serving::start(&world, way);
+    let serving = Serving::start(&world, mode);
     // Without a session there is nowhere to ask the client, and nobody to be asked.
-    let can_be_asked = matches!(way, Way::Plain | Way::Tls | Way::Sse);
+    let can_be_asked = matches!(mode, ServeMode::Plain | ServeMode::Tls | ServeMode::Sse);
     for client in CLIENTS {
         let mut plan = Plan::new()
             .list("list")
@@ -131,17 +131,17 @@ fn all_clients(way: Way) {
                 );
         }
         let report = plan.run_at(&world, client, &serving.remote);
-        assert!(report.tools("list").contains(&"mcp_call".to_owned()), "{way:?} {client:?}");
-        assert_eq!(report.step("echo").text(), "Echo: hi", "{way:?} {client:?}");
-        assert!(report.step("long").text().contains("completed"), "{way:?} {client:?}");
-        if way != Way::Json {
+        assert!(report.tools("list").contains(&"mcp_call".to_owned()), "{mode:?} {client:?}");
+        assert_eq!(report.step("echo").text(), "Echo: hi", "{mode:?} {client:?}");
+        assert!(report.step("long").text().contains("completed"), "{mode:?} {client:?}");
+        if mode != ServeMode::Json {
             // An SDK may drop what arrives together with the response; it never drops the first.
             let progress = report.step("long").progress();
             let expected = [1.0, 2.0, 3.0, 4.0];
             assert!(!progress.is_empty() && expected.starts_with(&progress), "{progress:?}");
         }
         if can_be_asked {
-            assert!(report.step("model").text().contains("sampled"), "{way:?} {client:?}");
+            assert!(report.step("model").text().contains("sampled"), "{mode:?} {client:?}");
         }
     }
     drop(serving);
@@ -150,35 +150,35 @@ fn all_clients(way: Way) {
 
 #[test]
 fn every_client_over_streamable_http() {
-    all_clients(Way::Plain);
+    all_clients(ServeMode::Plain);
 }
 
 #[test]
 fn every_client_where_answers_are_documents() {
-    all_clients(Way::Json);
+    all_clients(ServeMode::Json);
 }
 
 #[test]
 fn every_client_without_sessions() {
-    all_clients(Way::Stateless);
+    all_clients(ServeMode::Stateless);
 }
 
 #[test]
 fn every_client_over_tls() {
-    all_clients(Way::Tls);
+    all_clients(ServeMode::Tls);
 }
 
 #[test]
 fn every_client_over_the_transport_of_2024() {
-    all_clients(Way::Sse);
+    all_clients(ServeMode::Sse);
 }
 
 /// The newest clients speak the newest revision, asked back included, however the gateway serves older ones.
 #[test]
 fn the_newest_clients_need_no_session() {
-    for way in [Way::Plain, Way::Json, Way::Stateless, Way::Tls] {
+    for mode in [ServeMode::Plain, ServeMode::Json, ServeMode::Stateless, ServeMode::Tls] {
         let world = World::new();
-        let serving = Serving::start(&world, way);
+        let serving = Serving::start(&world, mode);
         for client in [Client::TypescriptV2, Client::PythonV2] {
             let report = Plan::new()
                 .asking_the_era()
@@ -190,11 +190,11 @@ fn the_newest_clients_need_no_session() {
                 .call("echo", "mcp_call", &through("echo", &json!({ "message": "hi" })))
                 .call("form", "mcp_call", &through("trigger-elicitation-request", &json!({})))
                 .run_at(&world, client, &serving.remote);
-            assert!(report.tools("list").contains(&"mcp_call".to_owned()), "{way:?} {client:?}");
-            assert_eq!(report.step("echo").text(), "Echo: hi", "{way:?} {client:?}");
+            assert!(report.tools("list").contains(&"mcp_call".to_owned()), "{mode:?} {client:?}");
+            assert_eq!(report.step("echo").text(), "Echo: hi", "{mode:?} {client:?}");
             // Where there is no session, only this revision has a way to ask.
             let form = report.step("form").value().to_string();
-            assert!(form.contains("Ada"), "{way:?} {client:?}: {form}");
+            assert!(form.contains("Ada"), "{mode:?} {client:?}: {form}");
         }
         drop(serving);
         world.nothing_is_left();
@@ -238,9 +238,9 @@ fn every_client_sees_servers_as_they_are() {
 }
 
 /// The Inspector's command line over one way.
-fn inspected(way: Way) {
+fn inspected(mode: ServeMode) {
     let world = World::new();
-    let serving = Serving::start(&world, way);
+    let serving = Serving::start(&world, mode);
     let arguments = through("echo", &json!({ "message": "hi" })).to_string();
     let mut args = vec![text(&world.installed.inspector()), "--cli".to_owned()];
     args.extend(["--method", "tools/call", "--tool-name", "mcp_call"].map(str::to_owned));
@@ -257,17 +257,17 @@ fn inspected(way: Way) {
 
 #[test]
 fn the_inspector_over_streamable_http() {
-    inspected(Way::Plain);
+    inspected(ServeMode::Plain);
 }
 
 #[test]
 fn the_inspector_over_the_transport_of_2024() {
-    inspected(Way::Sse);
+    inspected(ServeMode::Sse);
 }
 
 #[test]
 fn the_inspector_over_tls_without_sessions_and_with_documents() {
-    for way in [Way::Tls, Way::Stateless, Way::Json] {
-        inspected(way);
+    for mode in [ServeMode::Tls, ServeMode::Stateless, ServeMode::Json] {
+        inspected(mode);
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use metamcp_core::transformer::{MAX_CLAUSES, Model};
+use metamcp_search::transformer::{MAX_CLAUSES, Model};
 use metamcp_testkit::{Server, Workspace};
 use serde_json::{Value, json};
 

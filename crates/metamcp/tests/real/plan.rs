@@ -41,7 +41,7 @@ pub(crate) struct Remote {
 pub(crate) struct Report(Value);
 
 /// One step of a report.
-pub(crate) struct Told<'a>(&'a Value);
+pub(crate) struct StepReport<'a>(&'a Value);
 
 impl Plan {
     /// A plan for a client that begins with `initialize`.
@@ -184,9 +184,9 @@ pub(crate) fn parsed(client: &str, output: &Output) -> Value {
 }
 
 impl Report {
-    pub(crate) fn step(&self, name: &str) -> Told<'_> {
+    pub(crate) fn step(&self, name: &str) -> StepReport<'_> {
         let steps = self.0["steps"].as_array().unwrap();
-        Told(
+        StepReport(
             steps
                 .iter()
                 .find(|step| step["name"] == name)
@@ -211,7 +211,7 @@ impl Report {
     }
 }
 
-impl Told<'_> {
+impl StepReport<'_> {
     /// The result as the SDK handed it over.
     pub(crate) fn value(&self) -> &Value {
         assert!(self.0["error"].is_null(), "step {} failed: {}", self.0["name"], self.0["error"]);

@@ -241,7 +241,7 @@ fn bad_packages_do_not_run_a_byte_even_after_a_yes() {
 
 #[test]
 fn install_scripts_that_were_agreed_to_are_behind_walls_and_see_no_token() {
-    metamcp_child::walls::available().expect("a kernel with Landlock");
+    metamcp_child::process_sandbox::available().expect("a kernel with Landlock");
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@tricks/violin", "Tunes the violin of the orchestra", Trick::InstallScript);
     let home = place.folder.path().join(".metamcp");
@@ -541,7 +541,7 @@ fn until(client: &Client, is_so: impl Fn(&Answer) -> bool) {
 
 #[test]
 fn an_installed_server_reads_and_writes_its_own_folder_and_nothing_of_the_users() {
-    metamcp_child::walls::available().expect("a kernel with Landlock");
+    metamcp_child::process_sandbox::available().expect("a kernel with Landlock");
     let (place, sources) = Place::with(Sources::start);
     sources.offer("@honest/wheel", "Turns the spinning wheel of fortune", Trick::None);
     let (home, own) = (place.folder.path(), place.folder.path().join("shared"));

@@ -6,220 +6,210 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use metamcp_testkit::site::honest::Speech;
-use metamcp_testkit::site::{Asked, Honest, Site, Talk};
-use metamcp_testkit::{Outcome, Workspace};
+use metamcp_testkit::site::honest::RemoteTransport;
+use metamcp_testkit::site::{Exchange, HonestServer, ReceivedRequest, Site};
+use metamcp_testkit::{CallOutcome, Workspace};
 use serde_json::{Value, json};
 
 use crate::world::{Gateway, HUNG, Remote};
 
 /// What one call comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum ExpectedOutcome {
     /// Its answer, after one execution.
-    Fine,
+    Success,
     /// This code; the tool was executed at most so often.
     Fails(&'static str, usize),
 }
 
 /// One misbehaviour.
-struct Item {
-    number: u32,
+struct Hazard {
     name: &'static str,
     /// True if it answered itself.
-    acts: fn(&Honest, &Asked, &mut Talk<'_>) -> io::Result<bool>,
-    verdict: Verdict,
+    respond: fn(&HonestServer, &ReceivedRequest, &mut Exchange<'_>) -> io::Result<bool>,
+    expected_outcome: ExpectedOutcome,
     /// Whether the breaker may have taken notice in a crowd.
     counts: bool,
 }
 
-fn is_call(asked: &Asked) -> bool {
-    asked.rpc() == "tools/call"
+fn is_call(request: &ReceivedRequest) -> bool {
+    request.rpc() == "tools/call"
 }
 
-const ITEMS: &[Item] = &[
-    Item {
-        number: 61,
+const HAZARDS: &[Hazard] = &[
+    Hazard {
         name: "forgets the session after each call",
-        acts: |honest, asked, talk| {
-            honest.answer(asked, talk)?;
-            if is_call(asked) {
+        respond: |honest, request, exchange| {
+            honest.answer(request, exchange)?;
+            if is_call(request) {
                 honest.forget();
             }
             Ok(true)
         },
-        verdict: Verdict::Fine,
+        expected_outcome: ExpectedOutcome::Success,
         counts: false,
     },
-    Item {
-        number: 62,
+    Hazard {
         name: "answers 401 for ever",
-        acts: |_, _, talk| {
-            talk.respond(401, &[("www-authenticate", "Bearer realm=\"x\"")], b"").map(|()| true)
+        respond: |_, _, exchange| {
+            exchange.respond(401, &[("www-authenticate", "Bearer realm=\"x\"")], b"").map(|()| true)
         },
-        verdict: Verdict::Fails("auth_required", 0),
+        expected_outcome: ExpectedOutcome::Fails("auth_required", 0),
         counts: false,
     },
-    Item {
-        number: 63,
+    Hazard {
         name: "answers calls with 403",
-        acts: |_, asked, talk| {
-            if is_call(asked) { talk.respond(403, &[], b"no").map(|()| true) } else { Ok(false) }
+        respond: |_, request, exchange| {
+            if is_call(request) {
+                exchange.respond(403, &[], b"no").map(|()| true)
+            } else {
+                Ok(false)
+            }
         },
-        verdict: Verdict::Fails("auth_required", 0),
+        expected_outcome: ExpectedOutcome::Fails("auth_required", 0),
         counts: false,
     },
-    Item {
-        number: 64,
+    Hazard {
         name: "answers calls with 429",
-        acts: |_, asked, talk| match is_call(asked) {
-            true => talk.respond(429, &[("retry-after", "7")], b"").map(|()| true),
+        respond: |_, request, exchange| match is_call(request) {
+            true => exchange.respond(429, &[("retry-after", "7")], b"").map(|()| true),
             false => Ok(false),
         },
-        verdict: Verdict::Fails("server_unavailable", 0),
+        expected_outcome: ExpectedOutcome::Fails("server_unavailable", 0),
         counts: false,
     },
-    Item {
-        number: 65,
+    Hazard {
         name: "executes and answers 503",
-        acts: |honest, asked, talk| {
-            if !is_call(asked) {
+        respond: |honest, request, exchange| {
+            if !is_call(request) {
                 return Ok(false);
             }
-            honest.execute(asked);
-            talk.respond(503, &[], b"").map(|()| true)
+            honest.execute(request);
+            exchange.respond(503, &[], b"").map(|()| true)
         },
-        verdict: Verdict::Fails("outcome_unknown", 1),
+        expected_outcome: ExpectedOutcome::Fails("outcome_unknown", 1),
         counts: true,
     },
-    Item {
-        number: 66,
+    Hazard {
         name: "redirects to where clouds keep their secrets",
-        acts: |_, asked, talk| match is_call(asked) {
+        respond: |_, request, exchange| match is_call(request) {
             true => {
                 let place = ("location", "http://169.254.169.254/latest/meta-data/");
-                talk.respond(307, &[place], b"").map(|()| true)
+                exchange.respond(307, &[place], b"").map(|()| true)
             }
             false => Ok(false),
         },
-        verdict: Verdict::Fails("outcome_unknown", 0),
+        expected_outcome: ExpectedOutcome::Fails("outcome_unknown", 0),
         counts: true,
     },
-    Item {
-        number: 67,
+    Hazard {
         name: "answers with compressed bytes that nobody asked for",
-        acts: |honest, asked, talk| {
-            if !is_call(asked) {
+        respond: |honest, request, exchange| {
+            if !is_call(request) {
                 return Ok(false);
             }
-            honest.execute(asked);
+            honest.execute(request);
             let headers = [("content-type", "application/json"), ("content-encoding", "gzip")];
-            talk.respond(200, &headers, &[0x1f; 64 * 1024]).map(|()| true)
+            exchange.respond(200, &headers, &[0x1f; 64 * 1024]).map(|()| true)
         },
-        verdict: Verdict::Fails("outcome_unknown", 1),
+        expected_outcome: ExpectedOutcome::Fails("outcome_unknown", 1),
         counts: true,
     },
-    Item {
-        number: 68,
+    Hazard {
         name: "answers in pieces without end",
-        acts: |honest, asked, talk| {
-            if !is_call(asked) {
+        respond: |honest, request, exchange| {
+            if !is_call(request) {
                 return Ok(false);
             }
-            honest.execute(asked);
-            talk.over = true;
-            talk.raw(b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")?;
+            honest.execute(request);
+            exchange.over = true;
+            exchange.raw(b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")?;
             let piece = [b' '; 0x10000];
             loop {
-                talk.raw(b"10000\r\n")?;
-                talk.raw(&piece)?;
-                talk.raw(b"\r\n")?;
+                exchange.raw(b"10000\r\n")?;
+                exchange.raw(&piece)?;
+                exchange.raw(b"\r\n")?;
             }
         },
-        verdict: Verdict::Fails("limit_exceeded", 1),
+        expected_outcome: ExpectedOutcome::Fails("limit_exceeded", 1),
         counts: false,
     },
-    Item {
-        number: 69,
+    Hazard {
         name: "streams an event without an end",
-        acts: |honest, asked, talk| {
-            if !is_call(asked) {
+        respond: |honest, request, exchange| {
+            if !is_call(request) {
                 return Ok(false);
             }
-            honest.execute(asked);
-            talk.begin_events(&[])?;
-            talk.raw(b"data: {\"jsonrpc\"\n")?;
-            while talk.is_open() {
+            honest.execute(request);
+            exchange.begin_events(&[])?;
+            exchange.raw(b"data: {\"jsonrpc\"\n")?;
+            while exchange.is_open() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             Ok(true)
         },
-        verdict: Verdict::Fails("timeout", 1),
+        expected_outcome: ExpectedOutcome::Fails("timeout", 1),
         counts: true,
     },
-    Item {
-        number: 70,
+    Hazard {
         name: "streams fifty thousand frames of junk",
-        acts: |honest, asked, talk| {
-            if !is_call(asked) {
+        respond: |honest, request, exchange| {
+            if !is_call(request) {
                 return Ok(false);
             }
-            honest.execute(asked);
-            talk.begin_events(&[])?;
+            honest.execute(request);
+            exchange.begin_events(&[])?;
             let junk = "data: junk\n\nevent: x\ndata: more\n\n".repeat(250);
             for _ in 0..100 {
-                talk.raw(junk.as_bytes())?;
+                exchange.raw(junk.as_bytes())?;
             }
             Ok(true)
         },
-        verdict: Verdict::Fails("outcome_unknown", 1),
+        expected_outcome: ExpectedOutcome::Fails("outcome_unknown", 1),
         counts: true,
     },
-    Item {
-        number: 71,
+    Hazard {
         name: "answers with a web page",
-        acts: |honest, asked, talk| {
-            if !is_call(asked) {
+        respond: |honest, request, exchange| {
+            if !is_call(request) {
                 return Ok(false);
             }
-            honest.execute(asked);
+            honest.execute(request);
             let page = b"<html><script>alert(1)</script></html>";
-            talk.respond(200, &[("content-type", "text/html")], page).map(|()| true)
+            exchange.respond(200, &[("content-type", "text/html")], page).map(|()| true)
         },
-        verdict: Verdict::Fails("outcome_unknown", 1),
+        expected_outcome: ExpectedOutcome::Fails("outcome_unknown", 1),
         counts: true,
     },
-    Item {
-        number: 73,
+    Hazard {
         name: "resets the connection in the middle of its answer",
-        acts: |honest, asked, talk| {
-            if !is_call(asked) {
+        respond: |honest, request, exchange| {
+            if !is_call(request) {
                 return Ok(false);
             }
-            honest.execute(asked);
-            talk.raw(b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{\"jsonrpc\"")?;
-            talk.reset();
+            honest.execute(request);
+            exchange.raw(b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{\"jsonrpc\"")?;
+            exchange.reset();
             Ok(true)
         },
-        verdict: Verdict::Fails("outcome_unknown", 1),
+        expected_outcome: ExpectedOutcome::Fails("outcome_unknown", 1),
         counts: true,
     },
-    Item {
-        number: 74,
+    Hazard {
         name: "answers one byte at a time, for ever",
-        acts: |honest, asked, talk| {
-            if !is_call(asked) {
+        respond: |honest, request, exchange| {
+            if !is_call(request) {
                 return Ok(false);
             }
-            honest.execute(asked);
-            talk.over = true;
-            talk.raw(b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n")?;
+            honest.execute(request);
+            exchange.over = true;
+            exchange.raw(b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n")?;
             loop {
-                talk.raw(b" ")?;
+                exchange.raw(b" ")?;
                 std::thread::sleep(Duration::from_millis(50));
             }
         },
-        verdict: Verdict::Fails("timeout", 1),
+        expected_outcome: ExpectedOutcome::Fails("timeout", 1),
         counts: true,
     },
 ];
@@ -233,26 +223,26 @@ fn gateway(url: &str, neighbour: &str) -> Gateway {
 }
 
 #[test]
-fn every_item_alone() {
-    let well = Remote::honest(Speech::NoSessions, false);
-    for item in ITEMS {
-        let remote = Remote::with(Speech::Sessions, false, item.acts);
+fn every_hazard_alone() {
+    let well = Remote::honest(RemoteTransport::NoSessions, false);
+    for hazard in HAZARDS {
+        let remote = Remote::with(RemoteTransport::Sessions, false, hazard.respond);
         let gateway = gateway(&remote.site.url("/mcp"), &well.site.url("/mcp"));
-        let told = (item.number, item.name);
+        let told = hazard.name;
         let outcome = gateway.call("echo", &json!({"text": "x"}));
-        match item.verdict {
-            Verdict::Fine => {
-                assert_eq!(outcome, Outcome::Fine, "{told:?} {}", gateway.stderr());
+        match hazard.expected_outcome {
+            ExpectedOutcome::Success => {
+                assert_eq!(outcome, CallOutcome::Success, "{told:?} {}", gateway.stderr());
                 assert_eq!(remote.honest.executed().len(), 1, "{told:?}");
                 for _ in 0..5 {
                     assert_eq!(
                         gateway.call("echo", &json!({"text": "x"})),
-                        Outcome::Fine,
+                        CallOutcome::Success,
                         "{told:?}"
                     );
                 }
             }
-            Verdict::Fails(code, most) => {
+            ExpectedOutcome::Fails(code, most) => {
                 assert_eq!(outcome.code(), Some(code), "{told:?}: {outcome}");
                 assert!(remote.honest.executed().len() <= most, "{told:?}");
             }
@@ -263,12 +253,12 @@ fn every_item_alone() {
 }
 
 #[test]
-fn every_item_in_a_crowd() {
-    let well = Remote::honest(Speech::NoSessions, false);
-    for item in ITEMS {
-        let remote = Remote::with(Speech::Sessions, false, item.acts);
+fn every_hazard_in_a_crowd() {
+    let well = Remote::honest(RemoteTransport::NoSessions, false);
+    for hazard in HAZARDS {
+        let remote = Remote::with(RemoteTransport::Sessions, false, hazard.respond);
         let gateway = gateway(&remote.site.url("/mcp"), &well.site.url("/mcp"));
-        let told = (item.number, item.name);
+        let told = hazard.name;
         let calls: Vec<u64> = (0..64)
             .map(|number| {
                 gateway.mcp_call("far", "echo", &json!({"text": number.to_string()})).unwrap()
@@ -277,23 +267,20 @@ fn every_item_in_a_crowd() {
         let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
         for call in calls {
             let answer = gateway.wait(call, HUNG).unwrap();
-            let outcome = Outcome::of(&answer.value);
+            let outcome = CallOutcome::of(&answer.value);
             *outcomes.entry(outcome.code().unwrap_or("fine").to_owned()).or_default() += 1;
         }
-        match item.verdict {
-            Verdict::Fine => {
+        match hazard.expected_outcome {
+            ExpectedOutcome::Success => {
                 // A session that each call ends is renewed once for each; who loses that race twice is told so.
                 assert!(
                     outcomes.keys().all(|code| code == "fine" || code == "execution_failed"),
                     "{told:?} {outcomes:?}"
                 );
             }
-            Verdict::Fails(code, most) => {
-                let expected = |found: &String| {
-                    found == code
-                        || (item.counts && found == "circuit_open")
-                        || (item.number == 64 && found == "server_unavailable")
-                };
+            ExpectedOutcome::Fails(code, most) => {
+                let expected =
+                    |found: &String| found == code || (hazard.counts && found == "circuit_open");
                 assert!(outcomes.keys().all(expected), "{told:?} {outcomes:?}");
                 assert!(remote.honest.executed().len() <= most * 64, "{told:?}");
             }
@@ -311,16 +298,16 @@ fn every_item_in_a_crowd() {
 
 fn well_answers(gateway: &Gateway) -> bool {
     let answer = gateway.mcp_call_now("well", "echo", &json!({"text": "x"}), HUNG).unwrap();
-    Outcome::of(&answer.value) == Outcome::Fine
+    CallOutcome::of(&answer.value) == CallOutcome::Success
 }
 
 #[test]
 fn a_pause_is_kept_and_the_breaker_stays_out_of_it() {
     let refused = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&refused);
-    let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
-        if is_call(asked) && seen.fetch_add(1, Ordering::SeqCst) == 0 {
-            return talk.respond(429, &[("retry-after", "2")], b"").map(|()| true);
+    let remote = Remote::with(RemoteTransport::NoSessions, false, move |_, request, exchange| {
+        if is_call(request) && seen.fetch_add(1, Ordering::SeqCst) == 0 {
+            return exchange.respond(429, &[("retry-after", "2")], b"").map(|()| true);
         }
         Ok(false)
     });
@@ -331,7 +318,7 @@ fn a_pause_is_kept_and_the_breaker_stays_out_of_it() {
         assert!(error.whole["retry_after_ms"].as_u64().unwrap() <= 2000, "{}", error.whole);
     }
     assert_eq!(refused.load(Ordering::SeqCst), 1, "nothing is sent during the pause");
-    let fine = || gateway.call("echo", &json!({"text": "x"})) == Outcome::Fine;
+    let fine = || gateway.call("echo", &json!({"text": "x"})) == CallOutcome::Success;
     assert!(metamcp_testkit::eventually(HUNG, fine));
     gateway.end();
 }
@@ -347,12 +334,13 @@ fn a_pause_may_be_named_by_its_end() {
     ] {
         let refused = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&refused);
-        let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
-            if is_call(asked) && seen.fetch_add(1, Ordering::SeqCst) == 0 {
-                return talk.respond(429, &[("retry-after", end)], b"").map(|()| true);
-            }
-            Ok(false)
-        });
+        let remote =
+            Remote::with(RemoteTransport::NoSessions, false, move |_, request, exchange| {
+                if is_call(request) && seen.fetch_add(1, Ordering::SeqCst) == 0 {
+                    return exchange.respond(429, &[("retry-after", end)], b"").map(|()| true);
+                }
+                Ok(false)
+            });
         let gateway = Gateway::to(&remote.site.url("/mcp"));
         let error = gateway.refusal("echo", &json!({"text": "x"}));
         assert_eq!((error.code.as_str(), error.retryable), ("server_unavailable", true));
@@ -361,7 +349,7 @@ fn a_pause_may_be_named_by_its_end() {
         assert!(pause > 0, "{end}");
         assert_eq!(refused.load(Ordering::SeqCst), 1, "{end}");
         if !is_told {
-            let fine = || gateway.call("echo", &json!({"text": "x"})) == Outcome::Fine;
+            let fine = || gateway.call("echo", &json!({"text": "x"})) == CallOutcome::Success;
             assert!(metamcp_testkit::eventually(HUNG, fine), "{end}");
         }
         gateway.end();
@@ -370,8 +358,8 @@ fn a_pause_may_be_named_by_its_end() {
 
 #[test]
 fn a_server_that_is_not_there_is_offline_and_comes_back_unnoticed() {
-    let speech = || Remote::honest(Speech::Sessions, false);
-    let remote = speech();
+    let transport = || Remote::honest(RemoteTransport::Sessions, false);
+    let remote = transport();
     let place = remote.site.address();
     let gateway = Gateway::to(&remote.site.url("/mcp"));
     gateway.echo("x");
@@ -383,13 +371,13 @@ fn a_server_that_is_not_there_is_offline_and_comes_back_unnoticed() {
     }
     assert_eq!(error.code, "server_unavailable", "{}", error.whole);
     assert_eq!(error.category.as_deref(), Some("offline"));
-    let honest = Arc::new(Honest::new(Speech::Sessions, false));
+    let honest = Arc::new(HonestServer::new(RemoteTransport::Sessions, false));
     let inner = Arc::clone(&honest);
     let answerer: Arc<metamcp_testkit::site::Answerer> =
-        Arc::new(move |asked, talk| inner.answer(asked, talk));
+        Arc::new(move |request, exchange| inner.answer(request, exchange));
     let plain = Arc::new(|socket| Ok(Box::new(socket) as Box<dyn metamcp_testkit::site::Wire>));
     let _site = Site::start_on(&place.to_string(), answerer, plain).unwrap();
-    let fine = || gateway.call("echo", &json!({"text": "back"})) == Outcome::Fine;
+    let fine = || gateway.call("echo", &json!({"text": "back"})) == CallOutcome::Success;
     assert!(metamcp_testkit::eventually(HUNG, fine), "{}", gateway.stderr());
     assert_eq!(honest.executed(), [json!({"text": "back"})]);
     gateway.end();
@@ -399,13 +387,14 @@ fn a_server_that_is_not_there_is_offline_and_comes_back_unnoticed() {
 fn a_harmless_call_is_sent_once_more_and_another_is_not() {
     let failed = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&failed);
-    let remote = Remote::with(Speech::NoSessions, false, move |honest, asked, talk| {
-        if is_call(asked) && seen.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
-            honest.execute(asked);
-            return talk.respond(502, &[], b"").map(|()| true);
-        }
-        Ok(false)
-    });
+    let remote =
+        Remote::with(RemoteTransport::NoSessions, false, move |honest, request, exchange| {
+            if is_call(request) && seen.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) {
+                honest.execute(request);
+                return exchange.respond(502, &[], b"").map(|()| true);
+            }
+            Ok(false)
+        });
     let gateway = Gateway::to(&remote.site.url("/mcp"));
     gateway.call("look", &json!({}));
     assert_eq!(failed.load(Ordering::SeqCst), 2, "the tool says that it only looks");
@@ -417,14 +406,14 @@ fn a_harmless_call_is_sent_once_more_and_another_is_not() {
 
 #[test]
 fn credentials_stay_within_their_origin() {
-    let thief = Remote::honest(Speech::NoSessions, false);
+    let thief = Remote::honest(RemoteTransport::NoSessions, false);
     let target = thief.site.url("/mcp");
-    let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
-        if asked.path() == "/mcp" {
-            return talk.respond(308, &[("location", "/moved")], b"").map(|()| true);
+    let remote = Remote::with(RemoteTransport::NoSessions, false, move |_, request, exchange| {
+        if request.path() == "/mcp" {
+            return exchange.respond(308, &[("location", "/moved")], b"").map(|()| true);
         }
-        if asked.rpc() == "tools/list" {
-            return talk.respond(307, &[("location", &target)], b"").map(|()| true);
+        if request.rpc() == "tools/list" {
+            return exchange.respond(307, &[("location", &target)], b"").map(|()| true);
         }
         Ok(false)
     });
@@ -434,9 +423,11 @@ fn credentials_stay_within_their_origin() {
     let gateway = Gateway::of(&entry);
     gateway.echo("here");
     let kept: Vec<_> =
-        remote.site.asked().into_iter().filter(|asked| asked.path() == "/moved").collect();
-    assert!(!kept.is_empty() && kept.iter().all(|asked| asked.header("x-key") == Some("k3y-k3y")));
-    let taken = thief.site.asked();
+        remote.site.requests().into_iter().filter(|request| request.path() == "/moved").collect();
+    assert!(
+        !kept.is_empty() && kept.iter().all(|request| request.header("x-key") == Some("k3y-k3y"))
+    );
+    let taken = thief.site.requests();
     assert!(!taken.is_empty());
     for taken in taken {
         assert_eq!((taken.header("x-key"), taken.header("authorization")), (None, None));
@@ -450,18 +441,22 @@ fn a_call_is_never_sent_on_to_where_its_server_says() {
         let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}/mcp", gone.local_addr().unwrap())
     };
-    let elsewhere = Remote::honest(Speech::NoSessions, false);
+    let elsewhere = Remote::honest(RemoteTransport::NoSessions, false);
     let places = ["/mcp".to_owned(), "/other".to_owned(), refused, elsewhere.site.url("/mcp")];
     for status in [301, 302, 303, 307, 308] {
         for place in &places {
             let place = place.clone();
-            let remote = Remote::with(Speech::NoSessions, false, move |honest, asked, talk| {
-                if !is_call(asked) {
-                    return Ok(false);
-                }
-                honest.execute(asked);
-                talk.respond(status, &[("location", &place)], b"").map(|()| true)
-            });
+            let remote = Remote::with(
+                RemoteTransport::NoSessions,
+                false,
+                move |honest, request, exchange| {
+                    if !is_call(request) {
+                        return Ok(false);
+                    }
+                    honest.execute(request);
+                    exchange.respond(status, &[("location", &place)], b"").map(|()| true)
+                },
+            );
             let gateway = Gateway::to(&remote.site.url("/mcp"));
             let error = gateway.refusal("echo", &json!({ "text": "once" }));
             assert_eq!(error.code, "outcome_unknown", "{status}: {}", error.whole);
@@ -476,24 +471,32 @@ fn a_call_is_never_sent_on_to_where_its_server_says() {
 #[test]
 fn a_server_that_moved_is_found_before_it_is_called() {
     // As frameworks do who want a slash at the end, and as sites do who moved.
-    let new = Remote::honest(Speech::NoSessions, false);
+    let new = Remote::honest(RemoteTransport::NoSessions, false);
     for there in ["/mcp/".to_owned(), new.site.url("/mcp")] {
         for status in [301, 302, 307, 308] {
             let place = there.clone();
-            let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
-                if asked.path() == "/mcp" {
-                    return talk.respond(status, &[("location", &place)], b"").map(|()| true);
-                }
-                Ok(false)
-            });
+            let remote =
+                Remote::with(RemoteTransport::NoSessions, false, move |_, request, exchange| {
+                    if request.path() == "/mcp" {
+                        return exchange
+                            .respond(status, &[("location", &place)], b"")
+                            .map(|()| true);
+                    }
+                    Ok(false)
+                });
             let gateway = Gateway::to(&remote.site.url("/mcp"));
             gateway.echo("a");
             gateway.echo("b");
-            let calls =
-                |remote: &Remote| remote.site.asked().iter().filter(|asked| is_call(asked)).count();
+            let calls = |remote: &Remote| {
+                remote.site.requests().iter().filter(|request| is_call(request)).count()
+            };
             assert_eq!(calls(&remote) + calls(&new), 2, "each went there at once");
             assert!(
-                remote.site.asked().iter().all(|asked| asked.path() != "/mcp" || !is_call(asked))
+                remote
+                    .site
+                    .requests()
+                    .iter()
+                    .all(|request| request.path() != "/mcp" || !is_call(request))
             );
             gateway.end();
             if there != "/mcp/" {
@@ -505,14 +508,14 @@ fn a_server_that_moved_is_found_before_it_is_called() {
 
 #[test]
 fn a_server_that_wants_fewer_calls_gets_fewer() {
-    let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
-        if !is_call(asked) {
+    let remote = Remote::with(RemoteTransport::NoSessions, false, move |_, request, exchange| {
+        if !is_call(request) {
             return Ok(false);
         }
-        match asked.json()["params"]["arguments"]["text"].as_str() {
-            Some("long") => talk.respond(429, &[("retry-after", "99999999")], b""),
-            Some("busy") => talk.respond(503, &[("retry-after", "120")], b""),
-            _ => talk.respond(429, &[], b""),
+        match request.json()["params"]["arguments"]["text"].as_str() {
+            Some("long") => exchange.respond(429, &[("retry-after", "99999999")], b""),
+            Some("busy") => exchange.respond(503, &[("retry-after", "120")], b""),
+            _ => exchange.respond(429, &[], b""),
         }
         .map(|()| true)
     });
@@ -551,17 +554,17 @@ fn a_server_that_wants_fewer_calls_gets_fewer() {
 fn redirects_lead_nowhere_for_ever() {
     let hops = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&hops);
-    let remote = Remote::with(Speech::NoSessions, false, move |_, asked, talk| {
-        if asked.rpc() != "initialize" {
+    let remote = Remote::with(RemoteTransport::NoSessions, false, move |_, request, exchange| {
+        if request.rpc() != "initialize" {
             return Ok(false);
         }
         let hop = seen.fetch_add(1, Ordering::SeqCst);
-        let place = if asked.path() == "/mail" {
+        let place = if request.path() == "/mail" {
             "mailto:you@example.com".to_owned()
         } else {
             format!("/mcp?hop={hop}")
         };
-        talk.respond(307, &[("location", &place)], b"").map(|()| true)
+        exchange.respond(307, &[("location", &place)], b"").map(|()| true)
     });
     for (path, most) in [("/mcp", 4), ("/mail", 5)] {
         let entry = json!({ "url": remote.site.url(path), "transport": "http" });
@@ -577,13 +580,13 @@ fn redirects_lead_nowhere_for_ever() {
 
 #[test]
 fn the_place_to_post_to_must_be_at_home() {
-    let thief = Remote::honest(Speech::NoSessions, false);
+    let thief = Remote::honest(RemoteTransport::NoSessions, false);
     let target = thief.site.url("/messages");
-    let remote = Remote::with(Speech::Older, false, move |_, asked, talk| {
-        if asked.method == "GET" {
-            talk.begin_events(&[])?;
-            talk.raw(format!("event: endpoint\ndata: {target}\n\n").as_bytes())?;
-            while talk.is_open() {
+    let remote = Remote::with(RemoteTransport::Sse, false, move |_, request, exchange| {
+        if request.method == "GET" {
+            exchange.begin_events(&[])?;
+            exchange.raw(format!("event: endpoint\ndata: {target}\n\n").as_bytes())?;
+            while exchange.is_open() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             return Ok(true);
@@ -593,6 +596,6 @@ fn the_place_to_post_to_must_be_at_home() {
     let gateway = Gateway::of(&json!({"type": "sse", "url": remote.site.url("/sse")}));
     let error = gateway.refusal("echo", &json!({"text": "x"}));
     assert_eq!(error.code, "server_unavailable", "{}", error.whole);
-    assert!(thief.site.asked().is_empty());
+    assert!(thief.site.requests().is_empty());
     gateway.end();
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use metamcp_testkit::Workspace;
 use serde_json::json;
 
-use crate::realm::{Realm, Temper, auth, log_in_as, workspace};
+use crate::auth_server::{AuthBehaviour, AuthServer, auth, log_in_as, workspace};
 use crate::world::Gateway;
 
 /// A keyring that remembers one secret in a file, and everything it was asked in another.
@@ -48,8 +48,8 @@ fn key_file(workspace: &Workspace) -> PathBuf {
 
 #[test]
 fn where_there_is_a_keyring_the_key_is_nowhere_else() {
-    let realm = Realm::start(Temper::default());
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let workspace = workspace(&auth_server, &json!({}));
     let keyring = Keyring::install(&workspace);
     log_in_as(&workspace, |command| keyring.with(command));
     let secret = keyring.secret().unwrap();
@@ -60,9 +60,9 @@ fn where_there_is_a_keyring_the_key_is_nowhere_else() {
 
     let gateway = Gateway::start_as(workspace, |command| keyring.with(command));
     gateway.echo("x");
-    realm.expire();
+    auth_server.expire();
     gateway.echo("y");
-    assert_eq!(realm.refreshes(), 1);
+    assert_eq!(auth_server.refreshes(), 1);
     let workspace = gateway.workspace_after_end();
 
     // Somebody with the files alone has nothing.
@@ -74,8 +74,8 @@ fn where_there_is_a_keyring_the_key_is_nowhere_else() {
 
 #[test]
 fn a_key_in_a_file_is_moved_where_that_is_wanted() {
-    let realm = Realm::start(Temper::default());
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let workspace = workspace(&auth_server, &json!({}));
     log_in_as(&workspace, |_| {});
     assert!(key_file(&workspace).exists());
     let keyring = Keyring::install(&workspace);
@@ -90,14 +90,18 @@ fn a_key_in_a_file_is_moved_where_that_is_wanted() {
     });
     gateway.echo("x");
     assert!(keyring.secret().is_some() && !key_file(&gateway.workspace).exists());
-    assert_eq!(realm.books.lock().unwrap().authorizations.len(), 1, "nobody had to log in again");
+    assert_eq!(
+        auth_server.records.lock().unwrap().authorizations.len(),
+        1,
+        "nobody had to log in again"
+    );
     gateway.end();
 }
 
 #[test]
 fn a_keyring_that_is_wanted_and_does_not_work_is_said() {
-    let realm = Realm::start(Temper::default());
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let workspace = workspace(&auth_server, &json!({}));
     let keyring = Keyring::install(&workspace);
     fs::write(keyring.folder.join("secret-tool"), "#!/bin/sh\nexit 1\n").unwrap();
     // Where it is not insisted on, the file does.

@@ -5,19 +5,19 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use metamcp_testkit::site::honest::Speech;
-use metamcp_testkit::site::{Asked, Site, Talk};
-use metamcp_testkit::{Outcome, Workspace, eventually};
+use metamcp_testkit::site::honest::RemoteTransport;
+use metamcp_testkit::site::{Exchange, ReceivedRequest, Site};
+use metamcp_testkit::{CallOutcome, Workspace, eventually};
 use serde_json::{Value, json};
 
-use crate::realm::{Realm, Temper, auth, browse, log_in, workspace};
+use crate::auth_server::{AuthBehaviour, AuthServer, auth, browse, log_in, workspace};
 use crate::world::{Gateway, HUNG, command};
 
 #[test]
 fn a_server_that_wants_a_login_says_where_and_works_after_it() {
-    let realm = Realm::start(Temper::default());
-    let well = crate::world::Remote::honest(Speech::NoSessions, false);
-    let mut workspace = workspace(&realm, &json!({}));
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let well = crate::world::Remote::honest(RemoteTransport::NoSessions, false);
+    let mut workspace = workspace(&auth_server, &json!({}));
     workspace.entry("well", json!({ "url": well.site.url("/mcp") }));
     let gateway = Gateway::start_as(workspace, |command| {
         command.args(["--log-level", "debug"]);
@@ -33,7 +33,7 @@ fn a_server_that_wants_a_login_says_where_and_works_after_it() {
     assert_eq!(addresses.len(), 1, "one visit is waited for: {addresses:?}");
     // It blocks nobody.
     let answer = gateway.mcp_call_now("well", "echo", &json!({"text": "x"}), HUNG).unwrap();
-    assert_eq!(Outcome::of(&answer.value), Outcome::Fine);
+    assert_eq!(CallOutcome::of(&answer.value), CallOutcome::Success);
     let address = addresses.pop_first().unwrap();
     // Neither visitors who say nothing nor forged visits change anything.
     let callback = address.split("redirect_uri=").nth(1).unwrap().split('&').next().unwrap();
@@ -44,32 +44,32 @@ fn a_server_that_wants_a_login_says_where_and_works_after_it() {
         assert_eq!(browse(&format!("{callback}?code=evil&state=guess-{number}")), 400);
     }
     assert_eq!(browse(&address), 200);
-    let fine = || gateway.call("echo", &json!({"text": "x"})) == Outcome::Fine;
+    let fine = || gateway.call("echo", &json!({"text": "x"})) == CallOutcome::Success;
     assert!(eventually(HUNG, fine), "{}", gateway.stderr());
     // A server that repeats its token does not show it to the model.
-    let token = realm.books.lock().unwrap().good.keys().next().unwrap().clone();
+    let token = auth_server.records.lock().unwrap().good.keys().next().unwrap().clone();
     let echo = gateway.mcp_call_now("far", "echo", &json!({"text": format!("<{token}>")}), HUNG);
     assert_eq!(echo.unwrap().text(), Some("<[secret access_token]>"));
     let said = gateway.stderr();
     for secret in ["access-", "refresh-", "code-"] {
         assert!(!said.contains(secret), "{secret} in {said}");
     }
-    let books = realm.books.lock().unwrap();
-    assert_eq!(books.authorizations.len(), 1);
+    let records = auth_server.records.lock().unwrap();
+    assert_eq!(records.authorizations.len(), 1);
     assert_eq!(
-        books.authorizations[0].field("scope").as_deref(),
+        records.authorizations[0].field("scope").as_deref(),
         Some("read"),
         "no more than was asked for"
     );
-    assert_eq!(books.registrations[0]["application_type"], "native");
-    drop(books);
+    assert_eq!(records.registrations[0]["application_type"], "native");
+    drop(records);
     gateway.end();
 }
 
 #[test]
 fn the_command_logs_in_says_so_and_logs_out() {
-    let realm = Realm::start(Temper::default());
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let workspace = workspace(&auth_server, &json!({}));
     let status = |workspace: &Workspace| -> Value {
         let output = auth(workspace, &["status", "far", "--json"]).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
@@ -101,29 +101,32 @@ fn the_command_logs_in_says_so_and_logs_out() {
 
 #[test]
 fn a_login_by_command_is_noticed_by_a_gateway_that_runs() {
-    let realm = Realm::start(Temper::default());
-    let gateway = Gateway::start(workspace(&realm, &json!({})));
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let gateway = Gateway::start(workspace(&auth_server, &json!({})));
     assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
     log_in(&gateway.workspace);
     gateway.echo("x");
-    realm.expire();
+    auth_server.expire();
     gateway.echo("y");
-    assert_eq!(realm.refreshes(), 1);
+    assert_eq!(auth_server.refreshes(), 1);
     gateway.end();
 }
 
 #[test]
 fn a_client_that_can_open_addresses_is_asked_to_once() {
-    let realm = Realm::start(Temper::default());
+    let auth_server = AuthServer::start(AuthBehaviour::default());
     let questions: Arc<Mutex<Vec<Value>>> = Arc::default();
     let seen = Arc::clone(&questions);
     let able = json!({"elicitation": {"url": {}}});
-    let gateway =
-        Gateway::start_answering(workspace(&realm, &json!({})), &able, move |method, params| {
+    let gateway = Gateway::start_answering(
+        workspace(&auth_server, &json!({})),
+        &able,
+        move |method, params| {
             assert_eq!(method, "elicitation/create");
             seen.lock().unwrap().push(params.clone());
             metamcp_testkit::client::Reply::Result(json!({"action": "accept"}))
-        });
+        },
+    );
     for _ in 0..5 {
         assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
     }
@@ -132,8 +135,8 @@ fn a_client_that_can_open_addresses_is_asked_to_once() {
     assert_eq!(asked[0]["mode"], "url");
     assert_eq!(browse(asked[0]["url"].as_str().unwrap()), 200);
     gateway.echo("x");
-    realm.books.lock().unwrap().refresh.clear();
-    realm.expire();
+    auth_server.records.lock().unwrap().refresh.clear();
+    auth_server.expire();
     // What is known of its tools leads the next call straight to the server.
     assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
     assert!(eventually(HUNG, || questions.lock().unwrap().len() == 2));
@@ -142,8 +145,8 @@ fn a_client_that_can_open_addresses_is_asked_to_once() {
 
 #[test]
 fn a_client_without_a_handshake_is_asked_by_the_answer_and_comes_again() {
-    let realm = Realm::start(Temper::default());
-    let gateway = Gateway::start(workspace(&realm, &json!({})));
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let gateway = Gateway::start(workspace(&auth_server, &json!({})));
     let able = json!({"elicitation": {"url": {}}});
     let params = json!({
         "name": "mcp_call", "arguments": {"server": "far", "tool": "echo", "args": {"text": "x"}},
@@ -180,15 +183,15 @@ fn a_client_without_a_handshake_is_asked_by_the_answer_and_comes_again() {
     let result = answer(call);
     assert_eq!(result["content"][0]["text"], "x", "{result}");
     assert_eq!(result["resultType"], "complete");
-    assert_eq!(realm.honest.executed().len(), 1);
-    assert_eq!(realm.books.lock().unwrap().authorizations.len(), 1);
+    assert_eq!(auth_server.honest.executed().len(), 1);
+    assert_eq!(auth_server.records.lock().unwrap().authorizations.len(), 1);
     gateway.end();
 }
 
 #[test]
 fn the_browser_is_a_program_with_one_argument() {
-    let realm = Realm::start(Temper::default());
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let workspace = workspace(&auth_server, &json!({}));
     let tools = workspace.file("tools");
     std::fs::create_dir(&tools).unwrap();
     let seen = workspace.file("seen");
@@ -216,20 +219,21 @@ fn the_browser_is_a_program_with_one_argument() {
 
 #[test]
 fn hostile_answers_let_nobody_in() {
-    let realm = Realm::start(Temper { wrong_issuer: true, ..Temper::default() });
-    let gateway = Gateway::start(workspace(&realm, &json!({})));
+    let auth_server =
+        AuthServer::start(AuthBehaviour { wrong_issuer: true, ..AuthBehaviour::default() });
+    let gateway = Gateway::start(workspace(&auth_server, &json!({})));
     let error = gateway.refusal("echo", &json!({"text": "x"}));
     assert_eq!(browse(error.whole["details"]["url"].as_str().unwrap()), 400);
     assert_eq!(gateway.refusal("echo", &json!({"text": "x"})).code, "auth_required");
-    assert!(realm.books.lock().unwrap().good.is_empty(), "no code was exchanged");
+    assert!(auth_server.records.lock().unwrap().good.is_empty(), "no code was exchanged");
     gateway.end();
 
-    let realm = Realm::start(Temper { closed: true, ..Temper::default() });
-    let gateway = Gateway::start(workspace(&realm, &json!({})));
+    let auth_server = AuthServer::start(AuthBehaviour { closed: true, ..AuthBehaviour::default() });
+    let gateway = Gateway::start(workspace(&auth_server, &json!({})));
     let error = gateway.refusal("echo", &json!({"text": "x"}));
     assert!(error.message.contains("clientId"), "{}", error.message);
     gateway.end();
-    let gateway = Gateway::start(workspace(&realm, &json!({"oauth": {"clientId": "known"}})));
+    let gateway = Gateway::start(workspace(&auth_server, &json!({"oauth": {"clientId": "known"}})));
     let error = gateway.refusal("echo", &json!({"text": "x"}));
     assert!(error.whole["details"]["url"].as_str().unwrap().contains("client_id=known"));
     gateway.end();
@@ -237,7 +241,7 @@ fn hostile_answers_let_nobody_in() {
 
 #[test]
 fn strangers_addresses_are_not_visited() {
-    let secret = crate::world::Remote::honest(Speech::NoSessions, false);
+    let secret = crate::world::Remote::honest(RemoteTransport::NoSessions, false);
     for target in [
         "http://169.254.169.254/prm".to_owned(),
         "http://10.0.0.1/prm".to_owned(),
@@ -245,42 +249,48 @@ fn strangers_addresses_are_not_visited() {
         "file:///etc/passwd".to_owned(),
         "https://[::ffff:169.254.169.254]/".to_owned(),
     ] {
-        let site = Site::start(Arc::new(move |_: &Asked, talk: &mut Talk<'_>| {
-            let challenge = format!("Bearer resource_metadata=\"{target}\"");
-            talk.respond(401, &[("www-authenticate", &challenge)], b"")
-        }))
-        .unwrap();
+        let site =
+            Site::start(Arc::new(move |_: &ReceivedRequest, exchange: &mut Exchange<'_>| {
+                let challenge = format!("Bearer resource_metadata=\"{target}\"");
+                exchange.respond(401, &[("www-authenticate", &challenge)], b"")
+            }))
+            .unwrap();
         let gateway = Gateway::to(&site.url("/mcp"));
         let error = gateway.refusal("echo", &json!({"text": "x"}));
         assert_eq!(error.code, "auth_required", "{}", error.whole);
         assert_eq!(error.whole["details"]["url"], Value::Null);
         gateway.end();
     }
-    assert!(secret.site.asked().is_empty());
+    assert!(secret.site.requests().is_empty());
 }
 
 #[test]
 fn more_rights_are_asked_for_together_with_those_there_are() {
-    let realm = Realm::start(Temper { needs: Some("write"), ..Temper::default() });
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server =
+        AuthServer::start(AuthBehaviour { needs: Some("write"), ..AuthBehaviour::default() });
+    let workspace = workspace(&auth_server, &json!({}));
     log_in(&workspace);
     let gateway = Gateway::start(workspace);
     let error = gateway.refusal("echo", &json!({"text": "x"}));
     assert_eq!(error.code, "auth_required", "{}", error.whole);
     assert_eq!(browse(error.whole["details"]["url"].as_str().unwrap()), 200);
-    let fine = || gateway.call("echo", &json!({"text": "x"})) == Outcome::Fine;
+    let fine = || gateway.call("echo", &json!({"text": "x"})) == CallOutcome::Success;
     assert!(eventually(HUNG, fine), "{}", gateway.stderr());
-    let books = realm.books.lock().unwrap();
-    let scopes = books.authorizations.last().unwrap().field("scope");
+    let records = auth_server.records.lock().unwrap();
+    let scopes = records.authorizations.last().unwrap().field("scope");
     assert_eq!(scopes.as_deref(), Some("read write"));
-    drop(books);
+    drop(records);
     gateway.end();
 }
 
 #[test]
 fn a_server_that_is_never_content_is_not_asked_about_for_ever() {
-    let realm = Realm::start(Temper { needs: Some("write"), stingy: true, ..Temper::default() });
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server = AuthServer::start(AuthBehaviour {
+        needs: Some("write"),
+        stingy: true,
+        ..AuthBehaviour::default()
+    });
+    let workspace = workspace(&auth_server, &json!({}));
     log_in(&workspace);
     let gateway = Gateway::start(workspace);
     let error = gateway.refusal("echo", &json!({"text": "x"}));
@@ -290,73 +300,80 @@ fn a_server_that_is_never_content_is_not_asked_about_for_ever() {
         (error.code.as_str(), &error.whole["details"]["url"]),
         ("auth_required", &Value::Null)
     );
-    assert_eq!(realm.books.lock().unwrap().authorizations.len(), 2);
+    assert_eq!(auth_server.records.lock().unwrap().authorizations.len(), 2);
     gateway.end();
 }
 
 #[test]
 fn a_server_that_takes_no_token_is_not_shown_one_after_the_other() {
     for kind in ["http", "sse"] {
-        let realm = Realm::start(Temper { blind: true, ..Temper::default() });
-        let workspace = workspace(&realm, &json!({ "type": kind }));
+        let auth_server =
+            AuthServer::start(AuthBehaviour { blind: true, ..AuthBehaviour::default() });
+        let workspace = workspace(&auth_server, &json!({ "type": kind }));
         log_in(&workspace);
         let gateway = Gateway::start(workspace);
         for call in 1..=3 {
             let error = gateway.refusal("echo", &json!({"text": "x"}));
             assert_eq!(error.code, "auth_required", "{kind}: {}", error.whole);
-            assert!(realm.refreshes() <= call, "{kind}: {} for {call} calls", realm.refreshes());
+            assert!(
+                auth_server.refreshes() <= call,
+                "{kind}: {} for {call} calls",
+                auth_server.refreshes()
+            );
         }
-        assert_eq!(realm.books.lock().unwrap().reused, 0, "{kind}");
+        assert_eq!(auth_server.records.lock().unwrap().reused, 0, "{kind}");
         gateway.end();
     }
 }
 
 #[test]
 fn a_machine_logs_in_by_itself() {
-    let realm = Realm::start(Temper::default());
+    let auth_server = AuthServer::start(AuthBehaviour::default());
     let oauth =
         json!({"clientId": "machine", "clientSecret": "${SECRET}", "grant": "client_credentials"});
-    let gateway = Gateway::start_as(workspace(&realm, &json!({ "oauth": oauth })), |command| {
-        command.env("SECRET", "s3cret-s3cret");
-    });
+    let gateway =
+        Gateway::start_as(workspace(&auth_server, &json!({ "oauth": oauth })), |command| {
+            command.env("SECRET", "s3cret-s3cret");
+        });
     gateway.echo("x");
-    realm.books.lock().unwrap().refresh.clear();
-    realm.expire();
+    auth_server.records.lock().unwrap().refresh.clear();
+    auth_server.expire();
     gateway.echo("y");
     gateway.end();
 }
 
 #[test]
 fn a_token_that_ends_soon_is_renewed_before_it_is_shown() {
-    let realm = Realm::start(Temper { lifetime: Some(10), ..Temper::default() });
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server =
+        AuthServer::start(AuthBehaviour { lifetime: Some(10), ..AuthBehaviour::default() });
+    let workspace = workspace(&auth_server, &json!({}));
     log_in(&workspace);
-    let before = realm.site.asked().len();
+    let before = auth_server.site.requests().len();
     let gateway = Gateway::start(workspace);
     gateway.echo("x");
-    let later = &realm.site.asked()[before..];
+    let later = &auth_server.site.requests()[before..];
     let refused = later
         .iter()
         .filter(|asked| asked.path() == "/mcp" && asked.header("authorization").is_none());
     assert_eq!(refused.count(), 0);
-    assert!(realm.refreshes() >= 1);
+    assert!(auth_server.refreshes() >= 1);
     gateway.end();
 }
 
 #[test]
 fn a_server_that_differs_in_trifles_lets_people_in_and_renews_after_a_restart() {
-    let realm = Realm::start(Temper { odd: true, ..Temper::default() });
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server = AuthServer::start(AuthBehaviour { odd: true, ..AuthBehaviour::default() });
+    let workspace = workspace(&auth_server, &json!({}));
     log_in(&workspace);
-    assert_eq!(realm.books.lock().unwrap().registrations.len(), 2);
+    assert_eq!(auth_server.records.lock().unwrap().registrations.len(), 2);
     let output = auth(&workspace, &["status", "far", "--json"]).output().unwrap();
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     let left = status[0]["expires_in_ms"].as_u64().unwrap();
     assert!((3_000_000..=3_600_000).contains(&left), "{status}");
     let gateway = Gateway::start(workspace);
-    realm.expire();
+    auth_server.expire();
     gateway.echo("x");
-    assert_eq!(realm.refreshes(), 1);
+    assert_eq!(auth_server.refreshes(), 1);
     gateway.end();
 }
 
@@ -364,8 +381,8 @@ fn a_server_that_differs_in_trifles_lets_people_in_and_renews_after_a_restart() 
 fn many_gateways_refresh_once_for_each_expiry() {
     let full = std::env::var_os("METAMCP_FULL").is_some_and(|value| value == "1");
     let (gateways, expiries) = if full { (64, 200) } else { (6, 8) };
-    let realm = Realm::start(Temper::default());
-    let workspace = workspace(&realm, &json!({}));
+    let auth_server = AuthServer::start(AuthBehaviour::default());
+    let workspace = workspace(&auth_server, &json!({}));
     log_in(&workspace);
     let crowd: Vec<_> = (0..gateways)
         .map(|_| {
@@ -383,19 +400,19 @@ fn many_gateways_refresh_once_for_each_expiry() {
             .collect();
         for (client, call) in crowd.iter().zip(calls) {
             let answer = client.wait(call, HUNG).unwrap();
-            assert_eq!(Outcome::of(&answer.value), Outcome::Fine, "{}", answer.value);
+            assert_eq!(CallOutcome::of(&answer.value), CallOutcome::Success, "{}", answer.value);
         }
     };
     ask_all(0);
     for round in 1..=expiries {
-        realm.expire();
+        auth_server.expire();
         ask_all(round);
     }
-    let books = realm.books.lock().unwrap();
-    assert_eq!((books.refreshes, books.reused), (expiries, 0));
-    assert_eq!(books.authorizations.len(), 1, "nobody had to log in again");
-    drop(books);
-    assert_eq!(realm.honest.executed().len(), gateways * (expiries + 1));
+    let records = auth_server.records.lock().unwrap();
+    assert_eq!((records.refreshes, records.reused), (expiries, 0));
+    assert_eq!(records.authorizations.len(), 1, "nobody had to log in again");
+    drop(records);
+    assert_eq!(auth_server.honest.executed().len(), gateways * (expiries + 1));
     let ended = AtomicUsize::new(0);
     for mut client in crowd {
         client.close_input();

@@ -7,11 +7,11 @@
     reason = "the whole binary is a test, which clippy cannot see outside test functions"
 )]
 
+mod auth_server;
 mod hostile;
 mod keyring;
 mod login;
 mod network;
-mod realm;
-mod speech;
 mod tls;
+mod transports;
 mod world;

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 use metamcp_testkit::faults::{Fault, Network};
-use metamcp_testkit::site::honest::Speech;
-use metamcp_testkit::site::{Asked, Honest, Site, Talk, Wire};
-use metamcp_testkit::{Outcome, Workspace};
+use metamcp_testkit::site::honest::RemoteTransport;
+use metamcp_testkit::site::{Exchange, HonestServer, ReceivedRequest, Site, Wire};
+use metamcp_testkit::{CallOutcome, Workspace};
 use serde_json::{Value, json};
 
 use crate::world::{Gateway, HUNG, Remote};
@@ -20,12 +20,17 @@ fn calls() -> usize {
 }
 
 /// What became of many calls through a network, so many at once, and how often each ran.
-fn through(fault: Fault, speech: Speech, streams: bool, at_once: usize) -> BTreeMap<String, usize> {
+fn through(
+    fault: Fault,
+    transport: RemoteTransport,
+    streams: bool,
+    at_once: usize,
+) -> BTreeMap<String, usize> {
     let calls = calls();
-    let remote = Remote::honest(speech, streams);
+    let remote = Remote::honest(transport, streams);
     let network = Network::before(remote.site.address(), fault).unwrap();
     let mut workspace = Workspace::new().unwrap();
-    let path = if speech == Speech::Older { "sse" } else { "mcp" };
+    let path = if transport == RemoteTransport::Sse { "sse" } else { "mcp" };
     let url = format!("http://{}/{path}", network.address());
     workspace.entry("far", json!({ "url": url, "timeoutMs": 2000 }));
     // What fails here is the network, and it shall be tried to the end.
@@ -41,7 +46,7 @@ fn through(fault: Fault, speech: Speech, streams: bool, at_once: usize) -> BTree
             })
             .collect();
         for call in open {
-            let outcome = Outcome::of(&gateway.wait(call, HUNG).unwrap().value);
+            let outcome = CallOutcome::of(&gateway.wait(call, HUNG).unwrap().value);
             *outcomes.entry(outcome.code().unwrap_or("fine").to_owned()).or_default() += 1;
         }
     }
@@ -58,10 +63,12 @@ fn through(fault: Fault, speech: Speech, streams: bool, at_once: usize) -> BTree
 #[test]
 fn slow_and_sliced_networks_change_nothing() {
     for fault in [Fault::None, Fault::Latency(20), Fault::Slices] {
-        for (speech, streams) in
-            [(Speech::Sessions, true), (Speech::Stateless, false), (Speech::Older, false)]
-        {
-            let outcomes = through(fault, speech, streams, 8);
+        for (transport, streams) in [
+            (RemoteTransport::Sessions, true),
+            (RemoteTransport::Stateless, false),
+            (RemoteTransport::Sse, false),
+        ] {
+            let outcomes = through(fault, transport, streams, 8);
             assert_eq!(outcomes.keys().collect::<Vec<_>>(), ["fine"], "{fault:?} {outcomes:?}");
         }
     }
@@ -69,13 +76,13 @@ fn slow_and_sliced_networks_change_nothing() {
 
 #[test]
 fn resets_are_told_for_what_they_are() {
-    for (after, speech) in [
-        (1, Speech::NoSessions),
-        (60, Speech::NoSessions),
-        (200, Speech::NoSessions),
-        (200, Speech::Older),
+    for (after, transport) in [
+        (1, RemoteTransport::NoSessions),
+        (60, RemoteTransport::NoSessions),
+        (200, RemoteTransport::NoSessions),
+        (200, RemoteTransport::Sse),
     ] {
-        let outcomes = through(Fault::Reset(after), speech, true, 8);
+        let outcomes = through(Fault::Reset(after), transport, true, 8);
         let known = |code: &String| {
             ["fine", "outcome_unknown", "server_unavailable"].contains(&code.as_str())
         };
@@ -88,7 +95,7 @@ fn resets_are_told_for_what_they_are() {
 fn black_holes_and_slow_drips_end_with_their_deadline() {
     for fault in [Fault::BlackHole, Fault::SlowLoris(100)] {
         // Each batch takes as long as its deadline.
-        let outcomes = through(fault, Speech::NoSessions, false, calls().min(250));
+        let outcomes = through(fault, RemoteTransport::NoSessions, false, calls().min(250));
         let known = |code: &String| ["timeout", "server_unavailable"].contains(&code.as_str());
         assert!(outcomes.keys().all(known), "{fault:?} {outcomes:?}");
     }
@@ -112,7 +119,7 @@ fn a_tunnel_is_asked_for_what_is_far_and_for_nothing_that_is_near() {
             socket.write_all(b"HTTP/1.1 403 Forbidden\r\n\r\n").unwrap();
         }
     });
-    let near = Remote::honest(Speech::NoSessions, false);
+    let near = Remote::honest(RemoteTransport::NoSessions, false);
     let mut workspace = Workspace::new().unwrap();
     workspace.entry("far", json!({ "url": "https://mcp.invalid/mcp" }));
     workspace.entry("near", json!({ "url": near.site.url("/mcp") }));
@@ -130,7 +137,7 @@ fn a_tunnel_is_asked_for_what_is_far_and_for_nothing_that_is_near() {
     assert!(asked.load(Ordering::SeqCst) >= 1);
     let before = asked.load(Ordering::SeqCst);
     let answer = gateway.mcp_call_now("near", "echo", &json!({"text": "x"}), HUNG).unwrap();
-    assert_eq!(Outcome::of(&answer.value), Outcome::Fine);
+    assert_eq!(CallOutcome::of(&answer.value), CallOutcome::Success);
     gateway.mcp_call_now("except", "echo", &json!({"text": "x"}), HUNG).unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), before);
     gateway.end();
@@ -167,15 +174,15 @@ impl Write for Mortal {
 fn many_connections_that_died_together_cost_one_call() {
     const MANY: usize = 8;
     let cut = Arc::new(AtomicBool::new(false));
-    let honest = Arc::new(Honest::new(Speech::NoSessions, false));
+    let honest = Arc::new(HonestServer::new(RemoteTransport::NoSessions, false));
     // As many at once as there are connections wanted.
     let together = Barrier::new(MANY);
     let (inner, is_cut) = (Arc::clone(&honest), Arc::clone(&cut));
-    let answer = move |asked: &Asked, talk: &mut Talk<'_>| {
+    let answer = move |asked: &ReceivedRequest, exchange: &mut Exchange<'_>| {
         if asked.rpc() == "tools/call" && !is_cut.load(Ordering::SeqCst) {
             together.wait();
         }
-        inner.answer(asked, talk)
+        inner.answer(asked, exchange)
     };
     let is_cut = Arc::clone(&cut);
     let wrap = move |socket: TcpStream| {
@@ -188,7 +195,7 @@ fn many_connections_that_died_together_cost_one_call() {
         .map(|n| gateway.mcp_call("far", "echo", &json!({ "text": n.to_string() })).unwrap())
         .collect();
     for call in first {
-        assert_eq!(Outcome::of(&gateway.wait(call, HUNG).unwrap().value), Outcome::Fine);
+        assert_eq!(CallOutcome::of(&gateway.wait(call, HUNG).unwrap().value), CallOutcome::Success);
     }
     assert!(site.connections() >= MANY);
     cut.store(true, Ordering::SeqCst);

@@ -6,9 +6,9 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use metamcp_testkit::site::honest::Speech;
-use metamcp_testkit::site::{Answerer, Honest, Site, Wire};
-use metamcp_testkit::{Outcome, Workspace};
+use metamcp_testkit::site::honest::RemoteTransport;
+use metamcp_testkit::site::{Answerer, HonestServer, Site, Wire};
+use metamcp_testkit::{CallOutcome, Workspace};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use serde_json::json;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -42,8 +42,8 @@ fn server(
     certificate: &(rcgen::Certificate, KeyPair),
     clients: Option<&CertifiedIssuer<'static, KeyPair>>,
 ) -> Site {
-    let honest = Honest::new(Speech::NoSessions, true);
-    served(certificate, clients, Arc::new(move |asked, talk| honest.answer(asked, talk)))
+    let honest = HonestServer::new(RemoteTransport::NoSessions, true);
+    served(certificate, clients, Arc::new(move |asked, exchange| honest.answer(asked, exchange)))
 }
 
 /// The same for a server that answers in its own way.
@@ -112,18 +112,18 @@ fn certificates_that_are_wrong_are_refused_for_their_own_reason() {
         };
         let crowd: Vec<u64> = (0..64).map(call).collect();
         for call in crowd {
-            let outcome = Outcome::of(&gateway.wait(call, HUNG).unwrap().value);
+            let outcome = CallOutcome::of(&gateway.wait(call, HUNG).unwrap().value);
             let known = ["server_unavailable", "circuit_open"];
             assert!(outcome.code().is_some_and(|code| known.contains(&code)), "{outcome}");
         }
-        assert!(site.asked().is_empty(), "nothing is said to a stranger");
+        assert!(site.requests().is_empty(), "nothing is said to a stranger");
         gateway.end();
     }
 }
 
 #[test]
 fn a_server_without_tls_is_not_spoken_to_in_the_clear() {
-    let plain = Remote::honest(Speech::NoSessions, false);
+    let plain = Remote::honest(RemoteTransport::NoSessions, false);
     let gateway = Gateway::to(&format!("https://{}/mcp", plain.site.address()));
     let error = gateway.refusal("echo", &json!({"text": "x"}));
     assert_eq!(error.code, "server_unavailable", "{}", error.whole);
@@ -134,12 +134,12 @@ fn a_server_without_tls_is_not_spoken_to_in_the_clear() {
 #[test]
 fn nobody_is_sent_on_from_tls_into_the_clear() {
     let known = authority();
-    let plain = Remote::honest(Speech::NoSessions, false);
+    let plain = Remote::honest(RemoteTransport::NoSessions, false);
     let there = format!("http://{}/mcp", plain.site.address());
     let site = served(
         &issued(&known, &["127.0.0.1"], |_| {}),
         None,
-        Arc::new(move |_, talk| talk.respond(307, &[("location", &there)], b"")),
+        Arc::new(move |_, exchange| exchange.respond(307, &[("location", &there)], b"")),
     );
     let mut workspace = Workspace::new().unwrap();
     let ca = write(&workspace, "ca.pem", &known.pem());
@@ -148,8 +148,8 @@ fn nobody_is_sent_on_from_tls_into_the_clear() {
     let gateway = Gateway::start(workspace);
     let error = gateway.refusal("echo", &json!({"text": "x"}));
     assert!(error.message.contains("everybody could listen"), "{}", error.whole);
-    assert!(!site.asked().is_empty());
-    assert!(plain.site.asked().is_empty(), "not a word in the clear");
+    assert!(!site.requests().is_empty());
+    assert!(plain.site.requests().is_empty(), "not a word in the clear");
     gateway.end();
 }
 
@@ -178,9 +178,9 @@ fn an_authority_of_ones_own_and_a_certificate_of_ours() {
     }
     let ask = |server: &str| {
         let answer = gateway.mcp_call_now(server, "echo", &json!({"text": "x"}), HUNG).unwrap();
-        Outcome::of(&answer.value)
+        CallOutcome::of(&answer.value)
     };
-    assert_eq!(ask("strict"), Outcome::Fine);
+    assert_eq!(ask("strict"), CallOutcome::Success);
     assert_eq!(ask("without").code(), Some("server_unavailable"));
     let missing = ask("missing");
     assert_eq!(missing.code(), Some("server_unavailable"));

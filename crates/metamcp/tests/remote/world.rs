@@ -6,11 +6,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use metamcp_testkit::call_outcome::ErrorObject;
 use metamcp_testkit::client::Reply;
-use metamcp_testkit::outcome::ErrorObject;
-use metamcp_testkit::site::honest::Speech;
-use metamcp_testkit::site::{Asked, Honest, Site, Talk};
-use metamcp_testkit::{Client, Outcome, Workspace};
+use metamcp_testkit::site::honest::RemoteTransport;
+use metamcp_testkit::site::{Exchange, HonestServer, ReceivedRequest, Site};
+use metamcp_testkit::{CallOutcome, Client, Workspace};
 use serde_json::{Value, json};
 
 /// Whatever takes this long hangs.
@@ -18,33 +18,36 @@ pub(crate) const HUNG: Duration = Duration::from_secs(60);
 
 /// An honest server, and the site it answers on.
 pub(crate) struct Remote {
-    pub(crate) honest: Arc<Honest>,
+    pub(crate) honest: Arc<HonestServer>,
     pub(crate) site: Site,
 }
 
 impl Remote {
     /// One without faults.
-    pub(crate) fn honest(speech: Speech, streams: bool) -> Remote {
-        Remote::with(speech, streams, |_, _, _| Ok(false))
+    pub(crate) fn honest(transport: RemoteTransport, streams: bool) -> Remote {
+        Remote::with(transport, streams, |_, _, _| Ok(false))
     }
 
     /// One whose requests go to `first`, and on to the honest part where that says false.
     pub(crate) fn with(
-        speech: Speech,
+        transport: RemoteTransport,
         streams: bool,
-        first: impl Fn(&Honest, &Asked, &mut Talk<'_>) -> std::io::Result<bool> + Send + Sync + 'static,
+        first: impl Fn(&HonestServer, &ReceivedRequest, &mut Exchange<'_>) -> std::io::Result<bool>
+        + Send
+        + Sync
+        + 'static,
     ) -> Remote {
-        let honest = Arc::new(Honest::new(speech, streams));
+        let honest = Arc::new(HonestServer::new(transport, streams));
         let inner = Arc::clone(&honest);
-        let site = Site::start(Arc::new(move |asked, talk| {
-            if first(&inner, asked, talk)? { Ok(()) } else { inner.answer(asked, talk) }
+        let site = Site::start(Arc::new(move |request, exchange| {
+            if first(&inner, request, exchange)? { Ok(()) } else { inner.answer(request, exchange) }
         }));
         Remote { honest, site: site.unwrap() }
     }
 
     /// How many requests with this JSON-RPC method came.
     pub(crate) fn count(&self, method: &str) -> usize {
-        self.site.asked().iter().filter(|asked| asked.rpc() == method).count()
+        self.site.requests().iter().filter(|request| request.rpc() == method).count()
     }
 }
 
@@ -99,8 +102,8 @@ impl Gateway {
     }
 
     /// Calls a tool of `far`.
-    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Outcome {
-        Outcome::of(&self.mcp_call_now("far", tool, arguments, HUNG).unwrap().value)
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> CallOutcome {
+        CallOutcome::of(&self.mcp_call_now("far", tool, arguments, HUNG).unwrap().value)
     }
 
     /// Calls `echo` and expects its words back.
@@ -112,7 +115,7 @@ impl Gateway {
     /// Calls a tool and expects the gateway to refuse it or to say that it failed.
     pub(crate) fn refusal(&self, tool: &str, arguments: &Value) -> ErrorObject {
         match self.call(tool, arguments) {
-            Outcome::Refused(error) => error,
+            CallOutcome::GatewayError(error) => error,
             other => panic!("{tool} should have failed, and was {other}; {}", self.stderr()),
         }
     }

@@ -37,7 +37,7 @@ fn each_surface_lists_its_tools_and_accepts_those_of_both() {
     let compact = ["mcp_discover", "mcp_call", "mcp_execute", "mcp_provision"];
     for surface in ["compact", "full", "both"] {
         let gateway = Gateway::start(two_servers(), &["--surface", surface]);
-        let full = metamcp_core::vocabulary::NAMES;
+        let full = metamcp_surface::full_surface::NAMES;
         let expected: Vec<&str> = match surface {
             "compact" => compact.to_vec(),
             // The one tool of the first vocabulary that has no other name in the second.

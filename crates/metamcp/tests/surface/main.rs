@@ -11,5 +11,5 @@ mod gateway;
 mod large;
 mod paging;
 mod progress;
+mod redacted;
 mod scoped;
-mod scrubbed;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metamcp_core::tool::{Fingerprint, Listing, Next, ServerTools, Skipped};
+use metamcp_tools::tool::{Fingerprint, Listing, Next, ServerTools, Skipped};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use metamcp_core::search::{Index, Recipe, ServerIndex, Strategy};
-use metamcp_core::tool::Listing;
+use metamcp_search::search::{Index, IndexCacheKey, ServerIndex, Strategy};
+use metamcp_tools::tool::Listing;
 use sha2::{Digest, Sha256};
 
 use super::{CacheError, MAX_FILE_BYTES, SchemaCache, file_error};
@@ -16,10 +16,10 @@ const MAGIC: &[u8; 8] = b"METAIDX1";
 
 impl SchemaCache {
     /// The part that was kept under this recipe, if it is there and whole.
-    pub fn read_part(&self, server: &str, recipe: &Recipe) -> Option<Vec<u8>> {
+    pub fn read_part(&self, server: &str, cache_key: &IndexCacheKey) -> Option<Vec<u8>> {
         let folder = self.server_folder(server).ok()??;
         let mut bytes = folder.open(FILE).ok()??.read(MAX_FILE_BYTES).ok()?;
-        let start = content(&bytes, recipe)?;
+        let start = content(&bytes, cache_key)?;
         bytes.drain(..start);
         Some(bytes)
     }
@@ -28,11 +28,11 @@ impl SchemaCache {
     pub fn write_part(
         &self,
         server: &str,
-        recipe: &Recipe,
+        cache_key: &IndexCacheKey,
         part: &[u8],
         now_ms: u64,
     ) -> Result<(), CacheError> {
-        let bytes = [MAGIC, &recipe.0[..], &Sha256::digest(part), part].concat();
+        let bytes = [MAGIC, &cache_key.0[..], &Sha256::digest(part), part].concat();
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(CacheError::TooLarge { server: server.to_owned(), bytes: bytes.len() });
         }
@@ -43,8 +43,8 @@ impl SchemaCache {
 }
 
 /// Where the part starts in a file that is whole and of this recipe.
-fn content(bytes: &[u8], recipe: &Recipe) -> Option<usize> {
-    let rest = bytes.strip_prefix(MAGIC)?.strip_prefix(&recipe.0[..])?;
+fn content(bytes: &[u8], cache_key: &IndexCacheKey) -> Option<usize> {
+    let rest = bytes.strip_prefix(MAGIC)?.strip_prefix(&cache_key.0[..])?;
     let (digest, part) = rest.split_first_chunk::<32>()?;
     (Sha256::digest(part)[..] == digest[..]).then_some(bytes.len() - part.len())
 }
@@ -55,7 +55,7 @@ pub(super) fn survive(data: &[u8]) {
     let page = listing.page(br#"{"tools":[{"name":"read_file"},{"name":"send"}]}"#);
     page.expect("the list is plain");
     let tools = Arc::new(listing.finish(None, None));
-    if let Some(part) = ServerIndex::from_bytes(Recipe([0; 32]), "fuzz", &tools, data) {
+    if let Some(part) = ServerIndex::from_bytes(IndexCacheKey([0; 32]), "fuzz", &tools, data) {
         let index = Index::new(vec![Arc::new(part)]);
         index.search("read the file", Strategy::Hybrid, 5, None);
     }

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use metamcp_core::search::Recipe;
-use metamcp_core::tool::Listing;
+use metamcp_search::search::IndexCacheKey;
+use metamcp_tools::tool::Listing;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -409,9 +409,12 @@ fn sweeping_takes_only_what_is_old_unknown_and_ours() {
     for server in ["known", "young", "gone"] {
         write(&home, server, &tools(&["a"]), NOW);
     }
-    home.cache.write_part("gone", &Recipe([7; 32]), b"part", NOW).unwrap();
-    assert_eq!(home.cache.read_part("gone", &Recipe([7; 32])).as_deref(), Some(&b"part"[..]));
-    assert_eq!(home.cache.read_part("gone", &Recipe([8; 32])), None);
+    home.cache.write_part("gone", &IndexCacheKey([7; 32]), b"part", NOW).unwrap();
+    assert_eq!(
+        home.cache.read_part("gone", &IndexCacheKey([7; 32])).as_deref(),
+        Some(&b"part"[..])
+    );
+    assert_eq!(home.cache.read_part("gone", &IndexCacheKey([8; 32])), None);
     fs::write(home.folder("known").join(".index.bin.1.dead"), "half").unwrap();
     let cache = home.folder("known").parent().unwrap().to_owned();
     fs::create_dir(cache.join("not-ours")).unwrap();

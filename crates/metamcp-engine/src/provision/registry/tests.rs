@@ -2,8 +2,8 @@
 
 use std::net::TcpListener;
 
-use metamcp_core::config::ServerState;
-use metamcp_core::provision::{Facts, Plan, Verdict, builtin};
+use metamcp_config::config::ServerState;
+use metamcp_provisioning::provision::{Facts, Plan, Verdict, builtin};
 
 use super::*;
 use crate::provision::{Record, Store};
@@ -16,8 +16,14 @@ fn registry(base: &str, home: &Path) -> Arc<Registry> {
     Arc::new(configured(base, home).remove(0))
 }
 
-fn kept(base: &str, synced: u64, candidates: Vec<Candidate>) -> Kept {
-    Kept { format: FORMAT, base: base.to_owned(), synced, candidates, ..Kept::default() }
+fn cache(base: &str, synced: u64, candidates: Vec<Candidate>) -> RegistryCache {
+    RegistryCache {
+        format: FORMAT,
+        base: base.to_owned(),
+        synced,
+        candidates,
+        ..RegistryCache::default()
+    }
 }
 
 #[test]
@@ -88,7 +94,7 @@ async fn a_slow_registry_is_answered_for_by_what_is_remembered() {
     let base = format!("http://{}", silent.local_addr().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let registry = registry(&base, &folder.path().join("home"));
-    registry.shelf.save(&kept(&base, 1, vec![server("a")])).unwrap();
+    registry.cache_file.save(&cache(&base, 1, vec![server("a")])).unwrap();
     let end = tokio::time::Instant::now() + Duration::from_secs(60);
     // The file may take longer to read than the first patience lasts.
     loop {
@@ -111,7 +117,7 @@ fn a_snapshot_is_believed_no_more_than_a_registry() {
     forged.description = "fine\n\u{1b}[2Jfine".to_owned();
     let mut huge = server("huge");
     huge.offer.runtime_arguments.push("x".repeat(100_000));
-    let mut all = vec![kept(base, 5, vec![forged, huge, server("twice"), server("twice")])];
+    let mut all = vec![cache(base, 5, vec![forged, huge, server("twice"), server("twice")])];
     assert_eq!(registry.take(&mut all).unwrap(), Some((2, 5)));
     let taken = registry.load().candidates;
     assert_eq!(taken[0].name, "forged hash sha512-GOOD");
@@ -201,7 +207,7 @@ async fn what_a_registry_drops_without_a_word_is_withheld_once_all_of_it_was_rea
     registry.refresh_now().await;
     let store = install(&home, &base, "a/one");
     let age = async |registry: &Registry| {
-        registry.state.lock().await.kept.whole -= ALL_AGAIN;
+        registry.state.lock().await.cache.whole -= ALL_AGAIN;
     };
     // Only what changed was asked for: it need not be among that.
     registry.refresh_now().await;
@@ -225,7 +231,7 @@ fn what_a_snapshot_takes_back_is_withheld_too() {
     let (home, base) = (folder.path().join("home"), "https://registry.example.com");
     let store = install(&home, base, "a/one");
     let deleted = Candidate { status: Status::Deleted(String::new()), ..server("a/one") };
-    let mut all = vec![kept(base, 5, vec![deleted])];
+    let mut all = vec![cache(base, 5, vec![deleted])];
     registry(base, &home).take(&mut all).unwrap();
     assert_eq!(withheld(&store).as_deref(), Some("its registry took it back"));
 }

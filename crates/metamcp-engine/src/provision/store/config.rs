@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use metamcp_child::{environment, walls};
-use metamcp_core::config::{
-    HttpKind, Installed, PassEnv, Runtime, SecretArguments, ServerConfig, ServerOrigin,
-    ServerState, Transport, Walls,
+use metamcp_child::{environment, process_sandbox};
+use metamcp_config::config::{
+    HttpKind, Installed, PassEnv, Runtime, SandboxPolicy, SecretArguments, ServerConfig,
+    ServerOrigin, ServerState, Transport,
 };
-use metamcp_core::provision::kept::kept;
-use metamcp_core::provision::{Consent, Contained, Input, Kind, OWN_FOLDER, Plan, Source};
-use metamcp_core::secret::{Reference, Secret};
+use metamcp_provisioning::provision::secret_ref::secret_ref;
+use metamcp_provisioning::provision::{Consent, Contained, Input, Kind, OWN_FOLDER, Plan, Source};
+use metamcp_types::secret::{Reference, Secret};
 
 use super::{Record, install};
 use crate::secrets::arguments;
@@ -48,7 +48,7 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
         folder: PathBuf::from(&plan.prefix),
         manifest: record.manifest.clone(),
     });
-    config.walls = (plan.contained == Contained::Walls).then(|| walls(record));
+    config.sandbox_policy = (plan.contained == Contained::Sandbox).then(|| sandbox_policy(record));
     config.transport = match plan.kind {
         Kind::Remote => Transport::Http {
             url: command,
@@ -58,7 +58,10 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
         },
         Kind::Npm | Kind::Pypi | Kind::Oci => match config.transport {
             Transport::Stdio { command, args, .. } => {
-                let own = config.walls.as_ref().map(|walls| walls.home.clone());
+                let own = config
+                    .sandbox_policy
+                    .as_ref()
+                    .map(|sandbox_policy| sandbox_policy.home.clone());
                 let cwd = own.or_else(|| Some(PathBuf::from(&plan.prefix)));
                 let behind = record.runtime.clone().filter(|path| Path::new(path).is_file());
                 Transport::Stdio { command: behind.unwrap_or(command), args, env: given, cwd }
@@ -158,7 +161,7 @@ fn secret_argument<'p>(plan: &'p Plan, argv: &[String]) -> Option<&'p str> {
 
 /// What a word of the command line is, if it is a secret or says where one is.
 fn secret(input: &Input, word: &str) -> Option<Secret> {
-    if kept(word).is_some() {
+    if secret_ref(word).is_some() {
         return Some(Secret::reference(&*input.name, word));
     }
     if Reference::is_one(word) {
@@ -177,7 +180,7 @@ fn value(record: &Record, input: &Input) -> Option<Secret> {
     let name = &input.name;
     let given = record.values.iter().find(|(known, value)| known == name && !value.is_empty());
     if let Some((_, value)) = given {
-        let is_reference = Reference::is_one(value) || kept(value).is_some();
+        let is_reference = Reference::is_one(value) || secret_ref(value).is_some();
         let wrap = if is_reference { Secret::reference } else { Secret::new };
         return Some(wrap(name.clone(), value.clone()));
     }
@@ -191,24 +194,24 @@ fn value(record: &Record, input: &Input) -> Option<Secret> {
 
 /// What it needs: its packages, the runtime, certificates; and to write, a folder of its own and what the person named. Its
 /// own package is not among that: a server that was talked into something could otherwise change itself for good.
-fn walls(record: &Record) -> Walls {
+fn sandbox_policy(record: &Record) -> SandboxPolicy {
     let plan = &record.plan;
     let prefix = PathBuf::from(&plan.prefix);
     let runtime = match plan.kind {
         Kind::Pypi => Some(prefix.join(install::PYTHON)),
         _ => {
             let behind = record.runtime.as_deref().map(PathBuf::from).filter(|path| path.is_file());
-            behind.or_else(|| walls::in_path(record.argv.first()?.as_ref()))
+            behind.or_else(|| process_sandbox::in_path(record.argv.first()?.as_ref()))
         }
     };
     let mut reads = vec![prefix.clone()];
-    reads.extend(runtime.iter().flat_map(|program| walls::runtime(program)));
+    reads.extend(runtime.iter().flat_map(|program| process_sandbox::runtime(program)));
     reads.extend(environment::certificate_files());
     let mut writes = Vec::new();
     let home = std::env::var_os("HOME").map(PathBuf::from);
     writes.extend(given(record).filter_map(|value| named(&value, home.as_deref())));
     writes.extend(record.reach.iter().cloned());
-    Walls { home: prefix.join(install::DATA), reads, writes }
+    SandboxPolicy { home: prefix.join(install::DATA), reads, writes }
 }
 
 impl Record {
@@ -232,8 +235,8 @@ impl Record {
                 && Path::new(value).is_dir()
                 && named(value, home.as_deref()).is_none()
         };
-        let has_walls = self.plan.contained == Contained::Walls;
-        given(self).filter(|value| has_walls && is_shut(value)).collect()
+        let is_sandboxed = self.plan.contained == Contained::Sandbox;
+        given(self).filter(|value| is_sandboxed && is_shut(value)).collect()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Plans that wait, a yes that is used once, what is installed.
 
-use metamcp_core::config::{ServerState, Transport};
-use metamcp_core::provision::{Candidate, Facts, Input, Plan, Source, Verdict, Word, builtin};
+use metamcp_config::config::{ServerState, Transport};
+use metamcp_provisioning::provision::{
+    Candidate, Facts, Input, Plan, Source, Verdict, Word, builtin,
+};
 
 use super::config::named;
 use super::*;
@@ -43,7 +45,7 @@ fn a_plan_that_was_changed_on_disk_does_not_wait_under_its_old_id() {
     let plan = plan(&store);
     let id = store.wait_for_yes(&plan).unwrap();
     let mut evil = plan.clone();
-    evil.argv.push(metamcp_core::provision::Word::Fixed("--evil".to_owned()));
+    evil.argv.push(metamcp_provisioning::provision::Word::Fixed("--evil".to_owned()));
     let folder = store.part(PENDING).unwrap();
     let swapped = Pending { plan: evil, since: unix_millis() };
     write(&folder, &format!("{id}.json"), &swapped).unwrap();
@@ -133,8 +135,8 @@ fn asking(store: &Store, default: Option<&str>) -> Plan {
 fn opened(plan: &Plan, values: &[(String, String)]) -> Vec<PathBuf> {
     let record = Record::new(plan.clone(), &plan.complete(values).unwrap(), 1);
     let own = Path::new(&plan.prefix);
-    let walls = server_config(&record).walls.unwrap();
-    walls.writes.into_iter().filter(|path| !path.starts_with(own)).collect()
+    let sandbox_policy = server_config(&record).sandbox_policy.unwrap();
+    sandbox_policy.writes.into_iter().filter(|path| !path.starts_with(own)).collect()
 }
 
 #[test]

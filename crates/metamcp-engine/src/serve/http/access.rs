@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use metamcp_core::settings::LogLevel;
+use metamcp_config::settings::LogLevel;
 use sha2::{Digest, Sha256};
 
 use crate::telemetry;

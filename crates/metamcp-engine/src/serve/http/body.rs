@@ -13,16 +13,16 @@ const MOST_DISCARDED: usize = 32 * 1024 * 1024;
 const DISCARDING: Duration = Duration::from_secs(2);
 
 /// The body of a request.
-pub(super) enum Sent<'a> {
+pub(super) enum RequestBody<'a> {
     /// It is on its way.
-    Coming(&'a mut Incoming),
+    Streaming(&'a mut Incoming),
     /// It is here, and within the limit.
-    Here(Bytes),
+    Buffered(Bytes),
 }
 
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum BodyReadError {
     /// It is longer than it may be.
     TooLong,
     /// There is no room for it.
@@ -37,19 +37,19 @@ pub(super) async fn whole<B>(
     body: &mut B,
     limit: usize,
     mut room: impl FnMut(usize) -> bool,
-) -> Result<Bytes, Unread>
+) -> Result<Bytes, BodyReadError>
 where
     B: Body<Data = Bytes> + Unpin,
 {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(piece) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+        let Ok(piece) = frame.map_err(|_| BodyReadError::Broken)?.into_data() else { continue };
         if first.len().max(all.len()) + piece.len() > limit {
-            return Err(Unread::TooLong);
+            return Err(BodyReadError::TooLong);
         }
         if !room(piece.len()) {
-            return Err(Unread::NoRoom);
+            return Err(BodyReadError::NoRoom);
         }
         if first.is_empty() && all.is_empty() {
             first = piece;
@@ -130,7 +130,7 @@ mod tests {
         let mut left = 3_usize;
         let room = |size: usize| left.checked_sub(size).map(|rest| left = rest).is_some();
         let unread = whole(&mut Frames(pieces.into()), 6, room).await;
-        assert_eq!(unread, Err(Unread::NoRoom));
+        assert_eq!(unread, Err(BodyReadError::NoRoom));
         assert_eq!(read(&[], None).await, "");
     }
 }

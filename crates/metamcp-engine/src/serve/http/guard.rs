@@ -34,7 +34,7 @@ pub struct Rules {
     /// Toolsets that have an endpoint of their own.
     pub toolsets: Vec<String>,
     /// The toolset that all other endpoints are kept to, where the operator wants that.
-    pub kept_to: Option<String>,
+    pub restricted_to: Option<String>,
     /// Whether each request stands alone.
     pub stateless: bool,
     /// Whether answers are always single documents.
@@ -293,7 +293,7 @@ impl Rules {
                 self.toolsets.get(usize::from(place)).is_some_and(|name| name == toolset)
             }
             Endpoint::Main | Endpoint::Direct | Endpoint::Full => {
-                self.kept_to.as_deref() == Some(toolset)
+                self.restricted_to.as_deref() == Some(toolset)
             }
         }
     }

@@ -31,29 +31,29 @@ impl InFlight {
     /// Counts so many until the ticket is dropped; nothing if there would be too many.
     pub(super) fn enter(self: &Arc<Self>, principal: Principal, count: usize) -> Option<Ticket> {
         let mut by = self.by.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let held = by.entry(principal).or_default();
-        if *held + count > MAX_IN_FLIGHT {
+        let usage = by.entry(principal).or_default();
+        if *usage + count > MAX_IN_FLIGHT {
             return None;
         }
-        *held += count;
+        *usage += count;
         self.total.fetch_add(count, Ordering::AcqRel);
-        Some(Arc::new(UnderWay { all: Arc::clone(self), principal, count }))
+        Some(Arc::new(InFlightGuard { all: Arc::clone(self), principal, count }))
     }
 }
 
 /// Counts until it is dropped.
-struct UnderWay {
+struct InFlightGuard {
     all: Arc<InFlight>,
     principal: Principal,
     count: usize,
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         let mut by = self.all.by.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(held) = by.get_mut(&self.principal) {
-            *held -= self.count;
-            if *held == 0 {
+        if let Some(usage) = by.get_mut(&self.principal) {
+            *usage -= self.count;
+            if *usage == 0 {
                 by.remove(&self.principal);
             }
         }
@@ -65,11 +65,11 @@ impl Drop for UnderWay {
 /// and sends nothing takes nothing.
 pub(super) struct Bodies {
     most: usize,
-    held: Mutex<Held>,
+    usage: Mutex<BodyUsage>,
 }
 
 #[derive(Default)]
-struct Held {
+struct BodyUsage {
     total: usize,
     by: HashMap<Principal, usize>,
 }
@@ -77,51 +77,51 @@ struct Held {
 impl Bodies {
     /// Room for bodies of at most so many bytes each.
     pub(super) fn new(longest: usize) -> Bodies {
-        Bodies { most: MAX_BODIES.max(longest.saturating_mul(8)), held: Mutex::default() }
+        Bodies { most: MAX_BODIES.max(longest.saturating_mul(8)), usage: Mutex::default() }
     }
 
     /// A body of somebody, of which nothing is here yet.
-    pub(super) fn begin(&self, principal: Principal) -> Room<'_> {
-        Room { bodies: self, principal, size: 0 }
+    pub(super) fn begin(&self, principal: Principal) -> BodyReservation<'_> {
+        BodyReservation { bodies: self, principal, size: 0 }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn usage(&self) -> MutexGuard<'_, BodyUsage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Room for a body while it is read.
-pub(super) struct Room<'a> {
+pub(super) struct BodyReservation<'a> {
     bodies: &'a Bodies,
     principal: Principal,
     size: usize,
 }
 
-impl Room<'_> {
+impl BodyReservation<'_> {
     /// Takes so much more; false if that is not there. What one may hold shrinks with what is left, so that however many
     /// take all they can, whoever comes next finds four times as much as the last of them has.
     pub(super) fn grow(&mut self, more: usize) -> bool {
-        let mut held = self.bodies.held();
-        let mine = held.by.get(&self.principal).copied().unwrap_or_default() + more;
-        let total = held.total + more;
+        let mut usage = self.bodies.usage();
+        let mine = usage.by.get(&self.principal).copied().unwrap_or_default() + more;
+        let total = usage.total + more;
         if mine > self.bodies.most.saturating_sub(total) / SHARE {
             return false;
         }
-        held.total = total;
-        held.by.insert(self.principal, mine);
+        usage.total = total;
+        usage.by.insert(self.principal, mine);
         self.size += more;
         true
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for BodyReservation<'_> {
     fn drop(&mut self) {
-        let mut held = self.bodies.held();
-        held.total -= self.size;
-        if let Some(mine) = held.by.get_mut(&self.principal) {
+        let mut usage = self.bodies.usage();
+        usage.total -= self.size;
+        if let Some(mine) = usage.by.get_mut(&self.principal) {
             *mine -= self.size;
             if *mine == 0 {
-                held.by.remove(&self.principal);
+                usage.by.remove(&self.principal);
             }
         }
     }
@@ -151,21 +151,21 @@ mod tests {
     #[test]
     fn nobody_takes_what_the_next_one_needs() {
         let bodies = Bodies::new(1);
-        let mut greedy: Vec<Room<'_>> = Vec::new();
+        let mut greedy: Vec<BodyReservation<'_>> = Vec::new();
         for number in 0..6 {
             let mut room = bodies.begin(Principal(number));
-            let before = bodies.held().total;
+            let before = bodies.usage().total;
             while room.grow(1 << 20) {}
-            let taken = bodies.held().total - before;
-            let left = MAX_BODIES - bodies.held().total;
+            let taken = bodies.usage().total - before;
+            let left = MAX_BODIES - bodies.usage().total;
             assert!(taken >= 15 << 20 && taken <= left / SHARE, "{number}: {taken}");
             // Not by another body either.
             assert!(!bodies.begin(Principal(number)).grow(1 << 20));
             greedy.push(room);
         }
         drop(greedy);
-        assert_eq!(bodies.held().total, 0);
-        assert!(bodies.held().by.is_empty());
+        assert_eq!(bodies.usage().total, 0);
+        assert!(bodies.usage().by.is_empty());
         assert!(bodies.begin(Principal(1)).grow(MAX_BODIES / 5));
     }
 

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
-use metamcp_core::config::Config;
-use metamcp_core::settings::{LogLevel, ServeSettings, Transport};
+use metamcp_config::config::Config;
+use metamcp_config::settings::{LogLevel, ServeSettings, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -15,8 +15,8 @@ use super::access::{
     Access, ApproverError, Expected, Generated, GeneratedError, KeySet, KeySource, LineError,
     Signed, SourceError, Token, tokens_of,
 };
-use super::door::Ways;
 use super::guard::{self, Rules};
+use super::handler::HttpConfig;
 use super::tls::{Tls, TlsError};
 use crate::telemetry;
 
@@ -141,7 +141,7 @@ pub enum PlanError {
 /// See the module.
 pub struct Plan {
     /// How requests are taken.
-    pub ways: Ways,
+    pub http_config: HttpConfig,
     /// TLS, where it is wanted.
     pub tls: Option<Arc<Tls>>,
     /// Where keys of signed tokens come from.
@@ -194,23 +194,23 @@ impl Plan {
             origins: words(&serve.allowed_origins),
             legacy: serve.transport == Transport::Sse,
             toolsets: Vec::new(),
-            kept_to: Some(settings.toolset.clone()).filter(|name| !name.is_empty()),
+            restricted_to: Some(settings.toolset.clone()).filter(|name| !name.is_empty()),
             stateless: serve.stateless,
             json: serve.json_response,
         };
-        let ways = Ways {
+        let http_config = HttpConfig {
             rules,
             access,
             body_bytes: settings.limits.line_bytes,
             session_timeout: serve.session_timeout,
             scheme: if tls.is_some() { "https" } else { "http" },
         };
-        Ok(Plan { ways, tls, keys, generated, addresses })
+        Ok(Plan { http_config, tls, keys, generated, addresses })
     }
 
     /// Whether anybody comes in who can reach the port.
     pub fn is_open(&self) -> bool {
-        self.ways.access.is_open()
+        self.http_config.access.is_open()
     }
 
     /// Takes the port; says where clients find us.
@@ -220,8 +220,8 @@ impl Plan {
             match TcpListener::bind(address).await {
                 Ok(listener) => {
                     let bound = listener.local_addr().unwrap_or(address);
-                    let path = if self.ways.rules.legacy { guard::SSE } else { guard::MCP };
-                    return Ok((listener, format!("{}://{bound}{path}", self.ways.scheme)));
+                    let path = if self.http_config.rules.legacy { guard::SSE } else { guard::MCP };
+                    return Ok((listener, format!("{}://{bound}{path}", self.http_config.scheme)));
                 }
                 Err(source) => failed = Some(PlanError::Listen { address, source }),
             }
@@ -308,15 +308,15 @@ fn open_to_others(_path: &Path) -> Option<String> {
 
 /// A token for a toolset that is not served would be a token for nothing, and hardly what was meant.
 fn check_toolsets(config: &Config, access: &Access) -> Result<(), PlanError> {
-    let kept_to = config.settings.toolset.as_str();
-    let is_served = |name: &str| match kept_to {
+    let restricted_to = config.settings.toolset.as_str();
+    let is_served = |name: &str| match restricted_to {
         "" => config.toolsets.iter().any(|toolset| toolset.name == name),
-        kept_to => name == kept_to,
+        restricted_to => name == restricted_to,
     };
     match access.toolsets().find(|name| !is_served(name)) {
         None => Ok(()),
         Some(name) => {
-            Err(PlanError::Toolset { toolset: name.to_owned(), kept: !kept_to.is_empty() })
+            Err(PlanError::Toolset { toolset: name.to_owned(), kept: !restricted_to.is_empty() })
         }
     }
 }
@@ -367,7 +367,7 @@ mod tests {
     fn plan_in(home: &Path, change: impl FnOnce(&mut Config)) -> Result<Plan, PlanError> {
         let known = |_: &str| None;
         let text = r#"{ "mcpServers": {}, "toolsets": { "docs": { "servers": [] } } }"#;
-        let mut config = metamcp_core::config::parse(text, &known).unwrap().config;
+        let mut config = metamcp_config::config::parse(text, &known).unwrap().config;
         config.settings.home = home.to_owned();
         change(&mut config);
         Plan::of(&config, &|name| (name == "TOKEN").then(|| "secret".to_owned()))
@@ -377,7 +377,7 @@ mod tests {
     fn a_token_is_asked_for_unless_the_owner_says_otherwise() {
         for host in ["127.0.0.1", "::1", "[::1]", "127.9.9.9"] {
             let guarded = plan(|serve| serve.host = host.into()).unwrap();
-            assert!(guarded.ways.rules.local && !guarded.is_open(), "{host}");
+            assert!(guarded.http_config.rules.local && !guarded.is_open(), "{host}");
             assert!(guarded.generated.is_some(), "{host}");
             let open = plan(|serve| {
                 serve.host = host.into();
@@ -400,7 +400,7 @@ mod tests {
                 serve.token_env = "TOKEN".into();
             });
             let guarded = guarded.unwrap();
-            assert!(!guarded.ways.rules.local && !guarded.is_open(), "{host}");
+            assert!(!guarded.http_config.rules.local && !guarded.is_open(), "{host}");
             assert!(guarded.generated.is_none(), "others configured, so none is generated");
             let reckless = plan(|serve| {
                 serve.host = host.into();
@@ -419,11 +419,11 @@ mod tests {
     fn a_token_is_bound_to_a_toolset_that_is_served() {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("tokens");
-        let with = |toolset: &str, kept_to: &str| {
+        let with = |toolset: &str, restricted_to: &str| {
             fs::write(&file, format!("secret toolset={toolset}\n")).unwrap();
             plan_in(home.path(), |config| {
                 config.settings.serve.token_file = Some(file.clone());
-                config.settings.toolset = kept_to.to_owned();
+                config.settings.toolset = restricted_to.to_owned();
             })
         };
         assert!(with("docs", "").is_ok() && with("docs", "docs").is_ok());

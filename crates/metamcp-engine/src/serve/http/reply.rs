@@ -13,7 +13,7 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use metamcp_wire::write;
 
-use super::leaving::Leaving;
+use super::pending_writes::PendingWrites;
 use super::stream::{Event, Reader, Ticket};
 
 /// The header that carries a session's id.
@@ -37,7 +37,7 @@ pub struct Answer {
     /// Counts the requests that it answers as under way.
     ticket: Option<Ticket>,
     /// Where that goes on when the body is gone but not written.
-    leaving: Option<Leaving>,
+    pending_writes: Option<PendingWrites>,
 }
 
 /// What a body is made of.
@@ -58,21 +58,21 @@ impl Answer {
     }
 
     /// It goes out on that connection.
-    pub(super) fn leave_by(&mut self, leaving: &Leaving) {
-        self.leaving = Some(leaving.clone());
+    pub(super) fn leave_by(&mut self, pending_writes: &PendingWrites) {
+        self.pending_writes = Some(pending_writes.clone());
     }
 }
 
 impl From<Content> for Answer {
     fn from(content: Content) -> Answer {
-        Answer { content, ticket: None, leaving: None }
+        Answer { content, ticket: None, pending_writes: None }
     }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if let (Some(leaving), Some(ticket)) = (&self.leaving, self.ticket.take()) {
-            leaving.given(ticket);
+        if let (Some(pending_writes), Some(ticket)) = (&self.pending_writes, self.ticket.take()) {
+            pending_writes.given(ticket);
         }
     }
 }

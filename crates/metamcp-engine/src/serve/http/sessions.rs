@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_core::moment::Moment;
+use metamcp_types::moment::Moment;
 use metamcp_wire::era::{Era, Revision};
 use metamcp_wire::handshake::{Peer, relayed_capabilities};
 
@@ -124,7 +124,7 @@ struct Entry<L> {
 /// See the module. `L` is a session that is awake.
 pub struct Sessions<L> {
     timeout: Duration,
-    most: Most,
+    most: SessionLimits,
     table: HashMap<SessionId, Entry<L>>,
     /// How many each owner has.
     held: HashMap<Owner, usize>,
@@ -137,7 +137,7 @@ pub struct Sessions<L> {
 
 /// How many there may be.
 #[derive(Clone, Copy)]
-struct Most {
+struct SessionLimits {
     sessions: usize,
     bytes: usize,
     awake: usize,
@@ -153,17 +153,17 @@ pub enum Found<L> {
 }
 
 /// A session that is awake.
-pub trait Awake: Clone {
+pub trait ActiveSession: Clone {
     /// Whether nothing is under way in it.
     fn is_quiet(&self) -> bool;
     /// Whether it holds what a rest would lose.
     fn is_attached(&self) -> bool;
 }
 
-impl<L: Awake> Sessions<L> {
+impl<L: ActiveSession> Sessions<L> {
     /// No sessions yet; those idle for so long will be forgotten.
     pub fn new(timeout: Duration) -> Sessions<L> {
-        let most = Most { sessions: MAX_SESSIONS, bytes: MAX_BYTES, awake: MAX_AWAKE };
+        let most = SessionLimits { sessions: MAX_SESSIONS, bytes: MAX_BYTES, awake: MAX_AWAKE };
         Sessions {
             timeout,
             most,
@@ -231,7 +231,7 @@ impl<L: Awake> Sessions<L> {
         let present = ticks(now.elapsed());
         let mut gone = Vec::new();
         for (id, entry) in &mut self.table {
-            let is_quiet = entry.awake.as_ref().is_none_or(Awake::is_quiet);
+            let is_quiet = entry.awake.as_ref().is_none_or(ActiveSession::is_quiet);
             if !is_quiet {
                 // Somebody listens or waits, which is use.
                 entry.used = present;
@@ -296,7 +296,7 @@ impl<L: Awake> Sessions<L> {
             .table
             .iter()
             .filter(|(_, entry)| {
-                entry.owner == greedy && entry.awake.as_ref().is_none_or(Awake::is_quiet)
+                entry.owner == greedy && entry.awake.as_ref().is_none_or(ActiveSession::is_quiet)
             })
             .map(|(id, entry)| (entry.used, *id))
             .collect();

@@ -6,21 +6,21 @@ use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 
 use super::access::Principal;
-use super::alarm::Alarm;
-use super::body::Sent;
-use super::door::{Door, busy, fresh_id, unreadable};
+use super::body::RequestBody;
+use super::connection_timer::ConnectionTimer;
 use super::guard::{Endpoint, MESSAGES};
-use super::posted::Posted;
+use super::handler::{Handler, busy, fresh_id, unreadable};
+use super::post_body::PostBody;
 use super::reply::{self, Answer, INVALID, NO_SESSION};
 use super::sessions::{Owner, SessionId};
 use super::stream::Stream;
 use crate::serve::Session;
-use crate::serve::lanes::Lanes;
+use crate::serve::response_streams::ResponseStreams;
 
 /// A client with this much to read gets no further messages taken until it has caught up.
 const READ_BACKLOG: usize = 16 * 1024 * 1024;
 
-impl Door {
+impl Handler {
     /// A session as long as its stream.
     pub(super) fn sse(
         &self,
@@ -30,14 +30,14 @@ impl Door {
         let id = fresh_id()?;
         let stream = Stream::general(false);
         let view = self.view(Owner { principal, endpoint: Endpoint::Main });
-        let session = Session::new(view, Lanes::Shared(Arc::clone(&stream)));
+        let session = Session::new(view, ResponseStreams::Shared(Arc::clone(&stream)));
         self.router.attach(&session.caller());
         self.listeners().insert(id, (principal, session));
-        let door = self.me.clone();
+        let handler = self.me.clone();
         let reader = stream.read(None).plain(&format!("{MESSAGES}?sessionId={}", id.text()));
-        Ok(reply::events(reader.leaving(Box::new(move || {
-            let Some(door) = door.upgrade() else { return };
-            let left = door.listeners().remove(&id);
+        Ok(reply::events(reader.on_disconnect(Box::new(move || {
+            let Some(handler) = handler.upgrade() else { return };
+            let left = handler.listeners().remove(&id);
             if let Some((_, session)) = left {
                 session.abandon();
             }
@@ -49,31 +49,31 @@ impl Door {
         &self,
         principal: Principal,
         parts: &Parts,
-        body: Sent<'_>,
-        alarm: &Alarm,
+        body: RequestBody<'_>,
+        connection_timer: &ConnectionTimer,
     ) -> Result<Response<Answer>, Box<Response<Answer>>> {
         let id = parts.uri.query().and_then(session_of).ok_or_else(no_stream)?;
-        let line = self.read(principal, body, alarm).await?;
+        let line = self.read(principal, body, connection_timer).await?;
         let owner = self.listeners().get(&id).cloned();
         let Some((_, session)) = owner.filter(|(owner, _)| *owner == principal) else {
             return Err(no_stream());
         };
-        if let Lanes::Shared(stream) = &session.lanes
+        if let ResponseStreams::Shared(stream) = &session.response_streams
             && stream.backlog() > READ_BACKLOG
         {
             let message = "the client does not read its stream; nothing was run";
             return Err(busy(StatusCode::TOO_MANY_REQUESTS, message));
         }
-        let posted = Posted::read(&line).map_err(|defect| unreadable(&defect))?;
-        if posted.batch
+        let post_body = PostBody::read(&line).map_err(|defect| unreadable(&defect))?;
+        if post_body.batch
             && let Some(why) = session.refuses_batches()
         {
             return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, INVALID, why)));
         }
-        if !posted.requests().is_empty() {
+        if !post_body.requests().is_empty() {
             self.check_open()?;
         }
-        for message in posted.messages {
+        for message in post_body.messages {
             session.take(message, &line);
         }
         Ok(reply::empty(StatusCode::ACCEPTED))

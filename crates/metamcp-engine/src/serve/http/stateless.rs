@@ -9,47 +9,47 @@ use metamcp_wire::modern::headers::{self, Mirror};
 use metamcp_wire::modern::{Fault, meta};
 use metamcp_wire::{object, write};
 
-use super::alarm::Alarm;
-use super::door::{Door, Form, Instead, bad_message, prefers_events};
-use super::posted::Posted;
+use super::connection_timer::ConnectionTimer;
+use super::handler::{ErrorResponse, Handler, ResponseFormat, bad_message, prefers_events};
+use super::post_body::PostBody;
 use super::reply::{self, Answer, Content, REFUSED};
 use super::sessions::Owner;
-use crate::serve::lanes::{Each, Lanes, Manner};
-use crate::serve::modern;
+use crate::serve::response_streams::{RequestStreams, ResponseMode, ResponseStreams};
+use crate::serve::stateless;
 use crate::surface::View;
 
 /// A longer answer is no error of the protocol's own.
 const MAX_ERROR: usize = 16 * 1024;
 
 /// Whether what was posted says itself that it belongs to the stateless era.
-pub(super) fn is_stateless(posted: &Posted<'_>) -> bool {
+pub(super) fn is_stateless(post_body: &PostBody<'_>) -> bool {
     matches!(
-        &posted.messages[..],
-        [Envelope::Request { params, .. }] if !posted.batch && meta::is_modern(*params)
+        &post_body.messages[..],
+        [Envelope::Request { params, .. }] if !post_body.batch && meta::is_modern(*params)
     )
 }
 
 /// There is nothing to listen to and nothing to end without a session.
-pub(super) fn not_here() -> Instead {
+pub(super) fn not_here() -> ErrorResponse {
     let message = "revision 2026-07-28 has no sessions: send requests with POST, and listen with subscriptions/listen";
     let mut response = reply::refusal(StatusCode::METHOD_NOT_ALLOWED, REFUSED, message);
     reply::allow(&mut response, "POST");
     Box::new(response)
 }
 
-impl Door {
+impl Handler {
     pub(super) async fn post_stateless(
         &self,
         owner: Owner,
         parts: &Parts,
         line: &Bytes,
-        mut posted: Posted<'_>,
-        alarm: &Alarm,
-    ) -> Result<Response<Answer>, Instead> {
-        if posted.batch {
+        mut post_body: PostBody<'_>,
+        connection_timer: &ConnectionTimer,
+    ) -> Result<Response<Answer>, ErrorResponse> {
+        if post_body.batch {
             return Err(bad_message("several messages at once are not part of this revision"));
         }
-        let Some(message) = posted.messages.pop() else {
+        let Some(message) = post_body.messages.pop() else {
             return Err(bad_message("there is no message"));
         };
         let (id, method, params) = match &message {
@@ -64,21 +64,25 @@ impl Door {
         check(&view, &parts.headers, method, params).map_err(|fault| refused(&id, &fault))?;
         // A subscription is a stream even for who wants documents.
         let listens = method == "subscriptions/listen";
-        let json = self.ways.rules.json && !listens;
-        let lanes = Lanes::Each(Each::new(Manner { json, stateless: true }));
-        let session = self.start_alone(owner, lanes);
+        let json = self.http_config.rules.json && !listens;
+        let response_streams = ResponseStreams::PerRequest(RequestStreams::new(ResponseMode {
+            json,
+            stateless: true,
+        }));
+        let session = self.start_alone(owner, response_streams);
         // Nobody comes back elsewhere for what was begun here.
         let mut whose = owner.principal.0.to_be_bytes().to_vec();
-        whose.extend_from_slice(self.ways.rules.path(owner.endpoint).as_bytes());
-        session.modern.belongs_to(whose.into());
+        whose.extend_from_slice(self.http_config.rules.path(owner.endpoint).as_bytes());
+        session.stateless.belongs_to(whose.into());
         let reader = self.open(owner.principal, &session, &[id])?;
         session.take(message, line);
         drop(session);
         if listens {
             return Ok(reply::counted(reader.ticket(), reply::events(reader)));
         }
-        let form = Form { events: prefers_events(&parts.headers), ..Form::default() };
-        let mut response = self.respond(reader, form, alarm).await;
+        let response_format =
+            ResponseFormat { events: prefers_events(&parts.headers), ..ResponseFormat::default() };
+        let mut response = self.respond(reader, response_format, connection_timer).await;
         if let Content::Document(Some(document)) = &response.body().content
             && let Some(status) = status_of(document)
         {
@@ -91,7 +95,7 @@ impl Door {
 /// The headers against the body, and the body against what is served here.
 fn check(view: &View, all: &HeaderMap, method: &str, params: Option<&[u8]>) -> Result<(), Fault> {
     check_headers(all, method, params, &|| view.mirrors(params))?;
-    modern::precheck(view, method, params).map(drop)
+    stateless::precheck(view, method, params).map(drop)
 }
 
 /// The headers against the body. `mirrors` knows the parameters that a tool wants in headers.
@@ -121,7 +125,7 @@ fn check_headers(
     Ok(())
 }
 
-fn refused(id: &[u8], fault: &Fault) -> Instead {
+fn refused(id: &[u8], fault: &Fault) -> ErrorResponse {
     let mut body = Vec::with_capacity(256);
     write::error(&mut body, Some(id), fault.code, &fault.message, fault.data.as_deref());
     let mut response = reply::document(Bytes::from(body));

@@ -14,7 +14,7 @@ use hyper::body::{Body, Frame};
 use metamcp_wire::write;
 use tokio::time::{Instant, Sleep};
 
-use super::alarm::Alarm;
+use super::connection_timer::ConnectionTimer;
 
 /// Events that were sent and can be sent again.
 const RING_EVENTS: usize = 64;
@@ -316,16 +316,16 @@ pub struct Reader {
     frames: VecDeque<Bytes>,
     /// Until when nothing may be said before a comment is due.
     quiet: Option<Pin<Box<Sleep>>>,
-    leave: Option<Leave>,
+    leave: Option<OnDisconnect>,
 }
 
 /// What happens when a reader goes before its stream is over.
-pub type Leave = Box<dyn FnOnce() + Send + Sync>;
+pub type OnDisconnect = Box<dyn FnOnce() + Send + Sync>;
 
 impl Reader {
     /// Does this if the reader is dropped before the stream is over.
     #[must_use]
-    pub fn leaving(mut self, leave: Leave) -> Reader {
+    pub fn on_disconnect(mut self, leave: OnDisconnect) -> Reader {
         self.leave = Some(leave);
         self
     }
@@ -365,9 +365,9 @@ impl Reader {
     }
 
     /// Waits for what the stream begins with, for so long by that timer. An answer alone is taken out of it.
-    pub async fn first(&mut self, alarm: &Alarm, patience: Duration) -> First {
+    pub async fn first(&mut self, connection_timer: &ConnectionTimer, patience: Duration) -> First {
         let begun = poll_fn(|cx| self.poll_begun(cx));
-        let first = alarm.within(patience, begun).await.unwrap_or(First::Silence);
+        let first = connection_timer.within(patience, begun).await.unwrap_or(First::Silence);
         if matches!(first, First::Events | First::Silence) {
             self.lock().streamed = true;
         }

@@ -3,12 +3,12 @@
 use std::sync::Weak;
 
 use bytes::Bytes;
-use metamcp_core::notify::List;
+use metamcp_calls::notify::List;
 use metamcp_wire::modern::listen;
 use metamcp_wire::{object, write};
 
 use super::Session;
-use crate::notices::Watcher;
+use crate::change_notifier::ChangeListener;
 
 /// Resources one client may subscribe to.
 const MAX_WATCHED: usize = 1000;
@@ -18,8 +18,8 @@ impl Session {
     pub fn be_told(&self) {
         let first = !std::mem::replace(&mut self.lock().told, true);
         if first && self.view.is_direct() {
-            let me: Weak<dyn Watcher> = self.me.clone();
-            self.view.surface.router.notices.watch(me);
+            let me: Weak<dyn ChangeListener> = self.me.clone();
+            self.view.surface.router.change_notifier.watch(me);
         }
     }
 
@@ -78,12 +78,12 @@ impl Session {
     }
 }
 
-impl Watcher for Session {
+impl ChangeListener for Session {
     fn changed(&self, list: List) {
-        if self.peer().is_some() && self.lanes.has_room(None) {
-            self.lanes.tell(None, |out| write::notification(out, list.method(), None));
+        if self.peer().is_some() && self.response_streams.has_room(None) {
+            self.response_streams.tell(None, |out| write::notification(out, list.method(), None));
         }
-        self.modern.notify(&self.lanes, list.method(), None, None);
+        self.stateless.notify(&self.response_streams, list.method(), None, None);
     }
 
     fn updated(&self, uri: &str, params: &[u8]) {
@@ -94,7 +94,7 @@ impl Watcher for Session {
         if self.lock().watched.contains_key(uri) {
             self.notify(None, METHOD, &params);
         }
-        self.modern.notify(&self.lanes, METHOD, Some(uri), Some(&params));
+        self.stateless.notify(&self.response_streams, METHOD, Some(uri), Some(&params));
     }
 }
 

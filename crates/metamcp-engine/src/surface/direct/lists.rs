@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use metamcp_core::direct::fit::{self, Reader};
-use metamcp_core::direct::{self, Kind, MAX_PAGES, Place};
-use metamcp_core::notify::List;
+use metamcp_calls::notify::List;
+use metamcp_surface::direct::fit::{self, Reader};
+use metamcp_surface::direct::{self, Kind, MAX_PAGES, Place};
 use metamcp_wire::{object, write};
 
-use super::able::INTRODUCTION;
+use super::capabilities::INTRODUCTION;
 use super::renamed;
-use crate::router::{CallErrorKind, Entry, Outcome};
-use crate::surface::errand::{self, Client};
+use crate::router::{CallErrorKind, CallOutcome, Entry};
+use crate::surface::sub_request::{self, Client};
 use crate::surface::{Finished, View};
 
 /// Tools on a page. Most hosts read all pages, some only the first: it is as long as a list of a sane size.
@@ -28,7 +28,7 @@ impl View {
     }
 
     /// The `instructions` of the gateway: those of the one server, where servers are shown as they are.
-    pub async fn manual(&self) -> String {
+    pub async fn server_instructions(&self) -> String {
         if !self.is_direct() {
             return self.instructions().await;
         }
@@ -36,7 +36,7 @@ impl View {
             let said = match self.surface.router.peer(only.id) {
                 Some(peer) => peer.instructions.clone(),
                 // It takes longer to start than a client waits; what it said last time will hardly have changed.
-                None => self.surface.router.launcher.manuals.known(&only.config).await,
+                None => self.surface.router.launcher.instructions_cache.known(&only.config).await,
             };
             return direct::visible(&said.unwrap_or_default()).into_owned();
         }
@@ -129,7 +129,7 @@ impl View {
         }
         json.push(b'}');
         let router = &self.surface.router;
-        router.notices.given(List::Tools, router.tools_digest(&snapshot));
+        router.change_notifier.given(List::Tools, router.tools_digest(&snapshot));
         Finished::Result(json)
     }
 
@@ -211,14 +211,14 @@ impl View {
             return None;
         }
         let page = match self.list_at(entry, kind, cursor.as_deref(), client).await {
-            Outcome::Result(page) => page,
-            Outcome::Failed(error) => {
+            CallOutcome::Result(page) => page,
+            CallOutcome::Failed(error) => {
                 if !matches!(error.kind, CallErrorKind::Rpc(_)) {
                     self.surface.router.missed(entry.id);
                 }
                 return None;
             }
-            Outcome::Cancelled => return None,
+            CallOutcome::Cancelled => return None,
         };
         let page = direct::page(kind, &page)?;
         let shown = page.elements.into_iter().filter_map(|(key, raw)| {
@@ -245,7 +245,7 @@ impl View {
         kind: Kind,
         cursor: Option<&str>,
         client: &Client,
-    ) -> Outcome {
+    ) -> CallOutcome {
         let mut params = b"{}".to_vec();
         if let Some(cursor) = cursor {
             let mut quoted = Vec::new();
@@ -254,7 +254,7 @@ impl View {
         }
         let about: Arc<str> = kind.method().into();
         let request = self.request(entry, kind.method(), about, Some(&params), None);
-        errand::run(&self.surface, request, client).await
+        sub_request::run(&self.surface, request, client).await
     }
 }
 

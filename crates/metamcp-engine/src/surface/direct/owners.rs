@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use metamcp_core::direct::fit::Misfit;
-use metamcp_core::direct::{Kind, template};
-use metamcp_core::ledger::ServerId;
-use metamcp_core::settings::LogLevel;
-use metamcp_core::text;
+use metamcp_calls::pool::ServerId;
+use metamcp_config::settings::LogLevel;
+use metamcp_surface::direct::fit::InvalidElement;
+use metamcp_surface::direct::{Kind, template};
+use metamcp_types::text;
 
 use crate::router::Entry;
 use crate::surface::Surface;
@@ -87,7 +87,7 @@ impl Surface {
     }
 
     /// Tells the operator once of what a server has and clients could not take.
-    pub(super) fn left_out(&self, entry: &Entry, what: &str, key: &str, why: Misfit) {
+    pub(super) fn left_out(&self, entry: &Entry, what: &str, key: &str, why: InvalidElement) {
         let mut owners = self.owners();
         if owners.told.len() >= MAX_TOLD || !owners.told.insert((entry.id, format!("{what} {key}")))
         {

@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use metamcp_core::excerpt;
-use metamcp_core::text;
-use metamcp_core::vocabulary::{self, BadArguments, ChainRequest, Done, StepDone};
+use metamcp_surface::excerpt;
+use metamcp_surface::full_surface::{
+    self, BadArguments, ChainRequest, CompletedStep, StepResponse,
+};
+use metamcp_types::text;
 use metamcp_wire::write;
 use serde_json::Value;
 
@@ -41,7 +43,7 @@ struct Record {
 
 #[derive(Default)]
 struct State {
-    steps: Vec<StepDone>,
+    steps: Vec<StepResponse>,
     /// Parts that are no text, of all steps.
     others: Vec<Bytes>,
     /// The last good value, as it is shown.
@@ -78,7 +80,7 @@ impl View {
         let (view, calls) = (self.clone(), Calls::new(Client::new(caller, tag, meta)));
         let so_far = Arc::clone(&record);
         let (unended, count) = (Arc::clone(&calls), plan.steps.len());
-        let last_words = move || {
+        let final_response = move || {
             unended.steps_ended(count, "metamcp is shutting down");
             let index = so_far.lock().steps.len();
             let cause = ErrorObject::new(Code::ShuttingDown, "metamcp is shutting down")
@@ -90,7 +92,10 @@ impl View {
             calls.steps_ended(count, if error.is_some() { "ended by an error" } else { "done" });
             Finished::Result(record.answer(error.as_ref()))
         };
-        Ok(Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) }))
+        Ok(Step::Running(Running {
+            future: Box::pin(future),
+            final_response: Box::new(final_response),
+        }))
     }
 
     /// Makes the steps; ends with the first that fails.
@@ -111,7 +116,7 @@ impl View {
             let made = self.made(step, calls, &values, deadline).await;
             let entry = self.entry_of(&step.tool_id);
             let known = |wanted: bool| entry.as_ref().filter(|_| wanted);
-            let mut done = StepDone {
+            let mut done = StepResponse {
                 tool_id: step.tool_id.clone(),
                 id: step.id.clone(),
                 structured: b"null".to_vec(),
@@ -147,7 +152,7 @@ impl View {
                 }
                 // A value that was kept here: there is no server to it.
                 (Ok(result), None) => {
-                    let value = vocabulary::read(&result).structured.into_owned();
+                    let value = full_surface::read(&result).structured.into_owned();
                     let mut state = record.lock();
                     done.structured = self.shown(&value, &mut state);
                     state.last = Some(done.structured.clone());
@@ -172,11 +177,11 @@ impl View {
         step: &Planned,
         calls: &Arc<Calls>,
         values: &[(Option<&str>, Bytes)],
-        deadline: Option<metamcp_core::moment::Moment>,
+        deadline: Option<metamcp_types::moment::Moment>,
     ) -> Result<Bytes, ErrorObject> {
-        let done: Vec<Done<'_>> =
-            values.iter().map(|(id, value)| Done { id: *id, structured: value }).collect();
-        let arguments = vocabulary::arguments_of(step.args.as_deref(), step.use_previous, &done)
+        let done: Vec<CompletedStep<'_>> =
+            values.iter().map(|(id, value)| CompletedStep { id: *id, structured: value }).collect();
+        let arguments = full_surface::arguments_of(step.args.as_deref(), step.use_previous, &done)
             .map_err(|bad| {
                 ErrorObject::new(Code::ValidationInput, bad.to_string())
                     .hint("The step was not made. Results of the steps before it are above.")
@@ -205,7 +210,7 @@ impl View {
     }
 
     fn entry_of(&self, id: &str) -> Option<(Entry, Arc<str>)> {
-        let (server, tool) = metamcp_core::discover::split_id(id)?;
+        let (server, tool) = metamcp_surface::discover::split_id(id)?;
         Some((self.server(server)?, tool.into()))
     }
 
@@ -234,10 +239,10 @@ impl Record {
         let state = self.lock();
         let said: Option<Value> = error.map(ErrorObject::to_json);
         let last = state.last.as_deref().unwrap_or(b"null");
-        let answer = vocabulary::chain(&state.steps, last, said.as_ref(), millis(self.began));
+        let answer = full_surface::chain(&state.steps, last, said.as_ref(), millis(self.began));
         let line = error.map(ErrorObject::to_line);
         let others: Vec<&[u8]> = state.others.iter().map(|part| &**part).collect();
-        vocabulary::answer(&answer, line.as_deref(), &others)
+        full_surface::answer(&answer, line.as_deref(), &others)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

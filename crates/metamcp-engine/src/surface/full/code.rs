@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use metamcp_core::excerpt;
-use metamcp_core::vocabulary::{self, BadArguments, CodeRequest, RanCode};
 use metamcp_sandbox::host::Status;
+use metamcp_surface::excerpt;
+use metamcp_surface::full_surface::{self, BadArguments, CodeRequest, CodeResponse};
 
 use super::refused;
 use super::run::millis;
 use crate::router::Caller;
 use crate::surface::calls::{Calls, Client};
-use crate::surface::execute::{Ran, Wish, ended};
+use crate::surface::execute::{ScriptRequest, ScriptRun, ended};
 use crate::surface::reply::{Code, ErrorObject};
 use crate::surface::script::Transcript;
 use crate::surface::{Finished, Running, Step, View};
@@ -38,17 +38,17 @@ impl View {
         }
         let timeout = asked.timeout_ms.map(Duration::from_millis);
         let most = asked.max_tool_calls.map(|calls| u32::try_from(calls).unwrap_or(u32::MAX));
-        let wish = Wish::new(&asked.code, timeout, most);
+        let script_request = ScriptRequest::new(&asked.code, timeout, most);
         let transcript = Arc::new(Transcript::default());
         let (view, told, began) = (self.clone(), Arc::clone(&transcript), Instant::now());
         let calls = Calls::new(Client::new(caller, tag, meta));
         let unended = Arc::clone(&calls);
-        let last_words = move || {
+        let final_response = move || {
             unended.script_ended();
             let (logs, calls) = transcript.so_far();
             let object = ended().by(OP);
             let said = object.to_json();
-            let ran = RanCode {
+            let ran = CodeResponse {
                 value: b"null",
                 handle: None,
                 logs: &logs.lines,
@@ -57,18 +57,21 @@ impl View {
                 error: Some(&said),
             };
             let line = object.to_line();
-            Finished::Result(vocabulary::answer(&vocabulary::code(&ran), Some(&line), &[]))
+            Finished::Result(full_surface::answer(&full_surface::code(&ran), Some(&line), &[]))
         };
         let future = async move {
-            Finished::Result(match view.execute(&wish, &calls, told).await {
-                Ok(ran) => view.ran_code(wish.source(), &ran, began),
+            Finished::Result(match view.execute(&script_request, &calls, told).await {
+                Ok(ran) => view.ran_code(script_request.source(), &ran, began),
                 Err(object) => refused(OP, object),
             })
         };
-        Ok(Step::Running(Running { future: Box::pin(future), last_words: Box::new(last_words) }))
+        Ok(Step::Running(Running {
+            future: Box::pin(future),
+            final_response: Box::new(final_response),
+        }))
     }
 
-    fn ran_code(&self, source: &str, script: &Ran, began: Instant) -> Vec<u8> {
+    fn ran_code(&self, source: &str, script: &ScriptRun, began: Instant) -> Vec<u8> {
         let outcome = &script.outcome;
         let (mut logs, calls) = self.left(outcome);
         logs.lines.extend(script.note().map(|note| format!("warn: {note}")));
@@ -81,7 +84,7 @@ impl View {
             .then(|| self.results.put(&self.owner(), Bytes::copy_from_slice(value.as_bytes())));
         let shown =
             handle.as_ref().map(|handle| excerpt::preview(value.as_bytes(), handle).to_string());
-        let ran = RanCode {
+        let ran = CodeResponse {
             value: shown.as_deref().unwrap_or(value).as_bytes(),
             handle: handle.as_deref(),
             logs: &logs.lines,
@@ -90,6 +93,6 @@ impl View {
             error: said.as_ref(),
         };
         let line = error.as_ref().map(ErrorObject::to_line);
-        vocabulary::answer(&vocabulary::code(&ran), line.as_deref(), &[])
+        full_surface::answer(&full_surface::code(&ran), line.as_deref(), &[])
     }
 }

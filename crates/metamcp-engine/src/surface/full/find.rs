@@ -3,18 +3,18 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use metamcp_core::discover::{Operation, Request, split_id};
-use metamcp_core::search::Hit;
-use metamcp_core::vocabulary::{
-    self, BadArguments, DescribeRequest, Documented, ExamplesRequest, Found, ListRequest,
-    SearchRequest,
+use metamcp_search::search::Hit;
+use metamcp_surface::discover::{DiscoverRequest, Operation, split_id};
+use metamcp_surface::full_surface::{
+    self, BadArguments, DescribeRequest, Documented, ExamplesRequest, ListRequest, SearchRequest,
+    SearchResponse,
 };
 use serde_json::Value;
 
 use super::later;
 use crate::router::{Caller, Entry};
 use crate::surface::call::usable;
-use crate::surface::discover::Looked;
+use crate::surface::discover::SearchResults;
 use crate::surface::{Finished, Step, View};
 
 impl View {
@@ -26,12 +26,12 @@ impl View {
         let SearchRequest { query, limit, cursor } = SearchRequest::decode(arguments)?;
         let (view, caller) = (self.clone(), Arc::clone(caller));
         Ok(later("search_tools", async move {
-            let mut request = Request {
+            let mut request = DiscoverRequest {
                 operation: Operation::Search,
                 query: Some(query.clone()),
                 limit,
                 cursor,
-                ..Request::default()
+                ..DiscoverRequest::default()
             };
             let looked = view.look(&mut request).await?;
             if !looked.hits.is_empty() {
@@ -46,14 +46,14 @@ impl View {
         let view = self.clone();
         Ok(later("list_tools", async move {
             if asked.is_of_another_kind() {
-                return Ok(vocabulary::found(&Found::default()));
+                return Ok(full_surface::found(&SearchResponse::default()));
             }
-            let mut request = Request {
+            let mut request = DiscoverRequest {
                 operation: Operation::List,
                 server: asked.namespace,
                 limit: asked.limit,
                 cursor: asked.cursor,
-                ..Request::default()
+                ..DiscoverRequest::default()
             };
             let looked = view.look(&mut request).await?;
             Ok(view.page(&looked))
@@ -85,8 +85,8 @@ impl View {
         let next = offset + page.len();
         let cursor = (next < names.len())
             .then(|| self.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding));
-        let answer = vocabulary::namespaces(&page, cursor.as_deref()).to_string();
-        Ok(Step::Now(Finished::Result(vocabulary::answer(answer.as_bytes(), None, &[]))))
+        let answer = full_surface::namespaces(&page, cursor.as_deref()).to_string();
+        Ok(Step::Now(Finished::Result(full_surface::answer(answer.as_bytes(), None, &[]))))
     }
 
     pub(super) fn describe_tool(&self, arguments: Option<&[u8]>) -> Result<Step, BadArguments> {
@@ -94,7 +94,7 @@ impl View {
         let view = self.clone();
         Ok(later("describe_tool", async move {
             view.documented(&asked.tool_id, |tool| {
-                vocabulary::describe(tool, asked.level, asked.examples)
+                full_surface::describe(tool, asked.level, asked.examples)
             })
             .await
         }))
@@ -107,7 +107,8 @@ impl View {
         let asked = ExamplesRequest::decode(arguments)?;
         let view = self.clone();
         Ok(later("list_tool_examples", async move {
-            view.documented(&asked.tool_id, |tool| vocabulary::list_examples(tool, asked.max)).await
+            view.documented(&asked.tool_id, |tool| full_surface::list_examples(tool, asked.max))
+                .await
         }))
     }
 
@@ -160,13 +161,13 @@ impl View {
         }
     }
 
-    fn page(&self, looked: &Looked) -> Value {
+    fn page(&self, looked: &SearchResults) -> Value {
         let tags = |hit: &Hit| {
             let tags = self.server(&hit.server).map(|entry| entry.config.tags.clone());
             tags.unwrap_or_default()
         };
-        vocabulary::found(&Found {
-            tools: looked.hits.iter().map(|hit| vocabulary::summary(hit, &tags(hit))).collect(),
+        full_surface::found(&SearchResponse {
+            tools: looked.hits.iter().map(|hit| full_surface::summary(hit, &tags(hit))).collect(),
             next_cursor: looked.next_cursor.as_deref(),
             pending: &looked.pending,
             failed: &looked.failed,

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use metamcp_core::excerpt;
-use metamcp_core::vocabulary::{self, BadArguments, Ran, RunRequest};
+use metamcp_surface::excerpt;
+use metamcp_surface::full_surface::{self, BadArguments, RunRequest, RunResponse};
 use metamcp_wire::modern::MISSING_CAPABILITY;
 use metamcp_wire::{object, write};
 use serde_json::{Value, json};
 
 use super::refused;
-use crate::router::{CallErrorKind, Caller, Dress, Entry, Outcome};
-use crate::surface::call::{Asked, Begun, Unwanted};
+use crate::router::{CallErrorKind, CallOutcome, Caller, Entry, ResultMapper};
+use crate::surface::call::{Dispatched, RawCall, Rejected};
 use crate::surface::reply::{Code, ErrorObject};
 use crate::surface::{Finished, Step, View};
 
@@ -21,7 +21,7 @@ const OP: &str = "run_tool";
 
 /// What is wanted beside the value.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Beside {
+pub(super) struct Extras {
     pub(super) tool: bool,
     pub(super) server: bool,
     pub(super) result: bool,
@@ -39,29 +39,29 @@ impl View {
         if let Some(unsupported) = unsupported(&asked) {
             return Ok(Step::Now(Finished::Result(refused(OP, unsupported))));
         }
-        let beside = Beside {
+        let beside = Extras {
             tool: asked.include_tool,
             server: asked.include_backend,
             result: asked.include_result,
         };
         let began = Instant::now();
         let call =
-            Asked { by: OP, server: None, tool: asked.tool_id.clone(), args: asked.args, meta };
-        let mut wish = match self.wish(call, line) {
-            Ok(wish) => wish,
-            Err(Unwanted::Invalid(message)) => {
+            RawCall { by: OP, server: None, tool: asked.tool_id.clone(), args: asked.args, meta };
+        let mut call_request = match self.resolve_call(call, line) {
+            Ok(call_request) => call_request,
+            Err(Rejected::Invalid(message)) => {
                 return Ok(Step::Now(Finished::invalid(message)));
             }
-            Err(Unwanted::Refused(object)) => {
+            Err(Rejected::Refused(object)) => {
                 return Ok(Step::Now(Finished::Result(refused(OP, *object))));
             }
-            Err(Unwanted::Kept(tool, arguments)) => {
+            Err(Rejected::StoredResult(tool, arguments)) => {
                 let view = self.clone();
                 return Ok(Step::Later(Box::pin(async move {
-                    match view.kept(&tool, &arguments).await {
+                    match view.read_result(&tool, &arguments).await {
                         Finished::Result(result) => {
-                            let ran = vocabulary::read(&result);
-                            let answer = Ran {
+                            let ran = full_surface::read(&result);
+                            let answer = RunResponse {
                                 structured: &ran.structured,
                                 error: None,
                                 duration_ms: millis(began),
@@ -69,8 +69,8 @@ impl View {
                                 backend: None,
                                 mcp_result: None,
                             };
-                            let answer = vocabulary::run(&answer);
-                            Finished::Result(vocabulary::answer(&answer, None, &[]))
+                            let answer = full_surface::run(&answer);
+                            Finished::Result(full_surface::answer(&answer, None, &[]))
                         }
                         Finished::Refused(object) => Finished::Result(refused(OP, *object)),
                         other => other,
@@ -78,18 +78,19 @@ impl View {
                 })));
             }
         };
-        let (view, entry, tool) = (self.clone(), wish.entry.clone(), Arc::clone(&wish.tool));
-        let args = wish.arguments.clone();
-        wish.dress = Some(Dress::new(move |outcome| {
+        let (view, entry, tool) =
+            (self.clone(), call_request.entry.clone(), Arc::clone(&call_request.tool));
+        let args = call_request.arguments.clone();
+        call_request.result_mapper = Some(ResultMapper::new(move |outcome| {
             view.ran(outcome, (&entry, &tool), args.as_deref(), beside, began)
         }));
-        self.tell_steps(&mut wish, caller, tag);
-        Ok(match self.begin(wish, caller, tag) {
-            Begun::Handed => Step::Handed,
-            Begun::Refused(object) => Step::Now(Finished::Result(refused(OP, *object))),
-            Begun::Later(work) => Step::Later(Box::pin(async move {
+        self.report_progress(&mut call_request, caller, tag);
+        Ok(match self.begin(call_request, caller, tag) {
+            Dispatched::Sent => Step::Dispatched,
+            Dispatched::Refused(object) => Step::Now(Finished::Result(refused(OP, *object))),
+            Dispatched::Later(work) => Step::Later(Box::pin(async move {
                 match work.await {
-                    Ok(()) => Finished::Handed,
+                    Ok(()) => Finished::Dispatched,
                     Err(object) => Finished::Result(refused(OP, object)),
                 }
             })),
@@ -99,25 +100,25 @@ impl View {
     /// An outcome in the form of this vocabulary.
     fn ran(
         &self,
-        outcome: Outcome,
+        outcome: CallOutcome,
         (entry, tool): (&Entry, &Arc<str>),
         args: Option<&[u8]>,
-        beside: Beside,
+        beside: Extras,
         began: Instant,
-    ) -> Outcome {
+    ) -> CallOutcome {
         let result = match outcome {
-            Outcome::Result(result) => result,
-            Outcome::Failed(error) => {
+            CallOutcome::Result(result) => result,
+            CallOutcome::Failed(error) => {
                 if let CallErrorKind::Rpc(raw) = &error.kind
                     && is_missing_capability(raw)
                 {
                     // A client that can do something about it gets it as the server wrote it.
-                    return Outcome::Failed(error);
+                    return CallOutcome::Failed(error);
                 }
                 let object = ErrorObject::from_call(&error, Some(&entry.config)).by(OP);
                 let (said, line) = (object.to_json(), object.to_line());
                 let who = beside.server.then(|| who(entry));
-                let answer = vocabulary::run(&Ran {
+                let answer = full_surface::run(&RunResponse {
                     structured: b"null",
                     error: Some(&said),
                     duration_ms: millis(began),
@@ -125,9 +126,13 @@ impl View {
                     backend: who.as_ref(),
                     mcp_result: None,
                 });
-                return Outcome::Result(Bytes::from(vocabulary::answer(&answer, Some(&line), &[])));
+                return CallOutcome::Result(Bytes::from(full_surface::answer(
+                    &answer,
+                    Some(&line),
+                    &[],
+                )));
             }
-            Outcome::Cancelled => return Outcome::Cancelled,
+            CallOutcome::Cancelled => return CallOutcome::Cancelled,
         };
         let done = self.done(&result, (entry, tool), OP);
         if done.error.is_none() {
@@ -138,7 +143,7 @@ impl View {
         let who = beside.server.then(|| who(entry));
         let definition = if beside.tool { self.definition(entry, tool) } else { None };
         let error = done.error.as_ref().map(ErrorObject::to_json);
-        let answer = vocabulary::run(&Ran {
+        let answer = full_surface::run(&RunResponse {
             structured: &done.shown,
             error: error.as_ref(),
             duration_ms: millis(began),
@@ -147,7 +152,11 @@ impl View {
             mcp_result: whole.as_deref(),
         });
         let line = done.error.as_ref().map(ErrorObject::to_line);
-        Outcome::Result(Bytes::from(vocabulary::answer(&answer, line.as_deref(), &done.others)))
+        CallOutcome::Result(Bytes::from(full_surface::answer(
+            &answer,
+            line.as_deref(),
+            &done.others,
+        )))
     }
 
     /// What a server's result comes to.
@@ -156,8 +165,8 @@ impl View {
         result: &'a Bytes,
         (entry, tool): (&Entry, &Arc<str>),
         op: &'static str,
-    ) -> Done<'a> {
-        let read = vocabulary::read(result);
+    ) -> RunResult<'a> {
+        let read = full_surface::read(result);
         let at = |object: ErrorObject| object.at(&entry.name, Some(tool)).by(op);
         let error = if read.is_error {
             let message =
@@ -171,7 +180,7 @@ impl View {
         if self.is_too_long(result) {
             let handle = self.results.put_result(&self.owner(), result.clone());
             let shown = excerpt::preview(excerpt::value_in(result), &handle).to_string();
-            return Done {
+            return RunResult {
                 shown: Cow::Owned(shown.into_bytes()),
                 value: read.structured,
                 error,
@@ -181,7 +190,7 @@ impl View {
             };
         }
         let failed = error.is_some();
-        Done {
+        RunResult {
             shown: if failed { Cow::Borrowed(b"null") } else { read.structured.clone() },
             value: read.structured,
             error,
@@ -219,7 +228,7 @@ impl View {
     /// A tool's definition, as it is described.
     pub(super) fn definition(&self, entry: &Entry, tool: &str) -> Option<Value> {
         let snapshot = self.snapshot();
-        Some(vocabulary::definition_of(snapshot.known(entry.id)?.tool(tool)?))
+        Some(full_surface::definition_of(snapshot.known(entry.id)?.tool(tool)?))
     }
 }
 
@@ -227,7 +236,7 @@ impl View {
 const MAX_CHECKED: usize = 256 * 1024;
 
 /// What a result comes to.
-pub(super) struct Done<'a> {
+pub(super) struct RunResult<'a> {
     /// The value as it is shown: itself, or what stands for it.
     pub(super) shown: Cow<'a, [u8]>,
     /// The value itself.

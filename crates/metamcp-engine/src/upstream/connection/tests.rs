@@ -1,6 +1,6 @@
 //! What a server writes, and what is heard of it.
 
-use metamcp_core::slab::Key;
+use metamcp_types::slab::Key;
 
 use super::*;
 
@@ -9,7 +9,7 @@ use super::*;
 struct Heard(Mutex<Vec<String>>);
 
 impl Listener for Heard {
-    fn answered(&self, _: &Arc<Connection>, number: u64, reply: Reply) {
+    fn on_response(&self, _: &Arc<Connection>, number: u64, reply: Reply) {
         let what = match reply {
             Reply::Result(result) => String::from_utf8_lossy(&result).into_owned(),
             Reply::Error(_) => "error".to_owned(),
@@ -20,13 +20,20 @@ impl Listener for Heard {
         self.0.lock().expect("no panic").push(format!("{number}: {what}"));
     }
 
-    fn notified(&self, _: &Arc<Connection>, method: &str, _: Option<&[u8]>) {
+    fn on_notification(&self, _: &Arc<Connection>, method: &str, _: Option<&[u8]>) {
         self.0.lock().expect("no panic").push(method.to_owned());
     }
 
-    fn renewed(&self, _: &Arc<Connection>) {}
+    fn on_session_renewed(&self, _: &Arc<Connection>) {}
 
-    fn asked(&self, conn: &Arc<Connection>, id: Bytes, _: &str, _: Option<&[u8]>, _: Option<u64>) {
+    fn on_request(
+        &self,
+        conn: &Arc<Connection>,
+        id: Bytes,
+        _: &str,
+        _: Option<&[u8]>,
+        _: Option<u64>,
+    ) {
         conn.refuse(&id, -32601, "not here");
     }
 }

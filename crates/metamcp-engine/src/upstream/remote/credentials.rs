@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hyper::header::HeaderValue;
-use metamcp_core::failure::Fact;
+use metamcp_calls::failure::Fact;
 
 use crate::login::Login;
 

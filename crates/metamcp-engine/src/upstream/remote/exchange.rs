@@ -6,9 +6,9 @@ use std::time::Duration;
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use metamcp_core::config::HttpKind;
-use metamcp_core::failure::Fact;
-use metamcp_core::replay::Delivery;
+use metamcp_calls::failure::Fact;
+use metamcp_calls::replay::Delivery;
+use metamcp_config::config::HttpKind;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::modern::HEADER_MISMATCH;
 use metamcp_wire::object;
@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Remote;
 use super::message::Message;
-use super::post::{Broken, Posted};
+use super::post::{Broken, PostResponse};
 use crate::upstream::{Connection, Listener, Reply};
 use crate::web::{self, BodyError};
 
@@ -47,7 +47,7 @@ pub(super) enum Kind {
 
 /// A request of ours, and who hears its answer.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct SentRequest<'a> {
     connection: &'a Arc<Connection>,
     listener: &'a Arc<dyn Listener>,
     number: u64,
@@ -56,7 +56,7 @@ struct Asked<'a> {
 
 /// What was tried already.
 #[derive(Default)]
-struct Tried {
+struct Attempts {
     renewed: bool,
     logged_in: bool,
     older: bool,
@@ -81,7 +81,7 @@ impl Remote {
         message: Message,
     ) {
         loop {
-            let asking = self.ask(Asked { connection, listener, number, message: &message });
+            let asking = self.ask(SentRequest { connection, listener, number, message: &message });
             let reply = if connection.is_own(number) && message.method != "subscriptions/listen" {
                 let late = Fact::CallTimedOut { after: OWN };
                 let late = Reply::Broke { fact: late, delivery: Delivery::Sent };
@@ -104,31 +104,31 @@ impl Remote {
             }
             sleep(SUBSCRIBE_AGAIN).await;
             // What changed meanwhile was told to nobody.
-            listener.notified(connection, "notifications/tools/list_changed", None);
+            listener.on_notification(connection, "notifications/tools/list_changed", None);
         }
     }
 
     /// The reply, or nothing where it was heard already.
-    async fn ask(self: &Arc<Self>, asked: Asked<'_>) -> Option<Reply> {
-        let mut tried = Tried::default();
+    async fn ask(self: &Arc<Self>, sent_request: SentRequest<'_>) -> Option<Reply> {
+        let mut attempts = Attempts::default();
         loop {
             // A session that is being begun anew is waited for: the server wants to hear that it was before all else.
             drop(self.renewing.lock().await);
-            let next = match self.post(asked.connection, asked.message).await {
-                Ok(posted) => self.judge(asked, posted, &mut tried).await,
+            let next = match self.post(sent_request.connection, sent_request.message).await {
+                Ok(post_response) => self.judge(sent_request, post_response, &mut attempts).await,
                 Err(broken) => {
                     if broken.fact == Fact::StreamDropped {
                         self.drop_kept();
                     }
-                    let known = asked.connection.peer.get().is_some();
-                    let pause = COMING_BACK.get(tried.connections).filter(|_| {
+                    let known = sent_request.connection.peer.get().is_some();
+                    let pause = COMING_BACK.get(attempts.connections).filter(|_| {
                         known
                             && broken.delivery == Delivery::NotSent
                             && matches!(broken.fact, Fact::Unreachable { .. } | Fact::StreamDropped)
                     });
                     match pause {
                         Some(pause) => {
-                            tried.connections += 1;
+                            attempts.connections += 1;
                             sleep(*pause).await;
                             Ok(Next::Again)
                         }
@@ -147,28 +147,28 @@ impl Remote {
 
     async fn judge(
         self: &Arc<Self>,
-        asked: Asked<'_>,
-        posted: Posted,
-        tried: &mut Tried,
+        sent_request: SentRequest<'_>,
+        post_response: PostResponse,
+        attempts: &mut Attempts,
     ) -> Result<Next, Broken> {
-        let Asked { connection, listener, message, .. } = asked;
-        let status = posted.response.status().as_u16();
+        let SentRequest { connection, listener, message, .. } = sent_request;
+        let status = post_response.response.status().as_u16();
         match status {
-            200..=299 => self.answer(asked, posted).await,
-            401 if !tried.logged_in => {
-                tried.logged_in = true;
-                self.login(&posted).await?;
+            200..=299 => self.answer(sent_request, post_response).await,
+            401 if !attempts.logged_in => {
+                attempts.logged_in = true;
+                self.login(&post_response).await?;
                 Ok(Next::Again)
             }
-            403 if !tried.logged_in && wants_more_rights(&posted.response) => {
-                tried.logged_in = true;
-                self.login(&posted).await?;
+            403 if !attempts.logged_in && wants_more_rights(&post_response.response) => {
+                attempts.logged_in = true;
+                self.login(&post_response).await?;
                 Ok(Next::Again)
             }
             401 => Err(Broken::refused(not_even_fresh())),
-            429 => Err(Broken::refused(self.fact_of(429, &posted.response))),
+            429 => Err(Broken::refused(self.fact_of(429, &post_response.response))),
             400..=499 => {
-                let Posted { response, session, .. } = posted;
+                let PostResponse { response, session, .. } = post_response;
                 let fact = self.fact_of(status, &response);
                 let error = refusal(response).await;
                 if self.is_sse() {
@@ -177,21 +177,25 @@ impl Remote {
                 // 404 is what the protocol says; 400 without an id is what many servers say who forgot a session.
                 let forgotten =
                     status == 404 || (status == 400 && matches!(error, Some((_, false))));
-                if let (Some(session), true, false) = (session, forgotten, tried.renewed) {
-                    tried.renewed = true;
+                if let (Some(session), true, false) = (session, forgotten, attempts.renewed) {
+                    attempts.renewed = true;
                     self.renew(connection, listener, session).await?;
                     return Ok(Next::Again);
                 }
                 if let Some((error, _)) = error {
                     if message.method == "tools/call" && is_mismatch(&error) {
                         // Its tools want other headers than we know of.
-                        listener.notified(connection, "notifications/tools/list_changed", None);
+                        listener.on_notification(
+                            connection,
+                            "notifications/tools/list_changed",
+                            None,
+                        );
                     }
                     return Ok(Next::Reply(Reply::Error(error)));
                 }
                 let older = message.method == "initialize" && self.site.kind == HttpKind::Either;
-                if older && !tried.older && matches!(status, 400 | 404 | 405 | 406 | 415) {
-                    tried.older = true;
+                if older && !attempts.older && matches!(status, 400 | 404 | 405 | 406 | 415) {
+                    attempts.older = true;
                     // If there is no such stream either, the first refusal is what counts.
                     if self.open_stream(connection, listener).await.is_ok() {
                         return Ok(Next::Again);
@@ -199,16 +203,20 @@ impl Remote {
                 }
                 Err(Broken::refused(fact))
             }
-            _ => Err(Broken::after_sending(self.fact_of(status, &posted.response))),
+            _ => Err(Broken::after_sending(self.fact_of(status, &post_response.response))),
         }
     }
 
-    async fn answer(self: &Arc<Self>, asked: Asked<'_>, posted: Posted) -> Result<Next, Broken> {
-        let Asked { connection, listener, number, message } = asked;
+    async fn answer(
+        self: &Arc<Self>,
+        sent_request: SentRequest<'_>,
+        post_response: PostResponse,
+    ) -> Result<Next, Broken> {
+        let SentRequest { connection, listener, number, message } = sent_request;
         if self.is_sse() {
             return Ok(Next::Done);
         }
-        let response = posted.response;
+        let response = post_response.response;
         if message.method == "initialize" {
             self.keep_session(&response);
         }
@@ -243,15 +251,15 @@ impl Remote {
     }
 
     /// The server wants to know who we are.
-    pub(super) async fn login(&self, posted: &Posted) -> Result<(), Broken> {
-        let challenges: Vec<String> = posted
+    pub(super) async fn login(&self, post_response: &PostResponse) -> Result<(), Broken> {
+        let challenges: Vec<String> = post_response
             .response
             .headers()
             .get_all(WWW_AUTHENTICATE)
             .iter()
             .filter_map(|value| Some(value.to_str().ok()?.to_owned()))
             .collect();
-        let more = self.site.credentials.refused(&challenges, posted.token.as_ref()).await;
+        let more = self.site.credentials.refused(&challenges, post_response.token.as_ref()).await;
         more.map_err(Broken::refused)
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_core::failure::Fact;
+use metamcp_calls::failure::Fact;
 use metamcp_wire::sse::{Event, Events};
 use tokio::time::timeout;
 
@@ -28,21 +28,21 @@ impl Remote {
     ) -> Result<(), Broken> {
         let opening = async {
             let mut logged_in = false;
-            let posted = loop {
-                let posted = self.fetch_stream(connection, None).await?;
-                if is_stream(&posted.response) {
-                    break posted;
+            let post_response = loop {
+                let post_response = self.fetch_stream(connection, None).await?;
+                if is_stream(&post_response.response) {
+                    break post_response;
                 }
-                let status = posted.response.status().as_u16();
+                let status = post_response.response.status().as_u16();
                 if status != 401 {
-                    return Err(Broken::refused(self.fact_of(status, &posted.response)));
+                    return Err(Broken::refused(self.fact_of(status, &post_response.response)));
                 }
                 if std::mem::replace(&mut logged_in, true) {
                     return Err(Broken::refused(not_even_fresh()));
                 }
-                self.login(&posted).await?;
+                self.login(&post_response).await?;
             };
-            let mut body = posted.response.into_body();
+            let mut body = post_response.response.into_body();
             let mut events = Events::new(MAX_ENDPOINT);
             while let Some(data) = next_data(&mut body, None).await {
                 events.push(&data);

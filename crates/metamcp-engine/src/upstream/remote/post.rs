@@ -6,15 +6,15 @@ use hyper::header::{
     LOCATION,
 };
 use hyper::{Method, Response};
-use metamcp_core::failure::Fact;
-use metamcp_core::replay::Delivery;
-use metamcp_core::web::Address;
+use metamcp_calls::failure::Fact;
+use metamcp_calls::replay::Delivery;
+use metamcp_types::web::Address;
 
 use super::Remote;
 use super::credentials::Token;
 use super::message::Message;
 use crate::upstream::Connection;
-use crate::web::{self, Outgoing, SendError, Trouble, Web};
+use crate::web::{self, Outgoing, SendError, SendErrorKind, Web};
 
 /// Redirects that are followed for one request.
 const REDIRECTS: usize = 3;
@@ -42,19 +42,21 @@ impl Broken {
 
 impl From<SendError> for Broken {
     fn from(error: SendError) -> Broken {
-        let fact = match error.trouble {
-            Trouble::Unreachable { reason } => Fact::Unreachable { reason: reason.to_owned() },
-            Trouble::Insecure { reason } => Fact::Insecure { reason: reason.to_owned() },
-            Trouble::Forbidden { reason } => return Broken::refused(Fact::Astray { reason }),
-            Trouble::OutOfFiles { reason } => Fact::OutOfFiles { reason },
-            Trouble::Closed => Fact::StreamDropped,
+        let fact = match error.kind {
+            SendErrorKind::Unreachable { reason } => {
+                Fact::Unreachable { reason: reason.to_owned() }
+            }
+            SendErrorKind::Insecure { reason } => Fact::Insecure { reason: reason.to_owned() },
+            SendErrorKind::Forbidden { reason } => return Broken::refused(Fact::Astray { reason }),
+            SendErrorKind::OutOfFiles { reason } => Fact::OutOfFiles { reason },
+            SendErrorKind::Closed => Fact::StreamDropped,
         };
         Broken { fact, delivery: if error.sent { Delivery::Sent } else { Delivery::NotSent } }
     }
 }
 
 /// A response, and what the request said of us.
-pub(super) struct Posted {
+pub(super) struct PostResponse {
     pub(super) response: Response<Incoming>,
     /// The session it belonged to, by its number.
     pub(super) session: Option<u64>,
@@ -67,7 +69,7 @@ impl Remote {
         &self,
         connection: &Connection,
         message: &Message,
-    ) -> Result<Posted, Broken> {
+    ) -> Result<PostResponse, Broken> {
         let mut headers = self.headers(connection, message.method == "initialize");
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in &message.headers {
@@ -99,7 +101,7 @@ impl Remote {
                 if response.status().is_success() {
                     self.settled_at(at, &place);
                 }
-                Ok(Posted { response, session, token })
+                Ok(PostResponse { response, session, token })
             }
             Err(broken) => {
                 // The next one asks again where it is to go.
@@ -114,7 +116,7 @@ impl Remote {
         &self,
         connection: &Connection,
         last: Option<&str>,
-    ) -> Result<Posted, Broken> {
+    ) -> Result<PostResponse, Broken> {
         let mut headers = self.headers(connection, false);
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         if let Some(last) = last.and_then(|last| HeaderValue::from_str(last).ok()) {
@@ -134,7 +136,7 @@ impl Remote {
         let place = self.site.address.clone();
         let nothing = Outgoing::default();
         let (response, _) = self.round(Method::GET, &place, headers, nothing, None).await?;
-        Ok(Posted { response, session, token })
+        Ok(PostResponse { response, session, token })
     }
 
     /// Tells the server that its session is over.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::body::Incoming;
-use metamcp_core::failure::Fact;
+use metamcp_calls::failure::Fact;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::handshake;
 use tokio::time::timeout;
@@ -52,13 +52,13 @@ impl Remote {
         let gone = || Broken::refused(Fact::HttpStatus { status: 404 });
         let greeting = greeting.ok_or_else(gone)?;
         let renewal = async {
-            let posted = self.post(connection, &greeting).await?;
-            let status = posted.response.status().as_u16();
+            let post_response = self.post(connection, &greeting).await?;
+            let status = post_response.response.status().as_u16();
             if status != 200 {
                 return Err(Broken::refused(Fact::HttpStatus { status }));
             }
-            self.keep_session(&posted.response);
-            let result = self.first_result(posted.response).await.ok_or_else(gone)?;
+            self.keep_session(&post_response.response);
+            let result = self.first_result(post_response.response).await.ok_or_else(gone)?;
             handshake::opened(&result).map_err(|refusal| {
                 Broken::refused(Fact::HandshakeRefused { reason: refusal.to_string() })
             })?;
@@ -70,7 +70,7 @@ impl Remote {
             .unwrap_or_else(|_| Err(Broken::refused(Fact::StartTimedOut { after: RENEWAL })));
         renewed?;
         self.listen(connection, listener);
-        listener.renewed(connection);
+        listener.on_session_renewed(connection);
         Ok(())
     }
 
@@ -105,8 +105,8 @@ impl Remote {
         connection: &Connection,
         message: &Message,
     ) -> Result<(), Broken> {
-        let posted = self.post(connection, message).await?;
-        let status = posted.response.status();
+        let post_response = self.post(connection, message).await?;
+        let status = post_response.response.status();
         if status.is_success() {
             return Ok(());
         }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use metamcp_core::failure::Fact;
+use metamcp_calls::failure::Fact;
 use metamcp_wire::sse::{Event, Events};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Remote;
 use super::exchange::{Kind, kind_of};
 use super::post::Broken;
-use crate::stream::Turn;
+use crate::stream::ReadBudget;
 use crate::task;
 use crate::upstream::connection::Garbage;
 use crate::upstream::{Connection, Listener, Reply};
@@ -71,7 +71,7 @@ impl Remote {
                 None => End::Dropped,
             };
             let broke =
-                |fact| Some(Reply::Broke { fact, delivery: metamcp_core::replay::Delivery::Sent });
+                |fact| Some(Reply::Broke { fact, delivery: metamcp_calls::replay::Delivery::Sent });
             match end {
                 End::Answered => return None,
                 End::Oversize(bytes) => return Some(Reply::Oversize(bytes)),
@@ -84,8 +84,8 @@ impl Remote {
             }
             sleep(place.pause.unwrap_or(PAUSE)).await;
             match self.fetch_stream(connection, place.last.as_deref()).await {
-                Ok(posted) if is_stream(&posted.response) => {
-                    body = Some(posted.response.into_body());
+                Ok(post_response) if is_stream(&post_response.response) => {
+                    body = Some(post_response.response.into_body());
                 }
                 // It may be starting again; if not, it is asked a few times only.
                 Err(Broken { fact: Fact::Unreachable { .. }, .. }) => {}
@@ -122,12 +122,12 @@ impl Remote {
         loop {
             let opened = Instant::now();
             match self.fetch_stream(connection, place.last.as_deref()).await {
-                Ok(posted) if is_stream(&posted.response) => {
-                    let (body, patience) = (posted.response.into_body(), Some(SILENCE));
+                Ok(post_response) if is_stream(&post_response.response) => {
+                    let (body, patience) = (post_response.response.into_body(), Some(SILENCE));
                     self.follow(connection, &**listener, None, body, patience, &mut place).await;
                 }
                 // It has no such stream, or has forgotten us, which the next request finds out.
-                Ok(posted) if posted.response.status().is_client_error() => return,
+                Ok(post_response) if post_response.response.status().is_client_error() => return,
                 _ => {}
             }
             if opened.elapsed() >= GOOD {
@@ -150,13 +150,13 @@ impl Remote {
     ) -> End {
         let mut events = Events::new(self.site.line_bytes);
         let mut garbage = Garbage::new();
-        let mut turn = Turn::default();
+        let mut read_budget = ReadBudget::default();
         let mut end = End::Dropped;
         'stream: while let Some(data) = next_data(&mut body, patience).await {
             events.push(&data);
-            turn.read(data.len()).await;
+            read_budget.read(data.len()).await;
             while let Some(event) = events.next_event() {
-                turn.heard().await;
+                read_budget.heard().await;
                 match self.hear(connection, listener, asked, event, &mut garbage) {
                     None => {}
                     Some(ended) => {

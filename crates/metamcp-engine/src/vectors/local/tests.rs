@@ -1,8 +1,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use metamcp_core::tool::Listing;
-use metamcp_core::transformer::Shape;
+use metamcp_search::transformer::Shape;
+use metamcp_tools::tool::Listing;
 
 use super::*;
 
@@ -85,7 +85,7 @@ fn tools_are_read_in_the_background_and_remembered() {
     local.offer(&index);
     wait_until(|| local.missing(&index) == 0);
     let asked = local.query("read file").unwrap();
-    let nearness = metamcp_core::search::Nearness::new(&local.tables(&index), &asked).unwrap();
+    let nearness = metamcp_search::search::Nearness::new(&local.tables(&index), &asked).unwrap();
     let found = index.page_by(&nearness, "read file", (0, 2), None, None);
     assert_eq!(&*found.hits[0].tool().name, "read_file", "{found:?}");
     drop(local);

@@ -35,7 +35,7 @@ pub(super) struct Place {
 
 /// While this lives nobody else opens, migrates, creates or puts aside the file.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct LockGuard {
     _file: File,
 }
 
@@ -53,14 +53,14 @@ impl Place {
     }
 
     /// Waits for the others, not for long.
-    pub(super) fn turn(&self) -> Result<Turn, StoreError> {
+    pub(super) fn turn(&self) -> Result<LockGuard, StoreError> {
         let path = self.path.with_file_name(LOCK);
         let file = private(OpenOptions::new().read(true).write(true).create(true))
             .open(&path)
             .map_err(|source| failed("open", &path, source))?;
         for _ in 0..LOCK_ATTEMPTS {
             match file.try_lock() {
-                Ok(()) => return Ok(Turn { _file: file }),
+                Ok(()) => return Ok(LockGuard { _file: file }),
                 Err(TryLockError::WouldBlock) => thread::sleep(BETWEEN_ATTEMPTS),
                 Err(TryLockError::Error(source)) => return Err(failed("lock", &path, source)),
             }
@@ -74,7 +74,7 @@ impl Place {
     }
 
     /// A private regular file stands there afterwards, empty if there was none.
-    pub(super) fn ensure(&self, _turn: &Turn) -> Result<Identity, StoreError> {
+    pub(super) fn ensure(&self, _turn: &LockGuard) -> Result<Identity, StoreError> {
         let found = match fs::symlink_metadata(&self.path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -101,7 +101,7 @@ impl Place {
         &self,
         damaged: Identity,
         now_ms: u64,
-        _turn: &Turn,
+        _turn: &LockGuard,
     ) -> Result<Option<PathBuf>, StoreError> {
         if self.identity() != Some(damaged) {
             return Ok(None);

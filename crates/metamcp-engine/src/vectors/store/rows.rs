@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use metamcp_core::text;
+use metamcp_types::text;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use super::{Bounds, Key, MAX_DESCRIPTION_CHARS, Open, Remembered, StoreError, schema, signed};

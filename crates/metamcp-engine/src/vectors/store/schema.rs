@@ -1,6 +1,6 @@
 //! The tables, and how older ones become them.
 
-use metamcp_core::text;
+use metamcp_types::text;
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use sha2::{Digest, Sha256};
 

@@ -51,7 +51,7 @@ impl Pairs {
             }
         }
         for (path, values) in given {
-            let root = Of::root(schema);
+            let root = SchemaPart::root(schema);
             let schema = path.iter().fold(root, |at, key| at?.property(key));
             let value = made(&path.join("."), values, schema)?;
             put(into, &path, value)?;
@@ -106,7 +106,7 @@ fn content(file: &str) -> anyhow::Result<String> {
 
 /// Where a key leads: `a.b` is a member of an object, unless the tool has an argument of that very name.
 fn path(key: &str, schema: Option<&Value>) -> Vec<String> {
-    let root = Of::root(schema);
+    let root = SchemaPart::root(schema);
     let is_known = |name: &str| root.is_some_and(|root| root.property(name).is_some());
     match key.split_once('.') {
         Some((first, rest)) if !is_known(key) && !first.is_empty() && !rest.is_empty() => {
@@ -141,7 +141,7 @@ fn put(into: &mut Map<String, Value>, path: &[String], value: Value) -> anyhow::
 }
 
 /// The value that one key was given, once or several times.
-fn made(key: &str, values: Vec<Given>, schema: Option<Of<'_>>) -> anyhow::Result<Value> {
+fn made(key: &str, values: Vec<Given>, schema: Option<SchemaPart<'_>>) -> anyhow::Result<Value> {
     let is_list = schema.is_some_and(|schema| schema.takes("array"));
     let only_list = is_list && schema.is_some_and(|schema| !schema.takes("string"));
     if values.len() > 1 && !is_list && schema.is_some_and(|schema| !schema.types().is_empty()) {
@@ -152,7 +152,7 @@ fn made(key: &str, values: Vec<Given>, schema: Option<Of<'_>>) -> anyhow::Result
         )));
     }
     if values.len() > 1 {
-        let items = schema.and_then(Of::items);
+        let items = schema.and_then(SchemaPart::items);
         return Ok(values.into_iter().map(|value| one(value, items)).collect());
     }
     let Some(value) = values.into_iter().next() else { return Ok(Value::Null) };
@@ -165,12 +165,12 @@ fn made(key: &str, values: Vec<Given>, schema: Option<Of<'_>>) -> anyhow::Result
         Given::Text(text) if text.trim_start().starts_with('[') => {
             Ok(serde_json::from_str(&text).unwrap_or(Value::String(text)))
         }
-        value => Ok(vec![one(value, schema.and_then(Of::items))].into()),
+        value => Ok(vec![one(value, schema.and_then(SchemaPart::items))].into()),
     }
 }
 
 /// One value, of a type that its schema takes.
-fn one(given: Given, schema: Option<Of<'_>>) -> Value {
+fn one(given: Given, schema: Option<SchemaPart<'_>>) -> Value {
     let text = match given {
         Given::Json(value) => return value,
         Given::Content(text) => return Value::String(text),
@@ -194,14 +194,14 @@ fn one(given: Given, schema: Option<Of<'_>>) -> Value {
 
 /// A part of a schema, and the whole that its references lead to.
 #[derive(Debug, Clone, Copy)]
-struct Of<'a> {
+struct SchemaPart<'a> {
     whole: &'a Value,
     part: &'a Value,
 }
 
-impl<'a> Of<'a> {
-    fn root(schema: Option<&'a Value>) -> Option<Of<'a>> {
-        schema.map(|whole| Of { whole, part: whole })
+impl<'a> SchemaPart<'a> {
+    fn root(schema: Option<&'a Value>) -> Option<SchemaPart<'a>> {
+        schema.map(|whole| SchemaPart { whole, part: whole })
     }
 
     /// Itself, and whatever it refers to or chooses from.
@@ -249,14 +249,14 @@ impl<'a> Of<'a> {
         self.all().into_iter().flat_map(of).filter_map(Value::as_str)
     }
 
-    fn items(self) -> Option<Of<'a>> {
+    fn items(self) -> Option<SchemaPart<'a>> {
         let part = self.all().into_iter().find_map(|part| part.get("items"))?;
-        Some(Of { part, ..self })
+        Some(SchemaPart { part, ..self })
     }
 
-    fn property(self, name: &str) -> Option<Of<'a>> {
+    fn property(self, name: &str) -> Option<SchemaPart<'a>> {
         let part = self.all().into_iter().find_map(|part| part["properties"].get(name))?;
-        Some(Of { part, ..self })
+        Some(SchemaPart { part, ..self })
     }
 }
 

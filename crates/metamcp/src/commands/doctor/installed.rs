@@ -1,9 +1,9 @@
 //! Servers that were installed after a yes: their walls, and whether there is something newer.
 
-use metamcp_child::walls;
-use metamcp_core::provision::{Contained, Source};
+use metamcp_child::process_sandbox;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::provision::{Provisioner, Record};
+use metamcp_provisioning::provision::{Contained, Source};
 
 use super::{Finding, Level};
 use crate::render::plural;
@@ -50,7 +50,7 @@ pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
 
 fn can_be_had(records: &[Record]) -> Finding {
     let count = plural(records.len(), "server");
-    match walls::available() {
+    match process_sandbox::available() {
         Ok(()) => {
             let words = format!("walls can be had here; {count} installed by metamcp");
             Finding::new(Level::Good, AREA, words)
@@ -69,7 +69,7 @@ fn without(record: &Record) -> Option<Finding> {
     let name = &record.plan.server;
     let finding = Finding::new(Level::Warning, AREA, format!("{name} has no walls: {why}"));
     let again = format!("metamcp remove {name}, then metamcp add {}", record.plan.identifier);
-    Some(match walls::available() {
+    Some(match process_sandbox::available() {
         Ok(()) => finding.cure(again),
         Err(_) => finding,
     })

@@ -7,15 +7,15 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use metamcp_child::environment;
-use metamcp_child::walls::in_path;
-use metamcp_core::clients::{self, CLIENTS, Client, Imported};
-use metamcp_core::config::{Config, PassEnv, Transport};
-use metamcp_core::settings::{SearchStrategy, Settings};
+use metamcp_child::process_sandbox::in_path;
+use metamcp_config::clients::{self, CLIENTS, Client, Imported};
+use metamcp_config::config::{Config, PassEnv, Transport};
+use metamcp_config::settings::{SearchStrategy, Settings};
 use metamcp_engine::model::{ModelFile, NAME};
 use metamcp_engine::user_file;
 
 use super::{Finding, Level};
-use crate::commands::import::{Fate, Merger};
+use crate::commands::import::{ImportStatus, Merger};
 use crate::commands::{import, init, servers};
 use crate::render::plural;
 
@@ -221,7 +221,7 @@ fn one_client(client: &Client, path: &Path, used: &[String], ours: &mut Merger) 
         let Imported::Server(entry, asked) = fate else { continue };
         let is_ready = import::against(entry, asked).is_none();
         let place = |ours: &mut Merger| ours.place(&server.name, &found.suffix(server), entry);
-        if is_ready && !matches!(place(ours), Fate::Left(_)) {
+        if is_ready && !matches!(place(ours), ImportStatus::Skipped(_)) {
             others += 1;
         } else {
             staying.push(server.name.as_str());
@@ -297,7 +297,7 @@ pub(super) fn cache(home: &Path, fix: bool) -> Vec<Finding> {
     let finding = Finding::new(Level::Warning, "cache", words)
         .cure("metamcp doctor --fix removes them; the lists are read again from the servers");
     if fix && left.iter().all(|path| std::fs::remove_file(path).is_ok()) {
-        return vec![finding.mended()];
+        return vec![finding.mark_fixed()];
     }
     vec![finding]
 }
@@ -341,7 +341,7 @@ pub(super) fn home(home: &Path, fix: bool) -> Vec<Finding> {
         );
         let finding = Finding::new(Level::Warning, AREA, words)
             .cure("metamcp doctor --fix removes them, and so does the next gateway that starts");
-        findings.push(if fix { finding.mended() } else { finding });
+        findings.push(if fix { finding.mark_fixed() } else { finding });
     }
     findings
 }

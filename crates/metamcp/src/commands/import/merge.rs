@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use metamcp_child::walls::in_path;
-use metamcp_core::clients::{identity, is_off, joined};
-use metamcp_core::edit::{self, Format};
+use metamcp_child::process_sandbox::in_path;
+use metamcp_config::clients::{identity, is_off, joined};
+use metamcp_config::edit::{self, Format};
 use serde_json::Value;
 
-use super::Fate;
+use super::ImportStatus;
 use crate::commands::servers::SERVER_KEYS;
 
 /// So many names are tried before a server is left where it is.
@@ -18,13 +18,13 @@ const MOST_NAMES: usize = 99;
 pub(crate) struct Merger {
     text: String,
     key: &'static str,
-    all: Vec<Held>,
+    all: Vec<MergedServer>,
     names: HashMap<String, usize>,
     identities: HashMap<String, usize>,
     programs: RefCell<HashMap<String, String>>,
 }
 
-struct Held {
+struct MergedServer {
     name: String,
     entry: Value,
     /// Whether it came in just now; what was there before is its owner's word.
@@ -60,27 +60,27 @@ impl Merger {
     }
 
     /// Puts a server in, if it is not there.
-    pub(crate) fn place(&mut self, name: &str, suffix: &str, entry: &Value) -> Fate {
+    pub(crate) fn place(&mut self, name: &str, suffix: &str, entry: &Value) -> ImportStatus {
         let id = self.identity(entry);
         if let Some(held) = self.identities.get(&id).map(|&at| &mut self.all[at]) {
             if !held.is_new && is_off(&held.entry) && !is_off(entry) {
                 let name = &held.name;
-                return Fate::Left(format!(
+                return ImportStatus::Skipped(format!(
                     "metamcp has it switched off, as `{name}`; `metamcp enable {name}` first"
                 ));
             }
             if held.is_new {
                 held.entry = joined(&held.entry, entry);
             }
-            return Fate::Same(held.name.clone());
+            return ImportStatus::Same(held.name.clone());
         }
         let numbered = (2..=MOST_NAMES).map(|number| format!("{name}-{suffix}-{number}"));
         let mut wanted = [name.to_owned(), format!("{name}-{suffix}")].into_iter().chain(numbered);
         let Some(free) = wanted.find(|wanted| !self.names.contains_key(wanted)) else {
-            return Fate::Left("its name is taken".to_owned());
+            return ImportStatus::Skipped("its name is taken".to_owned());
         };
         self.hold(free.clone(), entry.clone(), id, true);
-        Fate::Added(free)
+        ImportStatus::Added(free)
     }
 
     /// The text with all that came in.
@@ -109,7 +109,7 @@ impl Merger {
         let at = self.all.len();
         self.names.insert(name.clone(), at);
         self.identities.entry(id).or_insert(at);
-        self.all.push(Held { name, entry, is_new });
+        self.all.push(MergedServer { name, entry, is_new });
     }
 
     fn identity(&self, entry: &Value) -> String {
@@ -128,13 +128,13 @@ impl Merger {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Fate, Merger};
+    use super::{ImportStatus, Merger};
 
-    fn placed(text: &str, entries: &[(&str, Value)]) -> (Vec<Fate>, Value) {
+    fn placed(text: &str, entries: &[(&str, Value)]) -> (Vec<ImportStatus>, Value) {
         let mut merger = Merger::new(text).unwrap();
-        let fates =
+        let statuses =
             entries.iter().map(|(name, entry)| merger.place(name, "client", entry)).collect();
-        (fates, serde_json::from_str(&merger.text().unwrap()).unwrap())
+        (statuses, serde_json::from_str(&merger.text().unwrap()).unwrap())
     }
 
     #[test]
@@ -157,9 +157,12 @@ mod tests {
             ),
             ("time", json!({ "command": "uvx", "args": ["mcp-server-time"], "passEnv": ["A"] })),
         ];
-        let (fates, text) = placed("{}", &ways);
-        assert_eq!(fates[0], Fate::Added("time".into()));
-        assert!(fates[1..].iter().all(|fate| *fate == Fate::Same("time".into())), "{fates:?}");
+        let (statuses, text) = placed("{}", &ways);
+        assert_eq!(statuses[0], ImportStatus::Added("time".into()));
+        assert!(
+            statuses[1..].iter().all(|status| *status == ImportStatus::Same("time".into())),
+            "{statuses:?}"
+        );
         let expected = json!({ "mcpServers": { "time": {
             "command": "uvx", "args": ["mcp-server-time"], "timeoutMs": 90_000, "passEnv": ["A"]
         } } });
@@ -169,9 +172,13 @@ mod tests {
             ("b", json!({ "command": "npx", "args": ["x", "-y"] })),
             ("c", json!({ "command": "npx", "args": ["x"] })),
         ];
-        let (fates, _) = placed("{}", &npx);
-        assert_eq!(fates[1], Fate::Same("a".into()));
-        assert_eq!(fates[2], Fate::Added("c".into()), "what is behind the package is its own");
+        let (statuses, _) = placed("{}", &npx);
+        assert_eq!(statuses[1], ImportStatus::Same("a".into()));
+        assert_eq!(
+            statuses[2],
+            ImportStatus::Added("c".into()),
+            "what is behind the package is its own"
+        );
     }
 
     #[test]
@@ -186,23 +193,28 @@ mod tests {
             ("x", json!({ "url": "https://x.example/mcp" })),
             ("x", json!({ "url": "https://x.example/mcp", "headers": { "A": "1" } })),
         ];
-        let (fates, text) = placed("{}", &ways);
-        assert!(fates.iter().all(|fate| matches!(fate, Fate::Added(_))), "{fates:?}");
+        let (statuses, text) = placed("{}", &ways);
+        assert!(
+            statuses.iter().all(|status| matches!(status, ImportStatus::Added(_))),
+            "{statuses:?}"
+        );
         assert_eq!(text["mcpServers"].as_object().unwrap().len(), ways.len());
     }
 
     #[test]
     fn what_its_owner_wrote_is_not_changed() {
         let text = r#"{ "servers": { "x": { "command": "x", "disabled": true }, "y": { "command": "y" } } }"#;
-        let (fates, after) = placed(
+        let (statuses, after) = placed(
             text,
             &[
                 ("x", json!({ "command": "x" })),
                 ("z", json!({ "command": "y", "timeoutMs": 5000 })),
             ],
         );
-        assert!(matches!(&fates[0], Fate::Left(why) if why.contains("metamcp enable x")));
-        assert_eq!(fates[1], Fate::Same("y".into()));
+        assert!(
+            matches!(&statuses[0], ImportStatus::Skipped(why) if why.contains("metamcp enable x"))
+        );
+        assert_eq!(statuses[1], ImportStatus::Same("y".into()));
         assert_eq!(after, serde_json::from_str::<Value>(text).unwrap());
     }
 }

@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use metamcp_child::walls::in_path;
-use metamcp_core::clients::Asked;
-use metamcp_core::config::{self, SWITCHED_OFF, ServerConfig, Transport};
-use metamcp_core::secret::{Reference, Secret};
+use metamcp_child::process_sandbox::in_path;
+use metamcp_config::clients::ClientVariables;
+use metamcp_config::config::{self, SWITCHED_OFF, ServerConfig, Transport};
+use metamcp_types::secret::{Reference, Secret};
 use serde_json::{Value, json};
 
 use crate::env;
 
 /// Why a server of our own file would not start here, as a fragment. One that is switched off is not to start.
-pub(crate) fn against(entry: &Value, asked: &Asked) -> Option<String> {
+pub(crate) fn against(entry: &Value, asked: &ClientVariables) -> Option<String> {
     let file = json!({ "mcpServers": { "x": entry } }).to_string();
     // What its client fills in cannot be looked up from here.
     let lookup = |name: &str| {

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::plan::{Plan, Step, Wish};
-use crate::commands::import::{Fate, Server};
-use crate::person;
+use super::plan::{MoveChoice, Plan, Step};
+use crate::commands::import::{ImportStatus, Server};
+use crate::prompt;
 use crate::render::{BOLD, DIM, styled, visible};
 
 /// What a person chose: everything that is not named here is as it was.
@@ -15,27 +15,27 @@ pub(super) struct Chosen {
     /// Clients that are left alone.
     pub(super) without: HashSet<String>,
     /// Servers, and whether they are to be moved.
-    servers: HashMap<Spot, bool>,
+    servers: HashMap<ServerLocation, bool>,
 }
 
 /// Where a server stands: a client may have several files, and a file one table for each project.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Spot {
+struct ServerLocation {
     file: PathBuf,
     at: Vec<String>,
     name: String,
 }
 
-impl Spot {
-    fn of(step: &Step, server: &Server) -> Spot {
-        Spot { file: step.path.clone(), at: server.at.clone(), name: server.name.clone() }
+impl ServerLocation {
+    fn of(step: &Step, server: &Server) -> ServerLocation {
+        ServerLocation { file: step.path.clone(), at: server.at.clone(), name: server.name.clone() }
     }
 }
 
 impl Chosen {
-    pub(super) fn wish(&self, step: &Step, server: &Server) -> Option<Wish> {
-        let chosen = self.servers.get(&Spot::of(step, server))?;
-        Some(if *chosen { Wish::Yes } else { Wish::No })
+    pub(super) fn move_choice(&self, step: &Step, server: &Server) -> Option<MoveChoice> {
+        let chosen = self.servers.get(&ServerLocation::of(step, server))?;
+        Some(if *chosen { MoveChoice::Yes } else { MoveChoice::No })
     }
 }
 
@@ -43,7 +43,7 @@ impl Chosen {
 struct Line {
     client: String,
     /// None for the client itself.
-    server: Option<Spot>,
+    server: Option<ServerLocation>,
     shown: String,
     is_on: bool,
 }
@@ -59,7 +59,7 @@ pub(super) fn choose(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<Chosen>
             writeln!(out, "{:>4} [{mark}] {indent}{}", at + 1, line.shown)?;
         }
         let prompt = "\nNumbers to switch on or off, as in 2 5-7; nothing when it is right: ";
-        let typed = person::line(out, prompt)?;
+        let typed = prompt::line(out, prompt)?;
         if typed.is_empty() {
             break;
         }
@@ -87,13 +87,13 @@ fn lines(plan: &Plan) -> Vec<Line> {
             let shown = styled(BOLD, step.client.name);
             lines.push(Line { client: client.clone(), server: None, shown, is_on: true });
         }
-        for (server, fate) in step.servers() {
-            let (is_on, note) = match fate {
-                Fate::Added(_) => (true, String::new()),
-                Fate::Same(name) => (true, format!("the same as {name}")),
-                Fate::Unready(why) => (false, format!("will not start: {why}")),
-                Fate::Unwanted => (false, String::new()),
-                Fate::Itself | Fate::Left(_) => continue,
+        for (server, status) in step.servers() {
+            let (is_on, note) = match status {
+                ImportStatus::Added(_) => (true, String::new()),
+                ImportStatus::Same(name) => (true, format!("the same as {name}")),
+                ImportStatus::Unready(why) => (false, format!("will not start: {why}")),
+                ImportStatus::Unwanted => (false, String::new()),
+                ImportStatus::Itself | ImportStatus::Skipped(_) => continue,
             };
             let project = server.project.as_ref().map(|project| format!("project {project}"));
             let of_client = plan.steps.iter().filter(|other| other.client.id == client).count();
@@ -104,7 +104,7 @@ fn lines(plan: &Plan) -> Vec<Line> {
             let notes = styled(DIM, &visible(&notes.join("; ")));
             lines.push(Line {
                 client: client.clone(),
-                server: Some(Spot::of(step, server)),
+                server: Some(ServerLocation::of(step, server)),
                 shown: format!("{}{gap}{notes}", visible(&server.name)),
                 is_on,
             });
@@ -144,7 +144,7 @@ fn numbers(typed: &str, count: usize) -> Result<Vec<usize>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Spot, numbers, switch};
+    use super::{Line, ServerLocation, numbers, switch};
 
     #[test]
     fn numbers_and_ranges() {
@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_client_takes_its_servers_with_it() {
-        let spot = |name: &str| Spot { file: "f".into(), at: Vec::new(), name: name.to_owned() };
+        let spot =
+            |name: &str| ServerLocation { file: "f".into(), at: Vec::new(), name: name.to_owned() };
         let line = |client: &str, server: Option<&str>| Line {
             client: client.to_owned(),
             server: server.map(spot),

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use metamcp_core::clients::Client;
-use metamcp_core::edit;
+use metamcp_config::clients::Client;
+use metamcp_config::edit;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::serve::http::access::Generated;
 use metamcp_engine::user_file;
@@ -16,7 +16,7 @@ use super::record::{Note, Record};
 use super::{chosen, import, servers};
 use crate::args::InitArgs;
 use crate::exit::{Exit, OrMisuse};
-use crate::person;
+use crate::prompt;
 use crate::render::{BOLD, DIM, RED, styled, visible};
 
 /// One client that is on this machine.
@@ -26,11 +26,11 @@ struct Step {
     /// Whether other users of the machine can read the file.
     is_exposed: bool,
     /// What is done about it; or why nothing can be.
-    work: Result<Work, String>,
+    action: Result<FileAction, String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Work {
+enum FileAction {
     /// The entry is there already, with this address and token.
     Nothing,
     Write,
@@ -64,13 +64,13 @@ pub(super) fn run(
     if !args.write.json {
         show(&steps, url, out)?;
     }
-    let has_work = steps.iter().any(|step| step.work == Ok(Work::Write));
-    let may = has_work && !args.write.dry_run;
+    let has_action = steps.iter().any(|step| step.action == Ok(FileAction::Write));
+    let may = has_action && !args.write.dry_run;
     let done = may && (args.yes || agreed(out, diagnostics)?);
     if done {
         let token = Generated::of(home)?;
         let mut record = Record::begin(home)?;
-        for step in steps.iter().filter(|step| step.work == Ok(Work::Write)) {
+        for step in steps.iter().filter(|step| step.action == Ok(FileAction::Write)) {
             let client = step.client;
             // Before the token is in it, not after.
             if step.is_exposed {
@@ -93,23 +93,23 @@ pub(super) fn run(
             "\nDone. Start the gateway with `metamcp --transport http`, then your clients anew; after `metamcp token --rotate` \
              do this again, and `metamcp init --undo` takes it back."
         )?;
-    } else if !has_work {
+    } else if !has_action {
         writeln!(out, "\nNothing to change.")?;
     } else if args.write.dry_run {
         writeln!(out, "\nNothing was changed; --yes does it.")?;
     }
     out.flush()?;
-    let named_in_vain = !args.client.is_empty() && steps.iter().any(|step| step.work.is_err());
+    let named_in_vain = !args.client.is_empty() && steps.iter().any(|step| step.action.is_err());
     Ok(if named_in_vain || (may && !done) { Exit::Failure } else { Exit::Success })
 }
 
 /// A yes from a person. Without one to ask, nothing is done.
 fn agreed(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<bool> {
-    if !person::is_there() {
+    if !prompt::is_there() {
         writeln!(diagnostics, "Nothing was changed: there is nobody to ask. --yes does it.")?;
         return Ok(false);
     }
-    person::agrees(out, "\nDo this?", false, "nothing was changed")
+    prompt::agrees(out, "\nDo this?", false, "nothing was changed")
 }
 
 fn steps(args: &InitArgs, url: &str, known: Option<&Generated>) -> anyhow::Result<Vec<Step>> {
@@ -122,23 +122,23 @@ fn steps(args: &InitArgs, url: &str, known: Option<&Generated>) -> anyhow::Resul
         let there = files.iter().find(|path| path.exists());
         let Some(path) = there.or(makes.then_some(last)).cloned() else { continue };
         let token = known.map_or("", Generated::expose);
-        let work = match client.http_entry(url, token) {
+        let action = match client.http_entry(url, token) {
             Err(why) => Err(why.to_owned()),
             Ok(entry) => looked_at(client, &path, &entry).map_err(|error| format!("{error:#}")),
         };
         let is_exposed = is_exposed(&path);
-        steps.push(Step { client, path, is_exposed, work });
+        steps.push(Step { client, path, is_exposed, action });
     }
     Ok(steps)
 }
 
-fn looked_at(client: &Client, path: &Path, entry: &Value) -> anyhow::Result<Work> {
+fn looked_at(client: &Client, path: &Path, entry: &Value) -> anyhow::Result<FileAction> {
     let text = user_file::read::<anyhow::Error>(path).map_err(servers::plain)?.unwrap_or_default();
     if edit::read(client.format, &text, &place(client))?.as_ref() == Some(entry) {
-        return Ok(Work::Nothing);
+        return Ok(FileAction::Nothing);
     }
     // What cannot be edited is found out before anything is done.
-    with_entry(client, &text, entry).map(|_| Work::Write)
+    with_entry(client, &text, entry).map(|_| FileAction::Write)
 }
 
 /// The client's text with this entry for the gateway, and the one that it had before.
@@ -196,9 +196,9 @@ fn show(steps: &[Step], url: &str, out: &mut dyn Write) -> anyhow::Result<()> {
     for step in steps {
         let path = visible(&step.path.display().to_string());
         writeln!(out, "{}  {}", styled(BOLD, step.client.name), styled(DIM, &path))?;
-        match &step.work {
-            Ok(Work::Nothing) => writeln!(out, "    metamcp is there already")?,
-            Ok(Work::Write) => {
+        match &step.action {
+            Ok(FileAction::Nothing) => writeln!(out, "    metamcp is there already")?,
+            Ok(FileAction::Write) => {
                 let private = match step.is_exposed {
                     true => "; only you can read the file from then on",
                     false => "",
@@ -215,8 +215,8 @@ fn show(steps: &[Step], url: &str, out: &mut dyn Write) -> anyhow::Result<()> {
 fn told(steps: &[Step], url: &str, done: bool) -> Value {
     let step = |step: &Step| {
         let mut told = json!({ "client": step.client.id, "file": step.path });
-        match &step.work {
-            Ok(work) => told["writes"] = (*work == Work::Write).into(),
+        match &step.action {
+            Ok(action) => told["writes"] = (*action == FileAction::Write).into(),
             Err(why) => told["skipped"] = why.as_str().into(),
         }
         told

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use metamcp_core::clients::{self, Asked, Client, Imported, Passes, Places};
-use metamcp_core::edit::{self, Format};
+use metamcp_config::clients::{self, Client, ClientVariables, Imported, Passes, Places};
+use metamcp_config::edit::{self, Format};
 use metamcp_engine::user_file;
 use serde_json::{Map, Value, json};
 
 use super::program;
-use crate::commands::import::{self, Fate, Found, Merger};
+use crate::commands::import::{self, Found, ImportStatus, Merger};
 use crate::commands::servers;
 use crate::env;
 
@@ -34,10 +34,10 @@ pub(super) struct Step {
     format: Format,
     found: Option<Found>,
     /// What becomes of each of its servers.
-    pub(super) fates: Vec<(String, Fate)>,
-    pub(super) work: Work,
+    pub(super) statuses: Vec<(String, ImportStatus)>,
+    pub(super) action: FileAction,
     /// Variables that this client has to fill in for us.
-    asked: Asked,
+    asked: ClientVariables,
     /// Variables that the servers of this client use.
     used: Vec<String>,
     own: OwnEntry,
@@ -56,7 +56,7 @@ enum OwnEntry {
 }
 
 /// What is done to a client's file.
-pub(super) enum Work {
+pub(super) enum FileAction {
     /// It cannot be edited; why.
     Refused(String),
     /// All is as it should be.
@@ -74,7 +74,7 @@ pub(super) enum Work {
 
 /// What a person wants of one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum MoveChoice {
     /// Whatever is usual: one that would not start stays where it is.
     Usual,
     /// It is moved in any case.
@@ -84,17 +84,17 @@ pub(super) enum Wish {
 }
 
 /// What is wanted of all.
-pub(super) struct Wishes<'w> {
+pub(super) struct MoveChoices<'w> {
     pub(super) keep: bool,
     /// By the client's file, which may have several servers of one name.
-    pub(super) of: &'w dyn Fn(&Step, &import::Server) -> Wish,
+    pub(super) of: &'w dyn Fn(&Step, &import::Server) -> MoveChoice,
 }
 
 impl Plan {
     pub(super) fn make(
         clients: &[&'static Client],
         own: &Path,
-        wishes: &Wishes<'_>,
+        move_choices: &MoveChoices<'_>,
     ) -> anyhow::Result<Plan> {
         let places = import::places()?;
         let text = user_file::read::<anyhow::Error>(own).map_err(servers::plain)?;
@@ -107,7 +107,7 @@ impl Plan {
         for &client in clients {
             let mut of_client = Step::all(client, &places);
             for step in &mut of_client {
-                if let Err(error) = step.read(&mut merger, wishes) {
+                if let Err(error) = step.read(&mut merger, move_choices) {
                     step.refuse(&error);
                 }
             }
@@ -124,7 +124,7 @@ impl Plan {
             }
         }
         for step in &mut steps {
-            if let Err(error) = step.settle(wishes.keep) {
+            if let Err(error) = step.settle(move_choices.keep) {
                 step.refuse(&error);
             }
         }
@@ -138,11 +138,12 @@ impl Plan {
     /// Our own text with every server that is taken over, and those that came in by it.
     pub(super) fn merged(&self, text: &str) -> anyhow::Result<(String, Map<String, Value>)> {
         let mut merger = Merger::new(text)?;
-        let edited = self.steps.iter().filter(|step| !matches!(step.work, Work::Refused(_)));
+        let edited =
+            self.steps.iter().filter(|step| !matches!(step.action, FileAction::Refused(_)));
         for step in edited {
             let Some(found) = &step.found else { continue };
-            for (server, (_, fate)) in found.servers.iter().zip(&step.fates) {
-                if is_ours(fate)
+            for (server, (_, status)) in found.servers.iter().zip(&step.statuses) {
+                if is_ours(status)
                     && let Imported::Server(entry, _) = found.imported(server)
                 {
                     merger.place(&server.name, &found.suffix(server), &entry);
@@ -157,8 +158,8 @@ impl Plan {
     /// The names our own file gets, and from whom.
     pub(super) fn added(&self) -> impl Iterator<Item = (&str, String)> {
         self.steps.iter().flat_map(|step| {
-            step.servers().filter_map(|(server, fate)| match fate {
-                Fate::Added(name) => {
+            step.servers().filter_map(|(server, status)| match status {
+                ImportStatus::Added(name) => {
                     let of = server.project.as_ref().map(|project| format!(", project {project}"));
                     let from = format!("{}{}", step.client.name, of.unwrap_or_default());
                     Some((name.as_str(), from))
@@ -169,7 +170,7 @@ impl Plan {
     }
 
     pub(super) fn changes(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step.work, Work::Edit { .. }))
+        self.steps.iter().any(|step| matches!(step.action, FileAction::Edit { .. }))
     }
 }
 
@@ -179,7 +180,7 @@ fn register(steps: &mut [Step], command: &str, args: &[String], every: &[String]
     let mut names: Vec<String> = every.iter().filter(is_set).cloned().collect();
     names.extend(steps.iter().flat_map(|step| step.used.iter().cloned()));
     names.extend(program::needed());
-    let asked: Asked = steps.iter().flat_map(|step| step.asked.iter().cloned()).collect();
+    let asked: ClientVariables = steps.iter().flat_map(|step| step.asked.iter().cloned()).collect();
     names.retain(|name| !asked.iter().any(|(asked, _)| asked == name));
     // What every client passes on by itself.
     names.retain(|name| !["HOME", "PATH"].contains(&name.as_str()));
@@ -194,7 +195,7 @@ fn register(steps: &mut [Step], command: &str, args: &[String], every: &[String]
         step.own = OwnEntry::There(name.to_owned(), changed);
         return;
     }
-    let is_open = |step: &&mut Step| !matches!(step.work, Work::Refused(_));
+    let is_open = |step: &&mut Step| !matches!(step.action, FileAction::Refused(_));
     let Some(step) = steps.iter_mut().find(is_open) else { return };
     let mut entry = step.client.dialect.own_entry(command, args);
     for (key, value) in passes(&entry, step.client) {
@@ -212,8 +213,8 @@ impl Step {
             path,
             exists,
             found: None,
-            fates: Vec::new(),
-            work: Work::Nothing,
+            statuses: Vec::new(),
+            action: FileAction::Nothing,
             asked: Vec::new(),
             used: Vec::new(),
             own: OwnEntry::Elsewhere,
@@ -233,15 +234,15 @@ impl Step {
     }
 
     fn refuse(&mut self, error: &anyhow::Error) {
-        self.work = Work::Refused(format!("{error:#}"));
-        self.fates.clear();
+        self.action = FileAction::Refused(format!("{error:#}"));
+        self.statuses.clear();
         self.found = None;
     }
 
     /// Its servers, each with what becomes of it.
-    pub(super) fn servers(&self) -> impl Iterator<Item = (&import::Server, &Fate)> {
+    pub(super) fn servers(&self) -> impl Iterator<Item = (&import::Server, &ImportStatus)> {
         let servers = self.found.iter().flat_map(|found| &found.servers);
-        servers.zip(self.fates.iter().map(|(_, fate)| fate))
+        servers.zip(self.statuses.iter().map(|(_, status)| status))
     }
 
     /// Whether servers are moved that are processes, from a client that gives these all it has.
@@ -250,7 +251,7 @@ impl Step {
             ["url", "uri", "httpUrl", "serverUrl"].iter().all(|key| server.entry[*key].is_null())
         };
         self.client.passes == Passes::Everything
-            && self.servers().any(|(server, fate)| is_ours(fate) && is_local(server))
+            && self.servers().any(|(server, status)| is_ours(status) && is_local(server))
     }
 
     /// The variables that its servers name themselves.
@@ -262,21 +263,21 @@ impl Step {
     fn own_name(&self) -> Option<(&str, &Value)> {
         let own = self
             .servers()
-            .find(|(server, fate)| **fate == Fate::Itself && server.project.is_none());
+            .find(|(server, status)| **status == ImportStatus::Itself && server.project.is_none());
         own.map(|(server, _)| (server.name.as_str(), &server.entry))
     }
 
     /// Reads the client's file; `own` gathers the servers, so that the next client sees them.
-    fn read(&mut self, own: &mut Merger, wishes: &Wishes<'_>) -> anyhow::Result<()> {
+    fn read(&mut self, own: &mut Merger, move_choices: &MoveChoices<'_>) -> anyhow::Result<()> {
         // A link that leads nowhere stays one: it is written through where its folder is there, and else left alone.
         user_file::target(&self.path)?;
         let text = user_file::read::<anyhow::Error>(&self.path).map_err(servers::plain)?;
         let text = text.unwrap_or_default();
         let found = import::of_client(self.client, &self.path, &text)?;
         for server in &found.servers {
-            let fate = match found.imported(server) {
-                Imported::Itself => Fate::Itself,
-                Imported::Left(why) => Fate::Left(why),
+            let status = match found.imported(server) {
+                Imported::Itself => ImportStatus::Itself,
+                Imported::Left(why) => ImportStatus::Skipped(why),
                 Imported::Wrong { key, why } => {
                     let mut at: Vec<&str> = server.at.iter().map(String::as_str).collect();
                     at.push(&server.name);
@@ -284,27 +285,28 @@ impl Step {
                     at.extend(key.as_deref());
                     let line = edit::line(self.format, &text, &at).or(whole);
                     let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-                    Fate::Left(format!("{line}{}", import::wrong(key.as_deref(), &why)))
+                    ImportStatus::Skipped(format!("{line}{}", import::wrong(key.as_deref(), &why)))
                 }
                 Imported::Server(entry, asked) => {
-                    let wish = (wishes.of)(self, server);
-                    let against =
-                        (wish == Wish::Usual).then(|| import::against(&entry, &asked)).flatten();
+                    let move_choice = (move_choices.of)(self, server);
+                    let against = (move_choice == MoveChoice::Usual)
+                        .then(|| import::against(&entry, &asked))
+                        .flatten();
                     match against {
-                        _ if wish == Wish::No => Fate::Unwanted,
-                        Some(why) => Fate::Unready(why),
+                        _ if move_choice == MoveChoice::No => ImportStatus::Unwanted,
+                        Some(why) => ImportStatus::Unready(why),
                         None => {
-                            let fate = own.place(&server.name, &found.suffix(server), &entry);
-                            if is_ours(&fate) {
+                            let status = own.place(&server.name, &found.suffix(server), &entry);
+                            if is_ours(&status) {
                                 self.used.extend(clients::variables_of(&entry));
                                 self.asked.extend(asked);
                             }
-                            fate
+                            status
                         }
                     }
                 }
             };
-            self.fates.push((server.name.clone(), fate));
+            self.statuses.push((server.name.clone(), status));
         }
         self.found = Some(found);
         Ok(())
@@ -312,15 +314,15 @@ impl Step {
 
     /// Says what is done to the file. What cannot be edited is found out before anything is done.
     fn settle(&mut self, keep: bool) -> anyhow::Result<()> {
-        if matches!(self.work, Work::Refused(_)) {
+        if matches!(self.action, FileAction::Refused(_)) {
             return Ok(());
         }
-        let is_moved = |at: &usize| !keep && is_ours(&self.fates[*at].1);
-        let moved: Vec<usize> = (0..self.fates.len()).filter(is_moved).collect();
+        let is_moved = |at: &usize| !keep && is_ours(&self.statuses[*at].1);
+        let moved: Vec<usize> = (0..self.statuses.len()).filter(is_moved).collect();
         let registers = matches!(self.own, OwnEntry::Fresh(_));
         let passes = self.passes();
         if registers || !moved.is_empty() || !passes.is_empty() {
-            self.work = Work::Edit { moved, registers, passes };
+            self.action = FileAction::Edit { moved, registers, passes };
             let text = user_file::read::<anyhow::Error>(&self.path).map_err(servers::plain)?;
             self.edited(&text.unwrap_or_default())?;
         }
@@ -358,7 +360,7 @@ impl Step {
         let Client { key, .. } = *self.client;
         let at = |name| [key, &[name]].concat();
         let mut text = text.to_owned();
-        let Work::Edit { moved, .. } = &self.work else { return Ok((text, Vec::new())) };
+        let FileAction::Edit { moved, .. } = &self.action else { return Ok((text, Vec::new())) };
         match &self.own {
             OwnEntry::Elsewhere => {}
             OwnEntry::Fresh(entry) => {
@@ -401,8 +403,8 @@ impl Step {
     }
 }
 
-fn is_ours(fate: &Fate) -> bool {
-    matches!(fate, Fate::Added(_) | Fate::Same(_))
+fn is_ours(status: &ImportStatus) -> bool {
+    matches!(status, ImportStatus::Added(_) | ImportStatus::Same(_))
 }
 
 /// Whether a client gives the gateway a variable that its servers use, as far as its file says.

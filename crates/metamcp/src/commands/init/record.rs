@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::servers;
-use super::undo::{self, Outcome};
+use super::undo::{self, UndoReport};
 use crate::args::InitArgs;
 use crate::exit::Exit;
 use crate::render::visible;
@@ -213,7 +213,7 @@ pub(crate) fn undo(
     let mut failed: Vec<PathBuf> = Vec::new();
     for (path, all) in &files {
         let words = match undo::restored(path, all, home, args.write.dry_run) {
-            Ok(Outcome { words }) => words,
+            Ok(UndoReport { words }) => words,
             Err(error) => {
                 failed.push(path.clone());
                 format!("not put back: {error:#}; mend it and run `metamcp init --undo` again")

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use metamcp_core::clients::{self, Client};
-use metamcp_core::edit::{self, Format};
+use metamcp_config::clients::{self, Client};
+use metamcp_config::edit::{self, Format};
 use metamcp_engine::user_file;
 use serde_json::{Map, Value};
 
@@ -14,14 +14,14 @@ use crate::commands::import;
 use crate::commands::servers::SERVER_KEYS;
 
 /// What became of a file.
-pub(super) struct Outcome {
+pub(super) struct UndoReport {
     /// For people.
     pub(super) words: String,
 }
 
 /// What one change taken back means; the last of these is what is told of a file that was changed several times.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum UndoStatus {
     Gone,
     AsItWas,
     PutBack,
@@ -31,22 +31,22 @@ enum Told {
     Kept(String),
 }
 
-impl Told {
+impl UndoStatus {
     fn words(&self) -> String {
         match self {
-            Told::Gone => "is gone already".to_owned(),
-            Told::AsItWas => "is as it was".to_owned(),
-            Told::PutBack => "put back as it was".to_owned(),
-            Told::Removed => "removed: it was not there before".to_owned(),
-            Told::Cleaned => {
+            UndoStatus::Gone => "is gone already".to_owned(),
+            UndoStatus::AsItWas => "is as it was".to_owned(),
+            UndoStatus::PutBack => "put back as it was".to_owned(),
+            UndoStatus::Removed => "removed: it was not there before".to_owned(),
+            UndoStatus::Cleaned => {
                 "changed since: the servers that came in by init taken out, the rest kept"
                     .to_owned()
             }
-            Told::Parted => {
+            UndoStatus::Parted => {
                 "changed since: metamcp taken out and its servers put back, the rest kept"
                     .to_owned()
             }
-            Told::Kept(words) => words.clone(),
+            UndoStatus::Kept(words) => words.clone(),
         }
     }
 }
@@ -60,11 +60,11 @@ pub(super) fn restored(
     changes: &[&Written],
     home: &Path,
     dry_run: bool,
-) -> anyhow::Result<Outcome> {
-    let mut told = Told::Gone;
+) -> anyhow::Result<UndoReport> {
+    let mut told = UndoStatus::Gone;
     let mut gone = false;
     let mut back = |text: Option<&str>| -> anyhow::Result<Option<String>> {
-        told = Told::Gone;
+        told = UndoStatus::Gone;
         let mut now = text.map(str::to_owned);
         for written in changes {
             let Some(text) = &now else { break };
@@ -85,7 +85,7 @@ pub(super) fn restored(
     if gone && !dry_run && !path.is_symlink() {
         std::fs::remove_file(path)?;
     }
-    Ok(Outcome { words: told.words() })
+    Ok(UndoReport { words: told.words() })
 }
 
 /// What was there before one change: nothing, or a text.
@@ -94,30 +94,30 @@ fn one(
     text: &str,
     backup: anyhow::Result<Option<String>>,
     home: &Path,
-) -> anyhow::Result<(Option<String>, Told)> {
+) -> anyhow::Result<(Option<String>, UndoStatus)> {
     if written.is_untouched(text) {
         let backup = backup?;
-        let told = if backup.is_some() { Told::PutBack } else { Told::Removed };
+        let told = if backup.is_some() { UndoStatus::PutBack } else { UndoStatus::Removed };
         return Ok((backup, told));
     }
     if let Ok(Some(backup)) = &backup
         && backup == text
     {
-        return Ok((Some(text.to_owned()), Told::AsItWas));
+        return Ok((Some(text.to_owned()), UndoStatus::AsItWas));
     }
     match written.client.as_deref().and_then(clients::named) {
         Some(client) => {
             let before = backup.ok().flatten().unwrap_or_default();
-            Ok((Some(parted(client, written, text, &before)?), Told::Parted))
+            Ok((Some(parted(client, written, text, &before)?), UndoStatus::Parted))
         }
         None if !written.added.is_empty() => {
-            Ok((Some(cleaned(&written.added, text)?), Told::Cleaned))
+            Ok((Some(cleaned(&written.added, text)?), UndoStatus::Cleaned))
         }
         None => {
             let copy = written.copy(home).filter(|copy| copy.is_file());
             let copy = copy.map(|copy| format!("; its copy is {}", copy.display()));
             let words = format!("changed since, so it stays as it is{}", copy.unwrap_or_default());
-            Ok((Some(text.to_owned()), Told::Kept(words)))
+            Ok((Some(text.to_owned()), UndoStatus::Kept(words)))
         }
     }
 }

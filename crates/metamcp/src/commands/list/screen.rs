@@ -1,11 +1,11 @@
 //! Servers and tools on a terminal: columns as wide as it is, colours, the first sentence of what each says of itself.
-//! What a server wrote is cleaned before it is shown; plain text for programs is `metamcp_core::discover`'s.
+//! What a server wrote is cleaned before it is shown; plain text for programs is `metamcp_surface::discover`'s.
 
 use std::io::{self, Write};
 
 use anstyle::Style;
-use metamcp_core::text;
 use metamcp_engine::surface::discover::Discovered;
+use metamcp_types::text;
 use serde_json::Value;
 
 use crate::render::{BOLD, Cell, DIM, GREEN, RED, YELLOW, columns, plural, styled, wrapped};
@@ -109,7 +109,7 @@ pub(super) fn tools(out: &mut dyn Write, found: &Value, width: Option<usize>) ->
 pub(super) fn hits(out: &mut dyn Write, found: &Discovered, width: usize) -> io::Result<()> {
     let all = list(&found.json, "tools");
     let sure = all.first().and_then(|hit| hit["confidence"].as_f64());
-    if let Some(chance) = sure.filter(|chance| *chance < f64::from(metamcp_core::discover::FITS)) {
+    if let Some(chance) = sure.filter(|chance| *chance < f64::from(metamcp_search::search::FITS)) {
         let words =
             format!("Nothing fits well ({:.0}% sure of the first). The nearest:", chance * 100.0);
         writeln!(out, "{}", styled(YELLOW, &words))?;

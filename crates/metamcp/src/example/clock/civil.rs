@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use metamcp_core::date;
+use metamcp_types::date;
 
 const DAY: i64 = 86_400;
 const WEEKDAYS: [&str; 7] =

@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hyper::{Request, StatusCode, Uri};
-use metamcp_core::settings::LogLevel;
+use metamcp_config::settings::LogLevel;
 use tokio::time::{sleep, timeout};
 
 use super::keys::{KeyError, KeySet};
-use crate::serve::http::door::Door;
+use crate::serve::http::handler::Handler;
 use crate::telemetry;
-use crate::web::{self, BodyError, Outgoing, Plan, Trouble, Web};
+use crate::web::{self, BodyError, Outgoing, Plan, SendErrorKind, Web};
 
 /// How often the file is looked at.
 const FILE_AGAIN: Duration = Duration::from_secs(5);
@@ -88,8 +88,8 @@ impl KeySource {
     }
 
     /// Keeps the keys of a door up to date. What cannot be read does not replace what could.
-    pub async fn refresh(mut self, door: Arc<Door>) {
-        let Some(signed) = door.signed() else { return pending().await };
+    pub async fn refresh(mut self, handler: Arc<Handler>) {
+        let Some(signed) = handler.signed() else { return pending().await };
         loop {
             match self.fresh().await {
                 Ok(Some(keys)) => {
@@ -141,10 +141,12 @@ async fn fetch(uri: Uri) -> Result<Bytes, String> {
     let web = Web::new(Plan::plain(PATIENCE, 1)).map_err(|error| error.to_string())?;
     let mut request = Request::new(Outgoing::default());
     *request.uri_mut() = uri;
-    let answer = web.send(request).await.map_err(|error| match error.trouble {
-        Trouble::Unreachable { reason } | Trouble::Insecure { reason } => reason.to_owned(),
-        Trouble::Forbidden { reason } | Trouble::OutOfFiles { reason } => reason,
-        Trouble::Closed => "the issuer closed the connection".to_owned(),
+    let answer = web.send(request).await.map_err(|error| match error.kind {
+        SendErrorKind::Unreachable { reason } | SendErrorKind::Insecure { reason } => {
+            reason.to_owned()
+        }
+        SendErrorKind::Forbidden { reason } | SendErrorKind::OutOfFiles { reason } => reason,
+        SendErrorKind::Closed => "the issuer closed the connection".to_owned(),
     })?;
     if answer.status() != StatusCode::OK {
         return Err(format!("the issuer answers {}", answer.status()));

@@ -19,7 +19,7 @@ impl PartialEq for Fake {
     }
 }
 
-impl Awake for Fake {
+impl ActiveSession for Fake {
     fn is_quiet(&self) -> bool {
         self.0.get()
     }

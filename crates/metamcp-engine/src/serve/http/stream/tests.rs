@@ -16,7 +16,10 @@ async fn an_answer_alone_is_no_stream() {
     let stream = Stream::awaiting(1, true, None);
     let mut reader = stream.read(None);
     assert!(stream.answer(event("a")));
-    assert!(matches!(reader.first(&Alarm::default(), KEEP_ALIVE).await, First::Answer(_)));
+    assert!(matches!(
+        reader.first(&ConnectionTimer::default(), KEEP_ALIVE).await,
+        First::Answer(_)
+    ));
     assert!(!stream.is_worth_keeping());
 }
 
@@ -25,7 +28,7 @@ async fn events_carry_ids_and_can_be_read_again() {
     let stream = Stream::awaiting(1, true, None);
     let mut reader = stream.read(None);
     stream.push(event("one"));
-    assert!(matches!(reader.first(&Alarm::default(), KEEP_ALIVE).await, First::Events));
+    assert!(matches!(reader.first(&ConnectionTimer::default(), KEEP_ALIVE).await, First::Events));
     let number = stream.number();
     let text = frame(&mut reader).await.unwrap();
     assert_eq!(text, format!("id: {number}-1\nevent: message\ndata: one\n\n"));
@@ -113,17 +116,17 @@ async fn silence_is_broken_by_comments() {
 #[tokio::test]
 async fn leaving_early_is_noticed_and_leaving_late_is_not() {
     let left = Arc::new(AtomicU64::new(0));
-    let leave = |left: &Arc<AtomicU64>| -> Leave {
+    let leave = |left: &Arc<AtomicU64>| -> OnDisconnect {
         let left = Arc::clone(left);
         Box::new(move || {
             left.fetch_add(1, Ordering::Relaxed);
         })
     };
     let stream = Stream::awaiting(1, false, None);
-    drop(stream.read(None).leaving(leave(&left)));
+    drop(stream.read(None).on_disconnect(leave(&left)));
     assert_eq!(left.load(Ordering::Relaxed), 1);
     stream.answer(event("done"));
-    drop(stream.read(None).leaving(leave(&left)));
+    drop(stream.read(None).on_disconnect(leave(&left)));
     assert_eq!(left.load(Ordering::Relaxed), 1);
 }
 

@@ -1,0 +1,631 @@
+//! Every call from arrival to verdict: breaker, pool, deadlines, one retry, as one machine without I/O.
+//! Owns: calls, and which server each waits for.      Never: knows MCP, moves bytes, starts processes, reads a clock.
+//! In: calls, and what happened to connections.  Out: `Effect`s for the engine to carry out, in order.
+//! Tests: `dispatch/tests.rs`; `tests/sim.rs` runs it against a faulty world for many seeds.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::breaker::{self, Breaker, Outcome, Permit};
+use crate::failure::{Fact, Failure};
+use crate::lifecycle::State;
+use crate::pool::{self, ConnId, Keep, Order, Pool, ServerId};
+use crate::replay::{self, Budget, Delivery};
+use crate::restart_backoff::{Backoff, RestartBackoff};
+use metamcp_types::moment::Moment;
+use metamcp_types::slab::{Key, Slab};
+
+mod connecting;
+mod ending;
+mod error;
+mod probing;
+mod reload;
+mod server;
+
+pub use error::DispatchError;
+use server::Server;
+pub use server::{ServerPolicy, ServerView};
+
+/// A call under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub Key);
+
+/// The limits that are not any one server's.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The pool's bounds.
+    pub pool: pool::Limits,
+    /// When breakers trip, and for how long.
+    pub breaker_threshold: u32,
+    /// How long they stay open.
+    pub breaker_cooldown: Duration,
+    /// How long a call waits for a slot.
+    pub pool_wait: Duration,
+    /// How long a server may take to be ready.
+    pub connect_timeout: Duration,
+    /// The same while its installer shows life.
+    pub install_timeout: Duration,
+}
+
+/// Calls that may wait for a slot, over all servers. More would only time out.
+pub const SLOT_QUEUE: usize = 1024;
+/// Calls that may wait for one server that is starting or busy: a burst of ten thousand fits, a leak does not.
+pub const SERVER_QUEUE: usize = 16_384;
+/// A call's deadline may be pushed out by progress up to this many times its timeout.
+pub const PROGRESS_CAP: u32 = 10;
+/// How long after a sign of life a starting server is given for the next.
+const LIFE_GRACE: Duration = Duration::from_secs(30);
+/// How long a connection has to show life after it let a call time out. One that works answers a ping in milliseconds,
+/// one under heavy load in a second or two.
+pub const PROBE: Duration = Duration::from_secs(5);
+
+/// What a call asks for beyond its server.
+#[derive(Clone, Copy, Debug)]
+pub struct CallOptions {
+    /// How long the server has to answer once the call is sent; `None` takes the server's own.
+    pub timeout: Option<Duration>,
+    /// Whether running it twice is harmless.
+    pub harmless: bool,
+}
+
+/// How a connection is to be shut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseMode {
+    /// Politely, by the ladder.
+    Graceful,
+    /// At once: what is left of it is of no use.
+    Immediate,
+}
+
+/// What the engine has to do.
+#[derive(Debug, PartialEq)]
+pub enum Effect<T> {
+    /// Start a process and shake hands.
+    Connect {
+        /// The connection to make.
+        conn: ConnId,
+        /// Its server.
+        server: ServerId,
+    },
+    /// Ask for its list of tools; answer with `listed`.
+    List {
+        /// The connection to ask.
+        conn: ConnId,
+        /// Its server.
+        server: ServerId,
+    },
+    /// Put a call on the wire.
+    Send {
+        /// Where.
+        conn: ConnId,
+        /// Which call.
+        call: CallId,
+    },
+    /// Ask the connection for a sign of life; answer with `alive`.
+    Probe {
+        /// Which connection.
+        conn: ConnId,
+    },
+    /// Tell the child that nobody waits for this call any more.
+    Abandon {
+        /// Where it was sent.
+        conn: ConnId,
+        /// Which call.
+        call: CallId,
+        /// Which of its sendings.
+        attempt: u32,
+    },
+    /// End a connection and its process; answer with `gone`.
+    Close {
+        /// Which connection.
+        conn: ConnId,
+        /// How.
+        mode: CloseMode,
+    },
+    /// The call ended without an answer from its server.
+    Answer {
+        /// Its server.
+        server: ServerId,
+        /// What the caller handed in.
+        payload: T,
+        /// Why.
+        error: DispatchError,
+    },
+}
+
+/// Effects in the order they are to be carried out.
+pub type Effects<T> = Vec<Effect<T>>;
+
+#[derive(Debug)]
+enum Stage {
+    Waiting,
+    InFlight { conn: ConnId, deadline: Moment, cap: Moment },
+}
+
+#[derive(Debug)]
+struct Call<T> {
+    server: ServerId,
+    stage: Stage,
+    arrived: Moment,
+    timeout: Duration,
+    harmless: bool,
+    /// How often it was put on a wire.
+    attempts: u32,
+    /// What broke an earlier sending that may have been executed: whatever ends the call now, that has to be said.
+    maybe_ran: Option<Arc<Failure>>,
+    /// The end of the time the caller agreed to, fixed when it is first sent: a replay never extends it.
+    agreed: Option<Moment>,
+    permit: Permit,
+    payload: T,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Dispatch<T> {
+    limits: Limits,
+    servers: Vec<Server>,
+    calls: Slab<Call<T>>,
+    pool: Pool,
+    budget: Budget,
+    /// Connections whose tools are being listed.
+    listing: Vec<ConnId>,
+    /// Connections that let a call time out and are asked whether they live, and how long they have to say so.
+    probing: Vec<(ConnId, Moment)>,
+    wake: Moment,
+    stopping: bool,
+    /// Thousandths, from outside: what chance adds to pauses and cooldowns.
+    jitter: u32,
+}
+
+impl<T> Dispatch<T> {
+    /// A gateway without servers.
+    pub fn new(limits: Limits) -> Dispatch<T> {
+        Dispatch {
+            limits,
+            servers: Vec::new(),
+            calls: Slab::default(),
+            pool: Pool::new(limits.pool),
+            budget: Budget::default(),
+            listing: Vec::new(),
+            probing: Vec::new(),
+            wake: Moment::NEVER,
+            stopping: false,
+            jitter: 0,
+        }
+    }
+
+    /// Replaces the part of pauses and cooldowns that is left to chance: 0 to 1000 thousandths.
+    pub fn set_jitter(&mut self, thousandths: u32) {
+        self.jitter = thousandths.min(1000);
+    }
+
+    /// The moment by which `tick` wants to be called.
+    pub fn wake(&self) -> Moment {
+        self.wake
+    }
+
+    /// The pool's books, to look at.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Calls that have no verdict yet.
+    pub fn open_calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Whether somebody waits for something with a limit: a call, a start, a list.
+    pub fn is_waited_for(&self) -> bool {
+        !self.calls.is_empty()
+            || !self.listing.is_empty()
+            || !self.probing.is_empty()
+            || self.servers.iter().any(|entry| entry.start_deadline != Moment::NEVER)
+    }
+
+    /// What an operator may see of a server.
+    pub fn view(&self, server: ServerId) -> Option<ServerView> {
+        let entry = self.servers.get(server.0 as usize)?;
+        Some(entry.view(self.pool_state(entry), self.pool.waits_since(server)))
+    }
+
+    /// What the caller handed in, while the call is open.
+    pub fn payload(&self, call: CallId) -> Option<&T> {
+        self.calls.get(call.0).map(|call| &call.payload)
+    }
+
+    /// What the caller handed in, to change it.
+    pub fn payload_mut(&mut self, call: CallId) -> Option<&mut T> {
+        self.calls.get_mut(call.0).map(|call| &mut call.payload)
+    }
+
+    /// The open calls that `wanted` is true of.
+    pub fn find(&self, wanted: impl Fn(&T) -> bool) -> Vec<CallId> {
+        self.calls
+            .iter()
+            .filter(|(_, call)| wanted(&call.payload))
+            .map(|(key, _)| CallId(key))
+            .collect()
+    }
+
+    /// How often the call was put on a wire.
+    pub fn attempts(&self, call: CallId) -> u32 {
+        self.calls.get(call.0).map_or(0, |call| call.attempts)
+    }
+
+    /// The calls on a connection, oldest first.
+    pub fn calls_on(&self, conn: ConnId) -> Vec<CallId> {
+        let mut on: Vec<(Moment, CallId)> = self
+            .calls
+            .iter()
+            .filter(
+                |(_, call)| matches!(call.stage, Stage::InFlight { conn: at, .. } if at == conn),
+            )
+            .map(|(key, call)| (call.arrived, CallId(key)))
+            .collect();
+        on.sort();
+        on.into_iter().map(|(_, call)| call).collect()
+    }
+
+    /// Whether a call is under way on this connection: what a response has to match.
+    pub fn is_on(&self, call: CallId, conn: ConnId) -> bool {
+        matches!(
+            self.calls.get(call.0),
+            Some(Call { stage: Stage::InFlight { conn: at, .. }, .. }) if *at == conn
+        )
+    }
+
+    /// A call arrives. It is refused at once, put on a live connection, or waits. `None` means it was refused;
+    /// the verdict is among the effects.
+    pub fn call(
+        &mut self,
+        server: ServerId,
+        options: CallOptions,
+        payload: T,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) -> Option<CallId> {
+        let refuse = |payload, error, effects: &mut Effects<T>| {
+            effects.push(Effect::Answer { server, payload, error });
+            None
+        };
+        if self.stopping {
+            return refuse(payload, DispatchError::ShuttingDown { sent: false }, effects);
+        }
+        let Some(entry) = self.servers.get_mut(server.0 as usize).filter(|entry| !entry.removed)
+        else {
+            return refuse(payload, DispatchError::Removed, effects);
+        };
+        if let Some(error) = entry.left_alone(now) {
+            return refuse(payload, error, effects);
+        }
+        let permit = match entry.breaker.admit(now) {
+            Ok(permit) => permit,
+            Err(refused) => {
+                let error = DispatchError::CircuitOpen {
+                    retry_after: refused.retry_after,
+                    failure: entry.last_failure.clone(),
+                };
+                return refuse(payload, error, effects);
+            }
+        };
+        // A probe that hangs is found by `tick`, not by the next caller.
+        self.wake = self.wake.min(entry.breaker.deadline());
+        self.budget.called(now);
+        let timeout = options.timeout.unwrap_or(entry.policy.timeout);
+        let (queued, live) = (entry.waiting(), entry.conn);
+        let live = live.and_then(|conn| Some((conn, self.pool.slot(conn)?.state)));
+        let error = if queued >= SERVER_QUEUE || self.calls.len() >= Key::CAPACITY {
+            Some(DispatchError::Overloaded)
+        } else if live.is_none() {
+            self.open(server, now).err()
+        } else {
+            None
+        };
+        if let Some(error) = error {
+            self.settle(server, permit, Outcome::Neutral, now);
+            return refuse(payload, error, effects);
+        }
+        let call = CallId(self.calls.insert(Call {
+            server,
+            stage: Stage::Waiting,
+            arrived: now,
+            timeout,
+            harmless: options.harmless,
+            attempts: 0,
+            maybe_ran: None,
+            agreed: None,
+            permit,
+            payload,
+        }));
+        let capacity = self.servers[server.0 as usize].policy.max_in_flight;
+        match live {
+            Some((conn, state))
+                if queued == 0
+                    && state.is_live()
+                    && state.in_flight() < capacity
+                    && !self.is_probed(conn) =>
+            {
+                self.send(call, conn, now, effects);
+            }
+            _ => {
+                self.servers[server.0 as usize].queue.push_back(call);
+                self.wake = self.wake.min(self.waiting_deadline(call));
+                if live.is_none() {
+                    self.pump(now, effects);
+                }
+            }
+        }
+        Some(call)
+    }
+
+    /// The server answered: what the caller handed in comes back, unless nobody waits any more.
+    /// `rpc_error` is an answer too, but says nothing about the server's health.
+    pub fn answered(
+        &mut self,
+        call: CallId,
+        conn: ConnId,
+        rpc_error: bool,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) -> Option<T> {
+        // Looked at first: a sign of life sends what waits, and no answer is to a call that was not sent before it.
+        let is_expected = self.is_on(call, conn);
+        // Even an answer that comes too late shows that somebody is there.
+        self.alive(conn, now, effects);
+        if !is_expected {
+            return None;
+        }
+        let call = self.calls.remove(call.0)?;
+        self.servers[call.server.0 as usize].answered();
+        let neutral = rpc_error && !call.permit.is_probe();
+        let outcome = if neutral { Outcome::Neutral } else { Outcome::Success };
+        if self.settle(call.server, call.permit, outcome, now) && !neutral {
+            self.servers[call.server.0 as usize].last_failure = None;
+        }
+        self.finish_on(conn, now, effects);
+        Some(call.payload)
+    }
+
+    /// A call broke off while its connection goes on: over HTTP each fares on its own.
+    pub fn broke_off(
+        &mut self,
+        id: CallId,
+        conn: ConnId,
+        failure: Failure,
+        delivery: Delivery,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) {
+        if !self.is_on(id, conn) {
+            return;
+        }
+        let Some(call) = self.calls.get_mut(id.0) else { return };
+        let failure = Arc::new(failure);
+        let entry = &mut self.servers[call.server.0 as usize];
+        let mut pause = failure.fact.pause();
+        if entry.conn == Some(conn) {
+            pause = entry.failed_with(&failure, now);
+        }
+        let may = replay::may_replay(delivery, call.harmless, call.attempts)
+            && call.agreed.is_none_or(|end| now < end)
+            && !self.stopping
+            && !entry.removed
+            && (delivery == Delivery::NotSent || self.budget.take(now));
+        if may {
+            // It keeps its place on the connection, and the time that was agreed for it.
+            call.attempts += 1;
+            if delivery == Delivery::Sent {
+                call.maybe_ran = Some(failure);
+            }
+            return effects.push(Effect::Send { conn, call: id });
+        }
+        let outcome = outcome_of(&failure);
+        let error = DispatchError::for_broken_call(failure, delivery, pause);
+        self.answer(id, error, outcome, now, effects);
+        self.finish_on(conn, now, effects);
+    }
+
+    /// The server made progress on a call: it gets its timeout again, up to a cap.
+    pub fn progressed(&mut self, call: CallId, now: Moment) {
+        if let Some(call) = self.calls.get_mut(call.0)
+            && let Stage::InFlight { deadline, cap, .. } = &mut call.stage
+        {
+            *deadline = (now + call.timeout).min(*cap).max(*deadline);
+        }
+    }
+
+    /// The server asked the client something on behalf of a call: the client's thinking is not the server's.
+    pub fn paused(&mut self, call: CallId) {
+        if let Some(call) = self.calls.get_mut(call.0)
+            && let Stage::InFlight { deadline, cap, .. } = &mut call.stage
+        {
+            *deadline = *cap;
+        }
+    }
+
+    /// The client has answered what `paused` was about.
+    pub fn resumed(&mut self, call: CallId, now: Moment) {
+        if let Some(call) = self.calls.get_mut(call.0)
+            && let Stage::InFlight { deadline, cap, .. } = &mut call.stage
+        {
+            *deadline = (now + call.timeout).min(*cap);
+            self.wake = self.wake.min(*deadline);
+        }
+    }
+
+    /// The caller does not want the answer any more.
+    pub fn cancel(&mut self, call: CallId, now: Moment, effects: &mut Effects<T>) {
+        self.end_early(call, DispatchError::Cancelled, Outcome::Neutral, now, effects);
+    }
+
+    /// Closes up to so many idle connections, least recently used first, because what they hold is needed. Says which.
+    pub fn shed(&mut self, most: usize, now: Moment, effects: &mut Effects<T>) -> Vec<ConnId> {
+        let mut orders = Vec::new();
+        self.pool.shed(most, &mut orders);
+        self.carry(&orders, now, effects);
+        self.rearm(now);
+        let closed = |order: &Order| match order {
+            Order::Close { conn, .. } => Some(*conn),
+            Order::Connect { .. } => None,
+        };
+        orders.iter().filter_map(closed).collect()
+    }
+
+    /// A call that was to be sent cannot be: its connection has too much to read already.
+    pub fn refuse(
+        &mut self,
+        call: CallId,
+        error: DispatchError,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) {
+        self.end_early(call, error, Outcome::Neutral, now, effects);
+    }
+
+    /// Time has passed: deadlines, the reserve, the idle sweep.
+    pub fn tick(&mut self, now: Moment, effects: &mut Effects<T>) {
+        for entry in &mut self.servers {
+            entry.breaker.expire(now);
+        }
+        self.end_overdue_starts(now, effects);
+        self.end_overdue_probes(now, effects);
+        self.end_overdue_calls(now, effects);
+        let mut orders = Vec::new();
+        self.pool.sweep(now, &mut orders);
+        self.carry(&orders, now, effects);
+        self.pump(now, effects);
+        self.rearm(now);
+    }
+
+    fn send(&mut self, id: CallId, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
+        if !self.pool.begin(conn) {
+            return;
+        }
+        let Some(call) = self.calls.get_mut(id.0) else { return };
+        let agreed = *call.agreed.get_or_insert(now + call.timeout);
+        call.attempts += 1;
+        let cap = agreed + call.timeout.saturating_mul(PROGRESS_CAP - 1);
+        call.stage = Stage::InFlight { conn, deadline: agreed, cap };
+        self.wake = self.wake.min(agreed);
+        effects.push(Effect::Send { conn, call: id });
+    }
+
+    /// Sends what waits for a live connection, as far as it can take more.
+    fn feed(&mut self, server: ServerId, now: Moment, effects: &mut Effects<T>) {
+        loop {
+            let entry = &mut self.servers[server.0 as usize];
+            let Some(conn) = entry.conn else { return };
+            let Some(state) = self.pool.slot(conn).map(|slot| slot.state) else { return };
+            let full = state.in_flight() >= entry.policy.max_in_flight;
+            if !state.is_live() || full || self.is_probed(conn) {
+                return;
+            }
+            let Some(call) = self.next_waiting(server, now, effects) else { return };
+            self.send(call, conn, now, effects);
+        }
+    }
+
+    /// Takes the first out of a server's queue that still waits. One whose agreed time is over is answered instead:
+    /// there is no use in sending it again.
+    fn next_waiting(
+        &mut self,
+        server: ServerId,
+        now: Moment,
+        effects: &mut Effects<T>,
+    ) -> Option<CallId> {
+        loop {
+            let entry = &mut self.servers[server.0 as usize];
+            let &id = entry.queue.front()?;
+            let found = self.calls.get(id.0);
+            if found.is_some_and(|call| call.agreed.is_some_and(|end| now >= end)) {
+                self.end_waiting(id, now, effects);
+                continue;
+            }
+            entry.queue.pop_front();
+            if found.is_some() {
+                if entry.waiting() == 0 {
+                    // Only such as gave up are left: an empty queue says that nobody waits.
+                    entry.queue.clear();
+                    entry.dead_in_queue = 0;
+                }
+                return Some(id);
+            }
+            entry.dead_in_queue = entry.dead_in_queue.saturating_sub(1);
+        }
+    }
+
+    /// One request on a connection ended: the next one goes out before the connection could count as idle.
+    fn finish_on(&mut self, conn: ConnId, now: Moment, effects: &mut Effects<T>) {
+        let Some((server, busy)) =
+            self.pool.slot(conn).map(|slot| (slot.server, slot.state.in_flight()))
+        else {
+            return;
+        };
+        if busy == 0 {
+            return;
+        }
+        let probed = self.is_probed(conn);
+        let entry = &mut self.servers[server.0 as usize];
+        if entry.conn == Some(conn) && busy <= entry.policy.max_in_flight && !probed {
+            // At the limit of what it takes at once, one has to end before the next begins; a connection kept
+            // busy by its queue never looks idle, so an ephemeral one is not closed between two waiting calls.
+            if std::mem::take(&mut entry.list_due) && self.pool.begin(conn) {
+                self.listing.push(conn);
+                effects.push(Effect::List { conn, server });
+            } else if let Some(call) = self.next_waiting(server, now, effects) {
+                self.send(call, conn, now, effects);
+            }
+        }
+        let mut orders = Vec::new();
+        self.pool.finish(conn, now, &mut orders);
+        if !orders.is_empty() {
+            self.carry(&orders, now, effects);
+        }
+        if let Some(slot) = self.pool.slot(conn)
+            && slot.state == State::Idle
+        {
+            let open = matches!(
+                self.servers[server.0 as usize].breaker.phase(),
+                breaker::Phase::Open { .. }
+            );
+            if open {
+                // It was the process that failed its calls: the probe shall meet a fresh one.
+                let mut orders = Vec::new();
+                self.pool.close(conn, &mut orders);
+                self.carry(&orders, now, effects);
+            }
+            self.wake = self.wake.min(self.pool.deadline(now));
+        }
+    }
+
+    fn pool_state(&self, entry: &Server) -> Option<State> {
+        entry.conn.and_then(|conn| Some(self.pool.slot(conn)?.state))
+    }
+}
+
+/// What a failure tells the breaker.
+fn outcome_of(failure: &Failure) -> Outcome {
+    if failure.fact.counts() { Outcome::Failure } else { Outcome::Neutral }
+}
+
+fn server_id(index: usize) -> ServerId {
+    ServerId(u32::try_from(index).expect("servers are a few, not billions"))
+}
+
+/// The pool's default for a server without a lifecycle of its own.
+impl Default for ServerPolicy {
+    fn default() -> Self {
+        ServerPolicy {
+            timeout: Duration::from_secs(60),
+            max_in_flight: 64,
+            vital: false,
+            keep: Keep::UntilTimeout,
+            idle_timeout: None,
+            one_pipe: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

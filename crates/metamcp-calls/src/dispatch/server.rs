@@ -1,0 +1,186 @@
+//! What the dispatch knows of one server.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::CallId;
+use super::error::DispatchError;
+use crate::breaker::{self, Breaker, Outcome};
+use crate::failure::{Fact, Failure};
+use crate::lifecycle::State;
+use crate::pool::{ConnId, Keep};
+use crate::restart_backoff::{Backoff, RestartBackoff};
+use metamcp_types::moment::Moment;
+
+/// After so long without a crash a server has its one free restart back.
+const HEALED: Duration = Duration::from_secs(600);
+/// The first pause for a server that wants fewer requests and does not say for how long; doubled by each further one.
+const FIRST_REST: Duration = Duration::from_secs(1);
+/// The longest of those pauses.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// What a server's configuration says about its calls and connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerPolicy {
+    /// How long it has to answer a call.
+    pub timeout: Duration,
+    /// Requests it takes at once; 1 for a server that cannot multiplex.
+    pub max_in_flight: u32,
+    /// Whether a crash always earns an immediate restart.
+    pub vital: bool,
+    /// How long its connection is kept.
+    pub keep: Keep,
+    /// Its own idle timeout.
+    pub idle_timeout: Option<Duration>,
+    /// Whether all its calls take one pipe, so that silence after one of them may be the silence of all.
+    pub one_pipe: bool,
+}
+
+/// What an operator may see of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerView {
+    /// Its connection, if it has one.
+    pub state: Option<State>,
+    /// Since when it waits for a slot.
+    pub waiting_since: Option<Moment>,
+    /// Its breaker.
+    pub breaker: breaker::Phase,
+    /// Calls waiting for it.
+    pub queued: usize,
+    /// What went wrong last, while it matters.
+    pub last_failure: Option<Arc<Failure>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) policy: ServerPolicy,
+    pub(super) breaker: Breaker,
+    pub(super) restart_backoff: RestartBackoff,
+    pub(super) conn: Option<ConnId>,
+    pub(super) queue: VecDeque<CallId>,
+    pub(super) dead_in_queue: usize,
+    /// Since when it last waited for a slot.
+    pub(super) in_line_since: Moment,
+    pub(super) ready_at: Moment,
+    pub(super) start_deadline: Moment,
+    /// The one immediate retry of a failed start has been used.
+    pub(super) retried_start: bool,
+    /// A connection is wanted although no call waits: for a listing, or after a crash.
+    pub(super) wanted: bool,
+    /// Its last crash has not been charged to any call yet, since all of them are to be sent once more.
+    pub(super) owed: bool,
+    /// A listing waits until its connection can take one more request.
+    pub(super) list_due: bool,
+    pub(super) last_failure: Option<Arc<Failure>>,
+    pub(super) removed: bool,
+    /// It asked to be left alone until then.
+    quiet_until: Moment,
+    /// How often in a row it wanted fewer requests.
+    limited: u32,
+    restarts: u32,
+    last_crash: Moment,
+}
+
+impl Server {
+    pub(super) fn new(policy: ServerPolicy, breaker: Breaker) -> Server {
+        Server {
+            policy,
+            breaker,
+            restart_backoff: RestartBackoff::default(),
+            conn: None,
+            queue: VecDeque::new(),
+            dead_in_queue: 0,
+            in_line_since: Moment::START,
+            ready_at: Moment::START,
+            start_deadline: Moment::NEVER,
+            retried_start: false,
+            wanted: false,
+            owed: false,
+            list_due: false,
+            last_failure: None,
+            removed: false,
+            quiet_until: Moment::START,
+            limited: 0,
+            restarts: 0,
+            last_crash: Moment::START,
+        }
+    }
+
+    pub(super) fn view(&self, state: Option<State>, waiting_since: Option<Moment>) -> ServerView {
+        ServerView {
+            state,
+            waiting_since,
+            breaker: self.breaker.phase(),
+            queued: self.waiting(),
+            last_failure: self.last_failure.clone(),
+        }
+    }
+
+    /// Calls that wait for it.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len().saturating_sub(self.dead_in_queue)
+    }
+
+    pub(super) fn starting(&mut self, now: Moment, limit: Duration) {
+        self.restart_backoff.spawned(now);
+        self.start_deadline = now + limit;
+    }
+
+    /// Counts a crash; says whether it earns an immediate restart.
+    pub(super) fn crashed(&mut self, now: Moment) -> bool {
+        if now.since(self.last_crash) >= HEALED {
+            self.restarts = 0;
+        }
+        self.last_crash = now;
+        self.restarts += 1;
+        self.policy.vital || self.restarts <= 1
+    }
+
+    /// What went wrong. Says how long the server is left alone because of it: as long as it asked for, or a little
+    /// longer each time.
+    pub(super) fn failed_with(&mut self, failure: &Arc<Failure>, now: Moment) -> Option<Duration> {
+        self.last_failure = Some(Arc::clone(failure));
+        let pause = failure.fact.pause().or_else(|| {
+            let Fact::Limited { .. } = failure.fact else { return None };
+            // Those that were under way together are refused together, and count as one.
+            self.limited += u32::from(now >= self.quiet_until);
+            let doubled = 1 << self.limited.saturating_sub(1).min(16);
+            Some(FIRST_REST.saturating_mul(doubled).min(LONGEST_REST))
+        })?;
+        self.quiet_until = self.quiet_until.max(now + pause);
+        Some(self.quiet_until.since(now))
+    }
+
+    /// It answered a call.
+    pub(super) fn answered(&mut self) {
+        self.limited = 0;
+    }
+
+    /// The verdict for a call that comes while it wants to be left alone.
+    pub(super) fn left_alone(&self, now: Moment) -> Option<DispatchError> {
+        let failure = self.last_failure.as_ref().filter(|_| now < self.quiet_until)?;
+        Some(DispatchError::Paused {
+            failure: Arc::clone(failure),
+            retry_after: self.quiet_until.since(now),
+        })
+    }
+
+    /// What its last crash tells the breaker, if nobody has told it yet.
+    pub(super) fn owed_outcome(&mut self) -> Outcome {
+        if std::mem::take(&mut self.owed) { Outcome::Failure } else { Outcome::Neutral }
+    }
+
+    /// The verdict for a call that comes while no start is allowed.
+    pub(super) fn held_back(&self, backoff: Backoff, now: Moment) -> DispatchError {
+        match (backoff, &self.last_failure) {
+            (Backoff::Pausing { until }, Some(failure)) => DispatchError::Paused {
+                failure: Arc::clone(failure),
+                retry_after: until.since(now),
+            },
+            (Backoff::CrashLoop { until } | Backoff::Pausing { until }, failure) => {
+                DispatchError::CrashLoop { failure: failure.clone(), retry_after: until.since(now) }
+            }
+        }
+    }
+}

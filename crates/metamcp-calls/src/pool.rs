@@ -1,0 +1,426 @@
+//! The pool's books: at most so many connections, warm ones first, those who wait in the order they came.
+//! Owns: slots, the idle list, the waiting line, the reserve, the minimum.      Never: knows calls, starts or ends a process.
+//! In: what connections do, `pump(now)`.  Out: `Order`s to connect or to close.
+//! Tests: `pool/tests.rs`, and the simulation in `tests/sim.rs`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::lifecycle::{Event, State};
+use metamcp_types::moment::Moment;
+use metamcp_types::slab::{Key, Slab};
+
+/// A configured server, by its place in the gateway's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServerId(pub u32);
+
+/// A connection. Never reused: a server needed again after `Closed` gets a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId(pub Key);
+
+/// The bounds of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at most.
+    pub size: usize,
+    /// Further ones, opened only for those who waited long.
+    pub reserve: usize,
+    /// How long the first in line waits before the reserve opens; zero turns the reserve off.
+    pub reserve_after: Duration,
+    /// Connections the idle sweep leaves alone.
+    pub minimum: usize,
+    /// How long an idle connection is kept.
+    pub idle_timeout: Duration,
+}
+
+/// Connections that may be starting at once. More would make every start slow.
+pub const CONNECT_BURST: usize = 4;
+/// How long a starting connection counts against [`CONNECT_BURST`]. Past it the server is slow or hung, and must
+/// not hold up the others.
+pub const CONNECT_BURST_WINDOW: Duration = Duration::from_millis(750);
+
+/// How long a connection is kept once idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Until the idle timeout, the server's own or the pool's.
+    #[default]
+    UntilTimeout,
+    /// For as long as the gateway lives, or until the server's own idle timeout.
+    Alive,
+    /// Not at all.
+    Ephemeral,
+}
+
+/// What the engine has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Start a connection.
+    Connect {
+        /// The connection, already holding its slot.
+        conn: ConnId,
+        /// Its server.
+        server: ServerId,
+    },
+    /// Shut a connection; its slot comes back with `gone`.
+    Close {
+        /// The connection.
+        conn: ConnId,
+        /// Its server.
+        server: ServerId,
+    },
+}
+
+/// One slot and who has it.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// Its server.
+    pub server: ServerId,
+    /// Where it stands.
+    pub state: State,
+    /// Since when it is connecting, idle or broken.
+    pub since: Moment,
+    /// No new work goes to it; it closes when its last request ends.
+    pub draining: bool,
+    keep: Keep,
+    idle_timeout: Option<Duration>,
+    /// Told to close, or broken: its process is on the way out but still costs.
+    leaving: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    server: ServerId,
+    keep: Keep,
+    idle_timeout: Option<Duration>,
+    since: Moment,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pool {
+    limits: Limits,
+    slots: Slab<Slot>,
+    leaving: usize,
+    /// Most recently used first.
+    idle: VecDeque<ConnId>,
+    waiting: VecDeque<Waiter>,
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new(limits: Limits) -> Pool {
+        Pool {
+            limits,
+            slots: Slab::default(),
+            leaving: 0,
+            idle: VecDeque::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// The bounds.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Replaces the bounds. Connections above a smaller size go as they become idle.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Slots in use, those of dying processes included.
+    pub fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// A slot's state.
+    pub fn slot(&self, conn: ConnId) -> Option<&Slot> {
+        self.slots.get(conn.0)
+    }
+
+    /// Every slot in use.
+    pub fn all(&self) -> impl Iterator<Item = (ConnId, &Slot)> {
+        self.slots.iter().map(|(key, slot)| (ConnId(key), slot))
+    }
+
+    /// Idle connections, most recently used first.
+    pub fn idle(&self) -> impl Iterator<Item = ConnId> + '_ {
+        self.idle.iter().copied()
+    }
+
+    /// Whether a server waits for a slot, and since when.
+    pub fn waits_since(&self, server: ServerId) -> Option<Moment> {
+        self.waiting.iter().find(|waiter| waiter.server == server).map(|waiter| waiter.since)
+    }
+
+    /// Servers waiting for a slot, first come first.
+    pub fn line(&self) -> impl Iterator<Item = ServerId> + '_ {
+        self.waiting.iter().map(|waiter| waiter.server)
+    }
+
+    /// Puts a server at the end of the line, unless it stands there already. `pump` serves the line.
+    pub fn want(
+        &mut self,
+        server: ServerId,
+        keep: Keep,
+        idle_timeout: Option<Duration>,
+        now: Moment,
+    ) {
+        if self.waits_since(server).is_none() {
+            self.waiting.push_back(Waiter { server, keep, idle_timeout, since: now });
+        }
+    }
+
+    /// Changes what a server that stands in the line gets when its turn comes.
+    pub fn amend(&mut self, server: ServerId, keep: Keep, idle_timeout: Option<Duration>) {
+        for waiter in self.waiting.iter_mut().filter(|waiter| waiter.server == server) {
+            (waiter.keep, waiter.idle_timeout) = (keep, idle_timeout);
+        }
+    }
+
+    /// Takes a server out of the line: nobody wants it any more.
+    pub fn withdraw(&mut self, server: ServerId) {
+        self.waiting.retain(|waiter| waiter.server != server);
+    }
+
+    /// Serves the line as far as the bounds allow, and makes room where they do not.
+    pub fn pump(&mut self, now: Moment, orders: &mut Vec<Order>) {
+        let mut reserve_used = false;
+        while let Some(head) = self.waiting.front() {
+            if self.fresh_connecting(now).count() >= CONNECT_BURST {
+                break;
+            }
+            if self.count() >= self.limits.size {
+                let may_reserve = !reserve_used
+                    && self.limits.reserve_after > Duration::ZERO
+                    && now >= head.since + self.limits.reserve_after
+                    && self.count() < self.limits.size + self.limits.reserve;
+                if !may_reserve {
+                    break;
+                }
+                reserve_used = true;
+            }
+            let Some(head) = self.waiting.pop_front() else { break };
+            let server = head.server;
+            let conn = ConnId(self.slots.insert(Slot {
+                server,
+                state: State::Connecting,
+                since: now,
+                draining: false,
+                keep: head.keep,
+                idle_timeout: head.idle_timeout,
+                leaving: false,
+            }));
+            orders.push(Order::Connect { conn, server });
+        }
+        self.make_room(orders);
+    }
+
+    /// The handshake is done; the listing of its tools is its first request.
+    pub fn connected(&mut self, conn: ConnId) -> bool {
+        self.slot(conn).is_some_and(|slot| slot.state == State::Connecting)
+            && self.advance(conn, Event::Begin).is_some()
+    }
+
+    /// Puts a request on a connection.
+    pub fn begin(&mut self, conn: ConnId) -> bool {
+        let was_idle = self.slot(conn).is_some_and(|slot| slot.state == State::Idle);
+        let began = self.advance(conn, Event::Begin).is_some();
+        if was_idle && began {
+            self.forget_idle(conn);
+        }
+        began
+    }
+
+    /// A request on a connection ended. Orders follow from `pump`, except that of an ephemeral or draining one.
+    pub fn finish(&mut self, conn: ConnId, now: Moment, orders: &mut Vec<Order>) {
+        if self.advance(conn, Event::Finish) != Some(State::Idle) {
+            return;
+        }
+        let Some(slot) = self.slots.get_mut(conn.0) else { return };
+        slot.since = now;
+        if slot.keep == Keep::Ephemeral || slot.draining {
+            self.close(conn, orders);
+        } else {
+            self.idle.push_front(conn);
+            if !self.waiting.is_empty() || self.count() - self.leaving > self.limits.size {
+                self.make_room(orders);
+            }
+        }
+    }
+
+    /// Its process or transport broke. The slot stays taken until `gone`.
+    pub fn broke(&mut self, conn: ConnId, now: Moment) {
+        self.forget_idle(conn);
+        self.advance(conn, Event::Break);
+        self.mark_leaving(conn);
+        if let Some(slot) = self.slots.get_mut(conn.0) {
+            slot.since = now;
+        }
+    }
+
+    /// A broken connection starts again, keeping its slot, unless too many are starting: then it has to give the
+    /// slot up and take its turn, or one event that breaks many connections would start them all at once.
+    pub fn reconnect(&mut self, conn: ConnId, now: Moment) -> bool {
+        if self.slot(conn).is_none_or(|slot| slot.state != State::Failed)
+            || self.fresh_connecting(now).count() >= CONNECT_BURST
+            || self.advance(conn, Event::Connect).is_none()
+        {
+            return false;
+        }
+        if let Some(slot) = self.slots.get_mut(conn.0) {
+            slot.since = now;
+            if std::mem::take(&mut slot.leaving) {
+                self.leaving -= 1;
+            }
+        }
+        true
+    }
+
+    /// Shuts a connection. A broken one is on its way out already, and is not ordered out twice.
+    pub fn close(&mut self, conn: ConnId, orders: &mut Vec<Order>) {
+        self.forget_idle(conn);
+        if self.advance(conn, Event::Close).is_some()
+            && self.mark_leaving(conn)
+            && let Some(slot) = self.slot(conn)
+        {
+            orders.push(Order::Close { conn, server: slot.server });
+        }
+    }
+
+    /// Gives a connection no new work; it closes once its last request ended.
+    pub fn drain(&mut self, conn: ConnId, orders: &mut Vec<Order>) {
+        let Some(slot) = self.slots.get_mut(conn.0) else { return };
+        slot.draining = true;
+        if slot.state == State::Idle {
+            self.close(conn, orders);
+        }
+    }
+
+    /// Nothing of its process is left: the slot is free.
+    pub fn gone(&mut self, conn: ConnId) {
+        self.forget_idle(conn);
+        if let Some(slot) = self.slots.remove(conn.0)
+            && slot.leaving
+        {
+            self.leaving -= 1;
+        }
+    }
+
+    /// Closes what has been idle for too long, oldest first, leaving the minimum alone.
+    pub fn sweep(&mut self, now: Moment, orders: &mut Vec<Order>) {
+        let overdue: Vec<ConnId> = self
+            .idle
+            .iter()
+            .rev()
+            .copied()
+            .filter(|&conn| self.slot(conn).is_some_and(|slot| now >= self.idle_deadline(slot)))
+            .collect();
+        for conn in overdue {
+            if self.count() - self.leaving > self.limits.minimum {
+                self.close(conn, orders);
+            }
+        }
+    }
+
+    /// The moment from which on `pump` or `sweep` has something to do, if nothing else happens before. One that has
+    /// passed means at once.
+    pub fn deadline(&self, now: Moment) -> Moment {
+        let spare = self.count() - self.leaving > self.limits.minimum;
+        let sweep = self
+            .idle
+            .iter()
+            .filter(|_| spare)
+            .filter_map(|&conn| self.slot(conn))
+            .map(|slot| self.idle_deadline(slot))
+            .min();
+        sweep.unwrap_or(Moment::NEVER).min(self.next_grant(now))
+    }
+
+    /// Closes idle connections, least recently used first, until the line and the bounds will be served by what
+    /// is on its way out. The minimum does not stand in the way: each one closed here makes room for one opened.
+    fn make_room(&mut self, orders: &mut Vec<Order>) {
+        let staying = self.count() - self.leaving;
+        let mut missing = (staying + self.waiting.len()).saturating_sub(self.limits.size);
+        while missing > 0 {
+            let Some(victim) = self.least_needed() else { return };
+            self.close(victim, orders);
+            missing -= 1;
+        }
+    }
+
+    /// Closes up to so many idle connections, least recently used first, whatever the bounds say.
+    pub fn shed(&mut self, most: usize, orders: &mut Vec<Order>) {
+        for _ in 0..most {
+            let Some(victim) = self.least_needed() else { return };
+            self.close(victim, orders);
+        }
+    }
+
+    /// The idle connection that was not used for the longest time, of those that need not be kept.
+    fn least_needed(&self) -> Option<ConnId> {
+        let may_go = |&conn: &ConnId| self.slot(conn).is_some_and(|slot| slot.keep != Keep::Alive);
+        self.idle.iter().rev().copied().find(may_go)
+    }
+
+    fn idle_deadline(&self, slot: &Slot) -> Moment {
+        match (slot.idle_timeout, slot.keep) {
+            (Some(own), _) => slot.since + own,
+            (None, Keep::Alive) => Moment::NEVER,
+            (None, _) => slot.since + self.limits.idle_timeout,
+        }
+    }
+
+    /// When the first in line gets a slot by the mere passing of time.
+    fn next_grant(&self, now: Moment) -> Moment {
+        let Some(head) = self.waiting.front() else { return Moment::NEVER };
+        let slot = if self.count() < self.limits.size {
+            Moment::START
+        } else if self.limits.reserve_after > Duration::ZERO
+            && self.count() < self.limits.size + self.limits.reserve
+        {
+            head.since + self.limits.reserve_after
+        } else {
+            return Moment::NEVER;
+        };
+        let turn = if self.fresh_connecting(now).count() >= CONNECT_BURST {
+            self.fresh_connecting(now).min().unwrap_or(Moment::START)
+        } else {
+            Moment::START
+        };
+        slot.max(turn)
+    }
+
+    /// The starts that count against [`CONNECT_BURST`], as the moments at which each ceases to.
+    fn fresh_connecting(&self, now: Moment) -> impl Iterator<Item = Moment> {
+        self.slots
+            .iter()
+            .filter(|(_, slot)| slot.state == State::Connecting)
+            .map(|(_, slot)| slot.since + CONNECT_BURST_WINDOW)
+            .filter(move |&end| now < end)
+    }
+
+    /// The state after an event; `None` where the event is illegal, which changes nothing.
+    fn advance(&mut self, conn: ConnId, event: Event) -> Option<State> {
+        let slot = self.slots.get_mut(conn.0)?;
+        slot.state = slot.state.after(event).ok()?;
+        Some(slot.state)
+    }
+
+    /// Whether it was not leaving before.
+    fn mark_leaving(&mut self, conn: ConnId) -> bool {
+        let Some(slot) = self.slots.get_mut(conn.0) else { return false };
+        let fresh = !std::mem::replace(&mut slot.leaving, true);
+        self.leaving += usize::from(fresh);
+        fresh
+    }
+
+    fn forget_idle(&mut self, conn: ConnId) {
+        if let Some(place) = self.idle.iter().position(|&other| other == conn) {
+            self.idle.remove(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

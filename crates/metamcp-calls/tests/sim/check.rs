@@ -1,0 +1,359 @@
+//! What has to hold after every step, and what has to hold when the storm is over.
+
+use std::time::Duration;
+
+use metamcp_calls::breaker::Phase;
+use metamcp_calls::lifecycle::State;
+use metamcp_calls::pool::{self, Keep};
+use metamcp_types::moment::Moment;
+
+use crate::books::{Check, End, Seen, Stage, Step, ensure, server_id};
+use crate::plan::CallerPlan;
+use crate::world::World;
+
+impl World {
+    /// The whole of a run: the storm, the calm after it, and the end.
+    pub(crate) fn run(&mut self) -> Check {
+        self.drive(None)?;
+        self.check_calm()?;
+        if !self.stopping {
+            self.check_recovery()?;
+            self.check_sweep()?;
+        }
+        self.check_end()
+    }
+
+    // -- after every step --
+
+    pub(crate) fn check(&mut self, step: Step) -> Check {
+        self.check_line(step)?;
+        self.check_slots()?;
+        for server in 0..self.servers.len() {
+            self.check_server(step, server)?;
+        }
+        self.seen.count = self.dispatch.pool().count();
+        self.check_wake(step)?;
+        self.wake_before = self.dispatch.wake();
+        ensure!(
+            self.dispatch.open_calls() == self.open.len(),
+            "{} calls are open, there should be {}",
+            self.dispatch.open_calls(),
+            self.open.len()
+        );
+        match step {
+            Step::Arrive(number) | Step::Cancel(number) | Step::Refuse(number) => {
+                let caller = &self.callers[number as usize];
+                let over = !matches!(step, Step::Arrive(_)) || caller.call.is_none();
+                ensure!(caller.ended.is_some() == over, "after {step:?}: {caller:?}");
+            }
+            Step::Change(server) | Step::Remove(server) => {
+                let others = |end: &&(u32, End)| self.callers[end.0 as usize].server != server;
+                ensure!(self.ended.iter().find(others).is_none(), "a reload hurt another server");
+            }
+            Step::Nothing | Step::Nosy => {
+                ensure!(
+                    self.granted.is_empty() && self.ended.is_empty(),
+                    "something came of nothing"
+                );
+            }
+            Step::Lost { .. } if self.stopping => {
+                let again = |who: &&u32| self.callers[**who as usize].ended.is_none();
+                let kept = self.lost_calls.iter().find(again);
+                ensure!(kept.is_none(), "caller {kept:?} is to be sent again after the end");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The line is served in order, within the bounds.
+    fn check_line(&mut self, step: Step) -> Check {
+        let pool = self.dispatch.pool();
+        let limits = pool.limits();
+        let before = std::mem::take(&mut self.seen.line);
+        let stays = |place: &(pool::ServerId, Moment)| {
+            pool.waits_since(place.0).is_some_and(|since| since == place.1)
+        };
+        // One that stays where it was bars all behind it, in the old line and new ones.
+        let barred = before.iter().position(stays).unwrap_or(before.len());
+        let mut count = self.seen.count;
+        let mut last = None;
+        let grants = self.granted.iter().filter(|grant| !grant.1).count();
+        if let Step::Gone(_) = step
+            && grants == self.granted.len()
+        {
+            count -= 1;
+        }
+        for (server, _) in self.granted.iter().filter(|grant| !grant.1) {
+            let place = before.iter().position(|place| place.0 == *server);
+            match place {
+                Some(place) => {
+                    ensure!(place < barred, "{server:?} was served before {:?}", before[barred]);
+                    ensure!(last.is_none_or(|last| last < place), "served out of order");
+                }
+                None => {
+                    ensure!(barred == before.len(), "{server:?} was served at once, past others");
+                }
+            }
+            last = Some(place.unwrap_or(before.len()));
+            if count >= limits.size {
+                let since = place.map(|place| before[place].1);
+                ensure!(
+                    limits.reserve_after > Duration::ZERO
+                        && since.is_some_and(|since| self.now >= since + limits.reserve_after),
+                    "the reserve was opened for one that waits since {since:?}"
+                );
+            }
+            count += 1;
+        }
+        ensure!(
+            count <= limits.size + limits.reserve && count == pool.count(),
+            "{count} slots are taken, the ledger says {}",
+            pool.count()
+        );
+        let mut line = before;
+        let mut stayed = line.iter().filter(|place| stays(place)).map(|place| place.0);
+        let now: Vec<pool::ServerId> = pool.line().collect();
+        ensure!(
+            now.iter().all(|server| stayed.next().is_none_or(|other| other == *server)),
+            "the line was {line:?} and is {now:?}"
+        );
+        let held_back = !now.is_empty() && count < limits.size;
+        let (long, reserve) = (now.len() >= 3, grants > 0 && count > limits.size);
+        line.clear();
+        line.extend(now.iter().filter_map(|&server| Some((server, pool.waits_since(server)?))));
+        self.seen.line = line;
+        for (seen, sight) in [
+            (held_back, "start held back by the burst"),
+            (long, "line of three or more"),
+            (reserve, "reserve opened"),
+        ] {
+            if seen {
+                self.sights.add(sight);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every slot has its process and every process its slot, and both agree on what it does.
+    fn check_slots(&self) -> Check {
+        let pool = self.dispatch.pool();
+        ensure!(
+            pool.count() == self.alive.len(),
+            "{} slots for {} processes",
+            pool.count(),
+            self.alive.len()
+        );
+        let mut fresh = 0;
+        for (conn, slot) in pool.all() {
+            let process = &self.processes[self.on(conn)?];
+            ensure!(slot.server == server_id(process.server), "the slot of another server");
+            let work = process.work();
+            let agrees = match (process.stage, process.told) {
+                (Stage::Lost, _) => matches!(slot.state, State::Failed | State::Closed),
+                (_, true) => slot.state == State::Closed,
+                (Stage::Starting, false) => slot.state == State::Connecting,
+                (Stage::Ready, false) if work == 0 => slot.state == State::Idle,
+                (Stage::Ready, false) => {
+                    matches!(slot.state, State::Active { in_flight } if in_flight.get() == work)
+                }
+                (Stage::Gone, false) => false,
+            };
+            ensure!(agrees, "{:?} is not {process:?}", slot.state);
+            ensure!(work <= process.policy.max_in_flight, "it has too much to do: {process:?}");
+            let fresh_until = process.born + pool::CONNECT_BURST_WINDOW;
+            if slot.state == State::Connecting && self.now < fresh_until {
+                fresh += 1;
+            }
+        }
+        ensure!(fresh <= pool::CONNECT_BURST, "{fresh} are starting at once");
+        Ok(())
+    }
+
+    fn check_server(&mut self, step: Step, number: usize) -> Check {
+        let view = self.dispatch.view(server_id(number)).ok_or("it is not known")?;
+        let server = &self.servers[number];
+        ensure!(
+            view.queued == server.waiting,
+            "{} wait for server {number}, it says {}",
+            server.waiting,
+            view.queued
+        );
+        if server.waiting > 0 {
+            ensure!(
+                view.state.is_some_and(|state| state != State::Closed)
+                    || view.waiting_since.is_some(),
+                "nothing is done for those who wait for server {number}: {view:?}"
+            );
+        }
+        if let Some(process) = server.attached.map(|process| &self.processes[process])
+            && process.stage == Stage::Ready
+        {
+            let room = process.work() < process.policy.max_in_flight && process.probed.is_none();
+            ensure!(
+                !room || (server.waiting == 0 && !server.list_due),
+                "server {number} could take more, but something waits: {process:?}"
+            );
+            ensure!(
+                process.work() > 0 || !matches!(view.breaker, Phase::Open { .. }),
+                "the process that failed its calls is kept for the probe: {process:?}"
+            );
+        }
+        let given_up = view.state != Some(State::Failed)
+            && self.start_failed.iter().any(|failed| failed.0 == number);
+        if self.start_failed.iter().any(|failed| failed.0 == number) {
+            let first = server.crashes == 1 && self.may_pass && !self.stopping;
+            ensure!(!first || !given_up, "the first crash of server {number} earns a retry");
+            ensure!(given_up || self.may_pass, "server {number} cannot do better at once");
+        }
+        if given_up && self.start_failed.contains(&(number, true)) {
+            self.servers[number].not_before = self.now + Duration::from_millis(250);
+        }
+        self.check_breaker(step, number, view.breaker)
+    }
+
+    /// A driver that ticks when asked, and only then, misses nothing.
+    fn check_wake(&self, step: Step) -> Check {
+        let wake = self.dispatch.wake();
+        let deadlines = self
+            .open
+            .iter()
+            .map(|&number| &self.callers[number as usize])
+            .filter(|caller| caller.on.is_some())
+            .map(|caller| caller.deadline);
+        let starts = self
+            .alive
+            .iter()
+            .map(|&process| &self.processes[process])
+            .filter(|process| process.stage == Stage::Starting && !process.told)
+            .map(|process| process.start_deadline);
+        let probes = self.seen.phases.iter().filter_map(|phase| match phase {
+            Phase::Probing { deadline } => Some(*deadline),
+            _ => None,
+        });
+        let first = deadlines.chain(starts).chain(probes).min().unwrap_or(Moment::NEVER);
+        ensure!(wake <= first, "it wants to be woken at {wake:?}, but {first:?} comes before");
+        ensure!(
+            step != Step::Tick || first > self.now,
+            "a tick left something undone that was due at {first:?}"
+        );
+        // What a step makes possible it does itself. After a start two things are left to a tick: one above the minimum
+        // that is idle too long, and the next slot of the reserve.
+        ensure!(
+            wake > self.now || self.wake_before <= self.now || !self.granted.is_empty(),
+            "{step:?} left something to do at once"
+        );
+        Ok(())
+    }
+
+    // -- when the storm is over --
+
+    /// All calls ended, each in its time, and everything is at rest.
+    fn check_calm(&mut self) -> Check {
+        let limits = self.plan.limits;
+        let longest = self.callers.iter().map(|caller| caller.timeout).max().unwrap_or_default();
+        let bound = limits.pool_wait
+            + limits.connect_timeout
+            + limits.install_timeout * 2
+            + longest * 11
+            + self.plan.driver.late * 8
+            + Duration::from_secs(20);
+        for caller in &self.callers {
+            let Some(ended) = caller.ended else { return Err(format!("never ended: {caller:?}")) };
+            let begin = caller.arrived.max(self.calm_since);
+            ensure!(ended <= begin + bound, "took too long: {caller:?}");
+        }
+        ensure!(self.dispatch.open_calls() == 0, "calls are left");
+        let windows = self.now.elapsed().as_secs() / 10 + 1;
+        ensure!(
+            self.resent <= self.let_in / 5 + 3 * windows,
+            "{} of {} calls were sent again in {windows} windows",
+            self.resent,
+            self.let_in
+        );
+        // Listings and deaths may still be under way, and starts that hang.
+        self.drive(Some(self.now + limits.install_timeout + Duration::from_secs(36)))?;
+        for (_, slot) in self.dispatch.pool().all() {
+            ensure!(slot.state == State::Idle, "not at rest: {slot:?}");
+        }
+        // A listing that is wanted has no deadline, and may wait for a slot that never comes.
+        ensure!(
+            self.dispatch.pool().line().next().is_none() || self.is_hoarded(),
+            "the line is not empty"
+        );
+        Ok(())
+    }
+
+    /// Whether servers that are to be kept have all the slots: then others wait in vain, as configured.
+    fn is_hoarded(&self) -> bool {
+        let kept = |process: &&usize| self.processes[**process].policy.keep == Keep::Alive;
+        self.alive.iter().filter(kept).count() >= self.plan.limits.pool.size
+    }
+
+    /// Whatever happened: a little later every server works again.
+    fn check_recovery(&mut self) -> Check {
+        let limits = self.plan.limits;
+        let longest =
+            self.servers.iter().map(|server| server.plan.policy.timeout).max().unwrap_or_default();
+        let pause = limits.breaker_cooldown * 2 + limits.install_timeout + longest;
+        self.drive(Some(self.now + pause + Duration::from_secs(40)))?;
+        // In a crowd a few will do.
+        let every = 1 + self.servers.len() / 16;
+        for number in (0..self.servers.len()).step_by(every) {
+            if self.servers[number].removed {
+                continue;
+            }
+            let hoarded = self.is_hoarded();
+            let who = self.add_caller(CallerPlan {
+                at: self.now,
+                server: number,
+                harmless: false,
+                timeout: None,
+                patience: None,
+            });
+            self.drive(None)?;
+            let caller = &self.callers[who as usize];
+            ensure!(
+                (caller.answered && caller.ran == 1) || hoarded,
+                "server {number} does not work any more: {caller:?}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Idle connections go, except those that are to be kept.
+    fn check_sweep(&mut self) -> Check {
+        let limits = self.plan.limits.pool;
+        let own = self.servers.iter().filter_map(|server| server.plan.policy.idle_timeout).max();
+        let longest = own.unwrap_or_default().max(limits.idle_timeout);
+        self.drive(Some(self.now + longest + self.plan.driver.late * 2 + Duration::from_secs(2)))?;
+        let kept = |process: &&usize| {
+            let policy = self.processes[**process].policy;
+            policy.keep == Keep::Alive && policy.idle_timeout.is_none()
+        };
+        let kept = self.alive.iter().filter(kept).count();
+        ensure!(
+            self.alive.len() <= limits.minimum.max(kept),
+            "{} are alive, {kept} of them to be kept, at least {}",
+            self.alive.len(),
+            limits.minimum
+        );
+        Ok(())
+    }
+
+    /// The last word leaves nothing behind.
+    fn check_end(&mut self) -> Check {
+        self.stop(true)?;
+        self.drive(None)?;
+        ensure!(self.alive.is_empty(), "processes are left: {:?}", self.alive);
+        ensure!(self.dispatch.pool().count() == 0, "slots are left");
+        ensure!(self.dispatch.open_calls() == 0, "calls are left");
+        ensure!(
+            self.dispatch.wake() == Moment::NEVER,
+            "it still wants to be woken at {:?}",
+            self.dispatch.wake()
+        );
+        self.seen = Seen::default();
+        Ok(())
+    }
+}

@@ -1,0 +1,393 @@
+//! The pool's books told again with plain lists and no regard for speed, and operations at random on both.
+
+use std::time::Duration;
+
+use metamcp_calls::lifecycle::State;
+use metamcp_calls::pool::{
+    CONNECT_BURST, CONNECT_BURST_WINDOW, ConnId, Keep, Limits, Order, Pool, ServerId,
+};
+use metamcp_types::moment::Moment;
+
+use crate::rng::Rng;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Is {
+    Connecting,
+    Active(u32),
+    Idle,
+    Failed,
+    Closed,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    conn: ConnId,
+    server: ServerId,
+    is: Is,
+    since: Moment,
+    /// Counts up whenever a connection goes idle: the smallest is the least recently used.
+    stamp: u64,
+    keep: Keep,
+    idle_timeout: Option<Duration>,
+    draining: bool,
+    leaving: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    server: ServerId,
+    keep: Keep,
+    idle_timeout: Option<Duration>,
+    since: Moment,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    limits: Limits,
+    slots: Vec<Slot>,
+    line: Vec<Waiter>,
+    stamp: u64,
+}
+
+/// An order before the ledger has named the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Connect(ServerId),
+    Close(ConnId),
+}
+
+impl Model {
+    fn slot(&mut self, conn: ConnId) -> Option<&mut Slot> {
+        self.slots.iter_mut().find(|slot| slot.conn == conn)
+    }
+
+    fn staying(&self) -> usize {
+        self.slots.iter().filter(|slot| !slot.leaving).count()
+    }
+
+    fn fresh(&self, now: Moment) -> usize {
+        let fresh =
+            |slot: &&Slot| slot.is == Is::Connecting && now < slot.since + CONNECT_BURST_WINDOW;
+        self.slots.iter().filter(fresh).count()
+    }
+
+    fn close(&mut self, conn: ConnId, wishes: &mut Vec<Wish>) {
+        if let Some(slot) = self.slot(conn)
+            && slot.is != Is::Closed
+        {
+            slot.is = Is::Closed;
+            if !std::mem::replace(&mut slot.leaving, true) {
+                wishes.push(Wish::Close(conn));
+            }
+        }
+    }
+
+    /// Evicts until what stays and what waits fits, the least recently used first, never one that is to be kept.
+    fn make_room(&mut self, wishes: &mut Vec<Wish>) {
+        let mut missing = (self.staying() + self.line.len()).saturating_sub(self.limits.size);
+        while missing > 0 {
+            let idle = self.slots.iter().filter(|s| s.is == Is::Idle && s.keep != Keep::Alive);
+            let Some(conn) = idle.min_by_key(|slot| slot.stamp).map(|slot| slot.conn) else {
+                return;
+            };
+            self.close(conn, wishes);
+            missing -= 1;
+        }
+    }
+
+    /// `names` gives the connections of the grants, in order; made-up ones in a rehearsal.
+    fn pump(&mut self, now: Moment, names: &mut dyn FnMut() -> ConnId, wishes: &mut Vec<Wish>) {
+        let mut reserve_used = false;
+        while !self.line.is_empty() && self.fresh(now) < CONNECT_BURST {
+            if self.slots.len() >= self.limits.size {
+                let long = self.limits.reserve_after > Duration::ZERO
+                    && now >= self.line[0].since + self.limits.reserve_after;
+                let room = self.slots.len() < self.limits.size + self.limits.reserve;
+                if reserve_used || !long || !room {
+                    break;
+                }
+                reserve_used = true;
+            }
+            let first = self.line.remove(0);
+            wishes.push(Wish::Connect(first.server));
+            self.slots.push(Slot {
+                conn: names(),
+                server: first.server,
+                is: Is::Connecting,
+                since: now,
+                stamp: 0,
+                keep: first.keep,
+                idle_timeout: first.idle_timeout,
+                draining: false,
+                leaving: false,
+            });
+        }
+        self.make_room(wishes);
+    }
+
+    fn finish(&mut self, conn: ConnId, now: Moment, wishes: &mut Vec<Wish>) {
+        self.stamp += 1;
+        let (stamp, crowded) = (self.stamp, self.staying() > self.limits.size);
+        let waited_for = !self.line.is_empty();
+        let Some(slot) = self.slot(conn) else { return };
+        match slot.is {
+            Is::Active(1) => {
+                (slot.is, slot.since, slot.stamp) = (Is::Idle, now, stamp);
+                if slot.keep == Keep::Ephemeral || slot.draining {
+                    self.close(conn, wishes);
+                } else if waited_for || crowded {
+                    self.make_room(wishes);
+                }
+            }
+            Is::Active(more) => slot.is = Is::Active(more - 1),
+            _ => {}
+        }
+    }
+
+    fn sweep(&mut self, now: Moment, wishes: &mut Vec<Wish>) {
+        let mut overdue: Vec<(u64, ConnId)> = self
+            .slots
+            .iter()
+            .filter(|slot| slot.is == Is::Idle)
+            .filter(|slot| {
+                let usual = (slot.keep != Keep::Alive).then_some(self.limits.idle_timeout);
+                slot.idle_timeout.or(usual).is_some_and(|limit| now >= slot.since + limit)
+            })
+            .map(|slot| (slot.stamp, slot.conn))
+            .collect();
+        overdue.sort_unstable();
+        for (_, conn) in overdue {
+            if self.staying() > self.limits.minimum {
+                self.close(conn, wishes);
+            }
+        }
+    }
+
+    /// Whether the mere passing of time until `at` makes something happen.
+    fn would_act(&self, at: Moment) -> bool {
+        let mut rehearsal = self.clone();
+        let mut wishes = Vec::new();
+        let nobody = self.slots.first().map(|slot| slot.conn);
+        rehearsal.sweep(at, &mut wishes);
+        if wishes.is_empty() {
+            // A name that is taken does no harm where nothing looks at it.
+            let mut names = || nobody.expect("a pool with a line and no slots would act at once");
+            if !rehearsal.line.is_empty() && nobody.is_none() {
+                return true;
+            }
+            rehearsal.pump(at, &mut names, &mut wishes);
+        }
+        !wishes.is_empty()
+    }
+
+    fn idle(&self) -> Vec<ConnId> {
+        let mut idle: Vec<&Slot> = self.slots.iter().filter(|slot| slot.is == Is::Idle).collect();
+        idle.sort_by_key(|slot| std::cmp::Reverse(slot.stamp));
+        idle.iter().map(|slot| slot.conn).collect()
+    }
+}
+
+/// Runs so many operations on both; the first difference is a panic that tells the history's end.
+pub(crate) fn compare(seed: u64, operations: u64) {
+    let mut rng = Rng::of(seed, 11, 0);
+    let mut limits = some_limits(&mut rng);
+    let mut pool = Pool::new(limits);
+    let mut model = Model { limits, slots: Vec::new(), line: Vec::new(), stamp: 0 };
+    let mut now = Moment::START;
+    let (mut orders, mut wishes) = (Vec::new(), Vec::new());
+    let mut last = Vec::new();
+    let mut crowded = true;
+    for number in 0..operations {
+        if number % 100 == 0 {
+            // In a crowd nothing stays idle; with nobody waiting, idle ones gather.
+            crowded = rng.chance(500);
+        }
+        let server = ServerId(u32::try_from(rng.below(12)).expect("below twelve"));
+        let conn =
+            (!model.slots.is_empty()).then(|| model.slots[rng.size(0, model.slots.len() - 1)].conn);
+        let keep =
+            rng.pick(&[Keep::UntilTimeout, Keep::UntilTimeout, Keep::Alive, Keep::Ephemeral]);
+        let own = rng.chance(200).then(|| rng.span(1, 400));
+        let operation = rng.below(100);
+        last.push((operation, server, conn, now));
+        let (mut said, mut expected) = (true, true);
+        let mut pumped = false;
+        match (operation, conn) {
+            (0..20, _) if !crowded && rng.chance(800) => {}
+            (0..20, _) => {
+                pool.want(server, keep, own, now);
+                if !model.line.iter().any(|waiter| waiter.server == server) {
+                    model.line.push(Waiter { server, keep, idle_timeout: own, since: now });
+                }
+            }
+            (20..23, _) => {
+                pool.withdraw(server);
+                model.line.retain(|waiter| waiter.server != server);
+            }
+            (23..25, _) => {
+                pool.amend(server, keep, own);
+                for waiter in model.line.iter_mut().filter(|waiter| waiter.server == server) {
+                    (waiter.keep, waiter.idle_timeout) = (keep, own);
+                }
+            }
+            (25, _) if rng.chance(100) => {
+                limits = some_limits(&mut rng);
+                pool.set_limits(limits);
+                model.limits = limits;
+            }
+            (25..45, _) => {
+                // As the dispatch does it: what is overdue goes, then the line is served.
+                pool.sweep(now, &mut orders);
+                pool.pump(now, &mut orders);
+                model.sweep(now, &mut wishes);
+                let mut granted = orders.iter().filter_map(|order| match order {
+                    Order::Connect { conn, .. } => Some(*conn),
+                    Order::Close { .. } => None,
+                });
+                let mut names =
+                    || granted.next().unwrap_or_else(|| panic!("a grant is missing: {last:?}"));
+                model.pump(now, &mut names, &mut wishes);
+                pumped = true;
+            }
+            (45..60, Some(conn)) => {
+                said = pool.connected(conn);
+                let slot = model.slot(conn).expect("it was taken from there");
+                expected = slot.is == Is::Connecting;
+                if expected {
+                    slot.is = Is::Active(1);
+                }
+            }
+            (60..68, Some(conn)) => {
+                said = pool.begin(conn);
+                let slot = model.slot(conn).expect("it was taken from there");
+                let next = match slot.is {
+                    Is::Idle | Is::Connecting => Some(Is::Active(1)),
+                    Is::Active(more) => Some(Is::Active(more + 1)),
+                    Is::Failed | Is::Closed => None,
+                };
+                expected = next.is_some();
+                slot.is = next.unwrap_or(slot.is);
+            }
+            (68..82, Some(conn)) => {
+                pool.finish(conn, now, &mut orders);
+                model.finish(conn, now, &mut wishes);
+            }
+            (82..85, Some(conn)) => {
+                pool.broke(conn, now);
+                let slot = model.slot(conn).expect("it was taken from there");
+                slot.is = match slot.is {
+                    Is::Connecting | Is::Active(_) => Is::Failed,
+                    Is::Idle => Is::Closed,
+                    over => over,
+                };
+                (slot.leaving, slot.since) = (true, now);
+            }
+            (85..88, Some(conn)) => {
+                said = pool.reconnect(conn, now);
+                let free = model.fresh(now) < CONNECT_BURST;
+                let slot = model.slot(conn).expect("it was taken from there");
+                expected = free && slot.is == Is::Failed;
+                if expected {
+                    (slot.is, slot.since, slot.leaving) = (Is::Connecting, now, false);
+                }
+            }
+            (88..91, Some(conn)) => {
+                pool.close(conn, &mut orders);
+                model.close(conn, &mut wishes);
+            }
+            (91..93, Some(conn)) => {
+                pool.drain(conn, &mut orders);
+                let slot = model.slot(conn).expect("it was taken from there");
+                slot.draining = true;
+                if slot.is == Is::Idle {
+                    model.close(conn, &mut wishes);
+                }
+            }
+            (93..98, Some(conn)) => {
+                if model.slot(conn).is_some_and(|slot| slot.leaving) {
+                    pool.gone(conn);
+                    model.slots.retain(|slot| slot.conn != conn);
+                }
+            }
+            _ => now = now + rng.span(1, 1000),
+        }
+        if last.len() > 12 {
+            last.remove(0);
+        }
+        let told = || format!("operation {number} of seed {seed}, after {last:?}");
+        assert_eq!(said, expected, "{}", told());
+        let given: Vec<Wish> = orders
+            .drain(..)
+            .map(|order| match order {
+                Order::Connect { server, .. } => Wish::Connect(server),
+                Order::Close { conn, .. } => Wish::Close(conn),
+            })
+            .collect();
+        assert_eq!(given, wishes, "{}", told());
+        wishes.clear();
+        same(&pool, &model, &told);
+        if pumped {
+            check_deadline(&pool, &model, now, &told);
+        }
+    }
+}
+
+fn same(pool: &Pool, model: &Model, told: &dyn Fn() -> String) {
+    assert_eq!(pool.count(), model.slots.len(), "{}", told());
+    for slot in &model.slots {
+        let held = pool.slot(slot.conn).unwrap_or_else(|| panic!("no slot, {}", told()));
+        let is = match held.state {
+            State::Connecting => Is::Connecting,
+            State::Active { in_flight } => Is::Active(in_flight.get()),
+            State::Idle => Is::Idle,
+            State::Failed => Is::Failed,
+            State::Closed => Is::Closed,
+        };
+        assert_eq!(
+            (held.server, is, held.since, held.draining),
+            (slot.server, slot.is, slot.since, slot.draining),
+            "{}",
+            told()
+        );
+    }
+    assert!(pool.idle().eq(model.idle()), "the idle list differs, {}", told());
+    assert!(
+        pool.line().eq(model.line.iter().map(|waiter| waiter.server)),
+        "the line differs, {}",
+        told()
+    );
+    for waiter in &model.line {
+        assert_eq!(pool.waits_since(waiter.server), Some(waiter.since), "{}", told());
+    }
+}
+
+/// Nothing happens before the deadline, and something does then.
+fn check_deadline(pool: &Pool, model: &Model, now: Moment, told: &dyn Fn() -> String) {
+    let deadline = pool.deadline(now);
+    if deadline == Moment::NEVER {
+        let late = now + Duration::from_secs(1 << 20);
+        assert!(!model.would_act(late), "it waits for ever, {}", told());
+        return;
+    }
+    assert!(model.would_act(deadline.max(now)), "at {deadline:?} nothing happens, {}", told());
+    let just_before = deadline.elapsed().saturating_sub(Duration::from_micros(1));
+    let just_before = Moment::after_start(just_before);
+    if just_before > now {
+        assert!(!model.would_act(just_before), "before {deadline:?} something does, {}", told());
+    }
+}
+
+fn some_limits(rng: &mut Rng) -> Limits {
+    let size = rng.size(1, 6);
+    Limits {
+        size,
+        reserve: rng.size(0, 2),
+        reserve_after: rng.pick(&[
+            Duration::ZERO,
+            Duration::from_millis(30),
+            Duration::from_secs(1),
+        ]),
+        minimum: rng.size(0, size),
+        idle_timeout: rng.span(1, 2000),
+    }
+}

@@ -1,0 +1,273 @@
+//! Walls around a server: of the disk it has the system's folders and its own, of the machine's sockets the network's.
+//! Owns: which folders are the system's, raising the walls, proving that they stand.      Never: runs with less than was asked for.
+//! In: `SandboxPolicy`.  Out: this process behind them for good, with all that it becomes and starts; or why not.
+//! Tests: `tests/it/sandbox_policy.rs`, with a real process.
+//!
+//! Files are kept by Landlock, which needs no rights and no namespace. It also keeps a server from signalling and
+//! tracing what is outside, and so from reading the variables of other processes; for root, who may look at every
+//! process, the process namespace does that, which root has by default. What Landlock does not know are sockets that
+//! have a path: the agent with the keys and the keychain listen on those. Making one is therefore refused by
+//! seccomp, and so are the other ways to make one, and the keys that the kernel keeps for the user. The network stays
+//! as it is. Mode and times of a file are beyond both: who owns it can change them.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// What every program may read and run: the system, and what tells names of hosts and of users. Not `/run`, `/var`,
+/// `/tmp` and the homes, where others keep what is theirs.
+const SYSTEM: [&str; 21] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/snap",
+    // What belongs to other processes in there is kept from us by the rule against tracing.
+    "/proc",
+    "/sys",
+    // Where `/etc/resolv.conf` may point.
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager",
+    "/mnt/wsl/resolv.conf",
+    // Where programs of NixOS are found.
+    "/run/current-system",
+    "/run/wrappers",
+    "/var/cache/fontconfig",
+];
+
+/// What every program may read and write. No terminals: what the user types in one could be read from it.
+#[cfg(target_os = "linux")]
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Whether a file is in one of the folders that every program may read.
+pub fn is_system_path(path: &Path) -> bool {
+    SYSTEM.iter().any(|system| path.starts_with(system))
+}
+
+/// Whether walls can be had here; if not, why, in words for the user.
+#[cfg(target_os = "linux")]
+pub fn available() -> Result<(), String> {
+    linux::available()
+}
+
+/// Whether walls can be had here; if not, why, in words for the user.
+#[cfg(not(target_os = "linux"))]
+pub fn available() -> Result<(), String> {
+    Err("they are made of Landlock, which only Linux has".to_owned())
+}
+
+/// What a program needs that lies outside of the system's folders: itself, and the libraries beside it. `bin/node` of
+/// a version switcher is such a one. Nothing else of the folder it is in, which may be the user's home.
+pub fn runtime(program: &Path) -> Vec<PathBuf> {
+    let Ok(real) = program.canonicalize() else { return Vec::new() };
+    if is_system_path(&real) {
+        return Vec::new();
+    }
+    let base = real.parent().filter(|bin| bin.ends_with("bin")).and_then(Path::parent);
+    let libraries = base.into_iter().flat_map(|base| [base.join("lib"), base.join("lib64")]);
+    // Homebrew keeps each program in a cellar of its own, and its libraries in others.
+    let brewed = real.ancestors().find(|folder| folder.ends_with("Cellar"));
+    let brewed = brewed.into_iter().flat_map(|cellar| {
+        let beside = |name: &str| cellar.with_file_name(name);
+        [cellar.to_owned(), beside("opt"), beside("lib")]
+    });
+    let mut all: Vec<PathBuf> = libraries.chain(brewed).filter(|path| path.is_dir()).collect();
+    all.push(real);
+    all
+}
+
+/// A program as `PATH` finds it.
+pub fn in_path(program: &OsStr) -> Option<PathBuf> {
+    let given = Path::new(program);
+    if given.components().count() > 1 {
+        return given.is_file().then(|| given.to_owned());
+    }
+    let endings: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
+    let with = |ending: &&str| {
+        let mut name = program.to_owned();
+        name.push(ending);
+        name
+    };
+    let names: Vec<_> = endings.iter().map(with).collect();
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders)
+        .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
+        .find(|path| path.is_file())
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::enforce;
+
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(crate) fn enforce(
+    _policy: &metamcp_types::sandbox_policy::SandboxPolicy,
+) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::BTreeMap;
+    use std::fs::File;
+    use std::io;
+
+    use landlock::{
+        ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
+        RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    };
+    use metamcp_types::sandbox_policy::SandboxPolicy;
+    use nix::libc;
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule, TargetArch, apply_filter,
+    };
+
+    use super::{DEVICES, SYSTEM};
+
+    /// The newest interface whose rights are handled; what an older kernel does not know is left out there.
+    const RIGHTS: ABI = ABI::V6;
+    /// The oldest that can keep files from being read and written.
+    const LEAST: ABI = ABI::V1;
+
+    /// On x86-64 each call has a second number, with this bit, for programs of the x32 kind. Any program may use it.
+    const X32: i64 = 0x4000_0000;
+
+    pub(super) fn available() -> Result<(), String> {
+        // Makes rules and lets them go: nothing of this process changes.
+        let made = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(LEAST))
+            .and_then(Ruleset::create);
+        made.map(drop).map_err(|_| {
+            "this kernel has no Landlock; it comes with Linux 5.13, and has to be among the modules of `lsm=`"
+                .to_owned()
+        })
+    }
+
+    /// Gives up all of the disk that is not within the walls.
+    pub(crate) fn enforce(sandbox_policy: &SandboxPolicy) -> io::Result<()> {
+        let status = restrict(sandbox_policy).map_err(io::Error::other)?;
+        let all = sandbox_policy.reads.iter().chain(&sandbox_policy.writes);
+        let root_is_named = all.chain([&sandbox_policy.home]).any(|path| path.parent().is_none());
+        if !stand(&status, root_is_named, File::open("/").is_ok()) {
+            return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+        }
+        refuse(refused(knows_truncation())?).map_err(io::Error::other)
+    }
+
+    /// Whether the walls stand. The kernel's word is not enough: opening the root proves it, unless somebody named the
+    /// root itself.
+    fn stand(status: &RulesetStatus, root_is_named: bool, root_opens: bool) -> bool {
+        *status != RulesetStatus::NotEnforced && (root_is_named || !root_opens)
+    }
+
+    fn restrict(sandbox_policy: &SandboxPolicy) -> Result<RulesetStatus, RulesetError> {
+        let (read, all) = (AccessFs::from_read(RIGHTS), AccessFs::from_all(RIGHTS));
+        let own = sandbox_policy.writes.iter().chain([&sandbox_policy.home]);
+        let status = Ruleset::default()
+            .handle_access(all)?
+            .scope(Scope::from_all(RIGHTS))?
+            .create()?
+            .add_rules(path_beneath_rules(SYSTEM, read))?
+            .add_rules(path_beneath_rules(DEVICES, all))?
+            .add_rules(path_beneath_rules(&sandbox_policy.reads, read))?
+            .add_rules(path_beneath_rules(own, all))?
+            .restrict_self()?;
+        Ok(status.ruleset)
+    }
+
+    /// Whether the kernel keeps files from being cut short by name; those before 6.2 do not.
+    fn knows_truncation() -> bool {
+        let made = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::Truncate);
+        made.and_then(Ruleset::create).is_ok()
+    }
+
+    /// System calls, each with the arguments by which it is refused; without any it always is.
+    type Refused = BTreeMap<i64, Vec<SeccompRule>>;
+
+    /// What reaches over the walls in ways that Landlock does not know. Pairs of streams, which programs make to speak
+    /// to what they start, stay: they lead nowhere else.
+    fn refused(knows_truncation: bool) -> io::Result<Refused> {
+        let unix = u64::from(libc::AF_UNIX.unsigned_abs());
+        let is_unix = || condition(0, SeccompCmpOp::Eq, unix);
+        // A socket of datagrams sends to any path, also one of a pair. Raw ones are the same under another number, which
+        // is the next; flags are in the bits above.
+        let datagram = u64::from(libc::SOCK_DGRAM.unsigned_abs());
+        let is_datagram = condition(1, SeccompCmpOp::MaskedEq(0b1110), datagram)?;
+        let mut refused = BTreeMap::from([
+            (libc::SYS_socket, vec![rule(vec![is_unix()?])?]),
+            (libc::SYS_socketpair, vec![rule(vec![is_unix()?, is_datagram])?]),
+            // Opens sockets without that call.
+            (libc::SYS_io_uring_setup, Vec::new()),
+            // The kernel keeps keys for all processes of a user.
+            (libc::SYS_keyctl, Vec::new()),
+            (libc::SYS_add_key, Vec::new()),
+            (libc::SYS_request_key, Vec::new()),
+        ]);
+        if !knows_truncation {
+            refused.insert(libc::SYS_truncate, Vec::new());
+        }
+        if cfg!(target_arch = "x86_64") {
+            let twins: Refused = refused.clone().into_iter().map(|(n, r)| (n | X32, r)).collect();
+            refused.extend(twins);
+        }
+        Ok(refused)
+    }
+
+    fn condition(argument: u8, is: SeccompCmpOp, value: u64) -> io::Result<SeccompCondition> {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is, value)
+            .map_err(io::Error::other)
+    }
+
+    fn rule(conditions: Vec<SeccompCondition>) -> io::Result<SeccompRule> {
+        SeccompRule::new(conditions).map_err(io::Error::other)
+    }
+
+    fn refuse(calls: Refused) -> Result<(), seccompiler::Error> {
+        let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+        let denied = SeccompAction::Errno(libc::EACCES.unsigned_abs());
+        let filter = SeccompFilter::new(calls, SeccompAction::Allow, denied, arch)?;
+        let program: BpfProgram = filter.try_into()?;
+        apply_filter(&program)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_sandbox_with_less_than_was_asked_for_is_none() {
+            let kept = |status| stand(&status, false, false);
+            assert!(kept(RulesetStatus::FullyEnforced) && kept(RulesetStatus::PartiallyEnforced));
+            assert!(!kept(RulesetStatus::NotEnforced));
+            assert!(!stand(&RulesetStatus::NotEnforced, true, true));
+            // Whatever the kernel says: who still opens the root is not behind anything.
+            assert!(!stand(&RulesetStatus::FullyEnforced, false, true));
+            assert!(stand(&RulesetStatus::FullyEnforced, true, true));
+        }
+
+        #[test]
+        fn no_call_is_refused_under_one_of_its_numbers_only() {
+            let (new, old) = (refused(true).unwrap(), refused(false).unwrap());
+            assert!(!new.contains_key(&libc::SYS_truncate));
+            assert!(old[&libc::SYS_truncate].is_empty(), "whatever its arguments");
+            for call in [libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key] {
+                assert!(new[&call].is_empty(), "whatever its arguments");
+            }
+            if cfg!(target_arch = "x86_64") {
+                for (call, rules) in old.iter().filter(|(call, _)| **call < X32) {
+                    assert_eq!(old.get(&(call | X32)), Some(rules), "{call}");
+                }
+            }
+        }
+    }
+}

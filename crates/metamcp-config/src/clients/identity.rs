@@ -1,0 +1,101 @@
+//! What an entry runs or reaches, as one text: two entries are the same server if that is the same, however they are
+//! written and whatever else they say.
+
+use serde_json::{Map, Value, json};
+
+use crate::config::{self, PassEnv, ServerConfig, Transport};
+
+/// The server that an entry means. Variables stand for themselves: two that hold the same today are not the same.
+fn meant(entry: &Value) -> Option<ServerConfig> {
+    let file = json!({ "mcpServers": { "x": entry } }).to_string();
+    let loaded = config::parse(&file, &|name| Some(format!("${name}")));
+    let loaded = loaded.and_then(config::Loaded::sound).ok()?;
+    loaded.config.servers.into_iter().next()
+}
+
+/// The text by which servers are told apart; `found` says where a program is that is only named.
+pub fn identity(entry: &Value, found: &dyn Fn(&str) -> String) -> String {
+    let Some(server) = meant(entry) else { return entry.to_string() };
+    let mut parts = Vec::new();
+    match &server.transport {
+        Transport::Stdio { command, args, env, cwd } => {
+            let program = command.rsplit(['/', '\\']).next().unwrap_or_default();
+            let runs_packages = matches!(program, "npx" | "npx.cmd" | "bunx");
+            parts.push(found(command));
+            // It only answers a question that nobody could be asked.
+            let means = |arg: &&String| !(runs_packages && matches!(arg.as_str(), "-y" | "--yes"));
+            let (before, behind) =
+                args.split_at(args.iter().take_while(|arg| arg.starts_with('-')).count());
+            parts.extend(before.iter().filter(means).chain(behind).map(|arg| format!("arg {arg}")));
+            let mut env: Vec<String> =
+                env.iter().map(|(name, value)| format!("env {name}={}", value.expose())).collect();
+            env.sort();
+            parts.extend(env);
+            parts.extend(cwd.iter().map(|cwd| format!("cwd {}", cwd.display())));
+        }
+        Transport::Http { url, headers, kind, .. } => {
+            parts.push(url.clone());
+            let is_old = *kind == config::HttpKind::Sse;
+            parts.extend(is_old.then(|| "sse".to_owned()));
+            let header = |(name, value): &(String, metamcp_types::secret::Secret)| {
+                format!("header {}: {}", name.to_ascii_lowercase(), value.expose())
+            };
+            let mut headers: Vec<String> = headers.iter().map(header).collect();
+            headers.sort();
+            parts.extend(headers);
+        }
+    }
+    // One that shows less is another server to whoever uses it.
+    let allows_all = |allow: &Vec<config::Pattern>| allow.iter().any(|one| one.as_str() == "*");
+    let mut tools: Vec<String> =
+        server.tools.deny.iter().map(|one| format!("deny {}", one.as_str())).collect();
+    if let Some(allow) = server.tools.allow.as_ref().filter(|allow| !allows_all(allow)) {
+        tools.push("only".to_owned());
+        tools.extend(allow.iter().map(|one| format!("allow {}", one.as_str())));
+    }
+    tools.sort();
+    parts.extend(tools);
+    parts.join("\n")
+}
+
+/// One entry with what another of the same server says beside it: the longer time limit, the variables of both, and it
+/// is on if one of them was.
+pub fn joined(one: &Value, other: &Value) -> Value {
+    let (Some(first), Some(second)) = (meant(one), meant(other)) else { return one.clone() };
+    let Value::Object(mut entry) = one.clone() else { return one.clone() };
+    if first.timeout < second.timeout
+        && let Some(timeout) = second.timeout
+    {
+        entry.remove("timeout");
+        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        entry.insert("timeoutMs".to_owned(), millis.into());
+    }
+    if !is_off(one) || !is_off(other) {
+        for key in ["disabled", "enabled"] {
+            entry.remove(key);
+        }
+    }
+    if first.pass_env != second.pass_env {
+        passing(&mut entry, &first.pass_env, &second.pass_env);
+    }
+    Value::Object(entry)
+}
+
+/// Whether an entry is switched off.
+pub fn is_off(entry: &Value) -> bool {
+    entry["disabled"] == true || entry["enabled"] == false
+}
+
+fn passing(entry: &mut Map<String, Value>, one: &PassEnv, other: &PassEnv) {
+    let all = match one.with(other) {
+        PassEnv::All => json!("all"),
+        PassEnv::Usual(names) => {
+            let mut all: Vec<&str> = names.iter().map(config::Pattern::as_str).collect();
+            all.sort_unstable();
+            all.dedup();
+            json!(all)
+        }
+        PassEnv::Least => return,
+    };
+    entry.insert("passEnv".to_owned(), all);
+}

@@ -1,0 +1,487 @@
+//! Configuration: the servers behind the gateway, as a validated model.
+//! Owns: the model, the reader of `.mcp.json`, its schema, the difference of two.      Never: opens files, reads variables itself.
+//! In: text and a way to look up variables.  Out: `Loaded`, or a `ConfigError` with line and column.
+//! Tests: `config/tests.rs`, beside the parts, and `tests/examples.rs`.
+
+mod diff;
+mod expand;
+mod filter;
+mod keys;
+mod names;
+mod parse;
+mod preview;
+mod read;
+mod reference;
+mod report;
+mod schema;
+mod server;
+mod syntax;
+mod toolset;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use self::diff::{Diff, diff};
+pub use self::filter::ToolFilter;
+pub use self::names::LONGEST_NAME;
+pub(crate) use self::parse::DIALECT;
+#[doc(hidden)]
+pub use self::parse::fuzz_config;
+pub use self::parse::{Loaded, decode, parse, parse_as_written};
+pub use self::preview::{ConfigPreview, EffectiveConfig};
+pub use self::reference::config_markdown;
+pub(crate) use self::report::under;
+pub use self::report::{ConfigError, Place, Problem, Severity, Warning};
+pub use self::schema::json_schema;
+pub use self::server::{ITSELF, SWITCHED_OFF};
+pub use self::toolset::Toolset;
+use crate::settings::words;
+pub use crate::settings::{Containment, Settings};
+pub use metamcp_types::pass_env::PassEnv;
+pub use metamcp_types::pattern::Pattern;
+pub use metamcp_types::sandbox_policy::SandboxPolicy;
+use metamcp_types::secret::Secret;
+
+/// Everything the gateway was told: the servers in the order of the file, and the global settings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Config {
+    /// The servers, in file order. Names are unique.
+    pub servers: Vec<ServerConfig>,
+    /// The global settings.
+    pub settings: Settings,
+    /// Named parts of what there is, in file order.
+    pub toolsets: Vec<Toolset>,
+}
+
+impl Config {
+    /// The toolset of this name.
+    pub fn toolset(&self, name: &str) -> Option<&Toolset> {
+        self.toolsets.iter().find(|toolset| toolset.name == name)
+    }
+
+    /// The server of this name.
+    pub fn server(&self, name: &str) -> Option<&ServerConfig> {
+        self.servers.iter().find(|server| server.name == name)
+    }
+}
+
+/// One server behind the gateway.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerConfig {
+    /// The key in the file; the part before the colon in `server:tool`.
+    pub name: String,
+    /// Who named it.
+    pub origin: ServerOrigin,
+    /// How it is reached.
+    pub transport: Transport,
+    /// Whether it may be used, and if not, why.
+    pub state: ServerState,
+    /// The operator's own words on what it is for.
+    pub description: Option<String>,
+    /// Words to find it and to group it by.
+    pub tags: Vec<String>,
+    /// Arguments to show as examples, by tool.
+    pub examples: Vec<(String, Vec<serde_json::Value>)>,
+    /// Time limit of a call, where it differs from the global one.
+    pub timeout: Option<Duration>,
+    /// May be restarted for a retry more than once.
+    pub vital: bool,
+    /// How long it stays once idle, by kind.
+    pub lifecycle: Lifecycle,
+    /// Own idle timeout, where it differs from the global one.
+    pub idle_timeout: Option<Duration>,
+    /// Which calls may be sent again after a crash.
+    pub retry: RetryRule,
+    /// Whether it starts with the gateway, before anybody calls it.
+    pub eager: bool,
+    /// One call at a time.
+    pub exclusive: bool,
+    /// Own limit of concurrent calls.
+    pub max_in_flight: Option<u32>,
+    /// Which tools may be seen and called.
+    pub tools: ToolFilter,
+    /// Which of the gateway's own variables it gets.
+    pub pass_env: PassEnv,
+    /// Own choice of containment.
+    pub containment: Option<Containment>,
+    /// What it is kept to of the disk; nothing for servers that the user's own file names.
+    pub sandbox_policy: Option<SandboxPolicy>,
+    /// Whether its command is a `docker run` of ours, whose container has to be gone when the command is.
+    pub in_container: bool,
+    /// The folder it was installed into, whose files are verified before it starts.
+    pub installed_in: Option<Installed>,
+    /// Variables that name a secret and were put into the command, its arguments, its directory or the address.
+    pub expanded_secrets: Vec<Secret>,
+    /// Arguments that are secrets, for servers that take them no other way.
+    pub secret_arguments: Option<SecretArguments>,
+}
+
+impl ServerConfig {
+    /// A server started by `command` with everything else at its default.
+    pub fn stdio(name: impl Into<String>, command: impl Into<String>, args: &[&str]) -> Self {
+        Self {
+            name: name.into(),
+            origin: ServerOrigin::default(),
+            transport: Transport::Stdio {
+                command: command.into(),
+                args: args.iter().map(|&arg| arg.to_owned()).collect(),
+                env: Vec::new(),
+                cwd: None,
+            },
+            state: ServerState::Enabled,
+            description: None,
+            tags: Vec::new(),
+            examples: Vec::new(),
+            timeout: None,
+            vital: false,
+            lifecycle: Lifecycle::Default,
+            idle_timeout: None,
+            retry: RetryRule::default(),
+            eager: false,
+            exclusive: false,
+            max_in_flight: None,
+            tools: ToolFilter::default(),
+            pass_env: PassEnv::Usual(Vec::new()),
+            containment: None,
+            sandbox_policy: None,
+            in_container: false,
+            installed_in: None,
+            expanded_secrets: Vec::new(),
+            secret_arguments: None,
+        }
+    }
+
+    /// A server whose entry cannot be used; what is wrong with it is all there is to say.
+    pub(crate) fn invalid(name: impl Into<String>, reason: impl Into<String>) -> Self {
+        let state = ServerState::Invalid { reason: reason.into() };
+        Self { state, ..Self::stdio(name, "", &[]) }
+    }
+
+    /// The operator's examples for one of its tools.
+    pub fn examples_of(&self, tool: &str) -> &[serde_json::Value] {
+        let found = self.examples.iter().find(|(name, _)| name == tool);
+        found.map_or(&[], |(_, examples)| examples)
+    }
+
+    /// Whether it may be used at all.
+    pub fn is_enabled(&self) -> bool {
+        self.state == ServerState::Enabled
+    }
+
+    /// When an idle connection to it is closed, given the global idle timeout.
+    pub fn idle_rule(&self, global: Duration) -> IdleRule {
+        match self.lifecycle {
+            Lifecycle::Ephemeral => IdleRule::AtOnce,
+            Lifecycle::KeepAlive { idle_timeout } => {
+                idle_timeout.or(self.idle_timeout).map_or(IdleRule::Never, IdleRule::After)
+            }
+            Lifecycle::Default => IdleRule::After(self.idle_timeout.unwrap_or(global)),
+        }
+    }
+
+    /// How many calls may run at once, given the global limit.
+    pub fn in_flight_limit(&self, global: u32) -> u32 {
+        if self.exclusive { 1 } else { self.max_in_flight.unwrap_or(global) }
+    }
+
+    /// The values to keep out of errors and logs: sensitive variables, and every header.
+    pub fn secrets(&self) -> Vec<&Secret> {
+        let (named, always) = match &self.transport {
+            Transport::Stdio { env, .. } => (env, false),
+            Transport::Http { headers, .. } => (headers, true),
+        };
+        let named =
+            named.iter().map(|(_, value)| value).filter(|value| always || value.is_sensitive());
+        let named = named.filter(|value| !value.is_reference());
+        named.chain(&self.expanded_secrets).collect()
+    }
+}
+
+words! {
+    /// Who named a server.
+    #[derive(Default)]
+    ServerOrigin {
+        #[default]
+        User = "user": "Your own file.",
+        Project = "project": "The `.mcp.json` of the folder, which you approved.",
+        Flag = "flag": "The file that `--config` names.",
+        Provisioned = "provisioned": "It was installed by metamcp after you approved it.",
+    }
+}
+
+/// Arguments that are secrets. Whatever stands in a command line can be read by every user of the machine, so there they
+/// are only named: a small program of ours, which the command line has in front of the server's own, puts the values into
+/// their places before anything of the server runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretArguments {
+    /// Whose arguments they are.
+    pub runtime: Runtime,
+    /// The file that our program is in.
+    pub starter: PathBuf,
+    /// Each by its place among the arguments of the server itself. It may say where the secret is, and is then looked up
+    /// when the server starts.
+    pub values: Vec<(usize, Secret)>,
+}
+
+/// What runs a server's program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runtime {
+    /// `node`.
+    Node,
+    /// A Python.
+    Python,
+}
+
+/// What was installed for a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Installed {
+    /// Where.
+    pub folder: PathBuf,
+    /// The digest of what was written down of its files, where one was kept.
+    pub manifest: Option<String>,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Transport {
+    /// A local process spoken to over its stdin and stdout.
+    Stdio {
+        /// The program. Never split, never given to a shell.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables on top of the inherited allowlist, in file order.
+        env: Vec<(String, Secret)>,
+        /// Where it runs; a relative path is taken from the gateway's own working directory.
+        cwd: Option<PathBuf>,
+    },
+    /// A remote server.
+    Http {
+        /// Address of its endpoint, `http` or `https`.
+        url: String,
+        /// Headers of every request, in file order.
+        headers: Vec<(String, Secret)>,
+        /// Which of the two HTTP transports it speaks.
+        kind: HttpKind,
+        /// What few servers need.
+        options: Box<HttpOptions>,
+    },
+}
+
+impl Transport {
+    /// Whether this starts the gateway on the same file: a client's `.mcp.json` names us, and we read that very file.
+    /// Started all the same, each gateway would start the next. One with a file of its own is a server like any other.
+    pub fn is_the_gateway(&self) -> bool {
+        let Transport::Stdio { command, args, env, .. } = self else { return false };
+        let serves =
+            args.iter().find(|arg| !arg.starts_with('-')).is_none_or(|verb| verb == "serve");
+        let own_file = args.iter().any(|arg| arg == "--config" || arg.starts_with("--config="))
+            || env.iter().any(|(name, _)| name == "METAMCP_CONFIG");
+        is_called_as_we_are(command) && serves && !own_file
+    }
+
+    /// The file that a gateway started by this would read, where the entry names one. Which program it is and whether
+    /// the file is the one that holds the entry is for those to say who can look.
+    pub fn config_of_a_gateway(&self) -> Option<&str> {
+        let Transport::Stdio { args, env, .. } = self else { return None };
+        let named =
+            args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--config") {
+                Some("") => args.get(at + 1).map(String::as_str),
+                Some(rest) => rest.strip_prefix('='),
+                None => None,
+            });
+        let variable = env.iter().find(|(name, _)| name == "METAMCP_CONFIG");
+        named.or_else(|| variable.map(|(_, value)| value.expose()))
+    }
+}
+
+/// Whether a program is called as this one is, wherever it lies.
+pub fn is_called_as_we_are(command: &str) -> bool {
+    let program = command.rsplit(['/', '\\']).next().unwrap_or_default();
+    program.strip_suffix(".exe").unwrap_or(program) == "metamcp"
+}
+
+/// The two HTTP transports of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpKind {
+    /// The file does not say: the current one is tried, then the older one.
+    Either,
+    /// Streamable HTTP, the current one.
+    Streamable,
+    /// HTTP with server-sent events, the older one.
+    Sse,
+}
+
+/// What few remote servers need.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HttpOptions {
+    /// Files for TLS.
+    pub tls: TlsFiles,
+    /// How we log in where it wants that.
+    pub login: Login,
+}
+
+/// Files for TLS beside what every system knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct TlsFiles {
+    /// Certificates of authorities that are trusted too.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, for servers that want to see one.
+    pub cert: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
+}
+
+/// How we log in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Login {
+    /// Whether at all.
+    pub wanted: bool,
+    /// As whom, where the server's owner gave us a name.
+    pub client_id: Option<String>,
+    /// The secret that belongs to it.
+    pub client_secret: Option<Secret>,
+    /// A key that proves us in place of a secret.
+    pub private_key: Option<PathBuf>,
+    /// Rights that are asked for beyond those the server names.
+    pub scopes: Vec<String>,
+    /// Who agrees to it.
+    pub grant: Grant,
+    /// A document on the web that describes this gateway.
+    pub metadata_url: Option<String>,
+    /// The port to come back to, where it has to be a fixed one.
+    pub callback_port: Option<u16>,
+    /// Whoever vouches for the person, so that nobody has to agree again.
+    pub identity_provider: Option<IdentityProvider>,
+}
+
+/// An identity provider at which the person is logged in already.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IdentityProvider {
+    /// Where its tokens come from.
+    pub token_url: String,
+    /// Our name there.
+    pub client_id: String,
+    /// The token that says who the person is, or where it is.
+    pub id_token: Secret,
+}
+
+impl Default for Login {
+    fn default() -> Self {
+        Login {
+            wanted: true,
+            client_id: None,
+            client_secret: None,
+            private_key: None,
+            scopes: Vec::new(),
+            grant: Grant::Person,
+            metadata_url: None,
+            callback_port: None,
+            identity_provider: None,
+        }
+    }
+}
+
+/// Who agrees to a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grant {
+    /// A person, in a browser.
+    Person,
+    /// Nobody: the client's own secret is enough.
+    Machine,
+}
+
+/// Whether a server may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerState {
+    /// It may.
+    Enabled,
+    /// It may not; it is still named in discovery and in errors.
+    Disabled {
+        /// What the user is told, as a fragment without a full stop.
+        reason: String,
+    },
+    /// Its entry in the file cannot be used.
+    Invalid {
+        /// What is wrong with it and where, as a fragment without a full stop.
+        reason: String,
+    },
+    /// It was kept from use by us, until a person has looked at it.
+    Withheld {
+        /// Why, as a fragment without a full stop.
+        reason: String,
+        /// What the person can do, as a sentence.
+        cure: String,
+    },
+}
+
+impl ServerState {
+    /// Why it may not be used, if it may not.
+    pub fn against(&self) -> Option<&str> {
+        match self {
+            ServerState::Enabled => None,
+            ServerState::Disabled { reason }
+            | ServerState::Invalid { reason }
+            | ServerState::Withheld { reason, .. } => Some(reason),
+        }
+    }
+}
+
+/// How long a server stays connected once idle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Lifecycle {
+    /// Until the idle timeout.
+    #[default]
+    Default,
+    /// For ever, or until an idle timeout of its own.
+    KeepAlive {
+        /// The timeout of its own, if one is set.
+        idle_timeout: Option<Duration>,
+    },
+    /// Not at all.
+    Ephemeral,
+}
+
+/// When an idle connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdleRule {
+    /// As soon as it is idle.
+    AtOnce,
+    /// After this long without a call.
+    After(Duration),
+    /// Never by the sweep.
+    Never,
+}
+
+words! {
+    /// Whether a call that was sent may be sent again after the server died.
+    #[derive(Default)]
+    Retry {
+        #[default]
+        Annotated = "annotated": "Only where the tool says that it reads only or that repeating is harmless.",
+        Always = "always": "Always: you vouch that repeating a call of this server does no harm.",
+        Never = "never": "Never, whatever the tool says.",
+    }
+}
+
+/// The rule of one server, with exceptions by tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RetryRule {
+    /// For every tool not named below.
+    pub default: Retry,
+    /// Exceptions in file order; an exact name goes before a pattern, then the first that fits.
+    pub per_tool: Vec<(Pattern, Retry)>,
+}
+
+impl RetryRule {
+    /// The rule for one tool.
+    pub fn for_tool(&self, tool: &str) -> Retry {
+        let exact = self.per_tool.iter().find(|(pattern, _)| pattern.as_str() == tool);
+        exact
+            .or_else(|| self.per_tool.iter().find(|(pattern, _)| pattern.matches(tool)))
+            .map_or(self.default, |(_, retry)| *retry)
+    }
+}
+
+#[cfg(test)]
+mod tests;

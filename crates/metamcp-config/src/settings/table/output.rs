@@ -1,0 +1,32 @@
+//! Settings of what leaves toward a model: which part of the catalog, without which words.
+
+use std::borrow::Cow;
+
+use super::Setting;
+use crate::settings::value::{Kind, Value};
+
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        key: Some("scrub"),
+        aliases: &[],
+        flag: "scrub",
+        env: "METAMCP_SCRUB",
+        kind: Kind::Switch,
+        default: Some(Value::Switch(true)),
+        help: "Whether secrets are taken out of everything a model gets to see",
+        doc: "Values of `env` and `headers` that are secrets, and tokens of well-known shapes (GitHub, AWS, Slack, signed tokens, private keys and the like): \
+              `[secret NAME]` stands in their place. A result without any passes byte for byte.",
+        store: |settings, value| settings.redact = value.is_on(),
+    },
+    Setting {
+        key: Some("toolset"),
+        aliases: &[],
+        flag: "toolset",
+        env: "METAMCP_TOOLSET",
+        kind: Kind::Text,
+        default: Some(Value::Text(Cow::Borrowed(""))),
+        help: "The one toolset that clients may use",
+        doc: "A name of `toolsets` in the configuration. Nothing outside of it is listed, found, described or called, by whatever road.",
+        store: |settings, value| settings.toolset = value.text().into_owned(),
+    },
+];

@@ -1,0 +1,137 @@
+//! Settings with a fixed set of words: the words are declared with the type, and everything else reads them from there.
+
+/// One allowed word and what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word {
+    /// As written in the file, in a flag or in a variable.
+    pub word: &'static str,
+    /// Other ways of writing it.
+    pub also: &'static [&'static str],
+    /// One line for help, docs and schema.
+    pub meaning: &'static str,
+}
+
+/// An enum whose variants are written as words.
+macro_rules! words {
+    ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal $(or $also:literal)*: $meaning:literal,)+ }) => {
+        $(#[$outer])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$inner])* #[doc = $meaning] $variant,)+
+        }
+
+        impl $name {
+            /// Every word with its meaning.
+            pub const WORDS: &'static [$crate::settings::Word] = &[$($crate::settings::Word {
+                word: $word,
+                also: &[$($also),*],
+                meaning: $meaning,
+            },)+];
+
+            /// The variant written as `word`.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+
+            /// How the variant is written.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words! {
+    /// Whether a call that may have run can be sent a second time.
+    Replay {
+        Annotated = "annotated": "Send again only where the tool says that it reads only or that repeating is harmless, or the server's `retry` says so.",
+        Never = "never": "Never send a call twice once it was sent, whatever servers and tools say.",
+    }
+}
+
+words! {
+    /// How tools are ranked for a query.
+    SearchStrategy {
+        Keyword = "keyword": "Points for the query in name and description: exact name 10, name contains 5, description contains 2.",
+        Lexical = "lexical": "The same points for each word of the query on its own.",
+        Bm25 = "bm25": "BM25 over names, descriptions, parameters and servers, with identifiers split into words; misspelt words of a name are forgiven.",
+        Hybrid = "hybrid": "BM25 and meaning together, by a table of word vectors inside the binary, then a close look at the best. Offline.",
+        Transformer = "transformer": "`hybrid` with one thing more to look at: how near a small transformer on this machine finds each tool. Offline; `metamcp model add` brings it, and until then it falls back to `hybrid`.",
+        HybridVoyage = "hybrid-voyage": "0.6 of the similarity by Voyage's `voyage-3-lite` and 0.4 of `keyword`, over the 50 best of `hybrid` and the 50 nearest by vector. Needs VOYAGE_API_KEY; falls back to `keyword`.",
+        Embedding = "embedding": "The same with the vectors of `embeddingUrl` and with `hybrid` in place of `keyword`; falls back to `hybrid`.",
+    }
+}
+
+words! {
+    /// How code written by a model is kept apart from the gateway and the machine.
+    #[derive(Default)]
+    CodeProfile {
+        #[default]
+        Standard = "standard": "A worker process of its own without files, network or other processes.",
+        Hardened = "hardened": "The same worker with the engine inside WebAssembly; for builds that have it.",
+        Docker = "docker": "A container of the Docker engine on this machine.",
+        Dev = "dev": "Like `standard` with engine traces in errors and longer limits.",
+        Off = "off": "No code mode: `mcp_execute` is not listed and refused.",
+    }
+}
+
+words! {
+    /// Which tools a client is shown. A call may use every name, shown or not.
+    #[derive(Default)]
+    ToolSurface {
+        #[default]
+        Compact = "compact": "Few small tools that stand for those of all servers: `mcp_discover`, `mcp_call`, `mcp_execute`.",
+        Full = "full": "The vocabulary of metatools: `search_tools`, `describe_tool`, `run_tool`, `run_chain` and the rest.",
+        Both = "both": "Both of these.",
+        Direct = "direct": "The tools, resources and prompts of the servers as they are, for clients that search themselves.",
+    }
+}
+
+words! {
+    /// How clients reach the gateway.
+    #[derive(Default)]
+    Transport {
+        #[default]
+        Stdio = "stdio": "One client, on stdin and stdout; it starts the gateway and ends it.",
+        Http = "http" or "streamable" or "streamable-http": "Streamable HTTP on `/mcp`, for any number of clients.",
+        Sse = "sse": "The same, and for clients of 2024 the older pair `/sse` and `/messages`.",
+    }
+}
+
+words! {
+    /// How a child and everything it starts are kept from outliving the gateway.
+    Containment {
+        Auto = "auto": "Namespaces where the system allows them, else the shim.",
+        Namespace = "namespace": "A process namespace per server (Linux); a server is refused where that is not possible.",
+        Shim = "shim": "A small parent process that ends the whole tree when the gateway is gone.",
+    }
+}
+
+words! {
+    /// Where the key to the tokens of remote servers is kept.
+    #[derive(Default)]
+    TokenStore {
+        #[default]
+        Auto = "auto": "In the keyring of the system where there is one, else in a file that only you can read.",
+        Keyring = "keyring": "In the keyring of the system; without one nobody stays logged in.",
+        File = "file": "In a file that only you can read, beside the tokens.",
+    }
+}
+
+words! {
+    /// How much is written to the log on stderr.
+    LogLevel {
+        Off = "off": "Nothing.",
+        Error = "error": "Only what failed for good.",
+        Warn = "warn": "Also what needs attention.",
+        Info = "info": "Also servers starting and stopping.",
+        Debug = "debug": "Also every call, by name, without its arguments.",
+        Trace = "trace": "Also every message, by size and kind.",
+    }
+}

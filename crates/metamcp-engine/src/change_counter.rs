@@ -1,0 +1,101 @@
+//! A count that only grows, and those who wait for it to. They go on in the order in which they came.
+//! Owns: the count and the waiting.      Never: loses a step made between looking and waiting.
+//! In: steps.  Out: wake-ups.
+//! Tests: below. `tokio::sync::watch` does the same, but wakes in random order, and callers served first come, first
+//! served must stay in line here too.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct ChangeCounter {
+    count: AtomicU64,
+    moved: Notify,
+}
+
+impl ChangeCounter {
+    /// The count now, to wait for more than it.
+    pub fn now(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// One step.
+    pub fn step(&self) {
+        self.count.fetch_add(1, Ordering::Release);
+        self.moved.notify_waiters();
+    }
+
+    /// Steps up to `count`, if it is not there yet.
+    pub fn reach(&self, count: u64) {
+        self.count.fetch_max(count, Ordering::Release);
+        self.moved.notify_waiters();
+    }
+
+    /// Waits until the count is at least this.
+    pub async fn reached(&self, count: u64) {
+        loop {
+            // Made before looking, so that a step after the look is heard.
+            let moved = self.moved.notified();
+            if self.now() >= count {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    /// Waits for a step after `seen`, which becomes the count now.
+    pub async fn moved_on(&self, seen: &mut u64) {
+        self.reached(*seen + 1).await;
+        *seen = self.now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_wait_go_on_in_the_order_they_came() {
+        let progress = Arc::new(ChangeCounter::default());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let waiting: Vec<_> = (0..100)
+            .map(|number| {
+                let (progress, order) = (Arc::clone(&progress), Arc::clone(&order));
+                tokio::spawn(async move {
+                    progress.reached(2).await;
+                    order.lock().unwrap().push(number);
+                })
+            })
+            .collect();
+        everybody_runs().await;
+        progress.step();
+        everybody_runs().await;
+        assert!(order.lock().unwrap().is_empty());
+        progress.reach(5);
+        for task in waiting {
+            task.await.unwrap();
+        }
+        assert!(order.lock().unwrap().is_sorted());
+    }
+
+    /// The runtime runs some dozens of tasks before it returns to the one that yields.
+    async fn everybody_runs() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_step_between_looking_and_waiting_is_heard() {
+        let progress = ChangeCounter::default();
+        let mut seen = progress.now();
+        progress.step();
+        progress.step();
+        progress.moved_on(&mut seen).await;
+        assert_eq!(seen, 2);
+    }
+}

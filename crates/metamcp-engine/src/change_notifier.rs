@@ -1,0 +1,123 @@
+//! What clients are told when a list or a resource of a server changed.
+//! Owns: who listens, the wait before a change is told.      Never: reads a list, builds a message.
+//! In: digests of lists, updates of resources.  Out: calls on `ChangeListener`.
+//! Tests: `metamcp-calls` for the wait, `metamcp/tests/` with real clients.
+
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use metamcp_calls::notify::{Debounce, List, Pace};
+use metamcp_types::moment::Moment;
+
+use crate::clock::Clock;
+use crate::task;
+
+/// Who is told.
+pub trait ChangeListener: Send + Sync {
+    /// A list is not any more what it was.
+    fn changed(&self, list: List);
+    /// A resource changed; the params are the server's.
+    fn updated(&self, uri: &str, params: &[u8]);
+}
+
+/// See the module.
+pub struct ChangeNotifier {
+    /// `None` where nobody is told of lists.
+    pace: Option<Pace>,
+    clock: Clock,
+    lists: Mutex<[Entry; List::ALL.len()]>,
+    watchers: Mutex<Vec<Weak<dyn ChangeListener>>>,
+}
+
+#[derive(Default)]
+struct Entry {
+    debounce: Debounce,
+    /// Somebody sleeps until it is due.
+    sleeping: bool,
+}
+
+impl ChangeNotifier {
+    /// Nobody listens yet.
+    pub fn new(pace: Option<Pace>, clock: Clock) -> ChangeNotifier {
+        ChangeNotifier { pace, clock, lists: Mutex::default(), watchers: Mutex::default() }
+    }
+
+    /// Whether changes of lists are told.
+    pub fn tells(&self) -> bool {
+        self.pace.is_some()
+    }
+
+    /// Whether a change of a list would be told to anybody.
+    pub fn is_watched(&self) -> bool {
+        self.tells() && !self.listening().is_empty()
+    }
+
+    /// One more who is told, while it lives.
+    pub fn watch(&self, watcher: Weak<dyn ChangeListener>) {
+        let mut watchers = self.watchers.lock().expect("no panic while it is locked");
+        // Looked through when it is full, so that each one costs a push and no more.
+        if watchers.len() == watchers.capacity() {
+            watchers.retain(|watcher| watcher.strong_count() > 0);
+        }
+        watchers.push(watcher);
+    }
+
+    /// A client was given a list with this digest.
+    pub fn given(&self, list: List, digest: u64) {
+        self.lock()[list as usize].debounce.given(digest);
+    }
+
+    /// A list has this digest now.
+    pub fn heard(self: &Arc<Self>, list: List, digest: u64) {
+        let Some(pace) = self.pace else { return };
+        let mut lists = self.lock();
+        let entry = &mut lists[list as usize];
+        entry.debounce.heard(digest, self.clock.now());
+        let idle = entry.debounce.due(pace) == Moment::NEVER;
+        if idle || std::mem::replace(&mut entry.sleeping, true) {
+            return;
+        }
+        drop(lists);
+        let notices = Arc::downgrade(self);
+        task::spawn("notice", async move {
+            while let Some(due) = notices.upgrade().and_then(|notices| notices.due(list, pace)) {
+                tokio::time::sleep_until(due).await;
+                if let Some(notices) = notices.upgrade() {
+                    notices.tick(list, pace);
+                }
+            }
+        });
+    }
+
+    /// A resource changed.
+    pub fn updated(&self, uri: &str, params: &[u8]) {
+        for watcher in self.listening() {
+            watcher.updated(uri, params);
+        }
+    }
+
+    /// When it has to be looked at again; `None` ends the sleep.
+    fn due(&self, list: List, pace: Pace) -> Option<tokio::time::Instant> {
+        let mut lists = self.lock();
+        let entry = &mut lists[list as usize];
+        let due = entry.debounce.due(pace);
+        entry.sleeping = due != Moment::NEVER;
+        entry.sleeping.then(|| self.clock.instant(due))
+    }
+
+    fn tick(&self, list: List, pace: Pace) {
+        if self.lock()[list as usize].debounce.tick(pace, self.clock.now()) {
+            for watcher in self.listening() {
+                watcher.changed(list);
+            }
+        }
+    }
+
+    fn listening(&self) -> Vec<Arc<dyn ChangeListener>> {
+        let watchers = self.watchers.lock().expect("no panic while it is locked");
+        watchers.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Entry; List::ALL.len()]> {
+        self.lists.lock().expect("no panic while it is locked")
+    }
+}

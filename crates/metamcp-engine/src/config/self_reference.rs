@@ -1,0 +1,113 @@
+//! A config file that names the gateway that reads it: each would start the next, without end.
+//! The words of an entry alone say that only where they name no file (`core::config`); whether `--config` names this
+//! very file, and whether a program of another name is this one, has to be looked up.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use metamcp_config::config::{
+    ITSELF, Loaded, Place, ServerConfig, ServerState, Severity, Transport, Warning,
+    is_called_as_we_are,
+};
+
+/// The variable by which a gateway tells those it starts how many stand above them.
+pub const ABOVE: &str = "METAMCP_GATEWAYS_ABOVE";
+
+/// Gateways above one another. One behind another has its uses, and so may a third; more are a circle that goes
+/// through something we cannot see into, such as a script.
+const MOST_ABOVE: usize = 3;
+
+/// A gateway is one too many.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{above} gateways stand above this one, each started by the one before it: some config file names metamcp as a server of metamcp; take that entry out"
+)]
+pub struct RecursionError {
+    above: usize,
+}
+
+/// How many gateways stand above this one.
+///
+/// # Errors
+/// Too many.
+pub fn above(lookup: &dyn Fn(&str) -> Option<String>) -> Result<usize, RecursionError> {
+    let above = lookup(ABOVE).and_then(|text| text.parse().ok()).unwrap_or(0);
+    if above > MOST_ABOVE { Err(RecursionError { above }) } else { Ok(above) }
+}
+
+/// What those are told that this gateway starts.
+pub fn below() -> String {
+    let above = above(&|name| std::env::var(name).ok()).unwrap_or(MOST_ABOVE);
+    (above + 1).to_string()
+}
+
+/// Leaves out what would start this gateway on the file at `path` again, whose content is `text`.
+pub(super) fn leave_out(path: &Path, text: &str, loaded: &mut Loaded) {
+    for server in &mut loaded.config.servers {
+        if !server.is_enabled() || !starts_us_on(path, &server.transport) {
+            continue;
+        }
+        server.state = ServerState::Disabled { reason: ITSELF.to_owned() };
+        loaded.warnings.push(Warning {
+            place: place(text, &server.name),
+            severity: Severity::Note,
+            message: "is this gateway itself on this very file; left out".to_owned(),
+            hint: None,
+        });
+    }
+}
+
+/// Where a server stands in the file: the first place that names it, which is near enough to find it.
+fn place(text: &str, name: &str) -> Place {
+    let before = &text[..text.find(&format!("\"{name}\"")).unwrap_or(0)];
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    Place {
+        line: before.matches('\n').count() + 1,
+        column: line.chars().count() + 1,
+        path: format!("mcpServers.{name}"),
+    }
+}
+
+/// Whether an entry of the file at `path` is the gateway itself: left out as that, or switched off anyway.
+pub(super) fn is_meant(path: &Path, server: &ServerConfig) -> bool {
+    matches!(&server.state, ServerState::Disabled { reason } if reason == ITSELF)
+        || starts_us_on(path, &server.transport)
+}
+
+fn starts_us_on(path: &Path, transport: &Transport) -> bool {
+    let Transport::Stdio { command, args, cwd, .. } = transport else { return false };
+    // With another word than that it serves nobody: one of its commands, or an example server.
+    let serves = args.first().is_none_or(|first| first.starts_with('-') || first == "serve");
+    if !serves || !is_this_program(command) {
+        return false;
+    }
+    let folder = cwd.clone().unwrap_or_else(|| PathBuf::from("."));
+    let same = |named: &str| {
+        let named = fs::canonicalize(folder.join(named));
+        named.is_ok_and(|named| fs::canonicalize(path).is_ok_and(|path| path == named))
+    };
+    // One that names no file looks for it as we did.
+    transport.config_of_a_gateway().is_none_or(same)
+}
+
+/// By its name, or because it is the file that runs now.
+fn is_this_program(command: &str) -> bool {
+    if is_called_as_we_are(command) {
+        return true;
+    }
+    let running = std::env::current_exe().and_then(fs::canonicalize);
+    running.is_ok_and(|running| fs::canonicalize(command).is_ok_and(|command| command == running))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_may_stand_above_and_no_more() {
+        let above_of = |text: &str| above(&|name| (name == ABOVE).then(|| text.to_owned()));
+        assert_eq!(above(&|_| None), Ok(0));
+        assert_eq!((above_of("3"), above_of("nonsense")), (Ok(3), Ok(0)));
+        assert_eq!(above_of("4"), Err(RecursionError { above: 4 }));
+    }
+}

@@ -1,0 +1,43 @@
+//! What a registry no longer stands for, held against what is installed of it.
+
+use std::path::Path;
+
+use metamcp_config::settings::LogLevel;
+use metamcp_provisioning::provision::Source;
+
+use super::registry::RegistryCache;
+use super::store::{Record, Store};
+use crate::telemetry;
+
+/// Whether anything is installed that this registry offered.
+pub(super) fn concerns(home: &Path, base: &str) -> bool {
+    Store::new(home).records().iter().any(|record| is_of(record, base))
+}
+
+/// Keeps from use what the registry took back, and tells the gateways that run.
+pub(super) fn look(home: &Path, cache: &RegistryCache) {
+    let store = Store::new(home);
+    let mut is_news = false;
+    for record in store.records().iter().filter(|record| is_of(record, cache.base())) {
+        let Some(why) = cache.against(&record.plan.candidate) else { continue };
+        let name = &record.plan.server;
+        match store.quarantine(record, &why) {
+            Ok(false) => {}
+            Ok(true) => {
+                is_news = true;
+                telemetry::log(LogLevel::Warn, &format!("{name:?} is used no more: {why}"));
+            }
+            Err(error) => {
+                let words = format!("{name:?} should be used no more ({why}), but: {error}");
+                telemetry::log(LogLevel::Error, &words);
+            }
+        }
+    }
+    if is_news {
+        store.tell_gateways();
+    }
+}
+
+fn is_of(record: &Record, base: &str) -> bool {
+    matches!(&record.plan.source, Source::Registry(own) if own == base)
+}

@@ -1,0 +1,250 @@
+//! What is kept, in the order it came, and how much of it is whose. Nothing here takes longer the more is kept.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::{Entry, Place};
+
+/// Values of one principal. A script can keep two thousand in a moment; nobody comes back to so many.
+pub(super) const MAX_VALUES: usize = 10_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct ResultIndex {
+    last: u64,
+    entries: BTreeMap<u64, Entry>,
+    by_handle: HashMap<String, u64>,
+    shares: HashMap<u64, Share>,
+    /// All bytes, and those in memory.
+    all: Sizes,
+    memory: Sizes,
+}
+
+/// What one principal keeps: all of it, and what of it is in memory.
+#[derive(Debug, Default)]
+struct Share {
+    all: BTreeSet<u64>,
+    memory: BTreeSet<u64>,
+}
+
+/// Bytes by principal, with the one at hand that has the most.
+#[derive(Debug, Default)]
+struct Sizes {
+    total: usize,
+    of: HashMap<u64, usize>,
+    by_size: BTreeSet<(usize, u64)>,
+}
+
+impl Sizes {
+    fn change(&mut self, who: u64, add: usize, take: usize) {
+        let before = self.of.get(&who).copied().unwrap_or(0);
+        let now = before + add - take;
+        self.total = self.total + add - take;
+        self.by_size.remove(&(before, who));
+        if now == 0 {
+            self.of.remove(&who);
+        } else {
+            self.of.insert(who, now);
+            self.by_size.insert((now, who));
+        }
+    }
+
+    fn largest(&self) -> Option<u64> {
+        self.by_size.last().map(|(_, who)| *who)
+    }
+}
+
+impl ResultIndex {
+    /// Keeps a value that is in memory.
+    pub(super) fn put(&mut self, one: Entry) {
+        self.last += 1;
+        let (who, at) = (one.owner.principal, self.last);
+        self.all.change(who, one.bytes, 0);
+        self.memory.change(who, one.bytes, 0);
+        let share = self.shares.entry(who).or_default();
+        share.all.insert(at);
+        share.memory.insert(at);
+        self.by_handle.insert(one.handle.clone(), at);
+        self.entries.insert(at, one);
+    }
+
+    pub(super) fn find(&self, handle: &str) -> Option<&Entry> {
+        self.entries.get(self.by_handle.get(handle)?)
+    }
+
+    /// Since when the oldest is kept.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.entries.first_key_value().map(|(_, one)| one.since)
+    }
+
+    /// What has to go: what is too old, what is one too many of its principal's, and while all together is more than
+    /// `most`, the oldest of whoever keeps the most. The newest stays, and so does everything of those who keep less
+    /// than their share.
+    pub(super) fn clear_out(&mut self, now: Instant, age: Duration, most: usize) -> Vec<Entry> {
+        let mut gone = Vec::new();
+        while let Some((&at, _)) =
+            self.entries.first_key_value().filter(|(_, one)| now.duration_since(one.since) >= age)
+        {
+            gone.extend(self.take(at));
+        }
+        let newest = self.last;
+        if let Some(share) =
+            self.entries.get(&newest).and_then(|one| self.shares.get(&one.owner.principal))
+            && share.all.len() > MAX_VALUES
+        {
+            let oldest = share.all.first().copied();
+            gone.extend(oldest.and_then(|at| self.take(at)));
+        }
+        while self.all.total > most {
+            let largest = self.all.largest().and_then(|who| self.shares.get(&who));
+            let Some(&at) = largest.and_then(|share| share.all.first()) else { break };
+            if at == newest {
+                break;
+            }
+            gone.extend(self.take(at));
+        }
+        gone
+    }
+
+    /// What has to leave memory while there is more than `most` in it: the oldest of whoever has the most there, and the
+    /// newest never.
+    pub(super) fn leave(&mut self, most: usize) -> Vec<(String, Bytes)> {
+        let mut leaving = Vec::new();
+        while self.memory.total > most {
+            let Some(who) = self.memory.largest() else { break };
+            let Some(share) = self.shares.get_mut(&who) else { break };
+            let Some(&at) = share.memory.first().filter(|at| **at != self.last) else { break };
+            share.memory.remove(&at);
+            let Some(one) = self.entries.get_mut(&at) else { break };
+            self.memory.change(who, 0, one.bytes);
+            if let Place::Memory(bytes) = &one.place {
+                let bytes = bytes.clone();
+                leaving.push((one.handle.clone(), bytes.clone()));
+                one.place = Place::Leaving(bytes);
+            }
+        }
+        leaving
+    }
+
+    /// A value that was leaving is on disk. False if it is not kept any more.
+    pub(super) fn has_left(&mut self, handle: &str) -> bool {
+        let one = self.by_handle.get(handle).and_then(|at| self.entries.get_mut(at));
+        let is_kept = one.is_some();
+        if let Some(one) = one {
+            one.place = Place::Disk;
+        }
+        is_kept
+    }
+
+    /// Lets go of a value.
+    pub(super) fn remove(&mut self, handle: &str) {
+        if let Some(&at) = self.by_handle.get(handle) {
+            self.take(at);
+        }
+    }
+
+    /// Lets go of everything.
+    pub(super) fn clear(&mut self) {
+        *self = ResultIndex { last: self.last, ..ResultIndex::default() };
+    }
+
+    fn take(&mut self, at: u64) -> Option<Entry> {
+        let one = self.entries.remove(&at)?;
+        let who = one.owner.principal;
+        self.by_handle.remove(&one.handle);
+        self.all.change(who, 0, one.bytes);
+        if let Some(share) = self.shares.get_mut(&who) {
+            share.all.remove(&at);
+            if share.memory.remove(&at) {
+                self.memory.change(who, 0, one.bytes);
+            }
+            if share.all.is_empty() {
+                self.shares.remove(&who);
+            }
+        }
+        Some(one)
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Owner;
+    use super::*;
+
+    const AGE: Duration = Duration::from_secs(60);
+
+    fn put(index: &mut ResultIndex, who: u64, name: &str, bytes: usize, since: Instant) {
+        index.put(Entry {
+            handle: name.to_owned(),
+            owner: Owner { toolset: None, principal: who },
+            since,
+            bytes,
+            value: 0..bytes,
+            place: Place::Memory(Bytes::from(vec![b'1'; bytes])),
+        });
+    }
+
+    fn names(entries: &[Entry]) -> Vec<&str> {
+        entries.iter().map(|one| one.handle.as_str()).collect()
+    }
+
+    #[test]
+    fn who_keeps_the_most_loses_and_nobody_else() {
+        let (mut index, now) = (ResultIndex::default(), Instant::now());
+        put(&mut index, 1, "a", 30, now);
+        for n in 0..4 {
+            put(&mut index, 2, &format!("b{n}"), 30, now);
+            let gone = index.clear_out(now, AGE, 100);
+            assert_eq!(names(&gone), if n < 2 { vec![] } else { vec![format!("b{}", n - 2)] });
+        }
+        assert!(index.find("a").is_some(), "the oldest of all, of one who keeps little");
+        // What is over everything together stays while it is the newest.
+        put(&mut index, 3, "c", 500, now);
+        assert_eq!(names(&index.clear_out(now, AGE, 100)), [""; 0]);
+        put(&mut index, 1, "d", 1, now);
+        assert_eq!(names(&index.clear_out(now, AGE, 100)), ["c"]);
+    }
+
+    #[test]
+    fn so_many_values_are_kept_of_one_principal() {
+        let (mut index, now) = (ResultIndex::default(), Instant::now());
+        put(&mut index, 1, "other", 1, now);
+        for n in 0..MAX_VALUES + 3 {
+            put(&mut index, 2, &n.to_string(), 1, now);
+            index.clear_out(now, AGE, usize::MAX);
+        }
+        assert_eq!(index.iter().count(), MAX_VALUES + 1);
+        assert!(index.find("other").is_some() && index.find("2").is_none());
+        assert!(index.find("3").is_some());
+        assert_eq!(names(&index.clear_out(now + AGE, AGE, usize::MAX)).len(), MAX_VALUES + 1);
+        assert_eq!((index.all.total, index.memory.total, index.shares.len()), (0, 0, 0));
+        assert_eq!((index.by_handle.len(), index.all.by_size.len()), (0, 0));
+    }
+
+    #[test]
+    fn memory_is_left_by_the_oldest_of_whoever_has_the_most_there() {
+        let (mut index, now) = (ResultIndex::default(), Instant::now());
+        put(&mut index, 1, "a", 10, now);
+        put(&mut index, 2, "b", 40, now);
+        put(&mut index, 2, "c", 40, now);
+        let left = |left: Vec<(String, Bytes)>| -> Vec<String> {
+            left.into_iter().map(|(handle, _)| handle).collect()
+        };
+        assert_eq!(left(index.leave(60)), ["b"]);
+        assert!(matches!(index.find("b").unwrap().place, Place::Leaving(_)));
+        assert!(index.has_left("b") && !index.has_left("x"));
+        assert!(matches!(index.find("b").unwrap().place, Place::Disk));
+        put(&mut index, 1, "d", 90, now);
+        assert_eq!(left(index.leave(60)), ["a"], "and the newest stays");
+        index.remove("b");
+        index.remove("d");
+        assert_eq!((index.all.total, index.memory.total), (50, 40));
+    }
+}

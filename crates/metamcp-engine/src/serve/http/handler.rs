@@ -1,0 +1,707 @@
+//! The request handler: from a request to its response; who asks, in which session, in what form the answer goes back.
+//! Owns: sessions and their owners, response streams opened per request.      Never: knows what a message says.
+//! In: requests that the guard let in.  Out: responses, as documents or streams of events.
+//! Tests: `metamcp/tests/http/`.
+
+mod head;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONNECTION, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
+};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+use metamcp_config::settings::ToolSurface;
+use metamcp_wire::era::Revision;
+
+use self::head::{RequestEra, era, joined, named_session, read_head, refused, session_id};
+pub(super) use self::head::{bad_message, busy, fresh_id, no_session, prefers_events, unreadable};
+use super::access::{Access, Denied, Principal, Visitor};
+use super::body::{BodyReadError, RequestBody, discard, whole};
+use super::connection_timer::ConnectionTimer;
+use super::guard::{Admitted, Endpoint, METADATA, Refusal, Route, Rules};
+use super::limits::{Bodies, InFlight, MAX_IN_FLIGHT};
+use super::post_body::{PostBody, one_line};
+use super::reply::{self, Answer, REFUSED, SESSION_ID};
+use super::sessions::{ActiveSession, Found, Owner, SessionId, Sessions};
+use super::stateless::{is_stateless, not_here};
+use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
+use crate::clock;
+use crate::router::Router;
+use crate::serve::Session;
+use crate::serve::response_streams::{IdInUse, RequestStreams, ResponseMode, ResponseStreams};
+use crate::surface::{Scope, View};
+
+/// How long a body may take to arrive: those who send it byte by byte hold a connection for no longer.
+const BODY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Sessions of one request between two looks for those that are over.
+const ALONE: usize = 64;
+
+/// `MCP-Protocol-Version`.
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// `Last-Event-ID`.
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How requests are taken.
+pub struct HttpConfig {
+    /// Who may come in.
+    pub rules: Rules,
+    /// With which token.
+    pub access: Access,
+    /// The longest body.
+    pub body_bytes: usize,
+    /// How long a session may be idle.
+    pub session_timeout: Duration,
+    /// `http` or `https`.
+    pub scheme: &'static str,
+}
+
+/// See the module.
+pub struct Handler {
+    /// What the main endpoint shows.
+    view: View,
+    /// What the endpoints of toolsets are kept to, in the order of `Rules::toolsets`.
+    scopes: Vec<Arc<Scope>>,
+    pub(super) router: Arc<Router>,
+    pub(super) http_config: HttpConfig,
+    pub(super) sessions: Mutex<Sessions<Arc<Session>>>,
+    /// Sessions of clients of 2024, each as long as its stream.
+    pub(super) listeners: Mutex<HashMap<SessionId, (Principal, Arc<Session>)>>,
+    /// Sessions of one request each.
+    alone: Mutex<Vec<Weak<Session>>>,
+    in_flight: Arc<InFlight>,
+    bodies: Bodies,
+    closing: AtomicBool,
+    pub(super) me: Weak<Handler>,
+}
+
+impl ActiveSession for Arc<Session> {
+    fn is_quiet(&self) -> bool {
+        Session::is_quiet(self)
+    }
+
+    fn is_attached(&self) -> bool {
+        Session::is_attached(self)
+    }
+}
+
+/// A response that is given instead of the one asked for.
+pub(super) type ErrorResponse = Box<Response<Answer>>;
+
+impl Handler {
+    /// A door to a gateway.
+    pub fn new(
+        view: View,
+        scopes: Vec<Arc<Scope>>,
+        router: Arc<Router>,
+        http_config: HttpConfig,
+    ) -> Arc<Handler> {
+        Arc::new_cyclic(|me| Handler {
+            view,
+            scopes,
+            router,
+            sessions: Mutex::new(Sessions::new(http_config.session_timeout)),
+            bodies: Bodies::new(http_config.body_bytes),
+            http_config,
+            listeners: Mutex::default(),
+            alone: Mutex::default(),
+            in_flight: Arc::default(),
+            closing: AtomicBool::new(false),
+            me: me.clone(),
+        })
+    }
+
+    /// Answers one request; its connection has this timer.
+    pub async fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection_timer: &ConnectionTimer,
+    ) -> Response<Answer> {
+        let (parts, mut body) = request.into_parts();
+        let mut response = match self.admit(&parts) {
+            Ok(admission) => {
+                self.go(&admission, &parts, RequestBody::Streaming(&mut body), connection_timer)
+                    .await
+            }
+            Err(error_response) => *error_response,
+        };
+        let is_refused = response.status().is_client_error() || response.status().is_server_error();
+        // Who waits to be told to go on is told not to.
+        if is_refused && !parts.headers.contains_key(EXPECT) {
+            discard(&mut body).await;
+        }
+        reply::add_type(&mut response);
+        reply::reuse(parts.headers, &mut response);
+        response
+    }
+
+    /// Lets a request in by its head, or answers it at once.
+    pub(super) fn admit(&self, parts: &Parts) -> Result<Admission, ErrorResponse> {
+        let accept = joined(&parts.headers, &ACCEPT);
+        let head = read_head(parts, accept.as_deref());
+        let admitted = self.http_config.rules.admit(&head).map_err(|refusal| refused(&refusal))?;
+        let shown_to = admitted.shown_to.and_then(|origin| HeaderValue::from_str(origin).ok());
+        let mut admission = Admission {
+            route: admitted.route,
+            owner: Owner { principal: Principal::ANYBODY, endpoint: admitted.endpoint },
+            shown_to,
+            request_era: era(&parts.headers).ok(),
+            session: named_session(&parts.headers),
+            good_for: None,
+        };
+        match self.visitor(&parts.headers, &admitted, head.host) {
+            Ok(visitor) => {
+                admission.owner.principal = visitor.principal;
+                admission.good_for = visitor.good_for;
+                Ok(admission)
+            }
+            Err(mut denied) => {
+                admission.show(&mut denied);
+                Err(denied)
+            }
+        }
+    }
+
+    /// Whether who was let in once is let in again by the same head: a token may be valid no longer.
+    pub(super) fn admits_again(&self, admission: &Admission) -> bool {
+        admission.good_for == Some(self.http_config.access.generation())
+    }
+
+    /// The longest body.
+    pub(super) fn longest_body(&self) -> usize {
+        self.http_config.body_bytes
+    }
+
+    /// Answers a request that was let in.
+    pub(super) async fn go(
+        &self,
+        admission: &Admission,
+        parts: &Parts,
+        body: RequestBody<'_>,
+        connection_timer: &ConnectionTimer,
+    ) -> Response<Answer> {
+        let owner = admission.owner;
+        let done = match admission.route {
+            Route::Post => self.post(admission, parts, body, connection_timer).await,
+            Route::Listen => self.listen(owner, &parts.headers),
+            Route::Delete => self.delete(owner, &parts.headers),
+            Route::Sse => self.sse(owner.principal),
+            Route::Messages => self.messages(owner.principal, parts, body, connection_timer).await,
+            Route::Preflight => Ok(reply::empty(StatusCode::NO_CONTENT)),
+            Route::Metadata => self.metadata(owner.endpoint, &parts.headers),
+            Route::Health => Ok(self.health()),
+        };
+        let mut response = done.unwrap_or_else(|error_response| *error_response);
+        admission.show(&mut response);
+        response
+    }
+
+    /// What somebody is shown at an endpoint.
+    pub(super) fn view(&self, owner: Owner) -> View {
+        let principal = owner.principal.0;
+        let approves = self.http_config.access.approves(owner.principal);
+        let tool_surface = match owner.endpoint {
+            Endpoint::Main => self.view.tool_surface,
+            Endpoint::Direct => ToolSurface::Direct,
+            Endpoint::Full => ToolSurface::Full,
+            Endpoint::Toolset(place) => {
+                // A place without a scope cannot come in; if it did, it would see nothing rather than all.
+                let scope = self.scopes.get(usize::from(place)).cloned();
+                let kept = self.view.restricted_to(scope.unwrap_or_default());
+                return View { principal, approves, ..kept };
+            }
+        };
+        View { tool_surface, principal, approves, ..self.view.clone() }
+    }
+
+    /// No new requests; answers to questions are still taken.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Requests that have no answer yet, or whose answer is not written.
+    pub fn in_flight(&self) -> usize {
+        // Answers to clients of 2024 take a stream that has no end, so they are counted by what waits on it.
+        let listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let listeners = listeners.values().map(|(_, session)| match &session.response_streams {
+            ResponseStreams::Shared(stream) => {
+                session.in_flight() + usize::from(stream.backlog() > 0)
+            }
+            _ => 0,
+        });
+        self.in_flight.total() + listeners.sum::<usize>()
+    }
+
+    /// Signed tokens, where they are taken.
+    pub fn signed(&self) -> Option<&super::access::Signed> {
+        self.http_config.access.signed()
+    }
+
+    /// Every session there is something of.
+    pub fn awake(&self) -> Vec<Arc<Session>> {
+        let listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut awake: Vec<_> =
+            listeners.values().map(|(_, session)| Arc::clone(session)).collect();
+        drop(listeners);
+        awake.extend(self.alone().iter().filter_map(Weak::upgrade));
+        awake.extend(self.sessions().awake().cloned());
+        awake
+    }
+
+    /// Forgets what nobody came back for.
+    pub fn sweep(&self) {
+        self.http_config.access.refresh();
+        let mut sessions = self.sessions();
+        for session in sessions.awake() {
+            if let ResponseStreams::PerRequest(streams) = &session.response_streams {
+                streams.sweep();
+            }
+        }
+        sessions.sweep(self.router.clock.now());
+    }
+
+    fn visitor(
+        &self,
+        headers: &HeaderMap,
+        admitted: &Admitted<'_>,
+        host: Option<&str>,
+    ) -> Result<Visitor, ErrorResponse> {
+        if !admitted.route.is_guarded() {
+            let principal = Principal::ANYBODY;
+            return Ok(Visitor { principal, toolset: None, good_for: None });
+        }
+        let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let rules = &self.http_config.rules;
+        let metadata = || {
+            let at = match admitted.endpoint {
+                Endpoint::Main => String::new(),
+                other => rules.path(other),
+            };
+            format!("{}{METADATA}{at}", self.base(host))
+        };
+        let visitor = self.http_config.access.visitor(shown, clock::unix_millis() / 1000);
+        let visitor = visitor.map_err(|denied| {
+            let mut response =
+                reply::refusal(StatusCode::UNAUTHORIZED, REFUSED, &denied.to_string());
+            let error = (denied != Denied::Missing).then_some("invalid_token");
+            reply::challenge(&mut response, &metadata(), error);
+            Box::new(response)
+        })?;
+        match &visitor.toolset {
+            Some(toolset) if !rules.is_kept_to(admitted.endpoint, toolset) => {
+                let message =
+                    format!("the token is bound to the toolset {toolset:?} and opens nothing else");
+                let mut response = reply::refusal(StatusCode::FORBIDDEN, REFUSED, &message);
+                reply::challenge(&mut response, &metadata(), Some("insufficient_scope"));
+                Err(Box::new(response))
+            }
+            _ => Ok(visitor),
+        }
+    }
+
+    // -- Streamable HTTP --
+
+    async fn post(
+        &self,
+        admission: &Admission,
+        parts: &Parts,
+        body: RequestBody<'_>,
+        connection_timer: &ConnectionTimer,
+    ) -> Result<Response<Answer>, ErrorResponse> {
+        let line = self.read(admission.owner.principal, body, connection_timer).await?;
+        let post_body = PostBody::read(&line).map_err(|defect| unreadable(&defect))?;
+        if admission.request_era == Some(RequestEra::Stateless) || is_stateless(&post_body) {
+            return self
+                .post_stateless(admission.owner, parts, &line, post_body, connection_timer)
+                .await;
+        }
+        match admission.request_era.map_or_else(|| era(&parts.headers), Ok)? {
+            RequestEra::Initialize(said) => {
+                self.post_in_session(admission, (parts, said), &line, post_body, connection_timer)
+                    .await
+            }
+            RequestEra::Stateless => Err(not_here()),
+        }
+    }
+
+    async fn post_in_session(
+        &self,
+        admission: &Admission,
+        (parts, said): (&Parts, Option<Revision>),
+        line: &Bytes,
+        post_body: PostBody<'_>,
+        connection_timer: &ConnectionTimer,
+    ) -> Result<Response<Answer>, ErrorResponse> {
+        let owner = admission.owner;
+        let initializes = post_body.initializes();
+        if initializes && post_body.batch {
+            return Err(bad_message("initialize cannot be one of several messages"));
+        }
+        let alone = self.http_config.rules.stateless;
+        let session = if alone || initializes {
+            self.start(owner, alone)
+        } else {
+            let id = admission.session.map_or_else(|| session_id(&parts.headers), Ok)?;
+            self.session(owner, id)?
+        };
+        let agreed = session.peer().and_then(|peer| peer.era.revision());
+        let revision = agreed.or(said).unwrap_or(Revision::V2025_03_26);
+        if post_body.batch && revision != Revision::V2025_03_26 {
+            return Err(bad_message("several messages at once are not part of this revision"));
+        }
+        let may_return = revision >= Revision::V2025_11_25 && !alone;
+        let batch = post_body.batch;
+        let Some(reader) = self.hand_over(owner.principal, &session, line, post_body)? else {
+            return Ok(reply::empty(StatusCode::ACCEPTED));
+        };
+        let id = if initializes && !alone { self.keep(owner, &session)? } else { None };
+        // Older clients that name events first have always got a document, and could not come back to a stream.
+        let events = may_return && prefers_events(&parts.headers);
+        let response_format = ResponseFormat { batch, may_return, events };
+        let mut response = self.respond(reader, response_format, connection_timer).await;
+        if let Some(id) = id.and_then(|id| HeaderValue::from_str(&id.text()).ok()) {
+            response.headers_mut().insert(SESSION_ID, id);
+        }
+        Ok(response)
+    }
+
+    /// Gives the session what was posted; where that asks for answers, they can be read.
+    fn hand_over(
+        &self,
+        principal: Principal,
+        session: &Arc<Session>,
+        line: &Bytes,
+        post_body: PostBody<'_>,
+    ) -> Result<Option<Reader>, ErrorResponse> {
+        let requests = post_body.requests();
+        let reader = match requests.is_empty() {
+            true => None,
+            false => Some(self.open(principal, session, &requests)?),
+        };
+        for message in post_body.messages {
+            session.take(message, line);
+        }
+        Ok(reader)
+    }
+
+    /// The answer as a document if nothing comes before it, else as events.
+    pub(super) async fn respond(
+        &self,
+        reader: Reader,
+        response_format: ResponseFormat,
+        connection_timer: &ConnectionTimer,
+    ) -> Response<Answer> {
+        reply::counted(
+            reader.ticket(),
+            self.formed(reader, response_format, connection_timer).await,
+        )
+    }
+
+    async fn formed(
+        &self,
+        mut reader: Reader,
+        response_format: ResponseFormat,
+        connection_timer: &ConnectionTimer,
+    ) -> Response<Answer> {
+        let ResponseFormat { batch, may_return, events } = response_format;
+        if self.http_config.rules.json {
+            return match reader.all().await.as_slice() {
+                [] => reply::empty(StatusCode::ACCEPTED),
+                [one] if !batch => reply::document(one.to_bytes()),
+                all => reply::list(all),
+            };
+        }
+        if events {
+            reader.stream();
+            if may_return {
+                reader.prime();
+            }
+            return reply::events(reader);
+        }
+        match reader.first(connection_timer, KEEP_ALIVE).await {
+            First::Answer(event) if batch => reply::list(&[event]),
+            First::Answer(event) => reply::document(event.to_bytes()),
+            First::Events => reply::events(reader),
+            First::Silence => {
+                if may_return {
+                    reader.prime();
+                }
+                reply::events(reader)
+            }
+            // It was called off, and what is called off is not answered.
+            First::Nothing => reply::empty(StatusCode::ACCEPTED),
+        }
+    }
+
+    fn listen(&self, owner: Owner, headers: &HeaderMap) -> Result<Response<Answer>, ErrorResponse> {
+        self.check_open()?;
+        if let RequestEra::Stateless = era(headers)? {
+            return Err(not_here());
+        }
+        let session = self.session(owner, session_id(headers)?)?;
+        let ResponseStreams::PerRequest(streams) = &session.response_streams else {
+            return Err(no_session());
+        };
+        let last = match headers.get(LAST_EVENT).filter(|id| !id.is_empty()) {
+            None => None,
+            // One that was ours may be of a stream that is over by now; others never were.
+            Some(id) => Some(id.to_str().ok().and_then(from_event_id).ok_or_else(|| {
+                bad_message("the Last-Event-ID is of no event of this gateway; listen without it")
+            })?),
+        };
+        let found = last.and_then(|(number, position)| Some((streams.numbered(number)?, position)));
+        let reader = match found {
+            Some((stream, position)) => stream.read(Some(position)),
+            None => streams.general().read(None),
+        };
+        Ok(reply::counted(reader.ticket(), reply::events(reader)))
+    }
+
+    fn delete(&self, owner: Owner, headers: &HeaderMap) -> Result<Response<Answer>, ErrorResponse> {
+        if let Ok(RequestEra::Stateless) = era(headers) {
+            return Err(not_here());
+        }
+        let id = session_id(headers)?;
+        let Some(ended) = self.sessions().remove(id, owner) else { return Err(no_session()) };
+        if let Some(session) = ended {
+            session.abandon();
+        }
+        Ok(reply::empty(StatusCode::NO_CONTENT))
+    }
+
+    /// A session that nobody knows yet; `alone`, for one request and no longer.
+    fn start(&self, owner: Owner, alone: bool) -> Arc<Session> {
+        if alone {
+            return self.start_alone(owner, self.response_streams(true));
+        }
+        let session = Session::new(self.view(owner), self.response_streams(false));
+        self.router.attach(&session.caller());
+        session
+    }
+
+    /// A session of one request.
+    pub(super) fn start_alone(
+        &self,
+        owner: Owner,
+        response_streams: ResponseStreams,
+    ) -> Arc<Session> {
+        let session = Session::new(self.view(owner), response_streams);
+        let mut all = self.alone();
+        // Looked through when it is full, so that each request costs a push and no more.
+        if all.len() == all.capacity() {
+            all.retain(|session| session.strong_count() > 0);
+            let room = all.len().max(ALONE);
+            all.reserve(room);
+        }
+        all.push(Arc::downgrade(&session));
+        drop(all);
+        session
+    }
+
+    /// Makes a session one that can be come back to, once its client has introduced itself.
+    fn keep(
+        &self,
+        owner: Owner,
+        session: &Arc<Session>,
+    ) -> Result<Option<SessionId>, ErrorResponse> {
+        let Some(peer) = session.peer() else { return Ok(None) };
+        let id = fresh_id()?;
+        let now = self.router.clock.now();
+        if self.sessions().insert(id, owner, &peer, Arc::clone(session), now) {
+            return Ok(Some(id));
+        }
+        session.abandon();
+        Err(busy(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions; try again later"))
+    }
+
+    /// The session a request names, awake.
+    fn session(&self, owner: Owner, id: SessionId) -> Result<Arc<Session>, ErrorResponse> {
+        let mut sessions = self.sessions();
+        match sessions.find(id, owner, self.router.clock.now()) {
+            Some(Found::Awake(session)) => Ok(session),
+            Some(Found::Resting(peer)) => {
+                let view = self.view(owner);
+                let session = Session::resumed(view, self.response_streams(false), Arc::new(peer));
+                sessions.wake(id, Arc::clone(&session));
+                drop(sessions);
+                self.router.attach(&session.caller());
+                Ok(session)
+            }
+            None => Err(no_session()),
+        }
+    }
+
+    /// Opens the lane of these requests and reads it.
+    pub(super) fn open(
+        &self,
+        principal: Principal,
+        session: &Arc<Session>,
+        requests: &[Bytes],
+    ) -> Result<Reader, ErrorResponse> {
+        self.check_open()?;
+        let ResponseStreams::PerRequest(streams) = &session.response_streams else {
+            return Err(no_session());
+        };
+        let ticket = self.in_flight.enter(principal, requests.len()).ok_or_else(|| {
+            let message = format!(
+                "more than {MAX_IN_FLIGHT} requests of this client are under way; nothing was run"
+            );
+            busy(StatusCode::TOO_MANY_REQUESTS, &message)
+        })?;
+        let stream = streams.open(requests, Some(ticket)).map_err(|IdInUse(id)| {
+            let id = String::from_utf8_lossy(&id).into_owned();
+            bad_message(&format!("a request with the id {id} is under way in this session"))
+        })?;
+        let reader = stream.read(None);
+        if !streams.mode().stateless {
+            return Ok(reader);
+        }
+        let session = Arc::clone(session);
+        Ok(reader.on_disconnect(Box::new(move || session.abandon())))
+    }
+
+    // -- what all of them need --
+
+    /// The body, on one line.
+    pub(super) async fn read(
+        &self,
+        principal: Principal,
+        body: RequestBody<'_>,
+        connection_timer: &ConnectionTimer,
+    ) -> Result<Bytes, ErrorResponse> {
+        let body = match body {
+            RequestBody::Buffered(body) => {
+                return one_line(body).map_err(|defect| unreadable(&defect));
+            }
+            RequestBody::Streaming(body) => body,
+        };
+        let limit = self.http_config.body_bytes;
+        let too_long = || {
+            let message = format!("the body is over the limit of {limit} bytes; nothing was run");
+            busy(StatusCode::PAYLOAD_TOO_LARGE, &message)
+        };
+        let length = body.size_hint().upper();
+        if length.is_some_and(|length| length > limit as u64) {
+            return Err(too_long());
+        }
+        let mut room = self.bodies.begin(principal);
+        let reading = whole(body, limit, |more| room.grow(more));
+        match connection_timer.within(BODY_PATIENCE, reading).await {
+            Some(Ok(body)) => one_line(body).map_err(|defect| unreadable(&defect)),
+            Some(Err(BodyReadError::TooLong)) => Err(too_long()),
+            Some(Err(BodyReadError::NoRoom)) => {
+                let message = "requests of this client that are being read take all the room it has; nothing was run";
+                Err(busy(StatusCode::SERVICE_UNAVAILABLE, message))
+            }
+            Some(Err(BodyReadError::Broken)) => {
+                Err(bad_message("the body could not be read to its end"))
+            }
+            None => {
+                let message = "the body took too long to arrive; nothing was run";
+                Err(busy(StatusCode::REQUEST_TIMEOUT, message))
+            }
+        }
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), ErrorResponse> {
+        if self.closing.load(Ordering::Acquire) {
+            let message = "metamcp is shutting down; nothing was run";
+            let mut response = busy(StatusCode::SERVICE_UNAVAILABLE, message);
+            // The next request has to go to whoever comes after us.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            return Err(response);
+        }
+        Ok(())
+    }
+
+    fn health(&self) -> Response<Answer> {
+        match self.check_open() {
+            Ok(()) => reply::document(Bytes::from_static(b"{\"status\":\"ok\"}")),
+            Err(_) => reply::empty(StatusCode::SERVICE_UNAVAILABLE),
+        }
+    }
+
+    /// Who gives out tokens for us.
+    fn metadata(
+        &self,
+        endpoint: Endpoint,
+        headers: &HeaderMap,
+    ) -> Result<Response<Answer>, ErrorResponse> {
+        if self.http_config.access.is_open() {
+            return Err(refused(&Refusal::Path));
+        }
+        let expected = self.http_config.access.signed().map(|signed| &signed.expected);
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        let resource = expected.map_or_else(
+            || format!("{}{}", self.base(host), self.http_config.rules.path(endpoint)),
+            |expected| expected.audience.clone(),
+        );
+        let issuers: Vec<&str> = expected.iter().map(|expected| expected.issuer.as_str()).collect();
+        let metadata = serde_json::json!({
+            "resource": resource,
+            "authorization_servers": issuers,
+            "bearer_methods_supported": ["header"],
+            "resource_name": "metamcp",
+        });
+        Ok(reply::document(Bytes::from(metadata.to_string())))
+    }
+
+    /// Our address as the client wrote it; the name was checked before.
+    fn base(&self, host: Option<&str>) -> String {
+        format!("{}://{}", self.http_config.scheme, host.unwrap_or("localhost"))
+    }
+
+    fn response_streams(&self, stateless: bool) -> ResponseStreams {
+        ResponseStreams::PerRequest(RequestStreams::new(ResponseMode {
+            json: self.http_config.rules.json,
+            stateless,
+        }))
+    }
+
+    fn alone(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
+        self.alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Sessions<Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A request that was let in.
+pub(super) struct Admission {
+    route: Route,
+    owner: Owner,
+    /// The origin whose page may see the answer.
+    shown_to: Option<HeaderValue>,
+    /// What its headers say of its era, and of its session, where that can be understood.
+    request_era: Option<RequestEra>,
+    session: Option<SessionId>,
+    /// The generation of tokens in which the same head is let in again.
+    good_for: Option<u64>,
+}
+
+impl Admission {
+    fn show(&self, response: &mut Response<Answer>) {
+        if let Some(origin) = &self.shown_to {
+            reply::show_to(response, origin, self.route == Route::Preflight);
+        }
+    }
+}
+
+/// In what form a client is answered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ResponseFormat {
+    /// It sent several messages at once.
+    pub(super) batch: bool,
+    /// It can come back for what it missed.
+    pub(super) may_return: bool,
+    /// It would rather have events than a document.
+    pub(super) events: bool,
+}

@@ -1,0 +1,152 @@
+//! What the handler reads of a request's head, and the errors it answers with before there is a session.
+
+use hyper::StatusCode;
+use hyper::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN,
+};
+use hyper::http::request::Parts;
+use metamcp_config::settings::LogLevel;
+use metamcp_wire::era::{Era, Revision, STATELESS};
+use metamcp_wire::scan::Defect;
+
+use super::{ErrorResponse, LAST_EVENT, VERSION};
+use crate::serve::http::guard::{Head, Refusal};
+use crate::serve::http::reply::{self, INVALID, NO_SESSION, REFUSED, SESSION_ID, UNPARSED};
+use crate::serve::http::sessions::SessionId;
+use crate::telemetry;
+
+/// Whether a client names events first among what it accepts. Those that do not care name documents first, as all SDKs
+/// do.
+pub(in crate::serve::http) fn prefers_events(headers: &HeaderMap) -> bool {
+    let Some(accept) = joined(headers, &ACCEPT) else { return false };
+    let place = |kind: &str| accept.to_ascii_lowercase().find(kind);
+    matches!(
+        (place("text/event-stream"), place("application/json")),
+        (Some(events), Some(document)) if events < document
+    )
+}
+
+/// The era of a request. The only place that decides it for HTTP: whatever a request needs of its era follows from here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestEra {
+    /// Sessions that begin with `initialize`, in this revision where the request says so.
+    Initialize(Option<Revision>),
+    /// Each request for itself.
+    Stateless,
+}
+
+/// A client that does not say is of a revision from before the header was invented.
+pub(super) fn era(headers: &HeaderMap) -> Result<RequestEra, ErrorResponse> {
+    let Some(version) = headers.get(VERSION) else {
+        return Ok(RequestEra::Initialize(None));
+    };
+    if version == STATELESS {
+        return Ok(RequestEra::Stateless);
+    }
+    let known = version.to_str().ok().and_then(Revision::named);
+    known.map(|known| RequestEra::Initialize(Some(known))).ok_or_else(|| {
+        let known = Era::supported().collect::<Vec<_>>().join(", ");
+        let message =
+            format!("the MCP-Protocol-Version is not one this gateway speaks; it speaks {known}");
+        Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, &message))
+    })
+}
+
+/// Headers that mean something else, or nothing, when they stand twice. `read_head` takes the first three by their places.
+static SINGLE: [HeaderName; 7] =
+    [HOST, ORIGIN, CONTENT_TYPE, AUTHORIZATION, SESSION_ID, VERSION, LAST_EVENT];
+
+/// What of a head decides who may come in, in one pass over it.
+pub(super) fn read_head<'a>(parts: &'a Parts, accept: Option<&'a str>) -> Head<'a> {
+    let mut values = [None; 7];
+    let mut doubtful = None;
+    for (name, value) in &parts.headers {
+        let Some(place) = SINGLE.iter().position(|single| single == name) else { continue };
+        let text = value.to_str().ok();
+        if text.is_none() || values[place].is_some() {
+            doubtful = doubtful.or(Some(name.as_str()));
+        }
+        values[place] = values[place].or(text);
+    }
+    let [host, origin, content_type, ..] = values;
+    Head {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        authority: parts.uri.authority().map(hyper::http::uri::Authority::as_str),
+        host,
+        origin,
+        content_type,
+        is_encoded: parts.headers.get_all(CONTENT_ENCODING).iter().any(|how| how != "identity"),
+        accept,
+        doubtful,
+    }
+}
+
+/// All values of a header that is a list.
+pub(super) fn joined<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Option<std::borrow::Cow<'a, str>> {
+    let mut all = headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
+    let first = all.next()?;
+    let rest: Vec<&str> = all.collect();
+    if rest.is_empty() {
+        return Some(first.into());
+    }
+    Some([&[first], &rest[..]].concat().join(",").into())
+}
+
+/// The session a request names, if it names one that could be.
+pub(super) fn named_session(headers: &HeaderMap) -> Option<SessionId> {
+    headers.get(SESSION_ID)?.to_str().ok().and_then(SessionId::parse)
+}
+
+pub(super) fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorResponse> {
+    if !headers.contains_key(SESSION_ID) {
+        let message = "the header Mcp-Session-Id is missing; a session begins with initialize, whose response names it";
+        return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, message)));
+    }
+    named_session(headers).ok_or_else(no_session)
+}
+
+/// An id nobody can guess.
+pub(in crate::serve::http) fn fresh_id() -> Result<SessionId, ErrorResponse> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|_| {
+        busy(StatusCode::SERVICE_UNAVAILABLE, "no randomness for a session's id; try again later")
+    })?;
+    Ok(SessionId::new(random))
+}
+
+/// The same for a session that never was, is over, or is somebody else's.
+pub(in crate::serve::http) fn no_session() -> ErrorResponse {
+    let message = "there is no such session; begin anew with initialize";
+    Box::new(reply::refusal(StatusCode::NOT_FOUND, NO_SESSION, message))
+}
+
+/// The same words and codes as over stdio.
+pub(in crate::serve::http) fn unreadable(defect: &Defect) -> ErrorResponse {
+    if !defect.kind.is_syntax() {
+        return bad_message(&defect.to_string());
+    }
+    let message = format!("parse error: {defect}");
+    Box::new(reply::refusal(StatusCode::BAD_REQUEST, UNPARSED, &message))
+}
+
+pub(in crate::serve::http) fn bad_message(why: &str) -> ErrorResponse {
+    Box::new(reply::refusal(StatusCode::BAD_REQUEST, INVALID, &format!("invalid request: {why}")))
+}
+
+pub(in crate::serve::http) fn busy(status: StatusCode, message: &str) -> ErrorResponse {
+    Box::new(reply::refusal(status, REFUSED, message))
+}
+
+pub(super) fn refused(refusal: &Refusal) -> ErrorResponse {
+    telemetry::log(LogLevel::Debug, &format!("refused a request: {refusal}"));
+    let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    let mut response = reply::refusal(status, REFUSED, &refusal.to_string());
+    if let Refusal::Method { allowed } = refusal {
+        reply::allow(&mut response, allowed);
+    }
+    Box::new(response)
+}

@@ -1,0 +1,83 @@
+//! What a client posted: one message, or several at once as revision 2025-03-26 allowed. Pure.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use metamcp_wire::envelope::Envelope;
+use metamcp_wire::scan::Defect;
+use metamcp_wire::write;
+
+/// A body that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PostBody<'a> {
+    /// The messages.
+    pub messages: Vec<Envelope<'a>>,
+    /// Whether they came as a list.
+    pub batch: bool,
+}
+
+impl<'a> PostBody<'a> {
+    /// Reads a body. One bad message spoils all of a list: half of it would have to be answered by position.
+    pub fn read(body: &'a [u8]) -> Result<PostBody<'a>, Defect> {
+        match Envelope::parse(body)? {
+            Envelope::Batch(parts) => {
+                let messages: Result<Vec<Envelope<'a>>, Defect> =
+                    parts.into_iter().map(Envelope::parse).collect();
+                Ok(PostBody { messages: messages?, batch: true })
+            }
+            message => Ok(PostBody { messages: vec![message], batch: false }),
+        }
+    }
+
+    /// The ids that want an answer.
+    pub fn requests(&self) -> Vec<Bytes> {
+        let ids = self.messages.iter().filter_map(|message| match message {
+            Envelope::Request { id, .. } => Some(Bytes::copy_from_slice(id.raw())),
+            _ => None,
+        });
+        ids.collect()
+    }
+
+    /// Whether a message begins a session.
+    pub fn initializes(&self) -> bool {
+        self.messages.iter().any(
+            |message| matches!(message, Envelope::Request { method, .. } if method == "initialize"),
+        )
+    }
+}
+
+/// A body as one line, as everything behind it expects. Its bytes are checked before any of them is changed: a line
+/// break inside a string is a defect and must not be mended into something valid.
+pub fn one_line(body: Bytes) -> Result<Bytes, Defect> {
+    if let Cow::Borrowed(_) = write::one_line(&body) {
+        return Ok(body);
+    }
+    PostBody::read(&body)?;
+    Ok(Bytes::from(write::one_line(&body).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_as_its_messages() {
+        let body = br#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"b"},{"jsonrpc":"2.0","id":"x","method":"initialize"}]"#;
+        let post_body = PostBody::read(body).unwrap();
+        assert!(post_body.batch && post_body.initializes());
+        assert_eq!(post_body.requests(), [Bytes::from_static(b"1"), Bytes::from_static(b"\"x\"")]);
+        let nested = br#"[[{"jsonrpc":"2.0","method":"b"}]]"#;
+        assert!(!matches!(PostBody::read(nested).unwrap().messages[0], Envelope::Request { .. }));
+        for bad in [&b"[]"[..], b"[1]", b"", b"{}", br#"[{"jsonrpc":"2.0","method":"b"},{}]"#] {
+            assert!(PostBody::read(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+        }
+    }
+
+    #[test]
+    fn line_breaks_between_tokens_go_and_those_in_strings_are_defects() {
+        let body = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\r\n \"method\":\"b\"\n}");
+        assert_eq!(&one_line(body).unwrap()[..], b"{\"jsonrpc\":\"2.0\",   \"method\":\"b\" }");
+        let body = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"method\":\"a\nb\"}");
+        assert!(one_line(body).is_err());
+    }
+}

@@ -1,0 +1,207 @@
+//! A connection that is given up when its other end stops reading: what waits for it is held in memory.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::pending_writes::PendingWrites;
+
+/// Up to so many bytes in pieces are put together and written as one: a copy costs less than a vectored write does. Most
+/// answers are smaller with their heads, and what is larger is not copied.
+const TOGETHER: usize = 4 * 1024;
+
+/// See the module.
+pub(super) struct WriteTimeout<S> {
+    stream: S,
+    /// What was read of it before and is to be read again.
+    again: Bytes,
+    patience: Duration,
+    /// Runs while a write waits.
+    waiting: Option<Pin<Box<Sleep>>>,
+    /// The answers it was given.
+    pending_writes: PendingWrites,
+}
+
+impl<S> WriteTimeout<S> {
+    /// A stream whose writes may wait for so long.
+    pub(super) fn new(stream: S, patience: Duration) -> WriteTimeout<S> {
+        let pending_writes = PendingWrites::default();
+        WriteTimeout { stream, again: Bytes::new(), patience, waiting: None, pending_writes }
+    }
+
+    /// The answers it was given: flushed, they are written.
+    pub(super) fn pending_writes(&self) -> PendingWrites {
+        self.pending_writes.clone()
+    }
+
+    /// Puts back what was read of it.
+    pub(super) fn put_back(&mut self, read: Bytes) {
+        self.again = read;
+    }
+
+    /// Passes on what a write came to, unless it has waited too long.
+    fn judge<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if done.is_ready() {
+            self.waiting = None;
+            return done;
+        }
+        let patience = self.patience;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(patience)));
+        ready!(waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        if me.again.is_empty() {
+            return Pin::new(&mut me.stream).poll_read(cx, buf);
+        }
+        let count = me.again.len().min(buf.remaining());
+        buf.put_slice(&me.again.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let me = self.get_mut();
+        let done = Pin::new(&mut me.stream).poll_write(cx, bytes);
+        me.judge(cx, done)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let me = self.get_mut();
+        let mut together = [0; TOGETHER];
+        let done = match gathered(slices, &mut together) {
+            Some(bytes) => Pin::new(&mut me.stream).poll_write(cx, bytes),
+            None => Pin::new(&mut me.stream).poll_write_vectored(cx, slices),
+        };
+        me.judge(cx, done)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        let done = Pin::new(&mut me.stream).poll_flush(cx);
+        if let Poll::Ready(Ok(())) = done {
+            me.pending_writes.written();
+        }
+        me.judge(cx, done)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        let done = Pin::new(&mut me.stream).poll_shutdown(cx);
+        me.judge(cx, done)
+    }
+}
+
+/// The pieces in one, where they have room.
+fn gathered<'a>(slices: &[io::IoSlice<'_>], together: &'a mut [u8; TOGETHER]) -> Option<&'a [u8]> {
+    let mut length = 0;
+    for slice in slices {
+        together.get_mut(length..length + slice.len())?.copy_from_slice(slice);
+        length += slice.len();
+    }
+    Some(&together[..length])
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_stops_is_given_up_and_a_slow_one_is_not() {
+        let (near, mut far) = tokio::io::duplex(8);
+        let mut near = WriteTimeout::new(near, Duration::from_secs(30));
+        let reading = tokio::spawn(async move {
+            let mut all = [0; 64];
+            for chunk in all.chunks_mut(8) {
+                sleep(Duration::from_secs(20)).await;
+                far.read_exact(chunk).await.unwrap();
+            }
+            far
+        });
+        near.write_all(&[b'x'; 64]).await.unwrap();
+        let far = reading.await.unwrap();
+        let stopped = near.write_all(&[b'x'; 64]).await.unwrap_err();
+        assert_eq!(stopped.kind(), io::ErrorKind::TimedOut);
+        drop(far);
+    }
+
+    /// Notes the size of each write and whether it was one of several pieces.
+    #[derive(Default)]
+    struct Counting(Vec<(bool, Vec<u8>)>);
+
+    impl AsyncWrite for Counting {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.get_mut().0.push((false, bytes.to_vec()));
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            slices: &[io::IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+            let count = all.len();
+            self.get_mut().0.push((true, all));
+            Poll::Ready(Ok(count))
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            true
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn small_pieces_leave_as_one_and_large_ones_are_not_copied() {
+        let mut near = WriteTimeout::new(Counting::default(), Duration::from_secs(30));
+        let write = |pieces: [&'static [u8]; 2]| pieces.map(io::IoSlice::new);
+        assert_eq!(near.write_vectored(&write([b"head", b"body"])).await.unwrap(), 8);
+        let large: &[u8] = &[b'x'; TOGETHER];
+        assert_eq!(near.write_vectored(&write([b"", large])).await.unwrap(), TOGETHER);
+        assert_eq!(near.write_vectored(&write([b"h", large])).await.unwrap(), TOGETHER + 1);
+        let written = &near.stream.0;
+        assert_eq!(written[0], (false, b"headbody".to_vec()));
+        assert_eq!((written[1].0, &written[1].1[..]), (false, large));
+        assert_eq!((written[2].0, written[2].1.len()), (true, TOGETHER + 1));
+    }
+}

@@ -1,0 +1,104 @@
+//! Asks the person behind a local client whether a project's file may be used.
+//! Owns: that a client is asked once about one content, what its answer means.      Never: asks over a network, shows less than all of the picture.
+//! In: the project's file as it stands.  Out: a decision in the `TrustStore`, which `reload` follows.
+//! Tests: `metamcp/tests/config/trust.rs`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metamcp_config::settings::LogLevel;
+use metamcp_wire::object;
+use metamcp_wire::scan::MAX_DEPTH;
+use serde_json::Value;
+
+use super::Session;
+use crate::config::Project;
+use crate::router::{Caller, ServerRequest};
+use crate::surface::View;
+use crate::telemetry;
+use crate::upstream::Reply;
+
+/// How long a person may think.
+const THINKS: Duration = Duration::from_secs(10 * 60);
+
+/// Asks for as long as the client is there, each time the file has a content that nobody decided about.
+pub(super) async fn follow(session: Arc<Session>, view: View) {
+    session.introduced().await;
+    let can_ask = session.peer().is_some_and(|peer| peer.can("elicitation"));
+    // Whoever is kept to a part of everything decides nothing about the whole.
+    if !can_ask || view.scope.is_some() {
+        return;
+    }
+    let mut files = view.surface.project.subscribe();
+    let mut asked = HashSet::new();
+    loop {
+        let now = files.borrow_and_update().clone();
+        if let Some(project) = now.filter(|project| project.is_waiting())
+            && asked.insert((project.path.clone(), project.sha256.clone()))
+        {
+            ask(&session, &view, &project).await;
+        }
+        if files.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn ask(session: &Arc<Session>, view: &View, project: &Project) {
+    let mut preview = project.preview.clone();
+    let servers = view.surface.router.servers();
+    preview.replaces(|name| servers.named(name).map(|entry| entry.config.origin));
+    let path = metamcp_types::text::spelt(&project.path.to_string_lossy(), LONGEST_PATH);
+    let Some(question) = preview.question(&path) else { return };
+    let (asked, answer) = ServerRequest::of_gateway("elicitation/create", &question);
+    if session.ask(None, asked).is_err() {
+        return;
+    }
+    let Ok(Ok(Reply::Result(reply))) = tokio::time::timeout(THINKS, answer).await else { return };
+    let Ok(reply) = object::strict_value(&reply, MAX_DEPTH) else { return };
+    let Some(is_trusted) = meaning(&reply) else { return };
+    let project = project.clone();
+    let decide = move || if is_trusted { project.approve() } else { project.decline() };
+    // Where a slow disk holds up nobody.
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(decide).await {
+        telemetry::log(LogLevel::Error, &format!("the decision was not kept: {error}"));
+    }
+}
+
+/// Longest path in a question.
+const LONGEST_PATH: usize = 500;
+
+/// Yes, no, or nothing: a question that was put aside is no decision.
+fn meaning(reply: &Value) -> Option<bool> {
+    let agreed = reply.get("content").and_then(|content| content.get("trust")?.as_bool());
+    match reply.get("action").and_then(Value::as_str)? {
+        "accept" => Some(agreed == Some(true)),
+        "decline" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::meaning;
+
+    #[test]
+    fn only_an_accepted_yes_is_one() {
+        for (reply, expect) in [
+            (json!({ "action": "accept", "content": { "trust": true } }), Some(true)),
+            (json!({ "action": "accept", "content": { "trust": false } }), Some(false)),
+            (json!({ "action": "accept", "content": { "trust": "true" } }), Some(false)),
+            (json!({ "action": "accept", "content": {} }), Some(false)),
+            (json!({ "action": "accept" }), Some(false)),
+            (json!({ "action": "decline", "content": { "trust": true } }), Some(false)),
+            (json!({ "action": "cancel", "content": { "trust": true } }), None),
+            (json!({ "content": { "trust": true } }), None),
+            (json!([]), None),
+        ] {
+            assert_eq!(meaning(&reply), expect, "{reply}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The ways from a session to its client: whatever belongs to a request takes that request's lane, the rest the general
+//! one.
+//! Owns: which lane a message takes, what waits on a lane.      Never: builds messages, knows sessions.
+//! In: messages, with the tag of the request they belong to.  Out: bytes of one stdout, or events of streams.
+//! Tests: below, `http/stream.rs`, and every test with a real client.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::{Bytes, BytesMut};
+
+use super::http::stream::{Event, Stream, Ticket};
+use crate::outbox::Outbox;
+
+/// Notifications are dropped rather than queued for a client that has this much to read already.
+const NOTIFY_BACKLOG: u64 = 8 * 1024 * 1024;
+/// The same for one stream of many.
+const STREAM_BACKLOG: usize = 1024 * 1024;
+/// The same while nobody reads the stream: what happened in between, not everything that happened.
+const UNREAD_BACKLOG: usize = 64 * 1024;
+/// Room for most messages, so that building one allocates once.
+const USUAL_MESSAGE: usize = 512;
+/// Answered streams of one session that can still be read again.
+const KEPT_STREAMS: usize = 8;
+
+/// See the module.
+pub enum ResponseStreams {
+    /// One pipe for everything.
+    Pipe(Arc<Outbox>),
+    /// One stream of events for everything.
+    Shared(Arc<Stream>),
+    /// A stream for each request, and one for the rest.
+    PerRequest(RequestStreams),
+}
+
+impl ResponseStreams {
+    /// Sends the answer to a request, or to what could not be read as one.
+    pub fn answer(&self, tag: Option<&[u8]>, build: impl FnOnce(&mut BytesMut)) {
+        match self {
+            ResponseStreams::Pipe(outbox) => {
+                outbox.push(build);
+            }
+            ResponseStreams::Shared(stream) => stream.push(event(build)),
+            ResponseStreams::PerRequest(streams) => streams.answer(tag, event(build)),
+        }
+    }
+
+    /// Sends an answer whose middle is large and shared.
+    pub fn answer_parts(&self, tag: &[u8], head: &[u8], body: Bytes, tail: &'static [u8]) {
+        let event = |body| Event::parts(Bytes::copy_from_slice(head), body, tail);
+        match self {
+            ResponseStreams::Pipe(outbox) => {
+                outbox.push_parts(head, body, tail);
+            }
+            ResponseStreams::Shared(stream) => stream.push(event(body)),
+            ResponseStreams::PerRequest(streams) => streams.answer(Some(tag), event(body)),
+        }
+    }
+
+    /// Sends anything else: a notification or a question.
+    pub fn tell(&self, tag: Option<&[u8]>, build: impl FnOnce(&mut BytesMut)) {
+        match self {
+            ResponseStreams::Pipe(outbox) => {
+                outbox.push(build);
+            }
+            ResponseStreams::Shared(stream) => stream.push(event(build)),
+            ResponseStreams::PerRequest(streams) => streams.stream_for(tag).push(event(build)),
+        }
+    }
+
+    /// Whether a message that may be left out should be sent: not to a client that does not keep up.
+    pub fn has_room(&self, tag: Option<&[u8]>) -> bool {
+        match self {
+            ResponseStreams::Pipe(outbox) => outbox.backlog() < NOTIFY_BACKLOG,
+            ResponseStreams::Shared(stream) => has_room(stream),
+            ResponseStreams::PerRequest(streams) => has_room(&streams.stream_for(tag)),
+        }
+    }
+
+    /// Whether a question has a way to the client, and its answer a way back.
+    pub fn can_ask(&self, tag: Option<&[u8]>) -> bool {
+        match self {
+            ResponseStreams::Pipe(_) | ResponseStreams::Shared(_) => true,
+            ResponseStreams::PerRequest(streams) => streams.can_ask(tag),
+        }
+    }
+
+    /// The request will not be answered.
+    pub fn end(&self, tag: &[u8]) {
+        if let ResponseStreams::PerRequest(streams) = self {
+            streams.end(tag);
+        }
+    }
+
+    /// Nothing more will be sent.
+    pub fn close(&self) {
+        match self {
+            ResponseStreams::Pipe(outbox) => outbox.close(),
+            ResponseStreams::Shared(stream) => stream.close(),
+            ResponseStreams::PerRequest(streams) => streams.close(),
+        }
+    }
+
+    /// Whether nobody listens and nothing waits to be heard.
+    pub fn is_quiet(&self) -> bool {
+        match self {
+            ResponseStreams::Pipe(_) | ResponseStreams::Shared(_) => false,
+            ResponseStreams::PerRequest(streams) => streams.is_quiet(),
+        }
+    }
+}
+
+/// How a client that sends each request on its own is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseMode {
+    /// Answers are single documents: what belongs to a request but is not its answer takes the general lane.
+    pub json: bool,
+    /// There is only this request: no general lane, no questions, nothing to come back for.
+    pub stateless: bool,
+}
+
+/// A stream for each request, and one for the rest.
+#[derive(Debug)]
+pub struct RequestStreams {
+    mode: ResponseMode,
+    general: Arc<Stream>,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    open: HashMap<Bytes, Arc<Stream>>,
+    /// Answered ones that can be read again, with the number of sweeps they have seen.
+    kept: VecDeque<(u8, Arc<Stream>)>,
+}
+
+/// A request with this id is under way in the session already.
+#[derive(Debug, PartialEq, Eq)]
+pub struct IdInUse(pub Bytes);
+
+impl RequestStreams {
+    /// Lanes without requests.
+    pub fn new(mode: ResponseMode) -> RequestStreams {
+        RequestStreams { mode, general: Stream::general(!mode.stateless), table: Mutex::default() }
+    }
+
+    /// How its client is answered.
+    pub fn mode(&self) -> ResponseMode {
+        self.mode
+    }
+
+    /// The stream of what belongs to no request.
+    pub fn general(&self) -> &Arc<Stream> {
+        &self.general
+    }
+
+    /// Opens one stream for the answers to these requests.
+    pub fn open(&self, tags: &[Bytes], ticket: Option<Ticket>) -> Result<Arc<Stream>, IdInUse> {
+        let mut table = self.lock();
+        if let Some(used) = tags.iter().enumerate().find_map(|(at, tag)| {
+            (table.open.contains_key(tag) || tags[..at].contains(tag)).then_some(tag)
+        }) {
+            return Err(IdInUse(used.clone()));
+        }
+        let stream = Stream::awaiting(tags.len(), !self.mode.stateless, ticket);
+        for tag in tags {
+            table.open.insert(tag.clone(), Arc::clone(&stream));
+        }
+        Ok(stream)
+    }
+
+    /// The stream of that number: of a request, or the general one.
+    pub fn numbered(&self, number: u64) -> Option<Arc<Stream>> {
+        if self.general.number() == number {
+            return Some(Arc::clone(&self.general));
+        }
+        let table = self.lock();
+        let kept = table.kept.iter().map(|(_, stream)| stream);
+        table.open.values().chain(kept).find(|stream| stream.number() == number).cloned()
+    }
+
+    /// Forgets answered streams that have been there for the second time.
+    pub fn sweep(&self) {
+        let mut table = self.lock();
+        table.kept.retain_mut(|(seen, _)| {
+            *seen += 1;
+            *seen < 2
+        });
+    }
+
+    fn answer(&self, tag: Option<&[u8]>, event: Event) {
+        let Some(tag) = tag else { return };
+        let mut table = self.lock();
+        let Some(stream) = table.open.remove(tag) else { return };
+        if stream.answer(event) && stream.is_worth_keeping() {
+            if table.kept.len() >= KEPT_STREAMS {
+                table.kept.pop_front();
+            }
+            table.kept.push_back((0, stream));
+        }
+    }
+
+    fn end(&self, tag: &[u8]) {
+        let stream = self.lock().open.remove(tag);
+        if let Some(stream) = stream {
+            stream.miss();
+        }
+    }
+
+    fn close(&self) {
+        let table = std::mem::take(&mut *self.lock());
+        table.open.into_values().for_each(|stream| stream.close());
+        self.general.close();
+    }
+
+    fn stream_for(&self, tag: Option<&[u8]>) -> Arc<Stream> {
+        let own =
+            tag.filter(|_| !self.mode.json).and_then(|tag| self.lock().open.get(tag).cloned());
+        own.unwrap_or_else(|| Arc::clone(&self.general))
+    }
+
+    fn can_ask(&self, tag: Option<&[u8]>) -> bool {
+        if self.mode.stateless {
+            return false;
+        }
+        let stream = self.stream_for(tag);
+        !Arc::ptr_eq(&stream, &self.general) || stream.is_read()
+    }
+
+    fn is_quiet(&self) -> bool {
+        let table = self.lock();
+        table.open.is_empty() && table.kept.is_empty() && !self.general.is_read()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn event(build: impl FnOnce(&mut BytesMut)) -> Event {
+    let mut out = BytesMut::with_capacity(USUAL_MESSAGE);
+    build(&mut out);
+    Event::whole(out.freeze())
+}
+
+fn has_room(stream: &Stream) -> bool {
+    stream.backlog() < if stream.is_read() { STREAM_BACKLOG } else { UNREAD_BACKLOG }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODE: ResponseMode = ResponseMode { json: false, stateless: false };
+
+    fn tag(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    fn texts(stream: &Arc<Stream>) -> Vec<String> {
+        let mut reader = stream.read(None);
+        std::iter::from_fn(|| reader.ready())
+            .map(|event| String::from_utf8(event.to_bytes().to_vec()).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn what_belongs_to_a_request_takes_its_stream() {
+        let response_streams = ResponseStreams::PerRequest(RequestStreams::new(MODE));
+        let ResponseStreams::PerRequest(streams) = &response_streams else { unreachable!() };
+        let one = streams.open(&[tag("1")], None).unwrap();
+        let two = streams.open(&[tag("2")], None).unwrap();
+        response_streams.tell(Some(b"2"), |out| out.extend_from_slice(b"progress of 2"));
+        response_streams.tell(None, |out| out.extend_from_slice(b"news"));
+        response_streams.answer(Some(b"1"), |out| out.extend_from_slice(b"answer 1"));
+        response_streams.tell(Some(b"1"), |out| out.extend_from_slice(b"after 1"));
+        response_streams.answer_parts(b"2", b"answer ", Bytes::from_static(b"2"), b"!");
+        assert_eq!(texts(&one), ["answer 1"]);
+        assert_eq!(texts(&two), ["progress of 2", "answer 2!"]);
+        assert_eq!(
+            texts(streams.general()),
+            ["news", "after 1"],
+            "late news has no lane of its own"
+        );
+    }
+
+    #[test]
+    fn an_id_is_free_again_once_it_is_answered() {
+        let streams = RequestStreams::new(MODE);
+        let first = streams.open(&[tag("1")], None).unwrap();
+        assert_eq!(streams.open(&[tag("2"), tag("1")], None).unwrap_err(), IdInUse(tag("1")));
+        assert_eq!(streams.open(&[tag("3"), tag("3")], None).unwrap_err(), IdInUse(tag("3")));
+        streams.answer(Some(b"1"), Event::whole(tag("done")));
+        let second = streams.open(&[tag("1")], None).unwrap();
+        streams.end(b"1");
+        assert_eq!(texts(&first), ["done"]);
+        assert!(second.is_over() && texts(&second).is_empty());
+    }
+
+    #[test]
+    fn answered_streams_can_be_read_again_for_a_while() {
+        let streams = RequestStreams::new(MODE);
+        let stream = streams.open(&[tag("1")], None).unwrap();
+        streams.answer(Some(b"1"), Event::whole(tag("done")));
+        assert!(!streams.is_quiet(), "its client has not come for the answer yet");
+        let again = streams.numbered(stream.number()).unwrap();
+        assert_eq!(texts(&again), ["done"]);
+        streams.sweep();
+        assert!(streams.numbered(stream.number()).is_some());
+        streams.sweep();
+        assert!(streams.numbered(stream.number()).is_none() && streams.is_quiet());
+    }
+
+    #[test]
+    fn a_client_that_wants_documents_hears_the_rest_on_the_general_stream() {
+        let response_streams = ResponseStreams::PerRequest(RequestStreams::new(ResponseMode {
+            json: true,
+            stateless: false,
+        }));
+        let ResponseStreams::PerRequest(streams) = &response_streams else { unreachable!() };
+        let one = streams.open(&[tag("1")], None).unwrap();
+        response_streams.tell(Some(b"1"), |out| out.extend_from_slice(b"progress"));
+        assert!(!response_streams.can_ask(Some(b"1")), "nobody reads the general lane");
+        assert_eq!(texts(streams.general()), ["progress"]);
+        let _reader = streams.general().read(None);
+        assert!(response_streams.can_ask(Some(b"1")));
+        assert_eq!(one.backlog(), 0);
+    }
+}

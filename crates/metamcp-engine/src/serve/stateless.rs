@@ -1,0 +1,400 @@
+//! Requests of the stateless era: each is served from what it says itself, whatever else its connection carries.
+//! Owns: which of them are open on a connection, and its subscriptions.      Never: keeps anything about the client.
+//! In: requests whose `_meta` says so.  Out: results with their type, on the lane of the request.
+//! Tests: `metamcp/tests/hazards/eras.rs`, with real processes.
+
+mod call;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use bytes::Bytes;
+use metamcp_calls::pool::ServerId;
+use metamcp_surface::direct::fit::Reader;
+use metamcp_wire::modern::listen::{self, Filter};
+use metamcp_wire::modern::meta::{self, Meta};
+use metamcp_wire::modern::{Fault, result};
+use metamcp_wire::seal::{self, Resume};
+use metamcp_wire::{object, write};
+
+use self::call::{Call, OriginalRequest, Requester, Retry};
+use super::Session;
+use super::response_streams::ResponseStreams;
+use super::session::cursor;
+use crate::router::{Input, Router};
+use crate::surface::{Finished, View};
+
+/// The methods of this era that are served here.
+const METHODS: [&str; 4] = ["server/discover", "tools/list", "tools/call", "subscriptions/listen"];
+/// Open requests of one connection; the router's own queue bounds what of them is work.
+const MOST_OPEN: usize = 8192;
+/// Open subscriptions of one connection.
+const MOST_SUBSCRIPTIONS: usize = 64;
+
+/// Whether a request can be served at all, before a lane is opened for it: HTTP answers with the fault's status.
+pub fn precheck<'a>(
+    view: &View,
+    method: &str,
+    params: Option<&'a [u8]>,
+) -> Result<Meta<'a>, Fault> {
+    let read = meta::require(params)?;
+    served(view, method).map(|_| read).ok_or_else(|| Fault::no_such_method(method))
+}
+
+/// The method, if it is one of this era that is served here.
+fn served(view: &View, method: &str) -> Option<&'static str> {
+    let own = METHODS.into_iter().find(|known| *known == method);
+    // Subscriptions to single resources are part of `subscriptions/listen` now.
+    own.or_else(|| view.passes_on(method).filter(|method| !method.ends_with("subscribe")))
+}
+
+/// See the module.
+pub struct StatelessHandler {
+    view: View,
+    /// Whose connection it is: nobody else may come back for what was begun here.
+    principal: OnceLock<Bytes>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    calls: HashMap<Bytes, Vec<Arc<Call>>>,
+    subscriptions: HashMap<Bytes, Subscription>,
+    stopping: bool,
+}
+
+/// What a client listens to.
+struct Subscription {
+    filter: Filter,
+    /// The servers that may have its resources.
+    watched: Vec<(ServerId, String)>,
+    router: Arc<Router>,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        for (server, uri) in &self.watched {
+            self.router.unwatch(*server, uri);
+        }
+    }
+}
+
+impl StatelessHandler {
+    /// A desk without requests.
+    pub fn new(view: View) -> StatelessHandler {
+        StatelessHandler { view, principal: OnceLock::new(), open: Mutex::default() }
+    }
+
+    /// Says once who the client is, as far as that was proven.
+    pub fn belongs_to(&self, principal: Bytes) {
+        // The first word counts.
+        drop(self.principal.set(principal));
+    }
+
+    /// One request. `params` lies in `line`.
+    pub fn request(
+        &self,
+        session: &Arc<Session>,
+        id: Bytes,
+        method: &str,
+        params: Option<&[u8]>,
+        line: &Bytes,
+    ) {
+        let requester = Requester::new(session, id);
+        let read = match precheck(&self.view, method, params) {
+            Ok(read) => read,
+            Err(fault) => return requester.refuse(&fault),
+        };
+        let Some(method) = served(&self.view, method) else { return };
+        self.view.surface.router.declare(read.capabilities);
+        let params = params.unwrap_or(b"{}");
+        let requester = requester.with(&read);
+        match method {
+            "server/discover" => {
+                let view = self.view.clone();
+                self.begin(requester, &read, method, params).later(async move {
+                    let able = view.capabilities().await;
+                    let said = view.server_instructions().await;
+                    Finished::Result(result::discovery(&able, &said, env!("CARGO_PKG_VERSION")))
+                });
+            }
+            "tools/list" => {
+                let view = self.view.clone();
+                let cursor = match cursor(Some(params)) {
+                    Ok(cursor) => cursor,
+                    Err(why) => return requester.refuse(&Fault::invalid(why)),
+                };
+                self.begin(requester, &read, method, params).later(async move {
+                    let tools = match view.tools_page(cursor, Reader::Stateless).await {
+                        Finished::Result(tools) => tools,
+                        other => return other,
+                    };
+                    // Tools of servers may change, and who may see them is not ours to say.
+                    let tools = match view.is_direct() {
+                        true => result::cacheable(&tools, result::FOREIGN_TTL_MS, false),
+                        false => result::cacheable(&tools, result::LIST_TTL_MS, true),
+                    };
+                    Finished::Result(result::signed(&tools, env!("CARGO_PKG_VERSION")))
+                });
+            }
+            "subscriptions/listen" => self.listen(session, &requester, params),
+            _ => self.call(requester, &read, method, params, line),
+        }
+    }
+
+    /// The client calls a request off.
+    pub fn cancelled(&self, id: &[u8]) {
+        let calls = {
+            let mut open = self.lock();
+            open.subscriptions.remove(id);
+            open.calls.remove(id)
+        };
+        for call in calls.into_iter().flatten() {
+            call.cancelled(id);
+        }
+    }
+
+    /// The client is gone: everything open is called off.
+    pub fn abandon(&self) {
+        let calls = {
+            let mut open = self.lock();
+            open.stopping = true;
+            open.subscriptions.clear();
+            std::mem::take(&mut open.calls)
+        };
+        for (id, calls) in calls {
+            calls.iter().for_each(|call| call.cancelled(&id));
+        }
+    }
+
+    /// The gateway goes down: what is under way here is answered, and subscriptions end in good order.
+    pub fn stop(&self, response_streams: &ResponseStreams) {
+        let calls: Vec<Arc<Call>> = {
+            let mut open = self.lock();
+            open.stopping = true;
+            open.calls.values().flatten().cloned().collect()
+        };
+        self.end_subscriptions(response_streams);
+        calls.iter().for_each(|call| call.stop());
+    }
+
+    /// Ends subscriptions in good order, while other requests may still be answered.
+    pub fn end_subscriptions(&self, response_streams: &ResponseStreams) {
+        let subscriptions = std::mem::take(&mut self.lock().subscriptions);
+        for id in subscriptions.keys() {
+            response_streams.answer(Some(id), |out| write::result(out, id, &listen::ended(id)));
+        }
+    }
+
+    /// Requests that have no answer yet; a subscription never gets one before its end.
+    pub fn in_flight(&self) -> usize {
+        self.lock().calls.values().map(Vec::len).sum()
+    }
+
+    /// Whether nothing is open.
+    pub fn is_quiet(&self) -> bool {
+        let open = self.lock();
+        open.calls.is_empty() && open.subscriptions.is_empty()
+    }
+
+    /// A notification for whoever has subscribed to it here.
+    pub fn notify(
+        &self,
+        response_streams: &ResponseStreams,
+        method: &str,
+        uri: Option<&str>,
+        params: Option<&[u8]>,
+    ) {
+        let covered: Vec<Bytes> = {
+            let open = self.lock();
+            open.subscriptions
+                .iter()
+                .filter(|(_, subscription)| subscription.filter.covers(method, uri))
+                .map(|(id, _)| id.clone())
+                .collect()
+        };
+        for id in covered.iter().filter(|id| response_streams.has_room(Some(id))) {
+            let params = listen::tagged(params, id);
+            response_streams.tell(Some(id), |out| write::notification(out, method, Some(&params)));
+        }
+    }
+
+    /// A request that was answered needs no place here.
+    fn done(&self, id: &Bytes, call: &Call) {
+        let mut open = self.lock();
+        if let Some(calls) = open.calls.get_mut(id) {
+            calls.retain(|known| !std::ptr::eq(&raw const **known, call));
+            if calls.is_empty() {
+                open.calls.remove(id);
+            }
+        }
+    }
+
+    fn call(
+        &self,
+        requester: Requester,
+        read: &Meta<'_>,
+        method: &'static str,
+        params: &[u8],
+        line: &Bytes,
+    ) {
+        let picked = match object::pick(params, ["requestState", "inputResponses"]) {
+            Ok(picked) => picked,
+            Err(defect) => {
+                let why = format!("the params of {method} cannot be used: {defect}");
+                return requester.refuse(&Fault::invalid(why));
+            }
+        };
+        let input = match self.retried(&picked, method, params) {
+            // Where servers are shown as they are, answers to what nobody here asked are for the server to judge.
+            Ok(None) => picked[1].filter(|_| self.view.is_direct()).map(|responses| {
+                let responses = Bytes::copy_from_slice(responses);
+                Arc::new(Input { responses, state: None })
+            }),
+            Ok(Some(Retried::Relay(input))) => Some(Arc::new(input)),
+            Ok(Some(Retried::Suspended(call, retry))) => {
+                if let Err(fault) = self.enlist(&requester.id, &call) {
+                    return requester.refuse(&fault);
+                }
+                return call.retried(requester, retry);
+            }
+            Err(fault) => return requester.refuse(&fault),
+        };
+        let call = self.begin_with(requester, read, method, params, input);
+        call.start(params, line);
+    }
+
+    /// What a retry leads back to, if it is one.
+    fn retried(
+        &self,
+        [state, responses]: &[Option<&[u8]>; 2],
+        method: &str,
+        params: &[u8],
+    ) -> Result<Option<Retried>, Fault> {
+        let Some(state) = state else { return Ok(None) };
+        let state =
+            object::text(state).ok_or_else(|| Fault::invalid("requestState must be a string"))?;
+        let principal = self.principal.get().cloned().unwrap_or_default();
+        let request = seal::digest(method, Some(params));
+        let held = &self.view.surface.suspended_calls;
+        let resume = held
+            .key
+            .open(&state, &principal, self.view.surface.router.clock.now_ms(), &request)
+            .map_err(|broken| Fault::invalid(broken.to_string()))?;
+        let unfit = |unfit: metamcp_wire::modern::input::InvalidInput| {
+            Fault::invalid(format!("inputResponses cannot be used: {unfit}"))
+        };
+        let raw = responses.unwrap_or(b"{}");
+        let responses = metamcp_wire::modern::input::responses(raw).map_err(unfit)?;
+        match resume {
+            Resume::Suspended { call, round } => {
+                let found = held.find(call).and_then(|call| call.downcast::<Call>().ok());
+                let call = found.ok_or_else(|| {
+                    Fault::invalid("nothing waits for this requestState any more; send the request again without it")
+                })?;
+                Ok(Some(Retried::Suspended(call, Retry { round, responses })))
+            }
+            Resume::Relay { state, .. } => {
+                let state = state.map(|state| {
+                    let mut quoted = Vec::with_capacity(state.len() + 2);
+                    write::json_string(&mut quoted, &state);
+                    Bytes::from(quoted)
+                });
+                let responses = Bytes::copy_from_slice(raw);
+                Ok(Some(Retried::Relay(Input { responses, state })))
+            }
+        }
+    }
+
+    fn begin(
+        &self,
+        requester: Requester,
+        read: &Meta<'_>,
+        method: &'static str,
+        params: &[u8],
+    ) -> Arc<Call> {
+        self.begin_with(requester, read, method, params, None)
+    }
+
+    fn begin_with(
+        &self,
+        requester: Requester,
+        read: &Meta<'_>,
+        method: &'static str,
+        params: &[u8],
+        input: Option<Arc<Input>>,
+    ) -> Arc<Call> {
+        let principal = self.principal.get().cloned().unwrap_or_default();
+        let id = requester.id.clone();
+        let request = OriginalRequest { method, params: Bytes::copy_from_slice(params) };
+        let call = Call::new(&self.view, requester, principal, read, request, input);
+        if let Err(fault) = self.enlist(&id, &call) {
+            call.refused(&fault);
+        }
+        call
+    }
+
+    fn enlist(&self, id: &Bytes, call: &Arc<Call>) -> Result<(), Fault> {
+        let mut open = self.lock();
+        let refused = |message: &str| {
+            Err(Fault { code: -32000, message: message.to_owned(), data: None, status: 503 })
+        };
+        if open.stopping {
+            return refused("metamcp is shutting down; nothing was run");
+        }
+        if open.calls.len() >= MOST_OPEN {
+            return refused("too many requests are under way; nothing was run");
+        }
+        open.calls.entry(id.clone()).or_default().push(Arc::clone(call));
+        Ok(())
+    }
+
+    fn listen(&self, session: &Session, requester: &Requester, params: &[u8]) {
+        let wanted = match Filter::read(params) {
+            Ok(wanted) => wanted,
+            Err(fault) => return requester.refuse(&fault),
+        };
+        let granted = wanted.granted(&self.view.offered());
+        let said = listen::acknowledgement(&requester.id, &granted);
+        let subscription = self.subscription(granted);
+        session.be_told();
+        let mut open = self.lock();
+        if open.stopping || open.subscriptions.len() >= MOST_SUBSCRIPTIONS {
+            drop(open);
+            let message = "too many subscriptions are open".to_owned();
+            let fault = Fault { code: -32000, message, data: None, status: 503 };
+            return requester.refuse(&fault);
+        }
+        // Under the lock, so that nothing of the subscription can leave in front of it.
+        session.response_streams.tell(Some(&requester.id), |out| {
+            write::notification(out, listen::ACKNOWLEDGED, Some(&said));
+        });
+        open.subscriptions.insert(requester.id.clone(), subscription);
+    }
+
+    /// Sees to it that servers tell of what a client listens to.
+    fn subscription(&self, filter: Filter) -> Subscription {
+        let router = Arc::clone(&self.view.surface.router);
+        let mut watched = Vec::new();
+        for uri in &filter.uris {
+            for server in self.view.owners_of(uri) {
+                if router.watch(server, uri, true) {
+                    watched.push((server, uri.clone()));
+                }
+            }
+        }
+        Subscription { filter, watched, router }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// What a retry leads back to.
+enum Retried {
+    /// A call that is held open.
+    Suspended(Arc<Call>, Retry),
+    /// A server that keeps nothing.
+    Relay(Input),
+}

@@ -1,0 +1,680 @@
+//! One request of the stateless era while it is under way, and between the requests that belong to it when a server asks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use metamcp_calls::pool::ConnId;
+use metamcp_wire::bridge::Suspension;
+use metamcp_wire::bridge::suspension::{Effect, Event};
+use metamcp_wire::modern::meta::{LEVELS, Meta};
+use metamcp_wire::modern::{Fault, MISSING_CAPABILITY, input, result};
+use metamcp_wire::seal::{self, Resume, ResumeToken};
+use metamcp_wire::{object, write};
+use serde_json::Value;
+use tokio::task::AbortHandle;
+
+use crate::router::{CallErrorKind, CallOutcome, Caller, Input, ServerRequest};
+use crate::serve::Session;
+use crate::surface::reply::{Code, ErrorObject, Plain};
+use crate::surface::{Finished, Step, View};
+use crate::task;
+use crate::upstream::Reply;
+
+/// How long a client may take to come back with answers, and how long a ticket is good.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// How long a person who agreed to log in is waited for: a little shorter than clients usually wait for an answer.
+const LOGIN: Duration = Duration::from_secs(45);
+/// A result from this size on is sent as it lies in memory; below it a copy is cheaper.
+const LARGE: usize = 4096;
+
+/// How servers of older revisions say that there is no such resource.
+const NO_RESOURCE: i64 = -32002;
+/// How this revision says it.
+const INVALID_PARAMS: i64 = -32602;
+
+/// Who waits for the answer.
+pub(super) struct Requester {
+    pub(super) id: Bytes,
+    session: Weak<Session>,
+    progress: Option<Bytes>,
+    /// The least severe log it wants.
+    level: Option<usize>,
+}
+
+impl Requester {
+    pub(super) fn new(session: &Arc<Session>, id: Bytes) -> Requester {
+        Requester { id, session: Arc::downgrade(session), progress: None, level: None }
+    }
+
+    pub(super) fn with(self, read: &Meta<'_>) -> Requester {
+        Requester { progress: read.progress.map(Bytes::copy_from_slice), level: read.level, ..self }
+    }
+
+    pub(super) fn refuse(&self, fault: &Fault) {
+        self.answer(None, Final::Fault(fault.clone()));
+    }
+
+    /// The one answer.
+    fn answer(&self, call: Option<&Call>, end: Final) {
+        let Some(session) = self.session.upgrade() else { return };
+        if let Some(call) = call {
+            session.stateless.done(&self.id, call);
+        }
+        let (response_streams, id) = (&session.response_streams, &self.id);
+        match end {
+            Final::Result(result) => {
+                let result = session.clean(result);
+                if result.len() < LARGE {
+                    return response_streams
+                        .answer(Some(id), |out| write::result(out, id, &result));
+                }
+                let body = match write::one_line(&result) {
+                    std::borrow::Cow::Borrowed(_) => result,
+                    std::borrow::Cow::Owned(mended) => Bytes::from(mended),
+                };
+                response_streams.answer_parts(
+                    id,
+                    &write::result_head(id),
+                    body,
+                    write::RESULT_TAIL,
+                );
+            }
+            Final::Fault(Fault { code, message, data, .. }) => {
+                let mut error = Vec::new();
+                write::error_object(&mut error, code, &message, data.as_deref());
+                session.fail(id, &error);
+            }
+            Final::Error(error) => session.fail(id, &error),
+            Final::Nothing => response_streams.end(id),
+        }
+    }
+
+    fn tell(&self, method: &str, params: &[u8]) {
+        let Some(session) = self.session.upgrade() else { return };
+        if session.response_streams.has_room(Some(&self.id)) {
+            let params = &session.clean(Bytes::copy_from_slice(params));
+            session
+                .response_streams
+                .tell(Some(&self.id), |out| write::notification(out, method, Some(params)));
+        }
+    }
+}
+
+/// How a request ends.
+enum Final {
+    Result(Bytes),
+    Fault(Fault),
+    /// A server's own error.
+    Error(Bytes),
+    /// Nobody wants to know.
+    Nothing,
+}
+
+/// What a client that comes back brings along.
+pub(super) struct Retry {
+    pub(super) round: u32,
+    pub(super) responses: input::Responses,
+}
+
+type FinalResponse = Box<dyn Fn() -> Finished + Send + Sync>;
+
+/// What was asked.
+pub(super) struct OriginalRequest {
+    pub(super) method: &'static str,
+    pub(super) params: Bytes,
+}
+
+/// See the module.
+pub(super) struct Call {
+    view: View,
+    principal: Bytes,
+    /// The request, to know it again.
+    request: OriginalRequest,
+    able: Value,
+    /// What the router knows it by.
+    tag: Bytes,
+    input: Option<Arc<Input>>,
+    state: Mutex<State>,
+    me: Weak<Call>,
+}
+
+struct State {
+    suspension: Suspension,
+    requester: Option<Requester>,
+    /// Under which number it is held.
+    held: Option<u64>,
+    server_requests: BTreeMap<u64, ServerRequest>,
+    last_server_request: u64,
+    end: Option<Final>,
+    work: Option<AbortHandle>,
+    final_response: Option<FinalResponse>,
+    /// It was refused before it began.
+    refused: bool,
+    login: LoginOffer,
+}
+
+/// Where a call stands with a login that keeps it from being made.
+#[derive(Default)]
+enum LoginOffer {
+    /// None is wanted so far.
+    #[default]
+    Unasked,
+    /// At this server, by this address.
+    Wanted(Arc<str>, String),
+    /// The person was asked, which is done once.
+    Made,
+}
+
+/// What is done after the lock is given back.
+enum FollowUp {
+    Feed(ServerRequest, Vec<u8>),
+    Refuse(ServerRequest),
+    Abandon,
+    Forget,
+}
+
+impl Call {
+    pub(super) fn new(
+        view: &View,
+        requester: Requester,
+        principal: Bytes,
+        read: &Meta<'_>,
+        request: OriginalRequest,
+        input: Option<Arc<Input>>,
+    ) -> Arc<Call> {
+        let tag = requester.id.clone();
+        let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        Arc::new_cyclic(|me| Call {
+            view: view.clone(),
+            principal,
+            request,
+            able: serde_json::from_slice(read.capabilities).unwrap_or_default(),
+            tag,
+            input,
+            state: Mutex::new(State {
+                suspension: Suspension::new(patience),
+                requester: Some(requester),
+                held: None,
+                server_requests: BTreeMap::new(),
+                last_server_request: 0,
+                end: None,
+                work: None,
+                final_response: None,
+                refused: false,
+                login: LoginOffer::default(),
+            }),
+            me: me.clone(),
+        })
+    }
+
+    /// Makes the call.
+    pub(super) fn start(self: &Arc<Self>, params: &[u8], line: &Bytes) {
+        if self.lock().refused {
+            return;
+        }
+        let caller: Arc<dyn Caller> = Arc::clone(self) as Arc<dyn Caller>;
+        let step = match self.request.method {
+            "tools/call" => self.view.call(Some(params), line, &caller, &self.tag),
+            method => self.view.pass_on(method, Some(params), &caller, &self.tag),
+        };
+        match step {
+            Step::Dispatched => {}
+            Step::Now(finished) => self.finish(finished),
+            Step::Later(future) => self.later(future),
+            Step::Running(running) => {
+                self.lock().final_response = Some(running.final_response);
+                self.later(running.future);
+            }
+        }
+    }
+
+    /// Runs what takes a while.
+    pub(super) fn later(self: &Arc<Self>, future: impl Future<Output = Finished> + Send + 'static) {
+        let mut state = self.lock();
+        if state.refused {
+            return;
+        }
+        let me = Arc::clone(self);
+        let running = task::spawn("answer", async move {
+            let finished = future.await;
+            me.lock().work = None;
+            me.finish(finished);
+        });
+        // It needs the lock to finish, which this thread holds.
+        state.work = Some(running.abort_handle());
+    }
+
+    pub(super) fn refused(&self, fault: &Fault) {
+        self.lock().refused = true;
+        self.ended(Final::Fault(fault.clone()));
+    }
+
+    /// The client came back for it.
+    pub(super) fn retried(&self, requester: Requester, retry: Retry) {
+        let mut state = self.lock();
+        let answers = retry.responses.iter().filter_map(|(key, _)| number_of(key)).collect();
+        let event = Event::Retried { round: retry.round, answers };
+        let effects = state.suspension.take(event, self.now());
+        if effects.contains(&Effect::Reject) {
+            drop(state);
+            let fault = Fault::invalid(
+                "this requestState was used before; use the newest one, or send the request again without it",
+            );
+            return requester.answer(Some(self), Final::Fault(fault));
+        }
+        state.requester = Some(requester);
+        self.carry_out(state, effects, retry.responses);
+    }
+
+    /// The client calls the request with this id off.
+    pub(super) fn cancelled(&self, id: &[u8]) {
+        let mut state = self.lock();
+        if state.requester.as_ref().is_some_and(|requester| requester.id == id) {
+            state.requester = None;
+            let effects = state.suspension.take(Event::Cancelled, self.now());
+            self.carry_out(state, effects, Vec::new());
+        }
+    }
+
+    /// Answers it now if it is work of ours; what the router has is answered from there.
+    pub(super) fn stop(&self) {
+        let (work, final_response) = {
+            let mut state = self.lock();
+            (state.work.take(), state.final_response.take())
+        };
+        let Some(work) = work else { return };
+        work.abort();
+        match final_response {
+            Some(final_response) => self.finish(final_response()),
+            None => {
+                let message = "metamcp is shutting down; nothing was run".to_owned();
+                let fault = Fault { code: -32000, message, data: None, status: 503 };
+                self.ended(Final::Fault(fault));
+            }
+        }
+    }
+
+    fn finish(&self, finished: Finished) {
+        match finished.in_words() {
+            Finished::Refused(_) => {}
+            Finished::Result(result) => {
+                self.ended(Final::Result(self.typed(Bytes::from(result))));
+            }
+            Finished::Protocol { code, message } => {
+                let code = self.code_here(code).unwrap_or(code);
+                self.ended(Final::Fault(Fault { code, message, data: None, status: 400 }));
+            }
+            Finished::Dispatched => {}
+        }
+    }
+
+    fn ended(&self, end: Final) {
+        let mut state = self.lock();
+        if state.end.is_some() {
+            return;
+        }
+        if let LoginOffer::Wanted(..) = state.login
+            && let LoginOffer::Wanted(server, address) =
+                std::mem::replace(&mut state.login, LoginOffer::Made)
+            && let Some(me) = self.me.upgrade()
+        {
+            drop(state);
+            return me.offer_login(server, &address, end);
+        }
+        state.end = Some(end);
+        let effects = state.suspension.take(Event::Done, self.now());
+        self.carry_out(state, effects, Vec::new());
+    }
+
+    /// Asks the person to log in and makes the call again when they have. If they do not, it ends as it would have.
+    fn offer_login(self: Arc<Self>, server: Arc<str>, address: &str, end: Final) {
+        let (server_request, answer) = ServerRequest::before_a_call(&server, address);
+        if self.ask(None, server_request).is_err() {
+            return self.ended(end);
+        }
+        let me = Arc::clone(&self);
+        let mut state = self.lock();
+        let requester = task::spawn("login offered", async move {
+            let agreed = matches!(answer.await, Ok(Reply::Result(reply)) if is_yes(&reply));
+            if agreed {
+                me.view.surface.router.launcher.authorization_finished(&server, LOGIN).await;
+            }
+            me.lock().work = None;
+            if agreed {
+                let params = me.request.params.clone();
+                me.start(&params, &params);
+            } else {
+                me.ended(end);
+            }
+        });
+        // It needs the lock to go on, which this thread holds.
+        state.work = Some(requester.abort_handle());
+    }
+
+    fn carry_out(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        effects: Vec<Effect>,
+        mut responses: input::Responses,
+    ) {
+        let mut after = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Respond { round, questions } => self.respond(&mut state, round, &questions),
+                Effect::Deliver => {
+                    let end = state.end.take().unwrap_or(Final::Nothing);
+                    if let Some(requester) = state.requester.take() {
+                        requester.answer(Some(self), end);
+                    }
+                }
+                Effect::GiveUp => {
+                    let refused = ErrorObject::new(
+                        Code::ExecutionFailed,
+                        "the server asks again and again without ever answering",
+                    );
+                    if let Some(requester) = state.requester.take() {
+                        let result = typed(Bytes::from(refused.to_result()));
+                        requester.answer(Some(self), Final::Result(result));
+                    }
+                }
+                Effect::Forward(server_request) => {
+                    let key = key_of(server_request);
+                    let response = responses.iter().position(|(known, _)| *known == key);
+                    if let (Some(server_request), Some(at)) =
+                        (state.server_requests.remove(&server_request), response)
+                    {
+                        after.push(FollowUp::Feed(server_request, responses.swap_remove(at).1));
+                    }
+                }
+                Effect::Refuse(server_request) => {
+                    after.extend(
+                        state.server_requests.remove(&server_request).map(FollowUp::Refuse),
+                    );
+                }
+                Effect::Abandon => {
+                    if let Some(work) = state.work.take() {
+                        work.abort();
+                    }
+                    after.push(FollowUp::Abandon);
+                }
+                Effect::Forget => after.push(FollowUp::Forget),
+                // Only a retry is turned away, and that is seen to where it comes in.
+                Effect::Reject => {}
+            }
+        }
+        let held = state.held;
+        drop(state);
+        for action in after {
+            match action {
+                FollowUp::Feed(server_request, response) => {
+                    server_request.answer(&Reply::Result(Bytes::from(response)));
+                }
+                FollowUp::Refuse(server_request) => {
+                    server_request.refuse("the client did not answer")
+                }
+                FollowUp::Abandon => {
+                    if let Some(me) = self.me.upgrade() {
+                        let caller: Arc<dyn Caller> = me;
+                        self.view.surface.router.cancel_all(&caller);
+                    }
+                }
+                FollowUp::Forget => {
+                    if let Some(held) = held {
+                        self.view.surface.suspended_calls.forget(held);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers the waiting request with the open questions.
+    fn respond(&self, state: &mut State, round: u32, questions: &[u64]) {
+        let (Some(requester), Some(call)) = (state.requester.take(), state.held) else { return };
+        let sealed = self.seal(Resume::Suspended { call, round });
+        let keys: Vec<String> = questions.iter().copied().map(key_of).collect();
+        let asked = questions.iter().zip(&keys).filter_map(|(server_request, key)| {
+            let server_request = state.server_requests.get(server_request)?;
+            Some((key.as_str(), server_request.method.as_str(), server_request.params.as_deref()))
+        });
+        let asking = Bytes::from(input::asking(asked, &sealed));
+        requester.answer(Some(self), Final::Result(asking));
+        let me = self.me.clone();
+        task::spawn("held", async move {
+            tokio::time::sleep(PATIENCE).await;
+            if let Some(me) = me.upgrade() {
+                let mut state = me.lock();
+                let effects = state.suspension.take(Event::Tick, me.now());
+                me.carry_out(state, effects, Vec::new());
+            }
+        });
+    }
+
+    fn seal(&self, resume: Resume) -> String {
+        let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        self.view.surface.suspended_calls.key.seal(&ResumeToken {
+            principal: self.principal.to_vec(),
+            expires: self.now().saturating_add(patience),
+            request: seal::digest(self.request.method, Some(&self.request.params)),
+            resume,
+        })
+    }
+
+    /// A result as this era has it: with its type, and where it may be kept, with the hints for that.
+    fn typed(&self, raw: Bytes) -> Bytes {
+        let typed = typed(raw);
+        if !result::is_cacheable(self.request.method) {
+            return typed;
+        }
+        match result::hinted(&typed) {
+            std::borrow::Cow::Borrowed(_) => typed,
+            std::borrow::Cow::Owned(hinted) => Bytes::from(hinted),
+        }
+    }
+
+    /// What this revision says instead of a code of an older one.
+    fn code_here(&self, code: i64) -> Option<i64> {
+        (self.request.method == "resources/read" && code == NO_RESOURCE).then_some(INVALID_PARAMS)
+    }
+
+    /// A server's error, with the code of this revision.
+    fn restated(&self, error: Bytes) -> Bytes {
+        match code_of(&error).and_then(|code| self.code_here(code)) {
+            Some(code) => {
+                object::replace_member(&error, "code", code.to_string().as_bytes()).into()
+            }
+            None => error,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.view.surface.router.clock.now_ms()
+    }
+
+    fn session(&self) -> Option<Arc<Session>> {
+        self.lock().requester.as_ref()?.session.upgrade()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The key of a question in `inputRequests`.
+fn key_of(server_request: u64) -> String {
+    format!("question-{server_request}")
+}
+
+/// Whether a person agreed to what they were asked.
+fn is_yes(reply: &[u8]) -> bool {
+    let action = object::pick(reply, ["action"]).ok().and_then(|[action]| object::text(action?));
+    action.as_deref() == Some("accept")
+}
+
+fn number_of(key: &str) -> Option<u64> {
+    key.strip_prefix("question-")?.parse().ok()
+}
+
+fn typed(raw: Bytes) -> Bytes {
+    match result::completed(&raw) {
+        std::borrow::Cow::Borrowed(_) => raw,
+        std::borrow::Cow::Owned(typed) => Bytes::from(typed),
+    }
+}
+
+impl Caller for Call {
+    fn answer(&self, tag: &Bytes, outcome: CallOutcome) {
+        if let Some(session) = self.session() {
+            session.note_end(tag, &outcome);
+        }
+        self.ended(match outcome {
+            CallOutcome::Result(result) => Final::Result(self.typed(result)),
+            CallOutcome::Failed(error) if self.view.is_direct() => {
+                let entry = self.view.surface.server(&error.server);
+                let config = entry.as_ref().map(|entry| &*entry.config);
+                match Plain::from_call(&error, config) {
+                    Plain::Error(error) => Final::Error(self.restated(error)),
+                    Plain::Result(result) => Final::Result(typed(Bytes::from(result))),
+                }
+            }
+            CallOutcome::Failed(error) => match &error.kind {
+                // The client can do something about this one, so it gets it as the server wrote it.
+                CallErrorKind::Rpc(raw) if code_of(raw) == Some(MISSING_CAPABILITY) => {
+                    Final::Error(raw.clone())
+                }
+                _ => {
+                    let entry = self.view.surface.server(&error.server);
+                    let config = entry.as_ref().map(|entry| &*entry.config);
+                    let object = ErrorObject::from_call(&error, config);
+                    Final::Result(typed(Bytes::from(object.to_result())))
+                }
+            },
+            CallOutcome::Cancelled => Final::Nothing,
+        });
+    }
+
+    fn progress(&self, _tag: &Bytes, params: &[u8]) {
+        let state = self.lock();
+        if let Some(requester) = &state.requester
+            && let Some(token) = &requester.progress
+        {
+            let params = object::replace_member(params, "progressToken", token);
+            requester.tell("notifications/progress", &params);
+        }
+    }
+
+    fn log(&self, tag: Option<&Bytes>, params: &[u8]) {
+        let state = self.lock();
+        let Some(requester) = state.requester.as_ref().filter(|_| tag.is_some()) else { return };
+        let said = object::pick(params, ["level"]).ok().and_then(|[level]| object::text(level?));
+        let said = said.and_then(|said| LEVELS.iter().position(|known| *known == said));
+        if requester.level.zip(said).is_some_and(|(wanted, said)| said >= wanted) {
+            requester.tell("notifications/message", params);
+        }
+    }
+
+    fn ask(
+        &self,
+        _tag: Option<&Bytes>,
+        server_request: ServerRequest,
+    ) -> Result<(), ServerRequest> {
+        let permitted =
+            input::permits(&self.able, &server_request.method, server_request.params.as_deref());
+        let Some(me) = self.me.upgrade().filter(|_| permitted && server_request.has_cause()) else {
+            return Err(server_request);
+        };
+        let mut state = self.lock();
+        if state.held.is_none() {
+            state.held = self.view.surface.suspended_calls.suspend(Arc::clone(&me) as _);
+        }
+        if state.held.is_none() {
+            return Err(server_request);
+        }
+        state.last_server_request += 1;
+        let number = state.last_server_request;
+        state.server_requests.insert(number, server_request);
+        let effects = state.suspension.take(Event::Asked(number), self.now());
+        self.carry_out(state, effects, Vec::new());
+        // So that it hears when the server takes the question back.
+        let caller: Arc<dyn Caller> = me;
+        self.view.surface.router.attach(&caller);
+        Ok(())
+    }
+
+    fn cancel_ask(&self, conn: ConnId, id: Option<&[u8]>) {
+        let mut state = self.lock();
+        let gone: Vec<u64> = state
+            .server_requests
+            .iter()
+            .filter(|(_, server_request)| server_request.is_from(conn, id))
+            .map(|(&number, _)| number)
+            .collect();
+        let mut dropped = Vec::new();
+        for number in gone {
+            dropped.extend(state.server_requests.remove(&number));
+            // Taking back asks for nothing further.
+            drop(state.suspension.take(Event::Withdrawn(number), self.now()));
+        }
+        drop(state);
+        drop(dropped);
+    }
+
+    fn capabilities(&self) -> Value {
+        self.able.clone()
+    }
+
+    fn client(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
+    fn input_required(&self, _tag: &Bytes, server: &Arc<str>, raw: &Bytes) -> bool {
+        let Ok(required) = input::required(raw) else { return false };
+        let may = |server_request: &input::Question| {
+            input::permits(&self.able, &server_request.method, server_request.params.as_deref())
+        };
+        if !required.questions.iter().all(may) {
+            return false;
+        }
+        let resume = Resume::Relay { server: server.to_string(), state: required.state };
+        let restated = input::restated(raw, &self.seal(resume));
+        self.ended(Final::Result(Bytes::from(restated)));
+        true
+    }
+
+    fn input(&self) -> Option<Arc<Input>> {
+        self.input.clone()
+    }
+
+    fn login_wanted(&self, server: &Arc<str>, address: &str) {
+        // Only these may be answered with a question.
+        if !matches!(self.request.method, "tools/call" | "resources/read" | "prompts/get") {
+            return;
+        }
+        let mut state = self.lock();
+        if matches!(state.login, LoginOffer::Unasked) {
+            state.login = LoginOffer::Wanted(Arc::clone(server), address.to_owned());
+        }
+    }
+
+    fn searched(&self, query: &str, ids: Vec<String>) {
+        if let Some(session) = self.session() {
+            session.searched(query, ids);
+        }
+    }
+
+    fn calling(&self, tag: &Bytes, server: &str, tool: &str) {
+        if let Some(session) = self.session() {
+            session.calling(tag, server, tool);
+        }
+    }
+}
+
+fn code_of(error: &[u8]) -> Option<i64> {
+    let [code] = object::pick(error, ["code"]).ok()?;
+    std::str::from_utf8(code?).ok()?.parse().ok()
+}

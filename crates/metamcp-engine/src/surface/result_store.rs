@@ -1,0 +1,89 @@
+//! `@results`: a server that is not there, whose tools read values kept under a handle; and results that become such.
+
+use bytes::Bytes;
+use metamcp_surface::excerpt::{self, Part};
+use metamcp_types::nearest::nearest;
+use serde_json::{Value, json};
+
+use super::reply::{Code, ErrorObject};
+use super::{Finished, View};
+use crate::results::Stored;
+use crate::router::{CallOutcome, ResultMapper};
+
+/// Its name, which no configured server can have been given by mistake.
+pub(super) const SERVER: &str = "@results";
+/// Its tools.
+const TOOLS: [&str; 2] = ["read", "query"];
+/// From this size on a part is cut out beside the thread that relays calls.
+const LARGE: usize = 1024 * 1024;
+
+impl View {
+    /// A call to one of its tools.
+    pub(super) async fn read_result(&self, tool: &str, arguments: &Value) -> Finished {
+        if !TOOLS.contains(&tool) {
+            let near = nearest(tool, TOOLS, 1).first().copied().unwrap_or("read");
+            return Finished::error(
+                &ErrorObject::new(Code::ToolNotFound, format!("{SERVER} has no tool {tool:?}"))
+                    .hint(format!("Did you mean {near}? {USAGE}")),
+            );
+        }
+        let Some(id) = arguments["id"].as_str() else {
+            return invalid("`id` must be a handle, as an answer gave it");
+        };
+        let part = match Part::decode(arguments) {
+            Ok(part) => part,
+            Err(bad) => return invalid(&bad.to_string()),
+        };
+        let wants_whole = match &arguments["whole"] {
+            Value::Null => false,
+            Value::Bool(whole) => *whole,
+            _ => return invalid("`whole` must be true or false"),
+        };
+        let Some(Stored { whole, value }) = self.results.read(id, &self.owner()).await else {
+            return Finished::error(&unknown(id));
+        };
+        let value = if wants_whole { whole } else { value };
+        let cut = move |value: &Bytes| part.of(&String::from_utf8_lossy(value));
+        let text = if value.len() < LARGE {
+            cut(&value)
+        } else {
+            tokio::task::spawn_blocking(move || cut(&value)).await.unwrap_or_default()
+        };
+        let result = json!({ "content": [{ "type": "text", "text": text }] });
+        Finished::Result(result.to_string().into_bytes())
+    }
+
+    /// What shortens results that are too long to show, where that is wanted.
+    pub(super) fn result_shortener(&self) -> Option<ResultMapper> {
+        let limit = self.options.result_bytes;
+        if limit == 0 {
+            return None;
+        }
+        let view = self.clone();
+        Some(ResultMapper::new(move |outcome| match outcome {
+            CallOutcome::Result(result) if view.is_too_long(&result) => {
+                let handle = view.results.put_result(&view.owner(), result.clone());
+                CallOutcome::Result(Bytes::from(excerpt::shortened(&result, &handle)))
+            }
+            outcome => outcome,
+        }))
+    }
+
+    /// Whether a result is more than is shown. Most are not, which their length alone tells.
+    pub(super) fn is_too_long(&self, result: &[u8]) -> bool {
+        let limit = self.options.result_bytes;
+        limit > 0 && result.len() > limit && excerpt::text_bytes(result) > limit
+    }
+}
+
+const USAGE: &str = "`read` takes id, offset and length; `query` takes id and a JSON `pointer` or a text to `grep` for. With `whole` both look at the whole result instead of its value.";
+
+fn invalid(what: &str) -> Finished {
+    Finished::error(&ErrorObject::new(Code::ValidationInput, what).hint(USAGE))
+}
+
+/// There is no such value.
+pub(super) fn unknown(handle: &str) -> ErrorObject {
+    ErrorObject::new(Code::ToolNotFound, format!("no result is kept under {handle:?}"))
+        .hint("Results are kept for 30 minutes, and older ones make room for new ones. Run the call or the script again.")
+}

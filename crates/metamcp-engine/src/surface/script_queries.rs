@@ -1,0 +1,191 @@
+//! What a script asks about servers, tools and kept values, and the answers.
+
+use metamcp_sandbox::host::CallError;
+use metamcp_surface::discover::{DiscoverRequest, split_id};
+use metamcp_surface::excerpt::Part;
+use metamcp_surface::execution;
+use metamcp_types::text;
+use serde_json::{Value, json};
+
+use super::reply::{Code, ErrorObject};
+use super::script::{MAX_MESSAGE, MAX_NAME, refused};
+use super::{Finished, View};
+use crate::router::Entry;
+
+/// Declarations given to a script at once, in bytes.
+const MAX_TYPES: usize = 256 * 1024;
+/// Longest name that is looked for; what is longer is none, and is not searched for among thousands.
+const MAX_LOOKED: usize = 1024;
+/// Longest query that is searched for; what comes after so many words changes nothing.
+const MAX_QUERY: usize = 2000;
+/// What `results.get` can be asked besides the whole.
+const PARTS: [&str; 4] = ["pointer", "offset", "length", "grep"];
+
+pub(super) async fn search(view: &View, asked: &Value) -> Result<String, CallError> {
+    let query = text::start(asked["query"].as_str().unwrap_or_default(), MAX_QUERY);
+    let options = &asked["options"];
+    let arguments = json!({
+        "query": query,
+        "server": options["server"],
+        "limit": if options["limit"].is_number() { options["limit"].clone() } else { 10.into() },
+        "detail": options["detail"],
+    });
+    found(view, &arguments).await.map(|found| found["tools"].to_string())
+}
+
+pub(super) async fn describe(view: &View, asked: &Value) -> Result<String, CallError> {
+    let word = |name: &str| name_in(&asked[name]).to_owned();
+    view.catalog.loaded().await;
+    let (server, tool) = match (word("server"), word("tool")) {
+        (name, tool) if tool.is_empty() && view.server(&name).is_some() => (name, tool),
+        (id, tool) if tool.is_empty() => {
+            let parts = split_id(&id).or_else(|| id.split_once('.'));
+            parts.map_or((id.clone(), String::new()), |(s, t)| (s.to_owned(), t.to_owned()))
+        }
+        both => both,
+    };
+    let entry = known(view, &server).await?;
+    if tool.is_empty() {
+        // A server alone: what it is and what it has.
+        let found = found(view, &all_of(&entry)).await?;
+        let about = &found["servers"][0];
+        return Ok(json!({
+            "server": about["name"],
+            "state": about["state"],
+            "description": about["description"],
+            "tools": found["tools"],
+            "total": found["total"],
+        })
+        .to_string());
+    }
+    let tool = view.tool_meant(&server, &tool);
+    let arguments = json!({ "server": server, "tool": tool, "detail": "schema" });
+    found(view, &arguments).await.map(|found| found["tools"][0].to_string())
+}
+
+pub(super) async fn list(view: &View, asked: &Value) -> Result<String, CallError> {
+    match asked["server"].as_str() {
+        None => found(view, &json!({})).await.map(|found| found["servers"].to_string()),
+        Some(server) => {
+            let entry = known(view, server).await?;
+            found(view, &all_of(&entry)).await.map(|found| found["tools"].to_string())
+        }
+    }
+}
+
+pub(super) fn name_in(value: &Value) -> &str {
+    text::start(value.as_str().unwrap_or_default(), MAX_LOOKED)
+}
+
+fn all_of(entry: &Entry) -> Value {
+    json!({ "server": &*entry.name, "detail": "signature", "limit": 100 })
+}
+
+/// A server whose tools are known, or why it has none to tell of.
+async fn known(view: &View, name: &str) -> Result<Entry, CallError> {
+    view.catalog.loaded().await;
+    let name = text::start(name, MAX_LOOKED);
+    let Some(entry) = view.server(name) else {
+        return Err(refused(view, &view.no_such_server(name)));
+    };
+    if view.snapshot().known(entry.id).is_none() {
+        view.listed(&entry).await.map_err(|error| refused(view, &error))?;
+    }
+    if view.snapshot().known(entry.id).is_none() {
+        let message =
+            format!("the tools of {} are not known: {}", entry.name, view.absence(&entry));
+        let error = ErrorObject::new(Code::ServerUnavailable, message).at(&entry.name, None);
+        return Err(refused(view, &error));
+    }
+    Ok(entry)
+}
+
+async fn found(view: &View, arguments: &Value) -> Result<Value, CallError> {
+    let request = DiscoverRequest::decode(Some(arguments))
+        .map_err(|bad| refused(view, &ErrorObject::new(Code::ValidationInput, bad.to_string())))?;
+    match view.discover(request).await {
+        Ok(found) => Ok(found.json),
+        Err(Finished::Refused(object)) => Err(refused(view, &object)),
+        Err(Finished::Result(result)) => Ok(serde_json::from_slice(&result).unwrap_or_default()),
+        Err(Finished::Protocol { message, .. }) => {
+            Err(refused(view, &ErrorObject::new(Code::ValidationInput, message)))
+        }
+        Err(Finished::Dispatched) => Ok(Value::Null),
+    }
+}
+
+pub(super) async fn types(view: &View, asked: &Value) -> Result<String, CallError> {
+    view.catalog.loaded().await;
+    let all: Vec<Entry> = match asked["server"].as_str() {
+        Some(name) => vec![known(view, name).await?],
+        None => view.servers().iter().cloned().collect(),
+    };
+    let own = view.clone();
+    // A server of a thousand tools takes some tens of milliseconds, in which nobody else would be answered.
+    let page = beside(view, move || {
+        let mut page = String::new();
+        for entry in all {
+            page.push_str(&own.declarations(&entry, MAX_TYPES.saturating_sub(page.len())));
+        }
+        page
+    });
+    Ok(Value::from(page.await?).to_string())
+}
+
+/// Does something that takes long beside the thread that relays calls.
+async fn beside<T: Send + 'static>(
+    view: &View,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CallError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| {
+        refused(view, &ErrorObject::new(Code::Internal, "the gateway failed while answering"))
+    })
+}
+
+pub(super) async fn stored_result(view: &View, asked: &Value) -> Result<String, CallError> {
+    let handle = asked["handle"].as_str().unwrap_or_default();
+    let options = &asked["options"];
+    let wrong = |what: String| {
+        let usage = "results.get(handle) is the whole; results.get(handle, { pointer: \"/a/0\" }), { offset, length } or { grep } a part";
+        refused(view, &ErrorObject::new(Code::ValidationInput, what).hint(usage))
+    };
+    let names: Vec<&String> = match options {
+        Value::Null => Vec::new(),
+        Value::Object(options) => options.keys().collect(),
+        _ => return Err(wrong("the options of results.get must be an object".to_owned())),
+    };
+    if let Some(name) = names.iter().find(|name| !PARTS.contains(&name.as_str())) {
+        return Err(wrong(format!("results.get has no option {:?}", text::start(name, MAX_NAME))));
+    }
+    let Some(stored) = view.results.read(handle, &view.owner()).await else {
+        return Err(refused(view, &super::result_store::unknown(text::start(handle, MAX_NAME))));
+    };
+    if names.is_empty() {
+        return Ok(String::from_utf8_lossy(&stored.value).into_owned());
+    }
+    let part = Part::decode(options).map_err(|bad| wrong(bad.to_string()))?;
+    let length = options["length"].as_u64().and_then(|length| usize::try_from(length).ok());
+    let cut = beside(view, move || part_of(&String::from_utf8_lossy(&stored.value), part, length));
+    cut.await?.map_err(wrong)
+}
+
+/// A part of a kept value as JSON, or what is there instead. Other than what is shown to a reader, it has no bounds but
+/// those that were asked for, and no words around it.
+fn part_of(json: &str, part: Part, length: Option<usize>) -> Result<String, String> {
+    match part {
+        Part::Pointer(pointer) => {
+            let value: Value = serde_json::from_str(json).unwrap_or_default();
+            let inner = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+            match inner.unwrap_or(value).pointer(&pointer) {
+                Some(found) => Ok(found.to_string()),
+                None => Err(text::cut(&Part::Pointer(pointer).of(json), MAX_MESSAGE).into_owned()),
+            }
+        }
+        Part::Range { offset, .. } => {
+            let length = length.unwrap_or(usize::MAX);
+            let text = execution::value_text(json);
+            Ok(Value::from(text.chars().skip(offset).take(length).collect::<String>()).to_string())
+        }
+        Part::Grep(_) => Ok(Value::from(part.of(json)).to_string()),
+    }
+}

@@ -1,0 +1,198 @@
+//! Learning from use, on this machine only: which tool a client called after which search, remembered in one file.
+//! Owns: `<home>/habits.json`, when it is read and written, what a session searched for.      Never: sees arguments or results, decides a rank,
+//! lets what one principal did move what another finds.
+//! In: searches and the ends of calls.  Out: a `Prior` for a query.
+//! Tests: `usage_history/tests.rs`, `usage_history/recorder.rs`, `metamcp/tests/habits.rs`.
+
+mod file;
+mod recorder;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use metamcp_config::settings::LogLevel;
+use metamcp_search::usage_history::{Prior, QueryWords, UsageHistory};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::clock::unix_millis;
+use crate::shapes::OWNER;
+use crate::{task, telemetry};
+
+pub use file::{Forgotten, UsageFile, UsageFileError};
+pub use recorder::Recorder;
+
+#[cfg(test)]
+mod tests;
+
+/// The file is written no more often, and looked at no more often for what other gateways wrote or a person removed.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// How long the last write may take when the process ends; a home on a dead disk must not keep it.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+
+/// Principals of a listener whose habits are remembered at once; the one heard of longest ago is forgotten for a new one.
+const MOST_OTHERS: usize = 64;
+
+/// What is remembered of use, shared by all sessions of a gateway.
+#[derive(Debug)]
+pub struct UsageStore {
+    file: UsageFile,
+    state: Mutex<State>,
+    /// One writer at a time; held by threads that may wait.
+    writing: Mutex<()>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Everything: what the file held, and what came after.
+    known: UsageHistory,
+    /// What the file does not hold yet. Only this is ever added to it, so that gateways do not count each other's twice.
+    fresh: UsageHistory,
+    looked: Option<Instant>,
+    /// Of principals of a listener, while this process runs: the file is the owner's, and they are known to that listener
+    /// alone.
+    others: HashMap<u64, Other>,
+    /// Counts up with every look at one of them.
+    turns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Other {
+    known: UsageHistory,
+    last: u64,
+}
+
+impl State {
+    fn other(&mut self, principal: u64) -> &mut UsageHistory {
+        self.turns += 1;
+        if !self.others.contains_key(&principal) && self.others.len() >= MOST_OTHERS {
+            let oldest = self.others.iter().min_by_key(|(_, other)| other.last);
+            if let Some(oldest) = oldest.map(|(whose, _)| *whose) {
+                self.others.remove(&oldest);
+            }
+        }
+        let other = self.others.entry(principal).or_default();
+        other.last = self.turns;
+        &mut other.known
+    }
+}
+
+impl UsageStore {
+    /// A memory in a file, written in the background. Reads nothing yet. Must be called inside a runtime.
+    pub fn start(file: UsageFile) -> Arc<UsageStore> {
+        let usage_store = Arc::new(UsageStore {
+            file,
+            state: Mutex::default(),
+            writing: Mutex::default(),
+            changed: Notify::new(),
+        });
+        let writing = Arc::clone(&usage_store);
+        task::spawn("habits", async move {
+            loop {
+                writing.changed.notified().await;
+                tokio::time::sleep(EVERY).await;
+                writing.save().await;
+            }
+        });
+        usage_store
+    }
+
+    /// What a principal's habit says about a query.
+    pub async fn prior(self: &Arc<Self>, principal: u64, query: &str) -> Prior {
+        if principal != OWNER {
+            return self.lock().other(principal).prior(query, now_secs());
+        }
+        let due = {
+            let mut state = self.lock();
+            let due = state.looked.is_none_or(|at| at.elapsed() >= EVERY);
+            if due {
+                state.looked = Some(Instant::now());
+            }
+            due
+        };
+        if due {
+            self.blocking(UsageStore::look).await;
+        }
+        self.lock().known.prior(query, now_secs())
+    }
+
+    /// Remembers the end of a call. Cheap; nothing is written here.
+    pub fn record(&self, principal: u64, words: &QueryWords, id: &str, ok: bool) {
+        let now = now_secs();
+        if principal != OWNER {
+            return self.lock().other(principal).record_words(words, id, ok, now);
+        }
+        {
+            let mut state = self.lock();
+            state.known.record_words(words, id, ok, now);
+            state.fresh.record_words(words, id, ok, now);
+        }
+        self.changed.notify_one();
+    }
+
+    /// Writes what is not written yet, for the end of the process.
+    pub async fn finish(self: &Arc<Self>) {
+        // What takes longer is lost; it costs a habit of the last seconds.
+        drop(tokio::time::timeout(LAST_WRITE, self.save()).await);
+    }
+
+    async fn save(self: &Arc<Self>) {
+        if !self.lock().fresh.is_empty() {
+            self.blocking(UsageStore::save_now).await;
+        }
+    }
+
+    async fn blocking(self: &Arc<Self>, work: fn(&UsageStore)) {
+        let usage_store = Arc::clone(self);
+        // A panic in there leaves the memory as it was.
+        drop(tokio::task::spawn_blocking(move || work(&usage_store)).await);
+    }
+
+    /// Takes over what the file says now: other gateways may have learnt, a person may have removed it.
+    fn look(&self) {
+        match self.file.read() {
+            Ok(read) => self.settle(read),
+            Err(error) => complain(&error),
+        }
+    }
+
+    fn save_now(&self) {
+        let _one = self.writing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let fresh = std::mem::take(&mut self.lock().fresh);
+        match self.file.add(&fresh, unix_millis()) {
+            Ok(all) => self.settle(all),
+            Err(error) => {
+                complain(&error);
+                self.lock().fresh.merge(&fresh);
+            }
+        }
+    }
+
+    fn settle(&self, mut known: UsageHistory) {
+        let mut state = self.lock();
+        known.merge(&state.fresh);
+        state.known = known;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A gateway works without habits; who looks at the log learns why it has none.
+fn complain(error: &UsageFileError) {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        message.push_str(&format!(": {source}"));
+        cause = source.source();
+    }
+    telemetry::log(LogLevel::Info, &message);
+}
+
+fn now_secs() -> u64 {
+    unix_millis() / 1_000
+}

@@ -1,0 +1,311 @@
+//! What an end is called, and which limit it names.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use serde::de::IgnoredAny;
+
+use super::admission::LimitKind;
+use super::json_depth::json_depth;
+use super::{LimitHit, Limits, ScriptError, Status};
+use crate::limits::{DEPTH, QUESTIONS};
+use crate::protocol::{End, ProtocolViolation};
+
+/// Bytes of the name of an error. The prelude cuts it after 128 characters, and says so.
+const MAX_NAME: usize = 1024;
+/// Bytes of anything else that is said of one. The prelude stops at 8,192 characters.
+pub(super) const MAX_WORDS: usize = 64 * 1024;
+
+/// How a run ended: status, value, error, limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Completion {
+    pub(super) status: Status,
+    pub(super) value: Option<String>,
+    pub(super) error: Option<ScriptError>,
+    pub(super) limit: Option<LimitHit>,
+}
+
+impl Completion {
+    fn failed(status: Status, error: ScriptError) -> Completion {
+        Completion { status, value: None, error: Some(error), limit: None }
+    }
+
+    fn limit_exceeded(
+        status: Status,
+        name: &'static str,
+        value: String,
+        error: ScriptError,
+    ) -> Completion {
+        Completion { limit: Some(LimitHit { name, value }), ..Completion::failed(status, error) }
+    }
+
+    /// The worker said how it ended.
+    pub(super) fn from_end(end: End, limits: &Limits) -> Completion {
+        match end {
+            End::Ok { value } if value.len() <= limits.result => match json_depth(&value) {
+                levels if levels > DEPTH => too_deep(levels),
+                _ if !is_json(&value) => Completion::from_protocol_violation(&ProtocolViolation::Json { field: "value" }),
+                _ => Completion { status: Status::Ok, value: Some(value), error: None, limit: None },
+            },
+            End::Ok { value } => too_long(value.len() as u64, limits),
+            End::ResultLimit { bytes } => too_long(bytes, limits),
+            End::Error(error) => Completion::failed(Status::Error, bounded(error)),
+            End::Deadlock => Completion::failed(
+                Status::Deadlock,
+                named(
+                    "Deadlock",
+                    "the script waits for a promise that nothing can settle: no call, timer or other work is left".to_owned(),
+                ),
+            ),
+            End::MemoryLimit(error) => memory(limits, bounded(error)),
+            End::CpuLimit => cpu(limits),
+        }
+    }
+
+    /// The gateway found a limit broken.
+    pub(super) fn from_limit(limit_kind: LimitKind, limits: &Limits) -> Completion {
+        match limit_kind {
+            LimitKind::Wall => {
+                let wall = seconds(limits.wall);
+                let error = named("Timeout", format!("the script was not done after {wall}"));
+                Completion::limit_exceeded(Status::Timeout, "wall", wall, error)
+            }
+            LimitKind::Cpu => cpu(limits),
+            LimitKind::Calls => {
+                let error = named(
+                    "CallLimit",
+                    format!("the script made more than {} tool calls", limits.calls),
+                );
+                Completion::limit_exceeded(
+                    Status::CallLimit,
+                    "calls",
+                    limits.calls.to_string(),
+                    error,
+                )
+            }
+            LimitKind::Questions => {
+                let error = named(
+                    "CallLimit",
+                    format!("the script asked the gateway more than {QUESTIONS} times"),
+                );
+                Completion::limit_exceeded(
+                    Status::CallLimit,
+                    "questions",
+                    QUESTIONS.to_string(),
+                    error,
+                )
+            }
+        }
+    }
+
+    /// The caller gave up.
+    pub(super) fn cancelled() -> Completion {
+        Completion::failed(
+            Status::Cancelled,
+            named("Cancelled", "the run was cancelled".to_owned()),
+        )
+    }
+
+    /// The source is longer than allowed; no worker has seen it.
+    pub(super) fn source_too_long(length: usize, limits: &Limits) -> Completion {
+        let most = size(limits.source);
+        let error = named("SourceLimit", format!("the source has {length} bytes, {most} at most"));
+        Completion::limit_exceeded(Status::Error, "source", most, error)
+    }
+
+    /// The worker said something no worker of ours says.
+    pub(super) fn from_protocol_violation(violation: &ProtocolViolation) -> Completion {
+        Completion::failed(
+            Status::Error,
+            named(
+                "SandboxError",
+                format!("the sandbox worker broke its protocol ({violation}) and was killed"),
+            ),
+        )
+    }
+
+    /// The worker used a number twice, or spoke out of turn.
+    pub(super) fn out_of_order() -> Completion {
+        Completion::failed(
+            Status::Error,
+            named("SandboxError", "the sandbox worker spoke out of turn and was killed".to_owned()),
+        )
+    }
+
+    /// The worker is gone without a word.
+    pub(super) fn from_exit(status: Option<ExitStatus>, limits: &Limits) -> Completion {
+        let signal = status
+            .and_then(|status| status.signal())
+            .and_then(|number| Signal::try_from(number).ok());
+        match signal {
+            Some(Signal::SIGXCPU) => cpu(limits),
+            // An allocation that fails outside of the engine's heap aborts; the kernel short of memory kills.
+            Some(signal @ (Signal::SIGABRT | Signal::SIGKILL)) => memory(
+                limits,
+                named("InternalError", format!("out of memory: the sandbox worker ended with {signal}")),
+            ),
+            Some(Signal::SIGSYS) => Completion::failed(
+                Status::Error,
+                named(
+                    "SandboxError",
+                    "the script made the engine try something the sandbox forbids (SIGSYS); the worker was killed".to_owned(),
+                ),
+            ),
+            Some(signal) => Completion::failed(
+                Status::Error,
+                named("SandboxError", format!("the script made the engine fail ({signal})")),
+            ),
+            None => {
+                let code = status.and_then(|status| status.code());
+                let how = code.map_or_else(|| "for an unknown reason".to_owned(), |code| format!("with code {code}"));
+                Completion::failed(
+                    Status::Error,
+                    named("SandboxError", format!("the sandbox worker ended {how} before the script did")),
+                )
+            }
+        }
+    }
+}
+
+/// Whether a text is one value of JSON.
+pub(super) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// An error as a worker of ours would write it, whoever wrote it.
+fn bounded(error: ScriptError) -> ScriptError {
+    let cut = |mut text: String, most: usize| {
+        text.truncate(text.floor_char_boundary(most));
+        text
+    };
+    ScriptError {
+        name: cut(error.name, MAX_NAME),
+        message: cut(error.message, MAX_WORDS),
+        stack: cut(error.stack, MAX_WORDS),
+        tool_error: error.tool_error.filter(|json| json.len() <= MAX_WORDS && is_json(json)),
+        ..error
+    }
+}
+
+fn named(name: &str, message: String) -> ScriptError {
+    ScriptError { name: name.to_owned(), message, ..ScriptError::default() }
+}
+
+fn cpu(limits: &Limits) -> Completion {
+    let most = seconds(limits.cpu);
+    let message = format!(
+        "the script used more than {most} of processor time (waiting for tools does not count)"
+    );
+    Completion::limit_exceeded(Status::CpuLimit, "cpu", most, named("CpuLimit", message))
+}
+
+fn memory(limits: &Limits, error: ScriptError) -> Completion {
+    Completion::limit_exceeded(Status::MemoryLimit, "heap", size(limits.heap), error)
+}
+
+fn too_long(bytes: u64, limits: &Limits) -> Completion {
+    let most = size(limits.result);
+    let message = format!("the value has {bytes} bytes as JSON, {most} at most; return less of it");
+    Completion::limit_exceeded(Status::Error, "result", most, named("ResultLimit", message))
+}
+
+fn too_deep(levels: usize) -> Completion {
+    let message = format!("the value is nested {levels} deep, {DEPTH} at most; return less of it");
+    let error = named("ResultLimit", message);
+    Completion::limit_exceeded(Status::Error, "depth", DEPTH.to_string(), error)
+}
+
+fn seconds(time: Duration) -> String {
+    if time.subsec_millis() == 0 {
+        format!("{} s", time.as_secs())
+    } else {
+        format!("{} ms", time.as_millis())
+    }
+}
+
+fn size(bytes: usize) -> String {
+    const KIB: usize = 1024;
+    const MIB: usize = 1024 * KIB;
+    match bytes {
+        _ if bytes >= MIB && bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
+        _ if bytes >= KIB && bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_death_is_told_by_its_signal() {
+        let limits = Limits::default();
+        let of = |raw| Completion::from_exit(Some(ExitStatus::from_raw(raw)), &limits);
+        assert_eq!(of(Signal::SIGXCPU as i32).status, Status::CpuLimit);
+        assert_eq!(of(Signal::SIGABRT as i32).status, Status::MemoryLimit);
+        assert_eq!(of(Signal::SIGKILL as i32).status, Status::MemoryLimit);
+        for raw in [Signal::SIGSYS as i32, Signal::SIGSEGV as i32, 0, 70 << 8] {
+            let completion = of(raw);
+            assert_eq!(completion.status, Status::Error);
+            assert_eq!(completion.error.unwrap().name, "SandboxError");
+        }
+    }
+
+    #[test]
+    fn limits_are_named_with_their_value() {
+        let limits = Limits::default();
+        let named = |limit_kind| {
+            let limit = Completion::from_limit(limit_kind, &limits).limit.unwrap();
+            (limit.name, limit.value)
+        };
+        assert_eq!(named(LimitKind::Wall), ("wall", "120 s".to_owned()));
+        assert_eq!(named(LimitKind::Cpu), ("cpu", "5 s".to_owned()));
+        assert_eq!(named(LimitKind::Calls), ("calls", "250".to_owned()));
+        let completion = Completion::from_end(End::MemoryLimit(ScriptError::default()), &limits);
+        assert_eq!(completion.limit.unwrap().value, "64 MiB");
+        let completion =
+            Completion::from_end(End::Ok { value: "x".repeat(limits.result + 1) }, &limits);
+        assert_eq!((completion.status, completion.value), (Status::Error, None));
+        let nested = |levels| "[".repeat(levels) + &"]".repeat(levels);
+        let completion = Completion::from_end(End::Ok { value: nested(DEPTH) }, &limits);
+        assert_eq!(completion.status, Status::Ok);
+        let completion = Completion::from_end(End::Ok { value: nested(DEPTH + 1) }, &limits);
+        assert_eq!(completion.limit.unwrap().name, "depth");
+    }
+
+    #[test]
+    fn a_value_is_json_or_the_worker_is_none_of_ours() {
+        let limits = Limits::default();
+        let of = |value: &str| Completion::from_end(End::Ok { value: value.to_owned() }, &limits);
+        for value in ["null", "1", "\"a\\nb\"", "{\"a\":[1,2]}", " [1] "] {
+            assert_eq!(of(value).value.as_deref(), Some(value));
+        }
+        for value in ["", "{", "{}{}", "{},\"b\":1", "1,\"calls\":[]", "\"a\nb\"", "undefined", "]"]
+        {
+            let completion = of(value);
+            assert_eq!((completion.status, completion.value), (Status::Error, None), "{value}");
+            assert_eq!(completion.error.unwrap().name, "SandboxError");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_an_error_has_a_bound() {
+        let long = || "é".repeat(MAX_WORDS);
+        let error = ScriptError {
+            name: long(),
+            message: long(),
+            stack: long(),
+            tool_error: Some("{}}".to_owned()),
+            ..ScriptError::default()
+        };
+        for end in [End::Error(error.clone()), End::MemoryLimit(error)] {
+            let error = Completion::from_end(end, &Limits::default()).error.unwrap();
+            assert!(error.name.len() <= MAX_NAME && error.name.len() > MAX_NAME - 4);
+            assert!(error.message.len() <= MAX_WORDS && error.stack.len() <= MAX_WORDS);
+            assert_eq!(error.tool_error, None);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The servers behind the gateway in a few lines: agents ignore a search tool when nothing says what it searches.
+
+use metamcp_types::text;
+
+/// Longest description in the digest, however much room there is.
+const MAX_DESCRIPTION: usize = 60;
+
+/// Shortest description worth its line.
+const MIN_DESCRIPTION: usize = 12;
+
+/// Longest server name in the digest.
+const MAX_NAME: usize = 40;
+
+/// Room for the digest in the description of `mcp_discover`: with it the two tools stay under 400 tokens.
+pub const DIGEST_BUDGET: usize = 600;
+
+/// One server for the digest.
+#[derive(Debug, Clone)]
+pub struct DigestLine<'a> {
+    /// Its key in the configuration.
+    pub name: &'a str,
+    /// From the configuration.
+    pub description: Option<&'a str>,
+    /// What the server calls itself.
+    pub title: Option<&'a str>,
+}
+
+/// One short line per server, sorted by name, at most `budget` plain characters in all; others count for
+/// more, as they do in tokens. Descriptions shrink first, evenly; then they go; then the last names are
+/// counted instead.
+pub fn digest(servers: &[DigestLine<'_>], budget: usize) -> String {
+    let mut lines: Vec<(String, String)> = servers.iter().map(name_and_description).collect();
+    lines.sort();
+    let longest = lines.iter().map(|(_, words)| words.chars().count()).max().unwrap_or(0);
+    for cap in (MIN_DESCRIPTION..=longest.max(MIN_DESCRIPTION)).rev() {
+        let written: Vec<String> = lines.iter().map(|line| line_within(line, cap)).collect();
+        let text = written.join("\n");
+        if room(&text) <= budget {
+            return text;
+        }
+    }
+    names_only(&lines, budget)
+}
+
+fn name_and_description(server: &DigestLine<'_>) -> (String, String) {
+    let name = text::clean_line(server.name, MAX_NAME).into_owned();
+    let words = server
+        .description
+        .filter(|words| !words.trim().is_empty())
+        .or(server.title)
+        .unwrap_or_default();
+    let words = text::first_sentence(&text::clean_line(words, 400), 400);
+    let words = whole_words(words.trim_end_matches('.'), MAX_DESCRIPTION).to_owned();
+    // A title that only repeats the name says nothing, and one that gives orders says too much.
+    let repeats = words.eq_ignore_ascii_case(&name);
+    let words =
+        if repeats || text::looks_poisoned(&words).is_some() { String::new() } else { words };
+    (name, words)
+}
+
+fn line_within((name, words): &(String, String), cap: usize) -> String {
+    let words = whole_words(words, cap);
+    if words.is_empty() { name.clone() } else { format!("{name}: {words}") }
+}
+
+/// As many whole words as fit; a mark for the cut would cost as much as it says.
+fn whole_words(words: &str, cap: usize) -> &str {
+    let Some((end, next)) = words.char_indices().nth(cap) else { return words };
+    let cut = if next == ' ' { end } else { words[..end].rfind(' ').unwrap_or(end) };
+    words[..cut].trim_end_matches([' ', ',', ':', ';', '-'])
+}
+
+fn names_only(lines: &[(String, String)], budget: usize) -> String {
+    let mut text = String::new();
+    let mut used = 0;
+    for (index, (name, _)) in lines.iter().enumerate() {
+        let rest = format!("+{} more", lines.len() - index);
+        let length = room(name) + 2;
+        let is_last = index + 1 == lines.len();
+        let needed = if is_last { length - 2 } else { length + rest.len() };
+        if used + needed > budget {
+            if used + rest.len() <= budget {
+                text.push_str(&rest);
+            }
+            return text;
+        }
+        text.push_str(name);
+        if !is_last {
+            text.push_str(", ");
+        }
+        used += length;
+    }
+    text
+}
+
+/// What a text costs: a token is about four plain characters, but often a whole one of the others.
+fn room(text: &str) -> usize {
+    text.chars().map(|c| [1, 1, 4, 6, 12][c.len_utf8()]).sum()
+}

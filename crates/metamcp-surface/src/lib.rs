@@ -1,0 +1,9 @@
+//! What the model sees: tools and answers of each tool surface, as text and JSON.
+//! Pure: no I/O, no clock, no environment. See ARCHITECTURE.md for the map.
+
+pub mod direct;
+pub mod discover;
+pub mod excerpt;
+pub mod execution;
+pub mod full_surface;
+pub mod server_request;

@@ -1,0 +1,119 @@
+//! What became of a call, as its caller sees it.
+//! Owns: reading an answer.  Never: judges it; the verdicts do.
+//! In: an answer.  Out: one of four outcomes.
+//! Tests: below.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// What became of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CallOutcome {
+    /// The tool's own result.
+    Success,
+    /// The tool itself says that it failed.
+    ToolError,
+    /// The gateway says what went wrong.
+    GatewayError(ErrorObject),
+    /// A protocol error.
+    Protocol {
+        /// The JSON-RPC code.
+        code: i64,
+        /// The message.
+        message: String,
+    },
+}
+
+/// The gateway's error, as its callers see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ErrorObject {
+    /// One of the documented codes.
+    pub code: String,
+    /// What happened and what to do.
+    pub message: String,
+    /// The server it happened with.
+    pub server: Option<String>,
+    /// Whether trying again can help.
+    pub retryable: bool,
+    /// The category of the failure, where a child was involved.
+    pub category: Option<String>,
+    /// The whole object.
+    pub whole: Value,
+}
+
+impl CallOutcome {
+    /// Reads the answer to a `tools/call`.
+    pub fn of(answer: &Value) -> Self {
+        if let Some(error) = answer.get("error") {
+            return Self::Protocol {
+                code: error["code"].as_i64().unwrap_or_default(),
+                message: error["message"].as_str().unwrap_or_default().to_owned(),
+            };
+        }
+        let result = &answer["result"];
+        if result["isError"] != true {
+            return Self::Success;
+        }
+        let object = &result["structuredContent"];
+        let text = |name: &str| object[name].as_str().map(str::to_owned);
+        match (text("code"), text("message"), object["retryable"].as_bool()) {
+            (Some(code), Some(message), Some(retryable)) => Self::GatewayError(ErrorObject {
+                code,
+                message,
+                server: text("server"),
+                retryable,
+                category: object["details"]["category"].as_str().map(str::to_owned),
+                whole: object.clone(),
+            }),
+            _ => Self::ToolError,
+        }
+    }
+
+    /// The gateway's code, if it refused.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::GatewayError(error) => Some(&error.code),
+            Self::Success | Self::ToolError | Self::Protocol { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for CallOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Success => write!(f, "fine"),
+            Self::ToolError => write!(f, "tool error"),
+            Self::GatewayError(error) => write!(f, "{}: {}", error.code, error.message),
+            Self::Protocol { code, message } => write!(f, "protocol error {code}: {message}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_four_outcomes() {
+        assert_eq!(CallOutcome::of(&json!({"result": {"content": []}})), CallOutcome::Success);
+        let child = json!({"result": {"isError": true, "structuredContent": {"code": "E", "message": "m"}}});
+        assert_eq!(
+            CallOutcome::of(&child),
+            CallOutcome::ToolError,
+            "a child's own error has no retryable"
+        );
+        let gateway = json!({"result": {"isError": true, "structuredContent":
+            {"code": "timeout", "message": "m", "server": "a", "retryable": false, "details": {"category": "other"}}}});
+        let outcome = CallOutcome::of(&gateway);
+        assert_eq!(outcome.code(), Some("timeout"));
+        assert_eq!(outcome.to_string(), "timeout: m");
+        let protocol = json!({"error": {"code": -32602, "message": "m"}});
+        assert_eq!(
+            CallOutcome::of(&protocol),
+            CallOutcome::Protocol { code: -32602, message: "m".to_owned() }
+        );
+    }
+}

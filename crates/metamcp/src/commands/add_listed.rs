@@ -1,0 +1,226 @@
+//! `metamcp add NAME` without a command: a server of the list inside metamcp or of a registry, by its name.
+//! Owns: the questions on the way.      Never: installs without a yes, what is refused, or what lacks a value.
+//! In: a name and values.  Out: an installed server, pinned and behind walls; or what is missing, by name.
+//! Tests: `tests/real/provision.rs`, and `tests/config/first.rs` for what it says.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use anyhow::{Context, bail};
+use metamcp_engine::config::Loaded;
+use metamcp_engine::provision::Provisioner;
+use metamcp_provisioning::provision::{Candidate, Input, Plan, builtin, server_name, told};
+use metamcp_types::nearest::nearest;
+use serde_json::json;
+
+use super::provisioned;
+use crate::args::AddArgs;
+use crate::exit::{Exit, misuse};
+use crate::render::visible;
+use crate::{progress, prompt};
+
+/// Most servers of one name that are told apart for the user.
+const SHOWN: usize = 10;
+
+/// Installs a server by its name, after a yes.
+pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if !args.header.is_empty() {
+        return Err(misuse("headers are for remote servers: give the address with --url"));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let provisioner = provisioned::provisioner(loaded)?;
+    let done = runtime.block_on(carry_out(loaded, &provisioner, args, out))?;
+    drop(runtime);
+    let Some(Done { candidate, plan, argv }) = done else {
+        writeln!(out, "Nothing was installed.")?;
+        return Ok(Exit::Failure);
+    };
+    let done = if args.write.dry_run { "would be installed" } else { "installed" };
+    if args.write.json {
+        let mut told = json!({
+            "server": plan.server,
+            "done": done,
+            "package": candidate.package(),
+            "folder": plan.prefix,
+            "argv": argv,
+            "contained": provisioned::contained_word(&plan.contained),
+            "dry_run": args.write.dry_run,
+        });
+        if !args.write.dry_run {
+            match provisioned::pinned(loaded, &plan.server)? {
+                Ok(record) => told["tools"] = json!(record.tools),
+                Err(why) => told["note"] = json!(format!("its tools are not known yet: {why}")),
+            }
+        }
+        writeln!(out, "{told:#}")?;
+        return Ok(Exit::Success);
+    }
+    writeln!(out, "{}: {done}, in {}", plan.server, plan.prefix)?;
+    if !args.write.dry_run {
+        let record = provisioner.store.record(&plan.server)?;
+        for path in record.too_much() {
+            writeln!(out, "{}", provisioned::shut(&record, &path))?;
+        }
+        writeln!(out, "A gateway that runs has it now.")?;
+        provisioned::first_list(loaded, &plan.server, out)?;
+    }
+    Ok(Exit::Success)
+}
+
+/// What was installed, or would be.
+struct Done {
+    candidate: Candidate,
+    plan: Plan,
+    /// As it may be shown.
+    argv: Vec<String>,
+}
+
+/// Nothing if the person said no.
+async fn carry_out(
+    loaded: &Loaded,
+    provisioner: &Provisioner,
+    args: &AddArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Option<Done>> {
+    let working = progress::step(format!("looking for {}", visible(&args.name)));
+    let candidate = found(provisioner, &args.name).await?;
+    if let Some(record) = provisioner.installed(&candidate) {
+        bail!(
+            "{} is installed already, as `{}`; `metamcp remove {}` takes it away",
+            visible(&candidate.package()),
+            record.plan.server,
+            record.plan.server
+        );
+    }
+    working.say(format!("asking what {} would install", visible(&candidate.package())));
+    let names = taken(loaded, provisioner);
+    let plan = provisioner
+        .plan(&candidate, &|name| names.contains(name), true)
+        .await
+        .with_context(|| format!("no plan for {}", visible(&candidate.package())))?;
+    drop(working);
+    if !args.write.json {
+        writeln!(out, "{}", visible(&told(&plan)))?;
+    }
+    if plan.is_refused() {
+        let why: Vec<String> = plan.verdict.refusals.iter().map(ToString::to_string).collect();
+        bail!("metamcp does not install this: {}", visible(&why.join("; ")));
+    }
+    let values = values(&plan, args, out)?;
+    let consent = plan.complete(&values)?;
+    if !args.write.dry_run {
+        let question = format!("Install {} exactly so?", plan.server);
+        if !prompt::agrees(out, &question, args.yes, "nothing was installed")? {
+            return Ok(None);
+        }
+        let _working = progress::step(format!("installing {}", visible(&candidate.package())));
+        provisioner
+            .install(&plan, &consent, &|name| loaded.config.server(name).is_some())
+            .await
+            .with_context(|| format!("{} was not installed", visible(&candidate.package())))?;
+    }
+    let argv = plan.shown(&consent.argv);
+    Ok(Some(Done { candidate, plan, argv }))
+}
+
+/// The one server that is meant.
+async fn found(provisioner: &Provisioner, name: &str) -> anyhow::Result<Candidate> {
+    let (mut all, notes) = provisioner.named(name).await;
+    if all.len() == 1 {
+        return Ok(all.remove(0));
+    }
+    if all.is_empty() {
+        let short: Vec<String> =
+            builtin().iter().map(|one| server_name(&one.offer.identifier, |_| false)).collect();
+        let near = nearest(name, short.iter().map(String::as_str), 1);
+        let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let notes: String = notes.iter().map(|note| format!("\n{}", visible(note))).collect();
+        return Err(misuse(format!(
+            "no server `{}` is known, neither to metamcp nor to its registries{hint}\n\
+             Known without a registry: {}.\n\
+             For one of your own, give the command behind `--`, or an address with --url.{notes}",
+            visible(name),
+            short.join(", ")
+        )));
+    }
+    let names: Vec<String> = all
+        .iter()
+        .take(SHOWN)
+        .map(|one| format!("  {}  {}", visible(&one.name), visible(&one.package())))
+        .collect();
+    Err(misuse(format!(
+        "`{}` can mean {} servers; give one of these names:\n{}",
+        visible(name),
+        all.len(),
+        names.join("\n")
+    )))
+}
+
+/// Names that servers have here already.
+fn taken(loaded: &Loaded, provisioner: &Provisioner) -> BTreeSet<String> {
+    let configured = loaded.config.servers.iter().map(|server| server.name.clone());
+    let installed = provisioner.store.records().into_iter().map(|record| record.plan.server);
+    configured.chain(installed).collect()
+}
+
+/// The values the server needs: as given, then from a person where there is one to ask.
+fn values(
+    plan: &Plan,
+    args: &AddArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let mut values = Vec::new();
+    for pair in &args.env {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(misuse("expected -e KEY=VALUE"));
+        };
+        let known: Vec<&str> =
+            plan.asked.iter().chain(&plan.environment).map(|input| &*input.name).collect();
+        if !known.contains(&name) {
+            let takes = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let name = visible(name);
+            return Err(misuse(format!(
+                "{} takes no value `{name}`; it takes {takes}",
+                plan.server
+            )));
+        }
+        values.push((name.to_owned(), value.to_owned()));
+    }
+    let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let missing: Vec<Input> = plan.missing(&values, &has).into_iter().cloned().collect();
+    if missing.is_empty() {
+        return Ok(values);
+    }
+    if !prompt::is_there() || args.yes || args.write.json {
+        let words: Vec<String> = missing.iter().map(needed).collect();
+        let first = &missing[0].name;
+        let words = words.join(" and ");
+        return Err(misuse(format!(
+            "{} needs {words}; give it with -e {first}=VALUE",
+            plan.server
+        )));
+    }
+    if missing.iter().any(Input::is_secret) {
+        writeln!(
+            out,
+            "A secret may be given as what it is, which is put into your keyring or into a file of yours alone, or by where it is: keychain://SERVICE/ACCOUNT, op://…, file:/path or cmd:…"
+        )?;
+    }
+    for input in missing {
+        let value = provisioned::asked(out, &input)?;
+        if value.is_empty() {
+            bail!("{} needs {}", plan.server, needed(&input));
+        }
+        values.push((input.name.clone(), value));
+    }
+    Ok(values)
+}
+
+fn needed(input: &Input) -> String {
+    let about = visible(&input.description);
+    if about.is_empty() {
+        visible(&input.name)
+    } else {
+        format!("{} ({about})", visible(&input.name))
+    }
+}

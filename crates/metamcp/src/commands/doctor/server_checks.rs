@@ -1,0 +1,260 @@
+//! Every server, started and asked for its tools.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metamcp_calls::failure::{Category, Fact, Failure};
+use metamcp_child::process_sandbox::in_path;
+use metamcp_config::config::{ServerConfig, ServerState, Transport};
+use metamcp_engine::config::{Loaded, Remark};
+use metamcp_engine::gateway::Gateway;
+use metamcp_engine::provision;
+use metamcp_engine::surface::reply::Code;
+use metamcp_engine::task;
+use metamcp_types::next::quoted;
+use metamcp_types::secret::redact;
+use tokio::sync::Semaphore;
+
+use super::{Finding, Level, machine};
+use crate::commands::gateway;
+use crate::render::plural;
+
+const AREA: &str = "servers";
+
+/// How long a server may wait for its place: longer than all the others can take to start.
+const IN_LINE: Duration = Duration::from_secs(60 * 60);
+
+/// Starts all that may be used, as many at once as the pool allows: each begins to wait when there is a place for it, so
+/// that nobody is given up for having stood in line. Besides the findings, the servers whose program is
+/// not there. With names, only those.
+pub(super) fn servers(
+    loaded: &Loaded,
+    only: &[String],
+) -> anyhow::Result<(Vec<Finding>, Vec<String>)> {
+    let mut servers = loaded.config.servers.clone();
+    for (server, _) in provision::installed(&loaded.config.settings.home) {
+        let is_chosen = only.is_empty() || only.contains(&server.name);
+        if is_chosen && loaded.config.server(&server.name).is_none() {
+            servers.push(server);
+        }
+    }
+    let supplied = machine::supplied();
+    if !servers.iter().any(ServerConfig::is_enabled) {
+        let left = servers.iter().map(|server| left_out(loaded, server, &supplied));
+        return Ok((left.collect(), Vec::new()));
+    }
+    let pool = &loaded.config.settings.pool;
+    let places = usize::try_from(pool.size).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+    let places = Arc::new(Semaphore::new(places));
+    // Whoever has a place still waits for the process of the one before to be gone.
+    let mut patient = loaded.clone();
+    patient.config.settings.pool.wait_timeout = pool.wait_timeout.max(IN_LINE);
+    gateway::with(&patient, async |gateway| {
+        let started: Vec<_> = servers
+            .iter()
+            .map(|server| {
+                let (view, name) = (gateway.view.clone(), server.name.clone());
+                let places = Arc::clone(&places);
+                server.is_enabled().then(|| {
+                    task::spawn("doctor", async move {
+                        let _place = places.acquire().await;
+                        let began = Instant::now();
+                        let tried = view.try_out(&name).await;
+                        let refused =
+                            tried.err().map(|error| (error.code(), error.message().to_owned()));
+                        (refused, began.elapsed())
+                    })
+                })
+            })
+            .collect();
+        let (mut findings, mut missing) = (Vec::new(), Vec::new());
+        for (server, started) in servers.iter().zip(started) {
+            let Some(started) = started else {
+                findings.push(left_out(loaded, server, &supplied));
+                continue;
+            };
+            let (refused, took) = started.await.unwrap_or_default();
+            if is_missing(gateway, server) && loaded.config.server(&server.name).is_some() {
+                missing.push(server.name.clone());
+                let words = format!("{} was not started: see programs", server.name);
+                findings.push(Finding::new(Level::Note, AREA, words));
+                continue;
+            }
+            let mut finding = finding(gateway, server, refused);
+            finding.millis = Some(took.as_millis());
+            findings.push(finding);
+        }
+        (findings, missing)
+    })
+}
+
+/// Whether a server could not be started because its program is not there.
+fn is_missing(gateway: &Gateway, server: &ServerConfig) -> bool {
+    let Transport::Stdio { command, .. } = &server.transport else { return false };
+    let failure = gateway
+        .router
+        .servers()
+        .named(&server.name)
+        .and_then(|entry| gateway.router.view(entry.id)?.last_failure);
+    let is_spawn = |failure: &Failure| matches!(failure.fact, Fact::SpawnFailed { .. });
+    failure.is_some_and(|failure| is_spawn(&failure)) && in_path(command.as_ref()).is_none()
+}
+
+/// The server that a remark says is left out, where that is all it says: the server's own finding has it too.
+pub(super) fn left_out_for<'a>(loaded: &'a Loaded, remark: &Remark) -> Option<&'a ServerConfig> {
+    let at = &remark.place.as_ref()?.path;
+    loaded.config.servers.iter().find(|server| {
+        match &server.state {
+            ServerState::Disabled { reason } => {
+                at.contains(&server.name) && remark.message.starts_with(reason.as_str())
+            }
+            // Only the first of several is in the reason; the others are told on their own.
+            ServerState::Invalid { reason } => {
+                at.contains(&server.name) && reason.contains(&remark.message)
+            }
+            ServerState::Enabled | ServerState::Withheld { .. } => false,
+        }
+    })
+}
+
+/// Why a server was not tried. What is missing here and comes from a client, `supplied`, is nothing to mend.
+fn left_out(
+    loaded: &Loaded,
+    server: &ServerConfig,
+    supplied: &BTreeMap<String, &'static str>,
+) -> Finding {
+    let reason = match &server.state {
+        ServerState::Enabled => return Finding::new(Level::Note, AREA, server.name.clone()),
+        ServerState::Disabled { reason } => reason,
+        ServerState::Invalid { reason } => {
+            let words = format!("{} is disabled: {reason}", server.name);
+            let cure = "fix its entry in the config file; `metamcp config check` shows the line";
+            return Finding::new(Level::Problem, AREA, words).cure(cure);
+        }
+        ServerState::Withheld { reason, cure } => {
+            let words = format!("{} is withheld: {reason}", server.name);
+            return Finding::new(Level::Problem, AREA, words).cure(cure.clone());
+        }
+    };
+    let missing = reason.split("; ").map(|one| {
+        let name = one.strip_prefix("environment variable ")?.split(' ').next()?;
+        Some((name, *supplied.get(name)?))
+    });
+    if let Some(given) = missing.collect::<Option<Vec<_>>>().filter(|given| !given.is_empty()) {
+        let given: Vec<String> =
+            given.iter().map(|(name, client)| format!("{name} comes from {client}")).collect();
+        let words = format!("{} was not tried: {}", server.name, given.join(", "));
+        return Finding::new(Level::Note, AREA, words);
+    }
+    let is_of_it =
+        |remark: &&Remark| left_out_for(loaded, remark).is_some_and(|it| it.name == server.name);
+    let at = loaded.remarks.iter().find(is_of_it).and_then(|remark| {
+        let (path, place) = (remark.path.as_ref()?, remark.place.as_ref()?);
+        Some(format!(" ({}:{}:{})", path.display(), place.line, place.column))
+    });
+    let words = format!("{} is left out: {reason}{}", server.name, at.unwrap_or_default());
+    match reason.strip_prefix("environment variable ").and_then(|rest| rest.split(' ').next()) {
+        Some(name) => Finding::new(Level::Problem, AREA, words)
+            .cure(format!("set {name}, or give a default: ${{{name}:-…}}")),
+        None if reason.starts_with("it needs ") => {
+            let name = &server.name;
+            Finding::new(Level::Problem, AREA, words).cure(format!(
+                "set it where metamcp is started; or metamcp remove {name}, and add it again with -e KEY=VALUE"
+            ))
+        }
+        None => Finding::new(Level::Note, AREA, words),
+    }
+}
+
+fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, String)>) -> Finding {
+    let servers = gateway.router.servers();
+    let Some(entry) = servers.named(&server.name) else {
+        return Finding::new(Level::Problem, AREA, format!("{} is gone", server.name));
+    };
+    let snapshot = gateway.catalog.snapshot();
+    let live = snapshot.known(entry.id).filter(|known| known.listed_at.is_some());
+    if let Some(known) = live {
+        let peer = gateway.router.peer(entry.id);
+        let announces = peer.is_none_or(|peer| peer.can("tools") || !peer.capabilities.is_object());
+        if known.tools.tools.is_empty() && !announces {
+            let words = format!("{} announces no tools and lists none", server.name);
+            let cure = "if it should have some, see its own manual: it may need a setting or a login for them";
+            return Finding::new(Level::Note, AREA, words).cure(cure);
+        }
+        let words = format!("{} lists {}", server.name, plural(known.tools.tools.len(), "tool"));
+        if known.tools.skipped.is_empty() {
+            return Finding::new(Level::Good, AREA, words);
+        }
+        let mut finding =
+            Finding::new(Level::Warning, AREA, format!("{words}, and not all can be used"));
+        finding.lines = known.tools.skipped.iter().map(ToString::to_string).collect();
+        return finding.cure(
+            "tell its author; or raise limits.maxToolsPerServer, where that is what is reached",
+        );
+    }
+    let failure = gateway.router.view(entry.id).and_then(|view| view.last_failure);
+    let secrets = || entry.config.secrets();
+    let told = snapshot.failure(entry.id).map(ToString::to_string);
+    let fact = failure.as_ref().map(|failure| failure.fact.to_string());
+    let in_line = refused.as_ref().is_some_and(|(code, _)| *code == Code::PoolExhausted);
+    let refused = refused.map(|(_, message)| message);
+    let why = fact.or(told).or(refused).unwrap_or_else(|| "did not list its tools".to_owned());
+    let mut finding =
+        Finding::new(Level::Problem, AREA, format!("{}: {}", server.name, redact(&why, secrets())));
+    let last_words = failure.as_ref().map(|failure| failure.last_words.clone()).unwrap_or_default();
+    finding.lines = last_words.iter().map(|line| redact(line, secrets()).into_owned()).collect();
+    if in_line && failure.is_none() {
+        return finding.cure(
+            "it was not tried: raise pool.poolSize, or look again when fewer servers are in use",
+        );
+    }
+    let said = !finding.lines.is_empty();
+    let cure = cure(server, failure.as_ref().map(|failure| &failure.fact), said);
+    finding.cure(cure)
+}
+
+/// What helps against a failure of that kind.
+fn cure(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
+    let name = quoted(&server.name);
+    let is_remote = matches!(server.transport, Transport::Http { .. });
+    let first = match fact {
+        Some(fact) if fact.category() == Category::Auth => {
+            return format!("metamcp auth login {name}, or put a token into its `headers`");
+        }
+        Some(Fact::SpawnFailed { .. }) => "check its `command` in the config file",
+        Some(Fact::StartTimedOut { .. }) if is_remote => {
+            "check that something answers at its `url`; or raise timeouts.connectTimeoutMs"
+        }
+        Some(Fact::OutOfFiles { .. }) => "raise the limit on open files (`ulimit -n`)",
+        Some(Fact::OutOfProcesses { .. }) => {
+            "raise the limit on processes (`ulimit -u`), or end other programs of this user"
+        }
+        Some(Fact::SecretMissing { .. }) => {
+            "check the file, program or entry that has the secret, and what its `env` or `headers` say of it"
+        }
+        Some(Fact::StartTimedOut { .. }) if said => {
+            "look at what it said: it may wait for a login, or be no MCP server; raise timeouts.connectTimeoutMs if it is only slow"
+        }
+        Some(Fact::StartTimedOut { .. }) if metamcp_engine::upstream::installs(server) => {
+            "try again, since what it fetched so far is kept; or raise timeouts.connectTimeoutMs"
+        }
+        Some(Fact::StartTimedOut { .. }) => {
+            "run its command in a terminal to see what it waits for; or raise timeouts.connectTimeoutMs"
+        }
+        Some(Fact::Unreachable { .. } | Fact::StreamDropped) => {
+            "check that it runs, and its `url` in the config file"
+        }
+        Some(Fact::Insecure { .. }) => "check its `url`, and its `tls` in the config file",
+        Some(Fact::Limited { .. } | Fact::Busy { .. }) => {
+            "wait as long as it asks for, then look again"
+        }
+        Some(Fact::HandshakeRefused { .. }) if !is_remote => {
+            "run its command in a terminal: this may be no MCP server"
+        }
+        Some(_) if is_remote => "check its `url` in the config file: this may be no MCP server",
+        None if is_remote => "check that it runs, and its `url` in the config file",
+        Some(_) | None => "run its command in a terminal to see more",
+    };
+    format!("{first}; `metamcp disable {name}` leaves it out until then")
+}

@@ -1,0 +1,221 @@
+//! The person at the terminal: what is asked of them, and what they type.
+//! Owns: who counts as a person, questions, typing that is not shown.      Never: takes silence or a pipe for a yes, writes down what was typed.
+//! In: a question, and a `Write` to put it to.  Out: a yes or a no, a line, a secret.
+//! Tests: below, and `tests/real/provision.rs` at a terminal of its own.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use anyhow::{Context, bail};
+
+/// Whether there is somebody to ask.
+pub(crate) fn is_there() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Whether the person says yes. Where nobody can be asked nothing is taken for one: then `yes`, which the command line
+/// may have, decides, and without it the error says `undone`, what did not happen.
+pub(crate) fn agrees(
+    out: &mut dyn Write,
+    question: &str,
+    yes: bool,
+    undone: &str,
+) -> anyhow::Result<bool> {
+    if !has_to_ask(yes, is_there(), undone)? {
+        return Ok(true);
+    }
+    let answer = line(out, &format!("{question} [y/N] "))?;
+    Ok(matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Whether the person wants to go on, where that is what most want. The end of the input is a no.
+pub(crate) fn agrees_unless_no(out: &mut dyn Write, question: &str) -> anyhow::Result<bool> {
+    write!(out, "{question} [Y/n] ")?;
+    out.flush()?;
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line)?;
+    let line = line.trim().to_ascii_lowercase();
+    Ok(read > 0 && matches!(line.as_str(), "" | "y" | "yes"))
+}
+
+fn has_to_ask(yes: bool, is_there: bool, undone: &str) -> anyhow::Result<bool> {
+    if !yes && !is_there {
+        bail!("{undone}: there is nobody to ask; --yes does exactly what is shown");
+    }
+    Ok(!yes)
+}
+
+/// One line, without the space around it.
+pub(crate) fn line(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
+    write!(out, "{prompt}")?;
+    out.flush()?;
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}
+
+/// The same for what nobody shall read over a shoulder or in the scrollback: it is not shown while it is typed.
+pub(crate) fn secret(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
+    let silence = silence::begin(&io::stdin())
+        .context("this terminal cannot be kept from showing what is typed; give the secret by where it is, with -e NAME=file:/path or NAME=cmd:...")?;
+    let typed = write!(out, "{prompt} [not shown]: ")
+        .and_then(|()| out.flush())
+        .and_then(|()| typed(&mut io::stdin().lock()));
+    drop(silence);
+    match typed? {
+        Some(line) => Ok(line),
+        None => {
+            writeln!(out)?;
+            bail!("interrupted: nothing was done")
+        }
+    }
+}
+
+/// What Ctrl-C types while the terminal sends no signal for it.
+const INTERRUPT: u8 = 3;
+
+/// A line as it is typed, without the space around it; nothing if it was broken off.
+fn typed(input: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    loop {
+        let more = match input.fill_buf() {
+            // A signal that does not end us ends no line either: the window was resized, say.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            more => more?,
+        };
+        let end = more.iter().position(|byte| matches!(*byte, b'\n' | INTERRUPT));
+        let taken = end.unwrap_or(more.len());
+        line.extend_from_slice(&more[..taken]);
+        let last = end.map(|end| more[end]);
+        let is_over = last.is_some() || more.is_empty();
+        input.consume(taken + usize::from(last.is_some()));
+        if last == Some(INTERRUPT) {
+            return Ok(None);
+        }
+        if is_over {
+            return Ok(Some(String::from_utf8_lossy(&line).trim().to_owned()));
+        }
+    }
+}
+
+#[cfg(unix)]
+mod silence {
+    use std::io;
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use nix::sys::termios::{
+        LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr,
+    };
+
+    use super::INTERRUPT;
+
+    /// While it lives, the terminal does not show what is typed.
+    pub(super) struct EchoOff {
+        terminal: OwnedFd,
+        before: Termios,
+    }
+
+    pub(super) fn begin(terminal: &impl AsFd) -> io::Result<EchoOff> {
+        let terminal = terminal.as_fd().try_clone_to_owned()?;
+        let before = tcgetattr(&terminal)?;
+        let mut silent = before.clone();
+        // Ctrl-C ends the line in place of us: a process that is gone cannot make the terminal show things again.
+        silent.local_flags.remove(LocalFlags::ECHO | LocalFlags::ISIG);
+        silent.control_chars[SpecialCharacterIndices::VEOL as usize] = INTERRUPT;
+        // The end of the line is shown, so that what is said next does not stand behind the question.
+        silent.local_flags.insert(LocalFlags::ECHONL);
+        // What was typed ahead is kept: it belongs to the questions that follow.
+        tcsetattr(&terminal, SetArg::TCSADRAIN, &silent)?;
+        Ok(EchoOff { terminal, before })
+    }
+
+    impl Drop for EchoOff {
+        fn drop(&mut self) {
+            // A terminal that is gone shows nothing anyway.
+            tcsetattr(&self.terminal, SetArg::TCSADRAIN, &self.before).ok();
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod silence {
+    use std::io;
+
+    pub(super) struct EchoOff;
+
+    pub(super) fn begin(_terminal: &io::Stdin) -> io::Result<EchoOff> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use nix::pty::openpty;
+    use nix::sys::termios::{LocalFlags, tcgetattr};
+
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_silent_for_as_long_as_a_secret_is_typed() {
+        let pair = openpty(None, None).unwrap();
+        let shows = || tcgetattr(&pair.slave).unwrap().local_flags.contains(LocalFlags::ECHO);
+        assert!(shows());
+        let silence = silence::begin(&pair.slave).unwrap();
+        assert!(!shows());
+        drop(silence);
+        assert!(shows());
+    }
+
+    #[test]
+    fn an_interrupted_secret_is_none_and_the_terminal_shows_things_again() {
+        let pair = openpty(None, None).unwrap();
+        let silence = silence::begin(&pair.slave).unwrap();
+        let mut keys = std::fs::File::from(pair.master);
+        let mut terminal = io::BufReader::new(std::fs::File::from(pair.slave));
+        keys.write_all(b"hunter2\nhun\x03 later \n").unwrap();
+        assert_eq!(typed(&mut terminal).unwrap().as_deref(), Some("hunter2"));
+        assert_eq!(typed(&mut terminal).unwrap(), None);
+        assert_eq!(typed(&mut terminal).unwrap().as_deref(), Some("later"));
+        drop(silence);
+        let flags = tcgetattr(terminal.get_ref()).unwrap().local_flags;
+        assert!(flags.contains(LocalFlags::ECHO | LocalFlags::ISIG));
+        assert_eq!(typed(&mut &b"no line break"[..]).unwrap().as_deref(), Some("no line break"));
+    }
+
+    #[test]
+    fn a_signal_ends_no_line() {
+        struct Interrupted(io::BufReader<&'static [u8]>, bool);
+        impl io::Read for Interrupted {
+            fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+                self.0.read(into)
+            }
+        }
+        impl BufRead for Interrupted {
+            fn fill_buf(&mut self) -> io::Result<&[u8]> {
+                if std::mem::take(&mut self.1) {
+                    return Err(io::ErrorKind::Interrupted.into());
+                }
+                self.0.fill_buf()
+            }
+            fn consume(&mut self, amount: usize) {
+                self.0.consume(amount);
+            }
+        }
+        let mut terminal = Interrupted(io::BufReader::new(&b"hunter2\n"[..]), true);
+        assert_eq!(typed(&mut terminal).unwrap().as_deref(), Some("hunter2"));
+    }
+
+    #[test]
+    fn what_is_no_terminal_cannot_be_silenced() {
+        assert!(silence::begin(&std::fs::File::open("/dev/null").unwrap()).is_err());
+    }
+
+    #[test]
+    fn nobody_is_taken_for_a_yes_only_where_the_command_line_says_it() {
+        let undone = "nothing was done";
+        assert!(!has_to_ask(true, false, undone).unwrap());
+        assert!(!has_to_ask(true, true, undone).unwrap());
+        assert!(has_to_ask(false, true, undone).unwrap());
+        let refused = has_to_ask(false, false, undone).unwrap_err().to_string();
+        assert!(refused.starts_with("nothing was done: there is nobody to ask"), "{refused}");
+    }
+}
