@@ -13,6 +13,7 @@ use crate::lifecycle::State;
 use crate::pool::{self, ConnId, Keep, Order, Pool, ServerId};
 use crate::replay::{self, Budget, Delivery};
 use crate::restart_backoff::{Backoff, RestartBackoff};
+use crate::state_change::StateChange;
 use metamcp_types::moment::Moment;
 use metamcp_types::slab::{Key, Slab};
 
@@ -223,6 +224,11 @@ impl<T> Dispatch<T> {
             || self.servers.iter().any(|entry| entry.start_deadline != Moment::NEVER)
     }
 
+    /// What changed since this was last asked, in order. To be taken after every event, or it piles up.
+    pub fn take_changes(&mut self) -> std::vec::Drain<'_, StateChange> {
+        self.pool.changes.drain()
+    }
+
     /// What an operator may see of a server.
     pub fn view(&self, server: ServerId) -> Option<ServerView> {
         let entry = self.servers.get(server.0 as usize)?;
@@ -299,7 +305,9 @@ impl<T> Dispatch<T> {
         if let Some(error) = entry.left_alone(now) {
             return refuse(payload, error, effects);
         }
-        let permit = match entry.breaker.admit(now) {
+        let changes = &mut self.pool.changes;
+        let admitted = changes.of_breaker(server, &mut entry.breaker, |breaker| breaker.admit(now));
+        let permit = match admitted {
             Ok(permit) => permit,
             Err(refused) => {
                 let error = DispatchError::CircuitOpen {
@@ -485,8 +493,9 @@ impl<T> Dispatch<T> {
 
     /// Time has passed: deadlines, the reserve, the idle sweep.
     pub fn tick(&mut self, now: Moment, effects: &mut Effects<T>) {
-        for entry in &mut self.servers {
-            entry.breaker.expire(now);
+        for (index, entry) in self.servers.iter_mut().enumerate() {
+            let changes = &mut self.pool.changes;
+            changes.of_breaker(server_id(index), &mut entry.breaker, |breaker| breaker.expire(now));
         }
         self.end_overdue_starts(now, effects);
         self.end_overdue_probes(now, effects);

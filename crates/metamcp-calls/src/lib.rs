@@ -14,3 +14,4 @@ pub mod refresh;
 pub mod replay;
 pub mod restart_backoff;
 pub mod shutdown;
+pub mod state_change;

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::lifecycle::{Event, State};
+use crate::state_change::{Changes, PoolChange, StateChange};
 use metamcp_types::moment::Moment;
 use metamcp_types::slab::{Key, Slab};
 
@@ -104,6 +105,8 @@ pub struct Pool {
     /// Most recently used first.
     idle: VecDeque<ConnId>,
     waiting: VecDeque<Waiter>,
+    /// What changed since somebody last asked; the dispatch adds its breakers', so that all are in order.
+    pub(crate) changes: Changes,
 }
 
 impl Pool {
@@ -115,6 +118,7 @@ impl Pool {
             leaving: 0,
             idle: VecDeque::new(),
             waiting: VecDeque::new(),
+            changes: Changes::default(),
         }
     }
 
@@ -167,6 +171,7 @@ impl Pool {
         now: Moment,
     ) {
         if self.waits_since(server).is_none() {
+            self.note(server, PoolChange::Queued { ahead: self.waiting.len() });
             self.waiting.push_back(Waiter { server, keep, idle_timeout, since: now });
         }
     }
@@ -180,7 +185,11 @@ impl Pool {
 
     /// Takes a server out of the line: nobody wants it any more.
     pub fn withdraw(&mut self, server: ServerId) {
+        let before = self.waiting.len();
         self.waiting.retain(|waiter| waiter.server != server);
+        if self.waiting.len() < before {
+            self.note(server, PoolChange::Withdrawn);
+        }
     }
 
     /// Serves the line as far as the bounds allow, and makes room where they do not.
@@ -200,8 +209,10 @@ impl Pool {
                 }
                 reserve_used = true;
             }
+            let from_reserve = self.count() >= self.limits.size;
             let Some(head) = self.waiting.pop_front() else { break };
             let server = head.server;
+            self.note(server, PoolChange::Granted { waited: now.since(head.since), from_reserve });
             let conn = ConnId(self.slots.insert(Slot {
                 server,
                 state: State::Connecting,
@@ -211,6 +222,7 @@ impl Pool {
                 idle_timeout: head.idle_timeout,
                 leaving: false,
             }));
+            self.changes.of_connection(server, conn, None, Some(State::Connecting));
             orders.push(Order::Connect { conn, server });
         }
         self.make_room(orders);
@@ -300,10 +312,9 @@ impl Pool {
     /// Nothing of its process is left: the slot is free.
     pub fn gone(&mut self, conn: ConnId) {
         self.forget_idle(conn);
-        if let Some(slot) = self.slots.remove(conn.0)
-            && slot.leaving
-        {
-            self.leaving -= 1;
+        if let Some(slot) = self.slots.remove(conn.0) {
+            self.changes.of_connection(slot.server, conn, Some(slot.state), None);
+            self.leaving -= usize::from(slot.leaving);
         }
     }
 
@@ -318,7 +329,7 @@ impl Pool {
             .collect();
         for conn in overdue {
             if self.count() - self.leaving > self.limits.minimum {
-                self.close(conn, orders);
+                self.close_because(PoolChange::IdleTimeout, conn, orders);
             }
         }
     }
@@ -344,7 +355,7 @@ impl Pool {
         let mut missing = (staying + self.waiting.len()).saturating_sub(self.limits.size);
         while missing > 0 {
             let Some(victim) = self.least_needed() else { return };
-            self.close(victim, orders);
+            self.close_because(PoolChange::Evicted, victim, orders);
             missing -= 1;
         }
     }
@@ -353,8 +364,19 @@ impl Pool {
     pub fn shed(&mut self, most: usize, orders: &mut Vec<Order>) {
         for _ in 0..most {
             let Some(victim) = self.least_needed() else { return };
-            self.close(victim, orders);
+            self.close_because(PoolChange::Evicted, victim, orders);
         }
+    }
+
+    fn close_because(&mut self, change: PoolChange, conn: ConnId, orders: &mut Vec<Order>) {
+        if let Some(server) = self.slot(conn).map(|slot| slot.server) {
+            self.note(server, change);
+        }
+        self.close(conn, orders);
+    }
+
+    fn note(&mut self, server: ServerId, change: PoolChange) {
+        self.changes.note(StateChange::Pool { server, change });
     }
 
     /// The idle connection that was not used for the longest time, of those that need not be kept.
@@ -403,8 +425,11 @@ impl Pool {
     /// The state after an event; `None` where the event is illegal, which changes nothing.
     fn advance(&mut self, conn: ConnId, event: Event) -> Option<State> {
         let slot = self.slots.get_mut(conn.0)?;
-        slot.state = slot.state.after(event).ok()?;
-        Some(slot.state)
+        let from = slot.state;
+        slot.state = from.after(event).ok()?;
+        let (server, to) = (slot.server, slot.state);
+        self.changes.of_connection(server, conn, Some(from), Some(to));
+        Some(to)
     }
 
     /// Whether it was not leaving before.

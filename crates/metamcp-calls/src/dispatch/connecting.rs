@@ -99,7 +99,9 @@ impl<T> Dispatch<T> {
         if let Some(error) = entry.left_alone(now) {
             return Err(error);
         }
-        let permit = entry.breaker.admit(now).map_err(|refused| DispatchError::CircuitOpen {
+        let changes = &mut self.pool.changes;
+        let admitted = changes.of_breaker(server, &mut entry.breaker, |breaker| breaker.admit(now));
+        let permit = admitted.map_err(|refused| DispatchError::CircuitOpen {
             retry_after: refused.retry_after,
             failure: entry.last_failure.clone(),
         })?;
@@ -374,7 +376,11 @@ impl<T> Dispatch<T> {
             now,
             effects,
         );
-        if for_nobody && let Ok(permit) = self.servers[server.0 as usize].breaker.admit(now) {
+        let breaker = &mut self.servers[server.0 as usize].breaker;
+        let changes = &mut self.pool.changes;
+        if for_nobody
+            && let Ok(permit) = changes.of_breaker(server, breaker, |breaker| breaker.admit(now))
+        {
             // A start that was to list tools failed like any other.
             self.settle(server, permit, outcome, now);
         }

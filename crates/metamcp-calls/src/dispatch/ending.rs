@@ -201,7 +201,9 @@ impl<T> Dispatch<T> {
         now: Moment,
     ) -> bool {
         let jitter = self.limits.breaker_cooldown / 10_000 * self.jitter;
-        self.servers[server.0 as usize].breaker.settle(permit, outcome, now, jitter)
+        let breaker = &mut self.servers[server.0 as usize].breaker;
+        let changes = &mut self.pool.changes;
+        changes.of_breaker(server, breaker, |breaker| breaker.settle(permit, outcome, now, jitter))
     }
 
     /// Works out anew when `tick` is next needed. Linear in what is open; called when something rare happened.

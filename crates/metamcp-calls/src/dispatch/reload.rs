@@ -24,7 +24,8 @@ impl<T> Dispatch<T> {
         let entry = &mut self.servers[server.0 as usize];
         entry.policy = policy;
         entry.removed = false;
-        entry.breaker.reset(breaker_policy);
+        let changes = &mut self.pool.changes;
+        changes.of_breaker(server, &mut entry.breaker, |breaker| breaker.reset(breaker_policy));
         entry.restart_backoff = RestartBackoff::default();
         entry.last_failure = None;
         entry.owed = false;

@@ -1,10 +1,12 @@
 //! The books the world keeps of servers, processes and callers, beside those of the dispatch.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::dispatch::{CallId, ServerPolicy};
 use metamcp_calls::failure::Fact;
+use metamcp_calls::lifecycle::State;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_types::moment::Moment;
 
@@ -89,6 +91,9 @@ pub(crate) struct Seen {
     pub(crate) line: Vec<(ServerId, Moment)>,
     pub(crate) phases: Vec<Phase>,
     pub(crate) count: usize,
+    /// Where connections and breakers stand by the changes that were reported, and by nothing else.
+    pub(crate) reported_states: HashMap<ConnId, State>,
+    pub(crate) reported_phases: HashMap<ServerId, Phase>,
 }
 
 #[derive(Debug)]

@@ -1,10 +1,12 @@
 //! What has to hold after every step, and what has to hold when the storm is over.
 
+use std::mem::discriminant;
 use std::time::Duration;
 
 use metamcp_calls::breaker::Phase;
 use metamcp_calls::lifecycle::State;
 use metamcp_calls::pool::{self, Keep};
+use metamcp_calls::state_change::StateChange;
 use metamcp_types::moment::Moment;
 
 use crate::books::{Check, End, Seen, Stage, Step, ensure, server_id};
@@ -28,6 +30,7 @@ impl World {
     pub(crate) fn check(&mut self, step: Step) -> Check {
         self.check_line(step)?;
         self.check_slots()?;
+        self.check_changes()?;
         for server in 0..self.servers.len() {
             self.check_server(step, server)?;
         }
@@ -131,6 +134,56 @@ impl World {
             if seen {
                 self.sights.add(sight);
             }
+        }
+        Ok(())
+    }
+
+    /// Whoever only listens to the changes knows where every connection and every breaker stands.
+    fn check_changes(&mut self) -> Check {
+        let same = |one: &State, other: &State| discriminant(one) == discriminant(other);
+        let (states, phases) = (&mut self.seen.reported_states, &mut self.seen.reported_phases);
+        for change in self.dispatch.take_changes() {
+            match change {
+                StateChange::Connection { conn, from, to, .. } => {
+                    let before = match to {
+                        Some(to) => states.insert(conn, to),
+                        None => states.remove(&conn),
+                    };
+                    let follows = match (&before, &from) {
+                        (Some(before), Some(from)) => same(before, from),
+                        (before, from) => before.is_none() && from.is_none(),
+                    };
+                    ensure!(follows, "{conn:?} was {before:?} and is said to leave {from:?}");
+                }
+                StateChange::Breaker { server, from, to } => {
+                    let before = phases.insert(server, to).unwrap_or(Phase::Normal { failures: 0 });
+                    ensure!(
+                        discriminant(&before) == discriminant(&from),
+                        "the breaker of {server:?} was {before:?} and is said to leave {from:?}"
+                    );
+                }
+                StateChange::Pool { .. } => {}
+            }
+        }
+        let pool = self.dispatch.pool();
+        ensure!(states.len() == pool.count(), "{} connections were reported", states.len());
+        for (conn, slot) in pool.all() {
+            let reported = states.get(&conn);
+            ensure!(
+                reported.is_some_and(|reported| same(reported, &slot.state)),
+                "{conn:?} is {}, reported was {reported:?}",
+                slot.state
+            );
+        }
+        for server in 0..self.servers.len() {
+            let view = self.dispatch.view(server_id(server));
+            let phase = view.map_or(Phase::Normal { failures: 0 }, |view| view.breaker);
+            let reported = phases.get(&server_id(server)).copied();
+            let reported = reported.unwrap_or(Phase::Normal { failures: 0 });
+            ensure!(
+                discriminant(&reported) == discriminant(&phase),
+                "the breaker of server {server} is {phase:?}, reported was {reported:?}"
+            );
         }
         Ok(())
     }
