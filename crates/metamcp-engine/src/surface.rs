@@ -149,14 +149,6 @@ pub struct View {
     pub approves: bool,
 }
 
-impl std::ops::Deref for View {
-    type Target = Surface;
-
-    fn deref(&self) -> &Surface {
-        &self.surface
-    }
-}
-
 /// How a meta-tool call continues.
 pub enum Step {
     /// Answered.
@@ -227,9 +219,9 @@ const COMPACT: [&str; 4] = ["mcp_discover", "mcp_call", "mcp_execute", "mcp_prov
 impl View {
     /// The `tools/list` result.
     pub async fn tools(&self) -> String {
-        let (digest, code) = (self.digest().await, self.code.is_on());
+        let (digest, code) = (self.digest().await, self.surface.code.is_on());
         // A view restricted to a scope shows nothing outside it.
-        let provisions = self.provisioner.is_on() && self.scope.is_none();
+        let provisions = self.surface.provisioner.is_on() && self.scope.is_none();
         let mut tools = Vec::new();
         if self.tool_surface != ToolSurface::Full {
             tools = metamcp_surface::discover::compact_list(digest, code, provisions);
@@ -245,7 +237,7 @@ impl View {
 
     /// The `instructions` of the gateway.
     pub async fn instructions(&self) -> String {
-        let (digest, code) = (self.digest().await, self.code.is_on());
+        let (digest, code) = (self.digest().await, self.surface.code.is_on());
         match self.tool_surface {
             ToolSurface::Full => full_surface::instructions(digest, code),
             _ => metamcp_surface::discover::instructions(digest, code),
@@ -255,26 +247,6 @@ impl View {
     /// The same view, restricted to a scope.
     pub fn restricted_to(&self, scope: Arc<Scope>) -> View {
         View { scope: Some(scope), ..self.clone() }
-    }
-
-    /// Redacts JSON on its way to a model.
-    pub fn clean<'a>(&self, json: &'a [u8]) -> Cow<'a, [u8]> {
-        let redactor = self.redactor();
-        let clean = redactor.redact(json);
-        if clean.removed > 0 {
-            let before = self.scrubbed.fetch_add(clean.removed as u64, Ordering::Relaxed);
-            let all = before + clean.removed as u64;
-            telemetry::log(
-                LogLevel::Info,
-                &format!("took {} secrets out of an answer, {all} so far", clean.removed),
-            );
-        }
-        clean.json
-    }
-
-    /// The same for text that is not JSON.
-    pub fn clean_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.redactor().redact_text(text)
     }
 
     /// A `tools/call` of a client.
@@ -306,7 +278,7 @@ impl View {
         let Some(name) = name.and_then(object::text) else {
             return invalid("tools/call needs a name, which is a string".to_owned());
         };
-        if self.is_draining() {
+        if self.surface.is_draining() {
             return Step::Now(full::too_late(&name));
         }
         match &*name {
@@ -365,6 +337,26 @@ impl Surface {
             scrubbed: AtomicU64::new(0),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// Redacts JSON on its way to a model.
+    pub fn clean<'a>(&self, json: &'a [u8]) -> Cow<'a, [u8]> {
+        let redactor = self.redactor();
+        let clean = redactor.redact(json);
+        if clean.removed > 0 {
+            let before = self.scrubbed.fetch_add(clean.removed as u64, Ordering::Relaxed);
+            let all = before + clean.removed as u64;
+            telemetry::log(
+                LogLevel::Info,
+                &format!("took {} secrets out of an answer, {all} so far", clean.removed),
+            );
+        }
+        clean.json
+    }
+
+    /// The same for text that is not JSON.
+    pub fn clean_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.redactor().redact_text(text)
     }
 
     /// The redactor for the current server configuration, with the secrets that were resolved for it.

@@ -485,7 +485,7 @@ impl Session {
     }
 
     fn result(&self, id: &[u8], result: &[u8]) {
-        let result = self.view.clean(result);
+        let result = self.view.surface.clean(result);
         self.response_streams.answer(Some(id), |out| write::result(out, id, &result));
     }
 
@@ -497,7 +497,7 @@ impl Session {
 
     /// The one way of an error to the client, whoever worded it: a server's words may be in any of them.
     pub(super) fn fail(&self, id: &[u8], error: &[u8]) {
-        let error = self.view.clean(error);
+        let error = self.view.surface.clean(error);
         self.response_streams.answer(Some(id), |out| write::error_raw(out, Some(id), &error));
     }
 
@@ -580,7 +580,8 @@ impl Caller for Session {
         }
         let number = LAST_SERVER_REQUEST.fetch_add(1, Ordering::Relaxed) + 1;
         self.response_streams.tell(tag.map(|tag| &**tag), |out| {
-            let params = server_request.params.as_deref().map(|params| self.view.clean(params));
+            let params =
+                server_request.params.as_deref().map(|params| self.view.surface.clean(params));
             write::request(out, number, &server_request.method, params.as_deref());
         });
         state
@@ -670,7 +671,7 @@ impl Session {
 
     /// JSON on its way to the client, without secrets.
     pub(super) fn clean(&self, json: Bytes) -> Bytes {
-        match self.view.clean(&json) {
+        match self.view.surface.clean(&json) {
             Cow::Borrowed(_) => json,
             Cow::Owned(clean) => Bytes::from(clean),
         }
@@ -679,7 +680,7 @@ impl Session {
     fn notify(&self, tag: Option<&Bytes>, method: &str, params: &[u8]) {
         let tag = tag.map(|tag| &**tag);
         if self.response_streams.has_room(tag) {
-            let params = &self.view.clean(params);
+            let params = &self.view.surface.clean(params);
             self.response_streams.tell(tag, |out| write::notification(out, method, Some(params)));
         }
     }
