@@ -38,7 +38,6 @@ use metamcp_types::next::Audience;
 use metamcp_types::secret::Redactor;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
-use metamcp_wire::seal::Key;
 
 use crate::catalog::Catalog;
 use crate::config::CurrentProject;
@@ -47,7 +46,6 @@ use crate::provision::Provisioner;
 use crate::results::Results;
 use crate::router::{Caller, Entry, Router, Servers};
 use crate::shapes::Shapes;
-use crate::suspended_calls::SuspendedCalls;
 use crate::telemetry;
 use crate::usage_history::UsageStore;
 use execute::CodeMode;
@@ -106,8 +104,6 @@ pub struct Surface {
     pub(crate) results: Results,
     /// Learned result shapes, for declarations.
     pub(crate) shapes: Shapes,
-    /// Suspended calls, waiting for their client's retry.
-    pub(crate) suspended_calls: SuspendedCalls,
     /// Finds and installs servers.
     pub(crate) provisioner: Provisioner,
     /// The project's file and its trust state; it may wait for approval.
@@ -311,9 +307,6 @@ impl Surface {
         let mut key = [0; 32];
         // Without randomness cursors could be forged, which only lets a client read a page it may read anyway.
         let _unseeded = getrandom::fill(&mut key);
-        let mut seal = [0; 32];
-        // A seal that can be guessed would let a client answer for another one, which must not be risked.
-        getrandom::fill(&mut seal).expect("the system has randomness");
         let Parts { router, catalog, usage_history, code, shapes, results, .. } = parts;
         let Parts { redacts, tokens, provisioner, .. } = parts;
         let servers = router.servers();
@@ -327,7 +320,6 @@ impl Surface {
             code,
             results,
             shapes,
-            suspended_calls: SuspendedCalls::new(Key::new(seal)),
             project: CurrentProject::new(None),
             owners: Mutex::default(),
             redactor,

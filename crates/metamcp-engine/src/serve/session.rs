@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::response_streams::ResponseStreams;
-use super::stateless::StatelessHandler;
+use super::stateless::{StatelessHandler, SuspendedCalls};
 use crate::router::{CallErrorKind, CallOutcome, Caller, ServerRequest};
 use crate::surface::reply::{ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
@@ -96,18 +96,28 @@ type FinalResponse = Box<dyn Fn() -> Finished + Send + Sync>;
 
 impl Session {
     /// A session that has heard nothing yet.
-    pub fn new(view: View, response_streams: ResponseStreams) -> Arc<Session> {
-        Session::with(view, response_streams, None)
+    pub fn new(
+        view: View,
+        response_streams: ResponseStreams,
+        suspended_calls: &Arc<SuspendedCalls>,
+    ) -> Arc<Session> {
+        Session::with(view, response_streams, suspended_calls, None)
     }
 
     /// A session that goes on after a rest: its client has introduced itself before.
-    pub fn resumed(view: View, response_streams: ResponseStreams, peer: Arc<Peer>) -> Arc<Session> {
-        Session::with(view, response_streams, Some(peer))
+    pub fn resumed(
+        view: View,
+        response_streams: ResponseStreams,
+        suspended_calls: &Arc<SuspendedCalls>,
+        peer: Arc<Peer>,
+    ) -> Arc<Session> {
+        Session::with(view, response_streams, suspended_calls, Some(peer))
     }
 
     fn with(
         view: View,
         response_streams: ResponseStreams,
+        suspended_calls: &Arc<SuspendedCalls>,
         peer: Option<Arc<Peer>>,
     ) -> Arc<Session> {
         let usage_history = view.surface.usage_history.clone();
@@ -116,7 +126,7 @@ impl Session {
         let resumed = peer.is_some();
         let state = State { peer, ..State::default() };
         let session = Arc::new_cyclic(|me| Session {
-            stateless: StatelessHandler::new(view.clone()),
+            stateless: StatelessHandler::new(view.clone(), Arc::clone(suspended_calls)),
             view,
             recorder,
             response_streams,
