@@ -22,7 +22,6 @@ pub mod serve;
 pub mod shapes;
 pub mod stream;
 pub mod surface;
-pub mod suspended_calls;
 pub mod task;
 pub mod telemetry;
 pub mod trust;

@@ -38,7 +38,6 @@ use metamcp_types::next::Audience;
 use metamcp_types::secret::Redactor;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
-use metamcp_wire::seal::Key;
 
 use crate::catalog::Catalog;
 use crate::config::CurrentProject;
@@ -47,7 +46,6 @@ use crate::provision::Provisioner;
 use crate::results::Results;
 use crate::router::{Caller, Entry, Router, Servers};
 use crate::shapes::Shapes;
-use crate::suspended_calls::SuspendedCalls;
 use crate::telemetry;
 use crate::usage_history::UsageStore;
 use execute::CodeMode;
@@ -106,8 +104,6 @@ pub struct Surface {
     pub(crate) results: Results,
     /// Learned result shapes, for declarations.
     pub(crate) shapes: Shapes,
-    /// Suspended calls, waiting for their client's retry.
-    pub(crate) suspended_calls: SuspendedCalls,
     /// Finds and installs servers.
     pub(crate) provisioner: Provisioner,
     /// The project's file and its trust state; it may wait for approval.
@@ -147,14 +143,6 @@ pub struct View {
     /// Whether an answer of its client counts as an approval. Over stdio the owner's own client is asked; over HTTP any
     /// program with a token can answer, so there the owner names the approvers.
     pub approves: bool,
-}
-
-impl std::ops::Deref for View {
-    type Target = Surface;
-
-    fn deref(&self) -> &Surface {
-        &self.surface
-    }
 }
 
 /// How a meta-tool call continues.
@@ -227,9 +215,9 @@ const COMPACT: [&str; 4] = ["mcp_discover", "mcp_call", "mcp_execute", "mcp_prov
 impl View {
     /// The `tools/list` result.
     pub async fn tools(&self) -> String {
-        let (digest, code) = (self.digest().await, self.code.is_on());
+        let (digest, code) = (self.digest().await, self.surface.code.is_on());
         // A view restricted to a scope shows nothing outside it.
-        let provisions = self.provisioner.is_on() && self.scope.is_none();
+        let provisions = self.surface.provisioner.is_on() && self.scope.is_none();
         let mut tools = Vec::new();
         if self.tool_surface != ToolSurface::Full {
             tools = metamcp_surface::discover::compact_list(digest, code, provisions);
@@ -245,7 +233,7 @@ impl View {
 
     /// The `instructions` of the gateway.
     pub async fn instructions(&self) -> String {
-        let (digest, code) = (self.digest().await, self.code.is_on());
+        let (digest, code) = (self.digest().await, self.surface.code.is_on());
         match self.tool_surface {
             ToolSurface::Full => full_surface::instructions(digest, code),
             _ => metamcp_surface::discover::instructions(digest, code),
@@ -255,26 +243,6 @@ impl View {
     /// The same view, restricted to a scope.
     pub fn restricted_to(&self, scope: Arc<Scope>) -> View {
         View { scope: Some(scope), ..self.clone() }
-    }
-
-    /// Redacts JSON on its way to a model.
-    pub fn clean<'a>(&self, json: &'a [u8]) -> Cow<'a, [u8]> {
-        let redactor = self.redactor();
-        let clean = redactor.redact(json);
-        if clean.removed > 0 {
-            let before = self.scrubbed.fetch_add(clean.removed as u64, Ordering::Relaxed);
-            let all = before + clean.removed as u64;
-            telemetry::log(
-                LogLevel::Info,
-                &format!("took {} secrets out of an answer, {all} so far", clean.removed),
-            );
-        }
-        clean.json
-    }
-
-    /// The same for text that is not JSON.
-    pub fn clean_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        self.redactor().redact_text(text)
     }
 
     /// A `tools/call` of a client.
@@ -306,7 +274,7 @@ impl View {
         let Some(name) = name.and_then(object::text) else {
             return invalid("tools/call needs a name, which is a string".to_owned());
         };
-        if self.is_draining() {
+        if self.surface.is_draining() {
             return Step::Now(full::too_late(&name));
         }
         match &*name {
@@ -339,9 +307,6 @@ impl Surface {
         let mut key = [0; 32];
         // Without randomness cursors could be forged, which only lets a client read a page it may read anyway.
         let _unseeded = getrandom::fill(&mut key);
-        let mut seal = [0; 32];
-        // A seal that can be guessed would let a client answer for another one, which must not be risked.
-        getrandom::fill(&mut seal).expect("the system has randomness");
         let Parts { router, catalog, usage_history, code, shapes, results, .. } = parts;
         let Parts { redacts, tokens, provisioner, .. } = parts;
         let servers = router.servers();
@@ -355,7 +320,6 @@ impl Surface {
             code,
             results,
             shapes,
-            suspended_calls: SuspendedCalls::new(Key::new(seal)),
             project: CurrentProject::new(None),
             owners: Mutex::default(),
             redactor,
@@ -365,6 +329,26 @@ impl Surface {
             scrubbed: AtomicU64::new(0),
             draining: AtomicBool::new(false),
         }
+    }
+
+    /// Redacts JSON on its way to a model.
+    pub fn clean<'a>(&self, json: &'a [u8]) -> Cow<'a, [u8]> {
+        let redactor = self.redactor();
+        let clean = redactor.redact(json);
+        if clean.removed > 0 {
+            let before = self.scrubbed.fetch_add(clean.removed as u64, Ordering::Relaxed);
+            let all = before + clean.removed as u64;
+            telemetry::log(
+                LogLevel::Info,
+                &format!("took {} secrets out of an answer, {all} so far", clean.removed),
+            );
+        }
+        clean.json
+    }
+
+    /// The same for text that is not JSON.
+    pub fn clean_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.redactor().redact_text(text)
     }
 
     /// The redactor for the current server configuration, with the secrets that were resolved for it.

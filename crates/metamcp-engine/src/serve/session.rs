@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::response_streams::ResponseStreams;
-use super::stateless::StatelessHandler;
+use super::stateless::{StatelessHandler, SuspendedCalls};
 use crate::router::{CallErrorKind, CallOutcome, Caller, ServerRequest};
 use crate::surface::reply::{ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
@@ -96,18 +96,28 @@ type FinalResponse = Box<dyn Fn() -> Finished + Send + Sync>;
 
 impl Session {
     /// A session that has heard nothing yet.
-    pub fn new(view: View, response_streams: ResponseStreams) -> Arc<Session> {
-        Session::with(view, response_streams, None)
+    pub fn new(
+        view: View,
+        response_streams: ResponseStreams,
+        suspended_calls: &Arc<SuspendedCalls>,
+    ) -> Arc<Session> {
+        Session::with(view, response_streams, suspended_calls, None)
     }
 
     /// A session that goes on after a rest: its client has introduced itself before.
-    pub fn resumed(view: View, response_streams: ResponseStreams, peer: Arc<Peer>) -> Arc<Session> {
-        Session::with(view, response_streams, Some(peer))
+    pub fn resumed(
+        view: View,
+        response_streams: ResponseStreams,
+        suspended_calls: &Arc<SuspendedCalls>,
+        peer: Arc<Peer>,
+    ) -> Arc<Session> {
+        Session::with(view, response_streams, suspended_calls, Some(peer))
     }
 
     fn with(
         view: View,
         response_streams: ResponseStreams,
+        suspended_calls: &Arc<SuspendedCalls>,
         peer: Option<Arc<Peer>>,
     ) -> Arc<Session> {
         let usage_history = view.surface.usage_history.clone();
@@ -116,7 +126,7 @@ impl Session {
         let resumed = peer.is_some();
         let state = State { peer, ..State::default() };
         let session = Arc::new_cyclic(|me| Session {
-            stateless: StatelessHandler::new(view.clone()),
+            stateless: StatelessHandler::new(view.clone(), Arc::clone(suspended_calls)),
             view,
             recorder,
             response_streams,
@@ -485,7 +495,7 @@ impl Session {
     }
 
     fn result(&self, id: &[u8], result: &[u8]) {
-        let result = self.view.clean(result);
+        let result = self.view.surface.clean(result);
         self.response_streams.answer(Some(id), |out| write::result(out, id, &result));
     }
 
@@ -497,7 +507,7 @@ impl Session {
 
     /// The one way of an error to the client, whoever worded it: a server's words may be in any of them.
     pub(super) fn fail(&self, id: &[u8], error: &[u8]) {
-        let error = self.view.clean(error);
+        let error = self.view.surface.clean(error);
         self.response_streams.answer(Some(id), |out| write::error_raw(out, Some(id), &error));
     }
 
@@ -580,7 +590,8 @@ impl Caller for Session {
         }
         let number = LAST_SERVER_REQUEST.fetch_add(1, Ordering::Relaxed) + 1;
         self.response_streams.tell(tag.map(|tag| &**tag), |out| {
-            let params = server_request.params.as_deref().map(|params| self.view.clean(params));
+            let params =
+                server_request.params.as_deref().map(|params| self.view.surface.clean(params));
             write::request(out, number, &server_request.method, params.as_deref());
         });
         state
@@ -670,7 +681,7 @@ impl Session {
 
     /// JSON on its way to the client, without secrets.
     pub(super) fn clean(&self, json: Bytes) -> Bytes {
-        match self.view.clean(&json) {
+        match self.view.surface.clean(&json) {
             Cow::Borrowed(_) => json,
             Cow::Owned(clean) => Bytes::from(clean),
         }
@@ -679,7 +690,7 @@ impl Session {
     fn notify(&self, tag: Option<&Bytes>, method: &str, params: &[u8]) {
         let tag = tag.map(|tag| &**tag);
         if self.response_streams.has_room(tag) {
-            let params = &self.view.clean(params);
+            let params = &self.view.surface.clean(params);
             self.response_streams.tell(tag, |out| write::notification(out, method, Some(params)));
         }
     }

@@ -4,6 +4,7 @@
 //! Tests: `metamcp/tests/hazards/eras.rs`, with real processes.
 
 mod call;
+mod suspended_calls;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -48,9 +49,13 @@ fn served(view: &View, method: &str) -> Option<&'static str> {
     own.or_else(|| view.passes_on(method).filter(|method| !method.ends_with("subscribe")))
 }
 
+/// The calls of all clients of a listener that wait for them to come back.
+pub type SuspendedCalls = suspended_calls::SuspendedCalls<Call>;
+
 /// See the module.
 pub struct StatelessHandler {
     view: View,
+    suspended_calls: Arc<SuspendedCalls>,
     /// Whose connection it is: nobody else may come back for what was begun here.
     principal: OnceLock<Bytes>,
     open: Mutex<Open>,
@@ -81,14 +86,19 @@ impl Drop for Subscription {
 
 impl StatelessHandler {
     /// A desk without requests.
-    pub fn new(view: View) -> StatelessHandler {
-        StatelessHandler { view, principal: OnceLock::new(), open: Mutex::default() }
+    pub fn new(view: View, suspended_calls: Arc<SuspendedCalls>) -> StatelessHandler {
+        let (principal, open) = (OnceLock::new(), Mutex::default());
+        StatelessHandler { view, suspended_calls, principal, open }
     }
 
     /// Says once who the client is, as far as that was proven.
     pub fn belongs_to(&self, principal: Bytes) {
         // The first word counts.
         drop(self.principal.set(principal));
+    }
+
+    fn principal(&self) -> Bytes {
+        self.principal.get().cloned().unwrap_or_default()
     }
 
     /// One request. `params` lies in `line`.
@@ -274,10 +284,10 @@ impl StatelessHandler {
         let Some(state) = state else { return Ok(None) };
         let state =
             object::text(state).ok_or_else(|| Fault::invalid("requestState must be a string"))?;
-        let principal = self.principal.get().cloned().unwrap_or_default();
+        let principal = self.principal();
         let request = seal::digest(method, Some(params));
-        let held = &self.view.surface.suspended_calls;
-        let resume = held
+        let resume = self
+            .suspended_calls
             .key
             .open(&state, &principal, self.view.surface.router.clock.now_ms(), &request)
             .map_err(|broken| Fault::invalid(broken.to_string()))?;
@@ -288,8 +298,7 @@ impl StatelessHandler {
         let responses = metamcp_wire::modern::input::responses(raw).map_err(unfit)?;
         match resume {
             Resume::Suspended { call, round } => {
-                let found = held.find(call).and_then(|call| call.downcast::<Call>().ok());
-                let call = found.ok_or_else(|| {
+                let call = self.suspended_calls.find(call).ok_or_else(|| {
                     Fault::invalid("nothing waits for this requestState any more; send the request again without it")
                 })?;
                 Ok(Some(Retried::Suspended(call, Retry { round, responses })))
@@ -324,10 +333,9 @@ impl StatelessHandler {
         params: &[u8],
         input: Option<Arc<Input>>,
     ) -> Arc<Call> {
-        let principal = self.principal.get().cloned().unwrap_or_default();
         let id = requester.id.clone();
         let request = OriginalRequest { method, params: Bytes::copy_from_slice(params) };
-        let call = Call::new(&self.view, requester, principal, read, request, input);
+        let call = Call::new(self, requester, read, request, input);
         if let Err(fault) = self.enlist(&id, &call) {
             call.refused(&fault);
         }

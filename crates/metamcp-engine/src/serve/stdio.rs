@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::response_streams::ResponseStreams;
+use super::stateless::SuspendedCalls;
 use super::{DRAIN_LOOK, Ended, Session, project_approval, wind_up};
 use crate::gateway::Gateway;
 use crate::outbox::Outbox;
@@ -51,7 +52,8 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let outbox = Arc::new(Outbox::default());
-    let session = Session::new(gateway.view.clone(), ResponseStreams::Pipe(Arc::clone(&outbox)));
+    let response_streams = ResponseStreams::Pipe(Arc::clone(&outbox));
+    let session = Session::new(gateway.view.clone(), response_streams, &SuspendedCalls::new());
     gateway.router.attach(&session.caller());
     // Only a client on this very machine, started by its user, may ask that user to trust a project's file.
     let asking = task::spawn(

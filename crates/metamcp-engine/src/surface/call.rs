@@ -140,7 +140,7 @@ impl View {
         if let Some(token) = &call_request.progress {
             let name = format!("{}:{}", call_request.entry.name, call_request.tool);
             let call_progress = CallProgress::new(caller, tag, token, &name);
-            self.router.watch_silence(&call_progress);
+            self.surface.router.watch_silence(&call_progress);
             call_request.call_progress = Some(call_progress);
         }
     }
@@ -212,7 +212,7 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Result<(), ErrorObject> {
-        self.catalog.loaded().await;
+        self.surface.catalog.loaded().await;
         let snapshot = self.snapshot();
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
@@ -227,7 +227,7 @@ impl View {
         }
         if let Err(refused) = self.listed(&call_request.entry).await {
             if refused.code() == Code::AuthRequired {
-                self.router.offer_login(call_request.entry.id, caller, tag);
+                self.surface.router.offer_login(call_request.entry.id, caller, tag);
             }
             return Err(refused);
         }
@@ -250,7 +250,7 @@ impl View {
     /// Waits until the tools of the server of that name are known, however long it takes to install and start it.
     /// What keeps them from being known is said by whoever asks next.
     pub async fn make_known(&self, name: &str) {
-        self.catalog.loaded().await;
+        self.surface.catalog.loaded().await;
         let Some(entry) = self.server(name).filter(|entry| entry.config.is_enabled()) else {
             return;
         };
@@ -261,7 +261,7 @@ impl View {
 
     /// Starts a server and reads its tools, whatever is known of it; the error says what went wrong.
     pub async fn try_out(&self, name: &str) -> Result<(), ErrorObject> {
-        self.catalog.loaded().await;
+        self.surface.catalog.loaded().await;
         match self.server(name) {
             Some(entry) => self.listed(&entry).await,
             None => Err(self.no_such_server(name)),
@@ -270,31 +270,34 @@ impl View {
 
     /// The configuration with the secrets that were looked up when the server started, which must not be told.
     fn config_now(&self, entry: &Entry) -> Arc<ServerConfig> {
-        self.router.entry(entry.id).map_or_else(|| Arc::clone(&entry.config), |now| now.config)
+        self.surface
+            .router
+            .entry(entry.id)
+            .map_or_else(|| Arc::clone(&entry.config), |now| now.config)
     }
 
     /// Waits until a live server has listed its tools, or has failed to.
     pub(super) async fn listed(&self, entry: &Entry) -> Result<(), ErrorObject> {
-        let mut seen = self.router.state_changes.now();
-        let started = self.router.clock.now();
+        let mut seen = self.surface.router.state_changes.now();
+        let started = self.surface.router.clock.now();
         let refused = |verdict| {
             let config = self.config_now(entry);
             from_verdict(&entry.name, &verdict, &[], Some(&config)).at(&entry.name, None)
         };
-        self.router.wake(entry.id).map_err(refused)?;
+        self.surface.router.wake(entry.id).map_err(refused)?;
         loop {
             let snapshot = self.snapshot();
             let listed = snapshot.known(entry.id).and_then(|known| known.listed_at);
             if listed.is_some() || snapshot.failure(entry.id).is_some() {
                 return Ok(());
             }
-            let view = self.router.view(entry.id);
+            let view = self.surface.router.view(entry.id);
             let on_its_way = view
                 .as_ref()
                 .is_some_and(|view| view.state.is_some() || view.waiting_since.is_some());
             if !on_its_way {
                 // It failed meanwhile. Waking it again would be another start for each of those who wait.
-                return match self.router.why_not(entry.id) {
+                return match self.surface.router.why_not(entry.id) {
                     Some(verdict) => Err(refused(verdict)),
                     None => Ok(()),
                 };
@@ -302,18 +305,18 @@ impl View {
             // In line for a slot it waits no longer than any other call would.
             let in_line = view.and_then(|view| view.waiting_since.filter(|_| view.state.is_none()));
             let limit = match in_line {
-                Some(since) => started.max(since) + self.options.pool_wait,
-                None => started + self.options.list_wait,
+                Some(since) => started.max(since) + self.surface.options.pool_wait,
+                None => started + self.surface.options.list_wait,
             };
             tokio::select! {
-                () = self.router.state_changes.moved_on(&mut seen) => {}
-                () = self.router.clock.sleep_until(limit) => {
+                () = self.surface.router.state_changes.moved_on(&mut seen) => {}
+                () = self.surface.router.clock.sleep_until(limit) => {
                     if in_line.is_none() {
                         return Ok(());
                     }
-                    let waited = self.router.clock.now().since(started);
+                    let waited = self.surface.router.clock.now().since(started);
                     let verdict = DispatchError::PoolExhausted { waited, holders: Vec::new() };
-                    let holders = self.router.holders();
+                    let holders = self.surface.router.holders();
                     let config = self.config_now(entry);
                     return Err(from_verdict(&entry.name, &verdict, &holders, Some(&config))
                         .at(&entry.name, None));
@@ -325,7 +328,7 @@ impl View {
     fn validate(&self, call_request: &CallRequest, known: Option<&Known>) -> Validation {
         let Some(known) = known else { return Validation::Unknown };
         let Some(tool) = known.tool(&call_request.tool) else {
-            if self.catalog.is_blocked(call_request.entry.id, &call_request.tool) {
+            if self.surface.catalog.is_blocked(call_request.entry.id, &call_request.tool) {
                 return Validation::Invalid(Box::new(blocked(
                     &call_request.entry.name,
                     &call_request.tool,
@@ -337,7 +340,7 @@ impl View {
             return Validation::Invalid(refused);
         }
         let rule = match (
-            self.options.replay,
+            self.surface.options.replay,
             call_request.entry.config.retry.for_tool(&call_request.tool),
         ) {
             (Rule::Never, _) | (_, Retry::Never) => Rule::Never,
@@ -367,7 +370,7 @@ impl View {
             verbatim: None,
             result_mapper,
         };
-        self.router.call(request, Arc::clone(caller), tag.clone());
+        self.surface.router.call(request, Arc::clone(caller), tag.clone());
     }
 
     /// The call that is asked for. `line` holds the arguments.

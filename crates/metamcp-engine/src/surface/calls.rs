@@ -133,7 +133,7 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         if self.calls.lock().waiting.remove(&self.tag).is_some() {
             let caller: Arc<dyn Caller> = Arc::clone(&self.calls) as Arc<dyn Caller>;
-            self.view.router.cancel(&caller, &self.tag);
+            self.view.surface.router.cancel(&caller, &self.tag);
         }
     }
 }

@@ -91,7 +91,7 @@ impl View {
     /// Why nothing new is passed on any more, once the gateway is about to end.
     fn too_late(&self) -> Option<Finished> {
         let message = "metamcp is shutting down; nothing was run".to_owned();
-        self.is_draining().then_some(Finished::Protocol { code: -32000, message })
+        self.surface.is_draining().then_some(Finished::Protocol { code: -32000, message })
     }
 
     /// Whether any server may have more than tools here.

@@ -136,7 +136,7 @@ impl View {
             && request.offset == 0;
         let offers = if request.tool.is_none() { self.offers_note(&looked.asked) } else { None };
         let text = match looked.asked.as_slice() {
-            [entry] if whole && !overview && self.code.is_on() && !hits.is_empty() => {
+            [entry] if whole && !overview && self.surface.code.is_on() && !hits.is_empty() => {
                 let mut text = self.declarations(entry, MAX_DECLARATIONS);
                 text.push_str("// For mcp_execute; one tool's JSON Schema: mcp_discover {\"tool\": \"server:tool\", \"detail\": \"schema\"}.");
                 text
@@ -169,7 +169,7 @@ impl View {
 
     /// The project's file, if a person has yet to decide about it. Whoever is kept to a part of everything is not told.
     fn waiting(&self) -> Option<Arc<Project>> {
-        let project = self.project.borrow().clone();
+        let project = self.surface.project.borrow().clone();
         project.filter(|project| project.is_waiting() && self.scope.is_none())
     }
 
@@ -190,7 +190,7 @@ impl View {
         &self,
         request: &mut DiscoverRequest,
     ) -> Result<SearchResults, Finished> {
-        self.catalog.loaded().await;
+        self.surface.catalog.loaded().await;
         if let Some(name) = request.server.clone() {
             let Some(entry) = self.server(&name) else {
                 return Err(Finished::Refused(Box::new(self.no_such_server(&name))));
@@ -207,7 +207,7 @@ impl View {
         if !overview {
             self.wake_asked(&asked, request.server.is_some()).await;
         }
-        let prior = match (&self.usage_history, &request.query) {
+        let prior = match (&self.surface.usage_history, &request.query) {
             (Some(usage_history), Some(query)) => {
                 Some(usage_history.prior(self.principal, query).await)
             }
@@ -219,7 +219,7 @@ impl View {
         let binding = format!("{} {}", self.binding(), request.binding());
         let mut then = None;
         if let Some(cursor) = &request.cursor {
-            let (stamp, offset) = self.cursors.open(cursor, &binding).map_err(unusable)?;
+            let (stamp, offset) = self.surface.cursors.open(cursor, &binding).map_err(unusable)?;
             then = Some(stamp);
             request.offset = offset as usize;
         }
@@ -240,8 +240,9 @@ impl View {
             return Err(unusable(CursorError::Stale));
         }
         let next = request.offset + hits.len();
-        let next_cursor = (next < total)
-            .then(|| self.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding));
+        let next_cursor = (next < total).then(|| {
+            self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
+        });
         let states: Vec<_> = asked.iter().map(|entry| self.state(entry, &snapshot)).collect();
         let (mut pending, mut failed) = (Vec::new(), Vec::new());
         for (entry, (state, reason)) in asked.iter().zip(&states) {
@@ -278,31 +279,33 @@ impl View {
     async fn wake_asked(&self, asked: &[Entry], by_name: bool) {
         let snapshot = self.snapshot();
         let is_hopeless = |entry: &&Entry| {
-            let failed =
-                || self.router.view(entry.id).is_some_and(|view| view.last_failure.is_some());
-            snapshot.known(entry.id).is_none() && (self.router.is_missed(entry.id) || failed())
+            let failed = || {
+                self.surface.router.view(entry.id).is_some_and(|view| view.last_failure.is_some())
+            };
+            snapshot.known(entry.id).is_none()
+                && (self.surface.router.is_missed(entry.id) || failed())
         };
         let (hopeless, hopeful): (Vec<&Entry>, Vec<&Entry>) =
             asked.iter().partition(|entry| !by_name && is_hopeless(entry));
         for entry in hopeless.into_iter().filter(|entry| entry.config.is_enabled()) {
             // Why it cannot be started is part of the answer.
-            drop(self.router.wake(entry.id));
+            drop(self.surface.router.wake(entry.id));
         }
         let hopeful: Vec<Entry> = hopeful.into_iter().cloned().collect();
-        self.wake_unknown(&hopeful, self.options.discover_budget).await;
+        self.wake_unknown(&hopeful, self.surface.options.discover_budget).await;
         let snapshot = self.snapshot();
         let is_missing =
             |entry: &&Entry| entry.config.is_enabled() && snapshot.known(entry.id).is_none();
         for entry in hopeful.iter().filter(is_missing) {
-            self.router.missed(entry.id);
+            self.surface.router.missed(entry.id);
         }
     }
 
     /// Starts every server whose tools were never listed, and waits for them within the budget. Servers whose list
     /// is old are woken too, but nobody waits: what is remembered answers.
     pub(super) async fn wake_unknown(&self, asked: &[Entry], budget: Duration) {
-        let mut seen = self.router.state_changes.now();
-        let start = self.router.clock.now();
+        let mut seen = self.surface.router.state_changes.now();
+        let start = self.surface.router.clock.now();
         let snapshot = self.snapshot();
         let unknown = |entry: &&Entry| {
             entry.config.is_enabled()
@@ -310,20 +313,20 @@ impl View {
                 && snapshot.failure(entry.id).is_none()
         };
         let unknown: Vec<_> = asked.iter().filter(unknown).map(|entry| entry.id).collect();
-        self.catalog.look_again(&unknown).await;
+        self.surface.catalog.look_again(&unknown).await;
         let snapshot = self.snapshot();
         let mut waiting: Vec<&Entry> = Vec::new();
         for entry in asked.iter().filter(|entry| entry.config.is_enabled()) {
             match snapshot.known(entry.id) {
-                Some(known) if !self.catalog.is_old(known, start) => {}
+                Some(known) if !self.surface.catalog.is_old(known, start) => {}
                 Some(known) => {
                     // Remembered from disk is good enough until something needs the server itself.
                     if known.listed_at.is_some() {
-                        self.router.relist(entry.id);
+                        self.surface.router.relist(entry.id);
                     }
                 }
                 None => {
-                    if self.router.wake(entry.id).is_ok() {
+                    if self.surface.router.wake(entry.id).is_ok() {
                         waiting.push(entry);
                     }
                 }
@@ -335,7 +338,7 @@ impl View {
             waiting.retain(|entry| {
                 let known =
                     snapshot.known(entry.id).is_some() || snapshot.failure(entry.id).is_some();
-                let view = self.router.view(entry.id);
+                let view = self.surface.router.view(entry.id);
                 !known
                     && view.is_some_and(|view| view.state.is_some() || view.waiting_since.is_some())
             });
@@ -343,8 +346,8 @@ impl View {
                 return;
             }
             tokio::select! {
-                () = self.router.state_changes.moved_on(&mut seen) => {}
-                () = self.router.clock.sleep_until(limit) => return,
+                () = self.surface.router.state_changes.moved_on(&mut seen) => {}
+                () = self.surface.router.clock.sleep_until(limit) => return,
             }
         }
     }
@@ -384,7 +387,7 @@ impl View {
     pub async fn why(&self, query: &str, server: Option<&str>, limit: usize) -> Vec<Why> {
         let snapshot = self.snapshot();
         let index = &snapshot.index;
-        let nearness = match &self.options.ranking {
+        let nearness = match &self.surface.options.ranking {
             // Why it is not asked is told with the answer that this explains.
             Ranking::Transformer(local) => semantic::nearness(index, query, local).await.ok(),
             _ => None,
@@ -466,13 +469,18 @@ impl View {
             return (ServerState::Disabled, Some(reason.to_owned()));
         }
         let listing = snapshot.failure(entry.id).map(ToString::to_string);
-        let Some(view) = self.router.view(entry.id) else { return (ServerState::NotStarted, None) };
+        let Some(view) = self.surface.router.view(entry.id) else {
+            return (ServerState::NotStarted, None);
+        };
         // With the secrets that were looked up when it started, which must not be told.
-        let config =
-            self.router.entry(entry.id).map_or_else(|| Arc::clone(&entry.config), |now| now.config);
+        let config = self
+            .surface
+            .router
+            .entry(entry.id)
+            .map_or_else(|| Arc::clone(&entry.config), |now| now.config);
         let failure =
             || view.last_failure.as_ref().map(|failure| reply::told(failure, Some(&config)));
-        let peer = self.router.peer(entry.id);
+        let peer = self.surface.router.peer(entry.id);
         let is_empty = snapshot.known(entry.id).is_some_and(|known| known.tools.tools.is_empty());
         let silent = is_empty
             && peer.is_some_and(|peer| peer.capabilities.is_object() && !peer.can("tools"));

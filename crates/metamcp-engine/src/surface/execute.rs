@@ -175,7 +175,7 @@ impl View {
         transcript: Arc<Transcript>,
     ) -> Result<ScriptRun, ErrorObject> {
         if calls.are_followed() {
-            self.router.watch_silence(calls);
+            self.surface.router.watch_silence(calls);
         }
         let ran = self.run_script(script_request, calls, transcript).await;
         calls.script_ended();
@@ -188,11 +188,11 @@ impl View {
         calls: &Arc<Calls>,
         transcript: Arc<Transcript>,
     ) -> Result<ScriptRun, ErrorObject> {
-        let Some(workers) = &self.code.workers else {
+        let Some(workers) = &self.surface.code.workers else {
             return Err(ErrorObject::new(Code::Denied, "code mode is off here")
                 .hint("Call the tools one by one; only the owner of the configuration can turn it on (code.profile)."));
         };
-        let limits = self.code.limits(script_request.timeout, script_request.calls);
+        let limits = self.surface.code.limits(script_request.timeout, script_request.calls);
         if script_request.source.len() > limits.source {
             let message = format!(
                 "the script has {} bytes, and one may have {}",
@@ -204,13 +204,13 @@ impl View {
                 .detail("limit", "source"));
         }
         let mut spare = rlimits::files(SCRIPT_FILES);
-        if spare.is_err() && self.router.shed().await {
+        if spare.is_err() && self.surface.router.shed().await {
             spare = rlimits::files(SCRIPT_FILES);
         }
         spare.map_err(|reason| no_files(&reason))?;
         let script = read(&script_request.source).await?;
         let host = Arc::new(Script::new(self, Arc::clone(calls), transcript));
-        let _turn = self.code.script_queue.acquire(self.principal).await;
+        let _turn = self.surface.code.script_queue.acquire(self.principal).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =
             servers.iter().filter(|entry| entry.config.is_enabled()).collect();
@@ -223,13 +223,15 @@ impl View {
             };
             if script.names.iter().any(is_meant) {
                 // What speaks against it is said by the call that needs it.
-                drop(self.router.wake(entry.id));
+                drop(self.surface.router.wake(entry.id));
             }
         }
-        let worker =
-            workers.take().await.map_err(|refused| no_worker(&refused, &self.code.settings))?;
+        let worker = workers
+            .take()
+            .await
+            .map_err(|refused| no_worker(&refused, &self.surface.code.settings))?;
         let mut outcome = host::run(worker, job, host, std::future::pending()).await;
-        self.shapes.keep();
+        self.surface.shapes.keep();
         if let Some(error) = &mut outcome.error
             && let (Some(line), Some(column)) = (error.line, error.column)
         {
@@ -244,7 +246,7 @@ impl View {
         let logs = execution::logs(
             outcome.logs.iter().map(|line| (level(line.level), line.text.as_str())),
             outcome.logs_dropped,
-            self.code.shown().log_bytes,
+            self.surface.code.shown().log_bytes,
         );
         let calls = outcome
             .calls
@@ -261,15 +263,16 @@ impl View {
     /// The outcome as a tool result.
     fn answer(&self, source: &str, ran: &ScriptRun) -> Vec<u8> {
         let outcome = &ran.outcome;
-        let shown = self.code.shown();
+        let shown = self.surface.code.shown();
         let (logs, calls) = self.left(outcome);
         let Some(value) = outcome.value.as_ref().filter(|_| outcome.status == Status::Ok) else {
             let has_limit = outcome.limit.is_some();
             return failed(self.script_error(source, outcome), &logs, &calls, has_limit);
         };
         let text = execution::value_text(value);
-        let kept = (text.chars().count() > shown.value_chars)
-            .then(|| self.results.put(&self.owner(), Bytes::from(value.clone().into_bytes())));
+        let kept = (text.chars().count() > shown.value_chars).then(|| {
+            self.surface.results.put(&self.owner(), Bytes::from(value.clone().into_bytes()))
+        });
         let mut said = match &kept {
             Some(handle) => execution::cut(&text, shown.value_chars, handle),
             None => text.into_owned(),

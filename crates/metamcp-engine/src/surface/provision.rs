@@ -64,7 +64,7 @@ impl View {
             Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
         };
         // Whoever is kept to a part of everything gets nothing that is not in it.
-        if !self.provisioner.is_on() || self.scope.is_some() {
+        if !self.surface.provisioner.is_on() || self.scope.is_some() {
             let off = ErrorObject::new(Code::Denied, "provisioning is switched off here").hint(
                 "Only the owner of the configuration can change that, with provision.enabled.",
             );
@@ -85,15 +85,16 @@ impl View {
             return told("local", &local_text(&local), json!({ "tools": ids(&local) }));
         }
         // Asked anew each time: while a person thinks, servers come and go.
-        let taken = |name: &str| self.router.servers().named(name).is_some();
-        let found = self.provisioner.find(&request.need(), &taken).await;
+        let taken = |name: &str| self.surface.router.servers().named(name).is_some();
+        let found = self.surface.provisioner.find(&request.need(), &taken).await;
         if found.plans.is_empty() {
             return nothing(request, &found);
         }
         let choice = found.plans.iter().find(|(_, plan)| !plan.is_refused());
         match choice {
             Some((candidate, _))
-                if request.wants_install || self.provisioner.installed(candidate).is_some() =>
+                if request.wants_install
+                    || self.surface.provisioner.installed(candidate).is_some() =>
             {
                 self.have(candidate, &taken, caller, tag).await
             }
@@ -110,7 +111,7 @@ impl View {
         };
         // Whatever it finds, it makes the servers known.
         drop(self.discover(query).await);
-        let snapshot = self.catalog.snapshot();
+        let snapshot = self.surface.catalog.snapshot();
         let hits = snapshot.index.search(&request.intent, Strategy::Hybrid, SHOWN, None);
         let sure = |hit: &Hit, floor: f32| hit.confidence.is_some_and(|chance| chance >= floor);
         if !hits.first().is_some_and(|first| sure(first, LOCAL_FLOOR)) {
@@ -127,7 +128,7 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Finished {
-        let provisioner = &self.provisioner;
+        let provisioner = &self.surface.provisioner;
         // After a yes in a terminal it is there already.
         if let Some(record) = provisioner.installed(candidate) {
             if let Some(entry) = self.server(&record.plan.server)
@@ -184,7 +185,7 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Result<Consent, Finished> {
-        let provisioner = &self.provisioner;
+        let provisioner = &self.surface.provisioner;
         if plan.verdict.granted
             && let Ok(consent) = plan.complete(&[])
         {
@@ -233,9 +234,12 @@ impl View {
 
     /// Why a server that was started is not there, with the last thing it said.
     fn trouble(&self, entry: &Entry) -> Option<String> {
-        let failure = self.router.view(entry.id).and_then(|view| view.last_failure)?;
-        let config =
-            self.router.entry(entry.id).map_or_else(|| Arc::clone(&entry.config), |now| now.config);
+        let failure = self.surface.router.view(entry.id).and_then(|view| view.last_failure)?;
+        let config = self
+            .surface
+            .router
+            .entry(entry.id)
+            .map_or_else(|| Arc::clone(&entry.config), |now| now.config);
         let told = format!("it {}", reply::told(&failure, Some(&config)));
         Some(text::clean_line(&told, MAX_TROUBLE).into_owned())
     }
@@ -249,7 +253,7 @@ impl View {
             );
             return Finished::error(&lost.hint("Start metamcp again."));
         };
-        let snapshot = self.catalog.snapshot();
+        let snapshot = self.surface.catalog.snapshot();
         let against = entry.config.state.against();
         let hits: Vec<Hit> = match snapshot.known(entry.id).filter(|_| against.is_none()) {
             Some(known) => Hit::all_of(&entry.name, &known.tools),

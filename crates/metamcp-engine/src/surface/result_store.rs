@@ -39,7 +39,8 @@ impl View {
             Value::Bool(whole) => *whole,
             _ => return invalid("`whole` must be true or false"),
         };
-        let Some(Stored { whole, value }) = self.results.read(id, &self.owner()).await else {
+        let Some(Stored { whole, value }) = self.surface.results.read(id, &self.owner()).await
+        else {
             return Finished::error(&unknown(id));
         };
         let value = if wants_whole { whole } else { value };
@@ -55,14 +56,14 @@ impl View {
 
     /// What shortens results that are too long to show, where that is wanted.
     pub(super) fn result_shortener(&self) -> Option<ResultMapper> {
-        let limit = self.options.result_bytes;
+        let limit = self.surface.options.result_bytes;
         if limit == 0 {
             return None;
         }
         let view = self.clone();
         Some(ResultMapper::new(move |outcome| match outcome {
             CallOutcome::Result(result) if view.is_too_long(&result) => {
-                let handle = view.results.put_result(&view.owner(), result.clone());
+                let handle = view.surface.results.put_result(&view.owner(), result.clone());
                 CallOutcome::Result(Bytes::from(excerpt::shortened(&result, &handle)))
             }
             outcome => outcome,
@@ -71,7 +72,7 @@ impl View {
 
     /// Whether a result is more than is shown. Most are not, which their length alone tells.
     pub(super) fn is_too_long(&self, result: &[u8]) -> bool {
-        let limit = self.options.result_bytes;
+        let limit = self.surface.options.result_bytes;
         limit > 0 && result.len() > limit && excerpt::text_bytes(result) > limit
     }
 }

@@ -126,7 +126,7 @@ impl Host for Script {
                     let raw =
                         object::pick(payload.as_bytes(), ["value"]).ok().and_then(|[raw]| raw);
                     let value = Bytes::copy_from_slice(raw.unwrap_or(b"null"));
-                    let handle = view.results.put(&view.owner(), value);
+                    let handle = view.surface.results.put(&view.owner(), value);
                     Ok(Value::from(handle).to_string())
                 }
             }
@@ -159,7 +159,7 @@ impl Host for Script {
 }
 
 fn without_secrets(view: &View, json: String) -> String {
-    match view.clean(json.as_bytes()) {
+    match view.surface.clean(json.as_bytes()) {
         Cow::Borrowed(_) => json,
         // Whole characters are taken out, and put in.
         Cow::Owned(clean) => String::from_utf8_lossy(&clean).into_owned(),
@@ -196,7 +196,7 @@ async fn call(
             ),
         ));
     };
-    view.shapes.saw(view.principal, server, &tool, text);
+    view.surface.shapes.saw(view.principal, server, &tool, text);
     if is_error(text.as_bytes()) {
         let entry = view.server(server);
         let server = Value::from(entry.as_ref().map_or(server, |entry| &*entry.name));
@@ -204,7 +204,7 @@ async fn call(
         let json = format!("{{\"server\":{server},\"tool\":{tool},\"result\":{text}}}");
         return Err(CallError { json });
     }
-    view.shapes.used(view.principal, server, &tool, &arguments);
+    view.surface.shapes.used(view.principal, server, &tool, &arguments);
     Ok(text.to_owned())
 }
 
@@ -262,7 +262,7 @@ impl View {
             .tools
             .tools
             .iter()
-            .map(|tool| self.shapes.of(self.principal, &entry.name, &tool.name))
+            .map(|tool| self.surface.shapes.of(self.principal, &entry.name, &tool.name))
             .collect();
         let tools: Vec<Declared<'_>> = known
             .tools

@@ -35,7 +35,7 @@ pub(super) async fn search(view: &View, asked: &Value) -> Result<String, CallErr
 
 pub(super) async fn describe(view: &View, asked: &Value) -> Result<String, CallError> {
     let word = |name: &str| name_in(&asked[name]).to_owned();
-    view.catalog.loaded().await;
+    view.surface.catalog.loaded().await;
     let (server, tool) = match (word("server"), word("tool")) {
         (name, tool) if tool.is_empty() && view.server(&name).is_some() => (name, tool),
         (id, tool) if tool.is_empty() => {
@@ -83,7 +83,7 @@ fn all_of(entry: &Entry) -> Value {
 
 /// A server whose tools are known, or why it has none to tell of.
 async fn known(view: &View, name: &str) -> Result<Entry, CallError> {
-    view.catalog.loaded().await;
+    view.surface.catalog.loaded().await;
     let name = text::start(name, MAX_LOOKED);
     let Some(entry) = view.server(name) else {
         return Err(refused(view, &view.no_such_server(name)));
@@ -115,7 +115,7 @@ async fn found(view: &View, arguments: &Value) -> Result<Value, CallError> {
 }
 
 pub(super) async fn types(view: &View, asked: &Value) -> Result<String, CallError> {
-    view.catalog.loaded().await;
+    view.surface.catalog.loaded().await;
     let all: Vec<Entry> = match asked["server"].as_str() {
         Some(name) => vec![known(view, name).await?],
         None => view.servers().iter().cloned().collect(),
@@ -157,7 +157,7 @@ pub(super) async fn stored_result(view: &View, asked: &Value) -> Result<String, 
     if let Some(name) = names.iter().find(|name| !PARTS.contains(&name.as_str())) {
         return Err(wrong(format!("results.get has no option {:?}", text::start(name, MAX_NAME))));
     }
-    let Some(stored) = view.results.read(handle, &view.owner()).await else {
+    let Some(stored) = view.surface.results.read(handle, &view.owner()).await else {
         return Err(refused(view, &super::result_store::unknown(text::start(handle, MAX_NAME))));
     };
     if names.is_empty() {

@@ -64,7 +64,7 @@ impl View {
         let index = &snapshot.index;
         let page = (offset, limit);
         let own = |strategy| index.page_with(query, strategy, offset, limit, server, prior);
-        match &self.options.ranking {
+        match &self.surface.options.ranking {
             Ranking::Own(strategy) => (own(*strategy), None),
             Ranking::Instead(strategy, why) => (own(*strategy), Some(why.clone())),
             Ranking::Vectors { vectors, beside, catalogs } => {

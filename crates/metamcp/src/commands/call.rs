@@ -42,7 +42,8 @@ pub(crate) fn run(loaded: &Loaded, args: &CallArgs, out: &mut dyn Write) -> anyh
         let mut arguments = given;
         if !pairs.is_empty() {
             let (signature, schema) = takes(gateway, &tool).await.unzip();
-            let signature = signature.map(|said| gateway.view.clean_text(&said).into_owned());
+            let signature =
+                signature.map(|said| gateway.view.surface.clean_text(&said).into_owned());
             let read = pairs.into_object(schema.as_ref(), &mut arguments);
             read.map_err(|error| match signature {
                 Some(signature) => misuse(format!("{error:#}\nsignature: {signature}")),

@@ -69,9 +69,9 @@ fn log_level(loaded: &Loaded) -> LogLevel {
 pub(crate) fn clean(gateway: &Gateway, finished: Finished) -> Finished {
     let view = &gateway.view;
     match finished.to(Audience::Shell) {
-        Finished::Result(result) => Finished::Result(view.clean(&result).into_owned()),
+        Finished::Result(result) => Finished::Result(view.surface.clean(&result).into_owned()),
         Finished::Protocol { code, message } => {
-            Finished::Protocol { code, message: view.clean_text(&message).into_owned() }
+            Finished::Protocol { code, message: view.surface.clean_text(&message).into_owned() }
         }
         other => other,
     }
@@ -85,10 +85,10 @@ pub(crate) async fn discover(
     let view = &gateway.view;
     match view.discover(request).await {
         Ok(found) => Ok(Discovered {
-            text: view.clean_text(&found.text).into_owned(),
-            json: serde_json::from_slice(&view.clean(found.json.to_string().as_bytes()))
+            text: view.surface.clean_text(&found.text).into_owned(),
+            json: serde_json::from_slice(&view.surface.clean(found.json.to_string().as_bytes()))
                 .unwrap_or_default(),
-            offers: found.offers.map(|offers| view.clean_text(&offers).into_owned()),
+            offers: found.offers.map(|offers| view.surface.clean_text(&offers).into_owned()),
             ids: found.ids,
         }),
         Err(finished) => Err(clean(gateway, finished)),

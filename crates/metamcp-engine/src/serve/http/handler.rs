@@ -36,6 +36,7 @@ use crate::clock;
 use crate::router::Router;
 use crate::serve::Session;
 use crate::serve::response_streams::{IdInUse, RequestStreams, ResponseMode, ResponseStreams};
+use crate::serve::stateless::SuspendedCalls;
 use crate::surface::{Scope, View};
 
 /// How long a body may take to arrive: those who send it byte by byte hold a connection for no longer.
@@ -76,6 +77,8 @@ pub struct Handler {
     pub(super) listeners: Mutex<HashMap<SessionId, (Principal, Arc<Session>)>>,
     /// Sessions of one request each.
     alone: Mutex<Vec<Weak<Session>>>,
+    /// Calls whose client may come back for them in a session of its own.
+    pub(super) suspended_calls: Arc<SuspendedCalls>,
     in_flight: Arc<InFlight>,
     bodies: Bodies,
     closing: AtomicBool,
@@ -112,6 +115,7 @@ impl Handler {
             http_config,
             listeners: Mutex::default(),
             alone: Mutex::default(),
+            suspended_calls: SuspendedCalls::new(),
             in_flight: Arc::default(),
             closing: AtomicBool::new(false),
             me: me.clone(),
@@ -481,7 +485,8 @@ impl Handler {
         if alone {
             return self.start_alone(owner, self.response_streams(true));
         }
-        let session = Session::new(self.view(owner), self.response_streams(false));
+        let session =
+            Session::new(self.view(owner), self.response_streams(false), &self.suspended_calls);
         self.router.attach(&session.caller());
         session
     }
@@ -492,7 +497,7 @@ impl Handler {
         owner: Owner,
         response_streams: ResponseStreams,
     ) -> Arc<Session> {
-        let session = Session::new(self.view(owner), response_streams);
+        let session = Session::new(self.view(owner), response_streams, &self.suspended_calls);
         let mut all = self.alone();
         // Looked through when it is full, so that each request costs a push and no more.
         if all.len() == all.capacity() {
@@ -528,7 +533,12 @@ impl Handler {
             Some(Found::Awake(session)) => Ok(session),
             Some(Found::Resting(peer)) => {
                 let view = self.view(owner);
-                let session = Session::resumed(view, self.response_streams(false), Arc::new(peer));
+                let session = Session::resumed(
+                    view,
+                    self.response_streams(false),
+                    &self.suspended_calls,
+                    Arc::new(peer),
+                );
                 sessions.wake(id, Arc::clone(&session));
                 drop(sessions);
                 self.router.attach(&session.caller());

@@ -30,7 +30,8 @@ impl Handler {
         let id = fresh_id()?;
         let stream = Stream::general(false);
         let view = self.view(Owner { principal, endpoint: Endpoint::Main });
-        let session = Session::new(view, ResponseStreams::Shared(Arc::clone(&stream)));
+        let response_streams = ResponseStreams::Shared(Arc::clone(&stream));
+        let session = Session::new(view, response_streams, &self.suspended_calls);
         self.router.attach(&session.caller());
         self.listeners().insert(id, (principal, session));
         let handler = self.me.clone();

@@ -90,7 +90,7 @@ impl ChangeListener for Session {
         const METHOD: &str = "notifications/resources/updated";
         // The number of a subscription of ours at the server means nothing to the client.
         let params = listen::untagged(params);
-        let params = self.view.clean(&params);
+        let params = self.view.surface.clean(&params);
         if self.lock().watched.contains_key(uri) {
             self.notify(None, METHOD, &params);
         }

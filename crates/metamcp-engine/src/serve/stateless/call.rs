@@ -15,6 +15,7 @@ use metamcp_wire::{object, write};
 use serde_json::Value;
 use tokio::task::AbortHandle;
 
+use super::{StatelessHandler, SuspendedCalls};
 use crate::router::{CallErrorKind, CallOutcome, Caller, Input, ServerRequest};
 use crate::serve::Session;
 use crate::surface::reply::{Code, ErrorObject, Plain};
@@ -127,8 +128,9 @@ pub(super) struct OriginalRequest {
 }
 
 /// See the module.
-pub(super) struct Call {
+pub struct Call {
     view: View,
+    suspended_calls: Arc<SuspendedCalls>,
     principal: Bytes,
     /// The request, to know it again.
     request: OriginalRequest,
@@ -177,9 +179,8 @@ enum FollowUp {
 
 impl Call {
     pub(super) fn new(
-        view: &View,
+        handler: &StatelessHandler,
         requester: Requester,
-        principal: Bytes,
         read: &Meta<'_>,
         request: OriginalRequest,
         input: Option<Arc<Input>>,
@@ -187,8 +188,9 @@ impl Call {
         let tag = requester.id.clone();
         let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
         Arc::new_cyclic(|me| Call {
-            view: view.clone(),
-            principal,
+            view: handler.view.clone(),
+            suspended_calls: Arc::clone(&handler.suspended_calls),
+            principal: handler.principal(),
             request,
             able: serde_json::from_slice(read.capabilities).unwrap_or_default(),
             tag,
@@ -412,7 +414,7 @@ impl Call {
                     server_request.answer(&Reply::Result(Bytes::from(response)));
                 }
                 FollowUp::Refuse(server_request) => {
-                    server_request.refuse("the client did not answer")
+                    server_request.refuse("the client did not answer");
                 }
                 FollowUp::Abandon => {
                     if let Some(me) = self.me.upgrade() {
@@ -422,7 +424,7 @@ impl Call {
                 }
                 FollowUp::Forget => {
                     if let Some(held) = held {
-                        self.view.surface.suspended_calls.forget(held);
+                        self.suspended_calls.forget(held);
                     }
                 }
             }
@@ -453,7 +455,7 @@ impl Call {
 
     fn seal(&self, resume: Resume) -> String {
         let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
-        self.view.surface.suspended_calls.key.seal(&ResumeToken {
+        self.suspended_calls.key.seal(&ResumeToken {
             principal: self.principal.to_vec(),
             expires: self.now().saturating_add(patience),
             request: seal::digest(self.request.method, Some(&self.request.params)),
@@ -586,7 +588,7 @@ impl Caller for Call {
         };
         let mut state = self.lock();
         if state.held.is_none() {
-            state.held = self.view.surface.suspended_calls.suspend(Arc::clone(&me) as _);
+            state.held = self.suspended_calls.suspend(Arc::clone(&me));
         }
         if state.held.is_none() {
             return Err(server_request);

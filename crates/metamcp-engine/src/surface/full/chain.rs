@@ -205,7 +205,7 @@ impl View {
     /// Remembers what arguments that worked looked like.
     fn learn(&self, step: &Planned, arguments: &Bytes, result: &Bytes) {
         if let Some((entry, tool)) = self.entry_of(&step.tool_id).filter(|_| !is_error(result)) {
-            self.shapes.used(self.principal, &entry.name, &tool, arguments);
+            self.surface.shapes.used(self.principal, &entry.name, &tool, arguments);
         }
     }
 
@@ -219,13 +219,13 @@ impl View {
         if self.has_room(value.len(), state) {
             return value.to_vec();
         }
-        let handle = self.results.put(&self.owner(), Bytes::copy_from_slice(value));
+        let handle = self.surface.results.put(&self.owner(), Bytes::copy_from_slice(value));
         excerpt::preview(value, &handle).to_string().into_bytes()
     }
 
     /// Takes room for so much, if there is as much: all steps together show no more than one result would.
     fn has_room(&self, bytes: usize, state: &mut State) -> bool {
-        let limit = self.options.result_bytes;
+        let limit = self.surface.options.result_bytes;
         let fits = limit == 0 || state.shown + bytes <= limit;
         if fits {
             state.shown += bytes;

@@ -79,9 +79,10 @@ impl View {
         let error = value.is_none().then(|| self.script_error(source, outcome).by(OP));
         let said = error.as_ref().map(ErrorObject::to_json);
         let value = value.map_or("null", String::as_str);
-        let is_long = value.chars().count() > self.code.shown().value_chars;
-        let handle = is_long
-            .then(|| self.results.put(&self.owner(), Bytes::copy_from_slice(value.as_bytes())));
+        let is_long = value.chars().count() > self.surface.code.shown().value_chars;
+        let handle = is_long.then(|| {
+            self.surface.results.put(&self.owner(), Bytes::copy_from_slice(value.as_bytes()))
+        });
         let shown =
             handle.as_ref().map(|handle| excerpt::preview(value.as_bytes(), handle).to_string());
         let ran = CodeResponse {

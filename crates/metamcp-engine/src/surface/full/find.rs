@@ -73,7 +73,7 @@ impl View {
         let (stamp, binding) = (hasher.finish(), format!("{} namespaces", self.binding()));
         let offset = match &asked.cursor {
             None => 0,
-            Some(cursor) => match self.cursors.decode(cursor, stamp, &binding) {
+            Some(cursor) => match self.surface.cursors.decode(cursor, stamp, &binding) {
                 Ok(offset) => offset as usize,
                 Err(error) => {
                     let message = format!("the cursor cannot be used: {error}");
@@ -83,8 +83,9 @@ impl View {
         };
         let page: Vec<&str> = names.iter().skip(offset).take(asked.limit).copied().collect();
         let next = offset + page.len();
-        let cursor = (next < names.len())
-            .then(|| self.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding));
+        let cursor = (next < names.len()).then(|| {
+            self.surface.cursors.encode(stamp, u32::try_from(next).unwrap_or(u32::MAX), &binding)
+        });
         let answer = full_surface::namespaces(&page, cursor.as_deref()).to_string();
         Ok(Step::Now(Finished::Result(full_surface::answer(answer.as_bytes(), None, &[]))))
     }
@@ -120,7 +121,7 @@ impl View {
     ) -> Result<Value, Finished> {
         let (entry, hit) = self.meant(id).await?;
         let name = &hit.tool().name;
-        let used = self.shapes.uses_of(self.principal, &entry.name, name);
+        let used = self.surface.shapes.uses_of(self.principal, &entry.name, name);
         Ok(tell(&Documented {
             hit: &hit,
             tags: &entry.config.tags,
@@ -131,7 +132,7 @@ impl View {
     }
 
     async fn meant(&self, id: &str) -> Result<(Entry, Hit), Finished> {
-        self.catalog.loaded().await;
+        self.surface.catalog.loaded().await;
         let Some((server, tool)) = split_id(id) else {
             return Err(Finished::Refused(Box::new(self.which_server(id))));
         };

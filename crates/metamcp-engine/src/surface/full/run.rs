@@ -136,7 +136,7 @@ impl View {
         };
         let done = self.done(&result, (entry, tool), OP);
         if done.error.is_none() {
-            self.shapes.used(self.principal, &entry.name, tool, args.unwrap_or(b"{}"));
+            self.surface.shapes.used(self.principal, &entry.name, tool, args.unwrap_or(b"{}"));
         }
         let wants_result = beside.result || !done.is_plain;
         let whole = (wants_result && !done.is_kept).then(|| write::one_line(&result));
@@ -178,7 +178,7 @@ impl View {
             read.content.and_then(|raw| self.broken_promise(raw, entry, tool)).map(at)
         };
         if self.is_too_long(result) {
-            let handle = self.results.put_result(&self.owner(), result.clone());
+            let handle = self.surface.results.put_result(&self.owner(), result.clone());
             let shown = excerpt::preview(excerpt::value_in(result), &handle).to_string();
             return RunResult {
                 shown: Cow::Owned(shown.into_bytes()),
