@@ -4,7 +4,6 @@
 //! Tests: `metamcp/tests/`, snapshots of responses in `metamcp-surface`.
 
 pub mod call;
-mod calls;
 pub mod direct;
 pub mod discover;
 pub mod execute;

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use super::call::{blocked, usable};
 use super::reply::{Code, ErrorObject};
-use super::sub_request::{self, Client};
+use super::sub_request::SubRequests;
 use super::{Finished, Step, View};
 use crate::router::{
     CallErrorKind, CallOutcome, Caller, Entry, ResultMapper, UpstreamRequest, Verbatim,
@@ -165,7 +165,8 @@ impl View {
         }
         // It may be of a server that has not listed its tools yet.
         let (view, name) = (self.clone(), name.into_owned());
-        let (params, client) = (params.map(Bytes::copy_from_slice), Client::new(caller, tag));
+        let params = params.map(Bytes::copy_from_slice);
+        let (caller, tag) = (Arc::clone(caller), tag.clone());
         Step::Later(Box::pin(async move {
             view.surface.catalog.loaded().await;
             let only = view.only();
@@ -183,7 +184,7 @@ impl View {
             });
             let Some((entry, tool)) = meant else { return unknown(&name) };
             let params = params.as_deref();
-            match view.call_shown(&entry, &tool, &name, params, &client.caller, &client.tag) {
+            match view.call_shown(&entry, &tool, &name, params, &caller, &tag) {
                 Step::Now(finished) => finished,
                 _ => Finished::Dispatched,
             }
@@ -418,13 +419,13 @@ impl View {
         caller: &Arc<dyn Caller>,
         tag: &Bytes,
     ) -> Step {
-        let client = Client::new(caller, tag);
+        let sub_requests = SubRequests::new(caller, tag);
         let view = self.clone();
         if let Some(kind) = Kind::listed_by(method) {
             let cursor = params.and_then(|params| object::pick(params, ["cursor"]).ok()?[0]);
             let cursor = cursor.and_then(object::text).map(std::borrow::Cow::into_owned);
             return Step::Later(Box::pin(async move {
-                view.page_among(kind, cursor.as_deref(), &client).await
+                view.page_among(kind, cursor.as_deref(), &sub_requests).await
             }));
         }
         let params = params.unwrap_or(b"{}");
@@ -463,7 +464,9 @@ impl View {
             return Step::Dispatched;
         }
         let (params, uri) = (Bytes::copy_from_slice(params), meant.into_owned());
-        Step::Later(Box::pin(async move { view.first_of(method, &params, &uri, &client).await }))
+        Step::Later(Box::pin(
+            async move { view.first_of(method, &params, &uri, &sub_requests).await },
+        ))
     }
 
     /// Asks one server after the other, since nothing says whose resource it is.
@@ -472,7 +475,7 @@ impl View {
         method: &'static str,
         params: &[u8],
         uri: &str,
-        client: &Client,
+        sub_requests: &Arc<SubRequests>,
     ) -> Finished {
         let needed = if method == "completion/complete" { "completions" } else { "resources" };
         let mut refused = None;
@@ -482,7 +485,7 @@ impl View {
                 continue;
             }
             let request = self.request(&entry, method, uri.into(), Some(params), None);
-            match sub_request::run(&self.surface, request, client).await {
+            match sub_requests.send(&self.surface.router, request).await {
                 // It is not remembered: the answer of who was asked first says little about whose it is.
                 CallOutcome::Result(result) => return Finished::Result(result.to_vec()),
                 CallOutcome::Failed(error) => {

@@ -18,10 +18,10 @@ use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
-use super::calls::{Calls, Client};
 use super::reply::{Code, ErrorObject};
 use super::script::{Script, Transcript, call_json};
 use super::script_queue::ScriptQueue;
+use super::sub_request::Progress;
 use super::{Finished, Running, Step, View};
 use crate::rlimits;
 use crate::router::{Caller, Entry};
@@ -148,15 +148,15 @@ impl View {
         };
         let transcript = Arc::new(Transcript::default());
         let (view, told) = (self.clone(), Arc::clone(&transcript));
-        let calls = Calls::new(Client::new(caller, tag, meta));
-        let unended = Arc::clone(&calls);
+        let progress = Progress::new(caller, tag, meta);
+        let unended = Arc::clone(&progress);
         let final_response = move || {
             unended.script_ended();
             let (logs, calls) = transcript.so_far();
             Finished::Result(failed(ended(), &logs, &calls, false))
         };
         let future = async move {
-            match view.execute(&script_request, &calls, told).await {
+            match view.execute(&script_request, &progress, told).await {
                 Ok(ran) => Finished::Result(view.answer(&script_request.source, &ran)),
                 Err(refused) => Finished::Refused(Box::new(refused)),
             }
@@ -171,21 +171,21 @@ impl View {
     pub(super) async fn execute(
         &self,
         script_request: &ScriptRequest,
-        calls: &Arc<Calls>,
+        progress: &Arc<Progress>,
         transcript: Arc<Transcript>,
     ) -> Result<ScriptRun, ErrorObject> {
-        if calls.are_followed() {
-            self.surface.router.watch_silence(calls);
+        if progress.is_followed() {
+            self.surface.router.watch_silence(progress);
         }
-        let ran = self.run_script(script_request, calls, transcript).await;
-        calls.script_ended();
+        let ran = self.run_script(script_request, progress, transcript).await;
+        progress.script_ended();
         ran
     }
 
     async fn run_script(
         &self,
         script_request: &ScriptRequest,
-        calls: &Arc<Calls>,
+        progress: &Arc<Progress>,
         transcript: Arc<Transcript>,
     ) -> Result<ScriptRun, ErrorObject> {
         let Some(workers) = &self.surface.code.workers else {
@@ -209,7 +209,7 @@ impl View {
         }
         spare.map_err(|reason| no_files(&reason))?;
         let script = read(&script_request.source).await?;
-        let host = Arc::new(Script::new(self, Arc::clone(calls), transcript));
+        let host = Arc::new(Script::new(self, progress, transcript));
         let _turn = self.surface.code.script_queue.acquire(self.principal).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =

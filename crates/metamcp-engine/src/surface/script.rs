@@ -14,11 +14,11 @@ use metamcp_wire::object;
 use serde_json::{Value, json};
 
 use super::View;
-use super::calls::{self, Calls};
 use super::execute::level;
 use super::query_cache::QueryCache;
 use super::reply::{Code, ErrorObject, is_error};
 use super::script_queries::{describe, list, name_in, search, stored_result, types};
+use super::sub_request::{Progress, SubRequests};
 
 /// Lines and calls remembered for the last words of a script that is ended from outside.
 const MAX_TOLD: usize = 1000;
@@ -56,20 +56,27 @@ impl Transcript {
 /// One running script, toward the gateway.
 pub(super) struct Script {
     view: View,
-    caller: Arc<Calls>,
+    sub_requests: Arc<SubRequests>,
+    progress: Arc<Progress>,
     transcript: Arc<Transcript>,
     answers: Arc<QueryCache>,
 }
 
 impl Script {
-    pub(super) fn new(view: &View, caller: Arc<Calls>, transcript: Arc<Transcript>) -> Script {
-        Script { view: view.clone(), caller, transcript, answers: Arc::default() }
+    pub(super) fn new(
+        view: &View,
+        progress: &Arc<Progress>,
+        transcript: Arc<Transcript>,
+    ) -> Script {
+        let (sub_requests, progress) = (SubRequests::within(progress), Arc::clone(progress));
+        Script { view: view.clone(), sub_requests, progress, transcript, answers: Arc::default() }
     }
 }
 
 impl Host for Script {
     fn answer(&self, op: Op, payload: String) -> Answer {
-        let (view, caller) = (self.view.clone(), Arc::clone(&self.caller));
+        let (sub_requests, progress) = (Arc::clone(&self.sub_requests), Arc::clone(&self.progress));
+        let view = self.view.clone();
         let transcript = Arc::clone(&self.transcript);
         let answers = Arc::clone(&self.answers);
         let scrubbing = self.view.clone();
@@ -82,9 +89,9 @@ impl Host for Script {
                 })?;
             match op {
                 Op::Call => {
-                    caller.script_calls(name_in(&asked["server"]), name_in(&asked["tool"]));
+                    progress.script_calls(name_in(&asked["server"]), name_in(&asked["tool"]));
                     let began = Instant::now();
-                    let answer = call(&view, &caller, &payload, &asked).await;
+                    let answer = call(&view, &sub_requests, &payload, &asked).await;
                     let ended = match &answer {
                         Ok(result) if !is_error(result.as_bytes()) => CallStatus::Ok,
                         _ => CallStatus::Failed,
@@ -154,7 +161,7 @@ impl Host for Script {
     }
 
     fn progress(&self, value: f64, total: Option<f64>, message: Option<&str>) {
-        self.caller.script_speaks(value, total, message);
+        self.progress.script_speaks(value, total, message);
     }
 }
 
@@ -169,7 +176,7 @@ fn without_secrets(view: &View, json: String) -> String {
 /// A call of the script's: the tool's name may be written as an identifier.
 async fn call(
     view: &View,
-    calls: &Arc<Calls>,
+    sub_requests: &Arc<SubRequests>,
     payload: &str,
     asked: &Value,
 ) -> Result<String, CallError> {
@@ -185,7 +192,7 @@ async fn call(
     let tool = view.tool_meant(server, written);
     let arguments = object::pick(payload.as_bytes(), ["arguments"]).ok().and_then(|[raw]| raw);
     let arguments = Bytes::copy_from_slice(arguments.unwrap_or(b"null"));
-    let made = calls::make(view, calls, "call", (Some(server), &tool), &arguments).await;
+    let made = sub_requests.call_tool(view, "call", (Some(server), &tool), &arguments).await;
     let result = made.map_err(|error| refused(view, &error))?;
     let Ok(text) = std::str::from_utf8(&result) else {
         return Err(refused(

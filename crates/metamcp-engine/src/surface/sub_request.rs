@@ -1,79 +1,184 @@
-//! A request made on behalf of a client's: its answer comes back here, everything else of it goes to the client.
+//! Requests made on behalf of one request of a client's: by a script, by the steps of a chain, to compose a list.
+//! Owns: who waits for which answer.      Never: calls a server but through the router.
+//! In: requests, or tool calls by name.  Out: their answers, here; what servers say or ask meanwhile, to the client.
+//! Tests: `metamcp/tests/{surface,hazards}`.
 
-use std::sync::{Arc, Mutex};
+mod progress;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use metamcp_calls::pool::ConnId;
+use metamcp_wire::write;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::Surface;
-use crate::router::{CallOutcome, Caller, ServerRequest, UpstreamRequest};
+use super::call::{Dispatched, RawCall, Rejected};
+use super::reply::{Code, ErrorObject};
+use super::{Finished, View};
+use crate::router::{CallOutcome, Caller, Router, ServerRequest, UpstreamRequest};
+pub(super) use progress::Progress;
 
-/// Whose request it is made for.
+/// Calls ask for progress, which gives them their time again; they need not be told apart by it.
+const META: &[u8] = br#"{"progressToken":"within"}"#;
+
+/// The client whose request they are made for.
 #[derive(Clone)]
-pub(super) struct Client {
-    pub(super) caller: Arc<dyn Caller>,
+struct Client {
+    caller: Arc<dyn Caller>,
     /// The tag of its own request.
-    pub(super) tag: Bytes,
+    tag: Bytes,
 }
 
-impl Client {
-    pub(super) fn new(caller: &Arc<dyn Caller>, tag: &Bytes) -> Client {
-        Client { caller: Arc::clone(caller), tag: tag.clone() }
+/// See the module. Toward the router all of them have this one caller.
+pub(super) struct SubRequests {
+    client: Client,
+    /// Told as the progress of one whole; without it the progress of each goes to the client as it is.
+    progress: Option<Arc<Progress>>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    last: u64,
+    answers: HashMap<Bytes, oneshot::Sender<CallOutcome>>,
+}
+
+impl SubRequests {
+    /// For the request that `caller` tagged so.
+    pub(super) fn new(caller: &Arc<dyn Caller>, tag: &Bytes) -> Arc<SubRequests> {
+        let client = Client { caller: Arc::clone(caller), tag: tag.clone() };
+        Arc::new(SubRequests { client, progress: None, waiting: Mutex::default() })
+    }
+
+    /// As parts of something with a progress of its own.
+    pub(super) fn within(progress: &Arc<Progress>) -> Arc<SubRequests> {
+        let (client, progress) = (progress.client().clone(), Some(Arc::clone(progress)));
+        Arc::new(SubRequests { client, progress, waiting: Mutex::default() })
+    }
+
+    /// Makes a request and waits. Dropped before, it is cancelled.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        router: &Router,
+        request: UpstreamRequest,
+    ) -> CallOutcome {
+        let pending = self.begin(router);
+        router.call(request, self.caller(), pending.tag.clone());
+        pending.answer().await
+    }
+
+    /// Calls a tool, as `mcp_call` would, and waits for its result. Dropped before, the call is cancelled.
+    pub(super) async fn call_tool(
+        self: &Arc<Self>,
+        view: &View,
+        by: &'static str,
+        (server, tool): (Option<&str>, &str),
+        arguments: &Bytes,
+    ) -> Result<Bytes, ErrorObject> {
+        let raw_call = RawCall {
+            by,
+            server: server.map(str::to_owned),
+            tool: tool.to_owned(),
+            args: Some(arguments),
+            meta: Some(META),
+        };
+        let call_request = match view.resolve_call(raw_call, arguments) {
+            Ok(call_request) => call_request,
+            Err(Rejected::Invalid(message)) => {
+                return Err(ErrorObject::new(Code::ValidationInput, message));
+            }
+            Err(Rejected::Refused(refused)) => return Err(*refused),
+            Err(Rejected::StoredResult(tool, arguments)) => {
+                return match view.read_result(&tool, &arguments).await {
+                    Finished::Result(result) => Ok(Bytes::from(result)),
+                    Finished::Refused(refused) => Err(*refused),
+                    Finished::Protocol { message, .. } => {
+                        Err(ErrorObject::new(Code::ValidationInput, message))
+                    }
+                    Finished::Dispatched => Err(cancelled()),
+                };
+            }
+        };
+        let (entry, tool) = (call_request.entry.clone(), Arc::clone(&call_request.tool));
+        let pending = self.begin(&view.surface.router);
+        match view.begin(call_request, &self.caller(), &pending.tag) {
+            Dispatched::Sent => {}
+            Dispatched::Refused(refused) => return Err(*refused),
+            Dispatched::Later(later) => later.await?,
+        }
+        match pending.answer().await {
+            CallOutcome::Result(result) => Ok(match write::one_line(&result) {
+                Cow::Borrowed(_) => result,
+                Cow::Owned(mended) => Bytes::from(mended),
+            }),
+            CallOutcome::Failed(error) => Err(ErrorObject::from_call(&error, Some(&entry.config))),
+            CallOutcome::Cancelled => Err(cancelled().at(&entry.name, Some(&tool))),
+        }
+    }
+
+    fn begin<'a>(self: &'a Arc<Self>, router: &'a Router) -> Pending<'a> {
+        let (answer, answered) = oneshot::channel();
+        let mut waiting = self.lock();
+        waiting.last += 1;
+        let tag = Bytes::from(waiting.last.to_string());
+        waiting.answers.insert(tag.clone(), answer);
+        Pending { router, sub_requests: self, tag, answered }
+    }
+
+    fn caller(self: &Arc<Self>) -> Arc<dyn Caller> {
+        Arc::clone(self) as Arc<dyn Caller>
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-/// Makes the request and waits. Dropped before, it is called off.
-pub(super) async fn run(
-    surface: &Surface,
-    request: UpstreamRequest,
-    client: &Client,
-) -> CallOutcome {
-    let (answer, answered) = oneshot::channel();
-    let sub_request =
-        Arc::new(SubRequest { client: client.clone(), answer: Mutex::new(Some(answer)) });
-    let caller: Arc<dyn Caller> = Arc::clone(&sub_request) as Arc<dyn Caller>;
-    let _under_way = UnderWay { surface, sub_request };
-    surface.router.call(request, caller, client.tag.clone());
-    answered.await.unwrap_or(CallOutcome::Cancelled)
+fn cancelled() -> ErrorObject {
+    ErrorObject::new(Code::Cancelled, "the call was cancelled")
+        .hint("It may have run all the same: verify before repeating it.")
 }
 
-struct UnderWay<'a> {
-    surface: &'a Surface,
-    sub_request: Arc<SubRequest>,
+/// One whose answer is waited for. Its end, whatever ends it, cancels the request if it is still under way.
+struct Pending<'a> {
+    router: &'a Router,
+    sub_requests: &'a Arc<SubRequests>,
+    tag: Bytes,
+    answered: oneshot::Receiver<CallOutcome>,
 }
 
-impl Drop for UnderWay<'_> {
+impl Pending<'_> {
+    async fn answer(mut self) -> CallOutcome {
+        (&mut self.answered).await.unwrap_or(CallOutcome::Cancelled)
+    }
+}
+
+impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        if self.sub_request.taken().is_some() {
-            let caller: Arc<dyn Caller> = Arc::clone(&self.sub_request) as Arc<dyn Caller>;
-            self.surface.router.cancel_all(&caller);
+        let unanswered = self.sub_requests.lock().answers.remove(&self.tag);
+        if unanswered.is_some() {
+            self.router.cancel(&self.sub_requests.caller(), &self.tag);
         }
     }
 }
 
-struct SubRequest {
-    client: Client,
-    answer: Mutex<Option<oneshot::Sender<CallOutcome>>>,
-}
-
-impl SubRequest {
-    fn taken(&self) -> Option<oneshot::Sender<CallOutcome>> {
-        self.answer.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
-    }
-}
-
-impl Caller for SubRequest {
-    fn answer(&self, _tag: &Bytes, outcome: CallOutcome) {
-        if let Some(answer) = self.taken() {
-            // Nobody waits any more when the client has just called it off.
-            drop(answer.send(outcome));
+impl Caller for SubRequests {
+    fn answer(&self, tag: &Bytes, outcome: CallOutcome) {
+        let waiting = self.lock().answers.remove(tag);
+        if let Some(waiting) = waiting {
+            // Nobody waits any more when whoever made it has just ended.
+            drop(waiting.send(outcome));
         }
     }
 
     fn progress(&self, _tag: &Bytes, params: &[u8]) {
-        self.client.caller.progress(&self.client.tag, params);
+        match &self.progress {
+            Some(whole) => whole.part_moved(params),
+            None => self.client.caller.progress(&self.client.tag, params),
+        }
     }
 
     fn log(&self, _tag: Option<&Bytes>, params: &[u8]) {

@@ -13,7 +13,7 @@ use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
 use super::reply::{Code, ErrorObject};
-use super::sub_request::{self, Client};
+use super::sub_request::SubRequests;
 use super::{Finished, Step, View};
 use crate::router::{CallOutcome, Caller, Entry};
 
@@ -62,11 +62,11 @@ impl View {
         };
         let virtual_call =
             VirtualCall { of_prompts: server == PROMPTS, tool: tool.to_owned(), args };
-        let (view, client) = (self.clone(), Client::new(caller, tag));
-        Some(Step::Later(Box::pin(async move { view.grant(virtual_call, &client).await })))
+        let (view, sub_requests) = (self.clone(), SubRequests::new(caller, tag));
+        Some(Step::Later(Box::pin(async move { view.grant(virtual_call, &sub_requests).await })))
     }
 
-    async fn grant(&self, virtual_call: VirtualCall, client: &Client) -> Finished {
+    async fn grant(&self, virtual_call: VirtualCall, sub_requests: &Arc<SubRequests>) -> Finished {
         let word = |name: &str| virtual_call.args[name].as_str().filter(|word| !word.is_empty());
         let entry = match word("server") {
             None => None,
@@ -88,14 +88,14 @@ impl View {
         match (virtual_call.of_prompts, virtual_call.tool.as_str()) {
             (of_prompts, "list") => {
                 let servers = entry.map_or_else(|| self.offering(), |entry| vec![entry]);
-                self.offers_listed(of_prompts, &servers, word("cursor"), client).await
+                self.offers_listed(of_prompts, &servers, word("cursor"), sub_requests).await
             }
             (false, "read") => {
                 let (Some(entry), Some(uri)) = (&entry, word("uri")) else {
                     return invalid(virtual_call.of_prompts, "`read` needs `server` and `uri`");
                 };
                 let params = json!({ "uri": uri }).to_string();
-                self.asked(entry, "resources/read", uri, &params, client, contents).await
+                self.asked(entry, "resources/read", uri, &params, sub_requests, contents).await
             }
             (true, "get") => {
                 let (Some(entry), Some(name)) = (&entry, word("name")) else {
@@ -106,7 +106,7 @@ impl View {
                     params["arguments"] = virtual_call.args["arguments"].clone();
                 }
                 let params = params.to_string();
-                self.asked(entry, "prompts/get", name, &params, client, messages).await
+                self.asked(entry, "prompts/get", name, &params, sub_requests, messages).await
             }
             (of_prompts, other) => invalid(of_prompts, &format!("there is no tool {other:?}")),
         }
@@ -119,11 +119,11 @@ impl View {
         method: &'static str,
         about: &str,
         params: &str,
-        client: &Client,
+        sub_requests: &Arc<SubRequests>,
         shown: fn(&[u8]) -> Option<Vec<u8>>,
     ) -> Finished {
         let request = self.request(entry, method, about.into(), Some(params.as_bytes()), None);
-        match sub_request::run(&self.surface, request, client).await {
+        match sub_requests.send(&self.surface.router, request).await {
             CallOutcome::Result(result) => match shown(&result) {
                 Some(content) => {
                     let mut whole = b"{\"content\":[".to_vec();
@@ -151,7 +151,7 @@ impl View {
         of_prompts: bool,
         servers: &[Entry],
         cursor: Option<&str>,
-        client: &Client,
+        sub_requests: &Arc<SubRequests>,
     ) -> Finished {
         let kinds: &[Kind] = match of_prompts {
             true => &[Kind::Prompts],
@@ -175,7 +175,7 @@ impl View {
             // A cursor belongs to the first list of the one server it came from.
             let own = cursor.filter(|_| servers.len() == 1);
             for &kind in if own.is_some() { &kinds[..1] } else { kinds } {
-                let page = match self.list_at(entry, kind, own, client).await {
+                let page = match self.list_at(entry, kind, own, sub_requests).await {
                     CallOutcome::Result(page) => page,
                     CallOutcome::Failed(_) if kind == Kind::Templates => continue,
                     CallOutcome::Failed(error) => {

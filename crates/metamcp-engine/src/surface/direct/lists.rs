@@ -10,7 +10,7 @@ use metamcp_wire::{object, write};
 use super::capabilities::INTRODUCTION;
 use super::renamed;
 use crate::router::{CallErrorKind, CallOutcome, Entry};
-use crate::surface::sub_request::{self, Client};
+use crate::surface::sub_request::SubRequests;
 use crate::surface::{Finished, View};
 
 /// Tools on a page. Most hosts read all pages, some only the first: it is as long as a list of a sane size.
@@ -154,7 +154,7 @@ impl View {
         &self,
         kind: Kind,
         cursor: Option<&str>,
-        client: &Client,
+        sub_requests: &Arc<SubRequests>,
     ) -> Finished {
         let servers = self.offering();
         let position = |name: &str| servers.iter().position(|entry| *entry.name == *name);
@@ -178,8 +178,10 @@ impl View {
         }
         loop {
             let Some(entry) = servers.get(at) else { return page_of(kind, &[], None) };
-            let (shown, more) =
-                self.page_at(entry, kind, place.cursor.take(), client).await.unwrap_or_default();
+            let (shown, more) = self
+                .page_at(entry, kind, place.cursor.take(), sub_requests)
+                .await
+                .unwrap_or_default();
             place.pages += 1;
             if more.is_some() && place.pages < MAX_PAGES {
                 place = Place { server: entry.name.to_string(), pages: place.pages, cursor: more };
@@ -201,7 +203,7 @@ impl View {
         entry: &Entry,
         kind: Kind,
         cursor: Option<String>,
-        client: &Client,
+        sub_requests: &Arc<SubRequests>,
     ) -> Option<(Vec<Vec<u8>>, Option<String>)> {
         let Some(peer) = self.introduced(entry, INTRODUCTION).await else {
             self.surface.router.missed(entry.id);
@@ -210,7 +212,7 @@ impl View {
         if !peer.can(kind.capability()) && peer.capabilities.is_object() {
             return None;
         }
-        let page = match self.list_at(entry, kind, cursor.as_deref(), client).await {
+        let page = match self.list_at(entry, kind, cursor.as_deref(), sub_requests).await {
             CallOutcome::Result(page) => page,
             CallOutcome::Failed(error) => {
                 if !matches!(error.kind, CallErrorKind::Rpc(_)) {
@@ -244,7 +246,7 @@ impl View {
         entry: &Entry,
         kind: Kind,
         cursor: Option<&str>,
-        client: &Client,
+        sub_requests: &Arc<SubRequests>,
     ) -> CallOutcome {
         let mut params = b"{}".to_vec();
         if let Some(cursor) = cursor {
@@ -254,7 +256,7 @@ impl View {
         }
         let about: Arc<str> = kind.method().into();
         let request = self.request(entry, kind.method(), about, Some(&params), None);
-        sub_request::run(&self.surface, request, client).await
+        sub_requests.send(&self.surface.router, request).await
     }
 }
 

@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::run::{millis, who};
 use crate::router::{Caller, Entry};
-use crate::surface::calls::{self, Calls, Client};
 use crate::surface::reply::{Code, ErrorObject, is_error};
+use crate::surface::sub_request::{Progress, SubRequests};
 use crate::surface::{Finished, Running, Step, View};
 
 const OP: &str = "run_chain";
@@ -77,9 +77,9 @@ impl View {
             timeout: asked.timeout_ms.map(Duration::from_millis),
         };
         let record = Arc::new(Record { began: Instant::now(), state: Mutex::default() });
-        let (view, calls) = (self.clone(), Calls::new(Client::new(caller, tag, meta)));
+        let (view, progress) = (self.clone(), Progress::new(caller, tag, meta));
         let so_far = Arc::clone(&record);
-        let (unended, count) = (Arc::clone(&calls), plan.steps.len());
+        let (unended, count) = (Arc::clone(&progress), plan.steps.len());
         let final_response = move || {
             unended.steps_ended(count, "metamcp is shutting down");
             let index = so_far.lock().steps.len();
@@ -88,8 +88,8 @@ impl View {
             Finished::Result(so_far.answer(Some(&failed(index, None, &cause))))
         };
         let future = async move {
-            let error = view.chain(&plan, &calls, &record).await.err();
-            calls.steps_ended(count, if error.is_some() { "ended by an error" } else { "done" });
+            let error = view.chain(&plan, &progress, &record).await.err();
+            progress.steps_ended(count, if error.is_some() { "ended by an error" } else { "done" });
             Finished::Result(record.answer(error.as_ref()))
         };
         Ok(Step::Running(Running {
@@ -102,18 +102,18 @@ impl View {
     async fn chain(
         &self,
         plan: &Plan,
-        calls: &Arc<Calls>,
+        progress: &Arc<Progress>,
         record: &Record,
     ) -> Result<(), ErrorObject> {
-        let clock = self.surface.router.clock;
+        let (clock, sub_requests) = (self.surface.router.clock, SubRequests::within(progress));
         let deadline = plan.timeout.map(|timeout| clock.now() + timeout);
         let mut values: Vec<(Option<&str>, Bytes)> = Vec::new();
         let count = plan.steps.len();
         for (index, step) in plan.steps.iter().enumerate() {
             let shown = text::clean_line(&step.tool_id, 160);
-            calls.step(index, count, &format!("step {} of {count}: {shown}", index + 1));
+            progress.step(index, count, &format!("step {} of {count}: {shown}", index + 1));
             let began = Instant::now();
-            let made = self.made(step, calls, &values, deadline).await;
+            let made = self.made(step, &sub_requests, &values, deadline).await;
             let entry = self.entry_of(&step.tool_id);
             let known = |wanted: bool| entry.as_ref().filter(|_| wanted);
             let mut done = StepResponse {
@@ -175,7 +175,7 @@ impl View {
     async fn made(
         &self,
         step: &Planned,
-        calls: &Arc<Calls>,
+        sub_requests: &Arc<SubRequests>,
         values: &[(Option<&str>, Bytes)],
         deadline: Option<metamcp_types::moment::Moment>,
     ) -> Result<Bytes, ErrorObject> {
@@ -187,7 +187,7 @@ impl View {
                     .hint("The step was not made. Results of the steps before it are above.")
             })?;
         let arguments = Bytes::from(write::one_line(&arguments).into_owned());
-        let call = calls::make(self, calls, OP, (None, &step.tool_id), &arguments);
+        let call = sub_requests.call_tool(self, OP, (None, &step.tool_id), &arguments);
         let made = match deadline {
             None => call.await,
             Some(deadline) => {

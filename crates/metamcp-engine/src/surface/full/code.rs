@@ -11,10 +11,10 @@ use metamcp_surface::full_surface::{self, BadArguments, CodeRequest, CodeRespons
 use super::refused;
 use super::run::millis;
 use crate::router::Caller;
-use crate::surface::calls::{Calls, Client};
 use crate::surface::execute::{ScriptRequest, ScriptRun, ended};
 use crate::surface::reply::{Code, ErrorObject};
 use crate::surface::script::Transcript;
+use crate::surface::sub_request::Progress;
 use crate::surface::{Finished, Running, Step, View};
 
 const OP: &str = "execute_code";
@@ -41,8 +41,8 @@ impl View {
         let script_request = ScriptRequest::new(&asked.code, timeout, most);
         let transcript = Arc::new(Transcript::default());
         let (view, told, began) = (self.clone(), Arc::clone(&transcript), Instant::now());
-        let calls = Calls::new(Client::new(caller, tag, meta));
-        let unended = Arc::clone(&calls);
+        let progress = Progress::new(caller, tag, meta);
+        let unended = Arc::clone(&progress);
         let final_response = move || {
             unended.script_ended();
             let (logs, calls) = transcript.so_far();
@@ -60,7 +60,7 @@ impl View {
             Finished::Result(full_surface::answer(&full_surface::code(&ran), Some(&line), &[]))
         };
         let future = async move {
-            Finished::Result(match view.execute(&script_request, &calls, told).await {
+            Finished::Result(match view.execute(&script_request, &progress, told).await {
                 Ok(ran) => view.ran_code(script_request.source(), &ran, began),
                 Err(object) => refused(OP, object),
             })
