@@ -151,6 +151,8 @@ struct Call<T> {
     arrived: Moment,
     timeout: Duration,
     harmless: bool,
+    /// When it was first put on a wire.
+    sent: Option<Moment>,
     /// How often it was put on a wire.
     attempts: u32,
     /// What broke an earlier sending that may have been executed: whatever ends the call now, that has to be said.
@@ -259,6 +261,11 @@ impl<T> Dispatch<T> {
         self.calls.get(call.0).map_or(0, |call| call.attempts)
     }
 
+    /// When the call was first put on a wire, if it was.
+    pub fn sent_at(&self, call: CallId) -> Option<Moment> {
+        self.calls.get(call.0)?.sent
+    }
+
     /// The calls on a connection, oldest first.
     pub fn calls_on(&self, conn: ConnId) -> Vec<CallId> {
         let mut on: Vec<(Moment, CallId)> = self
@@ -340,6 +347,7 @@ impl<T> Dispatch<T> {
             arrived: now,
             timeout,
             harmless: options.harmless,
+            sent: None,
             attempts: 0,
             maybe_ran: None,
             agreed: None,
@@ -513,6 +521,7 @@ impl<T> Dispatch<T> {
         }
         let Some(call) = self.calls.get_mut(id.0) else { return };
         let agreed = *call.agreed.get_or_insert(now + call.timeout);
+        call.sent.get_or_insert(now);
         call.attempts += 1;
         let cap = agreed + call.timeout.saturating_mul(PROGRESS_CAP - 1);
         call.stage = Stage::InFlight { conn, deadline: agreed, cap };

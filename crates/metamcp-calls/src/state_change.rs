@@ -45,6 +45,14 @@ pub enum PoolChange {
 }
 
 impl StateChange {
+    pub fn server(&self) -> ServerId {
+        match *self {
+            StateChange::Breaker { server, .. }
+            | StateChange::Connection { server, .. }
+            | StateChange::Pool { server, .. } => server,
+        }
+    }
+
     /// Whether this only says that a connection got its first request or finished its last one. It happens with most
     /// calls, so observers ask for it separately.
     pub fn is_activity(&self) -> bool {

@@ -121,11 +121,11 @@ impl Supervisor {
                     self.launch(id, mode, start, shared, reply);
                 }
                 Ok(Request::Stop { id, escalation }) => {
-                    self.each(id, |one| one.stop(escalation.clone()))
+                    self.each(id, |one| one.stop(escalation.clone()));
                 }
                 Ok(Request::Kill { id }) => self.each(id, Container::kill),
                 Ok(Request::Release { id }) => {
-                    self.each(id, |one| one.stop(Escalation::immediate()))
+                    self.each(id, |one| one.stop(Escalation::immediate()));
                 }
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use metamcp_calls::pool::ServerId;
 use metamcp_config::config::ServerConfig;
-use metamcp_config::settings::LogLevel;
 use metamcp_search::search::{About, CachedTokenizer, Index, IndexCacheKey, ServerIndex, Tuning};
 use metamcp_surface::discover::{self, DigestLine};
 use metamcp_tools::tool::{ServerTools, Tool};
@@ -24,7 +23,6 @@ use crate::change_counter::ChangeCounter;
 use crate::clock::unix_millis;
 use crate::provision::Pinned;
 use crate::task;
-use crate::telemetry;
 use crate::upstream::era_cache::fingerprint;
 
 mod narrowed;
@@ -526,7 +524,7 @@ impl Catalog {
                 names.join(", "),
                 config.name
             );
-            telemetry::log(LogLevel::Warn, &line);
+            tracing::warn!("{line}");
             self.blocked_now().insert(server, changed.clone());
         }
         changed
@@ -535,7 +533,8 @@ impl Catalog {
     /// A configured server may change its tools, but not unnoticed.
     fn warn_of_changes(&self, server: ServerId, config: &ServerConfig, tools: &ServerTools) {
         let snapshot = self.snapshot();
-        let Some(old) = snapshot.known(server).filter(|_| telemetry::wants(LogLevel::Warn)) else {
+        let Some(old) = snapshot.known(server).filter(|_| tracing::enabled!(tracing::Level::WARN))
+        else {
             return;
         };
         if old.tools.fingerprint == tools.fingerprint {
@@ -551,7 +550,7 @@ impl Catalog {
                 config.name,
                 names.join(", ")
             );
-            telemetry::log(LogLevel::Warn, &line);
+            tracing::warn!("{line}");
         }
     }
 

@@ -20,6 +20,7 @@ use metamcp_types::next::Audience;
 use crate::catalog::Catalog;
 use crate::catalog::schema_cache::SchemaCache;
 use crate::clock::Clock;
+use crate::observe::{EventLog, Observer, Redactions, Subscriber};
 use crate::provision::{self, Pinned, Provisioner};
 use crate::results::{self, Results};
 use crate::router::{Router, Timing};
@@ -56,7 +57,8 @@ impl Gateway {
         let catalog = Catalog::new(Some(cache), settings.catalog_ttl).tuned(tuning(settings));
         let catalog = Arc::new(catalog.pinned(Arc::clone(&pinned)));
         let installer = shim.clone();
-        let launcher = Launcher::new(shim, settings);
+        let observer = Arc::new(Observer::default());
+        let launcher = Launcher::new(shim, settings, &observer);
         let tokens = launcher.tokens();
         let timing = Timing {
             list: settings.timeouts.list,
@@ -67,8 +69,16 @@ impl Gateway {
                 longest: settings.notify.max_wait,
             }),
         };
-        let router =
-            Router::start(Clock::start(), limits(settings), timing, Arc::clone(&catalog), launcher);
+        observer.attach(Arc::new(EventLog::new()));
+        observer.attach(Arc::new(Redactions::default()));
+        let router = Router::start(
+            Clock::start(),
+            limits(settings),
+            timing,
+            Arc::clone(&catalog),
+            launcher,
+            Arc::clone(&observer),
+        );
         let join = {
             let (router, catalog, settings) =
                 (Arc::clone(&router), Arc::clone(&catalog), settings.clone());
@@ -123,7 +133,11 @@ impl Gateway {
         let usage_history =
             settings.learn.then(|| UsageStore::start(UsageFile::new(&settings.home)));
         let code = CodeMode::new(&settings.code, worker);
-        let shapes = Shapes::new(&settings.home);
+        let shapes = Arc::new(Shapes::new(&settings.home));
+        observer.attach(Arc::clone(&shapes) as Arc<dyn Subscriber>);
+        if let Some(usage_history) = &usage_history {
+            observer.attach(Arc::clone(usage_history) as Arc<dyn Subscriber>);
+        }
         let parts = Parts {
             router: Arc::clone(&router),
             catalog: Arc::clone(&catalog),
@@ -145,7 +159,15 @@ impl Gateway {
         let scope = scope.map(|(_, scope)| Arc::clone(scope));
         let audience = Audience::default();
         let tool_surface = settings.surface;
-        let view = View { surface, tool_surface, scope, audience, principal: 0, approves: true };
+        let view = View {
+            surface,
+            tool_surface,
+            scope,
+            audience,
+            principal: 0,
+            principal_name: Arc::from("owner"),
+            approves: true,
+        };
         Gateway { router, catalog, view, usage_history, scopes, pinned }
     }
 

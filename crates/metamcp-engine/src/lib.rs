@@ -10,6 +10,7 @@ pub mod gateway;
 pub mod login;
 pub mod manifest;
 pub mod model;
+pub mod observe;
 pub mod outbox;
 pub mod pem;
 pub mod provision;

@@ -33,6 +33,7 @@ use self::store::{Record, Store};
 pub use self::tokens::Tokens;
 use crate::clock::unix_millis;
 use crate::files::FileError;
+use crate::observe::{Event, LoginChange, Observer};
 use crate::web::{Guarded, Plan, SendError, SendErrorKind, TlsError, Tunnel};
 
 /// A token that ends sooner is refreshed before it is shown.
@@ -141,12 +142,24 @@ pub struct LoginStorage {
     home: PathBuf,
     keys: Keys,
     tokens: Arc<Tokens>,
+    observer: Arc<Observer>,
 }
 
 impl LoginStorage {
     /// Under this home, with the key where it is wanted. Touches nothing yet.
     pub fn new(home: &Path, place: TokenStore) -> LoginStorage {
-        LoginStorage { home: home.to_owned(), keys: Keys::new(home, place), tokens: Arc::default() }
+        LoginStorage {
+            home: home.to_owned(),
+            keys: Keys::new(home, place),
+            tokens: Arc::default(),
+            observer: Arc::default(),
+        }
+    }
+
+    /// The same, with what happens to logins published there.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<Observer>) -> LoginStorage {
+        LoginStorage { observer, ..self }
     }
 
     /// The tokens that are held by its logins.
@@ -163,6 +176,7 @@ pub struct Login {
     plan: Plan,
     store: Store,
     tokens: Arc<Tokens>,
+    observer: Arc<Observer>,
     /// The way to everybody whom the server names.
     guarded: Guarded,
     turn: tokio::sync::Mutex<()>,
@@ -199,6 +213,7 @@ impl Login {
             plan,
             store,
             tokens: login_storage.tokens(),
+            observer: Arc::clone(&login_storage.observer),
             guarded: Guarded::default(),
             turn: tokio::sync::Mutex::default(),
             known: Mutex::default(),
@@ -241,11 +256,17 @@ impl Login {
             Err(error) => error,
         };
         match without {
-            LoginError::Person { reason } => match self.begin(&challenge).await {
-                Ok(started) => Err(needed(&reason, Some(started))),
-                Err(error) => Err(needed(&format!("{reason}; {}", chain(&error)), None)),
-            },
-            other => Err(needed(&chain(&other), None)),
+            LoginError::Person { reason } => {
+                self.publish(LoginChange::Needed);
+                match self.begin(&challenge).await {
+                    Ok(started) => Err(needed(&reason, Some(started))),
+                    Err(error) => Err(needed(&format!("{reason}; {}", chain(&error)), None)),
+                }
+            }
+            other => {
+                self.publish(LoginChange::Failed);
+                Err(needed(&chain(&other), None))
+            }
         }
     }
 
@@ -293,6 +314,7 @@ impl Login {
         let (authorization_flow, address) = self.prepare(challenge).await?;
         self.known().waiting = Some((challenge.scope.clone(), address.clone()));
         self.await_visit(authorization_flow, address.clone());
+        self.publish(LoginChange::Started);
         Ok(address)
     }
 
@@ -324,6 +346,7 @@ impl Login {
         let was = self.store.read().await?.is_some();
         self.store.remove().await?;
         *self.known() = Known::default();
+        self.publish(LoginChange::Forgotten);
         Ok(was)
     }
 
@@ -358,10 +381,19 @@ impl Login {
     async fn keep(&self, record: Record) -> Result<(), LoginError> {
         self.tokens.note(&record);
         self.store.write(&record).await?;
-        let mut known = self.known();
-        known.read = true;
-        known.record = Some(record);
+        let before = {
+            let mut known = self.known();
+            known.read = true;
+            known.record.replace(record)
+        };
+        let replaced = before.is_some();
+        self.publish(if replaced { LoginChange::Refreshed } else { LoginChange::Granted });
         Ok(())
+    }
+
+    fn publish(&self, change: LoginChange) {
+        let server = self.server.origin();
+        self.observer.publish(&Event::Login { server: &server, change });
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -15,7 +15,6 @@ use std::time::{Duration, SystemTime};
 
 use metamcp_calls::notify::List;
 use metamcp_config::config::{self, Config, ServerConfig, ServerOrigin};
-use metamcp_config::settings::LogLevel;
 use metamcp_types::text::clean_line;
 
 use self::folders::Folders;
@@ -25,7 +24,7 @@ use crate::gateway::{Gateway, policy};
 use crate::provision::{self, Pinned};
 use crate::router::Router;
 use crate::surface::Surface;
-use crate::{task, telemetry};
+use crate::task;
 
 /// How often the files are looked at even if nothing was heard: links, network disks and systems without notices.
 const POLL: Duration = Duration::from_secs(2);
@@ -144,7 +143,7 @@ impl Live {
         };
         if self.complaint.as_ref() != Some(&complaint) {
             let message = format!("{complaint}; the configuration in force stays as it is");
-            telemetry::log(LogLevel::Error, &message);
+            tracing::error!("{message}");
             self.complaint = Some(complaint);
         }
     }
@@ -171,7 +170,7 @@ impl Live {
         if is_new && let Some(remark) = project.and_then(Project::remark) {
             let hint = remark.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
             let told = clean_line(&format!("{remark}{hint}"), LONGEST_REMARK).into_owned();
-            telemetry::log(LogLevel::Warn, &told);
+            tracing::warn!("{told}");
         }
     }
 
@@ -196,7 +195,7 @@ impl Live {
         if !is_same {
             let message =
                 "settings or toolsets changed; they take effect when metamcp is started again";
-            telemetry::log(LogLevel::Warn, message);
+            tracing::warn!("{message}");
         }
         self.source = source;
         if diff.is_empty() {
@@ -234,14 +233,11 @@ impl Live {
         self.config = config;
         self.arrange();
         self.router.state_changes.step();
-        telemetry::log(
-            LogLevel::Info,
-            &format!(
-                "the configuration changed: {} added, {} changed, {} removed",
-                diff.added.len(),
-                diff.changed.len(),
-                diff.removed.len()
-            ),
+        tracing::info!(
+            "the configuration changed: {} added, {} changed, {} removed",
+            diff.added.len(),
+            diff.changed.len(),
+            diff.removed.len()
         );
     }
 

@@ -1,10 +1,11 @@
 //! The one path of every call: admit, connect, send, classify, retry once, respond.
 //! Owns: the dispatch and its lock, live connections, the timer task.      Never: decides (`metamcp-calls` does), renders responses.
-//! In: `call(UpstreamRequest, Caller)`.  Out: exactly one `Caller::answer` per call, progress before it.
+//! In: `call(UpstreamRequest, Caller)`.  Out: exactly one `Responder::respond` and one `CallRecord` per call, progress before them.
 //! Tests: `metamcp-calls/tests/sim.rs` for the decisions, `metamcp/tests/hazards/` with real processes.
 
 mod backlog;
 mod call_progress;
+mod caller;
 mod connect;
 mod error;
 mod handshake;
@@ -28,7 +29,7 @@ use metamcp_calls::lifecycle::State as Stand;
 use metamcp_calls::notify::Pace;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
-use metamcp_config::settings::LogLevel;
+use metamcp_calls::state_change::StateChange;
 use metamcp_types::moment::Moment;
 use metamcp_types::secret::redact;
 use metamcp_types::slab::Key;
@@ -42,12 +43,13 @@ use crate::catalog::Catalog;
 use crate::change_counter::ChangeCounter;
 use crate::change_notifier::ChangeNotifier;
 use crate::clock::Clock;
+use crate::observe::{CallRecord, Event, Interest, Observer, Payload, Verdict};
 use crate::task;
-use crate::telemetry;
 use crate::upstream::launch::Launcher;
 use crate::upstream::{Connection, Link};
 
 pub use call_progress::{CallProgress, Silent};
+pub use caller::{Caller, Client, Responder};
 pub use error::{CallError, CallErrorKind};
 pub use message::{Input, Verbatim};
 pub use relay::{Level, ServerRequest};
@@ -126,48 +128,9 @@ pub enum CallOutcome {
     Cancelled,
 }
 
-/// Who makes calls and receives their responses: a client's session, or a command.
-pub trait Caller: Send + Sync {
-    /// The one response to the call with this tag.
-    fn answer(&self, tag: &Bytes, outcome: CallOutcome);
-    /// Progress of the call with this tag, with the caller's own token already in the params.
-    fn progress(&self, tag: &Bytes, params: &[u8]);
-    /// A log message of a server, and the call during which it was written, if known.
-    fn log(&self, tag: Option<&Bytes>, params: &[u8]);
-    /// A server request for the client, because of that call if known; the answer goes to `ServerRequest::answer`.
-    /// Returned if the client cannot be asked.
-    fn ask(&self, tag: Option<&Bytes>, question: ServerRequest) -> Result<(), ServerRequest>;
-    /// A server cancels its request.
-    fn cancel_ask(&self, conn: ConnId, id: Option<&[u8]>);
-    /// The client's capabilities, for servers that are started on its behalf.
-    fn capabilities(&self) -> Value;
-    /// Identifies the client: callers that speak for one client return the same number.
-    fn client(&self) -> usize;
-    /// Whether its client expects results with `resultType`, as the stateless era has them.
-    fn is_stateless(&self) -> bool {
-        false
-    }
-    /// A stateless server answered the call with this tag with `input_required`. True if the client gets that result as
-    /// it is, which ends the call; false if the client is sent each request on its own.
-    fn input_required(&self, _tag: &Bytes, _server: &Arc<str>, _result: &Bytes) -> bool {
-        false
-    }
-    /// Only a missing login at this server blocks a call; its client can open this address.
-    fn login_wanted(&self, _server: &Arc<str>, _address: &str) {}
-    /// Answers to send with its next call.
-    fn input(&self) -> Option<Arc<Input>> {
-        None
-    }
-    /// It searched and was shown tools with these ids.
-    fn searched(&self, _query: &str, _ids: Vec<String>) {}
-    /// The call with this tag is about to go to this tool.
-    fn calling(&self, _tag: &Bytes, _server: &str, _tool: &str) {}
-}
-
 pub(crate) struct Pending {
     request: UpstreamRequest,
-    caller: Arc<dyn Caller>,
-    tag: Bytes,
+    caller: Caller,
     key: u64,
     /// Where its message ends in the stream of the connection it was last sent on.
     sent_end: u64,
@@ -175,22 +138,13 @@ pub(crate) struct Pending {
     asked: u32,
     /// Its input-required retries.
     input_retries: Option<Box<InputRetries>>,
+    record: CallRecord,
 }
 
 impl Pending {
-    /// Delivers the one response.
-    fn answer(mut self, outcome: CallOutcome) {
-        if let Some(call_progress) = self.request.call_progress.take() {
-            call_progress.end(!matches!(outcome, CallOutcome::Cancelled));
-        }
-        let outcome = match self.request.result_mapper.take() {
-            // A caller that cancelled gets no response.
-            Some(result_mapper) if !matches!(outcome, CallOutcome::Cancelled) => {
-                (result_mapper.0)(outcome)
-            }
-            _ => outcome,
-        };
-        self.caller.answer(&self.tag, outcome);
+    /// Whether its response goes there, under this tag if one is given.
+    fn is_of(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) -> bool {
+        self.caller.responds_to(responder) && tag.is_none_or(|tag| self.caller.tag == tag)
     }
 }
 
@@ -239,7 +193,7 @@ pub struct Router {
     pub(crate) launcher: Launcher,
     pub(crate) state: Mutex<State>,
     servers: RwLock<Arc<Servers>>,
-    callers: Mutex<Vec<Weak<dyn Caller>>>,
+    clients: Mutex<Vec<Weak<dyn Client>>>,
     pub(crate) level: Mutex<Option<Level>>,
     /// Union of the capabilities that clients of the stateless era declared so far.
     declared: Mutex<Declared>,
@@ -249,9 +203,11 @@ pub struct Router {
     silences: Arc<call_progress::Silences>,
     /// Notifies clients of changes.
     pub change_notifier: Arc<ChangeNotifier>,
-    /// Logins that clients were asked to complete, by client and address.
-    offered: Mutex<HashSet<(usize, String)>>,
+    /// Logins that clients were asked to complete, by session and address.
+    offered: Mutex<HashSet<(u64, String)>>,
     rearm: Notify,
+    /// Where everything that happens is published.
+    pub observer: Arc<Observer>,
     /// Moves whenever a server became known, failed or changed its state.
     pub state_changes: ChangeCounter,
     process_key: u64,
@@ -266,6 +222,7 @@ impl Router {
         timing: Timing,
         catalog: Arc<Catalog>,
         launcher: Launcher,
+        observer: Arc<Observer>,
     ) -> Arc<Router> {
         let process_key = getrandom::u64().unwrap_or(1);
         let mut dispatch = Dispatch::new(limits);
@@ -283,7 +240,7 @@ impl Router {
                 next_key: 1,
             }),
             servers: RwLock::default(),
-            callers: Mutex::default(),
+            clients: Mutex::default(),
             level: Mutex::default(),
             declared: Mutex::default(),
             input_required: input_required::Table::default(),
@@ -292,6 +249,7 @@ impl Router {
             change_notifier: Arc::new(ChangeNotifier::new(timing.notify, clock)),
             offered: Mutex::default(),
             rearm: Notify::new(),
+            observer,
             state_changes: ChangeCounter::default(),
             process_key,
             me: me.clone(),
@@ -300,16 +258,16 @@ impl Router {
         router
     }
 
-    /// Registers a caller; it receives logs and server requests while it lives.
-    pub fn attach(&self, caller: &Arc<dyn Caller>) {
-        let mut callers = self.callers.lock().expect("no panic while callers are locked");
-        callers.retain(|caller| caller.strong_count() > 0);
-        callers.push(Arc::downgrade(caller));
+    /// Registers a client; it receives logs and server requests while it lives.
+    pub fn attach(&self, client: &Arc<dyn Client>) {
+        let mut clients = self.clients.lock().expect("no panic while clients are locked");
+        clients.retain(|client| client.strong_count() > 0);
+        clients.push(Arc::downgrade(client));
     }
 
-    pub(crate) fn attached(&self) -> Vec<Arc<dyn Caller>> {
-        let callers = self.callers.lock().expect("no panic while callers are locked");
-        callers.iter().filter_map(Weak::upgrade).collect()
+    pub(crate) fn attached(&self) -> Vec<Arc<dyn Client>> {
+        let clients = self.clients.lock().expect("no panic while clients are locked");
+        clients.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// What an operator may see of a server.
@@ -317,32 +275,40 @@ impl Router {
         self.lock().dispatch.view(server)
     }
 
-    /// Makes a call. It gets exactly one response, through `caller`, under `tag`.
-    pub fn call(&self, mut request: UpstreamRequest, caller: Arc<dyn Caller>, tag: Bytes) {
+    /// Makes a call. It gets exactly one response, through its caller, and one record.
+    pub fn call(&self, mut request: UpstreamRequest, caller: Caller) {
         if let Some(arguments) = &mut request.arguments
             && arguments.len() < COPY_BELOW
         {
             *arguments = Bytes::copy_from_slice(arguments);
         }
-        self.enter(Pending {
+        let now = self.clock.now();
+        let names = (self.name_of(request.server), Arc::clone(&request.tool));
+        let (identity, origin) = (caller.client.identity(), caller.origin);
+        let (method, body) = (request.method(), request.body());
+        let record = CallRecord::arriving(identity, origin, names, method, body, caller.arrived);
+        let pending = Pending {
             request,
             caller,
-            tag,
             key: 0,
             sent_end: u64::MAX,
             asked: 0,
             input_retries: None,
-        });
+            record,
+        };
+        self.enter(pending, now);
     }
 
     /// Passes a call to the dispatch, under a key of its own.
-    fn enter(&self, mut pending: Pending) {
-        let now = self.clock.now();
+    fn enter(&self, mut pending: Pending, now: Moment) {
         let options = CallOptions { timeout: None, harmless: pending.request.harmless };
         let mut effects = Effects::new();
         let mut state = self.lock();
         pending.key = state.next_key;
         state.next_key += 1;
+        if pending.record.id == 0 {
+            pending.record.id = pending.key;
+        }
         let server = pending.request.server;
         state.dispatch.call(server, options, pending, now, &mut effects);
         self.carry_out(state, effects);
@@ -364,7 +330,7 @@ impl Router {
     fn able(&self) -> Value {
         let declared = self.declared.lock().expect("no panic while it is locked").all.clone();
         match self.attached().pop() {
-            Some(caller) => meta::merged(caller.capabilities(), &declared),
+            Some(client) => meta::merged(client.capabilities(), &declared),
             None => declared,
         }
     }
@@ -375,32 +341,23 @@ impl Router {
         self.silences.watch(whose);
     }
 
-    /// Cancels what `caller` tagged so, if it is still open.
-    pub fn cancel(&self, caller: &Arc<dyn Caller>, tag: &[u8]) {
-        self.cancel_input_required(caller, Some(tag));
-        let now = self.clock.now();
-        let mut effects = Effects::new();
-        let mut state = self.lock();
-        let matching = state.dispatch.find(|pending| {
-            pending.tag == tag
-                && Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
-        });
+    /// Cancels what this responder waits for under this tag, if it is still open.
+    pub fn cancel(&self, responder: &Arc<dyn Responder>, tag: &[u8]) {
         // Two calls with one id are legal here; the client cannot tell which it means, so both are cancelled.
-        for call in matching {
-            state.dispatch.cancel(call, now, &mut effects);
-        }
-        self.carry_out(state, effects);
+        self.cancel_matching(responder, Some(tag));
     }
 
-    /// Cancels every open call of `caller`.
-    pub fn cancel_all(&self, caller: &Arc<dyn Caller>) {
-        self.cancel_input_required(caller, None);
+    /// Cancels every open call of a responder.
+    pub fn cancel_all(&self, responder: &Arc<dyn Responder>) {
+        self.cancel_matching(responder, None);
+    }
+
+    fn cancel_matching(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) {
+        self.cancel_input_required(responder, tag);
         let now = self.clock.now();
         let mut effects = Effects::new();
         let mut state = self.lock();
-        let matching = state.dispatch.find(|pending| {
-            Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
-        });
+        let matching = state.dispatch.find(|pending| pending.is_of(responder, tag));
         for call in matching {
             state.dispatch.cancel(call, now, &mut effects);
         }
@@ -473,11 +430,9 @@ impl Router {
         }
     }
 
-    /// Calls of one caller that have no response yet.
-    pub fn calls_of(&self, caller: &Arc<dyn Caller>) -> usize {
-        let is_its = |pending: &Pending| {
-            Arc::as_ptr(&pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
-        };
+    /// Calls of one responder that have no response yet.
+    pub fn calls_of(&self, responder: &Arc<dyn Responder>) -> usize {
+        let is_its = |pending: &Pending| pending.is_of(responder, None);
         let asked = self.input_required.count_of(is_its);
         asked + self.lock().dispatch.find(is_its).len()
     }
@@ -549,10 +504,75 @@ impl Router {
             state.watched |= unseen;
             self.rearm.notify_one();
         }
+        let changes = self.changes_to_publish(&mut state);
         drop(state);
+        self.publish_changes(&changes);
         if !later.is_empty() {
             self.carry_out_later(later);
         }
+    }
+
+    /// Delivers the one response to a call, after its record.
+    fn answer(&self, mut pending: Pending, outcome: CallOutcome, now: Moment) {
+        if let Some(call_progress) = pending.request.call_progress.take() {
+            call_progress.end(!matches!(outcome, CallOutcome::Cancelled));
+        }
+        let verdict = match &outcome {
+            CallOutcome::Result(result) => Verdict::of_result(result),
+            CallOutcome::Failed(error) => error.verdict(),
+            CallOutcome::Cancelled => Verdict::Cancelled,
+        };
+        let (result, cause) = match &outcome {
+            CallOutcome::Result(result) => (Some(result), None),
+            CallOutcome::Failed(error) => (None, error.cause()),
+            CallOutcome::Cancelled => (None, None),
+        };
+        pending.record.cause = cause.cloned();
+        self.publish(&mut pending, verdict, result, now);
+        let outcome = match pending.request.result_mapper.take() {
+            // A caller that cancelled gets no response.
+            Some(result_mapper) if !matches!(outcome, CallOutcome::Cancelled) => {
+                (result_mapper.0)(outcome)
+            }
+            _ => outcome,
+        };
+        pending.caller.responder.respond(&pending.caller.tag, outcome);
+    }
+
+    /// Completes the record of a call that ended, and publishes it.
+    fn publish(
+        &self,
+        pending: &mut Pending,
+        verdict: Verdict,
+        result: Option<&Bytes>,
+        now: Moment,
+    ) {
+        let record = &mut pending.record;
+        record.ended = now;
+        record.verdict = verdict;
+        record.bytes_out = result.map_or(0, Bytes::len);
+        let arguments = pending.request.arguments.as_ref();
+        self.observer.publish(&Event::Call(&pending.record, Payload { arguments, result }));
+    }
+
+    /// What the dispatch changed, as far as anybody wants to know. Allocates only if there is something to tell.
+    fn changes_to_publish(&self, state: &mut State) -> Vec<StateChange> {
+        let activity = self.observer.wants(Interest::ACTIVITY);
+        let changes = state.dispatch.take_changes();
+        changes.filter(|change| activity || !change.is_activity()).collect()
+    }
+
+    /// Publishes what the dispatch changed.
+    fn publish_changes(&self, changes: &[StateChange]) {
+        for change in changes {
+            let server = self.name_of(change.server());
+            self.observer.publish(&Event::State { server: &server, change });
+        }
+    }
+
+    fn name_of(&self, server: ServerId) -> Arc<str> {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        servers.at(server).map_or_else(|| Arc::from("?"), |entry| Arc::clone(&entry.name))
     }
 
     fn carry_out_later(&self, effects: Effects<Pending>) {
@@ -570,12 +590,12 @@ impl Router {
                         DispatchError::Cancelled => CallOutcome::Cancelled,
                         verdict => {
                             if verdict.wants_login() {
-                                self.offer_login(server, &payload.caller, &payload.tag);
+                                self.offer_login(server, &payload.caller);
                             }
                             CallOutcome::Failed(self.failed(&payload.request, verdict))
                         }
                     };
-                    payload.answer(outcome);
+                    self.answer(payload, outcome, self.clock.now());
                 }
                 Effect::Send { .. } | Effect::Abandon { .. } => {}
             }
@@ -590,7 +610,7 @@ impl Router {
         };
         let (connection, life) = (Arc::clone(connection), Arc::clone(life));
         let mut backlog = life.backlog.lock().unwrap_or_else(PoisonError::into_inner);
-        let attempts = state.dispatch.attempts(call);
+        let (attempts, sent) = (state.dispatch.attempts(call), state.dispatch.sent_at(call));
         let process_key = self.process_key;
         let Some(pending) = state.dispatch.payload_mut(call) else { return Ok(()) };
         let size = pending.request.body().map_or(0, |body| body.len() as u64);
@@ -621,6 +641,8 @@ impl Router {
         };
         match pushed {
             Ok(end) => {
+                pending.record.attempts += 1;
+                pending.record.sent = pending.record.sent.or(sent);
                 pending.sent_end = end;
                 backlog.pushed(before, end.max(before));
                 Ok(())
@@ -635,12 +657,13 @@ impl Router {
     /// What a stateless server is told with a call: the capabilities of the client behind it, and the log level it
     /// wants. A caller's own lock is taken inside the router's here, and never the other way round.
     fn told(&self, pending: &Pending) -> (String, Option<Bytes>) {
-        let able = metamcp_wire::handshake::relayed_capabilities(&pending.caller.capabilities());
+        let able =
+            metamcp_wire::handshake::relayed_capabilities(&pending.caller.client.capabilities());
         let own = pending.request.meta.as_deref();
         let own = own.and_then(|raw| object::pick(raw, [meta::LOG_LEVEL]).ok()?[0]);
         let level = match own {
             Some(level) => Some(Bytes::copy_from_slice(level)),
-            None if pending.caller.is_stateless() => None,
+            None if pending.caller.responder.is_stateless() => None,
             None => self.level.lock().expect("no panic while the level is locked").clone(),
         };
         (able.to_string(), level)
@@ -707,8 +730,8 @@ impl Router {
         self.tell_lost(told, &failure, delivered.len());
         state.dispatch.lost(conn, failure, &delivery, now, &mut effects);
         self.carry_out(state, effects);
-        for caller in self.attached() {
-            caller.cancel_ask(conn, None);
+        for client in self.attached() {
+            client.cancel_ask(conn, None);
         }
     }
 
@@ -717,10 +740,7 @@ impl Router {
         let Some(entry) = server.and_then(|server| self.entry(server)) else { return };
         let fact = failure.fact.to_string();
         let fact = redact(&fact, entry.config.secrets());
-        telemetry::log(
-            LogLevel::Warn,
-            &format!("server {:?} {fact} ({calls} calls under way)", entry.name),
-        );
+        tracing::warn!("server {:?} {fact} ({calls} calls under way)", entry.name);
     }
 
     /// Ends starts that take too long, with the stderr so far: it may be the only hint at what they wait for.

@@ -1,8 +1,8 @@
 //! What results and arguments of tools look like: learnt from calls, results kept on this machine.
 //! Owns: the shapes and their file.      Never: keeps a value, shows one principal what another's calls looked like (keys
 //! of a result can be data too), waits for the disk on the path of a call.
-//! In: results.  Out: JSON Schemas for declarations.
-//! Tests: below; `core::declarations::observed` for the shapes themselves.
+//! In: records of calls, from `observe`.  Out: JSON Schemas for declarations.
+//! Tests: below; `metamcp_tools::declarations::observed` for the shapes themselves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use metamcp_tools::declarations::observed;
 use serde_json::{Map, Value, json};
 
 use crate::files::Directory;
+use crate::observe::{Event, Interest, Origin, Subscriber, Verdict};
 
 const FILE: &str = "shapes.json";
 /// The form of the file. Another one is not read, and replaced.
@@ -79,6 +80,27 @@ impl State {
     }
 }
 
+impl Subscriber for Shapes {
+    fn interest(&self) -> Interest {
+        Interest::CALLS
+    }
+
+    fn on_event(&self, event: &Event<'_>) {
+        let Event::Call(record, payload) = event else { return };
+        let (principal, server, tool) = (record.identity.principal, &*record.server, &*record.tool);
+        let is_script = matches!(record.origin, Origin::Script(_));
+        // Declarations are for scripts, so only what they get is worth the parsing.
+        if is_script && let Some(result) = payload.result {
+            self.saw(principal, server, tool, result);
+        }
+        let shows_use = is_script || matches!(record.origin, Origin::RunTool | Origin::Chain);
+        if shows_use && record.verdict == Verdict::Ok {
+            let arguments = payload.arguments.map_or(&b"{}"[..], |arguments| arguments);
+            self.used(principal, server, tool, arguments);
+        }
+    }
+}
+
 impl Shapes {
     /// Shapes kept under `home`. Touches nothing yet.
     pub fn new(home: &Path) -> Shapes {
@@ -86,7 +108,7 @@ impl Shapes {
     }
 
     /// A tool's useful result, as it came.
-    pub fn saw(&self, principal: u64, server: &str, tool: &str, result: &str) {
+    pub fn saw(&self, principal: u64, server: &str, tool: &str, result: &[u8]) {
         if result.len() > MAX_RESULT {
             return;
         }
@@ -158,8 +180,8 @@ impl Shapes {
 }
 
 /// What a script gets of a result: structured content, else text that is JSON. Plain text has no shape worth a type.
-fn useful(result: &str) -> Option<Value> {
-    let result: Value = serde_json::from_str(result).ok()?;
+fn useful(result: &[u8]) -> Option<Value> {
+    let result: Value = serde_json::from_slice(result).ok()?;
     if result["isError"] == true {
         return None;
     }
@@ -210,13 +232,13 @@ mod tests {
     fn a_shape_is_learnt_kept_and_read_again() {
         let home = tempfile::tempdir().unwrap();
         let shapes = Shapes::new(home.path());
-        shapes.saw(OWNER, "s", "t", r#"{"content":[{"type":"text","text":"{\"a\": 1}"}]}"#);
-        shapes.saw(OWNER, "s", "t", r#"{"structuredContent":{"a": 2, "b": "x"}}"#);
+        shapes.saw(OWNER, "s", "t", br#"{"content":[{"type":"text","text":"{\"a\": 1}"}]}"#);
+        shapes.saw(OWNER, "s", "t", br#"{"structuredContent":{"a": 2, "b": "x"}}"#);
         shapes.saw(
             OWNER,
             "s",
             "failed",
-            r#"{"isError":true,"content":[{"type":"text","text":"[1]"}]}"#,
+            br#"{"isError":true,"content":[{"type":"text","text":"[1]"}]}"#,
         );
         let expected = json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]});
         assert_eq!(shapes.of(OWNER, "s", "t"), Some(expected.clone()));
@@ -232,7 +254,7 @@ mod tests {
         let result = r#"{"structuredContent":{"patient_4711": 1}}"#;
         for (whose, other) in [(OWNER, OTHER), (OTHER, OWNER), (OTHER, 8)] {
             let tool = format!("of_{whose}");
-            shapes.saw(whose, "s", &tool, result);
+            shapes.saw(whose, "s", &tool, result.as_bytes());
             shapes.used(whose, "s", &tool, br#"{"acct": 1}"#);
             assert!(shapes.of(whose, "s", &tool).is_some());
             assert!(shapes.uses_of(whose, "s", &tool).is_some());
@@ -252,7 +274,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let shapes = Shapes::new(home.path());
         for principal in 0..10 * MAX_PRINCIPALS as u64 {
-            shapes.saw(principal, "s", "t", r#"{"structuredContent":{"a": 1}}"#);
+            shapes.saw(principal, "s", "t", br#"{"structuredContent":{"a": 1}}"#);
         }
         assert_eq!(shapes.lock().of.len(), MAX_PRINCIPALS);
         assert!(shapes.of(OWNER, "s", "t").is_some());

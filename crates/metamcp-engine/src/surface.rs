@@ -4,6 +4,7 @@
 //! Tests: `metamcp/tests/`, snapshots of responses in `metamcp-surface`.
 
 pub mod call;
+mod command;
 pub mod direct;
 pub mod discover;
 pub mod execute;
@@ -23,33 +24,37 @@ mod virtual_servers;
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_calls::replay::Rule;
-use metamcp_config::settings::{LogLevel, ToolSurface};
+use metamcp_config::settings::ToolSurface;
 use metamcp_surface::full_surface;
 use metamcp_tools::cursor::CursorKey;
 use metamcp_types::nearest::nearest;
 use metamcp_types::next::Audience;
 use metamcp_types::secret::Redactor;
+use metamcp_types::text;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_RESULT_DEPTH;
 
 use crate::catalog::Catalog;
 use crate::config::CurrentProject;
 use crate::login::Tokens;
+use crate::observe::{CallRecord, Event, Interest, Payload, Verdict};
 use crate::provision::Provisioner;
 use crate::results::Results;
 use crate::router::{Caller, Entry, Router, Servers};
 use crate::shapes::Shapes;
-use crate::telemetry;
 use crate::usage_history::UsageStore;
 use execute::CodeMode;
 use reply::ErrorObject;
 pub use scope::Scope;
+
+/// Longest name of a server or tool that was asked for and is recorded as it was written.
+const MAX_NAME: usize = 200;
 
 /// Settings of the surface.
 #[derive(Debug, Clone)]
@@ -79,7 +84,7 @@ pub struct Parts {
     /// Code mode as it is configured.
     pub code: CodeMode,
     /// Learned result shapes.
-    pub shapes: Shapes,
+    pub shapes: Arc<Shapes>,
     /// The result store.
     pub results: Results,
     /// Whether secrets are redacted from all output.
@@ -102,7 +107,7 @@ pub struct Surface {
     /// The result store.
     pub(crate) results: Results,
     /// Learned result shapes, for declarations.
-    pub(crate) shapes: Shapes,
+    pub(crate) shapes: Arc<Shapes>,
     /// Finds and installs servers.
     pub(crate) provisioner: Provisioner,
     /// The project's file and its trust state; it may wait for approval.
@@ -113,8 +118,6 @@ pub struct Surface {
     redactor: Mutex<CachedRedactor>,
     redacts: bool,
     tokens: Arc<Tokens>,
-    /// Number of secrets redacted so far.
-    scrubbed: AtomicU64,
     /// No new calls: the gateway is shutting down.
     draining: AtomicBool,
 }
@@ -139,6 +142,8 @@ pub struct View {
     pub audience: Audience,
     /// Whose stored results it writes and reads: those of the same token, or everybody's.
     pub principal: u64,
+    /// The same for people: `owner`, `token:NAME`, `sub:NAME`.
+    pub principal_name: Arc<str>,
     /// Whether an answer of its client counts as an approval. Over stdio the owner's own client is asked; over HTTP any
     /// program with a token can answer, so there the owner names the approvers.
     pub approves: bool,
@@ -245,15 +250,9 @@ impl View {
     }
 
     /// A `tools/call` of a client.
-    pub fn call(
-        &self,
-        params: Option<&[u8]>,
-        line: &Bytes,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Step {
+    pub fn call(&self, params: Option<&[u8]>, line: &Bytes, caller: &Caller) -> Step {
         if self.is_direct() {
-            return self.direct_call(params, caller, tag);
+            return self.direct_call(params, caller);
         }
         let invalid = |message: String| Step::Now(Finished::invalid(message));
         let Some(params) = params else {
@@ -277,12 +276,12 @@ impl View {
             return Step::Now(full::too_late(&name));
         }
         match &*name {
-            "mcp_call" => self.mcp_call(arguments, meta, line, caller, tag),
+            "mcp_call" => self.mcp_call(arguments, meta, line, caller),
             "mcp_discover" => self.mcp_discover(arguments, caller),
-            "mcp_execute" => self.mcp_execute(arguments, meta, caller, tag),
-            "mcp_provision" => self.mcp_provision(arguments, caller, tag),
+            "mcp_execute" => self.mcp_execute(arguments, meta, caller),
+            "mcp_provision" => self.mcp_provision(arguments, caller),
             name if full_surface::NAMES.contains(&name) => {
-                self.full(name, arguments, meta, line, (caller, tag))
+                self.full(name, arguments, meta, line, caller)
             }
             unknown => {
                 let names = COMPACT.iter().chain(&full_surface::NAMES).copied();
@@ -325,7 +324,6 @@ impl Surface {
             redacts,
             tokens,
             provisioner,
-            scrubbed: AtomicU64::new(0),
             draining: AtomicBool::new(false),
         }
     }
@@ -335,12 +333,8 @@ impl Surface {
         let redactor = self.redactor();
         let clean = redactor.redact(json);
         if clean.removed > 0 {
-            let before = self.scrubbed.fetch_add(clean.removed as u64, Ordering::Relaxed);
-            let all = before + clean.removed as u64;
-            telemetry::log(
-                LogLevel::Info,
-                &format!("took {} secrets out of an answer, {all} so far", clean.removed),
-            );
+            let removed = clean.removed as u64;
+            self.router.observer.publish(&Event::Redaction { removed });
         }
         clean.json
     }
@@ -360,9 +354,26 @@ impl Surface {
         Arc::clone(&last.redactor)
     }
 
-    /// How many secrets were redacted from responses so far.
-    pub fn scrubbed(&self) -> u64 {
-        self.scrubbed.load(Ordering::Relaxed)
+    /// A call was refused before the router saw it: it has a record all the same.
+    fn refused(&self, caller: &Caller, (server, tool): (&str, &str), error: &ErrorObject) {
+        let observer = &self.router.observer;
+        if observer.wants(Interest::CALLS) {
+            let identity = caller.client.identity();
+            let name = |name: &str| Arc::from(&*text::clean_line(name, MAX_NAME));
+            let names = (name(server), name(tool));
+            let (origin, arrived) = (caller.origin, caller.arrived);
+            let mut record =
+                CallRecord::arriving(identity, origin, names, "tools/call", None, arrived);
+            record.ended = self.router.clock.now();
+            record.verdict = Verdict::Refused(error.code().word());
+            observer.publish(&Event::Call(&record, Payload::default()));
+        }
+    }
+
+    /// A client searched and was shown these tools.
+    fn searched(&self, caller: &Caller, query: &str, ids: &[String]) {
+        let (identity, at) = (caller.client.identity(), self.router.clock.now());
+        self.router.observer.publish(&Event::Search { identity: &identity, query, ids, at });
     }
 
     /// Accepts no new calls of clients; calls of scripts and chains in progress still pass.

@@ -6,12 +6,14 @@
 use std::future::Future;
 
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
-/// Runs a future of its own. A panic in it ends that task alone.
-pub fn spawn<F>(_name: &'static str, future: F) -> JoinHandle<F::Output>
+/// Runs a future of its own, under its name in the log. A panic in it ends that task alone.
+pub fn spawn<F>(name: &'static str, future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    tokio::spawn(future)
+    // Off below debug, and then it costs one comparison for each poll.
+    tokio::spawn(future.instrument(tracing::debug_span!("task", name)))
 }

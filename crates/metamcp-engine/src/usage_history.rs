@@ -1,27 +1,29 @@
 //! Learning from use, on this machine only: which tool a client called after which search, remembered in one file.
-//! Owns: `<home>/habits.json`, when it is read and written, what a session searched for.      Never: sees arguments or results, decides a rank,
+//! Owns: `<home>/habits.json`, when it is read and written, what a session searched for.      Never: looks at arguments or results, decides a rank,
 //! lets what one principal did move what another finds.
-//! In: searches and the ends of calls.  Out: a `Prior` for a query.
-//! Tests: `usage_history/tests.rs`, `usage_history/recorder.rs`, `metamcp/tests/habits.rs`.
+//! In: searches and records of calls, from `observe`.  Out: a `Prior` for a query.
+//! Tests: `usage_history/tests.rs`, `usage_history/recent_searches.rs`, `metamcp/tests/usage_history.rs`.
 
 mod file;
-mod recorder;
+mod recent_searches;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use metamcp_config::settings::LogLevel;
 use metamcp_search::usage_history::{Prior, QueryWords, UsageHistory};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::clock::unix_millis;
+use crate::observe::{Event, Interest, Subscriber};
 use crate::shapes::OWNER;
-use crate::{task, telemetry};
+use crate::task;
+
+use recent_searches::RecentSearches;
 
 pub use file::{Forgotten, UsageFile, UsageFileError};
-pub use recorder::Recorder;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +45,39 @@ pub struct UsageStore {
     /// One writer at a time; held by threads that may wait.
     writing: Mutex<()>,
     changed: Notify,
+    searches: Mutex<RecentSearches>,
+    /// Whether a call may belong to a search at all: those of clients that never search cost one look at this.
+    has_searches: AtomicBool,
+}
+
+impl Subscriber for UsageStore {
+    fn interest(&self) -> Interest {
+        Interest::CALLS.and(Interest::SEARCHES)
+    }
+
+    fn on_event(&self, event: &Event<'_>) {
+        match event {
+            Event::Search { identity, query, ids, at } => {
+                let mut searches = self.searches();
+                searches.add(identity.session, query, ids, *at);
+                self.has_searches.store(!searches.is_empty(), Ordering::Release);
+            }
+            Event::Call(record, _) if self.has_searches.load(Ordering::Acquire) => {
+                if record.method != "tools/call" || !record.origin.is_direct_choice() {
+                    return;
+                }
+                let mut searches = self.searches();
+                let (identity, names) = (&record.identity, (&*record.server, &*record.tool));
+                let claimed = searches.claim(identity.session, names, record.arrived);
+                self.has_searches.store(!searches.is_empty(), Ordering::Release);
+                drop(searches);
+                if let (Some((words, id)), Some(ok)) = (claimed, record.verdict.tool_worked()) {
+                    self.record(identity.principal, &words, &id, ok);
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -88,9 +123,11 @@ impl UsageStore {
             state: Mutex::default(),
             writing: Mutex::default(),
             changed: Notify::new(),
+            searches: Mutex::default(),
+            has_searches: AtomicBool::new(false),
         });
         let writing = Arc::clone(&usage_store);
-        task::spawn("habits", async move {
+        task::spawn("usage history", async move {
             loop {
                 writing.changed.notified().await;
                 tokio::time::sleep(EVERY).await;
@@ -178,7 +215,11 @@ impl UsageStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn searches(&self) -> MutexGuard<'_, RecentSearches> {
+        self.searches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,7 +231,7 @@ fn complain(error: &UsageFileError) {
         message.push_str(&format!(": {source}"));
         cause = source.source();
     }
-    telemetry::log(LogLevel::Info, &message);
+    tracing::info!("{message}");
 }
 
 fn now_secs() -> u64 {

@@ -93,6 +93,44 @@ impl DispatchError {
         }
     }
 
+    /// The reason in one word, for records and metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            DispatchError::CircuitOpen { .. } => "circuit_open",
+            DispatchError::Unavailable { .. } => "unavailable",
+            DispatchError::Paused { .. } => "paused",
+            DispatchError::Refused { .. } => "refused_by_server",
+            DispatchError::CrashLoop { .. } => "crash_loop",
+            DispatchError::PoolExhausted { .. } => "pool_exhausted",
+            DispatchError::Overloaded => "overloaded",
+            DispatchError::NotJson => "not_json",
+            DispatchError::TimedOut { .. } => "timeout",
+            DispatchError::OutcomeUnknown { .. } => "outcome_unknown",
+            DispatchError::Cancelled => "cancelled",
+            DispatchError::ShuttingDown { .. } => "shutting_down",
+            DispatchError::Removed => "removed",
+        }
+    }
+
+    /// What went wrong with the server, where that is the reason.
+    pub fn failure(&self) -> Option<&Arc<Failure>> {
+        match self {
+            DispatchError::CircuitOpen { failure, .. }
+            | DispatchError::CrashLoop { failure, .. } => failure.as_ref(),
+            DispatchError::Unavailable { failure, .. }
+            | DispatchError::Paused { failure, .. }
+            | DispatchError::Refused { failure, .. }
+            | DispatchError::OutcomeUnknown { failure } => Some(failure),
+            DispatchError::PoolExhausted { .. }
+            | DispatchError::Overloaded
+            | DispatchError::NotJson
+            | DispatchError::TimedOut { .. }
+            | DispatchError::Cancelled
+            | DispatchError::ShuttingDown { .. }
+            | DispatchError::Removed => None,
+        }
+    }
+
     /// For a call that broke off for good.
     pub(super) fn for_broken_call(
         failure: Arc<Failure>,

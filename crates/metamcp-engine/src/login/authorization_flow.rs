@@ -17,6 +17,7 @@ use super::discover::{Challenge, Found, only_by};
 use super::grant::{config, refused};
 use super::http_client::HttpClientAdapter;
 use super::{Login, LoginError};
+use crate::observe::LoginChange;
 
 /// How long a person may take.
 const PERSON: Duration = Duration::from_secs(600);
@@ -126,7 +127,9 @@ impl Login {
         let Some(login) = self.me.upgrade() else { return };
         crate::task::spawn("login", async move {
             // Whoever asks next hears how it stands; there is nobody here to tell.
-            drop(login.finish(authorization_flow).await);
+            if login.finish(authorization_flow).await.is_err() {
+                login.publish(LoginChange::Failed);
+            }
             {
                 let mut known = login.known();
                 if known.waiting.as_ref().is_some_and(|(_, waiting)| *waiting == address) {

@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use metamcp_config::settings::LogLevel;
 use metamcp_provisioning::provision::Source;
 
 use super::registry::RegistryCache;
 use super::store::{Record, Store};
-use crate::telemetry;
 
 /// Whether anything is installed that this registry offered.
 pub(super) fn concerns(home: &Path, base: &str) -> bool {
@@ -25,11 +23,11 @@ pub(super) fn look(home: &Path, cache: &RegistryCache) {
             Ok(false) => {}
             Ok(true) => {
                 is_news = true;
-                telemetry::log(LogLevel::Warn, &format!("{name:?} is used no more: {why}"));
+                tracing::warn!("{name:?} is used no more: {why}");
             }
             Err(error) => {
                 let words = format!("{name:?} should be used no more ({why}), but: {error}");
-                telemetry::log(LogLevel::Error, &words);
+                tracing::error!("{words}");
             }
         }
     }

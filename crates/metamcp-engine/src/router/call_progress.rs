@@ -12,7 +12,7 @@ use metamcp_wire::object;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::Caller;
+use super::{Caller, Responder};
 use crate::task;
 
 /// How long a server may be silent before the caller is told that its call has started; most are done by then, or have
@@ -23,7 +23,7 @@ const MAX_NAME: usize = 160;
 
 /// The progress of one call.
 pub struct CallProgress {
-    caller: Arc<dyn Caller>,
+    responder: Arc<dyn Responder>,
     tag: Bytes,
     /// The caller's own token, raw.
     token: Bytes,
@@ -40,15 +40,10 @@ impl std::fmt::Debug for CallProgress {
 
 impl CallProgress {
     /// Progress under the caller's own token.
-    pub fn new(
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-        token: &Bytes,
-        name: &str,
-    ) -> Arc<CallProgress> {
+    pub fn new(caller: &Caller, token: &Bytes, name: &str) -> Arc<CallProgress> {
         Arc::new(CallProgress {
-            caller: Arc::clone(caller),
-            tag: tag.clone(),
+            responder: Arc::clone(&caller.responder),
+            tag: caller.tag.clone(),
             token: token.clone(),
             name: text::clean_line(name, MAX_NAME).into_owned(),
             state: Mutex::default(),
@@ -67,7 +62,7 @@ impl CallProgress {
             }
             _ => Cow::Borrowed(params),
         };
-        self.caller.progress(&self.tag, &params);
+        self.responder.progress(&self.tag, &params);
     }
 
     /// The call ended, `answered` unless it was cancelled. Sent before its response.
@@ -93,7 +88,7 @@ impl CallProgress {
         params.extend_from_slice(b",\"progressToken\":");
         params.extend_from_slice(&self.token);
         params.push(b'}');
-        self.caller.progress(&self.tag, &params);
+        self.responder.progress(&self.tag, &params);
     }
 
     fn lock(&self) -> MutexGuard<'_, progress::Progress> {

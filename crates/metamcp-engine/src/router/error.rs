@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
+use metamcp_calls::failure::Failure;
 use metamcp_calls::pool::ServerId;
 use metamcp_wire::scan::Defect;
 
 use super::{Router, UpstreamRequest};
+use crate::observe::Verdict;
 
 /// A call that has no result.
 #[derive(Debug)]
@@ -45,6 +47,27 @@ pub enum CallErrorKind {
         /// The limit.
         limit: usize,
     },
+}
+
+impl CallError {
+    /// How the call ended, for its record.
+    pub(super) fn verdict(&self) -> Verdict {
+        match &self.kind {
+            CallErrorKind::Verdict { verdict, .. } => Verdict::Failed(verdict.word()),
+            CallErrorKind::Rpc(_) => Verdict::RpcError,
+            CallErrorKind::Malformed(_)
+            | CallErrorKind::Unusable(_)
+            | CallErrorKind::Oversize { .. } => Verdict::BadResponse,
+        }
+    }
+
+    /// What went wrong with the server, where that ended the call.
+    pub(super) fn cause(&self) -> Option<&Arc<Failure>> {
+        match &self.kind {
+            CallErrorKind::Verdict { verdict, .. } => verdict.failure(),
+            _ => None,
+        }
+    }
 }
 
 impl Router {

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use metamcp_calls::failure::Fact;
 use metamcp_calls::notify::List;
-use metamcp_config::settings::LogLevel;
 use metamcp_wire::handshake::{self, Peer, Probed};
 use metamcp_wire::modern::meta;
 use serde_json::Value;
@@ -18,7 +17,6 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Entry, Router};
-use crate::telemetry;
 use crate::upstream::era_cache::ServerProtocol;
 use crate::upstream::{self, Connection, Link, Reply};
 
@@ -265,12 +263,12 @@ async fn next(waiting: &mut Waiting) -> Result<Reply, oneshot::error::RecvError>
 
 fn ready(router: &Arc<Router>, connection: &Arc<Connection>, peer: Peer) {
     let stateless = peer.era.is_stateless();
-    telemetry::log(
-        LogLevel::Info,
-        &format!(
-            "server {:?} is ready: {} {} ({})",
-            connection.name, peer.name, peer.version, peer.era
-        ),
+    tracing::info!(
+        "server {:?} is ready: {} {} ({})",
+        connection.name,
+        peer.name,
+        peer.version,
+        peer.era
     );
     // Set once: a second response belongs to no request.
     drop(connection.peer.set(peer));

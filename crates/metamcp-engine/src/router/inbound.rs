@@ -39,7 +39,7 @@ impl Listener for Router {
         }
         let reply = match reply {
             Reply::Result(result) if conn.is_stateless() => match result::kind(&result) {
-                Kind::Complete if pending.caller.is_stateless() => Reply::Result(result),
+                Kind::Complete if pending.caller.responder.is_stateless() => Reply::Result(result),
                 Kind::Complete => {
                     let plain = if result::is_cacheable(pending.request.method()) {
                         result::unhinted(&result)
@@ -58,14 +58,14 @@ impl Listener for Router {
                     let why = "asks the client where that is not allowed".to_owned();
                     let error = CallErrorKind::Unusable(why);
                     let failed = CallOutcome::Failed(failure(conn, &pending, error));
-                    return pending.caller.answer(&pending.tag, failed);
+                    return self.answer(pending, failed, now);
                 }
                 Kind::Unknown(kind) => {
                     let error = CallErrorKind::Unusable(format!(
                         "answered with a result of the unknown type {kind:?}"
                     ));
                     let failed = CallOutcome::Failed(failure(conn, &pending, error));
-                    return pending.answer(failed);
+                    return self.answer(pending, failed, now);
                 }
             },
             reply => reply,
@@ -81,7 +81,7 @@ impl Listener for Router {
             // Left for the dispatch above.
             Reply::Broke { fact, .. } => failed(CallErrorKind::Unusable(fact.to_string())),
         };
-        pending.answer(outcome);
+        self.answer(pending, outcome, now);
     }
 
     fn on_notification(&self, conn: &Arc<Connection>, method: &str, params: Option<&[u8]>) {
@@ -102,8 +102,8 @@ impl Listener for Router {
             "notifications/cancelled" => {
                 let picked = params.and_then(|params| object::pick(params, ["requestId"]).ok());
                 if let Some([Some(id)]) = picked {
-                    for caller in self.attached() {
-                        caller.cancel_ask(conn.id, Some(id));
+                    for client in self.attached() {
+                        client.cancel_ask(conn.id, Some(id));
                     }
                 }
             }
@@ -143,13 +143,13 @@ impl Listener for Router {
         if !conn.take_server_request() {
             return conn.refuse(&id, -32000, "too many questions are open; wait for their answers");
         }
-        let (call, tag, caller) = self.on_whose_behalf(conn, cause);
+        let (call, request, client) = self.on_whose_behalf(conn, cause);
         let server_request = ServerRequest::new(conn, id, method, shown, call, self.me.clone());
-        let Some(caller) = caller else { return server_request.refuse("no client is connected") };
+        let Some(client) = client else { return server_request.refuse("no client is connected") };
         if let Some(call) = call {
             self.lock().dispatch.paused(call);
         }
-        if let Err(server_request) = caller.ask(tag.as_ref(), server_request) {
+        if let Err(server_request) = client.ask(request.as_ref(), server_request) {
             server_request.refuse("the client behind metamcp cannot answer this");
         }
     }
@@ -175,7 +175,7 @@ impl Router {
         let call = number.and_then(|number| conn.call_of(number));
         let Some((call, attempt)) = call.and_then(from_number) else { return };
         let now = self.clock.now();
-        let (caller, tag, token, steps) = {
+        let (caller, token, steps) = {
             let mut state = self.lock();
             if !state.dispatch.is_on(call, conn.id) || state.dispatch.attempts(call) % 2 != attempt
             {
@@ -185,13 +185,13 @@ impl Router {
             let Some(pending) = state.dispatch.payload(call) else { return };
             let Some(token) = pending.request.progress.clone() else { return };
             let steps = pending.request.call_progress.clone();
-            (Arc::clone(&pending.caller), pending.tag.clone(), token, steps)
+            (pending.caller.clone(), token, steps)
         };
         if conn.admits_notification(now) {
             let params = object::replace_member(params, "progressToken", &token);
             match steps {
                 Some(call_progress) => call_progress.own(&params),
-                None => caller.progress(&tag, &params),
+                None => caller.responder.progress(&caller.tag, &params),
             }
         }
     }
@@ -199,8 +199,8 @@ impl Router {
     fn logged(&self, conn: &Arc<Connection>, params: Option<&[u8]>) {
         let Some(params) = params else { return };
         if conn.admits_notification(self.clock.now()) {
-            for (caller, tag) in self.hears_logs(conn) {
-                caller.log(tag.as_ref(), params);
+            for (client, request) in self.hears_logs(conn) {
+                client.log(request.as_ref(), params);
             }
         }
     }

@@ -17,7 +17,8 @@ use super::error::CallErrorKind;
 use super::inbound::failure;
 use super::message::Input;
 use super::relay::ServerRequest;
-use super::{CallOutcome, Caller, Pending, Router};
+use super::{CallOutcome, Pending, Responder, Router};
+use crate::observe::Verdict;
 use crate::task;
 use crate::upstream::Connection;
 
@@ -67,16 +68,18 @@ impl Router {
         // From here on nobody has the requests as the server wrote them.
         let presented = server_request::presented_in(&conn.name, result).map(Bytes::from);
         if let Ok(shown) = &presented
-            && pending.caller.input_required(&pending.tag, &conn.name, shown)
+            && pending.caller.responder.input_required(&pending.caller.tag, &conn.name, shown)
         {
-            return;
+            // The client has its response, and comes back with another call.
+            let now = self.clock.now();
+            return self.publish(&mut pending, Verdict::InputRequired, Some(result), now);
         }
         let required = match presented.and_then(|shown| Ok(input::required(&shown)?)) {
             Ok(required) => required,
             Err(unfit) => {
                 let why = format!("answered with questions that cannot be put: {unfit}");
                 let error = failure(conn, &pending, CallErrorKind::Unusable(why));
-                return pending.answer(CallOutcome::Failed(error));
+                return self.answer(pending, CallOutcome::Failed(error), self.clock.now());
             }
         };
         let input_retries = pending.input_retries.get_or_insert_default();
@@ -85,7 +88,7 @@ impl Router {
         if !asks {
             return self.after_input(Row { pending, conn: Arc::clone(conn) }, effects);
         }
-        let (caller, tag) = (Arc::clone(&pending.caller), pending.tag.clone());
+        let caller = pending.caller.clone();
         let number = {
             let mut rows = self.input_required.lock();
             rows.last += 1;
@@ -97,7 +100,7 @@ impl Router {
         for effect in effects {
             let Effect::Ask(asked) = effect else { continue };
             let server_request = ServerRequest::for_input_required(number, asked, self.me.clone());
-            if let Err(server_request) = caller.ask(Some(&tag), server_request) {
+            if let Err(server_request) = caller.client.ask(Some(&caller.request), server_request) {
                 server_request.refuse("the client behind metamcp cannot answer this");
             }
         }
@@ -108,14 +111,11 @@ impl Router {
         self.step(round, Event::Answered { key: key.to_owned(), result });
     }
 
-    /// Cancels what `caller` is being asked, because of one call or of all.
-    pub(super) fn cancel_input_required(&self, caller: &Arc<dyn Caller>, tag: Option<&[u8]>) {
+    /// Cancels what clients are being asked because of calls of this responder, one or all.
+    pub(super) fn cancel_input_required(&self, responder: &Arc<dyn Responder>, tag: Option<&[u8]>) {
         let matching: Vec<u64> = {
             let rows = self.input_required.lock();
-            let own = |row: &Row| {
-                Arc::as_ptr(&row.pending.caller).cast::<()>() == Arc::as_ptr(caller).cast::<()>()
-                    && tag.is_none_or(|tag| row.pending.tag == tag)
-            };
+            let own = |row: &Row| row.pending.is_of(responder, tag);
             rows.open.iter().filter(|(_, row)| own(row)).map(|(&number, _)| number).collect()
         };
         for number in matching {
@@ -174,14 +174,14 @@ impl Router {
             .map(|input_retries| input_retries.take(Event::Cancelled));
         self.cancel_ask(number, &row, &effects.unwrap_or_default());
         let outcome = outcome(&row);
-        row.pending.answer(outcome);
+        self.answer(row.pending, outcome, self.clock.now());
     }
 
     fn cancel_ask(&self, number: u64, row: &Row, effects: &[Effect]) {
         let conn: ConnId = row.conn.id;
         for effect in effects {
             if let Effect::Withdraw(key) = effect {
-                row.pending.caller.cancel_ask(conn, Some(&server_request_id(number, key)));
+                row.pending.caller.client.cancel_ask(conn, Some(&server_request_id(number, key)));
             }
         }
     }
@@ -199,7 +199,7 @@ impl Router {
                     let responses = Bytes::from(input::answering(&responses));
                     pending.request.input = Some(Arc::new(Input { responses, state }));
                     pending.sent_end = u64::MAX;
-                    return self.enter(pending);
+                    return self.enter(pending, self.clock.now());
                 }
                 Effect::Fail(why) => {
                     let words = match why {
@@ -207,7 +207,7 @@ impl Router {
                         RetryError::TooOften => "asks again and again without ever answering",
                     };
                     let error = failure(&conn, &pending, CallErrorKind::Unusable(words.to_owned()));
-                    return pending.answer(CallOutcome::Failed(error));
+                    return self.answer(pending, CallOutcome::Failed(error), self.clock.now());
                 }
                 Effect::Ask(_) | Effect::Withdraw(_) => {}
             }

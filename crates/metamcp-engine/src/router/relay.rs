@@ -10,7 +10,7 @@ use metamcp_calls::pool::{ConnId, ServerId};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::{Caller, Router, Slot, input_required};
+use super::{Caller, Client, Router, Slot, input_required};
 use crate::upstream::{Connection, Reply};
 
 /// Remembered login prompts, so that nobody is asked twice.
@@ -203,41 +203,43 @@ impl Drop for ServerRequest {
 
 impl Router {
     /// A call failed because its server requires a login: a client that can open addresses is asked to, once for each.
-    pub fn offer_login(&self, server: ServerId, caller: &Arc<dyn Caller>, tag: &Bytes) {
+    pub fn offer_login(&self, server: ServerId, caller: &Caller) {
         let failure = self.view(server).and_then(|view| view.last_failure);
         let Some(Fact::LoginNeeded { address: Some(address), .. }) =
             failure.as_ref().map(|failure| &failure.fact)
         else {
             return;
         };
-        if !caller.capabilities().pointer("/elicitation/url").is_some_and(Value::is_object) {
+        let able = caller.client.capabilities();
+        if !able.pointer("/elicitation/url").is_some_and(Value::is_object) {
             return;
         }
         let Some(entry) = self.entry(server) else { return };
-        if caller.is_stateless() {
+        if caller.responder.is_stateless() {
             // It is asked by the response to its call, and retries.
-            return caller.login_wanted(&entry.name, address);
+            return caller.responder.login_wanted(&entry.name, address);
         }
         {
             let mut offered = self.offered.lock().expect("no panic while it is locked");
             if offered.len() >= MOST_OFFERED {
                 offered.clear();
             }
-            if !offered.insert((caller.client(), address.clone())) {
+            if !offered.insert((caller.client.identity().session, address.clone())) {
                 return;
             }
         }
         // One that cannot be asked has the address in its error.
-        drop(caller.ask(Some(tag), ServerRequest::to_log_in(&entry.name, address)));
+        let login = ServerRequest::to_log_in(&entry.name, address);
+        drop(caller.client.ask(Some(&caller.request), login));
     }
 
-    /// The call that made a server ask, as far as known, and its caller: the one on whose stream it asks, else the
-    /// newest on its connection, or the newest client where the server asks unprompted.
+    /// The call that made a server ask, as far as known, the client's request behind it, and the client: of the call on
+    /// whose stream it asks, else of the newest on its connection, or the newest client where it asks unprompted.
     pub(super) fn on_whose_behalf(
         &self,
         conn: &Connection,
         cause: Option<u64>,
-    ) -> (Option<CallId>, Option<Bytes>, Option<Arc<dyn Caller>>) {
+    ) -> (Option<CallId>, Option<Bytes>, Option<Arc<dyn Client>>) {
         let mut state = self.lock();
         let calls = state.dispatch.calls_on(conn.id);
         // Of several calls the newest that was not asked yet: each server request finds another, if they all ask.
@@ -250,31 +252,31 @@ impl Router {
         let call = caused.or_else(guessed);
         let who = call.and_then(|call| state.dispatch.payload_mut(call)).map(|pending| {
             pending.asked += 1;
-            (pending.tag.clone(), Arc::clone(&pending.caller))
+            (pending.caller.request.clone(), Arc::clone(&pending.caller.client))
         });
         drop(state);
         match who {
-            Some((tag, caller)) => (call, Some(tag), Some(caller)),
+            Some((request, client)) => (call, Some(request), Some(client)),
             None => (call, None, self.attached().pop()),
         }
     }
 
-    /// Who receives a server's logs: callers on its connection, each by its newest call, else every client.
-    pub(super) fn hears_logs(&self, conn: &Connection) -> Vec<(Arc<dyn Caller>, Option<Bytes>)> {
-        let mut callers: Vec<(Arc<dyn Caller>, Option<Bytes>)> = Vec::new();
+    /// Who receives a server's logs: clients with calls on its connection, each by its newest, else every client.
+    pub(super) fn hears_logs(&self, conn: &Connection) -> Vec<(Arc<dyn Client>, Option<Bytes>)> {
+        let mut clients: Vec<(Arc<dyn Client>, Option<Bytes>)> = Vec::new();
         let state = self.lock();
         for call in state.dispatch.calls_on(conn.id).into_iter().rev() {
             let Some(pending) = state.dispatch.payload(call) else { continue };
-            let client = pending.caller.client();
-            if !callers.iter().any(|(known, _)| known.client() == client) {
-                callers.push((Arc::clone(&pending.caller), Some(pending.tag.clone())));
+            let caller = &pending.caller;
+            if !clients.iter().any(|(known, _)| caller.is_client(known)) {
+                clients.push((Arc::clone(&caller.client), Some(caller.request.clone())));
             }
         }
         drop(state);
-        if callers.is_empty() {
-            callers.extend(self.attached().into_iter().map(|caller| (caller, None)));
+        if clients.is_empty() {
+            clients.extend(self.attached().into_iter().map(|client| (client, None)));
         }
-        callers
+        clients
     }
 
     /// The client sets its log level: servers with logging are told, now and when they start.

@@ -35,7 +35,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use metamcp_calls::shutdown::{self, Shutdown};
-use metamcp_config::settings::LogLevel;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -44,7 +43,6 @@ use tokio::time::{interval, sleep, timeout};
 use super::{DRAIN_LOOK, Ended, wind_up};
 use crate::gateway::Gateway;
 use crate::task;
-use crate::telemetry;
 use connection_timer::ConnectionTimer;
 use fast_path::Handover;
 use handler::Handler;
@@ -172,7 +170,7 @@ async fn accept(
     let socket = match accepted {
         Ok((socket, _)) => socket,
         Err(error) => {
-            telemetry::log(LogLevel::Warn, &format!("cannot take a connection: {error}"));
+            tracing::warn!("cannot take a connection: {error}");
             return sleep(NO_SOCKETS).await;
         }
     };
@@ -193,7 +191,7 @@ async fn accept(
                 let shaken = timeout(HANDSHAKE, acceptor.accept(socket)).await;
                 match shaken.map_err(tls::failed).and_then(|shaken| shaken) {
                     Ok(stream) => connection(stream, handler, phase, permit).await,
-                    Err(error) => telemetry::log(LogLevel::Debug, &error.to_string()),
+                    Err(error) => tracing::debug!("{}", error.to_string()),
                 }
             });
         }

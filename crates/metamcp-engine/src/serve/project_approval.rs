@@ -7,16 +7,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metamcp_config::settings::LogLevel;
 use metamcp_wire::object;
 use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::Value;
 
 use super::Session;
 use crate::config::Project;
-use crate::router::{Caller, ServerRequest};
+use crate::router::{Client as _, ServerRequest};
 use crate::surface::View;
-use crate::telemetry;
 use crate::upstream::Reply;
 
 /// How long a person may think.
@@ -62,7 +60,7 @@ async fn ask(session: &Arc<Session>, view: &View, project: &Project) {
     let decide = move || if is_trusted { project.approve() } else { project.decline() };
     // Where a slow disk holds up nobody.
     if let Ok(Err(error)) = tokio::task::spawn_blocking(decide).await {
-        telemetry::log(LogLevel::Error, &format!("the decision was not kept: {error}"));
+        tracing::error!("the decision was not kept: {error}");
     }
 }
 

@@ -26,12 +26,12 @@ use tokio::task::AbortHandle;
 
 use super::response_streams::ResponseStreams;
 use super::stateless::{StatelessHandler, SuspendedCalls};
-use crate::router::{CallErrorKind, CallOutcome, Caller, ServerRequest};
+use crate::observe::{ClientInfo, Identity, Origin};
+use crate::router::{CallOutcome, Caller, Client, Responder, ServerRequest};
 use crate::surface::reply::{ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
 use crate::task;
 use crate::upstream::Reply;
-use crate::usage_history::Recorder;
 
 /// How often it is looked whether the last lists are answered.
 const LOOK: Duration = Duration::from_millis(2);
@@ -50,8 +50,6 @@ pub struct Session {
     /// The ways to the client.
     pub response_streams: ResponseStreams,
     state: Mutex<State>,
-    /// What it searched for and called, where habits are learnt.
-    recorder: Option<Recorder>,
     /// Requests that say themselves what they speak.
     pub stateless: StatelessHandler,
     /// The client finished its introduction.
@@ -59,8 +57,8 @@ pub struct Session {
     me: Weak<Session>,
 }
 
-#[derive(Default)]
 struct State {
+    identity: Arc<Identity>,
     peer: Option<Arc<Peer>>,
     /// Answers that take a while, by the id of their request, so that they can be called off.
     slow: HashMap<Bytes, Vec<Slow>>,
@@ -74,6 +72,22 @@ struct State {
     /// It can answer no question any more.
     mute: bool,
     stopping: bool,
+}
+
+impl State {
+    fn new(identity: Identity, peer: Option<Arc<Peer>>) -> State {
+        State {
+            identity: Arc::new(identity),
+            peer,
+            slow: HashMap::new(),
+            server_requests: HashMap::new(),
+            level: None,
+            watched: HashMap::new(),
+            told: false,
+            mute: false,
+            stopping: false,
+        }
+    }
 }
 
 /// A question put to the client.
@@ -120,15 +134,13 @@ impl Session {
         suspended_calls: &Arc<SuspendedCalls>,
         peer: Option<Arc<Peer>>,
     ) -> Arc<Session> {
-        let usage_history = view.surface.usage_history.clone();
-        let recorder =
-            usage_history.map(|usage_history| Recorder::new(usage_history, view.principal));
         let resumed = peer.is_some();
-        let state = State { peer, ..State::default() };
+        let mut identity = Identity::new(view.principal, Arc::clone(&view.principal_name));
+        identity.client = peer.as_deref().map(client_info);
+        let state = State::new(identity, peer);
         let session = Arc::new_cyclic(|me| Session {
             stateless: StatelessHandler::new(view.clone(), Arc::clone(suspended_calls)),
             view,
-            recorder,
             response_streams,
             state: Mutex::new(state),
             ready: Notify::new(),
@@ -150,10 +162,25 @@ impl Session {
         self.ready.notified().await;
     }
 
-    /// The session as a caller.
-    pub fn caller(&self) -> Arc<dyn Caller> {
-        let me: Arc<Session> = self.me.upgrade().expect("a session that hears something is alive");
-        me
+    /// The session as the caller of the client's request with this id.
+    pub(super) fn caller(&self, id: &Bytes) -> Caller {
+        let origin = if self.view.is_direct() { Origin::Direct } else { Origin::McpCall };
+        let (responder, client) = (self.responder(), self.client());
+        let arrived = self.view.surface.router.clock.now();
+        Caller { responder, tag: id.clone(), client, request: id.clone(), origin, arrived }
+    }
+
+    fn responder(&self) -> Arc<dyn Responder> {
+        self.me()
+    }
+
+    /// The client, for whoever has something to tell or ask it.
+    pub fn client(&self) -> Arc<dyn Client> {
+        self.me()
+    }
+
+    fn me(&self) -> Arc<Session> {
+        self.me.upgrade().expect("a session that hears something is alive")
     }
 
     /// One line of the client.
@@ -222,7 +249,7 @@ impl Session {
         slow.into_values().flatten().for_each(|slow| slow.task.abort());
         drop(asked);
         self.stateless.abandon();
-        self.view.surface.router.cancel_all(&self.caller());
+        self.view.surface.router.cancel_all(&self.responder());
         self.response_streams.close();
     }
 
@@ -252,7 +279,7 @@ impl Session {
     /// Requests that have no answer yet, wherever they are: calls, scripts, chains, lists, whatever waits for a start.
     pub fn in_flight(&self) -> usize {
         let slow: usize = self.lock().slow.values().map(Vec::len).sum();
-        slow + self.stateless.in_flight() + self.view.surface.router.calls_of(&self.caller())
+        slow + self.stateless.in_flight() + self.view.surface.router.calls_of(&self.responder())
     }
 
     /// The client will say nothing more: questions put to it get no answer, and whoever asked need not wait for one.
@@ -323,7 +350,7 @@ impl Session {
         }
         match method {
             "tools/call" => {
-                let step = self.view.call(params, line, &self.caller(), &id);
+                let step = self.view.call(params, line, &self.caller(&id));
                 self.go_on(id, step);
             }
             "ping" => self.result(&id, b"{}"),
@@ -355,7 +382,7 @@ impl Session {
                 Some("resources/subscribe") => self.subscribe(id, params),
                 Some("resources/unsubscribe") => self.unsubscribe(&id, params),
                 Some(method) => {
-                    let step = self.view.pass_on(method, params, &self.caller(), &id);
+                    let step = self.view.pass_on(method, params, &self.caller(&id));
                     self.go_on(id, step);
                 }
                 None => {
@@ -383,7 +410,7 @@ impl Session {
             Err(refusal) => return self.refuse(&id, -32602, &refusal.to_string()),
         };
         let revision = peer.era;
-        self.lock().peer = Some(Arc::new(peer));
+        self.introduce(peer);
         self.be_told();
         let view = self.view.clone();
         self.later(id, async move {
@@ -404,6 +431,14 @@ impl Session {
         });
     }
 
+    /// The client says who it is; its calls are recorded under that from now on.
+    fn introduce(&self, peer: Peer) {
+        let mut state = self.lock();
+        let client = Some(client_info(&peer));
+        state.identity = Arc::new(Identity { client, ..(*state.identity).clone() });
+        state.peer = Some(Arc::new(peer));
+    }
+
     fn notified(&self, method: &str, params: Option<&[u8]>) {
         match method {
             "notifications/cancelled" => {
@@ -412,7 +447,7 @@ impl Session {
                     self.stateless.cancelled(id);
                     let slow = self.lock().slow.remove(id);
                     slow.into_iter().flatten().for_each(|slow| slow.task.abort());
-                    self.view.surface.router.cancel(&self.caller(), id);
+                    self.view.surface.router.cancel(&self.responder(), id);
                     self.response_streams.end(id);
                 }
             }
@@ -516,6 +551,10 @@ impl Session {
     }
 }
 
+fn client_info(peer: &Peer) -> ClientInfo {
+    ClientInfo { name: peer.name.clone(), version: peer.version.clone() }
+}
+
 /// The log levels of the protocol.
 const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
@@ -526,9 +565,8 @@ fn severity(level: &[u8]) -> Option<usize> {
     LEVELS.iter().position(|known| *known == level)
 }
 
-impl Caller for Session {
-    fn answer(&self, tag: &Bytes, outcome: CallOutcome) {
-        self.note_end(tag, &outcome);
+impl Responder for Session {
+    fn respond(&self, tag: &Bytes, outcome: CallOutcome) {
         match outcome {
             CallOutcome::Result(result) => {
                 let result = self.clean(result);
@@ -565,6 +603,16 @@ impl Caller for Session {
 
     fn progress(&self, tag: &Bytes, params: &[u8]) {
         self.notify(Some(tag), "notifications/progress", params);
+    }
+}
+
+impl Client for Session {
+    fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&self.lock().identity)
+    }
+
+    fn capabilities(&self) -> Value {
+        self.lock().peer.as_ref().map(|peer| peer.capabilities.clone()).unwrap_or_default()
     }
 
     fn log(&self, tag: Option<&Bytes>, params: &[u8]) {
@@ -620,26 +668,6 @@ impl Caller for Session {
             self.notify(asked.tag.as_ref(), "notifications/cancelled", params.as_bytes());
         }
     }
-
-    fn capabilities(&self) -> Value {
-        self.lock().peer.as_ref().map(|peer| peer.capabilities.clone()).unwrap_or_default()
-    }
-
-    fn client(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
-    fn searched(&self, query: &str, ids: Vec<String>) {
-        if let Some(recorder) = &self.recorder {
-            recorder.searched(query, ids, self.view.surface.router.clock.now());
-        }
-    }
-
-    fn calling(&self, tag: &Bytes, server: &str, tool: &str) {
-        if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.expects()) {
-            recorder.calling(tag, server, tool, self.view.surface.router.clock.now());
-        }
-    }
 }
 
 /// Where a list of tools is to go on. One that cannot be read is no reason to begin anew.
@@ -652,33 +680,7 @@ pub(super) fn cursor(params: Option<&[u8]>) -> Result<Option<String>, String> {
     Ok(Some(text.into_owned()))
 }
 
-/// Whether a tool did what it was called for; `None` where that says nothing about the tool: it was called off, or its
-/// server could not be reached.
-fn worked(outcome: &CallOutcome) -> Option<bool> {
-    match outcome {
-        CallOutcome::Result(result) => {
-            let refused = object::pick(result, ["isError"]).ok().and_then(|[flag]| flag);
-            Some(refused != Some(b"true"))
-        }
-        CallOutcome::Failed(error) => match error.kind {
-            CallErrorKind::Verdict { .. } => None,
-            CallErrorKind::Rpc(_)
-            | CallErrorKind::Unusable(_)
-            | CallErrorKind::Malformed(_)
-            | CallErrorKind::Oversize { .. } => Some(false),
-        },
-        CallOutcome::Cancelled => None,
-    }
-}
-
 impl Session {
-    /// A call ended, for whoever learns from it.
-    pub(super) fn note_end(&self, tag: &Bytes, outcome: &CallOutcome) {
-        if let Some(recorder) = self.recorder.as_ref().filter(|recorder| recorder.waits()) {
-            recorder.ended(tag, worked(outcome));
-        }
-    }
-
     /// JSON on its way to the client, without secrets.
     pub(super) fn clean(&self, json: Bytes) -> Bytes {
         match self.view.surface.clean(&json) {

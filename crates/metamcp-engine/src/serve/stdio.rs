@@ -54,7 +54,7 @@ where
     let outbox = Arc::new(Outbox::default());
     let response_streams = ResponseStreams::Pipe(Arc::clone(&outbox));
     let session = Session::new(gateway.view.clone(), response_streams, &SuspendedCalls::new());
-    gateway.router.attach(&session.caller());
+    gateway.router.attach(&session.client());
     // Only a client on this very machine, started by its user, may ask that user to trust a project's file.
     let asking = task::spawn(
         "project file",

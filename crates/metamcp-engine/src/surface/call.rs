@@ -17,7 +17,7 @@ use metamcp_wire::{object, write};
 use serde_json::Value;
 
 use super::reply::{Code, ErrorObject, from_verdict};
-use super::{Finished, Step, View, result_store};
+use super::{Finished, Step, Surface, View, result_store};
 use crate::catalog::Known;
 use crate::clock::unix_millis;
 use crate::router::{CallProgress, Caller, Entry, ResultMapper, UpstreamRequest};
@@ -95,17 +95,16 @@ impl View {
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
         line: &Bytes,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
+        caller: &Caller,
     ) -> Step {
-        if let Some(step) = arguments.and_then(|raw| self.virtual_server_call(raw, caller, tag)) {
+        if let Some(step) = arguments.and_then(|raw| self.virtual_server_call(raw, caller)) {
             return step;
         }
         let raw_call = match decode(arguments, meta) {
             Ok(raw_call) => raw_call,
             Err(finished) => return Step::Now(finished),
         };
-        let mut call_request = match self.resolve_call(raw_call, line) {
+        let mut call_request = match self.resolve_call(raw_call, line, caller) {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => return Step::Now(Finished::invalid(message)),
             Err(Rejected::Refused(refused)) => return Step::Now(Finished::Refused(refused)),
@@ -117,8 +116,8 @@ impl View {
             }
         };
         call_request.result_mapper = self.result_shortener();
-        self.report_progress(&mut call_request, caller, tag);
-        match self.begin(call_request, caller, tag) {
+        self.report_progress(&mut call_request, caller);
+        match self.begin(call_request, caller) {
             Dispatched::Sent => Step::Dispatched,
             Dispatched::Refused(refused) => Step::Now(Finished::Refused(refused)),
             Dispatched::Later(later) => Step::Later(Box::pin(async move {
@@ -131,53 +130,46 @@ impl View {
     }
 
     /// Sees to it that a caller with a progress token hears of begin and end, unless the server tells it more.
-    pub(super) fn report_progress(
-        &self,
-        call_request: &mut CallRequest,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) {
+    pub(super) fn report_progress(&self, call_request: &mut CallRequest, caller: &Caller) {
         if let Some(token) = &call_request.progress {
             let name = format!("{}:{}", call_request.entry.name, call_request.tool);
-            let call_progress = CallProgress::new(caller, tag, token, &name);
+            let call_progress = CallProgress::new(caller, token, &name);
             self.surface.router.watch_silence(&call_progress);
             call_request.call_progress = Some(call_progress);
         }
     }
 
     /// Makes a call, or says why not.
-    pub(super) fn begin(
-        &self,
-        call_request: CallRequest,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Dispatched {
-        let Some(call_progress) = call_request.call_progress.clone() else {
-            return self.dispatch(call_request, caller, tag);
-        };
-        // What is refused has no end in the router.
-        match self.dispatch(call_request, caller, tag) {
-            Dispatched::Sent => Dispatched::Sent,
-            Dispatched::Refused(refused) => {
+    pub(super) fn begin(&self, call_request: CallRequest, caller: &Caller) -> Dispatched {
+        let call_progress = call_request.call_progress.clone();
+        let (server, tool) = (Arc::clone(&call_request.entry.name), Arc::clone(&call_request.tool));
+        // What is refused has neither an end nor a record in the router.
+        let refused = move |surface: &Surface, caller: &Caller, error: &ErrorObject| {
+            surface.refused(caller, (&server, &tool), error);
+            if let Some(call_progress) = call_progress {
                 call_progress.end(true);
-                Dispatched::Refused(refused)
             }
-            Dispatched::Later(later) => Dispatched::Later(Box::pin(async move {
-                let dispatched = later.await;
-                if dispatched.is_err() {
-                    call_progress.end(true);
-                }
-                dispatched
-            })),
+        };
+        match self.dispatch(call_request, caller) {
+            Dispatched::Sent => Dispatched::Sent,
+            Dispatched::Refused(error) => {
+                refused(&self.surface, caller, &error);
+                Dispatched::Refused(error)
+            }
+            Dispatched::Later(later) => {
+                let (surface, caller) = (Arc::clone(&self.surface), caller.clone());
+                Dispatched::Later(Box::pin(async move {
+                    let dispatched = later.await;
+                    if let Err(error) = &dispatched {
+                        refused(&surface, &caller, error);
+                    }
+                    dispatched
+                }))
+            }
         }
     }
 
-    fn dispatch(
-        &self,
-        call_request: CallRequest,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Dispatched {
+    fn dispatch(&self, call_request: CallRequest, caller: &Caller) -> Dispatched {
         if let Err(refused) = permitted(&call_request) {
             return Dispatched::Refused(refused);
         }
@@ -185,7 +177,7 @@ impl View {
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
             Validation::Valid { harmless } => {
-                self.go(call_request, harmless, caller, tag);
+                self.go(call_request, harmless, caller);
                 Dispatched::Sent
             }
             // What a live server said in this process needs no second look, nor do arguments that break a schema of the
@@ -197,10 +189,10 @@ impl View {
                 Dispatched::Refused(refused)
             }
             _ => {
-                let (view, caller, tag) = (self.clone(), Arc::clone(caller), tag.clone());
-                Dispatched::Later(Box::pin(async move {
-                    view.look_again(call_request, &caller, &tag).await
-                }))
+                let (view, caller) = (self.clone(), caller.clone());
+                Dispatched::Later(Box::pin(
+                    async move { view.look_again(call_request, &caller).await },
+                ))
             }
         }
     }
@@ -209,15 +201,14 @@ impl View {
     async fn look_again(
         &self,
         call_request: CallRequest,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
+        caller: &Caller,
     ) -> Result<(), ErrorObject> {
         self.surface.catalog.loaded().await;
         let snapshot = self.snapshot();
         let known = snapshot.known(call_request.entry.id);
         match self.validate(&call_request, known) {
             Validation::Valid { harmless } => {
-                self.go(call_request, harmless, caller, tag);
+                self.go(call_request, harmless, caller);
                 return Ok(());
             }
             Validation::Invalid(refused) if known.is_some_and(|known| settles(known, &refused)) => {
@@ -227,17 +218,17 @@ impl View {
         }
         if let Err(refused) = self.listed(&call_request.entry).await {
             if refused.code() == Code::AuthRequired {
-                self.surface.router.offer_login(call_request.entry.id, caller, tag);
+                self.surface.router.offer_login(call_request.entry.id, caller);
             }
             return Err(refused);
         }
         let snapshot = self.snapshot();
         match self.validate(&call_request, snapshot.known(call_request.entry.id)) {
-            Validation::Valid { harmless } => self.go(call_request, harmless, caller, tag),
+            Validation::Valid { harmless } => self.go(call_request, harmless, caller),
             // A server that cannot list its tools may still have this one; it knows best.
             Validation::Unknown => {
                 unambiguous(&call_request).map_err(|refused| *refused)?;
-                self.go(call_request, false, caller, tag);
+                self.go(call_request, false, caller);
             }
             Validation::Invalid(refused) if refused.code() == Code::ValidationInput => {
                 return Err(refused.hint(ASKED_FIRST));
@@ -353,11 +344,10 @@ impl View {
         Validation::Valid { harmless }
     }
 
-    fn go(&self, call_request: CallRequest, harmless: bool, caller: &Arc<dyn Caller>, tag: &Bytes) {
+    fn go(&self, call_request: CallRequest, harmless: bool, caller: &Caller) {
         let CallRequest { entry, tool, arguments, meta, progress, call_progress, result_mapper } =
             call_request;
-        caller.calling(tag, &entry.name, &tool);
-        let input = caller.input();
+        let input = caller.responder.input();
         let request = UpstreamRequest {
             server: entry.id,
             tool,
@@ -370,7 +360,7 @@ impl View {
             verbatim: None,
             result_mapper,
         };
-        self.surface.router.call(request, Arc::clone(caller), tag.clone());
+        self.surface.router.call(request, caller.clone());
     }
 
     /// The call that is asked for. `line` holds the arguments.
@@ -378,7 +368,21 @@ impl View {
         &self,
         raw_call: RawCall<'_>,
         line: &Bytes,
+        caller: &Caller,
     ) -> Result<CallRequest, Rejected> {
+        let (server, tool) = (raw_call.server.clone(), raw_call.tool.clone());
+        let resolved = self.resolve(raw_call, line);
+        if let Err(Rejected::Refused(error)) = &resolved {
+            let written = match &server {
+                Some(server) => (server.as_str(), tool.as_str()),
+                None => split_id(&tool).unwrap_or(("", &tool)),
+            };
+            self.surface.refused(caller, written, error);
+        }
+        resolved
+    }
+
+    fn resolve(&self, raw_call: RawCall<'_>, line: &Bytes) -> Result<CallRequest, Rejected> {
         let RawCall { by, server, tool, args, meta } = raw_call;
         let (server, tool) = match server {
             Some(server) => {

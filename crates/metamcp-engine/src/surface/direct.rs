@@ -68,13 +68,7 @@ impl View {
     }
 
     /// A request that is passed on.
-    pub fn pass_on(
-        &self,
-        method: &'static str,
-        params: Option<&[u8]>,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Step {
+    pub fn pass_on(&self, method: &'static str, params: Option<&[u8]>, caller: &Caller) -> Step {
         if let Some(refused) = self.too_late().or_else(|| in_doubt(method, params)) {
             return Step::Now(refused);
         }
@@ -82,10 +76,10 @@ impl View {
             return Step::Now(self.nothing(method));
         }
         if let Some(only) = self.only() {
-            self.hand(&only, method, about(method, params), params, caller, tag);
+            self.hand(&only, method, about(method, params), params, caller);
             return Step::Dispatched;
         }
-        self.among(method, params, caller, tag)
+        self.among(method, params, caller)
     }
 
     /// Why nothing new is passed on any more, once the gateway is about to end.
@@ -136,12 +130,7 @@ impl View {
     }
 
     /// A call of a tool by the name it is shown under.
-    pub(super) fn direct_call(
-        &self,
-        params: Option<&[u8]>,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Step {
+    pub(super) fn direct_call(&self, params: Option<&[u8]>, caller: &Caller) -> Step {
         if let Some(refused) = self.too_late().or_else(|| in_doubt("tools/call", params)) {
             return Step::Now(refused);
         }
@@ -158,15 +147,15 @@ impl View {
             return Step::Now(Finished::error(&refused));
         }
         if let Some((entry, tool)) = self.shown_as(&name) {
-            return self.call_shown(&entry, &tool, &name, params, caller, tag);
+            return self.call_shown(&entry, &tool, &name, params, caller);
         }
         if let Some(only) = self.only().filter(|only| self.is_for(only, &name)) {
-            return self.call_shown(&only, &(*name).into(), &name, params, caller, tag);
+            return self.call_shown(&only, &(*name).into(), &name, params, caller);
         }
         // It may be of a server that has not listed its tools yet.
         let (view, name) = (self.clone(), name.into_owned());
         let params = params.map(Bytes::copy_from_slice);
-        let (caller, tag) = (Arc::clone(caller), tag.clone());
+        let caller = caller.clone();
         Step::Later(Box::pin(async move {
             view.surface.catalog.loaded().await;
             let only = view.only();
@@ -184,7 +173,7 @@ impl View {
             });
             let Some((entry, tool)) = meant else { return unknown(&name) };
             let params = params.as_deref();
-            match view.call_shown(&entry, &tool, &name, params, &caller, &tag) {
+            match view.call_shown(&entry, &tool, &name, params, &caller) {
                 Step::Now(finished) => finished,
                 _ => Finished::Dispatched,
             }
@@ -314,9 +303,12 @@ impl View {
         tool: &Arc<str>,
         shown: &str,
         params: Option<&[u8]>,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
+        caller: &Caller,
     ) -> Step {
+        let refuse = |error: &ErrorObject| {
+            self.surface.refused(caller, (&entry.name, tool), error);
+            Step::Now(Finished::error(error))
+        };
         if !entry.config.tools.permits(tool) {
             let denied = format!(
                 "the configuration of the server {:?} does not permit the tool {tool:?}",
@@ -325,20 +317,19 @@ impl View {
             let hint =
                 "The call was not sent. Only the owner of the configuration can change that.";
             let denied = ErrorObject::new(Code::Denied, denied).hint(hint);
-            return Step::Now(Finished::error(&denied.at(&entry.name, Some(tool))));
+            return refuse(&denied.at(&entry.name, Some(tool)));
         }
         if let Err(refused) = self.permits(entry, tool) {
-            return Step::Now(Finished::error(&refused.at(&entry.name, Some(tool))));
+            return refuse(&refused.at(&entry.name, Some(tool)));
         }
         if self.surface.catalog.is_blocked(entry.id, tool) {
-            return Step::Now(Finished::error(&blocked(&entry.name, tool)));
+            return refuse(&blocked(&entry.name, tool));
         }
-        caller.calling(tag, &entry.name, tool);
         if shown == &**tool {
-            self.hand(entry, "tools/call", Arc::clone(tool), params, caller, tag);
+            self.hand(entry, "tools/call", Arc::clone(tool), params, caller);
         } else {
             let params = renamed(params.unwrap_or(b"{}"), "name", tool);
-            self.hand(entry, "tools/call", Arc::clone(tool), Some(&params), caller, tag);
+            self.hand(entry, "tools/call", Arc::clone(tool), Some(&params), caller);
         }
         Step::Dispatched
     }
@@ -350,12 +341,11 @@ impl View {
         method: &'static str,
         about: Arc<str>,
         params: Option<&[u8]>,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
+        caller: &Caller,
     ) {
-        let mut request = self.request(entry, method, about, params, caller.input());
+        let mut request = self.request(entry, method, about, params, caller.responder.input());
         request.result_mapper = Kind::listed_by(method).map(|kind| self.tidying(entry, kind));
-        self.surface.router.call(request, Arc::clone(caller), tag.clone());
+        self.surface.router.call(request, caller.clone());
     }
 
     /// Leaves out of a server's own list what clients cannot take.
@@ -412,14 +402,8 @@ impl View {
     }
 
     /// A request that one of several servers has to answer.
-    fn among(
-        &self,
-        method: &'static str,
-        params: Option<&[u8]>,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Step {
-        let sub_requests = SubRequests::new(caller, tag);
+    fn among(&self, method: &'static str, params: Option<&[u8]>, caller: &Caller) -> Step {
+        let sub_requests = SubRequests::new(caller);
         let view = self.clone();
         if let Some(kind) = Kind::listed_by(method) {
             let cursor = params.and_then(|params| object::pick(params, ["cursor"]).ok()?[0]);
@@ -456,11 +440,11 @@ impl View {
                 let reference = renamed(raw, "name", &prompt);
                 params = object::replace_member(&params, "ref", &reference);
             }
-            self.hand(&entry, method, prompt, Some(&params), caller, tag);
+            self.hand(&entry, method, prompt, Some(&params), caller);
             return Step::Dispatched;
         }
         if let Some(entry) = self.owner_of(&meant) {
-            self.hand(&entry, method, (*meant).into(), Some(params), caller, tag);
+            self.hand(&entry, method, (*meant).into(), Some(params), caller);
             return Step::Dispatched;
         }
         let (params, uri) = (Bytes::copy_from_slice(params), meant.into_owned());

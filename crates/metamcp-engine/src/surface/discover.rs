@@ -76,7 +76,7 @@ pub(super) struct SearchResults {
 }
 
 impl View {
-    pub(super) fn mcp_discover(&self, arguments: Option<&[u8]>, caller: &Arc<dyn Caller>) -> Step {
+    pub(super) fn mcp_discover(&self, arguments: Option<&[u8]>, caller: &Caller) -> Step {
         let arguments = match arguments.map(|raw| object::strict_value(raw, MAX_DEPTH)).transpose()
         {
             Ok(arguments) => arguments,
@@ -90,13 +90,13 @@ impl View {
             Ok(request) => request,
             Err(bad) => return Step::Now(Finished::invalid(bad.to_string())),
         };
-        let (view, caller) = (self.clone(), Arc::clone(caller));
+        let (view, caller) = (self.clone(), caller.clone());
         Step::Later(Box::pin(async move {
             let query = request.query.clone();
             match view.discover(request).await {
                 Ok(found) => {
                     if let Some(query) = query.filter(|_| !found.ids.is_empty()) {
-                        caller.searched(&query, found.ids);
+                        view.surface.searched(&caller, &query, &found.ids);
                     }
                     let result = json!({ "content": [{ "type": "text", "text": found.text }] });
                     Finished::Result(result.to_string().into_bytes())

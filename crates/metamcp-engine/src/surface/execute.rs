@@ -139,16 +139,15 @@ impl View {
         &self,
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
+        caller: &Caller,
     ) -> Step {
         let script_request = match decode(arguments) {
             Ok(script_request) => script_request,
             Err(finished) => return Step::Now(finished),
         };
-        let transcript = Arc::new(Transcript::default());
+        let transcript = Transcript::new();
         let (view, told) = (self.clone(), Arc::clone(&transcript));
-        let progress = Progress::new(caller, tag, meta);
+        let progress = Progress::new(caller, meta);
         let unended = Arc::clone(&progress);
         let final_response = move || {
             unended.script_ended();

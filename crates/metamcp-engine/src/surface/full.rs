@@ -8,8 +8,6 @@ mod code;
 mod find;
 mod run;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use metamcp_surface::full_surface;
 use serde_json::Value;
@@ -26,7 +24,7 @@ impl View {
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
         line: &Bytes,
-        (caller, tag): (&Arc<dyn Caller>, &Bytes),
+        caller: &Caller,
     ) -> Step {
         let step = match name {
             "search_tools" => self.search_tools(arguments, caller),
@@ -34,9 +32,9 @@ impl View {
             "list_namespaces" => self.list_namespaces(arguments),
             "describe_tool" => self.describe_tool(arguments),
             "list_tool_examples" => self.list_tool_examples(arguments),
-            "run_tool" => self.run_tool(arguments, meta, line, (caller, tag)),
-            "run_chain" => self.run_chain(arguments, meta, line, (caller, tag)),
-            _ => self.execute_code(arguments, meta, (caller, tag)),
+            "run_tool" => self.run_tool(arguments, meta, line, caller),
+            "run_chain" => self.run_chain(arguments, meta, line, caller),
+            _ => self.execute_code(arguments, meta, caller),
         };
         step.unwrap_or_else(|bad| Step::Now(Finished::invalid(bad.to_string())))
     }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use metamcp_config::config::ServerState;
-use metamcp_config::settings::LogLevel;
 use metamcp_provisioning::provision::{
     Candidate, Consent, LOCAL_FLOOR, Plan, ProvisionRequest, Rejected, candidates_text, question,
 };
@@ -21,7 +19,6 @@ use super::reply::{self, Code, ErrorObject};
 use super::{Finished, Step, View};
 use crate::provision::{Found, Provisioner};
 use crate::router::{Caller, Entry, ServerRequest};
-use crate::telemetry;
 use crate::upstream::Reply;
 
 /// Tools shown of those that are here already.
@@ -44,12 +41,7 @@ enum ApprovalAnswer {
 }
 
 impl View {
-    pub(super) fn mcp_provision(
-        &self,
-        arguments: Option<&[u8]>,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Step {
+    pub(super) fn mcp_provision(&self, arguments: Option<&[u8]>, caller: &Caller) -> Step {
         let arguments = match arguments.map(|raw| object::strict_value(raw, MAX_DEPTH)).transpose()
         {
             Ok(arguments) => arguments,
@@ -70,16 +62,11 @@ impl View {
             );
             return Step::Now(Finished::error(&off));
         }
-        let (view, caller, tag) = (self.clone(), Arc::clone(caller), tag.clone());
-        Step::Later(Box::pin(async move { view.provision(&request, &caller, &tag).await }))
+        let (view, caller) = (self.clone(), caller.clone());
+        Step::Later(Box::pin(async move { view.provision(&request, &caller).await }))
     }
 
-    async fn provision(
-        &self,
-        request: &ProvisionRequest,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Finished {
+    async fn provision(&self, request: &ProvisionRequest, caller: &Caller) -> Finished {
         let local = self.here_already(request).await;
         if !local.is_empty() {
             return told("local", &local_text(&local), json!({ "tools": ids(&local) }));
@@ -96,7 +83,7 @@ impl View {
                 if request.wants_install
                     || self.surface.provisioner.installed(candidate).is_some() =>
             {
-                self.have(candidate, &taken, caller, tag).await
+                self.have(candidate, &taken, caller).await
             }
             _ => candidates(&found, choice.is_some()),
         }
@@ -125,8 +112,7 @@ impl View {
         &self,
         candidate: &Candidate,
         taken: &(dyn Fn(&str) -> bool + Sync),
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
+        caller: &Caller,
     ) -> Finished {
         let provisioner = &self.surface.provisioner;
         // After a yes in a terminal it is there already.
@@ -159,7 +145,7 @@ impl View {
                 ErrorObject::new(Code::Denied, format!("metamcp does not install this:\n{text}"));
             return Finished::error(&refused.hint("Nothing was installed and nothing was run."));
         }
-        let consent = match self.consent(&plan, caller, tag).await {
+        let consent = match self.consent(&plan, caller).await {
             Ok(consent) => consent,
             Err(finished) => return finished,
         };
@@ -173,18 +159,13 @@ impl View {
             );
         }
         let what = format!("installed {} as {:?}", plan.package(), plan.server);
-        telemetry::log(LogLevel::Info, &what);
+        tracing::info!("{what}");
         self.make_known(&plan.server).await;
         self.installed(&plan)
     }
 
     /// A person's yes to this very plan: given in advance, in a terminal, or now.
-    async fn consent(
-        &self,
-        plan: &Plan,
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Result<Consent, Finished> {
+    async fn consent(&self, plan: &Plan, caller: &Caller) -> Result<Consent, Finished> {
         let provisioner = &self.surface.provisioner;
         if plan.verdict.granted
             && let Ok(consent) = plan.complete(&[])
@@ -195,11 +176,11 @@ impl View {
             Ok(Some(consent)) => return Ok(consent),
             Ok(None) => {}
             Err(error) => {
-                telemetry::log(LogLevel::Warn, &format!("a yes was not used: {error}"));
+                tracing::warn!("a yes was not used: {error}");
             }
         }
         let said = match self.approves {
-            true => ask(provisioner, plan, caller, tag).await,
+            true => ask(provisioner, plan, caller).await,
             // Not even asked: a yes that does not count would only mislead who gives it.
             false => ApprovalAnswer::Nothing(NO_APPROVER),
         };
@@ -281,12 +262,7 @@ impl View {
 }
 
 /// Puts the plan to the person behind the client.
-async fn ask(
-    provisioner: &Provisioner,
-    plan: &Plan,
-    caller: &Arc<dyn Caller>,
-    tag: &Bytes,
-) -> ApprovalAnswer {
+async fn ask(provisioner: &Provisioner, plan: &Plan, caller: &Caller) -> ApprovalAnswer {
     if plan.asks_for_a_secret() {
         return ApprovalAnswer::Nothing("it needs a secret, which is given in a terminal only");
     }
@@ -294,7 +270,7 @@ async fn ask(
         return ApprovalAnswer::Nothing("another question is open already");
     };
     let (asked, answer) = ServerRequest::of_gateway("elicitation/create", &question(plan));
-    if caller.ask(Some(tag), asked).is_err() {
+    if caller.client.ask(Some(&caller.request), asked).is_err() {
         return ApprovalAnswer::Nothing("this client cannot ask one");
     }
     let reply = match tokio::time::timeout(THINKS, answer).await {

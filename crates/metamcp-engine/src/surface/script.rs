@@ -1,8 +1,9 @@
 //! Who answers a running script: every call of it goes through `mcp_call`'s own path.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_sandbox::host::{Answer, CallError, CallStatus, Host, Level, Op};
@@ -19,6 +20,7 @@ use super::query_cache::QueryCache;
 use super::reply::{Code, ErrorObject, is_error};
 use super::script_queries::{describe, list, name_in, search, stored_result, types};
 use super::sub_request::{Progress, SubRequests};
+use crate::observe::{Event, Interest, Origin, Subscriber, Subscription, Verdict};
 
 /// Lines and calls remembered for the last words of a script that is ended from outside.
 const MAX_TOLD: usize = 1000;
@@ -31,9 +33,14 @@ const PAYLOAD_DEPTH: usize = 128;
 /// Most details of an error, in bytes of JSON.
 const MAX_DETAILS: usize = 8 * 1024;
 
+static LAST_SCRIPT: AtomicU64 = AtomicU64::new(0);
+
 /// What a script printed and called so far, for an answer that cannot wait for its end.
-#[derive(Default)]
-pub(super) struct Transcript(Mutex<Told>);
+pub(super) struct Transcript {
+    /// Its number, which the records of its calls carry.
+    script: u64,
+    told: Mutex<Told>,
+}
 
 #[derive(Default)]
 struct Told {
@@ -42,6 +49,12 @@ struct Told {
 }
 
 impl Transcript {
+    /// Of a new script.
+    pub(super) fn new() -> Arc<Transcript> {
+        let script = LAST_SCRIPT.fetch_add(1, Ordering::Relaxed) + 1;
+        Arc::new(Transcript { script, told: Mutex::default() })
+    }
+
     pub(super) fn so_far(&self) -> (Logs, Vec<Value>) {
         let told = self.lock();
         let lines = told.logs.iter().map(|(level, text)| (*level, text.as_str()));
@@ -49,7 +62,29 @@ impl Transcript {
     }
 
     fn lock(&self) -> MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Subscriber for Transcript {
+    fn interest(&self) -> Interest {
+        Interest::CALLS
+    }
+
+    fn on_event(&self, event: &Event<'_>) {
+        let Event::Call(record, _) = event else { return };
+        if record.origin != Origin::Script(self.script) {
+            return;
+        }
+        let ended = match record.verdict {
+            Verdict::Ok => CallStatus::Ok,
+            _ => CallStatus::Failed,
+        };
+        let mut told = self.lock();
+        if told.calls.len() < MAX_TOLD {
+            let took = record.ended.since(record.arrived);
+            told.calls.push(call_json(&record.server, &record.tool, took, ended));
+        }
     }
 }
 
@@ -59,6 +94,8 @@ pub(super) struct Script {
     sub_requests: Arc<SubRequests>,
     progress: Arc<Progress>,
     transcript: Arc<Transcript>,
+    /// What the transcript hears of its calls.
+    _calls: Subscription,
     answers: Arc<QueryCache>,
 }
 
@@ -68,8 +105,16 @@ impl Script {
         progress: &Arc<Progress>,
         transcript: Arc<Transcript>,
     ) -> Script {
-        let (sub_requests, progress) = (SubRequests::within(progress), Arc::clone(progress));
-        Script { view: view.clone(), sub_requests, progress, transcript, answers: Arc::default() }
+        let sub_requests = SubRequests::within(progress, Origin::Script(transcript.script));
+        let calls = Arc::clone(&transcript) as Arc<dyn Subscriber>;
+        Script {
+            view: view.clone(),
+            sub_requests,
+            progress: Arc::clone(progress),
+            _calls: view.surface.router.observer.subscribe(calls),
+            transcript,
+            answers: Arc::default(),
+        }
     }
 }
 
@@ -77,7 +122,6 @@ impl Host for Script {
     fn answer(&self, op: Op, payload: String) -> Answer {
         let (sub_requests, progress) = (Arc::clone(&self.sub_requests), Arc::clone(&self.progress));
         let view = self.view.clone();
-        let transcript = Arc::clone(&self.transcript);
         let answers = Arc::clone(&self.answers);
         let scrubbing = self.view.clone();
         let answer = async move {
@@ -90,23 +134,7 @@ impl Host for Script {
             match op {
                 Op::Call => {
                     progress.script_calls(name_in(&asked["server"]), name_in(&asked["tool"]));
-                    let began = Instant::now();
                     let answer = call(&view, &sub_requests, &payload, &asked).await;
-                    let ended = match &answer {
-                        Ok(result) if !is_error(result.as_bytes()) => CallStatus::Ok,
-                        _ => CallStatus::Failed,
-                    };
-                    let mut told = transcript.lock();
-                    if told.calls.len() < MAX_TOLD {
-                        let word = |name: &str| asked[name].as_str().unwrap_or_default().to_owned();
-                        told.calls.push(call_json(
-                            &word("server"),
-                            &word("tool"),
-                            began.elapsed(),
-                            ended,
-                        ));
-                    }
-                    drop(told);
                     // What a result looks like is part of what is declared.
                     answers.forget();
                     answer
@@ -203,7 +231,6 @@ async fn call(
             ),
         ));
     };
-    view.surface.shapes.saw(view.principal, server, &tool, text);
     if is_error(text.as_bytes()) {
         let entry = view.server(server);
         let server = Value::from(entry.as_ref().map_or(server, |entry| &*entry.name));
@@ -211,7 +238,6 @@ async fn call(
         let json = format!("{{\"server\":{server},\"tool\":{tool},\"result\":{text}}}");
         return Err(CallError { json });
     }
-    view.surface.shapes.used(view.principal, server, &tool, &arguments);
     Ok(text.to_owned())
 }
 

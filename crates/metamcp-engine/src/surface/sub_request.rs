@@ -10,31 +10,24 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use metamcp_calls::pool::ConnId;
 use metamcp_wire::write;
-use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::call::{Dispatched, RawCall, Rejected};
 use super::reply::{Code, ErrorObject};
 use super::{Finished, View};
-use crate::router::{CallOutcome, Caller, Router, ServerRequest, UpstreamRequest};
+use crate::observe::Origin;
+use crate::router::{CallOutcome, Caller, Responder, Router, UpstreamRequest};
 pub(super) use progress::Progress;
 
 /// Calls ask for progress, which gives them their time again; they need not be told apart by it.
 const META: &[u8] = br#"{"progressToken":"within"}"#;
 
-/// The client whose request they are made for.
-#[derive(Clone)]
-struct Client {
-    caller: Arc<dyn Caller>,
-    /// The tag of its own request.
-    tag: Bytes,
-}
-
 /// See the module. Toward the router all of them have this one caller.
 pub(super) struct SubRequests {
-    client: Client,
+    /// Who made the request they are made for.
+    parent: Caller,
+    origin: Origin,
     /// Told as the progress of one whole; without it the progress of each goes to the client as it is.
     progress: Option<Arc<Progress>>,
     waiting: Mutex<Waiting>,
@@ -47,16 +40,16 @@ struct Waiting {
 }
 
 impl SubRequests {
-    /// For the request that `caller` tagged so.
-    pub(super) fn new(caller: &Arc<dyn Caller>, tag: &Bytes) -> Arc<SubRequests> {
-        let client = Client { caller: Arc::clone(caller), tag: tag.clone() };
-        Arc::new(SubRequests { client, progress: None, waiting: Mutex::default() })
+    /// For a request of a client's.
+    pub(super) fn new(parent: &Caller) -> Arc<SubRequests> {
+        let (parent, origin) = (parent.clone(), parent.origin);
+        Arc::new(SubRequests { parent, origin, progress: None, waiting: Mutex::default() })
     }
 
-    /// As parts of something with a progress of its own.
-    pub(super) fn within(progress: &Arc<Progress>) -> Arc<SubRequests> {
-        let (client, progress) = (progress.client().clone(), Some(Arc::clone(progress)));
-        Arc::new(SubRequests { client, progress, waiting: Mutex::default() })
+    /// As parts of something with a progress of its own: a script or a chain.
+    pub(super) fn within(progress: &Arc<Progress>, origin: Origin) -> Arc<SubRequests> {
+        let (parent, progress) = (progress.parent().clone(), Some(Arc::clone(progress)));
+        Arc::new(SubRequests { parent, origin, progress, waiting: Mutex::default() })
     }
 
     /// Makes a request and waits. Dropped before, it is cancelled.
@@ -66,7 +59,7 @@ impl SubRequests {
         request: UpstreamRequest,
     ) -> CallOutcome {
         let pending = self.begin(router);
-        router.call(request, self.caller(), pending.tag.clone());
+        router.call(request, pending.caller());
         pending.answer().await
     }
 
@@ -85,7 +78,8 @@ impl SubRequests {
             args: Some(arguments),
             meta: Some(META),
         };
-        let call_request = match view.resolve_call(raw_call, arguments) {
+        let caller = self.parent.by(self.origin);
+        let call_request = match view.resolve_call(raw_call, arguments, &caller) {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => {
                 return Err(ErrorObject::new(Code::ValidationInput, message));
@@ -104,7 +98,7 @@ impl SubRequests {
         };
         let (entry, tool) = (call_request.entry.clone(), Arc::clone(&call_request.tool));
         let pending = self.begin(&view.surface.router);
-        match view.begin(call_request, &self.caller(), &pending.tag) {
+        match view.begin(call_request, &pending.caller()) {
             Dispatched::Sent => {}
             Dispatched::Refused(refused) => return Err(*refused),
             Dispatched::Later(later) => later.await?,
@@ -128,8 +122,8 @@ impl SubRequests {
         Pending { router, sub_requests: self, tag, answered }
     }
 
-    fn caller(self: &Arc<Self>) -> Arc<dyn Caller> {
-        Arc::clone(self) as Arc<dyn Caller>
+    fn responder(self: &Arc<Self>) -> Arc<dyn Responder> {
+        Arc::clone(self) as Arc<dyn Responder>
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -151,6 +145,17 @@ struct Pending<'a> {
 }
 
 impl Pending<'_> {
+    /// Its response comes here, everything else goes to the client.
+    fn caller(&self) -> Caller {
+        Caller {
+            responder: self.sub_requests.responder(),
+            tag: self.tag.clone(),
+            origin: self.sub_requests.origin,
+            arrived: self.router.clock.now(),
+            ..self.sub_requests.parent.clone()
+        }
+    }
+
     async fn answer(mut self) -> CallOutcome {
         (&mut self.answered).await.unwrap_or(CallOutcome::Cancelled)
     }
@@ -160,13 +165,13 @@ impl Drop for Pending<'_> {
     fn drop(&mut self) {
         let unanswered = self.sub_requests.lock().answers.remove(&self.tag);
         if unanswered.is_some() {
-            self.router.cancel(&self.sub_requests.caller(), &self.tag);
+            self.router.cancel(&self.sub_requests.responder(), &self.tag);
         }
     }
 }
 
-impl Caller for SubRequests {
-    fn answer(&self, tag: &Bytes, outcome: CallOutcome) {
+impl Responder for SubRequests {
+    fn respond(&self, tag: &Bytes, outcome: CallOutcome) {
         let waiting = self.lock().answers.remove(tag);
         if let Some(waiting) = waiting {
             // Nobody waits any more when whoever made it has just ended.
@@ -177,31 +182,7 @@ impl Caller for SubRequests {
     fn progress(&self, _tag: &Bytes, params: &[u8]) {
         match &self.progress {
             Some(whole) => whole.part_moved(params),
-            None => self.client.caller.progress(&self.client.tag, params),
+            None => self.parent.responder.progress(&self.parent.tag, params),
         }
-    }
-
-    fn log(&self, _tag: Option<&Bytes>, params: &[u8]) {
-        self.client.caller.log(Some(&self.client.tag), params);
-    }
-
-    fn ask(
-        &self,
-        _tag: Option<&Bytes>,
-        server_request: ServerRequest,
-    ) -> Result<(), ServerRequest> {
-        self.client.caller.ask(Some(&self.client.tag), server_request)
-    }
-
-    fn cancel_ask(&self, conn: ConnId, id: Option<&[u8]>) {
-        self.client.caller.cancel_ask(conn, id);
-    }
-
-    fn capabilities(&self) -> Value {
-        self.client.caller.capabilities()
-    }
-
-    fn client(&self) -> usize {
-        self.client.caller.client()
     }
 }

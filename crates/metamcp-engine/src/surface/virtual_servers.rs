@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use memchr::memmem;
 use metamcp_surface::direct::{self, Kind};
 use metamcp_surface::discover::split_id;
@@ -35,12 +34,7 @@ struct VirtualCall {
 
 impl View {
     /// A call of `mcp_call` that is meant for them; `None` if it is for a server.
-    pub(super) fn virtual_server_call(
-        &self,
-        arguments: &[u8],
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-    ) -> Option<Step> {
+    pub(super) fn virtual_server_call(&self, arguments: &[u8], caller: &Caller) -> Option<Step> {
         // Most calls are told apart by a look at the bytes.
         let is_named = |name: &[u8]| memmem::find(arguments, name).is_some();
         memchr::memchr(b'@', arguments)?;
@@ -62,7 +56,7 @@ impl View {
         };
         let virtual_call =
             VirtualCall { of_prompts: server == PROMPTS, tool: tool.to_owned(), args };
-        let (view, sub_requests) = (self.clone(), SubRequests::new(caller, tag));
+        let (view, sub_requests) = (self.clone(), SubRequests::new(caller));
         Some(Step::Later(Box::pin(async move { view.grant(virtual_call, &sub_requests).await })))
     }
 

@@ -16,7 +16,6 @@ use metamcp_calls::notification_limiter::NotificationLimiter;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::replay::Delivery;
 use metamcp_child::StderrTail;
-use metamcp_config::settings::LogLevel;
 use metamcp_types::moment::Moment;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::frame::{Line, Lines, skim};
@@ -29,7 +28,6 @@ use tokio::time::Instant;
 
 use super::outbound::Outbound;
 use crate::stream::{ReadBudget, read_lines};
-use crate::telemetry;
 
 /// The largest id of a request: servers are known that keep ids in 32 bits with a sign.
 const MAX_ID: u64 = i32::MAX as u64;
@@ -245,10 +243,7 @@ impl Connection {
 
     /// A message was not written because something in it is no JSON.
     fn unwritten(&self, what: &str, defect: Defect) {
-        telemetry::log(
-            LogLevel::Warn,
-            &format!("{what} was not sent to server {:?}: {defect}", self.name),
-        );
+        tracing::warn!("{what} was not sent to server {:?}: {defect}", self.name);
     }
 
     /// Sends a request of the gateway's own, with what a stateless server wants to know with each. `params` is an

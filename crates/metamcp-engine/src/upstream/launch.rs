@@ -25,6 +25,7 @@ use super::instructions_cache::InstructionsCache;
 use super::remote::{Credentials, Mirrors, Site};
 use crate::login::{Login, LoginStorage, Tokens};
 use crate::manifest;
+use crate::observe::Observer;
 use crate::rlimits;
 use crate::web::{Plan, Tunnel, Web};
 
@@ -67,7 +68,7 @@ pub fn installs(config: &ServerConfig) -> bool {
 impl Launcher {
     /// A launcher that contains as told unless a server's configuration says otherwise.
     /// What is remembered of servers lies under the home of the settings.
-    pub fn new(shim: ShimCommand, settings: &Settings) -> Launcher {
+    pub fn new(shim: ShimCommand, settings: &Settings, observer: &Arc<Observer>) -> Launcher {
         let era_cache = EraCache::under(&settings.home);
         Launcher {
             shim,
@@ -79,7 +80,8 @@ impl Launcher {
             era_cache,
             instructions_cache: InstructionsCache::under(&settings.home),
             ways: Mutex::default(),
-            login_storage: LoginStorage::new(&settings.home, settings.token_store),
+            login_storage: LoginStorage::new(&settings.home, settings.token_store)
+                .observed_by(Arc::clone(observer)),
             logins: Mutex::default(),
         }
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use metamcp_calls::failure::Fact;
-use metamcp_config::settings::LogLevel;
 use metamcp_tools::tool::{Listing, Next, ServerTools, Tool, ToolListDefect};
 use metamcp_types::secret::Redactor;
 use metamcp_types::text;
@@ -14,7 +13,6 @@ use metamcp_wire::modern::headers;
 use metamcp_wire::write;
 
 use super::{Connection, Reply};
-use crate::telemetry;
 
 /// Pages up to this size are read in a millisecond or two; longer ones on a thread.
 const SHORT_PAGE: usize = 64 * 1024;
@@ -112,7 +110,7 @@ pub async fn read(
                 };
                 for skipped in &tools.skipped {
                     let message = format!("server {:?} lists more: {skipped}", connection.name);
-                    telemetry::log(LogLevel::Warn, &message);
+                    tracing::warn!("{message}");
                 }
                 return Ok(Arc::new(tools));
             }
@@ -135,7 +133,7 @@ fn fits_into_headers(tool: &Tool, server: &str) -> bool {
         Some(Err(why)) => {
             let name = text::clean_line(&tool.name, 100);
             let message = format!("the tool {name:?} of server {server:?} is left out: {why}");
-            telemetry::log(LogLevel::Warn, &message);
+            tracing::warn!("{message}");
             false
         }
         _ => true,

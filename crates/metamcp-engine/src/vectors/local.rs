@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use metamcp_config::settings::LogLevel;
 use metamcp_search::search::{Index, IndexCacheKey, ServerIndex, Table, document};
 use metamcp_search::transformer::{MINILM, Model};
 use sha2::{Digest, Sha256};
@@ -19,7 +18,6 @@ use super::store::{Key, Remembered, Store};
 use crate::change_counter::ChangeCounter;
 use crate::clock::unix_millis;
 use crate::model::{IDENTITY, ModelFile};
-use crate::telemetry;
 
 #[cfg(test)]
 mod tests;
@@ -120,7 +118,7 @@ impl Local {
             let thread = std::thread::Builder::new().name("transformer".to_owned());
             if let Err(error) = thread.spawn(move || shared.work()) {
                 wanted.is_running = false;
-                telemetry::log(LogLevel::Warn, &format!("no thread for the transformer: {error}"));
+                tracing::warn!("no thread for the transformer: {error}");
             }
         }
         drop(wanted);

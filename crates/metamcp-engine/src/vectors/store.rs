@@ -14,11 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use metamcp_config::settings::LogLevel;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::files::FileError;
-use crate::telemetry;
 use place::{Identity, Place};
 
 #[cfg(test)]
@@ -199,7 +197,7 @@ impl Store {
                     }
                 }
                 Err(error) if error.is_passing() => {
-                    telemetry::log(LogLevel::Debug, &format!("catalog.db: {error}; skipped once"));
+                    tracing::debug!("catalog.db: {error}; skipped once");
                     return None;
                 }
                 Err(error) => return self.give_up(&mut state, &error, now_ms),
@@ -290,7 +288,7 @@ impl Store {
         let mut last = self.note.lock().unwrap_or_else(PoisonError::into_inner);
         // The same every minute would only fill the log.
         if last.as_ref() != Some(&note) {
-            telemetry::log(LogLevel::Warn, &note);
+            tracing::warn!("{note}");
             *last = Some(note);
         }
     }

@@ -6,22 +6,17 @@
 mod pairs;
 
 use std::io::{self, Read, Write};
-use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
-use bytes::Bytes;
-use metamcp_calls::pool::ConnId;
 use metamcp_config::settings::ToolSurface;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::gateway::Gateway;
-use metamcp_engine::router::{CallOutcome, Caller, ServerRequest};
-use metamcp_engine::surface::reply::{Code, ErrorObject};
-use metamcp_engine::surface::{Finished, Step, View};
+use metamcp_engine::surface::reply::Code;
+use metamcp_engine::surface::{Finished, View};
 use metamcp_surface::discover::split_id;
 use metamcp_types::nearest::nearest;
 use metamcp_types::text;
 use serde_json::{Map, Value, json};
-use tokio::sync::oneshot;
 
 use self::pairs::Pairs;
 use super::{gateway, list};
@@ -118,31 +113,9 @@ pub(crate) async fn make(gateway: &Gateway, name: &str, arguments: &Value) -> Fi
 }
 
 async fn made(gateway: &Gateway, name: &str, arguments: &Value) -> Finished {
-    let (answer, answered) = oneshot::channel();
-    let caller: Arc<dyn Caller> = Arc::new(SingleCaller { answer: Mutex::new(Some(answer)) });
-    gateway.router.attach(&caller);
-    let params = json!({ "name": name, "arguments": arguments });
-    let line = Bytes::from(params.to_string());
     // The tools meant here are the gateway's own, whatever clients are shown.
     let view = View { tool_surface: ToolSurface::Both, ..gateway.view.clone() };
-    let finished = match view.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
-        Step::Now(finished) => finished,
-        Step::Dispatched => Finished::Dispatched,
-        Step::Later(later) => later.await,
-        Step::Running(running) => running.future.await,
-    };
-    if !matches!(finished, Finished::Dispatched) {
-        return finished;
-    }
-    match answered.await {
-        Ok(CallOutcome::Result(result)) => Finished::Result(result.to_vec()),
-        Ok(CallOutcome::Failed(error)) => {
-            let entry = gateway.router.servers().named(&error.server).cloned();
-            let config = entry.as_ref().map(|entry| &*entry.config);
-            Finished::Refused(Box::new(ErrorObject::from_call(&error, config)))
-        }
-        Ok(CallOutcome::Cancelled) | Err(_) => Finished::Dispatched,
-    }
+    view.call_for_command(&json!({ "name": name, "arguments": arguments })).await
 }
 
 /// Prints a tool result: its text, or all of it as JSON. The exit code says how it went. What the gateway itself has to
@@ -220,36 +193,5 @@ fn shown(content: &Value) -> String {
             let line = format!("[{kind} {mime} {uri} {data} bytes of base64; --json shows all]");
             text::clean_line(&line, 300).into_owned()
         }
-    }
-}
-
-/// A caller for one call, who can show nothing and answer nothing meanwhile.
-struct SingleCaller {
-    answer: Mutex<Option<oneshot::Sender<CallOutcome>>>,
-}
-
-impl Caller for SingleCaller {
-    fn answer(&self, _tag: &Bytes, outcome: CallOutcome) {
-        let answer = self.answer.lock().ok().and_then(|mut answer| answer.take());
-        if let Some(answer) = answer {
-            // The receiver waits for exactly this.
-            drop(answer.send(outcome));
-        }
-    }
-    fn progress(&self, _tag: &Bytes, _params: &[u8]) {}
-    fn log(&self, _tag: Option<&Bytes>, _params: &[u8]) {}
-    fn ask(
-        &self,
-        _tag: Option<&Bytes>,
-        server_request: ServerRequest,
-    ) -> Result<(), ServerRequest> {
-        Err(server_request)
-    }
-    fn cancel_ask(&self, _conn: ConnId, _id: Option<&[u8]>) {}
-    fn capabilities(&self) -> Value {
-        Value::Null
-    }
-    fn client(&self) -> usize {
-        std::ptr::from_ref(self).addr()
     }
 }

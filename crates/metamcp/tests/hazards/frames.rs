@@ -7,21 +7,16 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use metamcp_calls::pool::ConnId;
 use metamcp_child::ShimCommand;
 use metamcp_config::config;
 use metamcp_config::settings::{CodeProfile, ToolSurface};
 use metamcp_engine::gateway::Gateway;
-use metamcp_engine::router::{CallOutcome, Caller, ServerRequest};
-use metamcp_engine::surface::{Finished, Step, View};
+use metamcp_engine::surface::{Finished, View};
 use metamcp_sandbox::host::{Launch, Profile};
 use metamcp_sandbox::protocol::{End, FromWorker, Level, Op, ScriptError};
 use metamcp_testkit::{programs, stand_in};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
 /// The same frames every time.
 const SEED: u64 = 0x6d65_7461_6d63_7001;
@@ -259,52 +254,12 @@ fn write_down(folder: &Path) -> Vec<String> {
     marks
 }
 
-/// Who makes one call of the gateway's own tools.
-struct SingleCaller(Mutex<Option<oneshot::Sender<CallOutcome>>>);
-
-impl Caller for SingleCaller {
-    fn answer(&self, _: &Bytes, outcome: CallOutcome) {
-        if let Some(waiting) = self.0.lock().unwrap().take() {
-            drop(waiting.send(outcome));
-        }
-    }
-    fn progress(&self, _: &Bytes, _: &[u8]) {}
-    fn log(&self, _: Option<&Bytes>, _: &[u8]) {}
-    fn ask(&self, _: Option<&Bytes>, server_request: ServerRequest) -> Result<(), ServerRequest> {
-        Err(server_request)
-    }
-    fn cancel_ask(&self, _: ConnId, _: Option<&[u8]>) {}
-    fn capabilities(&self) -> Value {
-        json!({})
-    }
-    fn client(&self) -> usize {
-        1
-    }
-}
-
 async fn make(view: &View, name: &str, arguments: &Value) -> Value {
-    let (answer, answered) = oneshot::channel();
-    let caller: Arc<dyn Caller> = Arc::new(SingleCaller(Mutex::new(Some(answer))));
     let meta = json!({ "progressToken": 1 });
     let params = json!({ "name": name, "arguments": arguments, "_meta": meta });
-    let line = Bytes::from(params.to_string());
-    let finished = match view.call(Some(&line), &line, &caller, &Bytes::from_static(b"1")) {
-        Step::Now(finished) => finished,
-        Step::Dispatched => Finished::Dispatched,
-        Step::Later(later) => later.await,
-        Step::Running(running) => running.future.await,
-    };
-    match finished {
+    match view.call_for_command(&params).await.to(view.audience) {
         Finished::Result(result) => serde_json::from_slice(&result).unwrap(),
-        Finished::Dispatched => match answered.await.unwrap() {
-            CallOutcome::Result(result) => serde_json::from_slice(&result).unwrap(),
-            other => panic!("{other:?}"),
-        },
-        other => serde_json::from_slice(&match other.to(view.audience) {
-            Finished::Result(result) => result,
-            _ => panic!("no result"),
-        })
-        .unwrap(),
+        other => panic!("{other:?}"),
     }
 }
 

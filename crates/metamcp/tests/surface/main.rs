@@ -11,5 +11,6 @@ mod gateway;
 mod large;
 mod paging;
 mod progress;
+mod records;
 mod redacted;
 mod scoped;

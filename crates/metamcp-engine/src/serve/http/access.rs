@@ -9,16 +9,15 @@ mod keys;
 mod source;
 mod tokens;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use metamcp_config::settings::LogLevel;
+use metamcp_types::text;
 use sha2::{Digest, Sha256};
 
-use crate::telemetry;
 pub use generated::{Generated, GeneratedError};
 pub use jwt::{Expected, JwtError};
 pub use keys::{KeyError, KeySet};
@@ -27,6 +26,9 @@ pub use tokens::{LineError, Token, tokens_of};
 
 /// The longest token looked at: far more than any issuer makes.
 const MAX_TOKEN: usize = 16 * 1024;
+/// Names of subjects that are remembered for records, and the longest of them.
+const MAX_NAMES: usize = 10_000;
+const MAX_NAME: usize = 200;
 /// What the owner calls the generated token, as `token:NAME`.
 const GENERATED: &str = "generated";
 
@@ -90,6 +92,8 @@ pub struct Access {
     subjects: RandomState,
     /// The principals that are people: what they answer to a question is their own word.
     approvers: HashSet<Principal>,
+    /// Names of principals that showed a signed token, for records.
+    signed_names: Mutex<HashMap<Principal, Arc<str>>>,
 }
 
 struct Known {
@@ -136,6 +140,7 @@ impl Access {
             signed,
             subjects: RandomState::new(),
             approvers: HashSet::new(),
+            signed_names: Mutex::default(),
         }
     }
 
@@ -231,6 +236,7 @@ impl Access {
             Denied::Signed(error)
         })?;
         let principal = self.of_signed(bearer.kind, &bearer.name);
+        self.remember_name(principal, bearer.kind, &bearer.name);
         Ok(Visitor { principal, toolset: bearer.toolset.map(Arc::from), good_for: None })
     }
 
@@ -251,6 +257,37 @@ impl Access {
         let is_so = |known: &Known| known.name.as_deref() == Some(name);
         let found = own.or_else(|| self.tokens.iter().position(is_so).map(numbered));
         found.ok_or_else(|| ApproverError::Token(name.to_owned()))
+    }
+
+    /// What the owner would call this principal: `token:NAME`, `sub:NAME`.
+    pub fn name_of(&self, principal: Principal) -> Arc<str> {
+        if principal == Principal::ANYBODY {
+            return Arc::from("anybody");
+        }
+        let signed = self.signed_names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = signed.get(&principal) {
+            return Arc::clone(name);
+        }
+        let at = usize::try_from(principal.0.saturating_sub(1)).unwrap_or(usize::MAX);
+        match self.tokens.get(at).map(|known| known.name.as_deref()) {
+            Some(Some(name)) => format!("token:{name}").into(),
+            Some(None) => format!("token:{}", principal.0).into(),
+            None if principal == self.of_generated() => format!("token:{GENERATED}").into(),
+            None => "?".into(),
+        }
+    }
+
+    fn remember_name(&self, principal: Principal, kind: jwt::Kind, name: &str) {
+        let mut names = self.signed_names.lock().unwrap_or_else(PoisonError::into_inner);
+        if !names.contains_key(&principal) {
+            if names.len() >= MAX_NAMES {
+                names.clear();
+            }
+            let kind = jwt::Kind::ALL.iter().find(|(_, known)| *known == kind);
+            let kind = kind.map_or("?", |(word, _)| word);
+            let name = text::clean_line(name, MAX_NAME);
+            names.insert(principal, format!("{kind}:{name}").into());
+        }
     }
 
     fn of_generated(&self) -> Principal {
@@ -292,7 +329,7 @@ impl Watched {
             Ok(None) => {}
             Err(error) => {
                 let told = format!("the generated token stays as it was: {error}");
-                telemetry::log(LogLevel::Warn, &told);
+                tracing::warn!("{told}");
             }
         }
     }

@@ -210,6 +210,7 @@ impl Handler {
     /// What somebody is shown at an endpoint.
     pub(super) fn view(&self, owner: Owner) -> View {
         let principal = owner.principal.0;
+        let principal_name = self.http_config.access.name_of(owner.principal);
         let approves = self.http_config.access.approves(owner.principal);
         let tool_surface = match owner.endpoint {
             Endpoint::Main => self.view.tool_surface,
@@ -219,10 +220,10 @@ impl Handler {
                 // A place without a scope cannot come in; if it did, it would see nothing rather than all.
                 let scope = self.scopes.get(usize::from(place)).cloned();
                 let kept = self.view.restricted_to(scope.unwrap_or_default());
-                return View { principal, approves, ..kept };
+                return View { principal, principal_name, approves, ..kept };
             }
         };
-        View { tool_surface, principal, approves, ..self.view.clone() }
+        View { tool_surface, principal, principal_name, approves, ..self.view.clone() }
     }
 
     /// No new requests; answers to questions are still taken.
@@ -487,7 +488,7 @@ impl Handler {
         }
         let session =
             Session::new(self.view(owner), self.response_streams(false), &self.suspended_calls);
-        self.router.attach(&session.caller());
+        self.router.attach(&session.client());
         session
     }
 
@@ -541,7 +542,7 @@ impl Handler {
                 );
                 sessions.wake(id, Arc::clone(&session));
                 drop(sessions);
-                self.router.attach(&session.caller());
+                self.router.attach(&session.client());
                 Ok(session)
             }
             None => Err(no_session()),

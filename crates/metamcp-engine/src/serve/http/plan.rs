@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 
 use metamcp_config::config::Config;
-use metamcp_config::settings::{LogLevel, ServeSettings, Transport};
+use metamcp_config::settings::{ServeSettings, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
@@ -18,7 +18,6 @@ use super::access::{
 use super::guard::{self, Rules};
 use super::handler::HttpConfig;
 use super::tls::{Tls, TlsError};
-use crate::telemetry;
 
 /// What the owner calls the token of a variable, as `token:NAME`.
 const OF_VARIABLE: &str = "env";
@@ -265,7 +264,7 @@ fn tokens(
         let text = fs::read_to_string(path)
             .map_err(|source| PlanError::TokenFile { path: path.clone(), source })?;
         if let Some(warning) = open_to_others(path) {
-            telemetry::log(LogLevel::Warn, &warning);
+            tracing::warn!("{warning}");
         }
         tokens = tokens_of(&text)
             .map_err(|source| PlanError::TokenLine { path: path.clone(), source })?;

@@ -32,7 +32,7 @@ impl Handler {
         let view = self.view(Owner { principal, endpoint: Endpoint::Main });
         let response_streams = ResponseStreams::Shared(Arc::clone(&stream));
         let session = Session::new(view, response_streams, &self.suspended_calls);
-        self.router.attach(&session.caller());
+        self.router.attach(&session.client());
         self.listeners().insert(id, (principal, session));
         let handler = self.me.clone();
         let reader = stream.read(None).plain(&format!("{MESSAGES}?sessionId={}", id.text()));

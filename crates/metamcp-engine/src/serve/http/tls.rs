@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use metamcp_config::settings::LogLevel;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
 
 use crate::pem::{self, PemError};
-use crate::telemetry;
 
 /// How often the files are looked at, at most.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -71,13 +69,13 @@ impl Tls {
                     Ok(fresh) => {
                         state.acceptor = fresh;
                         state.made_from = made_from;
-                        telemetry::log(LogLevel::Info, "the TLS certificate was read again");
+                        tracing::info!("the TLS certificate was read again");
                     }
                     // They may be in the middle of being replaced, so they are looked at again.
                     Err(error) => {
                         let message =
                             format!("the TLS certificate changed, but {error}; the old one stays");
-                        telemetry::log(LogLevel::Warn, &message);
+                        tracing::warn!("{message}");
                     }
                 }
             }

@@ -31,7 +31,7 @@ impl Session {
         let router = &self.view.surface.router;
         // Where nobody can be asked, the answer says so.
         if !self.view.offers_any() {
-            let step = self.view.pass_on("resources/subscribe", params, &self.caller(), &id);
+            let step = self.view.pass_on("resources/subscribe", params, &self.caller(&id));
             return self.go_on(id, step);
         }
         let ask = self.view.subscribes_at_server();
@@ -51,7 +51,7 @@ impl Session {
             drop(state);
         }
         if ask {
-            let step = self.view.pass_on("resources/subscribe", params, &self.caller(), &id);
+            let step = self.view.pass_on("resources/subscribe", params, &self.caller(&id));
             return self.go_on(id, step);
         }
         self.result(&id, b"{}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use metamcp_calls::pool::ConnId;
+use metamcp_types::text;
 use metamcp_wire::bridge::Suspension;
 use metamcp_wire::bridge::suspension::{Effect, Event};
 use metamcp_wire::modern::meta::{LEVELS, Meta};
@@ -16,7 +17,8 @@ use serde_json::Value;
 use tokio::task::AbortHandle;
 
 use super::{StatelessHandler, SuspendedCalls};
-use crate::router::{CallErrorKind, CallOutcome, Caller, Input, ServerRequest};
+use crate::observe::{ClientInfo, Identity, Origin};
+use crate::router::{CallErrorKind, CallOutcome, Caller, Client, Input, Responder, ServerRequest};
 use crate::serve::Session;
 use crate::surface::reply::{Code, ErrorObject, Plain};
 use crate::surface::{Finished, Step, View};
@@ -29,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(5 * 60);
 const LOGIN: Duration = Duration::from_secs(45);
 /// A result from this size on is sent as it lies in memory; below it a copy is cheaper.
 const LARGE: usize = 4096;
+/// Longest name or version of a client that is recorded.
+const MAX_CLIENT_NAME: usize = 100;
 
 /// How servers of older revisions say that there is no such resource.
 const NO_RESOURCE: i64 = -32002;
@@ -135,6 +139,7 @@ pub struct Call {
     /// The request, to know it again.
     request: OriginalRequest,
     able: Value,
+    identity: Arc<Identity>,
     /// What the router knows it by.
     tag: Bytes,
     input: Option<Arc<Input>>,
@@ -186,6 +191,7 @@ impl Call {
         input: Option<Arc<Input>>,
     ) -> Arc<Call> {
         let tag = requester.id.clone();
+        let identity = identity_of(handler, &requester, read);
         let patience = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
         Arc::new_cyclic(|me| Call {
             view: handler.view.clone(),
@@ -193,6 +199,7 @@ impl Call {
             principal: handler.principal(),
             request,
             able: serde_json::from_slice(read.capabilities).unwrap_or_default(),
+            identity,
             tag,
             input,
             state: Mutex::new(State {
@@ -211,15 +218,26 @@ impl Call {
         })
     }
 
+    fn caller(self: &Arc<Self>) -> Caller {
+        Caller {
+            responder: Arc::clone(self) as Arc<dyn Responder>,
+            tag: self.tag.clone(),
+            client: Arc::clone(self) as Arc<dyn Client>,
+            request: self.tag.clone(),
+            origin: if self.view.is_direct() { Origin::Direct } else { Origin::McpCall },
+            arrived: self.view.surface.router.clock.now(),
+        }
+    }
+
     /// Makes the call.
     pub(super) fn start(self: &Arc<Self>, params: &[u8], line: &Bytes) {
         if self.lock().refused {
             return;
         }
-        let caller: Arc<dyn Caller> = Arc::clone(self) as Arc<dyn Caller>;
+        let caller = self.caller();
         let step = match self.request.method {
-            "tools/call" => self.view.call(Some(params), line, &caller, &self.tag),
-            method => self.view.pass_on(method, Some(params), &caller, &self.tag),
+            "tools/call" => self.view.call(Some(params), line, &caller),
+            method => self.view.pass_on(method, Some(params), &caller),
         };
         match step {
             Step::Dispatched => {}
@@ -418,8 +436,8 @@ impl Call {
                 }
                 FollowUp::Abandon => {
                     if let Some(me) = self.me.upgrade() {
-                        let caller: Arc<dyn Caller> = me;
-                        self.view.surface.router.cancel_all(&caller);
+                        let responder: Arc<dyn Responder> = me;
+                        self.view.surface.router.cancel_all(&responder);
                     }
                 }
                 FollowUp::Forget => {
@@ -494,10 +512,6 @@ impl Call {
         self.view.surface.router.clock.now_ms()
     }
 
-    fn session(&self) -> Option<Arc<Session>> {
-        self.lock().requester.as_ref()?.session.upgrade()
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -525,11 +539,30 @@ fn typed(raw: Bytes) -> Bytes {
     }
 }
 
-impl Caller for Call {
-    fn answer(&self, tag: &Bytes, outcome: CallOutcome) {
-        if let Some(session) = self.session() {
-            session.note_end(tag, &outcome);
-        }
+/// Who makes it: the session it came by, under the name it gives with every request.
+fn identity_of(
+    handler: &StatelessHandler,
+    requester: &Requester,
+    read: &Meta<'_>,
+) -> Arc<Identity> {
+    let session = requester.session.upgrade().map(|session| session.identity());
+    let identity = session.map_or_else(
+        || Identity::new(handler.view.principal, Arc::clone(&handler.view.principal_name)),
+        |identity| (*identity).clone(),
+    );
+    let client = read.client.and_then(|raw| object::pick(raw, ["name", "version"]).ok());
+    let client = client.map(|[name, version]| {
+        let word = |raw: Option<&[u8]>| {
+            let word = raw.and_then(object::text).unwrap_or_default();
+            text::clean_line(&word, MAX_CLIENT_NAME).into_owned()
+        };
+        ClientInfo { name: word(name), version: word(version) }
+    });
+    Arc::new(Identity { client, ..identity })
+}
+
+impl Responder for Call {
+    fn respond(&self, _tag: &Bytes, outcome: CallOutcome) {
         self.ended(match outcome {
             CallOutcome::Result(result) => Final::Result(self.typed(result)),
             CallOutcome::Failed(error) if self.view.is_direct() => {
@@ -566,6 +599,49 @@ impl Caller for Call {
         }
     }
 
+    fn is_stateless(&self) -> bool {
+        true
+    }
+
+    fn input_required(&self, _tag: &Bytes, server: &Arc<str>, raw: &Bytes) -> bool {
+        let Ok(required) = input::required(raw) else { return false };
+        let may = |server_request: &input::Question| {
+            input::permits(&self.able, &server_request.method, server_request.params.as_deref())
+        };
+        if !required.questions.iter().all(may) {
+            return false;
+        }
+        let resume = Resume::Relay { server: server.to_string(), state: required.state };
+        let restated = input::restated(raw, &self.seal(resume));
+        self.ended(Final::Result(Bytes::from(restated)));
+        true
+    }
+
+    fn input(&self) -> Option<Arc<Input>> {
+        self.input.clone()
+    }
+
+    fn login_wanted(&self, server: &Arc<str>, address: &str) {
+        // Only these may be answered with a question.
+        if !matches!(self.request.method, "tools/call" | "resources/read" | "prompts/get") {
+            return;
+        }
+        let mut state = self.lock();
+        if matches!(state.login, LoginOffer::Unasked) {
+            state.login = LoginOffer::Wanted(Arc::clone(server), address.to_owned());
+        }
+    }
+}
+
+impl Client for Call {
+    fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&self.identity)
+    }
+
+    fn capabilities(&self) -> Value {
+        self.able.clone()
+    }
+
     fn log(&self, tag: Option<&Bytes>, params: &[u8]) {
         let state = self.lock();
         let Some(requester) = state.requester.as_ref().filter(|_| tag.is_some()) else { return };
@@ -599,8 +675,8 @@ impl Caller for Call {
         let effects = state.suspension.take(Event::Asked(number), self.now());
         self.carry_out(state, effects, Vec::new());
         // So that it hears when the server takes the question back.
-        let caller: Arc<dyn Caller> = me;
-        self.view.surface.router.attach(&caller);
+        let client: Arc<dyn Client> = me;
+        self.view.surface.router.attach(&client);
         Ok(())
     }
 
@@ -620,59 +696,6 @@ impl Caller for Call {
         }
         drop(state);
         drop(dropped);
-    }
-
-    fn capabilities(&self) -> Value {
-        self.able.clone()
-    }
-
-    fn client(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
-    fn is_stateless(&self) -> bool {
-        true
-    }
-
-    fn input_required(&self, _tag: &Bytes, server: &Arc<str>, raw: &Bytes) -> bool {
-        let Ok(required) = input::required(raw) else { return false };
-        let may = |server_request: &input::Question| {
-            input::permits(&self.able, &server_request.method, server_request.params.as_deref())
-        };
-        if !required.questions.iter().all(may) {
-            return false;
-        }
-        let resume = Resume::Relay { server: server.to_string(), state: required.state };
-        let restated = input::restated(raw, &self.seal(resume));
-        self.ended(Final::Result(Bytes::from(restated)));
-        true
-    }
-
-    fn input(&self) -> Option<Arc<Input>> {
-        self.input.clone()
-    }
-
-    fn login_wanted(&self, server: &Arc<str>, address: &str) {
-        // Only these may be answered with a question.
-        if !matches!(self.request.method, "tools/call" | "resources/read" | "prompts/get") {
-            return;
-        }
-        let mut state = self.lock();
-        if matches!(state.login, LoginOffer::Unasked) {
-            state.login = LoginOffer::Wanted(Arc::clone(server), address.to_owned());
-        }
-    }
-
-    fn searched(&self, query: &str, ids: Vec<String>) {
-        if let Some(session) = self.session() {
-            session.searched(query, ids);
-        }
-    }
-
-    fn calling(&self, tag: &Bytes, server: &str, tool: &str) {
-        if let Some(session) = self.session() {
-            session.calling(tag, server, tool);
-        }
     }
 }
 

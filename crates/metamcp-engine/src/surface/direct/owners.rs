@@ -4,14 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use metamcp_calls::pool::ServerId;
-use metamcp_config::settings::LogLevel;
 use metamcp_surface::direct::fit::InvalidElement;
 use metamcp_surface::direct::{Kind, template};
 use metamcp_types::text;
 
 use crate::router::Entry;
 use crate::surface::Surface;
-use crate::telemetry;
 
 /// Addresses and names remembered with their servers. Past it all are forgotten, and learnt again as they are listed.
 const MAX_OWNERS: usize = 20_000;
@@ -99,7 +97,7 @@ impl Surface {
             "the {what} {key:?} of the server {:?} is left out of lists in direct mode: {why}",
             entry.name
         );
-        telemetry::log(LogLevel::Warn, &line);
+        tracing::warn!("{line}");
     }
 }
 

@@ -13,8 +13,9 @@ use metamcp_wire::write;
 use serde_json::Value;
 
 use super::run::{millis, who};
+use crate::observe::Origin;
 use crate::router::{Caller, Entry};
-use crate::surface::reply::{Code, ErrorObject, is_error};
+use crate::surface::reply::{Code, ErrorObject};
 use crate::surface::sub_request::{Progress, SubRequests};
 use crate::surface::{Finished, Running, Step, View};
 
@@ -58,7 +59,7 @@ impl View {
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
         line: &Bytes,
-        (caller, tag): (&Arc<dyn Caller>, &Bytes),
+        caller: &Caller,
     ) -> Result<Step, BadArguments> {
         let asked = ChainRequest::decode(arguments)?;
         let plan = Plan {
@@ -77,7 +78,7 @@ impl View {
             timeout: asked.timeout_ms.map(Duration::from_millis),
         };
         let record = Arc::new(Record { began: Instant::now(), state: Mutex::default() });
-        let (view, progress) = (self.clone(), Progress::new(caller, tag, meta));
+        let (view, progress) = (self.clone(), Progress::new(caller, meta));
         let so_far = Arc::clone(&record);
         let (unended, count) = (Arc::clone(&progress), plan.steps.len());
         let final_response = move || {
@@ -105,7 +106,8 @@ impl View {
         progress: &Arc<Progress>,
         record: &Record,
     ) -> Result<(), ErrorObject> {
-        let (clock, sub_requests) = (self.surface.router.clock, SubRequests::within(progress));
+        let (clock, sub_requests) =
+            (self.surface.router.clock, SubRequests::within(progress, Origin::Chain));
         let deadline = plan.timeout.map(|timeout| clock.now() + timeout);
         let mut values: Vec<(Option<&str>, Bytes)> = Vec::new();
         let count = plan.steps.len();
@@ -196,17 +198,7 @@ impl View {
                 clock.timeout(left, call).await.ok_or_else(out_of_time)?
             }
         };
-        if let Ok(result) = &made {
-            self.learn(step, &arguments, result);
-        }
         made
-    }
-
-    /// Remembers what arguments that worked looked like.
-    fn learn(&self, step: &Planned, arguments: &Bytes, result: &Bytes) {
-        if let Some((entry, tool)) = self.entry_of(&step.tool_id).filter(|_| !is_error(result)) {
-            self.surface.shapes.used(self.principal, &entry.name, &tool, arguments);
-        }
     }
 
     fn entry_of(&self, id: &str) -> Option<(Entry, Arc<str>)> {

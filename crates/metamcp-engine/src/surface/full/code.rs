@@ -24,7 +24,7 @@ impl View {
         &self,
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
-        (caller, tag): (&Arc<dyn Caller>, &Bytes),
+        caller: &Caller,
     ) -> Result<Step, BadArguments> {
         let asked = CodeRequest::decode(arguments)?;
         if !asked.is_known_language() {
@@ -39,9 +39,9 @@ impl View {
         let timeout = asked.timeout_ms.map(Duration::from_millis);
         let most = asked.max_tool_calls.map(|calls| u32::try_from(calls).unwrap_or(u32::MAX));
         let script_request = ScriptRequest::new(&asked.code, timeout, most);
-        let transcript = Arc::new(Transcript::default());
+        let transcript = Transcript::new();
         let (view, told, began) = (self.clone(), Arc::clone(&transcript), Instant::now());
-        let progress = Progress::new(caller, tag, meta);
+        let progress = Progress::new(caller, meta);
         let unended = Arc::clone(&progress);
         let final_response = move || {
             unended.script_ended();

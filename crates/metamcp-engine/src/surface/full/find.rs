@@ -21,10 +21,10 @@ impl View {
     pub(super) fn search_tools(
         &self,
         arguments: Option<&[u8]>,
-        caller: &Arc<dyn Caller>,
+        caller: &Caller,
     ) -> Result<Step, BadArguments> {
         let SearchRequest { query, limit, cursor } = SearchRequest::decode(arguments)?;
-        let (view, caller) = (self.clone(), Arc::clone(caller));
+        let (view, caller) = (self.clone(), caller.clone());
         Ok(later("search_tools", async move {
             let mut request = DiscoverRequest {
                 operation: Operation::Search,
@@ -35,7 +35,8 @@ impl View {
             };
             let looked = view.look(&mut request).await?;
             if !looked.hits.is_empty() {
-                caller.searched(&query, looked.hits.iter().map(Hit::id).collect());
+                let ids: Vec<String> = looked.hits.iter().map(Hit::id).collect();
+                view.surface.searched(&caller, &query, &ids);
             }
             Ok(view.page(&looked))
         }))

@@ -12,6 +12,7 @@ use metamcp_wire::{object, write};
 use serde_json::{Value, json};
 
 use super::refused;
+use crate::observe::Origin;
 use crate::router::{CallErrorKind, CallOutcome, Caller, Entry, ResultMapper};
 use crate::surface::call::{Dispatched, RawCall, Rejected};
 use crate::surface::reply::{Code, ErrorObject};
@@ -33,9 +34,10 @@ impl View {
         arguments: Option<&[u8]>,
         meta: Option<&[u8]>,
         line: &Bytes,
-        (caller, tag): (&Arc<dyn Caller>, &Bytes),
+        caller: &Caller,
     ) -> Result<Step, BadArguments> {
         let asked = RunRequest::decode(arguments)?;
+        let caller = &caller.by(Origin::RunTool);
         if let Some(unsupported) = unsupported(&asked) {
             return Ok(Step::Now(Finished::Result(refused(OP, unsupported))));
         }
@@ -47,7 +49,7 @@ impl View {
         let began = Instant::now();
         let call =
             RawCall { by: OP, server: None, tool: asked.tool_id.clone(), args: asked.args, meta };
-        let mut call_request = match self.resolve_call(call, line) {
+        let mut call_request = match self.resolve_call(call, line, caller) {
             Ok(call_request) => call_request,
             Err(Rejected::Invalid(message)) => {
                 return Ok(Step::Now(Finished::invalid(message)));
@@ -80,12 +82,11 @@ impl View {
         };
         let (view, entry, tool) =
             (self.clone(), call_request.entry.clone(), Arc::clone(&call_request.tool));
-        let args = call_request.arguments.clone();
         call_request.result_mapper = Some(ResultMapper::new(move |outcome| {
-            view.ran(outcome, (&entry, &tool), args.as_deref(), beside, began)
+            view.ran(outcome, (&entry, &tool), beside, began)
         }));
-        self.report_progress(&mut call_request, caller, tag);
-        Ok(match self.begin(call_request, caller, tag) {
+        self.report_progress(&mut call_request, caller);
+        Ok(match self.begin(call_request, caller) {
             Dispatched::Sent => Step::Dispatched,
             Dispatched::Refused(object) => Step::Now(Finished::Result(refused(OP, *object))),
             Dispatched::Later(work) => Step::Later(Box::pin(async move {
@@ -102,7 +103,6 @@ impl View {
         &self,
         outcome: CallOutcome,
         (entry, tool): (&Entry, &Arc<str>),
-        args: Option<&[u8]>,
         beside: Extras,
         began: Instant,
     ) -> CallOutcome {
@@ -135,9 +135,6 @@ impl View {
             CallOutcome::Cancelled => return CallOutcome::Cancelled,
         };
         let done = self.done(&result, (entry, tool), OP);
-        if done.error.is_none() {
-            self.surface.shapes.used(self.principal, &entry.name, tool, args.unwrap_or(b"{}"));
-        }
         let wants_result = beside.result || !done.is_plain;
         let whole = (wants_result && !done.is_kept).then(|| write::one_line(&result));
         let who = beside.server.then(|| who(entry));

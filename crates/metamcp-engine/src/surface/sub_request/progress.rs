@@ -7,7 +7,6 @@ use metamcp_types::text;
 use metamcp_wire::object;
 use serde_json::json;
 
-use super::Client;
 use crate::router::{Caller, Silent};
 
 /// How much a call's own progress moves that of the whole, which has to rise with every word.
@@ -20,7 +19,7 @@ type Stand = (f64, Option<f64>);
 
 /// See the module.
 pub(in crate::surface) struct Progress {
-    client: Client,
+    parent: Caller,
     /// The progress token of the client's request, if it gave one.
     token: Option<Bytes>,
     state: Mutex<State>,
@@ -42,22 +41,17 @@ struct State {
 }
 
 impl Progress {
-    /// Of the request that `caller` tagged so, with this `_meta`.
-    pub(in crate::surface) fn new(
-        caller: &Arc<dyn Caller>,
-        tag: &Bytes,
-        meta: Option<&[u8]>,
-    ) -> Arc<Progress> {
+    /// Of a client's request with this `_meta`.
+    pub(in crate::surface) fn new(parent: &Caller, meta: Option<&[u8]>) -> Arc<Progress> {
         let token = meta
             .filter(|meta| meta.starts_with(b"{"))
             .and_then(|meta| object::pick(meta, ["progressToken"]).ok()?[0])
             .map(Bytes::copy_from_slice);
-        let client = Client { caller: Arc::clone(caller), tag: tag.clone() };
-        Arc::new(Progress { client, token, state: Mutex::default() })
+        Arc::new(Progress { parent: parent.clone(), token, state: Mutex::default() })
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    pub(super) fn parent(&self) -> &Caller {
+        &self.parent
     }
 
     /// Whether anybody wants to hear of it.
@@ -155,7 +149,7 @@ impl Progress {
         let mut params = params.into_bytes();
         params.extend_from_slice(token);
         params.push(b'}');
-        self.client.caller.progress(&self.client.tag, &params);
+        self.parent.responder.progress(&self.parent.tag, &params);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -8,12 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hyper::{Request, StatusCode, Uri};
-use metamcp_config::settings::LogLevel;
 use tokio::time::{sleep, timeout};
 
 use super::keys::{KeyError, KeySet};
 use crate::serve::http::handler::Handler;
-use crate::telemetry;
 use crate::web::{self, BodyError, Outgoing, Plan, SendErrorKind, Web};
 
 /// How often the file is looked at.
@@ -98,7 +96,7 @@ impl KeySource {
                 Ok(None) => {}
                 Err(why) => {
                     let message = format!("keys of signed tokens could not be read again: {why}");
-                    telemetry::log(LogLevel::Warn, &message);
+                    tracing::warn!("{message}");
                 }
             }
             match &self {

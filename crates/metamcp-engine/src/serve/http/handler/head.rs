@@ -5,7 +5,6 @@ use hyper::header::{
     ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN,
 };
 use hyper::http::request::Parts;
-use metamcp_config::settings::LogLevel;
 use metamcp_wire::era::{Era, Revision, STATELESS};
 use metamcp_wire::scan::Defect;
 
@@ -13,7 +12,6 @@ use super::{ErrorResponse, LAST_EVENT, VERSION};
 use crate::serve::http::guard::{Head, Refusal};
 use crate::serve::http::reply::{self, INVALID, NO_SESSION, REFUSED, SESSION_ID, UNPARSED};
 use crate::serve::http::sessions::SessionId;
-use crate::telemetry;
 
 /// Whether a client names events first among what it accepts. Those that do not care name documents first, as all SDKs
 /// do.
@@ -142,7 +140,7 @@ pub(in crate::serve::http) fn busy(status: StatusCode, message: &str) -> ErrorRe
 }
 
 pub(super) fn refused(refusal: &Refusal) -> ErrorResponse {
-    telemetry::log(LogLevel::Debug, &format!("refused a request: {refusal}"));
+    tracing::debug!("refused a request: {refusal}");
     let status = StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let mut response = reply::refusal(status, REFUSED, &refusal.to_string());
     if let Refusal::Method { allowed } = refusal {

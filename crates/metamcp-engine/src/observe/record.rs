@@ -1,0 +1,213 @@
+//! The record of one call: who made it, by which way, to which tool, when, and how it ended.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use memchr::memmem::Finder;
+use metamcp_calls::failure::Failure;
+use metamcp_types::moment::Moment;
+use metamcp_wire::object;
+
+/// Who makes calls: one session of one client of one principal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Whose token was shown; zero for the owner of the process.
+    pub principal: u64,
+    /// The same for people: `owner`, `token:NAME`, `sub:NAME`.
+    pub principal_name: Arc<str>,
+    /// Unique in the life of the process. Not the id in the protocol, which is as good as a password.
+    pub session: u64,
+    /// What the client calls itself, once it has said so.
+    pub client: Option<ClientInfo>,
+}
+
+/// Name and version of a client, as it gives them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientInfo {
+    pub name: String,
+    pub version: String,
+}
+
+static LAST_SESSION: AtomicU64 = AtomicU64::new(0);
+
+impl Identity {
+    /// The owner of the process, in a new session.
+    pub fn owner() -> Identity {
+        Identity::new(0, Arc::from("owner"))
+    }
+
+    /// A new session of a principal.
+    pub fn new(principal: u64, principal_name: Arc<str>) -> Identity {
+        let session = LAST_SESSION.fetch_add(1, Ordering::Relaxed) + 1;
+        Identity { principal, principal_name, session, client: None }
+    }
+}
+
+/// By which way a call was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// `mcp_call`.
+    McpCall,
+    /// `run_tool` of the surface `full`.
+    RunTool,
+    /// A step of `run_chain`.
+    Chain,
+    /// The script with this number.
+    Script(u64),
+    /// A request of a client in direct mode.
+    Direct,
+    /// A command of the binary.
+    Command,
+}
+
+impl Origin {
+    pub fn word(self) -> &'static str {
+        match self {
+            Origin::McpCall => "mcp_call",
+            Origin::RunTool => "run_tool",
+            Origin::Chain => "chain",
+            Origin::Script(_) => "script",
+            Origin::Direct => "direct",
+            Origin::Command => "command",
+        }
+    }
+
+    /// Whether a client chose the tool itself, rather than a script or a chain that it wrote before.
+    pub fn is_direct_choice(self) -> bool {
+        matches!(self, Origin::McpCall | Origin::RunTool | Origin::Direct)
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The server gave a result.
+    Ok,
+    /// The server gave a result that says the tool failed.
+    ToolError,
+    /// The server answered with a JSON-RPC error.
+    RpcError,
+    /// The server's response cannot be used.
+    BadResponse,
+    /// The server wants something of the client first; the client comes back with another call.
+    InputRequired,
+    /// The dispatch ended it, for this reason.
+    Failed(&'static str),
+    /// It was refused before the dispatch saw it, with this error code.
+    Refused(&'static str),
+    /// Its caller did not want it any more.
+    Cancelled,
+}
+
+static IS_ERROR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"isError\""));
+
+impl Verdict {
+    /// Of a result. Most have no `isError` at all, which is found out without reading them as JSON.
+    pub fn of_result(result: &[u8]) -> Verdict {
+        let is_error = IS_ERROR.find(result).is_some()
+            && object::pick(result, ["isError"]).is_ok_and(|[flag]| flag == Some(b"true"));
+        if is_error { Verdict::ToolError } else { Verdict::Ok }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::ToolError => "tool_error",
+            Verdict::RpcError => "rpc_error",
+            Verdict::BadResponse => "bad_response",
+            Verdict::InputRequired => "input_required",
+            Verdict::Failed(word) | Verdict::Refused(word) => word,
+            Verdict::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether the tool did what it was called for; `None` where the end says nothing about the tool.
+    pub fn tool_worked(self) -> Option<bool> {
+        match self {
+            Verdict::Ok => Some(true),
+            Verdict::ToolError | Verdict::RpcError | Verdict::BadResponse => Some(false),
+            Verdict::InputRequired
+            | Verdict::Failed(_)
+            | Verdict::Refused(_)
+            | Verdict::Cancelled => None,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct CallRecord {
+    /// Unique in the life of the process.
+    pub id: u64,
+    pub identity: Arc<Identity>,
+    pub origin: Origin,
+    pub server: Arc<str>,
+    pub tool: Arc<str>,
+    pub method: &'static str,
+    pub arrived: Moment,
+    /// When it was first put on the wire, if it was. Until then it waited for a start, a slot or its turn.
+    pub sent: Option<Moment>,
+    pub ended: Moment,
+    /// How often it was put on the wire.
+    pub attempts: u32,
+    pub verdict: Verdict,
+    /// Bytes of its arguments and of the server's result.
+    pub bytes_in: usize,
+    pub bytes_out: usize,
+    /// What went wrong with the server, where that ended the call.
+    pub cause: Option<Arc<Failure>>,
+}
+
+impl CallRecord {
+    /// A call that arrives now. The rest is filled in on its way.
+    pub fn arriving(
+        identity: Arc<Identity>,
+        origin: Origin,
+        (server, tool): (Arc<str>, Arc<str>),
+        method: &'static str,
+        arguments: Option<&Bytes>,
+        now: Moment,
+    ) -> CallRecord {
+        CallRecord {
+            id: 0,
+            identity,
+            origin,
+            server,
+            tool,
+            method,
+            arrived: now,
+            sent: None,
+            ended: now,
+            attempts: 0,
+            verdict: Verdict::Cancelled,
+            bytes_in: arguments.map_or(0, Bytes::len),
+            bytes_out: 0,
+            cause: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_failed_only_if_it_says_so_at_its_top() {
+        for (result, verdict) in [
+            (r#"{"content":[]}"#, Verdict::Ok),
+            (r#"{"content":[],"isError":false}"#, Verdict::Ok),
+            (r#"{"content":[],"isError":true}"#, Verdict::ToolError),
+            (r#"{"isError" : true}"#, Verdict::ToolError),
+            (r#"{"structuredContent":{"isError":true}}"#, Verdict::Ok),
+            (r#"{"content":[{"text":"\"isError\":true"}]}"#, Verdict::Ok),
+        ] {
+            assert_eq!(Verdict::of_result(result.as_bytes()), verdict, "{result}");
+        }
+    }
+
+    #[test]
+    fn sessions_are_told_apart() {
+        assert_ne!(Identity::owner().session, Identity::owner().session);
+    }
+}

@@ -1,0 +1,85 @@
+//! Who makes a call: what takes its response, and the client behind it. For a client's own call both are its session;
+//! for a call of a script or a chain the response goes to that, and everything else to the client.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use metamcp_calls::pool::ConnId;
+use metamcp_types::moment::Moment;
+use serde_json::Value;
+
+use super::{CallOutcome, Input, ServerRequest};
+use crate::observe::{Identity, Origin};
+
+/// Takes what comes of calls.
+pub trait Responder: Send + Sync {
+    /// The one response to the call with this tag.
+    fn respond(&self, tag: &Bytes, outcome: CallOutcome);
+    /// Progress of the call with this tag, with the caller's own token already in the params.
+    fn progress(&self, tag: &Bytes, params: &[u8]);
+    /// Whether it expects results with `resultType`, as the stateless era has them.
+    fn is_stateless(&self) -> bool {
+        false
+    }
+    /// A stateless server answered the call with this tag with `input_required`. True if that result is the response,
+    /// which ends the call; false if the client is sent each request on its own.
+    fn input_required(&self, _tag: &Bytes, _server: &Arc<str>, _result: &Bytes) -> bool {
+        false
+    }
+    /// Only a missing login at this server blocks a call; its client can open this address.
+    fn login_wanted(&self, _server: &Arc<str>, _address: &str) {}
+    /// Answers to send with its next call.
+    fn input(&self) -> Option<Arc<Input>> {
+        None
+    }
+}
+
+/// A client: who it is, what it can do, and how it is told or asked something.
+pub trait Client: Send + Sync {
+    fn identity(&self) -> Arc<Identity>;
+    /// For servers that are started on its behalf.
+    fn capabilities(&self) -> Value;
+    /// A log message of a server, and the client's request during which it was written, if known.
+    fn log(&self, request: Option<&Bytes>, params: &[u8]);
+    /// A server request for the client, because of that request of its own if known; the answer goes to
+    /// `ServerRequest::answer`. Returned if the client cannot be asked.
+    fn ask(
+        &self,
+        request: Option<&Bytes>,
+        server_request: ServerRequest,
+    ) -> Result<(), ServerRequest>;
+    /// A server cancels its request.
+    fn cancel_ask(&self, conn: ConnId, id: Option<&[u8]>);
+}
+
+/// See the module.
+#[derive(Clone)]
+pub struct Caller {
+    pub responder: Arc<dyn Responder>,
+    /// Identifies the call toward the responder.
+    pub tag: Bytes,
+    pub client: Arc<dyn Client>,
+    /// The id of the client's own request, because of which the call is made.
+    pub request: Bytes,
+    pub origin: Origin,
+    /// When it was asked for: it may wait for a list of tools before the router sees it.
+    pub arrived: Moment,
+}
+
+impl Caller {
+    /// The same caller by another way.
+    #[must_use]
+    pub fn by(&self, origin: Origin) -> Caller {
+        Caller { origin, ..self.clone() }
+    }
+
+    /// Whether its responses go there.
+    pub(super) fn responds_to(&self, responder: &Arc<dyn Responder>) -> bool {
+        Arc::as_ptr(&self.responder).cast::<()>() == Arc::as_ptr(responder).cast::<()>()
+    }
+
+    /// Whether both speak for the same client.
+    pub(super) fn is_client(&self, client: &Arc<dyn Client>) -> bool {
+        Arc::as_ptr(&self.client).cast::<()>() == Arc::as_ptr(client).cast::<()>()
+    }
+}

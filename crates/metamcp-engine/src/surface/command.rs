@@ -1,0 +1,95 @@
+//! One call of the gateway's own tools without a client: by a command, which shows nothing and answers nothing meanwhile.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use metamcp_calls::pool::ConnId;
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::reply::ErrorObject;
+use super::{Finished, Step, View};
+use crate::observe::{Identity, Origin};
+use crate::router::{CallOutcome, Caller, Client, Responder, ServerRequest};
+
+/// Identifies the one call.
+const TAG: &[u8] = b"1";
+
+impl View {
+    /// Makes a `tools/call` with these params, and waits for what comes of it.
+    pub async fn call_for_command(&self, params: &Value) -> Finished {
+        let (answer, answered) = oneshot::channel();
+        let command = Arc::new(Command {
+            identity: Arc::new(Identity::owner()),
+            answer: Mutex::new(Some(answer)),
+        });
+        let client: Arc<dyn Client> = Arc::clone(&command) as Arc<dyn Client>;
+        self.surface.router.attach(&client);
+        let caller = Caller {
+            responder: command,
+            tag: Bytes::from_static(TAG),
+            client,
+            request: Bytes::from_static(TAG),
+            origin: Origin::Command,
+            arrived: self.surface.router.clock.now(),
+        };
+        let line = Bytes::from(params.to_string());
+        let finished = match self.call(Some(&line), &line, &caller) {
+            Step::Now(finished) => finished,
+            Step::Dispatched => Finished::Dispatched,
+            Step::Later(later) => later.await,
+            Step::Running(running) => running.future.await,
+        };
+        if !matches!(finished, Finished::Dispatched) {
+            return finished;
+        }
+        match answered.await {
+            Ok(CallOutcome::Result(result)) => Finished::Result(result.to_vec()),
+            Ok(CallOutcome::Failed(error)) => {
+                let entry = self.surface.server(&error.server);
+                let config = entry.as_ref().map(|entry| &*entry.config);
+                Finished::Refused(Box::new(ErrorObject::from_call(&error, config)))
+            }
+            Ok(CallOutcome::Cancelled) | Err(_) => Finished::Dispatched,
+        }
+    }
+}
+
+struct Command {
+    identity: Arc<Identity>,
+    answer: Mutex<Option<oneshot::Sender<CallOutcome>>>,
+}
+
+impl Responder for Command {
+    fn respond(&self, _tag: &Bytes, outcome: CallOutcome) {
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(answer) = answer {
+            // The receiver waits for exactly this.
+            drop(answer.send(outcome));
+        }
+    }
+
+    fn progress(&self, _tag: &Bytes, _params: &[u8]) {}
+}
+
+impl Client for Command {
+    fn identity(&self) -> Arc<Identity> {
+        Arc::clone(&self.identity)
+    }
+
+    fn capabilities(&self) -> Value {
+        Value::Null
+    }
+
+    fn log(&self, _request: Option<&Bytes>, _params: &[u8]) {}
+
+    fn ask(
+        &self,
+        _request: Option<&Bytes>,
+        server_request: ServerRequest,
+    ) -> Result<(), ServerRequest> {
+        Err(server_request)
+    }
+
+    fn cancel_ask(&self, _conn: ConnId, _id: Option<&[u8]>) {}
+}
