@@ -54,7 +54,7 @@ impl Transcript {
 }
 
 /// One running script, toward the gateway.
-pub(super) struct Script {
+pub(super) struct ScriptHost {
     view: View,
     sub_requests: Arc<SubRequests>,
     progress: Arc<Progress>,
@@ -62,18 +62,24 @@ pub(super) struct Script {
     answers: Arc<QueryCache>,
 }
 
-impl Script {
+impl ScriptHost {
     pub(super) fn new(
         view: &View,
         progress: &Arc<Progress>,
         transcript: Arc<Transcript>,
-    ) -> Script {
+    ) -> ScriptHost {
         let (sub_requests, progress) = (SubRequests::within(progress), Arc::clone(progress));
-        Script { view: view.clone(), sub_requests, progress, transcript, answers: Arc::default() }
+        ScriptHost {
+            view: view.clone(),
+            sub_requests,
+            progress,
+            transcript,
+            answers: Arc::default(),
+        }
     }
 }
 
-impl Host for Script {
+impl Host for ScriptHost {
     fn answer(&self, op: Op, payload: String) -> Answer {
         let (sub_requests, progress) = (Arc::clone(&self.sub_requests), Arc::clone(&self.progress));
         let view = self.view.clone();

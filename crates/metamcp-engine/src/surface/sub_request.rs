@@ -119,13 +119,13 @@ impl SubRequests {
         }
     }
 
-    fn begin<'a>(self: &'a Arc<Self>, router: &'a Router) -> Pending<'a> {
+    fn begin<'a>(self: &'a Arc<Self>, router: &'a Router) -> PendingAnswer<'a> {
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.lock();
         waiting.last += 1;
         let tag = Bytes::from(waiting.last.to_string());
         waiting.answers.insert(tag.clone(), answer);
-        Pending { router, sub_requests: self, tag, answered }
+        PendingAnswer { router, sub_requests: self, tag, answered }
     }
 
     fn caller(self: &Arc<Self>) -> Arc<dyn Caller> {
@@ -143,20 +143,20 @@ fn cancelled() -> ErrorObject {
 }
 
 /// One whose answer is waited for. Its end, whatever ends it, cancels the request if it is still under way.
-struct Pending<'a> {
+struct PendingAnswer<'a> {
     router: &'a Router,
     sub_requests: &'a Arc<SubRequests>,
     tag: Bytes,
     answered: oneshot::Receiver<CallOutcome>,
 }
 
-impl Pending<'_> {
+impl PendingAnswer<'_> {
     async fn answer(mut self) -> CallOutcome {
         (&mut self.answered).await.unwrap_or(CallOutcome::Cancelled)
     }
 }
 
-impl Drop for Pending<'_> {
+impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
         let unanswered = self.sub_requests.lock().answers.remove(&self.tag);
         if unanswered.is_some() {
