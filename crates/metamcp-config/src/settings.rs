@@ -14,6 +14,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use metamcp_types::strategy::Strategy;
+
 pub use self::reference::settings_markdown;
 pub use self::runtime::{RequestedRuntime, requested as requested_runtime};
 pub use self::table::{SETTINGS, Setting, by_file_key, by_flag};
@@ -21,8 +23,7 @@ pub use self::unknown::{UnknownVariable, unknown_variables};
 pub use self::value::{Kind, Value, ValueError};
 pub(crate) use self::words::words;
 pub use self::words::{
-    CodeProfile, Containment, LogLevel, Replay, SearchStrategy, TokenStore, ToolSurface, Transport,
-    Word,
+    CodeProfile, Containment, LogLevel, Replay, TokenStore, ToolSurface, Transport, Word,
 };
 pub(crate) use metamcp_types::text::shown;
 
@@ -50,7 +51,7 @@ pub struct Settings {
     /// The toolset clients may use; empty for everything.
     pub toolset: String,
     /// How tools are ranked.
-    pub search: SearchStrategy,
+    pub search: Strategy,
     /// How the strategy `bm25` weighs.
     pub bm25: Bm25Settings,
     /// Where vectors come from, for the strategy that wants them from elsewhere.
@@ -387,7 +388,7 @@ fn blank() -> Settings {
         surface: ToolSurface::Compact,
         redact: true,
         toolset: String::new(),
-        search: SearchStrategy::Hybrid,
+        search: Strategy::Hybrid,
         bm25: Bm25Settings::USUAL,
         embedding: EmbeddingSettings::default(),
         learn: false,

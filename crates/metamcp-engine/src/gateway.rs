@@ -12,9 +12,9 @@ use metamcp_calls::pool::{self, Keep};
 use metamcp_calls::replay::Rule;
 use metamcp_child::ShimCommand;
 use metamcp_config::config::{Config, IdleRule, Lifecycle, ServerConfig, Transport};
-use metamcp_config::settings::{Bm25Settings, Replay, SearchStrategy, Settings};
+use metamcp_config::settings::{Bm25Settings, Replay, Settings};
 use metamcp_sandbox::host::Launch;
-use metamcp_search::search::Tuning;
+use metamcp_search::search::{Strategy, Tuning};
 use metamcp_types::next::Audience;
 
 use crate::catalog::Catalog;
@@ -111,7 +111,7 @@ impl Gateway {
             &settings.home,
             router.clock,
         );
-        if let semantic::Ranking::Transformer(local) = &ranking {
+        if let Some(local) = ranking.local() {
             keep_reading(local, &catalog, &router);
         }
         let options = Options {
@@ -212,7 +212,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
 /// Weights of `bm25`, where that is the strategy: whole numbers, in their usual notation.
 fn tuning(settings: &Settings) -> Tuning {
-    if settings.search != SearchStrategy::Bm25 {
+    if settings.search != Strategy::Bm25 {
         return Tuning::default();
     }
     let (bm25, usual) = (&settings.bm25, Bm25Settings::USUAL);

@@ -1,6 +1,6 @@
 //! Why a script cannot run, with the place, the line itself and what to write instead.
 //! Owns: how a defect is shown.      Never: finds one.
-//! In: a source, a byte offset and words.  Out: `ScriptError`.
+//! In: a source, a byte offset and words.  Out: `SyntaxError`.
 //! Tests: the refused snippets in `tests/`.
 
 use std::fmt;
@@ -12,7 +12,7 @@ const MAX_SHOWN_CHARS: usize = 120;
 
 /// A defect of a script, told the way a compiler would.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScriptError {
+pub struct SyntaxError {
     /// What is wrong, as a lowercase fragment.
     pub message: String,
     /// Counted from one.
@@ -27,7 +27,7 @@ pub struct ScriptError {
     caret: usize,
 }
 
-impl ScriptError {
+impl SyntaxError {
     pub(crate) fn at(source: &str, offset: usize, message: impl Into<String>) -> Self {
         let place = Position::of(source, offset);
         let index = usize::try_from(place.line).unwrap_or(usize::MAX) - 1;
@@ -56,7 +56,7 @@ impl ScriptError {
     }
 }
 
-impl fmt::Display for ScriptError {
+impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { message, line, column, source_line, .. } = self;
         let number = line.to_string();
@@ -70,4 +70,4 @@ impl fmt::Display for ScriptError {
     }
 }
 
-impl std::error::Error for ScriptError {}
+impl std::error::Error for SyntaxError {}

@@ -1,6 +1,6 @@
 //! A script as a model writes it, TypeScript or JavaScript, made into the body of an async function.
 //! Owns: what is blanked, what is lowered, what is refused, what the script's value is.      Never: checks types, runs anything, moves a line.
-//! In: source text.  Out: `PreparedScript`, or a `ScriptError` that points at the place.
+//! In: source text.  Out: `PreparedScript`, or a `SyntaxError` that points at the place.
 //! Tests: `tests/` of this crate, and beside the code.
 
 mod edits;
@@ -13,7 +13,7 @@ mod scan;
 mod scope;
 mod walk;
 
-pub use error::ScriptError;
+pub use error::SyntaxError;
 pub use position::Position;
 
 /// Longest source, in bytes. A script that needs more is data in disguise.
@@ -60,9 +60,9 @@ impl PreparedScript {
 ///
 /// # Errors
 /// The source is too long, nested too deeply, not TypeScript, or uses what a script cannot have.
-pub fn prepare(source: &str) -> Result<PreparedScript, ScriptError> {
+pub fn prepare(source: &str) -> Result<PreparedScript, SyntaxError> {
     if source.len() > MAX_SOURCE_BYTES {
-        return Err(ScriptError::at(
+        return Err(SyntaxError::at(
             source,
             0,
             format!("the source has {} bytes; the limit is {MAX_SOURCE_BYTES}", source.len()),

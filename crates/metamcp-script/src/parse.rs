@@ -1,6 +1,6 @@
 //! From source to `PreparedScript`: the parse, the walk and the ending, on a stack that is deep enough.
 //! Owns: the order of steps, the stack, what the parser's errors are called.      Never: parses what was judged too deep.
-//! In: a source within its length.  Out: `PreparedScript` or `ScriptError`.
+//! In: a source within its length.  Out: `PreparedScript` or `SyntaxError`.
 //! Tests: below, and the corpus in `tests/`.
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use oxc_parser::{ParseOptions, Parser, ParserReturn};
 use oxc_span::SourceType;
 
 use crate::edits::is_break;
-use crate::error::ScriptError;
+use crate::error::SyntaxError;
 use crate::nesting::NestingError;
 use crate::scope::Use;
 use crate::walk::Walk;
@@ -32,31 +32,31 @@ const STACK_BASE: usize = 128 * 1024;
 /// What may be taken of the caller's own stack; short scripts then cost no thread.
 const OWN_STACK: usize = 1024 * 1024;
 
-pub(crate) fn prepare(source: &str) -> Result<PreparedScript, ScriptError> {
+pub(crate) fn prepare(source: &str) -> Result<PreparedScript, SyntaxError> {
     let source = &*unfenced(source);
     let stack = stack_for(source)?;
     let guarded = || catch_unwind(AssertUnwindSafe(|| read(source))).ok();
     let outcome = if stack <= OWN_STACK { guarded() } else { on_stack(stack, guarded) };
     outcome.unwrap_or_else(|| {
-        Err(ScriptError::at(source, 0, "the script cannot be read: the parser failed on it")
+        Err(SyntaxError::at(source, 0, "the script cannot be read: the parser failed on it")
             .hint("make it shorter or simpler"))
     })
 }
 
 /// The stack that parsing cannot exceed: brackets are counted, and each operator that nests is a token.
-fn stack_for(source: &str) -> Result<usize, ScriptError> {
+fn stack_for(source: &str) -> Result<usize, SyntaxError> {
     match nesting::judge(source, MAX_NESTING) {
         Ok(levels) => {
             Ok(STACK_BASE + levels * STACK_PER_LEVEL + nesting::tokens(source) * STACK_PER_TOKEN)
         }
         Err(NestingError::Deep(at)) => {
             let message = format!("nested more than {MAX_NESTING} levels deep");
-            Err(ScriptError::at(source, at, message)
+            Err(SyntaxError::at(source, at, message)
                 .hint("pull parts out into functions or variables"))
         }
         Err(NestingError::Slash(at)) => {
             let message = "this slash may be a division or start a regular expression";
-            Err(ScriptError::at(source, at, message)
+            Err(SyntaxError::at(source, at, message)
                 .hint("put the regular expression into a variable: `const pattern = /…/;`"))
         }
     }
@@ -103,7 +103,7 @@ fn parsed<'a>(allocator: &'a Allocator, text: &'a str) -> ParserReturn<'a> {
     Parser::new(allocator, text, SourceType::ts().with_module(true)).with_options(options).parse()
 }
 
-fn read(source: &str) -> Result<PreparedScript, ScriptError> {
+fn read(source: &str) -> Result<PreparedScript, SyntaxError> {
     let allocator = Allocator::default();
     let read = parsed(&allocator, source);
     let Some(error) = read.errors.first() else { return walked(source, &read, 0) };
@@ -119,12 +119,12 @@ fn read(source: &str) -> Result<PreparedScript, ScriptError> {
     let mut labels = error.labels.iter().flatten();
     let at = if let Some(label) = labels.next() { label.offset() } else { 0 };
     let message = decapitalised(&error.message);
-    let mut told = ScriptError::at(source, at, message);
+    let mut told = SyntaxError::at(source, at, message);
     told.hint = hint(source, at, &error.message).or(error.help.as_deref().map(decapitalised));
     Err(told)
 }
 
-fn walked(source: &str, read: &ParserReturn<'_>, lead: u32) -> Result<PreparedScript, ScriptError> {
+fn walked(source: &str, read: &ParserReturn<'_>, lead: u32) -> Result<PreparedScript, SyntaxError> {
     let mut walk = Walk::new(source);
     walk.visit_program(&read.program);
     let free = walk.scopes.finish();

@@ -16,7 +16,7 @@ use oxc_syntax::scope::{ScopeFlags, ScopeId};
 use std::cell::Cell;
 
 use crate::edits::Edits;
-use crate::error::ScriptError;
+use crate::error::SyntaxError;
 use crate::scan;
 use crate::scope::{Scopes, Use};
 
@@ -26,7 +26,7 @@ pub(crate) struct Walk<'s> {
     pub(crate) edits: Edits,
     pub(crate) scopes: Scopes,
     /// The first thing that cannot run, by place.
-    pub(crate) refusal: Option<(usize, ScriptError)>,
+    pub(crate) refusal: Option<(usize, SyntaxError)>,
     /// Whether a `return` belongs to the script itself.
     pub(crate) returns: bool,
     hoisting: bool,
@@ -70,7 +70,7 @@ impl<'s> Walk<'s> {
     fn refuse(&mut self, span: Span, message: &str, hint: &str) {
         let at = start(span);
         if self.refusal.as_ref().is_none_or(|(first, _)| at < *first) {
-            let error = ScriptError::at(self.source, at, message).hint(hint);
+            let error = SyntaxError::at(self.source, at, message).hint(hint);
             self.refusal = Some((at, error));
         }
     }

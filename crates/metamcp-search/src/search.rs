@@ -20,7 +20,6 @@ mod usage_boost;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::usage_history::Prior;
@@ -36,6 +35,7 @@ pub use hybrid::{
     confidence_features, parts,
 };
 pub use index_cache::IndexCacheKey;
+pub use metamcp_types::strategy::Strategy;
 pub use tokenize::tokens;
 pub use transformer::{
     NEAR_NAMES, Near, Nearness, Table, document, parts_of_nearness, parts_with_nearness,
@@ -96,7 +96,7 @@ pub struct About<'a> {
     pub tags: &'a [String],
 }
 
-/// One way to score tools. Those that need nothing but the index have a name, see [`Strategy`]; [`BlendedRanker`] and
+/// One way to score tools. Those that need nothing but the index are found by their [`Strategy`]; [`BlendedRanker`] and
 /// [`Nearness`] are made for one query, with vectors.
 pub trait Ranker {
     /// Every tool that matches, each once, with a score above zero, in any order.
@@ -133,66 +133,17 @@ impl Ranked {
     }
 }
 
-/// The rankers that have a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Strategy {
-    /// The whole query, case-insensitively: equal to the name 10, contained in the name 5, contained in
-    /// the description 2, added up, divided by 10 and capped at 1. A query of several words matches only
-    /// where these words stand exactly so.
-    Keyword,
-    /// The same points for each word of the query on its own.
-    Lexical,
-    /// BM25 over words: names count most, then title, description, server and parameters. A misspelt word of a
-    /// name is forgiven.
-    Bm25,
-    /// BM25 and meaning together, then a close look at the best.
-    #[default]
-    Hybrid,
-}
-
-impl Strategy {
-    /// All of them, the simplest first.
-    pub const ALL: [Strategy; 4] =
-        [Strategy::Keyword, Strategy::Lexical, Strategy::Bm25, Strategy::Hybrid];
-
-    /// The name in configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Strategy::Keyword => "keyword",
-            Strategy::Lexical => "lexical",
-            Strategy::Bm25 => "bm25",
-            Strategy::Hybrid => "hybrid",
+/// What ranks by the index alone under that name, or in place of it where that takes vectors.
+fn ranker(strategy: Strategy) -> &'static dyn Ranker {
+    match strategy {
+        Strategy::Keyword => &keyword::Keyword,
+        Strategy::Lexical => &lexical::Lexical,
+        Strategy::Bm25 => &bm25::Bm25,
+        Strategy::Hybrid => &hybrid::Hybrid,
+        Strategy::Transformer | Strategy::HybridVoyage | Strategy::Embedding => {
+            ranker(strategy.without_vectors())
         }
     }
-
-    /// What ranks under that name.
-    pub fn ranker(self) -> &'static dyn Ranker {
-        match self {
-            Strategy::Keyword => &keyword::Keyword,
-            Strategy::Lexical => &lexical::Lexical,
-            Strategy::Bm25 => &bm25::Bm25,
-            Strategy::Hybrid => &hybrid::Hybrid,
-        }
-    }
-}
-
-impl FromStr for Strategy {
-    type Err = UnknownStrategy;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let known = Strategy::ALL.into_iter().find(|strategy| strategy.name() == name);
-        known.ok_or_else(|| UnknownStrategy { name: name.to_owned() })
-    }
-}
-
-/// Not the name of a strategy.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown search strategy `{name}`; known are keyword, lexical, bm25, hybrid and transformer"
-)]
-pub struct UnknownStrategy {
-    /// What was asked for.
-    pub name: String,
 }
 
 /// One tool that matches.
@@ -428,7 +379,7 @@ impl Index {
         server: Option<&str>,
         prior: Option<&Prior>,
     ) -> Found {
-        self.page_by(strategy.ranker(), query, (offset, limit), server, prior)
+        self.page_by(ranker(strategy), query, (offset, limit), server, prior)
     }
 
     /// The same by any ranker.

@@ -11,6 +11,7 @@ pub mod pattern;
 pub mod sandbox_policy;
 pub mod secret;
 pub mod slab;
+pub mod strategy;
 pub mod suspend_clock;
 pub mod text;
 pub mod web;

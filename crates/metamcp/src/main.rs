@@ -25,6 +25,7 @@ use metamcp_engine::config::{self, LoadError, LoadOptions, Loaded, Remark};
 use metamcp_engine::upstream::container_reaper::ARGUMENT as SWEEPER_ARGUMENT;
 #[cfg(target_os = "linux")]
 use metamcp_hardened::docker::relay;
+use metamcp_search::search::Strategy;
 
 use crate::args::{Args, Command, ConfigCommand};
 use crate::exit::Exit;
@@ -254,7 +255,7 @@ fn run(args: Args) -> anyhow::Result<Exit> {
             commands::run::run(loaded, &args, &mut out, &mut diagnostics)
         }),
         // The transformer lies in the home, which the configuration names; nothing else is asked of that.
-        Command::Eval(args) if args.strategy.as_deref() == Some(commands::eval::TRANSFORMER) => {
+        Command::Eval(args) if args.strategy.as_deref() == Some(Strategy::Transformer.name()) => {
             with_config(config_request, |loaded| commands::eval::run(&args, Some(loaded), &mut out))
         }
         Command::Eval(args) => commands::eval::run(&args, None, &mut out),

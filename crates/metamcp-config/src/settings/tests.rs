@@ -161,8 +161,8 @@ fn variables_of_metatools_are_understood_and_checked() {
         assert!(errors.is_empty(), "{errors:?}");
         resolve(given).settings
     };
-    assert_eq!(set("METATOOLS_SEARCH_STRATEGY", "BM25").search, SearchStrategy::Bm25);
-    assert_eq!(set("METATOOLS_SEARCH_STRATEGY", "lexical").search, SearchStrategy::Lexical);
+    assert_eq!(set("METATOOLS_SEARCH_STRATEGY", "BM25").search, Strategy::Bm25);
+    assert_eq!(set("METATOOLS_SEARCH_STRATEGY", "lexical").search, Strategy::Lexical);
     assert_eq!(set("METATOOLS_SEARCH_BM25_NAME_BOOST", "5").bm25.name_boost, 5);
     assert_eq!(set("METATOOLS_SEARCH_BM25_NAMESPACE_BOOST", "4").bm25.namespace_boost, 4);
     assert_eq!(set("METATOOLS_SEARCH_BM25_TAGS_BOOST", "3").bm25.tags_boost, 3);

@@ -1,5 +1,7 @@
 //! Settings with a fixed set of words: the words are declared with the type, and everything else reads them from there.
 
+use metamcp_types::strategy::Strategy;
+
 /// One allowed word and what it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
@@ -55,18 +57,17 @@ words! {
     }
 }
 
-words! {
-    /// How tools are ranked for a query.
-    SearchStrategy {
-        Keyword = "keyword": "Points for the query in name and description: exact name 10, name contains 5, description contains 2.",
-        Lexical = "lexical": "The same points for each word of the query on its own.",
-        Bm25 = "bm25": "BM25 over names, descriptions, parameters and servers, with identifiers split into words; misspelt words of a name are forgiven.",
-        Hybrid = "hybrid": "BM25 and meaning together, by a table of word vectors inside the binary, then a close look at the best. Offline.",
-        Transformer = "transformer": "`hybrid` with one thing more to look at: how near a small transformer on this machine finds each tool. Offline; `metamcp model add` brings it, and until then it falls back to `hybrid`.",
-        HybridVoyage = "hybrid-voyage": "0.6 of the similarity by Voyage's `voyage-3-lite` and 0.4 of `keyword`, over the 50 best of `hybrid` and the 50 nearest by vector. Needs VOYAGE_API_KEY; falls back to `keyword`.",
-        Embedding = "embedding": "The same with the vectors of `embeddingUrl` and with `hybrid` in place of `keyword`; falls back to `hybrid`.",
+/// The search strategies as words.
+pub(super) const STRATEGIES: [Word; Strategy::ALL.len()] = {
+    let mut words = [Word { word: "", also: &[], meaning: "" }; Strategy::ALL.len()];
+    let mut at = 0;
+    while at < words.len() {
+        words[at].word = Strategy::ALL[at].name();
+        words[at].meaning = Strategy::ALL[at].meaning();
+        at += 1;
     }
-}
+    words
+};
 
 words! {
     /// How code written by a model is kept apart from the gateway and the machine.

@@ -19,7 +19,7 @@ use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
 use super::reply::{self, Code, ErrorObject};
-use super::semantic::{self, Ranking};
+use super::semantic;
 use super::{Finished, Step, View};
 use crate::catalog::Snapshot;
 use crate::config::Project;
@@ -387,10 +387,10 @@ impl View {
     pub async fn why(&self, query: &str, server: Option<&str>, limit: usize) -> Vec<Why> {
         let snapshot = self.snapshot();
         let index = &snapshot.index;
-        let nearness = match &self.surface.options.ranking {
+        let nearness = match self.surface.options.ranking.local() {
             // Why it is not asked is told with the answer that this explains.
-            Ranking::Transformer(local) => semantic::nearness(index, query, local).await.ok(),
-            _ => None,
+            Some(local) => semantic::nearness(index, query, local).await.ok(),
+            None => None,
         };
         let (looked, hits) = match &nearness {
             Some(nearness) => {

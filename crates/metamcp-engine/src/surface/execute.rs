@@ -9,7 +9,7 @@ use metamcp_config::settings::{CodeProfile, CodeSettings};
 use metamcp_sandbox::host::{
     self, Launch, Limits, Profile, ScriptJob, ScriptOutcome, Server, Status, Workers,
 };
-use metamcp_script::{Ending, Position, ScriptError};
+use metamcp_script::{Ending, Position, SyntaxError};
 use metamcp_surface::execution::{self, Shown};
 use metamcp_tools::declarations::identifier;
 use metamcp_types::next::{Advice, Next};
@@ -19,7 +19,7 @@ use metamcp_wire::scan::MAX_DEPTH;
 use serde_json::{Value, json};
 
 use super::reply::{Code, ErrorObject};
-use super::script::{Script, Transcript, call_json};
+use super::script::{ScriptHost, Transcript, call_json};
 use super::script_queue::ScriptQueue;
 use super::sub_request::Progress;
 use super::{Finished, Running, Step, View};
@@ -99,13 +99,13 @@ impl CodeMode {
 const SCRIPT_FILES: usize = 6;
 
 /// A script that was run.
-pub(super) struct ScriptRun {
+pub(super) struct FinishedScript {
     pub(super) outcome: ScriptOutcome,
     /// Whether nothing in it says what its value is.
     is_silent: bool,
 }
 
-impl ScriptRun {
+impl FinishedScript {
     /// What to say about a value that is none.
     pub(super) fn note(&self) -> Option<&'static str> {
         let is_silent = self.is_silent && self.outcome.status == Status::Ok;
@@ -172,7 +172,7 @@ impl View {
         script_request: &ScriptRequest,
         progress: &Arc<Progress>,
         transcript: Arc<Transcript>,
-    ) -> Result<ScriptRun, ErrorObject> {
+    ) -> Result<FinishedScript, ErrorObject> {
         if progress.is_followed() {
             self.surface.router.watch_silence(progress);
         }
@@ -186,7 +186,7 @@ impl View {
         script_request: &ScriptRequest,
         progress: &Arc<Progress>,
         transcript: Arc<Transcript>,
-    ) -> Result<ScriptRun, ErrorObject> {
+    ) -> Result<FinishedScript, ErrorObject> {
         let Some(workers) = &self.surface.code.workers else {
             return Err(ErrorObject::new(Code::Denied, "code mode is off here")
                 .hint("Call the tools one by one; only the owner of the configuration can turn it on (code.profile)."));
@@ -208,7 +208,7 @@ impl View {
         }
         spare.map_err(|reason| no_files(&reason))?;
         let script = read(&script_request.source).await?;
-        let host = Arc::new(Script::new(self, progress, transcript));
+        let host = Arc::new(ScriptHost::new(self, progress, transcript));
         let _turn = self.surface.code.script_queue.acquire(self.principal).await;
         let servers = self.servers();
         let enabled: Vec<&Entry> =
@@ -237,7 +237,7 @@ impl View {
             let place = script.position(Position { line, column });
             (error.line, error.column) = (Some(place.line), Some(place.column));
         }
-        Ok(ScriptRun { outcome, is_silent: script.ending == Ending::Nothing })
+        Ok(FinishedScript { outcome, is_silent: script.ending == Ending::Nothing })
     }
 
     /// What a script printed and called, as far as it is shown.
@@ -260,7 +260,7 @@ impl View {
     }
 
     /// The outcome as a tool result.
-    fn answer(&self, source: &str, ran: &ScriptRun) -> Vec<u8> {
+    fn answer(&self, source: &str, ran: &FinishedScript) -> Vec<u8> {
         let outcome = &ran.outcome;
         let shown = self.surface.code.shown();
         let (logs, calls) = self.left(outcome);
@@ -473,7 +473,7 @@ fn unfenced(source: &str) -> &str {
     inner.split_once('\n').map_or(source, |(_language, code)| code)
 }
 
-fn unreadable(error: &ScriptError) -> ErrorObject {
+fn unreadable(error: &SyntaxError) -> ErrorObject {
     // What to write instead is said once, where every error says it.
     let mut bare = error.clone();
     let hint = bare.hint.take();

@@ -89,7 +89,7 @@ impl Subscriber for Transcript {
 }
 
 /// One running script, toward the gateway.
-pub(super) struct Script {
+pub(super) struct ScriptHost {
     view: View,
     sub_requests: Arc<SubRequests>,
     progress: Arc<Progress>,
@@ -99,15 +99,15 @@ pub(super) struct Script {
     answers: Arc<QueryCache>,
 }
 
-impl Script {
+impl ScriptHost {
     pub(super) fn new(
         view: &View,
         progress: &Arc<Progress>,
         transcript: Arc<Transcript>,
-    ) -> Script {
+    ) -> ScriptHost {
         let sub_requests = SubRequests::within(progress, Origin::Script(transcript.script));
         let calls = Arc::clone(&transcript) as Arc<dyn Subscriber>;
-        Script {
+        ScriptHost {
             view: view.clone(),
             sub_requests,
             progress: Arc::clone(progress),
@@ -118,7 +118,7 @@ impl Script {
     }
 }
 
-impl Host for Script {
+impl Host for ScriptHost {
     fn answer(&self, op: Op, payload: String) -> Answer {
         let (sub_requests, progress) = (Arc::clone(&self.sub_requests), Arc::clone(&self.progress));
         let view = self.view.clone();

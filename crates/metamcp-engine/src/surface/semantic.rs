@@ -5,15 +5,16 @@ use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use metamcp_config::settings::{EmbeddingSettings, SearchStrategy};
+use metamcp_config::settings::EmbeddingSettings;
 use metamcp_search::search::{BLENDED, BlendedRanker, Found, Hit, Index, Nearness, Strategy};
 use metamcp_search::usage_history::Prior;
+use metamcp_types::secret::Secret;
 use sha2::{Digest, Sha256};
 
 use super::View;
 use crate::catalog::Snapshot;
 use crate::task;
-use crate::vectors::{Document, Local, Vectors};
+use crate::vectors::{Document, Endpoint, Local, VOYAGE_KEY, Vectors};
 
 /// How long a search waits for vectors; what comes later serves the next search.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,24 +32,32 @@ const MOST_TOOLS: usize = 20_000;
 /// Catalogs whose documents are kept: the whole, and what toolsets show of it.
 const KEPT_CATALOGS: usize = 8;
 
-/// How queries are answered.
+/// How queries are answered: the strategy, and what it needs at run time.
 #[derive(Debug, Clone)]
-pub enum Ranking {
-    /// By our own means.
-    Own(Strategy),
-    /// With vectors from elsewhere.
-    Vectors {
-        /// Where they come from.
-        vectors: Arc<Vectors>,
-        /// What stands beside them, and what stands in for them.
-        beside: Strategy,
-        /// What is said to the API about the tools there are.
-        catalogs: Arc<Catalogs>,
-    },
-    /// With the transformer on this machine, and `hybrid` where it cannot.
-    Transformer(Arc<Local>),
-    /// As configured it cannot be done; this is why, and what is done instead.
-    Instead(Strategy, String),
+pub struct Ranking {
+    strategy: Strategy,
+    /// Where its vectors come from; nowhere if the index is enough for it, or if there are none to be had.
+    embedder: Option<Embedder>,
+    /// Why it cannot be done as configured.
+    unavailable: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+enum Embedder {
+    /// The transformer on this machine.
+    Local(Arc<Local>),
+    /// An API, and what is said to it about the tools there are.
+    Api(Arc<Vectors>, Arc<Catalogs>),
+}
+
+impl Ranking {
+    /// The transformer on this machine, if that is asked.
+    pub fn local(&self) -> Option<&Arc<Local>> {
+        match &self.embedder {
+            Some(Embedder::Local(local)) => Some(local),
+            _ => None,
+        }
+    }
 }
 
 impl View {
@@ -61,35 +70,32 @@ impl View {
         snapshot: &Snapshot,
         prior: Option<&Prior>,
     ) -> (Found, Option<String>) {
-        let index = &snapshot.index;
-        let page = (offset, limit);
-        let own = |strategy| index.page_with(query, strategy, offset, limit, server, prior);
-        match &self.surface.options.ranking {
-            Ranking::Own(strategy) => (own(*strategy), None),
-            Ranking::Instead(strategy, why) => (own(*strategy), Some(why.clone())),
-            Ranking::Vectors { vectors, beside, catalogs } => {
-                let all = catalogs.of(index);
-                match compared(index, query, server, vectors, *beside, &all).await {
-                    Ok((compared, missing)) => {
-                        let note = (missing > 0).then(|| not_fetched(missing, vectors));
-                        (index.page_by(&compared, query, page, server, None), note)
-                    }
-                    Err(why) => {
-                        let name = beside.name();
-                        (own(*beside), Some(format!("ranked by {name} instead: {why}")))
-                    }
-                }
-            }
-            Ranking::Transformer(local) => match nearness(index, query, local).await {
+        let ranking = &self.surface.options.ranking;
+        let (index, page) = (&snapshot.index, (offset, limit));
+        let beside = ranking.strategy.without_vectors();
+        let by_vectors = match &ranking.embedder {
+            None => Err(ranking.unavailable.clone()),
+            Some(Embedder::Local(local)) => match nearness(index, query, local).await {
                 Ok(nearness) => {
                     let note = (nearness.missing > 0).then(|| still_missing(nearness.missing));
-                    (index.page_by(&nearness, query, page, server, prior), note)
+                    Ok((index.page_by(&nearness, query, page, server, prior), note))
                 }
-                Err(why) => {
-                    (own(Strategy::Hybrid), Some(format!("ranked by hybrid instead: {why}")))
-                }
+                Err(why) => Err(Some(format!("ranked by {beside} instead: {why}"))),
             },
-        }
+            Some(Embedder::Api(vectors, catalogs)) => {
+                let all = catalogs.of(index);
+                match compared(index, query, server, vectors, beside, &all).await {
+                    Ok((compared, missing)) => {
+                        let note = (missing > 0).then(|| not_fetched(missing, vectors));
+                        Ok((index.page_by(&compared, query, page, server, None), note))
+                    }
+                    Err(why) => Err(Some(format!("ranked by {beside} instead: {why}"))),
+                }
+            }
+        };
+        by_vectors.unwrap_or_else(|why| {
+            (index.page_with(query, beside, offset, limit, server, prior), why)
+        })
     }
 }
 
@@ -257,54 +263,45 @@ fn document(hit: &Hit) -> Document {
 
 /// The ranking as configured. Keys are read here, from the variable that was named for them and no other.
 pub fn configured(
-    strategy: SearchStrategy,
+    strategy: Strategy,
     embedding: &EmbeddingSettings,
     home: &std::path::Path,
     clock: crate::clock::Clock,
 ) -> Ranking {
-    use crate::vectors::{Endpoint, VOYAGE_KEY};
-    use metamcp_types::secret::Secret;
-    let key = |name: &str| {
-        let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
-        Some(Secret::new(name, value))
+    let api = |endpoint| {
+        Some(Embedder::Api(Arc::new(Vectors::new(endpoint, home, clock)), Arc::default()))
     };
-    let (beside, endpoint) = match strategy {
-        SearchStrategy::Keyword => return Ranking::Own(Strategy::Keyword),
-        SearchStrategy::Lexical => return Ranking::Own(Strategy::Lexical),
-        SearchStrategy::Bm25 => return Ranking::Own(Strategy::Bm25),
-        SearchStrategy::Hybrid => return Ranking::Own(Strategy::Hybrid),
-        SearchStrategy::Transformer => return Ranking::Transformer(Arc::new(Local::new(home))),
-        SearchStrategy::HybridVoyage => {
-            let Some(key) = key(VOYAGE_KEY) else {
-                let why = format!("ranked by keyword: {VOYAGE_KEY} is not set");
-                return Ranking::Instead(Strategy::Keyword, why);
-            };
-            (Strategy::Keyword, Endpoint::voyage(key))
-        }
-        SearchStrategy::Embedding => {
-            if embedding.url.is_empty() {
-                let why = "ranked by hybrid: search.embeddingUrl is not set".to_owned();
-                return Ranking::Instead(Strategy::Hybrid, why);
-            }
-            let key = if embedding.key_env.is_empty() {
-                None
-            } else {
-                match key(&embedding.key_env) {
-                    Some(key) => Some(key),
-                    None => {
-                        let why = format!("ranked by hybrid: {} is not set", embedding.key_env);
-                        return Ranking::Instead(Strategy::Hybrid, why);
-                    }
-                }
-            };
-            (Strategy::Hybrid, Endpoint::at(&embedding.url, &embedding.model, key))
-        }
+    let embedder = match strategy {
+        Strategy::Keyword | Strategy::Lexical | Strategy::Bm25 | Strategy::Hybrid => Ok(None),
+        Strategy::Transformer => Ok(Some(Embedder::Local(Arc::new(Local::new(home))))),
+        Strategy::HybridVoyage => voyage().map(api),
+        Strategy::Embedding => endpoint(embedding).map(api),
     };
-    match endpoint {
-        Ok(endpoint) => {
-            let vectors = Arc::new(Vectors::new(endpoint, home, clock));
-            Ranking::Vectors { vectors, beside, catalogs: Arc::default() }
-        }
-        Err(error) => Ranking::Instead(beside, format!("ranked by {}: {error}", beside.name())),
+    let (embedder, unavailable) = match embedder {
+        Ok(embedder) => (embedder, None),
+        Err(why) => (None, Some(format!("ranked by {}: {why}", strategy.without_vectors()))),
+    };
+    Ranking { strategy, embedder, unavailable }
+}
+
+/// Voyage's API, or why it cannot be asked.
+fn voyage() -> Result<Endpoint, String> {
+    Endpoint::voyage(key(VOYAGE_KEY)?).map_err(|error| error.to_string())
+}
+
+/// The API of the settings, or why it cannot be asked.
+fn endpoint(embedding: &EmbeddingSettings) -> Result<Endpoint, String> {
+    if embedding.url.is_empty() {
+        return Err("search.embeddingUrl is not set".to_owned());
     }
+    let key = match embedding.key_env.as_str() {
+        "" => None,
+        name => Some(key(name)?),
+    };
+    Endpoint::at(&embedding.url, &embedding.model, key).map_err(|error| error.to_string())
+}
+
+fn key(name: &str) -> Result<Secret, String> {
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty());
+    Ok(Secret::new(name, value.ok_or_else(|| format!("{name} is not set"))?))
 }

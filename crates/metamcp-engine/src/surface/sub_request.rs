@@ -113,13 +113,13 @@ impl SubRequests {
         }
     }
 
-    fn begin<'a>(self: &'a Arc<Self>, router: &'a Router) -> Pending<'a> {
+    fn begin<'a>(self: &'a Arc<Self>, router: &'a Router) -> PendingAnswer<'a> {
         let (answer, answered) = oneshot::channel();
         let mut waiting = self.lock();
         waiting.last += 1;
         let tag = Bytes::from(waiting.last.to_string());
         waiting.answers.insert(tag.clone(), answer);
-        Pending { router, sub_requests: self, tag, answered }
+        PendingAnswer { router, sub_requests: self, tag, answered }
     }
 
     fn responder(self: &Arc<Self>) -> Arc<dyn Responder> {
@@ -137,14 +137,14 @@ fn cancelled() -> ErrorObject {
 }
 
 /// One whose answer is waited for. Its end, whatever ends it, cancels the request if it is still under way.
-struct Pending<'a> {
+struct PendingAnswer<'a> {
     router: &'a Router,
     sub_requests: &'a Arc<SubRequests>,
     tag: Bytes,
     answered: oneshot::Receiver<CallOutcome>,
 }
 
-impl Pending<'_> {
+impl PendingAnswer<'_> {
     /// Its response comes here, everything else goes to the client.
     fn caller(&self) -> Caller {
         Caller {
@@ -161,7 +161,7 @@ impl Pending<'_> {
     }
 }
 
-impl Drop for Pending<'_> {
+impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
         let unanswered = self.sub_requests.lock().answers.remove(&self.tag);
         if unanswered.is_some() {

@@ -10,7 +10,7 @@ use anyhow::Context;
 use metamcp_engine::config::Loaded;
 use metamcp_engine::model::ModelFile;
 use metamcp_search::eval::{Corpus, DEPTH, Measures, Question, Total};
-use metamcp_search::search::{Hit, Nearness, Strategy, Table};
+use metamcp_search::search::{Nearness, Strategy, Table};
 use metamcp_search::transformer::Model;
 use serde_json::{Value, json};
 
@@ -24,41 +24,21 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Cells of the progress bar.
 const BAR: usize = 30;
 
-/// The strategy that needs more than an index, and therefore must be named.
-pub(crate) const TRANSFORMER: &str = "transformer";
-
-/// A way to rank.
-enum Ranker {
-    Own(Strategy),
-    /// With what it made of every tool.
-    Transformer(Box<Model>, Vec<Arc<Table>>),
+/// The transformer, with what it made of every tool.
+struct Embedder {
+    model: Model,
+    tables: Vec<Arc<Table>>,
 }
 
-impl Ranker {
-    fn name(&self) -> &'static str {
-        match self {
-            Ranker::Own(strategy) => strategy.name(),
-            Ranker::Transformer(..) => TRANSFORMER,
-        }
-    }
-
-    fn search(&self, corpus: &Corpus, query: &str) -> Vec<Hit> {
-        let index = &corpus.index;
-        match self {
-            Ranker::Own(strategy) => index.search(query, *strategy, DEPTH, None),
-            Ranker::Transformer(model, tables) => {
-                match Nearness::new(tables, &model.asked(query)) {
-                    Some(nearness) => index.page_by(&nearness, query, (0, DEPTH), None, None).hits,
-                    None => index.search(query, Strategy::Hybrid, DEPTH, None),
-                }
-            }
-        }
+impl Embedder {
+    fn nearness(&self, query: &str) -> Option<Nearness> {
+        Nearness::new(&self.tables, &self.model.asked(query))
     }
 }
 
 /// What one strategy reached.
 struct StrategyReport {
-    strategy: &'static str,
+    strategy: Strategy,
     measures: Measures,
     /// Sorted, in microseconds.
     times: Vec<u64>,
@@ -70,11 +50,20 @@ pub(crate) fn run(
     loaded: Option<&Loaded>,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let strategies = match &args.strategy {
-        _ if loaded.is_some() => Vec::new(),
-        Some(name) => vec![name.parse::<Strategy>().or_misuse()?],
-        None => Strategy::ALL.to_vec(),
+    let strategies: Vec<Strategy> = match &args.strategy {
+        Some(name) => vec![name.parse().or_misuse()?],
+        // One that needs more than an index must be named.
+        None => Strategy::ALL.into_iter().filter(|strategy| !strategy.needs_vectors()).collect(),
     };
+    let is_local = |strategy: &Strategy| {
+        !strategy.needs_vectors() || (*strategy == Strategy::Transformer && loaded.is_some())
+    };
+    if let Some(remote) = strategies.iter().find(|strategy| !is_local(strategy)) {
+        let why = format!(
+            "`{remote}` asks an API for vectors; only what ranks on this machine is measured"
+        );
+        return Err(misuse(why));
+    }
     let model = match loaded {
         Some(loaded) => Some(ModelFile::new(&loaded.config.settings.home).load()?),
         None => None,
@@ -97,8 +86,7 @@ pub(crate) fn run(
     if questions.is_empty() {
         return Err(misuse(format!("{} holds no questions", args.queries.display())));
     }
-    let mut rankers: Vec<Ranker> = strategies.into_iter().map(Ranker::Own).collect();
-    let mut reading = None;
+    let (mut embedder, mut reading) = (None, None);
     if let Some(model) = model {
         let began = Instant::now();
         let progress = Mutex::new(Progress::new("reading", corpus.index.tool_count()));
@@ -106,10 +94,10 @@ pub(crate) fn run(
         let tables = model.tables(&corpus.index, &step);
         progress.into_inner().unwrap_or_else(PoisonError::into_inner).finish();
         reading = Some(began.elapsed());
-        rankers.push(Ranker::Transformer(Box::new(model), tables));
+        embedder = Some(Embedder { model, tables });
     }
-    let reports: Vec<StrategyReport> =
-        rankers.iter().map(|ranker| measure(&corpus, &questions, ranker)).collect();
+    let measured = |strategy| measure(&corpus, &questions, strategy, embedder.as_ref());
+    let reports: Vec<StrategyReport> = strategies.into_iter().map(measured).collect();
     if args.json {
         let rows: Vec<Value> = reports.iter().map(row).collect();
         let value = json!({
@@ -146,7 +134,7 @@ pub(crate) fn run(
         "p99",
     ])];
     for report in &reports {
-        let mut row = vec![report.strategy.to_owned()];
+        let mut row = vec![report.strategy.to_string()];
         row.extend(report.measures.numbers().map(|number| format!("{:.1}", number * 100.0)));
         row.extend([50, 99].map(|percent| format!("{} us", percentile(&report.times, percent))));
         rows.push(row);
@@ -155,26 +143,36 @@ pub(crate) fn run(
     Ok(Exit::Success)
 }
 
-fn measure(corpus: &Corpus, questions: &[Question], ranker: &Ranker) -> StrategyReport {
+fn measure(
+    corpus: &Corpus,
+    questions: &[Question],
+    strategy: Strategy,
+    embedder: Option<&Embedder>,
+) -> StrategyReport {
+    let index = &corpus.index;
     let mut total = Total::default();
     let mut times = Vec::with_capacity(questions.len());
-    let mut progress = Progress::new(ranker.name(), questions.len());
+    let mut progress = Progress::new(strategy.name(), questions.len());
     for question in questions {
         let began = Instant::now();
-        let hits = ranker.search(corpus, &question.query);
+        let query = question.query.as_str();
+        let hits = match embedder.and_then(|embedder| embedder.nearness(query)) {
+            Some(nearness) => index.page_by(&nearness, query, (0, DEPTH), None, None).hits,
+            None => index.search(query, strategy, DEPTH, None),
+        };
         times.push(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));
         total.add(&question.measure(&hits));
         progress.step();
     }
     progress.finish();
     times.sort_unstable();
-    StrategyReport { strategy: ranker.name(), measures: total.mean(), times }
+    StrategyReport { strategy, measures: total.mean(), times }
 }
 
 fn row(report: &StrategyReport) -> Value {
     let [hit_at_1, recall_at_5, recall_at_10, mrr, ndcg_at_10] = report.measures.numbers();
     json!({
-        "strategy": report.strategy,
+        "strategy": report.strategy.name(),
         "hit_at_1": hit_at_1,
         "recall_at_5": recall_at_5,
         "recall_at_10": recall_at_10,

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use metamcp_types::strategy::Strategy;
+
 use super::Setting;
 use crate::settings::value::{Kind, Value};
-use crate::settings::words::{SearchStrategy, ToolSurface};
+use crate::settings::words::{STRATEGIES, ToolSurface};
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
@@ -25,12 +27,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         aliases: &[],
         flag: "search",
         env: "METAMCP_SEARCH",
-        kind: Kind::Word(SearchStrategy::WORDS),
-        default: Some(Value::Word("hybrid")),
+        kind: Kind::Word(&STRATEGIES),
+        default: Some(Value::Word(Strategy::Hybrid.name())),
         help: "How tools are ranked for a query",
         doc: "",
         store: |settings, value| {
-            settings.search = SearchStrategy::from_word(&value.text()).unwrap_or(settings.search);
+            settings.search = value.text().parse().unwrap_or(settings.search);
         },
     },
     Setting {

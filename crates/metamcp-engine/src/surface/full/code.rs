@@ -11,7 +11,7 @@ use metamcp_surface::full_surface::{self, BadArguments, CodeRequest, CodeRespons
 use super::refused;
 use super::run::millis;
 use crate::router::Caller;
-use crate::surface::execute::{ScriptRequest, ScriptRun, ended};
+use crate::surface::execute::{FinishedScript, ScriptRequest, ended};
 use crate::surface::reply::{Code, ErrorObject};
 use crate::surface::script::Transcript;
 use crate::surface::sub_request::Progress;
@@ -71,7 +71,7 @@ impl View {
         }))
     }
 
-    fn ran_code(&self, source: &str, script: &ScriptRun, began: Instant) -> Vec<u8> {
+    fn ran_code(&self, source: &str, script: &FinishedScript, began: Instant) -> Vec<u8> {
         let outcome = &script.outcome;
         let (mut logs, calls) = self.left(outcome);
         logs.lines.extend(script.note().map(|note| format!("warn: {note}")));

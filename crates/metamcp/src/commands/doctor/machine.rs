@@ -10,9 +10,10 @@ use metamcp_child::environment;
 use metamcp_child::process_sandbox::in_path;
 use metamcp_config::clients::{self, CLIENTS, Client, Imported};
 use metamcp_config::config::{Config, PassEnv, Transport};
-use metamcp_config::settings::{SearchStrategy, Settings};
+use metamcp_config::settings::Settings;
 use metamcp_engine::model::{ModelFile, NAME};
 use metamcp_engine::user_file;
+use metamcp_search::search::Strategy;
 
 use super::{Finding, Level};
 use crate::commands::import::{ImportStatus, Merger};
@@ -378,7 +379,7 @@ fn free_bytes(folder: &Path) -> Option<u64> {
 
 /// The transformer, where searches want it: without it they are answered by `hybrid`.
 pub(super) fn model(settings: &Settings) -> Option<Finding> {
-    if settings.search != SearchStrategy::Transformer {
+    if settings.search != Strategy::Transformer {
         return None;
     }
     Some(match ModelFile::new(&settings.home).load() {
