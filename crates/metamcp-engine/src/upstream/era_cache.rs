@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use metamcp_config::config::{ServerConfig, Transport};
+use metamcp_wire::era::Era;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
@@ -33,6 +34,11 @@ pub enum ServerProtocol {
 }
 
 impl ServerProtocol {
+    /// What one of this era is spoken to with, over any transport but that of 2024.
+    pub fn of(era: Era) -> ServerProtocol {
+        if era.is_stateless() { ServerProtocol::Stateless } else { ServerProtocol::Initialize }
+    }
+
     fn word(self) -> &'static str {
         match self {
             ServerProtocol::Initialize => "initialize",
