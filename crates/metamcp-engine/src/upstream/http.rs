@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_calls::failure::Fact;
-use metamcp_config::config::ServerConfig;
+use metamcp_config::config::RemoteEndpoint;
 use metamcp_wire::era::Era;
 
 use super::era_cache::ServerProtocol;
@@ -21,8 +21,12 @@ pub struct Http(Arc<Remote>);
 
 impl Http {
     /// A server that nothing was said to yet.
-    pub fn new(config: &ServerConfig, surroundings: Surroundings<'_>) -> Result<Http, Fact> {
-        Remote::of(config, surroundings).map(|remote| Http(Arc::new(remote)))
+    pub fn new(
+        name: &str,
+        endpoint: &RemoteEndpoint,
+        surroundings: Surroundings<'_>,
+    ) -> Result<Http, Fact> {
+        Remote::new(name, endpoint, surroundings).map(|remote| Http(Arc::new(remote)))
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hyper::header::HeaderValue;
 use metamcp_calls::failure::Fact;
-use metamcp_config::config::ServerConfig;
+use metamcp_config::config::RemoteEndpoint;
 use metamcp_types::web::Address;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::modern::headers::Mirror;
@@ -93,10 +93,14 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// The server of this configuration, to which nothing was said yet.
-    pub fn of(config: &ServerConfig, surroundings: Surroundings<'_>) -> Result<Remote, Fact> {
+    /// The server of this name and address, to which nothing was said yet.
+    pub fn new(
+        name: &str,
+        endpoint: &RemoteEndpoint,
+        surroundings: Surroundings<'_>,
+    ) -> Result<Remote, Fact> {
         let Surroundings { launcher, line_bytes, mirrors, .. } = surroundings;
-        let site = launcher.sites.site(config, line_bytes, mirrors)?;
+        let site = launcher.sites.site(name, endpoint, line_bytes, mirrors)?;
         Ok(Remote {
             web: Mutex::new(site.web.clone()),
             site,

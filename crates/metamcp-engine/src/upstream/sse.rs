@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metamcp_calls::failure::Fact;
-use metamcp_config::config::ServerConfig;
+use metamcp_config::config::RemoteEndpoint;
 use metamcp_wire::era::Era;
 use metamcp_wire::sse::{Event, Events};
 use tokio::time::timeout;
@@ -30,8 +30,12 @@ pub struct Sse(Arc<Remote>);
 
 impl Sse {
     /// A server that nothing was said to yet.
-    pub fn new(config: &ServerConfig, surroundings: Surroundings<'_>) -> Result<Sse, Fact> {
-        Remote::of(config, surroundings).map(|remote| Sse(Arc::new(remote)))
+    pub fn new(
+        name: &str,
+        endpoint: &RemoteEndpoint,
+        surroundings: Surroundings<'_>,
+    ) -> Result<Sse, Fact> {
+        Remote::new(name, endpoint, surroundings).map(|remote| Sse(Arc::new(remote)))
     }
 }
 

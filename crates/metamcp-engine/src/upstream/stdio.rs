@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use metamcp_calls::failure::Fact;
 use metamcp_child::{Escalation, ExitWatch, Handle, Parts, StderrTail, Stdin, Stdout};
-use metamcp_config::config::ServerConfig;
+use metamcp_config::config::{LocalCommand, ServerConfig};
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -52,10 +52,11 @@ impl Stdio {
     /// Starts the server's process.
     pub async fn start(
         config: &ServerConfig,
+        local: &LocalCommand,
         surroundings: &Surroundings<'_>,
     ) -> Result<Stdio, Fact> {
         let Surroundings { launcher, clock, line_bytes, .. } = surroundings;
-        let Parts { stdin, stdout, handle } = launcher.processes.start(config).await?;
+        let Parts { stdin, stdout, handle } = launcher.processes.start(config, local).await?;
         stream::widen(&stdout);
         let pipes = Mutex::new(Some((stdin, stdout)));
         Ok(Stdio { handle, pipes, clock: *clock, line_bytes: *line_bytes })

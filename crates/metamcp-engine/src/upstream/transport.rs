@@ -98,11 +98,15 @@ pub async fn open(
     surroundings: Surroundings<'_>,
 ) -> Result<Arc<dyn Transport>, Fact> {
     Ok(match &config.transport {
-        config::Transport::Stdio { .. } => Arc::new(Stdio::start(config, &surroundings).await?),
-        config::Transport::Http { kind, .. } if is_sse(*kind, last_time) => {
-            Arc::new(Sse::new(config, surroundings)?)
+        config::Transport::Stdio(local) => {
+            Arc::new(Stdio::start(config, local, &surroundings).await?)
         }
-        config::Transport::Http { .. } => Arc::new(Http::new(config, surroundings)?),
+        config::Transport::Http(endpoint) if is_sse(endpoint.kind, last_time) => {
+            Arc::new(Sse::new(&config.name, endpoint, surroundings)?)
+        }
+        config::Transport::Http(endpoint) => {
+            Arc::new(Http::new(&config.name, endpoint, surroundings)?)
+        }
     })
 }
 

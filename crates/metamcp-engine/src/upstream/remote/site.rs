@@ -8,7 +8,7 @@ use std::time::Duration;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use metamcp_calls::failure::Fact;
-use metamcp_config::config::{HttpKind, HttpOptions, ServerConfig, TlsFiles, Transport};
+use metamcp_config::config::{HttpKind, HttpOptions, RemoteEndpoint, TlsFiles};
 use metamcp_config::settings::Settings;
 use metamcp_types::web::Address;
 
@@ -64,16 +64,15 @@ impl Sites {
         self.login_storage.tokens()
     }
 
-    /// The server of this configuration.
+    /// The server of this name and address.
     pub fn site(
         &self,
-        config: &ServerConfig,
+        name: &str,
+        endpoint: &RemoteEndpoint,
         line_bytes: usize,
         mirrors: Mirrors,
     ) -> Result<Site, Fact> {
-        let Transport::Http { url, headers, kind, options } = &config.transport else {
-            return Err(Fact::Unsupported { reason: "is no remote server".to_owned() });
-        };
+        let RemoteEndpoint { url, headers, kind, options } = endpoint;
         let address = Address::parse(url)
             .map_err(|error| Fact::Unreachable { reason: format!("its address {error}") })?;
         let plan = Plan {
@@ -95,19 +94,19 @@ impl Sites {
             }
         };
         let mut fixed = HeaderMap::new();
-        for (name, value) in headers {
-            let pair = (HeaderName::from_str(name), HeaderValue::from_str(value.expose()));
-            let (Ok(name), Ok(mut value)) = pair else {
-                let reason = format!("its header {name:?} cannot be sent");
+        for (header, value) in headers {
+            let pair = (HeaderName::from_str(header), HeaderValue::from_str(value.expose()));
+            let (Ok(header), Ok(mut value)) = pair else {
+                let reason = format!("its header {header:?} cannot be sent");
                 return Err(Fact::Unsupported { reason });
             };
             value.set_sensitive(true);
-            fixed.insert(name, value);
+            fixed.insert(header, value);
         }
         let credentials = if fixed.contains_key(AUTHORIZATION) {
             Credentials::Configured
         } else {
-            Credentials::Login(self.login(&config.name, &address, options))
+            Credentials::Login(self.login(name, &address, options))
         };
         Ok(Site {
             address,

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use metamcp_calls::failure::Fact;
 use metamcp_child::environment::TEMPORARY;
 use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
-use metamcp_config::config::{self, Installed, PassEnv, ServerConfig, Transport};
+use metamcp_config::config::{self, Installed, LocalCommand, PassEnv, ServerConfig};
 use metamcp_config::settings::Settings;
 
 use crate::upstream::container_reaper::ContainerReaper;
@@ -33,7 +33,7 @@ pub struct Processes {
 
 /// Whether a server's command is one that may install first.
 pub fn installs(config: &ServerConfig) -> bool {
-    let Transport::Stdio { command, .. } = &config.transport else { return false };
+    let Some(command) = config.transport.command() else { return false };
     let name = Path::new(command).file_stem().map(|name| name.to_string_lossy().into_owned());
     name.is_some_and(|name| INSTALLERS.contains(&name.as_str()))
 }
@@ -53,8 +53,8 @@ impl Processes {
 
     /// Starts a server's process. An `npx` or `uvx` that is installed already is skipped; if what it would have
     /// run cannot be executed, the command runs as written.
-    pub async fn start(&self, config: &ServerConfig) -> Result<Parts, Fact> {
-        let mut spec = spec(config, &self.pass_env)?;
+    pub async fn start(&self, config: &ServerConfig, local: &LocalCommand) -> Result<Parts, Fact> {
+        let mut spec = spec(config, local, &self.pass_env);
         // The process between us and the server needs some too, and could not say so.
         rlimits::files(START_FILES).map_err(|reason| Fact::OutOfFiles { reason })?;
         let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
@@ -120,13 +120,9 @@ impl Processes {
     }
 }
 
-fn spec(config: &ServerConfig, global: &PassEnv) -> Result<Spec, Fact> {
-    let Transport::Stdio { command, args, env, cwd } = &config.transport else {
-        return Err(Fact::Unsupported {
-            reason: "is remote: there is nothing to start".to_owned(),
-        });
-    };
-    Ok(Spec {
+fn spec(config: &ServerConfig, local: &LocalCommand, global: &PassEnv) -> Spec {
+    let LocalCommand { command, args, env, cwd } = local;
+    Spec {
         program: command.into(),
         args: args.iter().map(OsString::from).collect(),
         env: env
@@ -137,7 +133,7 @@ fn spec(config: &ServerConfig, global: &PassEnv) -> Result<Spec, Fact> {
         cwd: cwd.clone(),
         pass_env: config.pass_env.with(global),
         sandbox_policy: config.sandbox_policy.clone(),
-    })
+    }
 }
 
 /// The whole chain of causes: the outer error names the program, the inner says what the system said.
