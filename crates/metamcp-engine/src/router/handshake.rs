@@ -168,12 +168,12 @@ impl Opening {
         let probed = match reply {
             Reply::Result(result) => handshake::discovered(result),
             Reply::Error(error) => handshake::undiscovered(error),
-            Reply::Malformed(_) | Reply::Oversize(_) => Probed::Legacy,
+            Reply::Malformed(_) | Reply::Oversize(_) => handshake::unanswered(),
             Reply::Broke { fact, .. } if speaks_for_itself(fact) => {
                 return Step::Lost(fact.clone());
             }
             // A server of the other era answers an unknown method with any status or none at all.
-            Reply::Broke { .. } => Probed::Legacy,
+            Reply::Broke { .. } => handshake::unanswered(),
         };
         match probed {
             Probed::Stateless(peer) => Step::Go(peer),
