@@ -17,6 +17,7 @@ mod schema;
 mod server;
 mod syntax;
 mod toolset;
+mod transport;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,10 @@ pub use self::report::{ConfigError, Place, Problem, Severity, Warning};
 pub use self::schema::json_schema;
 pub use self::server::{ITSELF, SWITCHED_OFF};
 pub use self::toolset::Toolset;
+pub use self::transport::{
+    Grant, HttpKind, HttpOptions, IdentityProvider, LocalCommand, Login, RemoteEndpoint, TlsFiles,
+    Transport, is_called_as_we_are,
+};
 use crate::settings::words;
 pub use crate::settings::{Containment, Settings};
 pub use metamcp_types::pass_env::PassEnv;
@@ -122,12 +127,11 @@ impl ServerConfig {
         Self {
             name: name.into(),
             origin: ServerOrigin::default(),
-            transport: Transport::Stdio {
+            transport: Transport::from(LocalCommand {
                 command: command.into(),
                 args: args.iter().map(|&arg| arg.to_owned()).collect(),
-                env: Vec::new(),
-                cwd: None,
-            },
+                ..LocalCommand::default()
+            }),
             state: ServerState::Enabled,
             description: None,
             tags: Vec::new(),
@@ -186,13 +190,7 @@ impl ServerConfig {
 
     /// The values to keep out of errors and logs: sensitive variables, and every header.
     pub fn secrets(&self) -> Vec<&Secret> {
-        let (named, always) = match &self.transport {
-            Transport::Stdio { env, .. } => (env, false),
-            Transport::Http { headers, .. } => (headers, true),
-        };
-        let named =
-            named.iter().map(|(_, value)| value).filter(|value| always || value.is_sensitive());
-        let named = named.filter(|value| !value.is_reference());
+        let named = self.transport.secrets().filter(|value| !value.is_reference());
         named.chain(&self.expanded_secrets).collect()
     }
 }
@@ -239,156 +237,6 @@ pub struct Installed {
     pub folder: PathBuf,
     /// The digest of what was written down of its files, where one was kept.
     pub manifest: Option<String>,
-}
-
-/// How a server is reached.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Transport {
-    /// A local process spoken to over its stdin and stdout.
-    Stdio {
-        /// The program. Never split, never given to a shell.
-        command: String,
-        /// Its arguments.
-        args: Vec<String>,
-        /// Variables on top of the inherited allowlist, in file order.
-        env: Vec<(String, Secret)>,
-        /// Where it runs; a relative path is taken from the gateway's own working directory.
-        cwd: Option<PathBuf>,
-    },
-    /// A remote server.
-    Http {
-        /// Address of its endpoint, `http` or `https`.
-        url: String,
-        /// Headers of every request, in file order.
-        headers: Vec<(String, Secret)>,
-        /// Which of the two HTTP transports it speaks.
-        kind: HttpKind,
-        /// What few servers need.
-        options: Box<HttpOptions>,
-    },
-}
-
-impl Transport {
-    /// Whether this starts the gateway on the same file: a client's `.mcp.json` names us, and we read that very file.
-    /// Started all the same, each gateway would start the next. One with a file of its own is a server like any other.
-    pub fn is_the_gateway(&self) -> bool {
-        let Transport::Stdio { command, args, env, .. } = self else { return false };
-        let serves =
-            args.iter().find(|arg| !arg.starts_with('-')).is_none_or(|verb| verb == "serve");
-        let own_file = args.iter().any(|arg| arg == "--config" || arg.starts_with("--config="))
-            || env.iter().any(|(name, _)| name == "METAMCP_CONFIG");
-        is_called_as_we_are(command) && serves && !own_file
-    }
-
-    /// The file that a gateway started by this would read, where the entry names one. Which program it is and whether
-    /// the file is the one that holds the entry is for those to say who can look.
-    pub fn config_of_a_gateway(&self) -> Option<&str> {
-        let Transport::Stdio { args, env, .. } = self else { return None };
-        let named =
-            args.iter().enumerate().find_map(|(at, arg)| match arg.strip_prefix("--config") {
-                Some("") => args.get(at + 1).map(String::as_str),
-                Some(rest) => rest.strip_prefix('='),
-                None => None,
-            });
-        let variable = env.iter().find(|(name, _)| name == "METAMCP_CONFIG");
-        named.or_else(|| variable.map(|(_, value)| value.expose()))
-    }
-}
-
-/// Whether a program is called as this one is, wherever it lies.
-pub fn is_called_as_we_are(command: &str) -> bool {
-    let program = command.rsplit(['/', '\\']).next().unwrap_or_default();
-    program.strip_suffix(".exe").unwrap_or(program) == "metamcp"
-}
-
-/// The two HTTP transports of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpKind {
-    /// The file does not say: the current one is tried, then the older one.
-    Either,
-    /// Streamable HTTP, the current one.
-    Streamable,
-    /// HTTP with server-sent events, the older one.
-    Sse,
-}
-
-/// What few remote servers need.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct HttpOptions {
-    /// Files for TLS.
-    pub tls: TlsFiles,
-    /// How we log in where it wants that.
-    pub login: Login,
-}
-
-/// Files for TLS beside what every system knows.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct TlsFiles {
-    /// Certificates of authorities that are trusted too.
-    pub ca: Option<PathBuf>,
-    /// Our own certificate, for servers that want to see one.
-    pub cert: Option<PathBuf>,
-    /// Its key.
-    pub key: Option<PathBuf>,
-}
-
-/// How we log in.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Login {
-    /// Whether at all.
-    pub wanted: bool,
-    /// As whom, where the server's owner gave us a name.
-    pub client_id: Option<String>,
-    /// The secret that belongs to it.
-    pub client_secret: Option<Secret>,
-    /// A key that proves us in place of a secret.
-    pub private_key: Option<PathBuf>,
-    /// Rights that are asked for beyond those the server names.
-    pub scopes: Vec<String>,
-    /// Who agrees to it.
-    pub grant: Grant,
-    /// A document on the web that describes this gateway.
-    pub metadata_url: Option<String>,
-    /// The port to come back to, where it has to be a fixed one.
-    pub callback_port: Option<u16>,
-    /// Whoever vouches for the person, so that nobody has to agree again.
-    pub identity_provider: Option<IdentityProvider>,
-}
-
-/// An identity provider at which the person is logged in already.
-#[derive(Debug, Clone, PartialEq)]
-pub struct IdentityProvider {
-    /// Where its tokens come from.
-    pub token_url: String,
-    /// Our name there.
-    pub client_id: String,
-    /// The token that says who the person is, or where it is.
-    pub id_token: Secret,
-}
-
-impl Default for Login {
-    fn default() -> Self {
-        Login {
-            wanted: true,
-            client_id: None,
-            client_secret: None,
-            private_key: None,
-            scopes: Vec::new(),
-            grant: Grant::Person,
-            metadata_url: None,
-            callback_port: None,
-            identity_provider: None,
-        }
-    }
-}
-
-/// Who agrees to a login.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grant {
-    /// A person, in a browser.
-    Person,
-    /// Nobody: the client's own secret is enough.
-    Machine,
 }
 
 /// Whether a server may be used.

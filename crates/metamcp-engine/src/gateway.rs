@@ -11,7 +11,7 @@ use metamcp_calls::notify::Pace;
 use metamcp_calls::pool::{self, Keep};
 use metamcp_calls::replay::Rule;
 use metamcp_child::ShimCommand;
-use metamcp_config::config::{Config, IdleRule, Lifecycle, ServerConfig, Transport};
+use metamcp_config::config::{Config, IdleRule, Lifecycle, ServerConfig};
 use metamcp_config::settings::{Bm25Settings, Replay, Settings};
 use metamcp_sandbox::host::Launch;
 use metamcp_search::search::{Strategy, Tuning};
@@ -260,6 +260,6 @@ pub(crate) fn policy(server: &ServerConfig, settings: &Settings) -> ServerPolicy
         vital: server.vital,
         keep,
         idle_timeout,
-        one_pipe: matches!(server.transport, Transport::Stdio { .. }),
+        one_pipe: !server.transport.is_remote(),
     }
 }

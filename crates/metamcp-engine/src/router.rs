@@ -45,8 +45,8 @@ use crate::change_notifier::ChangeNotifier;
 use crate::clock::Clock;
 use crate::observe::{CallRecord, Event, Interest, Observer, Payload, Verdict};
 use crate::task;
+use crate::upstream::Connection;
 use crate::upstream::launch::Launcher;
-use crate::upstream::{Connection, Link};
 
 pub use call_progress::{CallProgress, Silent};
 pub use caller::{Caller, Client, Responder};
@@ -152,7 +152,7 @@ pub(crate) enum Slot {
     /// Its process is starting.
     Starting { unwanted: bool },
     /// It runs.
-    Live { conn: Arc<Connection>, link: Link, life: Arc<connect::Life> },
+    Live { conn: Arc<Connection>, life: Arc<connect::Life> },
 }
 
 pub(crate) struct State {
@@ -424,8 +424,8 @@ impl Router {
     /// Kills the remaining processes at once.
     pub fn kill_all(&self) {
         for slot in self.lock().slots.values() {
-            if let Slot::Live { link, .. } = slot {
-                link.kill_now();
+            if let Slot::Live { conn, .. } = slot {
+                conn.transport.kill();
             }
         }
     }
@@ -682,15 +682,15 @@ impl Router {
         let mut state = self.lock();
         match state.slots.get_mut(&conn) {
             Some(Slot::Starting { unwanted }) => *unwanted = true,
-            Some(Slot::Live { conn, link, .. }) => {
+            Some(Slot::Live { conn, .. }) => {
                 conn.outbox.close();
                 conn.forget_requests();
-                let link = link.clone();
+                let transport = Arc::clone(&conn.transport);
                 drop(state);
                 match shut {
-                    CloseMode::Immediate => link.kill_now(),
+                    CloseMode::Immediate => transport.kill(),
                     CloseMode::Graceful => {
-                        task::spawn("ladder", async move { link.stop().await });
+                        task::spawn("close", async move { transport.close().await });
                     }
                 }
             }

@@ -9,7 +9,7 @@ mod program;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use metamcp_config::config::{SecretArguments, ServerConfig, Transport};
+use metamcp_config::config::{SecretArguments, ServerConfig};
 use metamcp_types::secret::{Reference, Secret};
 
 pub use self::program::{forget, has_keyring, keep, kept};
@@ -30,14 +30,8 @@ pub struct Unresolved {
 
 /// The configuration with every reference looked up; `None` if there is none.
 pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unresolved> {
-    let named = |config: &mut ServerConfig| -> Vec<(String, Secret)> {
-        match &mut config.transport {
-            Transport::Stdio { env, .. } => std::mem::take(env),
-            Transport::Http { headers, .. } => std::mem::take(headers),
-        }
-    };
     let mut config = config.clone();
-    let values = named(&mut config);
+    let values = std::mem::take(config.transport.given_mut());
     let arguments = config.secret_arguments.take();
     if arguments.is_none() && !values.iter().any(|(_, value)| value.is_reference()) {
         return Ok(None);
@@ -51,10 +45,7 @@ pub async fn resolved(config: &ServerConfig) -> Result<Option<ServerConfig>, Unr
         let secrets = &mut config.expanded_secrets;
         looked_up.push(handed_over(arguments, secrets).await?);
     }
-    match &mut config.transport {
-        Transport::Stdio { env, .. } => *env = looked_up,
-        Transport::Http { headers, .. } => *headers = looked_up,
-    }
+    *config.transport.given_mut() = looked_up;
     Ok(Some(config))
 }
 
@@ -129,19 +120,17 @@ async fn file(path: &str) -> Result<String, String> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use metamcp_config::config::Runtime;
+    use metamcp_config::config::{LocalCommand, Runtime};
 
     use super::*;
 
     async fn value(reference: &str) -> Result<String, String> {
         let mut server = ServerConfig::stdio("one", "x", &[]);
-        let Transport::Stdio { env, .. } = &mut server.transport else { unreachable!() };
+        let env = server.transport.given_mut();
         env.push(("KEY".to_owned(), Secret::reference("KEY", reference)));
         let server = resolved(&server).await.map_err(|error| error.to_string())?;
-        let Transport::Stdio { env, .. } = server.expect("there is one reference").transport else {
-            unreachable!()
-        };
-        Ok(env[0].1.expose().to_owned())
+        let server = server.expect("there is one reference");
+        Ok(server.transport.given()[0].1.expose().to_owned())
     }
 
     #[tokio::test]
@@ -182,7 +171,7 @@ mod tests {
             values: vec![(1, reference)],
         });
         let started = resolved(&server).await.unwrap().expect("there is one to look up");
-        let Transport::Stdio { args, env, .. } = &started.transport else { unreachable!() };
+        let LocalCommand { args, env, .. } = started.transport.local().unwrap();
         assert_eq!(args[..], words, "the command line has none of it");
         assert_eq!(env[0].1.expose(), format!("[[1,{address:?}]]"));
         assert!(started.secrets().iter().any(|secret| secret.name() == "url"));

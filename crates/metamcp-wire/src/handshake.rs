@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::era::{Era, Revision};
+use crate::era::{self, Era, Revision, ServerEra, ServerSaid};
 use crate::object::{pick, text};
 
 /// Longest name, title or version kept of a peer: it is shown to people and models.
@@ -108,12 +108,13 @@ pub fn opened(result: &[u8]) -> Result<Peer, Refusal> {
         pick(result, ["protocolVersion", "capabilities", "serverInfo", "instructions"])
             .map_err(|_| malformed("object"))?;
     let version = version.and_then(text).ok_or(malformed("protocolVersion"))?;
-    let revision =
-        Revision::named(&version).ok_or_else(|| Refusal::Version { offered: label(&version) })?;
+    let ServerEra::Is(era) = era::of_server(ServerSaid::Agreed(&version)) else {
+        return Err(Refusal::Version { offered: label(&version) });
+    };
     // Servers exist that write null or nothing here; they have no capabilities, which is no reason to refuse.
     let capabilities =
         capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);
-    let opened = peer(Era::Initialize(revision), capabilities, info);
+    let opened = peer(era, capabilities, info);
     Ok(Peer { instructions: instructions.and_then(manual), ..opened })
 }
 
@@ -148,18 +149,19 @@ pub enum Probed {
 pub fn discovered(result: &[u8]) -> Probed {
     let picked = pick(result, ["supportedVersions", "capabilities", "_meta", "instructions"]);
     let Ok([Some(versions), capabilities, meta, instructions]) = picked else {
-        return Probed::Legacy;
+        return unanswered();
     };
     if !versions.starts_with(b"[") {
-        return Probed::Legacy;
+        return unanswered();
     }
-    if let Some(other) = choose(versions) {
-        return other;
-    }
+    let era = match supported(versions) {
+        Ok(era) => era,
+        Err(other) => return other,
+    };
     let info = meta.and_then(|meta| pick(meta, [crate::modern::meta::SERVER_INFO]).ok()?[0]);
     let capabilities =
         capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);
-    let found = peer(Era::Stateless, capabilities, info);
+    let found = peer(era, capabilities, info);
     Probed::Stateless(Box::new(Peer { instructions: instructions.and_then(manual), ..found }))
 }
 
@@ -167,33 +169,43 @@ pub fn discovered(result: &[u8]) -> Probed {
 /// which other error an older server answers with differs from one to the next.
 pub fn undiscovered(error: &[u8]) -> Probed {
     let refusal = refused(error);
-    let Refusal::Error { code, .. } = &refusal else { return Probed::Legacy };
+    let Refusal::Error { code, .. } = &refusal else { return unanswered() };
     match *code {
         crate::modern::UNSUPPORTED_VERSION => {
             let data = pick(error, ["data"]).ok().and_then(|[data]| data);
             let versions = data.and_then(|data| pick(data, ["supported"]).ok()?[0]);
             match versions {
-                Some(versions) => choose(versions).unwrap_or(Probed::Again),
+                Some(versions) => supported(versions).err().unwrap_or(Probed::Again),
                 None => Probed::Refused(refusal),
             }
         }
         crate::modern::MISSING_CAPABILITY | crate::modern::HEADER_MISMATCH => {
             Probed::Refused(refusal)
         }
-        _ => Probed::Legacy,
+        _ => unanswered(),
     }
 }
 
-/// What follows from the list of versions that a server supports; nothing if ours is among them.
-fn choose(versions: &[u8]) -> Option<Probed> {
+/// For a server that answered `server/discover` with nothing that could be read, or not at all.
+pub fn unanswered() -> Probed {
+    probed(ServerSaid::Nothing).err().unwrap_or(Probed::Legacy)
+}
+
+/// The era that the list of versions that a server supports leads to, or what else follows from it.
+fn supported(versions: &[u8]) -> Result<Era, Probed> {
     let names: Vec<_> = crate::object::elements(versions).filter_map(text).take(64).collect();
-    if names.iter().any(|name| name == crate::era::STATELESS) {
-        return None;
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    probed(ServerSaid::Supports(&names))
+}
+
+fn probed(said: ServerSaid<'_>) -> Result<Era, Probed> {
+    match (era::of_server(said), said) {
+        (ServerEra::Is(era), _) => Ok(era),
+        (ServerEra::Foreign, ServerSaid::Supports(names)) => {
+            Err(Probed::Refused(Refusal::Version { offered: label(&names.join(", ")) }))
+        }
+        _ => Err(Probed::Legacy),
     }
-    if names.iter().any(|name| Revision::named(name).is_some()) {
-        return Some(Probed::Legacy);
-    }
-    Some(Probed::Refused(Refusal::Version { offered: label(&names.join(", ")) }))
 }
 
 /// Reads a client's `initialize` params: who it is, in the revision that will be spoken with it.
@@ -203,10 +215,9 @@ pub fn accept(params: &[u8]) -> Result<Peer, Refusal> {
         pick(params, ["protocolVersion", "capabilities", "clientInfo"])
             .map_err(|_| incomplete("params"))?;
     let version = version.and_then(text).ok_or(incomplete("protocolVersion"))?;
-    let revision = Revision::named(&version).unwrap_or(Revision::LATEST);
     let capabilities =
         capabilities.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or(Value::Null);
-    Ok(peer(Era::Initialize(revision), capabilities, info))
+    Ok(peer(era::of_initialize(&version), capabilities, info))
 }
 
 fn peer(era: Era, capabilities: Value, info: Option<&[u8]>) -> Peer {

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{self, PassEnv, ServerConfig, Transport};
+use crate::config::{self, PassEnv, ServerConfig};
 
 /// The server that an entry means. Variables stand for themselves: two that hold the same today are not the same.
 fn meant(entry: &Value) -> Option<ServerConfig> {
@@ -16,35 +16,7 @@ fn meant(entry: &Value) -> Option<ServerConfig> {
 /// The text by which servers are told apart; `found` says where a program is that is only named.
 pub fn identity(entry: &Value, found: &dyn Fn(&str) -> String) -> String {
     let Some(server) = meant(entry) else { return entry.to_string() };
-    let mut parts = Vec::new();
-    match &server.transport {
-        Transport::Stdio { command, args, env, cwd } => {
-            let program = command.rsplit(['/', '\\']).next().unwrap_or_default();
-            let runs_packages = matches!(program, "npx" | "npx.cmd" | "bunx");
-            parts.push(found(command));
-            // It only answers a question that nobody could be asked.
-            let means = |arg: &&String| !(runs_packages && matches!(arg.as_str(), "-y" | "--yes"));
-            let (before, behind) =
-                args.split_at(args.iter().take_while(|arg| arg.starts_with('-')).count());
-            parts.extend(before.iter().filter(means).chain(behind).map(|arg| format!("arg {arg}")));
-            let mut env: Vec<String> =
-                env.iter().map(|(name, value)| format!("env {name}={}", value.expose())).collect();
-            env.sort();
-            parts.extend(env);
-            parts.extend(cwd.iter().map(|cwd| format!("cwd {}", cwd.display())));
-        }
-        Transport::Http { url, headers, kind, .. } => {
-            parts.push(url.clone());
-            let is_old = *kind == config::HttpKind::Sse;
-            parts.extend(is_old.then(|| "sse".to_owned()));
-            let header = |(name, value): &(String, metamcp_types::secret::Secret)| {
-                format!("header {}: {}", name.to_ascii_lowercase(), value.expose())
-            };
-            let mut headers: Vec<String> = headers.iter().map(header).collect();
-            headers.sort();
-            parts.extend(headers);
-        }
-    }
+    let mut parts = server.transport.identity(found);
     // One that shows less is another server to whoever uses it.
     let allows_all = |allow: &Vec<config::Pattern>| allow.iter().any(|one| one.as_str() == "*");
     let mut tools: Vec<String> =

@@ -1,6 +1,6 @@
 //! What changed between two configurations, server by server.
 
-use super::{Config, ServerConfig, ServerOrigin, Transport};
+use super::{Config, ServerConfig, ServerOrigin};
 
 /// Server names by what happened to them, each list in file order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,11 +46,7 @@ fn canonical(server: &ServerConfig) -> ServerConfig {
     let mut server = server.clone();
     // The same server in another file is the same server.
     server.origin = ServerOrigin::default();
-    let named = match &mut server.transport {
-        Transport::Stdio { env, .. } => env,
-        Transport::Http { headers, .. } => headers,
-    };
-    named.sort_by(|a, b| a.0.cmp(&b.0));
+    server.transport.given_mut().sort_by(|a, b| a.0.cmp(&b.0));
     let by_text = |patterns: &mut Vec<super::Pattern>| {
         patterns.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         patterns.dedup();

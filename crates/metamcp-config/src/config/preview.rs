@@ -5,12 +5,14 @@
 
 mod render;
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::expand::expand;
 use super::keys::SERVER_KEYS;
 use super::parse::{DIALECT, parse_as_written};
-use super::{Config, ConfigError, Problem, ServerConfig, ServerOrigin, ServerState, Transport};
+use super::{Config, ConfigError, Problem, ServerConfig, ServerOrigin, ServerState};
 use crate::settings::{Given, Origin};
 use metamcp_types::next::quoted;
 use metamcp_types::secret::{Reference, Secret};
@@ -180,22 +182,13 @@ impl Shown {
         if matches!(server.state, ServerState::Invalid { .. }) {
             return preview;
         }
-        let named = match &server.transport {
-            Transport::Stdio { command, args, env, cwd } => {
-                let words = std::iter::once(command).chain(args);
-                let line = words.map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-                preview.runs = self.spelt(&line, LONGEST);
-                let cwd = cwd.as_ref().map(|cwd| cwd.to_string_lossy().into_owned());
-                preview.cwd = cwd.map(|cwd| self.spelt(&cwd, LONGEST_VALUE));
-                env
-            }
-            Transport::Http { url, headers, .. } => {
-                preview.runs = self.spelt(url, LONGEST);
-                preview.is_remote = true;
-                headers
-            }
-        };
-        for (name, value) in named {
+        preview.is_remote = server.transport.is_remote();
+        let word = |word| if preview.is_remote { Cow::Borrowed(word) } else { quoted(word) };
+        let line: Vec<_> = server.transport.words().into_iter().map(word).collect();
+        preview.runs = self.spelt(&line.join(" "), LONGEST);
+        let cwd = server.transport.local().and_then(|local| local.cwd.as_ref());
+        preview.cwd = cwd.map(|cwd| self.spelt(&cwd.to_string_lossy(), LONGEST_VALUE));
+        for (name, value) in server.transport.given() {
             let given = (self.spelt(name, LONGEST_VALUE), self.value(value, &mut preview));
             preview.gives.push(given);
         }

@@ -277,7 +277,7 @@ fn read_pass_env(
 ) -> PassEnv {
     let usual = PassEnv::Usual(Vec::new());
     let Some(field) = fields.take("passEnv") else { return usual };
-    if matches!(transport, Some(Transport::Http { .. })) {
+    if transport.is_some_and(Transport::is_remote) {
         let message = "has no meaning for a remote server, ignored";
         report.warn(field.node.range(), &field.node.path, message, None);
         return usual;

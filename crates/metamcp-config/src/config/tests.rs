@@ -62,7 +62,7 @@ fn told_of(body: &str) -> String {
 type Launch<'a> = (&'a str, Vec<&'a str>, Vec<(&'a str, &'a str)>, Option<&'a str>);
 
 fn stdio(server: &ServerConfig) -> Launch<'_> {
-    let Transport::Stdio { command, args, env, cwd } = &server.transport else {
+    let Some(LocalCommand { command, args, env, cwd }) = server.transport.local() else {
         panic!("{server:?}")
     };
     let env = env.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
@@ -101,7 +101,9 @@ fn a_file_as_clients_write_it() {
         stdio(&loaded.config.servers[2]),
         ("uvx", vec!["mcp-server-time", "--utc"], vec![], None)
     );
-    let Transport::Http { url, headers, kind, .. } = &loaded.config.servers[1].transport else {
+    let Some(RemoteEndpoint { url, headers, kind, .. }) =
+        loaded.config.servers[1].transport.remote()
+    else {
         panic!()
     };
     assert_eq!((url.as_str(), *kind), ("https://mcp.example.com/mcp", HttpKind::Streamable));
@@ -149,7 +151,7 @@ fn transports_by_any_name() {
     for word in ["stdio", "local", "STDIO"] {
         for key in ["type", "transportType", "transport"] {
             let server = server(&format!(r#"{{ "{key}": "{word}", "command": "x" }}"#));
-            assert!(matches!(server.transport, Transport::Stdio { .. }), "{word}");
+            assert!(!server.transport.is_remote(), "{word}");
         }
     }
     let kinds = [
@@ -167,17 +169,17 @@ fn transports_by_any_name() {
             let server =
                 server(&format!(r#"{{ "type": "{word}", "{key}": "http://localhost:1/mcp" }}"#));
             assert!(
-                matches!(server.transport, Transport::Http { kind, .. } if kind == expect),
+                server.transport.remote().is_some_and(|remote| remote.kind == expect),
                 "{word}"
             );
         }
     }
     let plain = server(r#"{ "url": "https://example.com" }"#);
-    assert!(matches!(plain.transport, Transport::Http { kind: HttpKind::Either, .. }));
+    assert_eq!(plain.transport.remote().map(|remote| remote.kind), Some(HttpKind::Either));
     let same = server(
         r#"{ "url": "https://a.example", "serverUrl": "https://a.example", "type": "http", "transport": "http" }"#,
     );
-    assert!(matches!(same.transport, Transport::Http { .. }));
+    assert!(same.transport.is_remote());
 }
 
 #[test]
@@ -525,7 +527,7 @@ fn nothing_is_resolved_of_a_file_that_is_only_looked_at() {
         stdio(&read.config.servers[0]),
         ("${HOME}/x", vec!["${NOPE}", "${TOKEN:-y}"], vec![("K", "${TOKEN}")], Some("~/w"))
     );
-    let Transport::Http { url, headers, .. } = &read.config.servers[1].transport else { panic!() };
+    let RemoteEndpoint { url, headers, .. } = read.config.servers[1].transport.remote().unwrap();
     assert_eq!((url.as_str(), headers[0].1.expose()), ("${NOPE}/mcp", "${TOKEN}"));
 }
 

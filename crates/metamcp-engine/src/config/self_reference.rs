@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use metamcp_config::config::{
-    ITSELF, Loaded, Place, ServerConfig, ServerState, Severity, Transport, Warning,
+    ITSELF, Loaded, LocalCommand, Place, ServerConfig, ServerState, Severity, Transport, Warning,
     is_called_as_we_are,
 };
 
@@ -75,7 +75,7 @@ pub(super) fn is_meant(path: &Path, server: &ServerConfig) -> bool {
 }
 
 fn starts_us_on(path: &Path, transport: &Transport) -> bool {
-    let Transport::Stdio { command, args, cwd, .. } = transport else { return false };
+    let Some(LocalCommand { command, args, cwd, .. }) = transport.local() else { return false };
     // With another word than that it serves nobody: one of its commands, or an example server.
     let serves = args.first().is_none_or(|first| first.starts_with('-') || first == "serve");
     if !serves || !is_this_program(command) {

@@ -136,10 +136,7 @@ fn a_name_in_both_is_the_projects_only_if_it_works_and_is_approved() {
         let servers = machine.load().unwrap().config.servers;
         servers
             .iter()
-            .map(|server| match &server.transport {
-                metamcp_config::config::Transport::Stdio { command, .. } => command.clone(),
-                metamcp_config::config::Transport::Http { .. } => String::new(),
-            })
+            .map(|server| server.transport.command().unwrap_or_default().to_owned())
             .collect::<Vec<_>>()
     };
     machine.write("project/.mcp.json", theirs);

@@ -1,6 +1,6 @@
 //! Servers that are installed take nobody's place, and their secrets are nowhere but where they belong.
 
-use metamcp_config::config::Transport;
+use metamcp_config::config::LocalCommand;
 use metamcp_config::settings::ProvisionSettings;
 use metamcp_provisioning::provision::{Input, Kind, Verdict, Word, builtin};
 
@@ -126,7 +126,7 @@ async fn a_secret_is_in_no_plan_no_yes_and_no_record() {
     let config = store::server_config(&record);
     assert!(!format!("{config:?}").contains("hunter2"));
     let started = crate::secrets::resolved(&config).await.unwrap().unwrap();
-    let Transport::Stdio { args, env, .. } = &started.transport else { panic!("remote") };
+    let LocalCommand { args, env, .. } = started.transport.local().unwrap();
     let prefix = Path::new(&plan.prefix);
     let (ours, entry) = (prefix.join("metamcp-start.cjs"), prefix.join(PG));
     let words = ["--require", ours.to_str().unwrap(), entry.to_str().unwrap()];
@@ -196,10 +196,9 @@ fn secrets_of_older_records_are_in_no_command_line_either() {
         Record::new(plan, &Consent { argv, environment: Vec::new() }, 1)
     };
     let written = |config: &ServerConfig| {
-        let Transport::Stdio { command, args, .. } = &config.transport else { panic!("remote") };
-        let words = std::iter::once(command).chain(args).map(|word| {
+        let words = config.transport.words().into_iter().map(|word| {
             let own = Path::new(word).strip_prefix(provisioner.store.home()).ok();
-            own.and_then(Path::file_name).map_or(word.as_str(), |name| name.to_str().unwrap())
+            own.and_then(Path::file_name).map_or(word, |name| name.to_str().unwrap())
         });
         words.collect::<Vec<_>>().join(" ")
     };

@@ -8,32 +8,18 @@ use metamcp_calls::lifecycle::State as Stand;
 use metamcp_calls::notify::List;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_calls::refresh::Refresh;
-use metamcp_child::{ExitWatch, Parts, StderrTail};
-use metamcp_config::config::{HttpKind, Transport};
 use metamcp_types::text;
 use metamcp_wire::modern::headers;
-use tokio::io::AsyncReadExt;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::backlog::Backlog;
 use super::{Entry, Router, Slot, handshake};
 use crate::catalog::ListFailure;
-use crate::outbox::WriteEnd;
 use crate::secrets;
-use crate::stream;
 use crate::task;
 use crate::upstream::era_cache::ServerProtocol;
 use crate::upstream::listing::{self, ListError};
-use crate::upstream::remote::Mirrors;
-use crate::upstream::{Connection, Link, Listener, Remote};
-
-/// How long a child may leave its input unread before it counts as stalled.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Between the end of a child's output and its exit: enough to learn the exit code, too short to notice.
-const EXIT_GRACE: Duration = Duration::from_millis(250);
-/// Between a child's exit and the end of its output, which a grandchild may keep open.
-const OUTPUT_GRACE: Duration = Duration::from_millis(150);
+use crate::upstream::transport::{self, Surroundings, Transport};
+use crate::upstream::{Connection, Listener, Mirrors};
 
 /// A list is not read again before this, whatever TTL the server gave: it may be large.
 const LEAST_LIST_AGE: Duration = Duration::from_secs(60);
@@ -52,14 +38,14 @@ struct Refreshing {
     scheduled: bool,
 }
 
-/// Starts a server's process and performs the handshake.
+/// Opens the way to a server and performs the handshake.
 pub(super) async fn connect(router: Arc<Router>, conn: ConnId, server: ServerId) {
     let Some(entry) = router.entry(server) else { return };
     let known = router.launcher.era_cache.known(&entry.config).await;
     start(router, conn, entry, known).await;
 }
 
-/// Starts its process and uses the protocol in the cache, or probes for it.
+/// Opens the way to it and uses the protocol in the cache, or probes for it.
 async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<ServerProtocol>) {
     let entry = match secrets::resolved(&entry.config).await {
         Ok(None) => entry,
@@ -72,79 +58,39 @@ async fn start(router: Arc<Router>, conn: ConnId, entry: Entry, known: Option<Se
             return start_failed(&router, conn, Failure::new(fact));
         }
     };
-    if let Transport::Http { kind, .. } = &entry.config.transport {
-        // One configured for the older transport is not probed for the newest.
-        let known = if *kind == HttpKind::Sse { Some(ServerProtocol::Sse) } else { known };
-        let known = known
-            .filter(|protocol| *kind != HttpKind::Streamable || *protocol != ServerProtocol::Sse);
-        return start_remote(router, conn, entry, known).await;
-    }
-    let mut started = router.launcher.start(&entry.config).await;
-    if matches!(started, Err(Fact::OutOfFiles { .. } | Fact::OutOfProcesses { .. }))
+    let opening = || {
+        let surroundings = Surroundings {
+            launcher: &router.launcher,
+            clock: router.clock,
+            line_bytes: router.timing.line_bytes,
+            mirrors: mirrors(&router, entry.id),
+        };
+        transport::open(&entry.config, known, surroundings)
+    };
+    let mut opened = opening().await;
+    if matches!(opened, Err(Fact::OutOfFiles { .. } | Fact::OutOfProcesses { .. }))
         && router.shed().await
     {
-        started = router.launcher.start(&entry.config).await;
+        opened = opening().await;
     }
-    let parts = match started {
-        Ok(parts) => parts,
+    let transport = match opened {
+        Ok(transport) => transport,
         Err(fact) => return start_failed(&router, conn, Failure::new(fact)),
     };
-    stream::widen(&parts.stdout);
-    let handle = parts.handle.clone();
-    let link = Link::Child(handle.clone());
-    let Some(connection) = install(&router, conn, &entry, &link, handle.stderr()) else {
-        handle.kill_now();
-        handle.watch().empty().await;
+    let known = transport.begins_with(known);
+    let Some(connection) = install(&router, conn, &entry, &transport) else {
+        transport.kill();
+        transport.ended().await;
         return router.gone(conn);
     };
-    task::spawn("connection", live(Arc::clone(&router), Arc::clone(&connection), parts));
-    handshake::shake_hands(&router, &entry, &connection, &link, known).await;
-}
-
-/// The same for a remote server, which runs already.
-async fn start_remote(
-    router: Arc<Router>,
-    conn: ConnId,
-    entry: Entry,
-    known: Option<ServerProtocol>,
-) {
-    let mirrors = mirrors(&router, entry.id);
-    let made = router.launcher.remote(&entry.config, router.timing.line_bytes, mirrors);
-    let remote = match made {
-        Ok(remote) => Arc::new(remote),
-        Err(fact) => return start_failed(&router, conn, Failure::new(fact)),
-    };
-    let link = Link::Remote(Arc::clone(&remote));
-    let Some(connection) = install(&router, conn, &entry, &link, StderrTail::default()) else {
-        return router.gone(conn);
-    };
-    let older = known == Some(ServerProtocol::Sse);
-    let living = live_remote(Arc::clone(&router), Arc::clone(&connection), remote, older);
-    task::spawn("connection", living);
-    handshake::shake_hands(&router, &entry, &connection, &link, known).await;
-}
-
-/// Talks to a remote server until it is lost or stopped, then cleans up.
-async fn live_remote(
-    router: Arc<Router>,
-    connection: Arc<Connection>,
-    remote: Arc<Remote>,
-    older: bool,
-) {
-    let listener: Arc<dyn Listener> = Arc::clone(&router) as Arc<dyn Listener>;
-    if let Some(fact) = remote.serve(&connection, &listener, older).await {
-        router.lost(connection.id, connection.failure(fact));
-    }
-    connection.outbox.close();
-    connection.forget_requests();
-    remote.end().await;
-    router.gone(connection.id);
+    task::spawn("connection", live(Arc::clone(&router), Arc::clone(&connection)));
+    handshake::shake_hands(&router, &entry, &connection, known).await;
 }
 
 /// The headers that a server's tools require, as far as its list is known.
 fn mirrors(router: &Arc<Router>, server: ServerId) -> Mirrors {
     let catalog = Arc::clone(&router.catalog);
-    Box::new(move |tool| {
+    Arc::new(move |tool: &str| {
         let snapshot = catalog.snapshot();
         let schema = snapshot
             .known(server)
@@ -191,16 +137,13 @@ fn install(
     router: &Router,
     conn: ConnId,
     entry: &Entry,
-    link: &Link,
-    stderr: StderrTail,
+    transport: &Arc<dyn Transport>,
 ) -> Option<Arc<Connection>> {
     let mut state = router.lock();
     let Some(Slot::Starting { unwanted: false }) = state.slots.get(&conn) else { return None };
-    let mut connection = Connection::new(conn, entry.id, Arc::clone(&entry.name), stderr);
-    connection.over_http = matches!(link, Link::Remote(_));
-    let connection = Arc::new(connection);
-    let slot =
-        Slot::Live { conn: Arc::clone(&connection), link: link.clone(), life: Arc::default() };
+    let (name, transport) = (Arc::clone(&entry.name), Arc::clone(transport));
+    let connection = Arc::new(Connection::new(conn, entry.id, name, transport));
+    let slot = Slot::Live { conn: Arc::clone(&connection), life: Arc::default() };
     state.slots.insert(conn, slot);
     Some(connection)
 }
@@ -214,81 +157,29 @@ fn start_failed(router: &Arc<Router>, conn: ConnId, failure: Failure) {
     router.lost(conn, failure);
 }
 
-/// Reads and writes until the connection breaks, then cleans up.
-async fn live(router: Arc<Router>, connection: Arc<Connection>, parts: Parts) {
-    let Parts { stdin, mut stdout, handle } = parts;
-    let mut watch = handle.watch();
-    let (writing, patience) = (Arc::clone(&connection), Some((router.clock, PATIENCE)));
-    let mut writer =
-        task::spawn("writer", async move { writing.outbox.write_to(stdin, patience).await });
-    let fact = talk(&router, &connection, &mut stdout, &mut writer, &mut watch).await;
+/// Talks to the server until the connection breaks or is closed, then cleans up.
+async fn live(router: Arc<Router>, connection: Arc<Connection>) {
+    let listener: Arc<dyn Listener> = Arc::clone(&router) as Arc<dyn Listener>;
+    let transport = &connection.transport;
+    let end = transport.serve(&connection, &listener).await;
     // One that was probed and stayed silent may have died of the probe.
     let of_the_question = matches!(
-        fact,
-        Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed | Fact::Stalled { .. }
+        end,
+        Some(Fact::Exited { .. } | Fact::OutputClosed | Fact::InputClosed | Fact::Stalled { .. })
     ) && connection.opening.start_afresh();
     let afresh = of_the_question || connection.opening.is_afresh();
     if afresh {
-        handle.kill_now();
-    } else {
+        transport.kill();
+    } else if let Some(fact) = end {
         router.lost(connection.id, connection.failure(fact));
     }
     connection.outbox.close();
     connection.forget_requests();
-    // A child blocked on a full pipe could not exit.
-    let mut rest = vec![0; 64 * 1024];
-    loop {
-        tokio::select! {
-            () = watch.empty() => break,
-            read = stdout.read(&mut rest) => if !matches!(read, Ok(1..)) { break },
-        }
-    }
-    watch.empty().await;
-    writer.abort();
+    transport.ended().await;
     if afresh {
         return again(&router, connection.id, connection.server);
     }
     router.gone(connection.id);
-}
-
-/// The read and write loop.
-async fn talk(
-    router: &Arc<Router>,
-    connection: &Arc<Connection>,
-    stdout: &mut metamcp_child::Stdout,
-    writer: &mut JoinHandle<WriteEnd>,
-    watch: &mut ExitWatch,
-) -> Fact {
-    let leaving = watch.clone();
-    let reading = connection.read_from(stdout, router.timing.line_bytes, &**router);
-    tokio::pin!(reading);
-    let mut writing = true;
-    let fact = loop {
-        tokio::select! {
-            fact = &mut reading => break fact,
-            exit = leaving.exited() => {
-                // Its remaining output is read first.
-                drop(timeout(OUTPUT_GRACE, &mut reading).await);
-                return Fact::Exited { code: exit.code, signal: exit.signal };
-            }
-            end = &mut *writer, if writing => match end {
-                Ok(WriteEnd::Stalled(after)) => return Fact::Stalled { after },
-                Ok(WriteEnd::Broken(_)) | Err(_) => {
-                    // It may be about to exit, which makes the better error; its output until then counts.
-                    let read_on = timeout(EXIT_GRACE, &mut reading).await;
-                    break read_on.unwrap_or(Fact::InputClosed);
-                }
-                Ok(WriteEnd::Closed) => writing = false,
-            },
-        }
-    };
-    match fact {
-        Fact::OutputClosed | Fact::InputClosed => match timeout(EXIT_GRACE, watch.exited()).await {
-            Ok(exit) => Fact::Exited { code: exit.code, signal: exit.signal },
-            Err(_) => fact,
-        },
-        other => other,
-    }
 }
 
 /// Reads a server's tools, as the dispatch ordered; this already counts as work of that connection.

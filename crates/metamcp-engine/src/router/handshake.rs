@@ -18,13 +18,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Entry, Router};
 use crate::upstream::era_cache::ServerProtocol;
-use crate::upstream::{self, Connection, Link, Reply};
+use crate::upstream::{self, Connection, Reply};
 
-/// How long a probe may go unanswered before `initialize` is sent behind it. Every server measured so far answers it as
-/// soon as it runs; one that is slow to start finds both, and answers both in order.
-const PROBE_PATIENCE: Duration = Duration::from_secs(3);
-/// The same over HTTP, where every request has a response of its own, and a login may come before it.
-const REMOTE_PATIENCE: Duration = Duration::from_secs(15);
 /// How long a server may have both and show no activity before it counts as hung. Long, since a restart loses whatever
 /// the server waited for: all servers known to hang exit as soon as they read `initialize`.
 const DEAF: Duration = Duration::from_secs(12);
@@ -59,9 +54,9 @@ pub(super) async fn shake_hands(
     router: &Arc<Router>,
     entry: &Entry,
     connection: &Arc<Connection>,
-    link: &Link,
     known: Option<ServerProtocol>,
 ) {
+    let transport = &connection.transport;
     let able = handshake::relayed_capabilities(&router.able());
     // Set once: the connection is new.
     let own = meta::ours(b"{}", able.to_string().as_bytes(), None, env!("CARGO_PKG_VERSION"));
@@ -69,24 +64,20 @@ pub(super) async fn shake_hands(
     match known {
         Some(ServerProtocol::Initialize | ServerProtocol::Sse) => opening.greet(connection, &able),
         Some(ServerProtocol::Stateless) | None => {
-            if matches!(link, Link::Child(_)) {
+            if transport.is_restartable() {
                 connection.opening.probed();
             }
             opening.probe(connection, &own);
         }
     }
     let installs = upstream::installs(&entry.config);
-    let (mut life, mut alive) = (link.life(), Instant::now());
-    let patience = match link {
-        Link::Child(_) => PROBE_PATIENCE,
-        Link::Remote(_) => REMOTE_PATIENCE,
-    };
-    let patience = Instant::now() + patience;
+    let (mut life, mut alive) = (transport.activity(), Instant::now());
+    let patience = Instant::now() + transport.probe_patience();
     // No limit of its own: the dispatch ends a start that takes too long, which drops the senders.
     let step = loop {
         let unanswered = opening.probe.is_some() && !opening.greeted;
         let unheard =
-            opening.probe.is_some() && opening.greeting.is_some() && matches!(link, Link::Child(_));
+            opening.probe.is_some() && opening.greeting.is_some() && transport.is_restartable();
         let step = tokio::select! {
             reply = next(&mut opening.probe) => match reply {
                 Ok(reply) => opening.discovered(connection, (&able, &own), &reply),
@@ -103,7 +94,7 @@ pub(super) async fn shake_hands(
                 Step::Wait
             }
             () = tokio::time::sleep(LIFE_INTERVAL), if installs || unheard => {
-                let seen = link.life();
+                let seen = transport.activity();
                 if std::mem::replace(&mut life, seen) != seen {
                     alive = Instant::now();
                     if installs {
@@ -112,7 +103,7 @@ pub(super) async fn shake_hands(
                     }
                 }
                 if unheard && alive.elapsed() >= DEAF && connection.opening.start_afresh() {
-                    return link.kill_now();
+                    return transport.kill();
                 }
                 Step::Wait
             }
@@ -123,18 +114,14 @@ pub(super) async fn shake_hands(
     };
     if matches!(step, Step::Fail(_)) && connection.opening.start_afresh() {
         // The probe may have killed it: a fresh process gets nothing but `initialize`.
-        return link.kill_now();
+        return transport.kill();
     }
     if !connection.opening.settle() {
         return;
     }
     match step {
         Step::Go(peer) => {
-            let protocol = match link {
-                Link::Remote(remote) if remote.is_sse() => ServerProtocol::Sse,
-                _ if peer.era.is_stateless() => ServerProtocol::Stateless,
-                _ => ServerProtocol::Initialize,
-            };
+            let protocol = transport.spoke(peer.era);
             router.launcher.era_cache.learn(&entry.config, protocol, false).await;
             // It is stored on disk.
             let secrets = router.values();
@@ -179,12 +166,12 @@ impl Opening {
         let probed = match reply {
             Reply::Result(result) => handshake::discovered(result),
             Reply::Error(error) => handshake::undiscovered(error),
-            Reply::Malformed(_) | Reply::Oversize(_) => Probed::Legacy,
+            Reply::Malformed(_) | Reply::Oversize(_) => handshake::unanswered(),
             Reply::Broke { fact, .. } if speaks_for_itself(fact) => {
                 return Step::Lost(fact.clone());
             }
             // A server of the other era answers an unknown method with any status or none at all.
-            Reply::Broke { .. } => Probed::Legacy,
+            Reply::Broke { .. } => handshake::unanswered(),
         };
         match probed {
             Probed::Stateless(peer) => Step::Go(peer),

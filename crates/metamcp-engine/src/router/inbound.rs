@@ -30,8 +30,8 @@ impl Listener for Router {
             state.dispatch.broke_off(call, conn.id, failure, delivery, now, &mut effects);
             return self.carry_out(state, effects);
         }
-        let answered = !matches!(reply, Reply::Result(_));
-        let pending = state.dispatch.answered(call, conn.id, answered, now, &mut effects);
+        let is_error = !matches!(reply, Reply::Result(_));
+        let pending = state.dispatch.answered(call, conn.id, is_error, now, &mut effects);
         self.carry_out(state, effects);
         let Some(pending) = pending else { return };
         if conn.list_ttl.get().is_some() {

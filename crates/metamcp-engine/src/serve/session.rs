@@ -15,7 +15,7 @@ use bytes::Bytes;
 use metamcp_calls::pool::{ConnId, ServerId};
 use metamcp_surface::direct::fit::Reader;
 use metamcp_wire::envelope::Envelope;
-use metamcp_wire::era::Revision;
+use metamcp_wire::era::{self, Era, Revision, VersionHeader};
 use metamcp_wire::frame::skim;
 use metamcp_wire::handshake::{self, Peer};
 use metamcp_wire::scan::Defect;
@@ -342,8 +342,8 @@ impl Session {
     }
 
     fn request(&self, id: Bytes, method: &str, params: Option<&[u8]>, line: &Bytes) {
-        // The era of a request is decided here, and nowhere else.
-        if metamcp_wire::modern::meta::is_modern(params)
+        // Its header, where it has one, was held against this before.
+        if era::of_request(VersionHeader::Absent, params) == Ok(Era::Stateless)
             && let Some(me) = self.me.upgrade()
         {
             return self.stateless.request(&me, id, method, params, line);

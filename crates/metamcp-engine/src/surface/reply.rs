@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use metamcp_calls::dispatch::DispatchError;
 use metamcp_calls::failure::{Category, Fact, Failure};
-use metamcp_config::config::{ServerConfig, Transport};
+use metamcp_config::config::ServerConfig;
 use metamcp_types::next::{Advice, Audience, Next};
 use metamcp_types::secret::redact;
 use metamcp_types::text;
@@ -609,7 +609,7 @@ fn scrubbed(text: &str, config: Option<&ServerConfig>) -> String {
 }
 
 fn advice(failure: &Failure, config: Option<&ServerConfig>) -> &'static str {
-    let remote = config.is_some_and(|config| matches!(config.transport, Transport::Http { .. }));
+    let remote = config.is_some_and(|config| config.transport.is_remote());
     let installs = config.is_some_and(upstream::installs);
     match &failure.fact {
         Fact::OutOfFiles { .. } => {

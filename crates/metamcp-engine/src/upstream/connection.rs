@@ -1,6 +1,6 @@
 //! One live connection to a server: requests out, answers and notifications in, in the order they came.
 //! Owns: the outbox, the ids of requests and what each stands for, the garbage count.      Never: knows calls; they are numbers here.
-//! In: bytes of the child.  Out: calls on `Listener`, without a task per message.
+//! In: what its transport reads.  Out: calls on `Listener`, without a task per message.
 //! Tests: `connection/tests.rs`, `metamcp/tests/hazards/`.
 
 use std::collections::hash_map::RandomState;
@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::outbound::Outbound;
+use super::transport::Transport;
 use crate::stream::{ReadBudget, read_lines};
 
 /// The largest id of a request: servers are known that keep ids in 32 bits with a sign.
@@ -101,8 +102,8 @@ pub struct Connection {
     pub list_ttl: OnceLock<u64>,
     /// What the end of its process means.
     pub opening: OpeningState,
-    /// Whether it is spoken to over HTTP.
-    pub over_http: bool,
+    /// How it is reached.
+    pub transport: Arc<dyn Transport>,
     /// What goes to it.
     pub outbox: Outbound,
     stderr: StderrTail,
@@ -179,8 +180,13 @@ impl Requests {
 }
 
 impl Connection {
-    /// A connection whose pipes are not read or written yet.
-    pub fn new(id: ConnId, server: ServerId, name: Arc<str>, stderr: StderrTail) -> Connection {
+    /// A connection over which nothing was said yet.
+    pub fn new(
+        id: ConnId,
+        server: ServerId,
+        name: Arc<str>,
+        transport: Arc<dyn Transport>,
+    ) -> Connection {
         Connection {
             id,
             server,
@@ -189,9 +195,9 @@ impl Connection {
             meta: OnceLock::new(),
             list_ttl: OnceLock::new(),
             opening: OpeningState::default(),
-            over_http: false,
             outbox: Outbound::default(),
-            stderr,
+            stderr: transport.stderr(),
+            transport,
             requests: Mutex::default(),
             listened: Mutex::default(),
             questions: AtomicU32::new(0),

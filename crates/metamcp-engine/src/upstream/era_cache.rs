@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use metamcp_config::config::{ServerConfig, Transport};
+use metamcp_config::config::ServerConfig;
+use metamcp_wire::era::Era;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
@@ -33,6 +34,11 @@ pub enum ServerProtocol {
 }
 
 impl ServerProtocol {
+    /// What one of this era is spoken to with, over any transport but that of 2024.
+    pub fn of(era: Era) -> ServerProtocol {
+        if era.is_stateless() { ServerProtocol::Stateless } else { ServerProtocol::Initialize }
+    }
+
     fn word(self) -> &'static str {
         match self {
             ServerProtocol::Initialize => "initialize",
@@ -144,29 +150,12 @@ impl Inner {
     }
 }
 
-/// What makes a server the one it is: its command, not its name. Values of the environment are left out, since they
-/// may be secrets and hardly ever choose a protocol; so are headers. Of a remote server its address counts.
+/// What tells servers apart here and in other caches.
 pub(crate) fn fingerprint(config: &ServerConfig) -> String {
     let mut hash = Sha256::new();
-    let mut part = |text: &str| {
-        hash.update((text.len() as u64).to_be_bytes());
-        hash.update(text.as_bytes());
-    };
-    match &config.transport {
-        Transport::Stdio { command, args, env, cwd } => {
-            part(command);
-            args.iter().for_each(|arg| part(arg));
-            part("env");
-            env.iter().for_each(|(name, _)| part(name));
-            part("cwd");
-            if let Some(cwd) = cwd {
-                part(&cwd.to_string_lossy());
-            }
-        }
-        Transport::Http { url, .. } => {
-            part("url");
-            part(url);
-        }
+    for part in config.transport.fingerprint() {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
     }
     hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -103,7 +103,8 @@ pub async fn read(
         match next.map_err(|defect| format!("answered tools/list with nonsense: {defect}"))? {
             Next::Done => {
                 let tools = listing.finish(title, version);
-                let tools = if connection.over_http && connection.is_stateless() {
+                let in_headers = connection.transport.repeats_arguments_in_headers();
+                let tools = if in_headers && connection.is_stateless() {
                     tools.filtered(|tool| fits_into_headers(tool, &connection.name))
                 } else {
                     tools

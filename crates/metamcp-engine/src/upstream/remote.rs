@@ -1,14 +1,14 @@
-//! One remote server: each message to it is an HTTP request of its own, and what comes back is a document or a stream.
+//! One remote server, as both HTTP transports reach it: each message is an HTTP request of its own.
 //! Owns: its session, its streams, the requests under way.      Never: knows calls; decides what becomes of one that broke off.
 //! In: messages from the connection's outbox.  Out: what it says, through `Connection` to the `Listener`; why it is lost.
 //! Tests: `metamcp/tests/remote/`, `metamcp/tests/real/`.
 
 mod credentials;
 mod exchange;
-mod legacy;
 mod message;
 mod post;
 mod session;
+mod site;
 mod stream;
 
 use std::collections::{HashMap, VecDeque};
@@ -18,10 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use metamcp_calls::failure::Fact;
-use metamcp_config::config::HttpKind;
+use metamcp_config::config::RemoteEndpoint;
 use metamcp_types::web::Address;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::modern::headers::Mirror;
@@ -29,11 +28,18 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 pub use self::credentials::Credentials;
+pub(super) use self::exchange::not_even_fresh;
 use self::message::Message;
+pub(super) use self::post::Broken;
+pub use self::site::{Site, Sites};
+pub(super) use self::stream::{End, Place, is_stream, next_data};
 use super::connection::{Connection, Listener};
+use super::transport::Surroundings;
 use crate::task;
-use crate::web::{Guarded, Plan, Web};
+use crate::web::{Guarded, Web};
 
+/// How long a probe may go unanswered: every request has a response of its own here, and a login may come before it.
+pub(super) const PROBE_PATIENCE: Duration = Duration::from_secs(15);
 /// How long the receipt of `notifications/initialized` is waited for: what follows shall not overtake it.
 const INITIALIZED: Duration = Duration::from_secs(10);
 /// Messages without an answer that may be under way at once: a server that asks for more than that gets no answer.
@@ -42,27 +48,7 @@ const MENTIONS: usize = 64;
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Finds the parameters of a tool that its server wants repeated in headers.
-pub type Mirrors = Box<dyn Fn(&str) -> Vec<Mirror> + Send + Sync>;
-
-/// What makes a remote server.
-pub struct Site {
-    /// Where it is.
-    pub address: Address,
-    /// What every request carries.
-    pub headers: HeaderMap,
-    /// Which transport it speaks.
-    pub kind: HttpKind,
-    /// The way there.
-    pub web: Web,
-    /// The same way, to be guarded where the server itself sends us on.
-    pub plan: Plan,
-    /// The longest message it may send.
-    pub line_bytes: usize,
-    /// Who we are to it.
-    pub credentials: Credentials,
-    /// What its tools want in headers.
-    pub mirrors: Mirrors,
-}
+pub type Mirrors = Arc<dyn Fn(&str) -> Vec<Mirror> + Send + Sync>;
 
 /// See the module.
 pub struct Remote {
@@ -107,9 +93,15 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// A server that nothing was said to yet.
-    pub fn new(site: Site) -> Remote {
-        Remote {
+    /// The server of this name and address, to which nothing was said yet.
+    pub fn new(
+        name: &str,
+        endpoint: &RemoteEndpoint,
+        surroundings: Surroundings<'_>,
+    ) -> Result<Remote, Fact> {
+        let Surroundings { launcher, line_bytes, mirrors, .. } = surroundings;
+        let site = launcher.sites.site(name, endpoint, line_bytes, mirrors)?;
+        Ok(Remote {
             web: Mutex::new(site.web.clone()),
             site,
             guarded: Guarded::default(),
@@ -118,7 +110,20 @@ impl Remote {
             exchanges: Mutex::default(),
             mentions: AtomicUsize::new(0),
             fate: watch::Sender::new(Fate::Running),
-        }
+        })
+    }
+
+    /// Where it is, by its configuration.
+    pub(super) fn address(&self) -> &Address {
+        &self.site.address
+    }
+
+    /// From now on it is spoken to by the transport of 2024: what it says comes over one stream, which `listening`
+    /// reads, and messages are posted to `endpoint`.
+    pub(super) fn posts_to(&self, endpoint: Address, listening: AbortHandle) {
+        let mut state = self.state();
+        state.endpoint = Some(endpoint);
+        state.listening = Some(listening);
     }
 
     /// Ends it; `politely` tells the server.
@@ -131,18 +136,16 @@ impl Remote {
         self.state().endpoint.is_some()
     }
 
-    /// Speaks with it until it is lost, and says why, or until it was stopped.
+    /// Speaks with it, once it is opened, until it is lost, and says why, or until it was stopped.
     pub async fn serve(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         listener: &Arc<dyn Listener>,
-        begin_with_sse: bool,
+        opened: impl Future<Output = Result<(), Fact>>,
     ) -> Option<Fact> {
         let talk = async {
-            if (self.site.kind == HttpKind::Sse || begin_with_sse)
-                && let Err(broken) = self.open_stream(connection, listener).await
-            {
-                return broken.fact;
+            if let Err(fact) = opened.await {
+                return fact;
             }
             self.talk(connection, listener).await;
             // Nothing more is to be said; it ends when it is told to.
@@ -183,7 +186,7 @@ impl Remote {
     }
 
     /// The whole connection is of no use any more.
-    fn lose(&self, fact: Fact) {
+    pub(super) fn lose(&self, fact: Fact) {
         self.fate.send_if_modified(|fate| {
             let running = matches!(fate, Fate::Running);
             if running {

@@ -45,8 +45,8 @@ pub struct Meta<'a> {
 /// Made once: preparing the search takes longer than searching a usual request.
 static WORDS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(PROTOCOL_VERSION));
 
-/// Whether a request is one of the stateless era: it says so itself, whatever came before it on its connection.
-pub fn is_modern(params: Option<&[u8]>) -> bool {
+/// Whether a request names its version in `_meta`. What follows from that is for [`crate::era`] to say.
+pub(crate) fn names_version(params: Option<&[u8]>) -> bool {
     // Most requests are told apart by one search; the few that hold the words somewhere are looked into.
     params.is_some_and(|params| {
         WORDS.find(params).is_some()
@@ -148,9 +148,9 @@ mod tests {
     const GOOD: &str = r#"{"name":"x","_meta":{"progressToken":"t","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"io.modelcontextprotocol/logLevel":"warning","own":1}}"#;
 
     #[test]
-    fn a_request_says_which_era_it_belongs_to() {
-        assert!(is_modern(Some(GOOD.as_bytes())));
-        assert!(!is_modern(None));
+    fn a_request_names_its_version_in_meta_alone() {
+        assert!(names_version(Some(GOOD.as_bytes())));
+        assert!(!names_version(None));
         for legacy in [
             "{}",
             r#"{"_meta":{}}"#,
@@ -159,7 +159,7 @@ mod tests {
             r#"{"arguments":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}"#,
             r#"{"_meta":{"x":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#,
         ] {
-            assert!(!is_modern(Some(legacy.as_bytes())), "{legacy}");
+            assert!(!names_version(Some(legacy.as_bytes())), "{legacy}");
         }
     }
 

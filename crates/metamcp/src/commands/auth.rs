@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use metamcp_config::config::{Grant, HttpOptions, ServerConfig, Transport};
+use metamcp_config::config::{Grant, HttpOptions, RemoteEndpoint, ServerConfig};
 use metamcp_engine::config::Loaded;
 use metamcp_engine::login::{self, Login, LoginStatus, LoginStorage};
 use metamcp_types::text;
@@ -107,8 +107,7 @@ async fn status(
     let servers: Vec<&ServerConfig> = match &args.server {
         Some(name) => vec![named(loaded, name)?],
         None => {
-            let remote =
-                |server: &&ServerConfig| matches!(server.transport, Transport::Http { .. });
+            let remote = |server: &&ServerConfig| server.transport.is_remote();
             loaded.config.servers.iter().filter(remote).collect()
         }
     };
@@ -173,8 +172,8 @@ pub(crate) fn login_summaries(loaded: &Loaded) -> anyhow::Result<Vec<(String, Lo
 
 /// Whether the configuration itself has a token.
 fn is_configured(server: &ServerConfig) -> bool {
-    matches!(&server.transport, Transport::Http { headers, .. }
-        if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")))
+    let is_token = |(name, _): &(String, _)| name.eq_ignore_ascii_case("authorization");
+    server.transport.remote().is_some_and(|remote| remote.headers.iter().any(is_token))
 }
 
 fn words(server: &ServerConfig, status: Option<&LoginStatus>) -> String {
@@ -221,7 +220,7 @@ fn login_of<'a>(
     loaded: &Loaded,
     server: &'a ServerConfig,
 ) -> anyhow::Result<(Arc<Login>, &'a HttpOptions)> {
-    let Transport::Http { url, options, .. } = &server.transport else {
+    let Some(RemoteEndpoint { url, options, .. }) = server.transport.remote() else {
         let name = &server.name;
         return Err(misuse(format!("the server {name:?} is local: there is nothing to log in to")));
     };

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use metamcp_config::config::{
-    Config, HttpKind, Lifecycle, Problem, ServerConfig, ServerState, Severity, Transport,
+    Config, Lifecycle, LocalCommand, Problem, RemoteEndpoint, ServerConfig, ServerState, Severity,
     json_schema,
 };
 use metamcp_config::settings::{Given, Origin};
@@ -101,7 +101,7 @@ fn check_text(
         .map(|server| {
             vec![
                 visible(&server.name),
-                transport_word(&server.transport).to_owned(),
+                server.transport.name().to_owned(),
                 server.origin.as_str().to_owned(),
                 summary(server),
             ]
@@ -145,23 +145,7 @@ fn summary(server: &ServerConfig) -> String {
     if let ServerState::Disabled { reason } | ServerState::Invalid { reason } = &server.state {
         return format!("{} {}", styled(YELLOW, "disabled:"), visible(reason));
     }
-    let launch = match &server.transport {
-        Transport::Stdio { command, args, .. } => {
-            let words: Vec<&str> =
-                std::iter::once(command.as_str()).chain(args.iter().map(String::as_str)).collect();
-            words.join(" ")
-        }
-        Transport::Http { url, .. } => url.clone(),
-    };
-    visible(&shown(&launch, server.secrets()))
-}
-
-pub(crate) fn transport_word(transport: &Transport) -> &'static str {
-    match transport {
-        Transport::Stdio { .. } => "stdio",
-        Transport::Http { kind: HttpKind::Streamable | HttpKind::Either, .. } => "http",
-        Transport::Http { kind: HttpKind::Sse, .. } => "sse",
-    }
+    visible(&shown(&server.transport.words().join(" "), server.secrets()))
 }
 
 /// A setting as people know it: its key in the file, else its flag.
@@ -264,22 +248,17 @@ pub(crate) fn server_json(server: &ServerConfig) -> Value {
     let names = |named: &[(String, metamcp_types::secret::Secret)]| {
         named.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
-    let mut json = match &server.transport {
-        Transport::Stdio { command, args, env, cwd } => json!({
-            "name": server.name,
-            "type": "stdio",
-            "command": clean(command),
-            "args": args.iter().map(|arg| clean(arg)).collect::<Vec<_>>(),
-            "env": names(env),
-            "cwd": cwd,
-        }),
-        Transport::Http { url, headers, .. } => json!({
-            "name": server.name,
-            "type": transport_word(&server.transport),
-            "url": clean(url),
-            "headers": names(headers),
-        }),
-    };
+    let mut json = json!({ "name": server.name, "type": server.transport.name() });
+    if let Some(LocalCommand { command, args, env, cwd }) = server.transport.local() {
+        json["command"] = json!(clean(command));
+        json["args"] = json!(args.iter().map(|arg| clean(arg)).collect::<Vec<_>>());
+        json["env"] = json!(names(env));
+        json["cwd"] = json!(cwd);
+    }
+    if let Some(RemoteEndpoint { url, headers, .. }) = server.transport.remote() {
+        json["url"] = json!(clean(url));
+        json["headers"] = json!(names(headers));
+    }
     json["enabled"] = json!(server.is_enabled());
     json["origin"] = json!(server.origin.as_str());
     if let ServerState::Disabled { reason } | ServerState::Invalid { reason } = &server.state {

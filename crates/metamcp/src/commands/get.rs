@@ -5,7 +5,7 @@ use std::io::Write;
 
 use metamcp_child::environment;
 use metamcp_config::config::{
-    Lifecycle, PassEnv, ServerConfig, ServerOrigin, ServerState, Transport,
+    Lifecycle, LocalCommand, PassEnv, RemoteEndpoint, ServerConfig, ServerOrigin, ServerState,
 };
 use metamcp_engine::catalog::schema_cache::SchemaCache;
 use metamcp_engine::clock::unix_millis;
@@ -107,28 +107,26 @@ fn facts(
             .collect();
         all.join("\n")
     };
-    match &server.transport {
-        Transport::Stdio { command, args, env, cwd } => {
-            let words = std::iter::once(command).chain(args);
-            let words: Vec<String> = words.map(|word| quoted(&clean(word)).into_owned()).collect();
-            // An entry that could not be read has none.
-            if !command.is_empty() {
-                rows.push(("command", words.join(" ")));
-            }
-            if let Some(cwd) = cwd {
-                rows.push(("cwd", visible(&cwd.display().to_string())));
-            }
-            if !env.is_empty() {
-                rows.push(("env", masked(env)));
-            }
-            rows.push(("inherits", inherited(server, global).join(" ")));
+    if let Some(LocalCommand { command, env, cwd, .. }) = server.transport.local() {
+        let words = server.transport.words().into_iter();
+        let words: Vec<String> = words.map(|word| quoted(&clean(word)).into_owned()).collect();
+        // An entry that could not be read has none.
+        if !command.is_empty() {
+            rows.push(("command", words.join(" ")));
         }
-        Transport::Http { url, headers, .. } => {
-            rows.push(("url", clean(url)));
-            rows.push(("type", config::transport_word(&server.transport).to_owned()));
-            if !headers.is_empty() {
-                rows.push(("headers", masked(headers)));
-            }
+        if let Some(cwd) = cwd {
+            rows.push(("cwd", visible(&cwd.display().to_string())));
+        }
+        if !env.is_empty() {
+            rows.push(("env", masked(env)));
+        }
+        rows.push(("inherits", inherited(server, global).join(" ")));
+    }
+    if let Some(RemoteEndpoint { url, headers, .. }) = server.transport.remote() {
+        rows.push(("url", clean(url)));
+        rows.push(("type", server.transport.name().to_owned()));
+        if !headers.is_empty() {
+            rows.push(("headers", masked(headers)));
         }
     }
     if let Some(words) = &server.description {
@@ -177,7 +175,7 @@ fn facts(
 
 /// Names of our own variables that it gets, beside those its entry names.
 fn inherited(server: &ServerConfig, global: &PassEnv) -> Vec<String> {
-    let Transport::Stdio { env, .. } = &server.transport else { return Vec::new() };
+    let Some(LocalCommand { env, .. }) = server.transport.local() else { return Vec::new() };
     let home = server.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.as_path());
     let pass = server.pass_env.with(global);
     let all: Vec<(OsString, OsString)> =
@@ -197,7 +195,7 @@ mod tests {
     #[test]
     fn values_are_masked_and_references_are_not() {
         let mut server = ServerConfig::stdio("x", "prog", &["--key=hunter2-and-more"]);
-        let Transport::Stdio { env, .. } = &mut server.transport else { panic!("it is local") };
+        let env = server.transport.given_mut();
         env.push(("API_KEY".to_owned(), Secret::new("API_KEY", "hunter2-and-more")));
         env.push(("TOKEN".to_owned(), Secret::reference("TOKEN", "op://work/x/token")));
         let told: Vec<String> = facts(&server, "file", None, &PassEnv::Least)

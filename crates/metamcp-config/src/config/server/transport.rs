@@ -11,7 +11,7 @@ use crate::config::expand::expand;
 use crate::config::keys::TRANSPORTS;
 use crate::config::read::{Field, Fields, Node, properties};
 use crate::config::report::Report;
-use crate::config::{HttpKind, Transport};
+use crate::config::{HttpKind, LocalCommand, RemoteEndpoint, Transport};
 use crate::settings::shown;
 use metamcp_types::secret::{Reference, Secret, names_a_secret};
 
@@ -351,7 +351,7 @@ fn read_stdio(
         Some(field) => Some(values.path(&field.node)?),
         None => None,
     };
-    Some(Transport::Stdio { command, args, env, cwd })
+    Some(LocalCommand { command, args, env, cwd }.into())
 }
 
 /// Whether a command is a whole line rather than a program whose path has spaces in it.
@@ -399,7 +399,7 @@ fn read_http(
         let message = "headers go to this server unencrypted".to_owned();
         values.report.warn(node.range(), &node.path, message, "use https://".to_owned());
     }
-    Some(Transport::Http { url, headers, kind, options: Box::new(options) })
+    Some(RemoteEndpoint { url, headers, kind, options: Box::new(options) }.into())
 }
 
 fn read_headers(

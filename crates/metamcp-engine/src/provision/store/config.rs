@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use metamcp_child::{environment, process_sandbox};
 use metamcp_config::config::{
-    HttpKind, Installed, PassEnv, Runtime, SandboxPolicy, SecretArguments, ServerConfig,
-    ServerOrigin, ServerState, Transport,
+    HttpKind, Installed, LocalCommand, PassEnv, RemoteEndpoint, Runtime, SandboxPolicy,
+    SecretArguments, ServerConfig, ServerOrigin, ServerState, Transport,
 };
 use metamcp_provisioning::provision::secret_ref::secret_ref;
 use metamcp_provisioning::provision::{Consent, Contained, Input, Kind, OWN_FOLDER, Plan, Source};
@@ -50,24 +50,21 @@ pub(in crate::provision) fn server_config(record: &Record) -> ServerConfig {
     });
     config.sandbox_policy = (plan.contained == Contained::Sandbox).then(|| sandbox_policy(record));
     config.transport = match plan.kind {
-        Kind::Remote => Transport::Http {
+        Kind::Remote => Transport::from(RemoteEndpoint {
             url: command,
             headers: given,
             kind: HttpKind::Streamable,
             options: Box::default(),
-        },
-        Kind::Npm | Kind::Pypi | Kind::Oci => match config.transport {
-            Transport::Stdio { command, args, .. } => {
-                let own = config
-                    .sandbox_policy
-                    .as_ref()
-                    .map(|sandbox_policy| sandbox_policy.home.clone());
-                let cwd = own.or_else(|| Some(PathBuf::from(&plan.prefix)));
-                let behind = record.runtime.clone().filter(|path| Path::new(path).is_file());
-                Transport::Stdio { command: behind.unwrap_or(command), args, env: given, cwd }
-            }
-            other => other,
-        },
+        }),
+        Kind::Npm | Kind::Pypi | Kind::Oci => {
+            let own =
+                config.sandbox_policy.as_ref().map(|sandbox_policy| sandbox_policy.home.clone());
+            let cwd = own.or_else(|| Some(PathBuf::from(&plan.prefix)));
+            let behind = record.runtime.clone().filter(|path| Path::new(path).is_file());
+            let args = args.into_iter().map(str::to_owned).collect();
+            let command = behind.unwrap_or(command);
+            Transport::from(LocalCommand { command, args, env: given, cwd })
+        }
     };
     if !missing.is_empty() {
         let reason = format!(

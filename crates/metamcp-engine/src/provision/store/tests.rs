@@ -1,6 +1,6 @@
 //! Plans that wait, a yes that is used once, what is installed.
 
-use metamcp_config::config::{ServerState, Transport};
+use metamcp_config::config::ServerState;
 use metamcp_provisioning::provision::{
     Candidate, Facts, Input, Plan, Source, Verdict, Word, builtin,
 };
@@ -193,10 +193,7 @@ fn only_the_person_says_where_a_secret_is() {
         let mut all = vec![("folder".to_owned(), "x".to_owned())];
         all.extend(values.iter().cloned());
         let record = Record::new(plan.clone(), &plan.complete(&all).unwrap(), 1);
-        let Transport::Stdio { env, .. } = server_config(&record).transport else {
-            panic!("remote")
-        };
-        env[0].1.clone()
+        server_config(&record).transport.given()[0].1.clone()
     };
     assert!(!handed(&[]).is_reference());
     let value = ("METAMCP_TEST_NOT_SET_EITHER".to_owned(), "op://work/github/token".to_owned());

@@ -18,10 +18,10 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use metamcp_config::settings::ToolSurface;
-use metamcp_wire::era::Revision;
+use metamcp_wire::era::{self, Era, Revision, VersionHeader};
 
-use self::head::{RequestEra, era, joined, named_session, read_head, refused, session_id};
 pub(super) use self::head::{bad_message, busy, fresh_id, no_session, prefers_events, unreadable};
+use self::head::{joined, named_session, read_head, refused, session_id, unknown_version, version};
 use super::access::{Access, Denied, Principal, Visitor};
 use super::body::{BodyReadError, RequestBody, discard, whole};
 use super::connection_timer::ConnectionTimer;
@@ -30,7 +30,7 @@ use super::limits::{Bodies, InFlight, MAX_IN_FLIGHT};
 use super::post_body::{PostBody, one_line};
 use super::reply::{self, Answer, REFUSED, SESSION_ID};
 use super::sessions::{ActiveSession, Found, Owner, SessionId, Sessions};
-use super::stateless::{is_stateless, not_here};
+use super::stateless::not_here;
 use super::stream::{First, KEEP_ALIVE, Reader, from_event_id};
 use crate::clock;
 use crate::router::Router;
@@ -156,7 +156,7 @@ impl Handler {
             route: admitted.route,
             owner: Owner { principal: Principal::ANYBODY, endpoint: admitted.endpoint },
             shown_to,
-            request_era: era(&parts.headers).ok(),
+            version: version(&parts.headers),
             session: named_session(&parts.headers),
             good_for: None,
         };
@@ -322,24 +322,23 @@ impl Handler {
     ) -> Result<Response<Answer>, ErrorResponse> {
         let line = self.read(admission.owner.principal, body, connection_timer).await?;
         let post_body = PostBody::read(&line).map_err(|defect| unreadable(&defect))?;
-        if admission.request_era == Some(RequestEra::Stateless) || is_stateless(&post_body) {
-            return self
-                .post_stateless(admission.owner, parts, &line, post_body, connection_timer)
-                .await;
-        }
-        match admission.request_era.map_or_else(|| era(&parts.headers), Ok)? {
-            RequestEra::Initialize(said) => {
+        let era = era::of_request(admission.version, post_body.params());
+        match era.map_err(unknown_version)? {
+            Era::Initialize(said) => {
                 self.post_in_session(admission, (parts, said), &line, post_body, connection_timer)
                     .await
             }
-            RequestEra::Stateless => Err(not_here()),
+            Era::Stateless => {
+                self.post_stateless(admission.owner, parts, &line, post_body, connection_timer)
+                    .await
+            }
         }
     }
 
     async fn post_in_session(
         &self,
         admission: &Admission,
-        (parts, said): (&Parts, Option<Revision>),
+        (parts, said): (&Parts, Revision),
         line: &Bytes,
         post_body: PostBody<'_>,
         connection_timer: &ConnectionTimer,
@@ -357,7 +356,7 @@ impl Handler {
             self.session(owner, id)?
         };
         let agreed = session.peer().and_then(|peer| peer.era.revision());
-        let revision = agreed.or(said).unwrap_or(Revision::V2025_03_26);
+        let revision = agreed.unwrap_or(said);
         if post_body.batch && revision != Revision::V2025_03_26 {
             return Err(bad_message("several messages at once are not part of this revision"));
         }
@@ -447,7 +446,8 @@ impl Handler {
 
     fn listen(&self, owner: Owner, headers: &HeaderMap) -> Result<Response<Answer>, ErrorResponse> {
         self.check_open()?;
-        if let RequestEra::Stateless = era(headers)? {
+        let era = era::of_request(version(headers), None);
+        if era.map_err(unknown_version)? == Era::Stateless {
             return Err(not_here());
         }
         let session = self.session(owner, session_id(headers)?)?;
@@ -470,7 +470,7 @@ impl Handler {
     }
 
     fn delete(&self, owner: Owner, headers: &HeaderMap) -> Result<Response<Answer>, ErrorResponse> {
-        if let Ok(RequestEra::Stateless) = era(headers) {
+        if era::of_request(version(headers), None) == Ok(Era::Stateless) {
             return Err(not_here());
         }
         let id = session_id(headers)?;
@@ -691,8 +691,8 @@ pub(super) struct Admission {
     owner: Owner,
     /// The origin whose page may see the answer.
     shown_to: Option<HeaderValue>,
-    /// What its headers say of its era, and of its session, where that can be understood.
-    request_era: Option<RequestEra>,
+    /// What its headers say of its version, and of its session, where that can be understood.
+    version: VersionHeader,
     session: Option<SessionId>,
     /// The generation of tokens in which the same head is let in again.
     good_for: Option<u64>,

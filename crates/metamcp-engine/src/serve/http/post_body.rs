@@ -38,6 +38,14 @@ impl<'a> PostBody<'a> {
         ids.collect()
     }
 
+    /// The params of the request that it is, if it is one alone.
+    pub fn params(&self) -> Option<&'a [u8]> {
+        match &self.messages[..] {
+            [Envelope::Request { params, .. }] if !self.batch => *params,
+            _ => None,
+        }
+    }
+
     /// Whether a message begins a session.
     pub fn initializes(&self) -> bool {
         self.messages.iter().any(

@@ -21,14 +21,6 @@ use crate::surface::View;
 /// A longer answer is no error of the protocol's own.
 const MAX_ERROR: usize = 16 * 1024;
 
-/// Whether what was posted says itself that it belongs to the stateless era.
-pub(super) fn is_stateless(post_body: &PostBody<'_>) -> bool {
-    matches!(
-        &post_body.messages[..],
-        [Envelope::Request { params, .. }] if !post_body.batch && meta::is_modern(*params)
-    )
-}
-
 /// There is nothing to listen to and nothing to end without a session.
 pub(super) fn not_here() -> ErrorResponse {
     let message = "revision 2026-07-28 has no sessions: send requests with POST, and listen with subscriptions/listen";

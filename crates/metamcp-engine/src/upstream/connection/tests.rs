@@ -3,6 +3,7 @@
 use metamcp_types::slab::Key;
 
 use super::*;
+use crate::upstream::transport::Boxed;
 
 /// Writes down what it hears.
 #[derive(Default)]
@@ -38,9 +39,37 @@ impl Listener for Heard {
     }
 }
 
+/// A way to nobody.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Transport for Nowhere {
+    fn serve<'a>(
+        &'a self,
+        _: &'a Arc<Connection>,
+        _: &'a Arc<dyn Listener>,
+    ) -> Boxed<'a, Option<Fact>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn ended(&self) -> Boxed<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn close(&self) -> Boxed<'_, ()> {
+        self.ended()
+    }
+
+    fn kill(&self) {}
+
+    fn probe_patience(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
 fn connection() -> Arc<Connection> {
     let id = ConnId(Key::from_number(Key::FIRST).expect("the first key"));
-    Arc::new(Connection::new(id, ServerId(0), "a".into(), StderrTail::default()))
+    Arc::new(Connection::new(id, ServerId(0), "a".into(), Arc::new(Nowhere)))
 }
 
 /// What is heard of a server that writes this, with `#1#` for the id of the first call and so on, and why its connection

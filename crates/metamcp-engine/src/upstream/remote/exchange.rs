@@ -8,7 +8,6 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use metamcp_calls::failure::Fact;
 use metamcp_calls::replay::Delivery;
-use metamcp_config::config::HttpKind;
 use metamcp_wire::envelope::Envelope;
 use metamcp_wire::modern::HEADER_MISMATCH;
 use metamcp_wire::object;
@@ -17,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::Remote;
 use super::message::Message;
 use super::post::{Broken, PostResponse};
-use crate::upstream::{Connection, Listener, Reply};
+use crate::upstream::{Connection, Listener, Reply, sse};
 use crate::web::{self, BodyError};
 
 /// Pauses before a server that was there a moment ago and refuses connections is tried again: it may be starting anew.
@@ -193,11 +192,11 @@ impl Remote {
                     }
                     return Ok(Next::Reply(Reply::Error(error)));
                 }
-                let older = message.method == "initialize" && self.site.kind == HttpKind::Either;
+                let older = message.method == "initialize" && self.site.may_be_sse;
                 if older && !attempts.older && matches!(status, 400 | 404 | 405 | 406 | 415) {
                     attempts.older = true;
                     // If there is no such stream either, the first refusal is what counts.
-                    if self.open_stream(connection, listener).await.is_ok() {
+                    if sse::open_stream(self, connection, listener).await.is_ok() {
                         return Ok(Next::Again);
                     }
                 }
@@ -251,7 +250,10 @@ impl Remote {
     }
 
     /// The server wants to know who we are.
-    pub(super) async fn login(&self, post_response: &PostResponse) -> Result<(), Broken> {
+    pub(in crate::upstream) async fn login(
+        &self,
+        post_response: &PostResponse,
+    ) -> Result<(), Broken> {
         let challenges: Vec<String> = post_response
             .response
             .headers()
@@ -264,7 +266,7 @@ impl Remote {
     }
 
     /// What a status says about the server.
-    pub(super) fn fact_of(&self, status: u16, response: &Response<Incoming>) -> Fact {
+    pub(in crate::upstream) fn fact_of(&self, status: u16, response: &Response<Incoming>) -> Fact {
         let retry_after = web::retry_after(response.headers());
         match (status, retry_after) {
             (429, retry_after) => Fact::Limited { retry_after },
@@ -275,7 +277,7 @@ impl Remote {
 }
 
 /// A server that is content with nothing is not shown one token after the other.
-pub(super) fn not_even_fresh() -> Fact {
+pub(in crate::upstream) fn not_even_fresh() -> Fact {
     let reason = "it does not accept a fresh token".to_owned();
     Fact::LoginNeeded { reason, address: None }
 }

@@ -25,13 +25,13 @@ pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id
 
 /// A request that led to nothing that could be an answer.
 #[derive(Clone, Debug)]
-pub(super) struct Broken {
-    pub(super) fact: Fact,
+pub(in crate::upstream) struct Broken {
+    pub(in crate::upstream) fact: Fact,
     pub(super) delivery: Delivery,
 }
 
 impl Broken {
-    pub(super) fn refused(fact: Fact) -> Broken {
+    pub(in crate::upstream) fn refused(fact: Fact) -> Broken {
         Broken { fact, delivery: Delivery::Refused }
     }
 
@@ -56,8 +56,8 @@ impl From<SendError> for Broken {
 }
 
 /// A response, and what the request said of us.
-pub(super) struct PostResponse {
-    pub(super) response: Response<Incoming>,
+pub(in crate::upstream) struct PostResponse {
+    pub(in crate::upstream) response: Response<Incoming>,
     /// The session it belonged to, by its number.
     pub(super) session: Option<u64>,
     pub(super) token: Option<Token>,
@@ -112,7 +112,7 @@ impl Remote {
     }
 
     /// Asks for a stream, from behind the event that was heard last.
-    pub(super) async fn fetch_stream(
+    pub(in crate::upstream) async fn fetch_stream(
         &self,
         connection: &Connection,
         last: Option<&str>,

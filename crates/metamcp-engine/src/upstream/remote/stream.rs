@@ -32,7 +32,7 @@ const TAIL: Duration = Duration::from_millis(250);
 const GOOD: Duration = Duration::from_secs(10);
 
 /// How a stream ended.
-pub(super) enum End {
+pub(in crate::upstream) enum End {
     /// With what it was for.
     Answered,
     /// Before that.
@@ -45,7 +45,7 @@ pub(super) enum End {
 
 /// Where to go on.
 #[derive(Default)]
-pub(super) struct Place {
+pub(in crate::upstream) struct Place {
     pub(super) last: Option<String>,
     pub(super) pause: Option<Duration>,
 }
@@ -139,7 +139,7 @@ impl Remote {
     }
 
     /// Hears a stream to its end, or until the request it belongs to is answered.
-    pub(super) async fn follow(
+    pub(in crate::upstream) async fn follow(
         &self,
         connection: &Arc<Connection>,
         listener: &dyn Listener,
@@ -232,12 +232,15 @@ impl Remote {
 }
 
 /// Whether a response is a stream of events.
-pub(super) fn is_stream(response: &hyper::Response<Incoming>) -> bool {
+pub(in crate::upstream) fn is_stream(response: &hyper::Response<Incoming>) -> bool {
     response.status() == hyper::StatusCode::OK && kind_of(response) == Kind::Stream
 }
 
 /// The next bytes; nothing at the end, after an error, or after too long a silence.
-pub(super) async fn next_data(body: &mut Incoming, patience: Option<Duration>) -> Option<Bytes> {
+pub(in crate::upstream) async fn next_data(
+    body: &mut Incoming,
+    patience: Option<Duration>,
+) -> Option<Bytes> {
     loop {
         let frame = match patience {
             Some(limit) => timeout(limit, body.frame()).await.ok()??,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-use metamcp_config::config::{ServerConfig, Transport};
+use metamcp_config::config::ServerConfig;
 use metamcp_config::settings::{Given, Origin, SETTINGS};
 use metamcp_engine::catalog::schema_cache::{Lookup, SchemaCache};
 use metamcp_engine::clock::unix_millis;
@@ -83,7 +83,7 @@ impl CompletionSource {
     }
 
     pub(super) fn remote_servers(&self, _: &str) -> Candidates {
-        let is_remote = |server: &&ServerConfig| matches!(server.transport, Transport::Http { .. });
+        let is_remote = |server: &&ServerConfig| server.transport.is_remote();
         self.all().iter().filter(is_remote).map(candidate).collect()
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use metamcp_child::environment;
 use metamcp_child::process_sandbox::in_path;
 use metamcp_config::clients::{self, CLIENTS, Client, Imported};
-use metamcp_config::config::{Config, PassEnv, Transport};
+use metamcp_config::config::{Config, PassEnv};
 use metamcp_config::settings::Settings;
 use metamcp_engine::model::{ModelFile, NAME};
 use metamcp_engine::user_file;
@@ -48,7 +48,7 @@ pub(super) fn version() -> Finding {
 pub(super) fn programs(config: &Config, missing: &[String]) -> Vec<Finding> {
     let mut needed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for server in config.servers.iter().filter(|server| server.is_enabled()) {
-        if let Transport::Stdio { command, .. } = &server.transport {
+        if let Some(command) = server.transport.command() {
             needed.entry(command).or_default().push(&server.name);
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use metamcp_calls::failure::{Category, Fact, Failure};
 use metamcp_child::process_sandbox::in_path;
-use metamcp_config::config::{ServerConfig, ServerState, Transport};
+use metamcp_config::config::{ServerConfig, ServerState};
 use metamcp_engine::config::{Loaded, Remark};
 use metamcp_engine::gateway::Gateway;
 use metamcp_engine::provision;
@@ -91,7 +91,7 @@ pub(super) fn servers(
 
 /// Whether a server could not be started because its program is not there.
 fn is_missing(gateway: &Gateway, server: &ServerConfig) -> bool {
-    let Transport::Stdio { command, .. } = &server.transport else { return false };
+    let Some(command) = server.transport.command() else { return false };
     let failure = gateway
         .router
         .servers()
@@ -217,7 +217,7 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, Stri
 /// What helps against a failure of that kind.
 fn cure(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
     let name = quoted(&server.name);
-    let is_remote = matches!(server.transport, Transport::Http { .. });
+    let is_remote = server.transport.is_remote();
     let first = match fact {
         Some(fact) if fact.category() == Category::Auth => {
             return format!("metamcp auth login {name}, or put a token into its `headers`");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use metamcp_child::process_sandbox::in_path;
 use metamcp_config::clients::ClientVariables;
-use metamcp_config::config::{self, SWITCHED_OFF, ServerConfig, Transport};
+use metamcp_config::config::{self, LocalCommand, SWITCHED_OFF, ServerConfig};
 use metamcp_types::secret::{Reference, Secret};
 use serde_json::{Value, json};
 
@@ -29,21 +29,16 @@ pub(crate) fn against(entry: &Value, asked: &ClientVariables) -> Option<String> 
 
 /// What of a server is not there: its program, its folder, a secret.
 fn missing(server: &ServerConfig) -> Option<String> {
-    let secrets = match &server.transport {
-        Transport::Stdio { command, env, cwd, .. } => {
-            if let Some(cwd) = cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
-                return Some(format!("its folder {} is not there", cwd.display()));
-            }
-            let own_path =
-                env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.expose());
-            if !is_there(command, own_path, cwd.as_deref()) {
-                return Some(format!("its program `{command}` is not found"));
-            }
-            env
+    if let Some(LocalCommand { command, env, cwd, .. }) = server.transport.local() {
+        if let Some(cwd) = cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+            return Some(format!("its folder {} is not there", cwd.display()));
         }
-        Transport::Http { headers, .. } => headers,
-    };
-    secrets.iter().find_map(|(name, value)| unanswered(name, value))
+        let own_path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.expose());
+        if !is_there(command, own_path, cwd.as_deref()) {
+            return Some(format!("its program `{command}` is not found"));
+        }
+    }
+    server.transport.given().iter().find_map(|(name, value)| unanswered(name, value))
 }
 
 fn is_there(command: &str, own_path: Option<&str>, cwd: Option<&Path>) -> bool {

@@ -2,10 +2,11 @@
 
 use hyper::StatusCode;
 use hyper::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN,
+    ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
+    HeaderValue, ORIGIN,
 };
 use hyper::http::request::Parts;
-use metamcp_wire::era::{Era, Revision, STATELESS};
+use metamcp_wire::era::{Era, UnknownVersion, VersionHeader};
 use metamcp_wire::scan::Defect;
 
 use super::{ErrorResponse, LAST_EVENT, VERSION};
@@ -24,30 +25,17 @@ pub(in crate::serve::http) fn prefers_events(headers: &HeaderMap) -> bool {
     )
 }
 
-/// The era of a request. The only place that decides it for HTTP: whatever a request needs of its era follows from here.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestEra {
-    /// Sessions that begin with `initialize`, in this revision where the request says so.
-    Initialize(Option<Revision>),
-    /// Each request for itself.
-    Stateless,
+/// What a request's header says of its version.
+pub(super) fn version(headers: &HeaderMap) -> VersionHeader {
+    VersionHeader::read(headers.get(VERSION).map(HeaderValue::as_bytes))
 }
 
-/// A client that does not say is of a revision from before the header was invented.
-pub(super) fn era(headers: &HeaderMap) -> Result<RequestEra, ErrorResponse> {
-    let Some(version) = headers.get(VERSION) else {
-        return Ok(RequestEra::Initialize(None));
-    };
-    if version == STATELESS {
-        return Ok(RequestEra::Stateless);
-    }
-    let known = version.to_str().ok().and_then(Revision::named);
-    known.map(|known| RequestEra::Initialize(Some(known))).ok_or_else(|| {
-        let known = Era::supported().collect::<Vec<_>>().join(", ");
-        let message =
-            format!("the MCP-Protocol-Version is not one this gateway speaks; it speaks {known}");
-        Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, &message))
-    })
+/// The error for a version that is not spoken here.
+pub(super) fn unknown_version(_: UnknownVersion) -> ErrorResponse {
+    let known = Era::supported().collect::<Vec<_>>().join(", ");
+    let message =
+        format!("the MCP-Protocol-Version is not one this gateway speaks; it speaks {known}");
+    Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, &message))
 }
 
 /// Headers that mean something else, or nothing, when they stand twice. `read_head` takes the first three by their places.

@@ -1,0 +1,71 @@
+//! The transport Streamable HTTP: each message is a request of its own, answered by a document or a stream of events.
+//! Owns: falling back to `sse`, where the configuration leaves open which of the two it is.      Never: posts itself; `remote` does.
+//! In: messages from the connection's outbox.  Out: what the server says; why it is lost.
+//! Tests: `metamcp/tests/remote/`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metamcp_calls::failure::Fact;
+use metamcp_config::config::RemoteEndpoint;
+use metamcp_wire::era::Era;
+
+use super::era_cache::ServerProtocol;
+use super::remote::{self, Remote};
+use super::transport::{Boxed, Surroundings, Transport};
+use super::{Connection, Listener};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Http(Arc<Remote>);
+
+impl Http {
+    /// A server that nothing was said to yet.
+    pub fn new(
+        name: &str,
+        endpoint: &RemoteEndpoint,
+        surroundings: Surroundings<'_>,
+    ) -> Result<Http, Fact> {
+        Remote::new(name, endpoint, surroundings).map(|remote| Http(Arc::new(remote)))
+    }
+}
+
+impl Transport for Http {
+    fn serve<'a>(
+        &'a self,
+        connection: &'a Arc<Connection>,
+        listener: &'a Arc<dyn Listener>,
+    ) -> Boxed<'a, Option<Fact>> {
+        Box::pin(self.0.serve(connection, listener, std::future::ready(Ok(()))))
+    }
+
+    fn ended(&self) -> Boxed<'_, ()> {
+        Box::pin(self.0.end())
+    }
+
+    fn close(&self) -> Boxed<'_, ()> {
+        self.0.stop(true);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn kill(&self) {
+        self.0.stop(false);
+    }
+
+    fn probe_patience(&self) -> Duration {
+        remote::PROBE_PATIENCE
+    }
+
+    /// The configuration says which of the two it is, and a guess from before it did does not count.
+    fn begins_with(&self, last_time: Option<ServerProtocol>) -> Option<ServerProtocol> {
+        last_time.filter(|protocol| *protocol != ServerProtocol::Sse)
+    }
+
+    fn spoke(&self, era: Era) -> ServerProtocol {
+        if self.0.is_sse() { ServerProtocol::Sse } else { ServerProtocol::of(era) }
+    }
+
+    fn repeats_arguments_in_headers(&self) -> bool {
+        true
+    }
+}

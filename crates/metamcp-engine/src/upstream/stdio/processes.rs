@@ -1,0 +1,148 @@
+//! From a server's configuration to a running, contained process.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use metamcp_calls::failure::Fact;
+use metamcp_child::environment::TEMPORARY;
+use metamcp_child::{Containment, Parts, ShimCommand, SpawnError, Spawner, Spec, resolve};
+use metamcp_config::config::{self, Installed, LocalCommand, PassEnv, ServerConfig};
+use metamcp_config::settings::Settings;
+
+use crate::upstream::container_reaper::ContainerReaper;
+use crate::upstream::launch::chain;
+use crate::{manifest, rlimits, task};
+
+/// Files that a start takes: three pipes and a socket with two ends each, and one to spare.
+const START_FILES: usize = 9;
+
+/// Programs that may download before the server itself starts: they get more time while they show life.
+const INSTALLERS: [&str; 12] =
+    ["npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno", "uvx", "uv", "pipx", "docker", "podman"];
+
+/// Starts servers' processes. The supervising thread starts with the first of them.
+pub struct Processes {
+    shim: ShimCommand,
+    containment: config::Containment,
+    pass_env: PassEnv,
+    auto: OnceLock<Spawner>,
+    namespace: OnceLock<Spawner>,
+    plain: OnceLock<Spawner>,
+}
+
+/// Whether a server's command is one that may install first.
+pub fn installs(config: &ServerConfig) -> bool {
+    let Some(command) = config.transport.command() else { return false };
+    let name = Path::new(command).file_stem().map(|name| name.to_string_lossy().into_owned());
+    name.is_some_and(|name| INSTALLERS.contains(&name.as_str()))
+}
+
+impl Processes {
+    /// Contained as the settings say, unless a server's configuration says otherwise.
+    pub fn new(shim: ShimCommand, settings: &Settings) -> Processes {
+        Processes {
+            shim,
+            containment: settings.containment,
+            pass_env: PassEnv::from_text(&settings.pass_env),
+            auto: OnceLock::new(),
+            namespace: OnceLock::new(),
+            plain: OnceLock::new(),
+        }
+    }
+
+    /// Starts a server's process. An `npx` or `uvx` that is installed already is skipped; if what it would have
+    /// run cannot be executed, the command runs as written.
+    pub async fn start(&self, config: &ServerConfig, local: &LocalCommand) -> Result<Parts, Fact> {
+        let mut spec = spec(config, local, &self.pass_env);
+        // The process between us and the server needs some too, and could not say so.
+        rlimits::files(START_FILES).map_err(|reason| Fact::OutOfFiles { reason })?;
+        let spawner = self.spawner(config.containment.unwrap_or(self.containment))?;
+        if config.in_container && cfg!(target_os = "linux") {
+            let none = |error| Fact::SpawnFailed {
+                reason: format!("nothing can see to the end of its container: {error}"),
+            };
+            let container_reaper =
+                ContainerReaper::start(&self.shim, &spec.program).map_err(none)?;
+            spec.args = container_reaper.named(spec.args);
+            let child = spawner.spawn(spec).await.map_err(|error| failed(&error))?;
+            let parts = child.into_parts();
+            task::spawn("sweeper", container_reaper.follow(parts.handle.watch()));
+            return Ok(parts);
+        }
+        if let Some(Installed { folder, manifest }) = config.installed_in.clone() {
+            let verify = move || manifest::verify(&folder, manifest.as_deref());
+            let verified = tokio::task::spawn_blocking(verify).await;
+            let changed = |why: String| Fact::SpawnFailed {
+                reason: format!(
+                    "its installed files are not what was approved: {why}; look at them, or install it again: `metamcp remove {name}`, then `metamcp add {name}`",
+                    name = config.name
+                ),
+            };
+            verified
+                .map_err(|error| changed(error.to_string()))?
+                .map_err(|error| changed(error.to_string()))?;
+        }
+        let literal = spec.clone();
+        let prepared = move || {
+            if let Some(sandbox_policy) = &spec.sandbox_policy {
+                // Without it the server is told so when it first wants it.
+                std::fs::create_dir_all(sandbox_policy.home.join(TEMPORARY)).ok();
+            }
+            resolve::resolve(&spec)
+        };
+        let resolved = tokio::task::spawn_blocking(prepared).await.ok().flatten();
+        if let Some(resolved) = resolved
+            && let Ok(child) = spawner.spawn(resolved).await
+        {
+            return Ok(child.into_parts());
+        }
+        let child = spawner.spawn(literal).await.map_err(|error| failed(&error))?;
+        Ok(child.into_parts())
+    }
+
+    fn spawner(&self, containment: config::Containment) -> Result<&Spawner, Fact> {
+        let (cell, containment) = match containment {
+            config::Containment::Auto => (&self.auto, Containment::Auto),
+            config::Containment::Namespace => (&self.namespace, Containment::Namespace),
+            config::Containment::Shim => (&self.plain, Containment::Shim),
+        };
+        if let Some(spawner) = cell.get() {
+            return Ok(spawner);
+        }
+        let started = Spawner::start(self.shim.clone(), containment).map_err(|error| {
+            match rlimits::out_of_files(&error) {
+                Some(reason) => Fact::OutOfFiles { reason },
+                None => Fact::SpawnFailed { reason: format!("no supervising thread: {error}") },
+            }
+        })?;
+        Ok(cell.get_or_init(|| started))
+    }
+}
+
+fn spec(config: &ServerConfig, local: &LocalCommand, global: &PassEnv) -> Spec {
+    let LocalCommand { command, args, env, cwd } = local;
+    Spec {
+        program: command.into(),
+        args: args.iter().map(OsString::from).collect(),
+        env: env
+            .iter()
+            .map(|(name, value)| (name.into(), value.expose().into()))
+            .chain([(crate::config::ABOVE.into(), crate::config::below().into())])
+            .collect(),
+        cwd: cwd.clone(),
+        pass_env: config.pass_env.with(global),
+        sandbox_policy: config.sandbox_policy.clone(),
+    }
+}
+
+/// The whole chain of causes: the outer error names the program, the inner says what the system said.
+fn failed(error: &SpawnError) -> Fact {
+    if let Some(reason) = rlimits::out_of_files(error) {
+        return Fact::OutOfFiles { reason };
+    }
+    if let Some(reason) = rlimits::out_of_processes(error) {
+        return Fact::OutOfProcesses { reason };
+    }
+    Fact::SpawnFailed { reason: chain(error) }
+}
