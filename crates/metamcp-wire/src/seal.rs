@@ -3,10 +3,11 @@
 //! In: a `ResumeToken` and a key.  Out: text for `requestState`, or the ticket again, or why not.
 //! Tests: `seal/tests.rs`.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use sha2::{Digest, Sha256};
 
-use crate::base64;
 use crate::object::{elements, members, text};
 use crate::scan::MAX_DEPTH;
 
@@ -82,7 +83,7 @@ impl Key {
         let mut plain = encode(token);
         let mac = hmac::sign(&self.0, &plain);
         plain.extend_from_slice(mac.as_ref());
-        base64::encode_url(&plain)
+        URL_SAFE_NO_PAD.encode(&plain)
     }
 
     /// What a ticket says, if it is ours, whole, in time, and shown by the right one with the right request.
@@ -96,7 +97,7 @@ impl Key {
         if sealed.len() > MAX_SEALED {
             return Err(TokenError::Forged);
         }
-        let bytes = base64::decode_url(sealed.as_bytes()).ok_or(TokenError::Forged)?;
+        let bytes = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| TokenError::Forged)?;
         let (plain, mac) = bytes.split_last_chunk::<SEAL>().ok_or(TokenError::Forged)?;
         hmac::verify(&self.0, plain, mac).map_err(|_| TokenError::Forged)?;
         let token = decode(plain).ok_or(TokenError::Forged)?;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use crate::login::oauth;
-use metamcp_wire::base64;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
@@ -28,7 +29,7 @@ pub(super) async fn signed(signer: &http_client::Signer) -> Result<String, Login
     let unusable = |why: String| LoginError::ClientAssertion { why };
     let unique = random::<16>().ok_or_else(|| unusable("there is no randomness".to_owned()))?;
     let (key, client, issuer) = (signer.key.clone(), signer.client.clone(), signer.issuer.clone());
-    let sign = move || assertion(&key, &client, &issuer, &base64::encode_url(&unique));
+    let sign = move || assertion(&key, &client, &issuer, &URL_SAFE_NO_PAD.encode(unique));
     let signed = tokio::task::spawn_blocking(sign).await;
     signed.unwrap_or_else(|_| Err("it cannot be used".to_owned())).map_err(unusable)
 }
@@ -40,7 +41,7 @@ fn assertion(path: &Path, client: &str, issuer: &str, unique: &str) -> Result<St
     let now = unix_millis() / 1000;
     let text = oauth::assertion(client, issuer, signer.algorithm(), unique, now);
     let signature = signer.sign(text.as_bytes()).ok_or("it does not sign")?;
-    Ok(format!("{text}.{}", base64::encode_url(&signature)))
+    Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
 
 impl Signer {
@@ -89,13 +90,14 @@ impl Signer {
 
 #[cfg(test)]
 mod tests {
+    use base64::engine::general_purpose::STANDARD;
     use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, KeyPair, UnparsedPublicKey};
 
     use super::*;
 
     fn written(folder: &Path, pkcs8: &[u8]) -> std::path::PathBuf {
         let path = folder.join("key.pem");
-        let body = base64::encode(pkcs8);
+        let body = STANDARD.encode(pkcs8);
         let text = format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");
         std::fs::write(&path, text).unwrap();
         path
@@ -110,7 +112,7 @@ mod tests {
         let public = EcdsaKeyPair::from_pkcs8(curve, pkcs8.as_ref(), &chance).unwrap();
         let verify = |proof: &str, verifier: &dyn Fn(&[u8], &[u8]) -> bool| {
             let (text, signature) = proof.rsplit_once('.').unwrap();
-            verifier(text.as_bytes(), &base64::decode_url(signature.as_bytes()).unwrap())
+            verifier(text.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).unwrap())
         };
         let made =
             assertion(&written(folder.path(), pkcs8.as_ref()), "c", "https://i", "u").unwrap();

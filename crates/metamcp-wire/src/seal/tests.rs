@@ -94,7 +94,7 @@ proptest! {
     fn noise_is_refused(noise in ".{0,300}", bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let key = Key::new([9; 32]);
         prop_assert_eq!(key.open(&noise, b"", 0, &[0; 32]), Err(TokenError::Forged));
-        prop_assert_eq!(key.open(&base64::encode_url(&bytes), b"", 0, &[0; 32]), Err(TokenError::Forged));
+        prop_assert_eq!(key.open(&URL_SAFE_NO_PAD.encode(&bytes), b"", 0, &[0; 32]), Err(TokenError::Forged));
         // Whatever passes the seal must still not bring the reader down.
         drop(decode(&bytes));
     }

@@ -1,6 +1,7 @@
 //! What a client signs that proves itself with a key in place of a secret.
 
-use metamcp_wire::base64;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
 
 /// How long it is good, in seconds: it is used at once, by servers whose clocks may differ a little.
@@ -8,7 +9,7 @@ const LIFE: u64 = 120;
 
 /// The text to sign: who we are, for whom it is, and that it is this one. `now` is in seconds since 1970.
 pub fn assertion(client: &str, issuer: &str, algorithm: &str, unique: &str, now: u64) -> String {
-    let part = |value: serde_json::Value| base64::encode_url(value.to_string().as_bytes());
+    let part = |value: serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let header = part(json!({ "alg": algorithm, "typ": "JWT" }));
     let claims = part(json!({
         "iss": client,
@@ -32,9 +33,7 @@ mod tests {
         let text = assertion("c", "https://i", "ES256", "u", 1000);
         let parts: Vec<Value> = text
             .split('.')
-            .map(|part| {
-                serde_json::from_slice(&base64::decode_url(part.as_bytes()).unwrap()).unwrap()
-            })
+            .map(|part| serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap())
             .collect();
         assert_eq!(parts[0], json!({"alg": "ES256", "typ": "JWT"}));
         let expected = json!({"iss": "c", "sub": "c", "aud": "https://i", "jti": "u", "iat": 1000, "exp": 1120});
