@@ -7,6 +7,7 @@ pub mod clock;
 pub mod config;
 pub mod files;
 pub mod gateway;
+mod jwt;
 pub mod login;
 pub mod manifest;
 pub mod model;

@@ -10,8 +10,9 @@ mod words;
 
 use std::borrow::Cow;
 
-use metamcp_wire::object;
-use metamcp_wire::{base64, write};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use metamcp_wire::{object, write};
 use sha2::{Digest, Sha256};
 
 pub(crate) use edits::Edits;
@@ -247,12 +248,12 @@ impl Place {
             write::json_string(&mut text, cursor);
         }
         text.push(b']');
-        base64::encode_url(&text)
+        URL_SAFE_NO_PAD.encode(&text)
     }
 
     /// From a cursor.
     pub fn decode(cursor: &str) -> Option<Place> {
-        let text = base64::decode_url(cursor.as_bytes())?;
+        let text = URL_SAFE_NO_PAD.decode(cursor).ok()?;
         let parts: Vec<serde_json::Value> = serde_json::from_slice(&text).ok()?;
         let [server, pages, rest @ ..] = parts.as_slice() else { return None };
         Some(Place {
@@ -374,9 +375,13 @@ mod tests {
             let place = Place { server: "a:b".into(), pages: 3, cursor };
             assert_eq!(Place::decode(&place.encode()), Some(place));
         }
-        for forged in
-            ["", "!", "W10=", &base64::encode_url(b"[7,1]"), &base64::encode_url(b"[\"a\",-1]")]
-        {
+        for forged in [
+            "",
+            "!",
+            "W10=",
+            &URL_SAFE_NO_PAD.encode(b"[7,1]"),
+            &URL_SAFE_NO_PAD.encode(b"[\"a\",-1]"),
+        ] {
             assert_eq!(Place::decode(forged), None, "{forged}");
         }
     }

@@ -1,10 +1,13 @@
-//! Addresses on the web: taken apart, joined, compared, and which of them a stranger may send us to.
-//! Owns: the parts of an `http` address, zones of the network.      Never: looks a name up, connects.
+//! Addresses on the web: taken apart, joined, compared, and which of them a stranger may send us to. Read by `url`, as
+//! browsers do, after what browsers forgive is refused.
+//! Owns: which `http` addresses are taken, zones of the network.      Never: looks a name up, connects.
 //! In: addresses as text, numbers as the name service gives them.  Out: `Address`es, a `SsrfZone`.
 //! Tests: below.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
+
+use url::{Host, ParseError, Position, Url};
 
 /// Longest address that is looked at: a target whose every byte is escaped, and what stands before it.
 const MAX_LENGTH: usize = 16 * 1024;
@@ -13,13 +16,7 @@ const MAX_TARGET: usize = 8192;
 
 /// An absolute address, without user, password and fragment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Address {
-    secure: bool,
-    host: String,
-    port: u16,
-    /// Path and query; begins with a slash.
-    target: String,
-}
+pub struct Address(Url);
 
 /// Why something is no address for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,54 +41,40 @@ pub enum AddressError {
 impl Address {
     /// Takes an address apart.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
+        // A browser takes line breaks out and backslashes for slashes; who writes such has something in mind.
         if text.len() > MAX_LENGTH
             || text.bytes().any(|byte| byte <= b' ' || byte == 0x7f || byte == b'\\')
         {
             return Err(AddressError::Characters);
         }
         let (scheme, rest) = text.split_once("://").ok_or(AddressError::Scheme)?;
-        let secure = match scheme.to_ascii_lowercase().as_str() {
-            "https" => true,
-            "http" => false,
-            _ => return Err(AddressError::Scheme),
-        };
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, target) = rest.split_at(end);
+        if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+            return Err(AddressError::Scheme);
+        }
+        let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') {
             return Err(AddressError::User);
         }
-        let (host, port) = match authority.strip_prefix('[') {
-            Some(inner) => {
-                let (literal, after) = inner.split_once(']').ok_or(AddressError::Host)?;
-                let literal: Ipv6Addr = literal.parse().map_err(|_| AddressError::Host)?;
-                (
-                    literal.to_string(),
-                    after.strip_prefix(':').or_else(|| after.is_empty().then_some("")),
-                )
-            }
-            None => match authority.split_once(':') {
-                Some((host, port)) => (host.to_ascii_lowercase(), Some(port)),
-                None => (authority.to_ascii_lowercase(), Some("")),
-            },
-        };
-        let named = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
-        if host.is_empty() || host.len() > 255 || !host.bytes().all(named) {
+        // A browser would look for the host behind more slashes.
+        if authority.is_empty() {
             return Err(AddressError::Host);
         }
-        let port = match port.ok_or(AddressError::Port)? {
-            "" => {
-                if secure {
-                    443
-                } else {
-                    80
-                }
-            }
-            digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().ok().filter(|&port| port > 0).ok_or(AddressError::Port)?
-            }
-            _ => return Err(AddressError::Port),
-        };
-        Ok(Address { secure, host, port, target: bounded(target)? })
+        let written = format!("{scheme}://{authority}{}", escaped(target));
+        let url = Url::parse(&written).map_err(|error| match error {
+            ParseError::InvalidPort => AddressError::Port,
+            _ => AddressError::Host,
+        })?;
+        // A name has few characters, and a browser lets more pass than the name service knows.
+        let named = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        if let Some(Host::Domain(name)) = url.host()
+            && (name.len() > 255 || !name.bytes().all(named))
+        {
+            return Err(AddressError::Host);
+        }
+        if url.port() == Some(0) {
+            return Err(AddressError::Port);
+        }
+        bounded(url)
     }
 
     /// Where a reference leads that was found at this address.
@@ -102,114 +85,96 @@ impl Address {
             return Address::parse(reference);
         }
         if reference.starts_with("//") {
-            let scheme = if self.secure { "https:" } else { "http:" };
-            return Address::parse(&format!("{scheme}{reference}"));
+            return Address::parse(&format!("{}:{reference}", self.0.scheme()));
         }
         if reference.bytes().any(|byte| byte < b' ' || byte == 0x7f || byte == b'\\') {
             return Err(AddressError::Characters);
         }
-        let (path, _) = self.target.split_once('?').unwrap_or((&self.target, ""));
-        let target = match reference.as_bytes().first() {
-            None => self.target.clone(),
-            Some(b'/') => reference.to_owned(),
-            Some(b'?') => format!("{path}{reference}"),
-            Some(b'#') => self.target.clone(),
-            Some(_) => {
-                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-                format!("{folder}/{reference}")
-            }
-        };
-        Ok(Address { target: bounded(&target)?, ..self.clone() })
+        bounded(self.0.join(&escaped(reference)).map_err(|_| AddressError::Characters)?)
     }
 
-    /// The same place with another path.
-    pub fn with_path(&self, path: &str) -> Address {
-        Address { target: target_of(path), ..self.clone() }
+    /// The same place without the query.
+    pub fn without_query(&self) -> Address {
+        let mut url = self.0.clone();
+        url.set_query(None);
+        Address(url)
     }
 
     /// Whether nobody on the way can listen.
     pub fn is_secure(&self) -> bool {
-        self.secure
+        self.0.scheme() == "https"
     }
 
     /// The host: a name, or a number without brackets.
     pub fn host(&self) -> &str {
-        &self.host
+        self.0.host_str().unwrap_or_default().trim_matches(['[', ']'])
     }
 
     /// The port, also where it is the usual one.
     pub fn port(&self) -> u16 {
-        self.port
+        self.0.port_or_known_default().unwrap_or_default()
     }
 
     /// The path without the query.
     pub fn path(&self) -> &str {
-        self.target.split_once('?').map_or(&self.target, |(path, _)| path)
+        self.0.path()
     }
 
     /// Path and query.
     pub fn target(&self) -> &str {
-        &self.target
+        &self.0[Position::BeforePath..]
     }
 
     /// Scheme, host and port as browsers write them.
     pub fn origin(&self) -> String {
-        let scheme = if self.secure { "https" } else { "http" };
-        let usual = self.port == if self.secure { 443 } else { 80 };
-        let port = if usual { String::new() } else { format!(":{}", self.port) };
-        if self.host.contains(':') {
-            return format!("{scheme}://[{}]{port}", self.host);
-        }
-        format!("{scheme}://{}{port}", self.host)
+        self.0[..Position::BeforePath].to_owned()
     }
 
     /// Whether scheme, host and port are the same.
     pub fn is_same_origin(&self, other: &Address) -> bool {
-        self.secure == other.secure && self.host == other.host && self.port == other.port
+        self.0[..Position::BeforePath] == other.0[..Position::BeforePath]
     }
 
     /// Whether it is written so that it can only mean this machine.
     pub fn is_here(&self) -> bool {
-        self.host == "localhost"
-            || self
-                .host
-                .parse::<IpAddr>()
-                .is_ok_and(|number| SsrfZone::of(number) == SsrfZone::Loopback)
+        let number = match self.0.host() {
+            Some(Host::Domain(name)) => return name == "localhost",
+            Some(Host::Ipv4(number)) => IpAddr::V4(number),
+            Some(Host::Ipv6(number)) => IpAddr::V6(number),
+            None => return false,
+        };
+        SsrfZone::of(number) == SsrfZone::Loopback
     }
 
     /// Whether secrets may go there: nobody can listen on the way.
     pub fn is_confidential(&self) -> bool {
-        self.secure || self.is_here()
+        self.is_secure() || self.is_here()
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.origin(), self.target)
+        f.write_str(self.0.as_str())
     }
 }
 
-/// The same, if it is short enough.
-fn bounded(text: &str) -> Result<String, AddressError> {
-    Some(target_of(text))
-        .filter(|target| target.len() <= MAX_TARGET)
-        .ok_or(AddressError::Characters)
+/// The same without its fragment, if it is short enough.
+fn bounded(mut url: Url) -> Result<Address, AddressError> {
+    url.set_fragment(None);
+    let address = Address(url);
+    if address.target().len() > MAX_TARGET { Err(AddressError::Characters) } else { Ok(address) }
 }
 
-/// Path and query without fragment, in characters that go over the wire.
-fn target_of(text: &str) -> String {
-    let text = text.split('#').next().unwrap_or_default();
-    let mut target = String::with_capacity(text.len() + 1);
-    if !text.starts_with('/') {
-        target.push('/');
-    }
+/// In characters that every server takes: a browser leaves some as they are that not all do.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'!'..=b'~' if !b"\"<>`{}|^".contains(&byte) => target.push(char::from(byte)),
-            other => target.push_str(&format!("%{other:02X}")),
+            b'!'..=b'~' if !b"\"<>`{}|^".contains(&byte) => escaped.push(char::from(byte)),
+            other => escaped.push_str(&format!("%{other:02X}")),
         }
     }
-    target
+    escaped
 }
 
 /// Which part of the network a number belongs to.
@@ -326,8 +291,40 @@ mod tests {
             ("https://$(id)/", AddressError::Host),
             ("https://[::1", AddressError::Host),
             ("https://[fe80::1%25eth0]/", AddressError::Host),
+            ("https:///a", AddressError::Host),
+            ("https:/a", AddressError::Scheme),
+            ("https://@a/", AddressError::User),
+            ("https://a:b/", AddressError::Port),
+            ("https://1.2.3.4.5/", AddressError::Host),
+            ("https://256.1.1.1/", AddressError::Host),
         ] {
             assert_eq!(Address::parse(bad), Err(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_known_however_it_is_written() {
+        for spelt in [
+            "127.0.0.1",
+            "127.1",
+            "0x7f.1",
+            "2130706433",
+            "0177.0.0.1",
+            "%31%32%37.1",
+            "１２７.0.0.1",
+        ] {
+            let address = Address::parse(&format!("http://{spelt}/")).unwrap();
+            assert!(address.is_here() && address.host() == "127.0.0.1", "{spelt}");
+        }
+        let mapped = Address::parse("http://[::ffff:127.0.0.1]/").unwrap();
+        assert!(mapped.is_here() && mapped.host().parse::<IpAddr>().is_ok());
+        assert_eq!(
+            Address::parse("https://bücher.example/").unwrap().host(),
+            "xn--bcher-kva.example"
+        );
+        for not in ["127.0.0.1.example", "localhost.example", "xn--localhost"] {
+            let address = Address::parse(&format!("http://{not}/"));
+            assert!(!address.is_ok_and(|address| address.is_here()), "{not}");
         }
     }
 
@@ -338,6 +335,9 @@ mod tests {
             ("/m?s=1", "https://a.b/m?s=1"),
             ("m", "https://a.b/c/m"),
             ("?x", "https://a.b/c/d?x"),
+            ("../m", "https://a.b/m"),
+            ("m n|o", "https://a.b/c/m%20n%7Co"),
+            ("#e", "https://a.b/c/d?e=f"),
             ("", "https://a.b/c/d?e=f"),
             ("//evil.example/x", "https://evil.example/x"),
             ("http://other/", "http://other/"),

@@ -1,7 +1,6 @@
 //! The MCP wire as pure code: lines, envelopes, raw JSON, and what is written back.
 //! See ARCHITECTURE.md.
 
-pub mod base64;
 pub mod bridge;
 pub mod envelope;
 pub mod era;

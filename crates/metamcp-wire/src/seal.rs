@@ -3,9 +3,11 @@
 //! In: a `ResumeToken` and a key.  Out: text for `requestState`, or the ticket again, or why not.
 //! Tests: `seal/tests.rs`.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::hmac;
 use sha2::{Digest, Sha256};
 
-use crate::base64;
 use crate::object::{elements, members, text};
 use crate::scan::MAX_DEPTH;
 
@@ -14,8 +16,8 @@ pub const MAX_SEALED: usize = 128 * 1024;
 
 /// The format of what is sealed; another one is not read.
 const FORMAT: u8 = 1;
-/// The block of SHA-256, which HMAC pads its key to.
-const BLOCK: usize = 64;
+/// Bytes of the seal, which is HMAC-SHA256 and stands last.
+const SEAL: usize = 32;
 
 /// What a client carries for us.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,20 +70,20 @@ pub enum TokenError {
 
 /// The key of one gateway process.
 #[derive(Clone)]
-pub struct Key([u8; 32]);
+pub struct Key(hmac::Key);
 
 impl Key {
     /// A key from random bytes.
     pub fn new(bytes: [u8; 32]) -> Key {
-        Key(bytes)
+        Key(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
     }
 
     /// Seals a ticket.
     pub fn seal(&self, token: &ResumeToken) -> String {
         let mut plain = encode(token);
-        let mac = hmac(&self.0, &plain);
-        plain.extend_from_slice(&mac);
-        base64::encode_url(&plain)
+        let mac = hmac::sign(&self.0, &plain);
+        plain.extend_from_slice(mac.as_ref());
+        URL_SAFE_NO_PAD.encode(&plain)
     }
 
     /// What a ticket says, if it is ours, whole, in time, and shown by the right one with the right request.
@@ -95,13 +97,11 @@ impl Key {
         if sealed.len() > MAX_SEALED {
             return Err(TokenError::Forged);
         }
-        let bytes = base64::decode_url(sealed.as_bytes()).ok_or(TokenError::Forged)?;
-        let (plain, mac) = bytes.split_last_chunk::<32>().ok_or(TokenError::Forged)?;
-        if !equal(&hmac(&self.0, plain), mac) {
-            return Err(TokenError::Forged);
-        }
+        let bytes = URL_SAFE_NO_PAD.decode(sealed).map_err(|_| TokenError::Forged)?;
+        let (plain, mac) = bytes.split_last_chunk::<SEAL>().ok_or(TokenError::Forged)?;
+        hmac::verify(&self.0, plain, mac).map_err(|_| TokenError::Forged)?;
         let token = decode(plain).ok_or(TokenError::Forged)?;
-        if !equal(&token.principal, principal) {
+        if token.principal != principal {
             return Err(TokenError::Foreign);
         }
         if now >= token.expires {
@@ -171,21 +171,6 @@ fn digest_of(raw: &[u8], depth: usize) -> [u8; 32] {
         }
     }
     hash.finalize().into()
-}
-
-fn hmac(key: &[u8; 32], message: &[u8]) -> [u8; 32] {
-    let pad = |with: u8| {
-        let mut block = [with; BLOCK];
-        block.iter_mut().zip(key).for_each(|(byte, key)| *byte ^= key);
-        block
-    };
-    let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message).finalize();
-    Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().into()
-}
-
-/// Takes as long for the first difference as for the last.
-fn equal(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
 
 fn encode(token: &ResumeToken) -> Vec<u8> {

@@ -3,99 +3,52 @@
 use std::path::Path;
 
 use crate::login::oauth;
-use metamcp_wire::base64;
-use ring::rand::SystemRandom;
-use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
-    RSA_PKCS1_SHA256, RsaKeyPair,
-};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 use super::store::random;
 use super::{LoginError, http_client};
 use crate::clock::unix_millis;
-use crate::pem;
-
-/// A key, and what it signs with.
-enum Signer {
-    Ecdsa(EcdsaKeyPair, &'static str),
-    Ed25519(Ed25519KeyPair),
-    Rsa(RsaKeyPair),
-}
+use crate::{jwt, pem};
 
 /// A proof of ours, for one use.
 pub(super) async fn signed(signer: &http_client::Signer) -> Result<String, LoginError> {
     let unusable = |why: String| LoginError::ClientAssertion { why };
     let unique = random::<16>().ok_or_else(|| unusable("there is no randomness".to_owned()))?;
     let (key, client, issuer) = (signer.key.clone(), signer.client.clone(), signer.issuer.clone());
-    let sign = move || assertion(&key, &client, &issuer, &base64::encode_url(&unique));
+    let sign = move || assertion(&key, &client, &issuer, &URL_SAFE_NO_PAD.encode(unique));
     let signed = tokio::task::spawn_blocking(sign).await;
     signed.unwrap_or_else(|_| Err("it cannot be used".to_owned())).map_err(unusable)
 }
 
 fn assertion(path: &Path, client: &str, issuer: &str, unique: &str) -> Result<String, String> {
     let key = pem::key(path, "a private key").map_err(|error| super::chain(&error))?;
-    let signer =
-        Signer::of(&key).ok_or_else(|| format!("{} holds no key that can sign", path.display()))?;
-    let now = unix_millis() / 1000;
-    let text = oauth::assertion(client, issuer, signer.algorithm(), unique, now);
-    let signature = signer.sign(text.as_bytes()).ok_or("it does not sign")?;
-    Ok(format!("{text}.{}", base64::encode_url(&signature)))
-}
-
-impl Signer {
-    fn of(key: &PrivateKeyDer<'_>) -> Option<Signer> {
-        let der = match key {
-            PrivateKeyDer::Pkcs8(der) => der.secret_pkcs8_der(),
-            PrivateKeyDer::Pkcs1(der) => {
-                return RsaKeyPair::from_der(der.secret_pkcs1_der()).ok().map(Signer::Rsa);
-            }
-            _ => return None,
-        };
-        let chance = SystemRandom::new();
-        let curves = [
-            (&ECDSA_P256_SHA256_FIXED_SIGNING, "ES256"),
-            (&ECDSA_P384_SHA384_FIXED_SIGNING, "ES384"),
-        ];
-        let curve = curves.into_iter().find_map(|(curve, name)| {
-            Some(Signer::Ecdsa(EcdsaKeyPair::from_pkcs8(curve, der, &chance).ok()?, name))
-        });
-        let edwards = || Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok().map(Signer::Ed25519);
-        let rsa = || RsaKeyPair::from_pkcs8(der).ok().map(Signer::Rsa);
-        curve.or_else(edwards).or_else(rsa)
-    }
-
-    fn algorithm(&self) -> &'static str {
-        match self {
-            Signer::Ecdsa(_, name) => name,
-            Signer::Ed25519(_) => "EdDSA",
-            Signer::Rsa(_) => "RS256",
-        }
-    }
-
-    fn sign(&self, text: &[u8]) -> Option<Vec<u8>> {
-        let chance = SystemRandom::new();
-        match self {
-            Signer::Ecdsa(key, _) => key.sign(&chance, text).ok().map(|it| it.as_ref().to_vec()),
-            Signer::Ed25519(key) => Some(key.sign(text).as_ref().to_vec()),
-            Signer::Rsa(key) => {
-                let mut signature = vec![0; key.public().modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, &chance, text, &mut signature).ok()?;
-                Some(signature)
-            }
-        }
-    }
+    let der = match &key {
+        PrivateKeyDer::Pkcs8(der) => der.secret_pkcs8_der(),
+        PrivateKeyDer::Pkcs1(der) => der.secret_pkcs1_der(),
+        _ => &[],
+    };
+    let claims = oauth::assertion(client, issuer, unique, unix_millis() / 1000);
+    jwt::encode(der, &claims)
+        .ok_or_else(|| format!("{} holds no key that can sign", path.display()))?
+        .map_err(|_| "it does not sign".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, KeyPair, UnparsedPublicKey};
+    use base64::engine::general_purpose::STANDARD;
+    use ring::rand::SystemRandom;
+    use ring::signature::{
+        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ED25519, EcdsaKeyPair,
+        Ed25519KeyPair, KeyPair, UnparsedPublicKey,
+    };
 
     use super::*;
 
     fn written(folder: &Path, pkcs8: &[u8]) -> std::path::PathBuf {
         let path = folder.join("key.pem");
-        let body = base64::encode(pkcs8);
+        let body = STANDARD.encode(pkcs8);
         let text = format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");
         std::fs::write(&path, text).unwrap();
         path
@@ -110,7 +63,7 @@ mod tests {
         let public = EcdsaKeyPair::from_pkcs8(curve, pkcs8.as_ref(), &chance).unwrap();
         let verify = |proof: &str, verifier: &dyn Fn(&[u8], &[u8]) -> bool| {
             let (text, signature) = proof.rsplit_once('.').unwrap();
-            verifier(text.as_bytes(), &base64::decode_url(signature.as_bytes()).unwrap())
+            verifier(text.as_bytes(), &URL_SAFE_NO_PAD.decode(signature).unwrap())
         };
         let made =
             assertion(&written(folder.path(), pkcs8.as_ref()), "c", "https://i", "u").unwrap();

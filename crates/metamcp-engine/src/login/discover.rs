@@ -117,7 +117,7 @@ impl Login {
             return Err(OAuthError::document("description of how to log in", why).into());
         }
         // A query may hold what is nobody else's business.
-        let server = self.server.with_path(self.server.path());
+        let server = self.server.without_query();
         let name = server.to_string();
         let target = match self.wishes.grant {
             Grant::Machine => AuthTarget::Machine(server),

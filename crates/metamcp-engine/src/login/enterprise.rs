@@ -1,9 +1,10 @@
 //! The word of a company for its person: what they proved there once, nobody has to agree to again.
 
 use crate::login::oauth::{Method, Tokens};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use metamcp_config::config::IdentityProvider;
 use metamcp_types::web::Address;
-use metamcp_wire::base64;
 use oauth2::ClientSecret;
 use rmcp::transport::auth::enterprise::{
     EmaAuthorizationServer, EmaClientAuthentication, EmaExchangeRequest,
@@ -86,7 +87,7 @@ impl Login {
 
 /// Who issued a token, by its own word: what comes of it has to be of the same.
 fn issuer(token: &str) -> Option<String> {
-    let claims = base64::decode_url(token.split('.').nth(1)?.as_bytes())?;
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
     let claims: Value = serde_json::from_slice(&claims).ok()?;
     claims.get("iss")?.as_str().map(str::to_owned)
 }
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_token_says_who_issued_it() {
-        let token = format!("h.{}.s", base64::encode_url(br#"{"iss":"https://i"}"#));
+        let token = format!("h.{}.s", URL_SAFE_NO_PAD.encode(br#"{"iss":"https://i"}"#));
         assert_eq!(issuer(&token).as_deref(), Some("https://i"));
         for none in ["", "a.b.c", "a..c", "opaque"] {
             assert_eq!(issuer(none), None, "{none}");

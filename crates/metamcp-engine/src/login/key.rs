@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use metamcp_config::settings::TokenStore;
-use metamcp_wire::base64;
 
 use super::LoginError;
 use super::store::{FOLDER, blocking, random, turn};
@@ -113,11 +114,11 @@ impl Keys {
         }
         // That there is none and that it cannot be asked look the same from here.
         let text = secrets::kept(SERVICE, &self.account(), self.patience()).await.ok()?;
-        base64::decode_url(text.as_bytes())?.try_into().ok()
+        URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()
     }
 
     async fn hand_to_keyring(&self, key: &Key) -> Result<(), LoginError> {
-        let (account, text) = (self.account(), base64::encode_url(key));
+        let (account, text) = (self.account(), URL_SAFE_NO_PAD.encode(key));
         let keyring = |why| LoginError::Keyring { why };
         secrets::keep(SERVICE, &account, &text, self.patience()).await.map_err(keyring)?;
         let back = secrets::kept(SERVICE, &account, self.patience()).await.map_err(keyring)?;

@@ -6,7 +6,8 @@
 //! Why each is here: `answer` because the SDK keeps no bounds within a document, refuses answers that differ in trifles
 //! (a lifetime in quotes, no `token_type`, no `redirect_uris`) and tells errors in words of its own; `endpoint` because it
 //! takes every address for good; `client` because it would ask for rights that nobody named, and cannot be told how a
-//! client proves itself; `form` and `assertion` because its signed proofs need a C library and serve one grant of three.
+//! client proves itself; `form` and `assertion` because its signed proofs need a C library and serve one grant of three
+//! (ours are signed in `engine::jwt`).
 
 mod answer;
 mod assertion;

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use metamcp_types::web::Address;
-use metamcp_wire::base64;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -44,7 +45,7 @@ impl Tunnel {
             // TLS to the tunnel itself is not spoken here.
             return None;
         }
-        let credentials = user.map(|user| base64::encode(&unescaped(user)));
+        let credentials = user.map(|user| STANDARD.encode(unescaped(user)));
         let except = either("NO_PROXY").unwrap_or_default();
         let except = except.split(',').map(|name| name.trim().to_ascii_lowercase());
         Some(Tunnel {
@@ -152,7 +153,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!((tunnel.host(), tunnel.port()), ("gate.example", 3128));
-        assert_eq!(tunnel.credentials.as_deref(), Some(base64::encode(b"u@x:p").as_str()));
+        assert_eq!(tunnel.credentials.as_deref(), Some("dUB4OnA="));
         for (host, through) in [
             ("mcp.example", true),
             ("internal.example", false),

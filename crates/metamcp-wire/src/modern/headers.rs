@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::Fault;
-use crate::base64;
 use crate::object::{pick, text};
 
 /// How an encoded value begins.
@@ -113,14 +114,16 @@ pub fn encoded(value: &str) -> String {
     if bytes.iter().all(visible) && !padded && !looks_encoded {
         return value.to_owned();
     }
-    format!("=?base64?{}?=", base64::encode(bytes))
+    format!("=?base64?{}?=", STANDARD.encode(bytes))
 }
 
 /// The value of a header; `None` if it holds what no header may hold, or is not what its encoding says.
 pub fn decoded(value: &[u8]) -> Option<Vec<u8>> {
     let inner = value.strip_prefix(SENTINEL).and_then(|rest| rest.strip_suffix(SENTINEL_END));
     match inner {
-        Some(inner) => base64::decode(inner).filter(|bytes| std::str::from_utf8(bytes).is_ok()),
+        Some(inner) => {
+            STANDARD.decode(inner).ok().filter(|bytes| std::str::from_utf8(bytes).is_ok())
+        }
         None if value.iter().all(|b| matches!(b, 0x20..=0x7e | b'\t')) => Some(value.to_vec()),
         None => None,
     }

@@ -11,16 +11,6 @@ fn relay() -> ResumeToken {
 }
 
 #[test]
-fn the_seal_is_hmac_sha256() {
-    // RFC 4231, case 2, whose key is shorter than ours: padding with zeros is what HMAC does to it.
-    let mut key = [0; 32];
-    key[..4].copy_from_slice(b"Jefe");
-    let mac = hmac(&key, b"what do ya want for nothing?");
-    let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-}
-
-#[test]
 fn who_when_and_what_must_be_right() {
     let key = Key::new([1; 32]);
     let sealed = key.seal(&relay());
@@ -104,7 +94,7 @@ proptest! {
     fn noise_is_refused(noise in ".{0,300}", bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let key = Key::new([9; 32]);
         prop_assert_eq!(key.open(&noise, b"", 0, &[0; 32]), Err(TokenError::Forged));
-        prop_assert_eq!(key.open(&base64::encode_url(&bytes), b"", 0, &[0; 32]), Err(TokenError::Forged));
+        prop_assert_eq!(key.open(&URL_SAFE_NO_PAD.encode(&bytes), b"", 0, &[0; 32]), Err(TokenError::Forged));
         // Whatever passes the seal must still not bring the reader down.
         drop(decode(&bytes));
     }

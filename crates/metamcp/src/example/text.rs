@@ -3,6 +3,8 @@
 //! In: texts.  Out: texts and counts.
 //! Tests: below.
 
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
+use base64::{DecodeError, Engine as _, alphabet};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -17,7 +19,9 @@ const MAX_LINES: usize = 2_000;
 /// Longest text a replacement may grow to, in bytes.
 const MAX_GROWTH: usize = 4 << 20;
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+/// Reads what is meant, not only what is well written: bits that stand for nothing may be anything.
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&alphabet::STANDARD, NO_PAD.with_decode_allow_trailing_bits(true));
 
 pub(super) static SERVICE: Service<Text> = Service {
     name: "text",
@@ -248,16 +252,7 @@ fn replace(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
 }
 
 fn encode_base64(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
-    let mut encoded = String::new();
-    for group in arguments.text("text").as_bytes().chunks(3) {
-        let bits = group.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte))
-            << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let digit = BASE64[bits >> (18 - 6 * place) & 63];
-            encoded.push(if place <= group.len() { char::from(digit) } else { '=' });
-        }
-    }
-    Ok(Answer::Text(encoded))
+    Ok(Answer::Text(STANDARD.encode(arguments.text("text"))))
 }
 
 fn decode_base64(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refusal> {
@@ -271,24 +266,18 @@ fn decode_base64(_: &mut Text, arguments: &Arguments<'_>) -> Result<Answer, Refu
     {
         refuse!("base64 has a wrong length: {} digits and {padding} of padding", digits.len());
     }
-    let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
-    let (mut bits, mut held) = (0_u32, 0);
-    for digit in digits {
-        let plain = match digit {
-            b'-' => b'+',
-            b'_' => b'/',
-            plain => *plain,
-        };
-        let Some(value) = BASE64.iter().position(|known| *known == plain) else {
-            refuse!("`{}` is no base64 digit", digit.escape_ascii());
-        };
-        bits = (bits << 6 | value as u32) & 0xffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held & 0xff) as u8);
+    let plain = |digit: &u8| match digit {
+        b'-' => b'+',
+        b'_' => b'/',
+        plain => *plain,
+    };
+    let bytes = match BASE64.decode(digits.iter().map(plain).collect::<Vec<u8>>()) {
+        Ok(bytes) => bytes,
+        Err(DecodeError::InvalidByte(_, digit)) => {
+            refuse!("`{}` is no base64 digit", digit.escape_ascii())
         }
-    }
+        Err(error) => refuse!("this is no base64: {error}"),
+    };
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Answer::Text(text)),
         Err(error) => {

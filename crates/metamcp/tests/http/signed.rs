@@ -4,6 +4,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use metamcp_testkit::site::{Exchange, ReceivedRequest, Site};
 use metamcp_testkit::{EventKind, Workspace, chaos_server, eventually};
 use ring::signature::{Ed25519KeyPair, KeyPair};
@@ -12,17 +14,8 @@ use serde_json::{Value, json};
 use crate::served::{Served, initialize};
 use crate::wire::Request;
 
-fn encode(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().fold(0_u32, |all, byte| all << 8 | u32::from(*byte));
-        let group = bits << (8 * (3 - chunk.len()));
-        for at in 0..=chunk.len() {
-            text.push(char::from(DIGITS[(group >> (18 - 6 * at) & 63) as usize]));
-        }
-    }
-    text
+fn encode(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 fn key(seed: u8) -> Ed25519KeyPair {

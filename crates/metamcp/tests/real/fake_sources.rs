@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use metamcp_provisioning::provision::day;
 use serde_json::{Map, Value, json};
 
@@ -166,7 +168,7 @@ impl Sources {
             return;
         }
         let tarball = self.tarball(package, trick);
-        let integrity = format!("sha512-{}", base64(ring_sha512(&tarball).as_ref()));
+        let integrity = format!("sha512-{}", STANDARD.encode(ring_sha512(&tarball)));
         let file = format!("{}-1.0.0.tgz", package.rsplit('/').next().unwrap());
         let path = format!("/{package}/-/{file}");
         let published = if trick == Trick::Young { DAY / 24 } else { 30 * DAY };
@@ -196,7 +198,7 @@ impl Sources {
     /// From now on a package needs another one, of which there is an old version and one of an hour ago.
     pub(crate) fn let_need(&self, package: &str, other: &str) {
         let tarball = self.tarball(other, Trick::None);
-        let integrity = format!("sha512-{}", base64(ring_sha512(&tarball).as_ref()));
+        let integrity = format!("sha512-{}", STANDARD.encode(ring_sha512(&tarball)));
         let version = |version: &str| {
             let dist =
                 json!({ "integrity": integrity, "tarball": format!("{}/{other}.tgz", self.base) });
@@ -350,20 +352,6 @@ fn answer(stream: &TcpStream, pages: &Pages, asked: &Mutex<Vec<String>>) {
 
 fn ring_sha512(bytes: &[u8]) -> ring::digest::Digest {
     ring::digest::digest(&ring::digest::SHA512, bytes)
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let number = chunk.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
-        let number = number << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let digit = DIGITS[(number >> (18 - 6 * place)) as usize & 63];
-            text.push(if place <= chunk.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
 }
 
 fn now() -> u64 {

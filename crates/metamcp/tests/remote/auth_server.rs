@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use metamcp_testkit::Workspace;
 use metamcp_testkit::site::honest::RemoteTransport;
 use metamcp_testkit::site::{Exchange, HonestServer, ReceivedRequest, Site};
@@ -219,7 +221,7 @@ fn answer(
 
 fn proof(verifier: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes());
-    metamcp_wire::base64::encode_url(digest.as_ref())
+    URL_SAFE_NO_PAD.encode(digest)
 }
 
 /// What a browser does: goes there, and where it is sent.

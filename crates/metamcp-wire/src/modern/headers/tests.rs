@@ -64,6 +64,9 @@ fn values_are_encoded_when_they_must_be_and_come_back() {
     assert_eq!(decoded("é".as_bytes()), None);
     assert_eq!(decoded(b"a\x01"), None);
     assert_eq!(decoded(b"=?base64?/w==?="), None, "not a text");
+    for wrong in ["Zg", "Zg=", "Zh==", "Z===", "Zm9v\n", "Zm 9", "====", "Zm9v-_=="] {
+        assert_eq!(decoded(format!("=?base64?{wrong}?=").as_bytes()), None, "{wrong}");
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use metamcp_wire::base64;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::files::{Directory, FileError};
 
@@ -128,7 +129,7 @@ fn is_token(text: &str) -> bool {
 fn write(folder: &Directory) -> Result<Generated, GeneratedError> {
     let mut random = [0; RANDOM_BYTES];
     getrandom::fill(&mut random).map_err(|_| GeneratedError::NoRandomness)?;
-    let token = format!("{PREFIX}{}", base64::encode_url(&random));
+    let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
     folder
         .replace_for_good(FILE, format!("{token}\n").as_bytes())
         .map_err(|source| GeneratedError::File { source })?;

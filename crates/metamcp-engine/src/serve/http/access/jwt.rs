@@ -1,9 +1,12 @@
 //! Signed tokens (JWT): the signature first, then what they say.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::ErrorKind;
 use metamcp_wire::object;
 use serde_json::Value;
 
-use super::keys::{KeySet, decode};
+use super::keys::KeySet;
 
 /// Clocks of issuers may be off by this many seconds.
 const LEEWAY: u64 = 60;
@@ -83,37 +86,32 @@ pub(super) fn verify(
     expected: &Expected,
     unix: u64,
 ) -> Result<Bearer, JwtError> {
-    let (signed, signature) = token.rsplit_once('.').ok_or(JwtError::Shape)?;
-    let (header, claims) = signed.split_once('.').ok_or(JwtError::Shape)?;
-    let header = part(header)?;
-    let signature = decode(signature.as_bytes()).ok_or(JwtError::Shape)?;
-    let algorithm = header["alg"].as_str().ok_or(JwtError::Shape)?;
+    let header = part(token.split('.').next().unwrap_or_default())?;
     // A token that demands we understand something must not be taken by those who do not.
     if !header["crit"].is_null() {
         return Err(JwtError::Shape);
     }
-    if !keys.verify(algorithm, header["kid"].as_str(), signed.as_bytes(), &signature) {
-        return Err(JwtError::Signature);
-    }
-    let claims = part(claims)?;
+    let kid = header["kid"].as_str();
+    // An algorithm that the library does not know, `none` among them, has signed nothing.
+    jsonwebtoken::decode_header(token).map_err(|error| match error.kind() {
+        ErrorKind::InvalidToken => JwtError::Shape,
+        _ => JwtError::Signature,
+    })?;
+    let claims = keys.claims(token, kid, &expected.audience)?;
+    let claims = strict(claims.get().as_bytes())?;
+    // The library takes a list of issuers too; it is one (RFC 7519, 4.1.1).
     if claims["iss"].as_str() != Some(&expected.issuer) {
         return Err(JwtError::Issuer);
     }
-    let is_for_us = match &claims["aud"] {
-        Value::String(audience) => *audience == expected.audience,
-        Value::Array(all) => all.iter().any(|one| one.as_str() == Some(&expected.audience)),
-        _ => false,
-    };
-    if !is_for_us {
-        return Err(JwtError::Audience);
-    }
-    let time = |name: &str| claims[name].as_f64().map(|seconds| seconds.max(0.0) as u64);
+    let seconds = |time: &Value| time.as_f64().map(|seconds| seconds.max(0.0) as u64);
     // One that never expires could not be taken back.
-    let end = time("exp").ok_or(JwtError::Endless)?;
+    let end = seconds(&claims["exp"]).ok_or(JwtError::Endless)?;
     if end.saturating_add(LEEWAY) <= unix {
         return Err(JwtError::Expired);
     }
-    if time("nbf").is_some_and(|start| start > unix.saturating_add(LEEWAY)) {
+    let start = &claims["nbf"];
+    // A beginning that is not understood must not mean none.
+    if !start.is_null() && seconds(start).ok_or(JwtError::Shape)? > unix.saturating_add(LEEWAY) {
         return Err(JwtError::Early);
     }
     let toolset = match &claims[TOOLSET] {
@@ -134,10 +132,13 @@ pub(super) fn verify(
     Ok(Bearer { kind, name: name.to_owned(), toolset })
 }
 
-/// A part of a token, read strictly: a name that stands twice could mean two things.
 fn part(text: &str) -> Result<Value, JwtError> {
-    let raw = decode(text.as_bytes()).ok_or(JwtError::Shape)?;
-    let value = object::strict_value(&raw, DEPTH).map_err(|_| JwtError::Shape)?;
+    strict(&URL_SAFE_NO_PAD.decode(text).map_err(|_| JwtError::Shape)?)
+}
+
+/// A part of a token, read strictly: a name that stands twice could mean two things.
+fn strict(raw: &[u8]) -> Result<Value, JwtError> {
+    let value = object::strict_value(raw, DEPTH).map_err(|_| JwtError::Shape)?;
     if value.is_object() { Ok(value) } else { Err(JwtError::Shape) }
 }
 
@@ -149,17 +150,7 @@ mod tests {
     use super::*;
 
     fn encode(bytes: &[u8]) -> String {
-        const DIGITS: &[u8; 64] =
-            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let mut text = String::new();
-        for chunk in bytes.chunks(3) {
-            let group = chunk.iter().fold(0_u32, |all, byte| all << 8 | u32::from(*byte))
-                << (8 * (3 - chunk.len()));
-            for at in 0..=chunk.len() {
-                text.push(char::from(DIGITS[(group >> (18 - 6 * at) & 63) as usize]));
-            }
-        }
-        text
+        URL_SAFE_NO_PAD.encode(bytes)
     }
 
     fn key(seed: u8) -> Ed25519KeyPair {
@@ -209,6 +200,7 @@ mod tests {
             ("exp", json!(NOW - LEEWAY), JwtError::Expired),
             ("exp", json!(null), JwtError::Endless),
             ("nbf", json!(NOW + LEEWAY + 1), JwtError::Early),
+            ("nbf", json!("9999999999"), JwtError::Shape),
             ("sub", json!(null), JwtError::Shape),
             ("metamcp_toolset", json!(["docs"]), JwtError::Shape),
         ] {
@@ -222,6 +214,8 @@ mod tests {
         ] {
             assert_eq!(check(&sign(&mine, &header, &good)), Err(JwtError::Signature), "{header}");
         }
+        let listed = with("iss", json!(["https://issuer"]));
+        assert_eq!(check(&sign(&mine, &header, &listed)), Err(JwtError::Issuer));
         let critical = json!({ "alg": "EdDSA", "crit": ["b64"] });
         assert_eq!(check(&sign(&mine, &critical, &good)), Err(JwtError::Shape));
     }

@@ -1,7 +1,14 @@
-//! A set of public keys (JWKS), and the one reading of base64 without padding.
+//! A set of public keys (JWKS).
 
-use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::jwt::JwtError;
+use crate::jwt;
 
 /// Keys taken from one set: issuers have two or three.
 const MAX_KEYS: usize = 64;
@@ -26,142 +33,85 @@ pub struct KeySet {
 #[derive(Debug)]
 struct Key {
     id: Option<String>,
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
-    P256(Vec<u8>),
-    Ed25519(Vec<u8>),
+    /// It follows from the key; what a token says has to agree with it.
+    algorithm: Algorithm,
+    key: DecodingKey,
 }
 
 #[derive(Deserialize)]
 struct Set {
-    keys: Vec<Written>,
-}
-
-#[derive(Deserialize)]
-struct Written {
-    kty: String,
-    kid: Option<String>,
-    #[serde(rename = "use")]
-    used_for: Option<String>,
-    alg: Option<String>,
-    crv: Option<String>,
-    n: Option<String>,
-    e: Option<String>,
-    x: Option<String>,
-    y: Option<String>,
+    keys: Vec<Value>,
 }
 
 impl KeySet {
     /// Reads a set; keys of kinds we do not use are left out.
     pub fn parse(text: &[u8]) -> Result<KeySet, KeyError> {
         let set: Set = serde_json::from_slice(text).map_err(|_| KeyError::NotASet)?;
-        let keys: Vec<Key> = set.keys.into_iter().filter_map(Written::key).take(MAX_KEYS).collect();
+        // One by one, so that a key that cannot be read does not take the others with it.
+        let keys: Vec<Key> = set.keys.into_iter().filter_map(usable).take(MAX_KEYS).collect();
         if keys.is_empty() { Err(KeyError::NoneUsable) } else { Ok(KeySet { keys }) }
     }
 
-    /// Whether one of the keys made this signature: the one named, where one is named and known by name.
-    pub fn verify(
+    /// The claims of a token for this audience that one of the keys signed: the one named, where one is named and known by
+    /// name.
+    pub(super) fn claims(
         &self,
-        algorithm: &str,
+        token: &str,
         id: Option<&str>,
-        signed: &[u8],
-        signature: &[u8],
-    ) -> bool {
-        self.keys
-            .iter()
-            .filter(|key| key.id.is_none() || id.is_none() || key.id.as_deref() == id)
-            .any(|key| key.kind.verify(algorithm, signed, signature))
-    }
-}
-
-impl Written {
-    fn key(self) -> Option<Key> {
-        if self.used_for.as_deref().is_some_and(|used_for| used_for != "sig") {
-            return None;
-        }
-        let part = |text: &Option<String>| decode(text.as_deref()?.as_bytes());
-        let curve = self.crv.as_deref();
-        let (kind, algorithm) = match (self.kty.as_str(), curve) {
-            ("RSA", _) => {
-                (Kind::Rsa { modulus: part(&self.n)?, exponent: part(&self.e)? }, "RS256")
-            }
-            ("EC", Some("P-256")) => {
-                let (x, y) = (part(&self.x)?, part(&self.y)?);
-                if (x.len(), y.len()) != (32, 32) {
-                    return None;
+        audience: &str,
+    ) -> Result<Box<RawValue>, JwtError> {
+        let fitting = |key: &&Key| key.id.is_none() || id.is_none() || key.id.as_deref() == id;
+        for Key { algorithm, key, .. } in self.keys.iter().filter(fitting) {
+            let mut validation = Validation::new(*algorithm);
+            // The library would read the clock itself.
+            validation.validate_exp = false;
+            validation.set_required_spec_claims(&["aud"]);
+            validation.set_audience(&[audience]);
+            let kind = match jwt::decode(token, key, &validation) {
+                Ok(data) => return Ok(data.claims),
+                Err(error) => error.into_kind(),
+            };
+            match kind {
+                ErrorKind::InvalidSignature | ErrorKind::InvalidAlgorithm => {}
+                ErrorKind::InvalidAudience | ErrorKind::MissingRequiredClaim(_) => {
+                    return Err(JwtError::Audience);
                 }
-                (Kind::P256([&[4], &x[..], &y[..]].concat()), "ES256")
+                _ => return Err(JwtError::Shape),
             }
-            ("OKP", Some("Ed25519")) => (Kind::Ed25519(part(&self.x)?), "EdDSA"),
-            _ => return None,
-        };
-        let fits = self.alg.as_deref().is_none_or(|said| said == algorithm);
-        fits.then_some(Key { id: self.kid, kind })
+        }
+        Err(JwtError::Signature)
     }
 }
 
-impl Kind {
-    /// The algorithm follows from the key; what the token says has to agree with it.
-    fn verify(&self, algorithm: &str, signed: &[u8], signature: &[u8]) -> bool {
-        let plain = |way: &'static dyn VerificationAlgorithm, key: &[u8]| {
-            UnparsedPublicKey::new(way, key).verify(signed, signature).is_ok()
-        };
-        match (self, algorithm) {
-            (Kind::Rsa { modulus, exponent }, "RS256") => {
-                signature::RsaPublicKeyComponents { n: modulus, e: exponent }
-                    .verify(&signature::RSA_PKCS1_2048_8192_SHA256, signed, signature)
-                    .is_ok()
-            }
-            (Kind::P256(key), "ES256") => plain(&signature::ECDSA_P256_SHA256_FIXED, key),
-            (Kind::Ed25519(key), "EdDSA") => plain(&signature::ED25519, key),
-            _ => false,
+fn usable(written: Value) -> Option<Key> {
+    let written: Jwk = serde_json::from_value(written).ok()?;
+    let algorithm = match &written.algorithm {
+        AlgorithmParameters::RSA(_) => Algorithm::RS256,
+        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
+            Algorithm::ES256
         }
-    }
-}
-
-/// Reads base64 of the alphabet for addresses, without padding, as tokens and keys are written.
-pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len() * 3 / 4);
-    let (mut bits, mut count) = (0_u32, 0);
-    for &byte in text {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'-' => 62,
-            b'_' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
+        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+            Algorithm::EdDSA
         }
+        _ => return None,
+    };
+    let common = &written.common;
+    if common.public_key_use.as_ref().is_some_and(|said| *said != PublicKeyUse::Signature)
+        || common.key_algorithm.is_some_and(|said| said != algorithm.into())
+    {
+        return None;
     }
-    // Bits that stand for nothing have to be nothing, or one value would have several texts.
-    (count < 6 && bits == 0).then_some(out)
+    let key = DecodingKey::from_jwk(&written).ok()?;
+    // The library does not look how long the two numbers of a point are.
+    if algorithm == Algorithm::ES256 && key.try_get_as_bytes().ok()?.len() != 65 {
+        return None;
+    }
+    Some(Key { id: written.common.key_id, algorithm, key })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_has_one_text_for_each_value() {
-        let read = |text: &str| decode(text.as_bytes());
-        assert_eq!(read("").as_deref(), Some(&b""[..]));
-        assert_eq!(read("Zm9vYmE").as_deref(), Some(&b"fooba"[..]));
-        assert_eq!(read("_-8").as_deref(), Some(&[0xff, 0xef][..]));
-        for wrong in ["Z", "Zm9vYmF", "Zm9v=", "Zm 9", "+/"] {
-            assert_eq!(read(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn only_keys_for_signatures_count() {
@@ -170,5 +120,7 @@ mod tests {
         assert_eq!(KeySet::parse(none).unwrap_err(), KeyError::NoneUsable);
         let one = br#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
         assert_eq!(KeySet::parse(one).unwrap().keys.len(), 1);
+        let odd = br#"{"keys":[{"kid":7},"key",{"kty":"OKP","crv":"Ed25519","alg":"ES256","x":"AA"},{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+        assert_eq!(KeySet::parse(odd).unwrap().keys.len(), 1);
     }
 }
