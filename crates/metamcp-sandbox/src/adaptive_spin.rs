@@ -8,7 +8,16 @@
 //! another, and has them later, by several times. Neither can be known but by trying. A worker tries it with answers,
 //! the gateway with questions, each for itself: what either saves is its own waking up.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// The one switch: whether anybody in this process busy-polls. The gateway and a worker are two processes.
+static ENABLED: AtomicBool = AtomicBool::new(true);
+
+/// Turns busy-polling of this process on or off, for runs and workers that begin later.
+pub fn set_enabled(enabled: bool) {
+    ENABLED.store(enabled, Ordering::Relaxed);
+}
 
 /// How long a word is looked for before it is slept for.
 const SPIN: Duration = Duration::from_micros(50);
@@ -40,6 +49,7 @@ const WEIGHT: u32 = 4;
 /// How long answers took, for each way of waiting.
 #[derive(Debug)]
 pub(crate) struct AdaptiveSpin {
+    is_enabled: bool,
     spin_time: Duration,
     worth_spinning: Duration,
     spinning: Duration,
@@ -55,6 +65,7 @@ pub(crate) struct AdaptiveSpin {
 impl Default for AdaptiveSpin {
     fn default() -> AdaptiveSpin {
         AdaptiveSpin {
+            is_enabled: ENABLED.load(Ordering::Relaxed),
             spin_time: SPIN,
             worth_spinning: WORTH_SPINNING,
             spinning: Duration::ZERO,
@@ -79,7 +90,7 @@ impl AdaptiveSpin {
 
     /// How long the next answer is to be looked for; none is slept for at once.
     pub(crate) fn spin_time(&mut self) -> Option<Duration> {
-        self.should_spin().then_some(self.spin_time)
+        (self.is_enabled && self.should_spin()).then_some(self.spin_time)
     }
 
     fn should_spin(&mut self) -> bool {

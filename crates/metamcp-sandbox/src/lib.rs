@@ -8,7 +8,7 @@
 //! shared between two scripts but the gateway's answers. `docs/design/0007-code-mode.md` has the reasons.
 
 #[cfg(target_os = "linux")]
-mod adaptive_spin;
+pub mod adaptive_spin;
 pub mod host;
 pub mod layer;
 pub mod limits;
