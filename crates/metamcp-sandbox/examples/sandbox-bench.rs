@@ -1,8 +1,8 @@
 //! How fast code mode is: warm and cold runs, a tool call, a hundred at once, runs in a second; how soon attacks end.
 //!
 //! `cargo run --release -p metamcp-sandbox --example sandbox-bench` prints rows of a table, as `cargo xtask bench`
-//! puts them into its page; a word behind it (`warm`, `cold`, `calls`, `rate`, `attacks`) prints only those, and `spin` what
-//! busy-polling gains. The example is its own worker. What a machine needs to start a process and to wake one is
+//! puts them into its page; a word behind it (`warm`, `cold`, `calls`, `rate`, `attacks`) prints only those. The example
+//! is its own worker. What a machine needs to start a process and to wake one is
 //! measured beside it, since both are most of these numbers.
 
 fn main() -> std::io::Result<()> {
@@ -48,17 +48,6 @@ mod linux {
         if first.as_ref().is_some_and(|first| first == WORD) {
             std::process::exit(worker_main(arguments));
         }
-        match first.as_ref().and_then(|first| first.to_str()) {
-            Some(spin::SLEEPING_WORKER) => {
-                metamcp_sandbox::adaptive_spin::set_enabled(false);
-                std::process::exit(worker_main(arguments));
-            }
-            Some(spin::BUSY) => {
-                spin::be_busy();
-                return Ok(());
-            }
-            _ => {}
-        }
         let only = first.map(|first| first.to_string_lossy().into_owned());
         // As a task, as in the gateway: what waits on the outside of a runtime is woken through a thread.
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -67,13 +56,9 @@ mod linux {
     }
 
     fn workers(ready: usize) -> Workers {
-        workers_of(WORD, ready)
-    }
-
-    fn workers_of(word: &str, ready: usize) -> Workers {
         let launch = Launch {
             program: "/proc/self/exe".into(),
-            args: vec![word.into()],
+            args: vec![WORD.into()],
             env: Vec::new(),
             forks: true,
         };
@@ -81,14 +66,10 @@ mod linux {
     }
 
     async fn once(worker: Worker, code: &str) -> ScriptOutcome {
-        once_with(worker, code, Arc::new(Nothing)).await
-    }
-
-    async fn once_with(worker: Worker, code: &str, host: Arc<dyn Host>) -> ScriptOutcome {
         let servers = vec![Server { name: "s".into(), identifiers: vec!["s".into()] }];
         let limits = Limits { calls: 100_000, ..Limits::default() };
         let job = ScriptJob { code: code.into(), servers, limits };
-        let outcome = run(worker, job, host, std::future::pending()).await;
+        let outcome = run(worker, job, Arc::new(Nothing), std::future::pending()).await;
         assert!(outcome.value.is_some(), "{outcome:?}");
         outcome
     }
@@ -113,10 +94,6 @@ mod linux {
         }
         if is_wanted("attacks") {
             attacks(out).await?;
-        }
-        // Only when asked for: it takes minutes.
-        if only == Some("spin") {
-            spin::compare(out).await?;
         }
         Ok(())
     }
@@ -284,187 +261,5 @@ mod linux {
         let at = |part: usize| times[(times.len() * part / 100).min(times.len() - 1)];
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
         writeln!(out, "| {what}, p50 / p99 | {:.0} us / {:.0} us |", micros(at(50)), micros(at(99)))
-    }
-
-    /// What busy-polling gains: {neither, worker, gateway, both} in turns, on idle cores and on cores that others keep
-    /// busy, as ratios to neither. The variants take turns within a round and the median is taken over rounds, so that
-    /// load from elsewhere meets all of them alike.
-    mod spin {
-        use std::hint;
-        use std::os::fd::OwnedFd;
-        use std::process::Child;
-        use std::thread::available_parallelism;
-
-        use metamcp_sandbox::adaptive_spin;
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        use tokio::sync::Mutex;
-
-        use super::*;
-
-        /// A worker that never busy-polls.
-        pub(super) const SLEEPING_WORKER: &str = "__sleeping_worker";
-        /// A process that keeps a core busy.
-        pub(super) const BUSY: &str = "__busy";
-        /// The end of such a process, should the benchmark not live to end it.
-        const MAX_BUSY: Duration = Duration::from_secs(60);
-
-        const ROUNDS: usize = 15;
-        const IN_A_ROW: u32 = 1000;
-        const AT_ONCE: usize = 10;
-        const SCRIPTS: usize = 30;
-
-        const WORKLOADS: [&str; 4] = [
-            "one call, in a row of 1000",
-            "the same, answered by another process",
-            "100 calls at once",
-            "a script without calls",
-        ];
-        /// Name, whether workers busy-poll, whether the gateway does.
-        const VARIANTS: [(&str, bool, bool); 4] = [
-            ("neither", false, false),
-            ("worker", true, false),
-            ("gateway", false, true),
-            ("both", true, true),
-        ];
-
-        pub(super) fn be_busy() {
-            let began = Instant::now();
-            while began.elapsed() < MAX_BUSY {
-                hint::spin_loop();
-            }
-        }
-
-        /// One process per core that wants all of it. Ended when dropped.
-        struct BusyCores(Vec<Child>);
-
-        impl BusyCores {
-            fn start() -> io::Result<BusyCores> {
-                let mut busy = BusyCores(Vec::new());
-                for _ in 0..available_parallelism()?.get() {
-                    busy.0.push(Command::new("/proc/self/exe").arg(BUSY).spawn()?);
-                }
-                Ok(busy)
-            }
-        }
-
-        impl Drop for BusyCores {
-            fn drop(&mut self) {
-                for child in &mut self.0 {
-                    child.kill().ok();
-                    child.wait().ok();
-                }
-            }
-        }
-
-        /// Answers once a process behind it has: what calls of real servers wait for, at the least.
-        struct BehindAProcess {
-            link: Arc<Mutex<tokio::net::UnixStream>>,
-            _cat: Cat,
-        }
-
-        struct Cat(Child);
-
-        impl Drop for Cat {
-            fn drop(&mut self) {
-                self.0.kill().ok();
-                self.0.wait().ok();
-            }
-        }
-
-        impl BehindAProcess {
-            fn start() -> io::Result<BehindAProcess> {
-                let (ours, theirs) = UnixStream::pair()?;
-                ours.set_nonblocking(true)?;
-                let theirs = OwnedFd::from(theirs);
-                let cat = Command::new("cat").stdin(theirs.try_clone()?).stdout(theirs).spawn()?;
-                let link = Arc::new(Mutex::new(tokio::net::UnixStream::from_std(ours)?));
-                Ok(BehindAProcess { link, _cat: Cat(cat) })
-            }
-        }
-
-        impl Host for BehindAProcess {
-            fn answer(&self, op: Op, payload: String) -> Answer {
-                let link = Arc::clone(&self.link);
-                Box::pin(async move {
-                    let mut link = link.lock().await;
-                    link.write_all(&[1]).await.expect("cat reads");
-                    link.read_exact(&mut [0]).await.expect("cat answers");
-                    Nothing.answer(op, payload).await
-                })
-            }
-        }
-
-        /// The median time of each workload, in microseconds.
-        async fn turn(pool: &Workers) -> io::Result<[f64; WORKLOADS.len()]> {
-            let row =
-                format!("for (let i = 0; i < {IN_A_ROW}; i++) await s.echo({{ i }}); return 1");
-            let many =
-                "await Promise.all(Array.from({ length: 100 }, (_, i) => s.echo({ i }))); return 1";
-            let direct = once(taken(pool).await?, &row).await.wall / IN_A_ROW;
-            let behind = Arc::new(BehindAProcess::start()?);
-            let behind = once_with(taken(pool).await?, &row, behind).await.wall / IN_A_ROW;
-            let mut at_once = Vec::new();
-            for _ in 0..AT_ONCE {
-                at_once.push(once(taken(pool).await?, many).await.wall);
-            }
-            let mut without = Vec::new();
-            for _ in 0..SCRIPTS {
-                while pool.waiting() < 2 {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-                let began = Instant::now();
-                once(taken(pool).await?, "return 1 + 1").await;
-                without.push(began.elapsed());
-            }
-            let median = |times: Vec<Duration>| {
-                median(times.into_iter().map(|time| time.as_secs_f64() * 1e6).collect())
-            };
-            Ok([median(vec![direct]), median(vec![behind]), median(at_once), median(without)])
-        }
-
-        fn median(mut numbers: Vec<f64>) -> f64 {
-            numbers.sort_unstable_by(f64::total_cmp);
-            numbers[numbers.len() / 2]
-        }
-
-        pub(super) async fn compare(out: &mut (impl Write + Send)) -> io::Result<()> {
-            let pools = VARIANTS.map(|(_, worker, gateway)| {
-                adaptive_spin::set_enabled(gateway);
-                workers_of(if worker { WORD } else { SLEEPING_WORKER }, 2)
-            });
-            // By situation, variant and workload: one number a round.
-            let mut times = vec![vec![vec![Vec::new(); WORKLOADS.len()]; VARIANTS.len()]; 2];
-            for round in 0..ROUNDS {
-                for (situation, times) in times.iter_mut().enumerate() {
-                    let busy = (situation == 1).then(BusyCores::start).transpose()?;
-                    for turns in 0..VARIANTS.len() {
-                        let variant = (round + turns) % VARIANTS.len();
-                        adaptive_spin::set_enabled(VARIANTS[variant].2);
-                        for (times, time) in
-                            times[variant].iter_mut().zip(turn(&pools[variant]).await?)
-                        {
-                            times.push(time);
-                        }
-                    }
-                    drop(busy);
-                }
-            }
-            writeln!(out, "| | cores | neither | worker | gateway | both |")?;
-            writeln!(out, "|---|---|---|---|---|---|")?;
-            for (workload, name) in WORKLOADS.iter().enumerate() {
-                for (situation, cores) in ["idle", "taken"].iter().enumerate() {
-                    let of = |variant: usize| &times[situation][variant][workload];
-                    write!(out, "| {name} | {cores} | {:.0} us", median(of(0).clone()))?;
-                    for variant in 1..VARIANTS.len() {
-                        let ratios: Vec<f64> =
-                            of(variant).iter().zip(of(0)).map(|(time, base)| time / base).collect();
-                        let better = ratios.iter().filter(|&&ratio| ratio < 1.0).count();
-                        write!(out, " | {:.2} ({better}/{ROUNDS})", median(ratios))?;
-                    }
-                    writeln!(out, " |")?;
-                }
-            }
-            Ok(())
-        }
     }
 }

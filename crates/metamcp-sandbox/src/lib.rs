@@ -7,8 +7,6 @@
 //! the kernel lets it give up, says which, and waits. It gets one script, runs it, and ends: nothing is
 //! shared between two scripts but the gateway's answers. `docs/design/0007-code-mode.md` has the reasons.
 
-#[cfg(target_os = "linux")]
-pub mod adaptive_spin;
 pub mod host;
 pub mod layer;
 pub mod limits;

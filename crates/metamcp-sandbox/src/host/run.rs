@@ -2,14 +2,11 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::os::fd::AsRawFd as _;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{hint, io, mem};
 
-use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, recv};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::io::AsyncReadExt as _;
@@ -22,7 +19,6 @@ use super::json_depth::json_depth;
 use super::pending_answers::PendingAnswers;
 use super::workers::{PIECE, Worker};
 use super::{CallError, Host, Limits, LogLine, Op, ScriptJob, ScriptOutcome};
-use crate::adaptive_spin::AdaptiveSpin;
 use crate::limits::{CPU_GRACE, DEPTH, NAME};
 use crate::protocol::{FromWorker, MAX_FRAME, ProtocolViolation, ToWorker, WorkerLimits};
 use crate::run_clock::{CLOCK_CHECK_INTERVAL, RunClock};
@@ -32,9 +28,6 @@ const MAX_WAITING: usize = 32 * 1024 * 1024;
 
 /// Bytes of answers not yet taken by the worker above which no further question is read.
 const MAX_ANSWERS: usize = 32 * 1024 * 1024;
-
-/// How long the worker is looked at without a turn of anybody else. Most questions come within it.
-const BUSY_POLL: Duration = Duration::from_micros(20);
 
 /// How long the dead are waited for, to be told why they died. The kernel needs a moment at most.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -70,7 +63,6 @@ pub async fn run(
         logs_dropped: 0,
         progress: 0,
         next: 0,
-        adaptive_spin: AdaptiveSpin::default(),
     };
     run.logs_left = run.limits.logs;
     if job.code.len() > run.limits.source {
@@ -135,20 +127,6 @@ struct ScriptRun {
     progress: u32,
     /// The number of the worker's next question.
     next: u32,
-    adaptive_spin: AdaptiveSpin,
-}
-
-/// A wait for the worker's next word, with nothing else to do for it.
-#[derive(Clone, Copy)]
-struct Wait {
-    since: Instant,
-    spin: Option<Duration>,
-}
-
-impl Wait {
-    fn is_spinning(self) -> bool {
-        self.spin.is_some_and(|spin| self.since.elapsed() < spin)
-    }
 }
 
 impl ScriptRun {
@@ -165,8 +143,6 @@ impl ScriptRun {
             + (self.limits.cpu + CPU_GRACE).min(self.limits.wall).min(CLOCK_CHECK_INTERVAL);
         // One for the whole run: putting a new one among all timers of the gateway for each answer took longer than the answer.
         let mut alarm = pin!(sleep_until(next_check.into()));
-        let mut wait: Option<Wait> = None;
-        let mut is_first = true;
         loop {
             // Before anything else: while there is always something to answer, nothing below would get to it.
             if Instant::now() >= next_check {
@@ -187,17 +163,6 @@ impl ScriptRun {
                 self.sent = 0;
             }
             let reads = self.held_bytes < MAX_WAITING && self.out.len() - self.sent < MAX_ANSWERS;
-            let is_idle = self.pending_answers.is_empty() && self.sent == self.out.len();
-            if is_idle && wait.is_none() {
-                let spin = if is_first {
-                    worker.first_message_spin().spin_time()
-                } else {
-                    self.adaptive_spin.spin_time()
-                };
-                wait = Some(Wait { since: Instant::now(), spin });
-            }
-            let spins = wait.is_some_and(Wait::is_spinning);
-            let seen = if spins && reads { busy_poll(&worker, &mut piece) } else { None };
             let (mut inward, outward) = worker.halves();
             // In this order: what is answered already goes out before more is taken in. There is an end to that, since no
             // more are under way than were asked for.
@@ -215,21 +180,9 @@ impl ScriptRun {
                     }
                 }
                 // Not by `try_read`, which needs a second look at a socket to know that the first one took all.
-                heard = async {
-                    match seen {
-                        Some(seen) => seen,
-                        None => inward.read(&mut piece).await,
-                    }
-                }, if reads => match heard {
+                heard = inward.read(&mut piece), if reads => match heard {
                     Ok(0) | Err(_) => return (worker, None),
                     Ok(count) => {
-                        if let Some(Wait { since, spin }) = wait.take() {
-                            let (spun, took) = (spin.is_some(), since.elapsed());
-                            match mem::take(&mut is_first) {
-                                true => worker.first_message_spin().record(spun, took),
-                                false => self.adaptive_spin.record(spun, took),
-                            }
-                        }
                         worker.frames.push(&piece[..count]);
                         if let Some(completion) = self.frames(&mut worker) {
                             return (worker, Some(completion));
@@ -238,8 +191,6 @@ impl ScriptRun {
                 },
                 _ = outward.writable(), if self.sent < self.out.len() => {}
                 () = &mut alarm => {}
-                // Everybody else has a turn between two looks, and what has arrived for them is read.
-                () = yield_now(), if spins => {}
             }
         }
     }
@@ -399,19 +350,6 @@ impl ScriptRun {
             limit,
             cpu: self.cpu,
             wall,
-        }
-    }
-}
-
-/// Looks for a word of the worker for a moment, past the runtime, which asks about all sockets there are at every turn.
-/// Nothing if there was none; what it would have told the runtime, it finds out by itself.
-fn busy_poll(worker: &Worker, piece: &mut [u8]) -> Option<io::Result<usize>> {
-    let since = Instant::now();
-    loop {
-        match recv(worker.socket().as_raw_fd(), piece, MsgFlags::MSG_DONTWAIT) {
-            Err(Errno::EAGAIN | Errno::EINTR) if since.elapsed() < BUSY_POLL => hint::spin_loop(),
-            Err(Errno::EAGAIN | Errno::EINTR) => return None,
-            seen => return Some(seen.map_err(io::Error::from)),
         }
     }
 }

@@ -16,7 +16,6 @@ use tokio::time::timeout;
 
 use super::spawn::{Process, Spawner, Started};
 use super::{Launch, Profile, WorkerError};
-use crate::adaptive_spin::AdaptiveSpin;
 use crate::layer;
 use crate::protocol::{Frames, FromWorker, MissingLayer};
 
@@ -48,8 +47,6 @@ struct Shared {
     ready: usize,
     spawner: OnceLock<Spawner>,
     pool: Mutex<Pool>,
-    /// How first words of scripts are waited for. Of all of them, since each script has but one.
-    first_message_spin: Arc<Mutex<AdaptiveSpin>>,
     /// Somebody waits: those that take a breath before they start do so now.
     hurry: Notify,
 }
@@ -69,8 +66,7 @@ impl Workers {
         let spawner = OnceLock::new();
         let pool = Mutex::default();
         let hurry = Notify::new();
-        let first_message_spin = Arc::new(Mutex::new(AdaptiveSpin::for_first_messages()));
-        let shared = Shared { launch, profile, ready, spawner, pool, first_message_spin, hurry };
+        let shared = Shared { launch, profile, ready, spawner, pool, hurry };
         Workers { shared: Arc::new(shared) }
     }
 
@@ -198,13 +194,8 @@ impl Shared {
             }
         };
         let Started { process, socket } = spawner.start().await.map_err(refused)?;
-        let mut worker = Worker {
-            process: Some(process),
-            spawner,
-            socket: None,
-            frames: Frames::default(),
-            first_message_spin: Arc::clone(&self.first_message_spin),
-        };
+        let mut worker =
+            Worker { process: Some(process), spawner, socket: None, frames: Frames::default() };
         worker.socket = Some(UnixStream::from_std(socket).map_err(refused)?);
         let ready = match timeout(START, worker.hear()).await {
             Ok(ready) => ready,
@@ -275,7 +266,6 @@ pub struct Worker {
     spawner: Spawner,
     socket: Option<UnixStream>,
     pub(super) frames: Frames,
-    first_message_spin: Arc<Mutex<AdaptiveSpin>>,
 }
 
 impl Worker {
@@ -292,11 +282,6 @@ impl Worker {
     /// Both directions of it, each by itself.
     pub(super) fn halves(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         self.socket.as_mut().expect("set when the worker was made").split()
-    }
-
-    /// How the first word of a script is waited for.
-    pub(super) fn first_message_spin(&self) -> MutexGuard<'_, AdaptiveSpin> {
-        self.first_message_spin.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Processor time used by the process so far. Nothing once it cannot be told.

@@ -9,7 +9,6 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::{read, write};
 
-use crate::adaptive_spin::AdaptiveSpin;
 use crate::lockdown::{LinkKind, SOCKET};
 use crate::protocol::{Frames, FromWorker, ToWorker};
 
@@ -47,7 +46,6 @@ pub(super) struct Link {
     questions: u32,
     inbox: Frames,
     piece: Vec<u8>,
-    adaptive_spin: AdaptiveSpin,
 }
 
 impl Link {
@@ -99,17 +97,9 @@ impl Link {
     /// The next message, or none if `until` comes first.
     pub(super) fn receive(&mut self, until: Option<Instant>) -> Result<Option<ToWorker>, Closed> {
         self.flush()?;
-        let asked = Instant::now();
-        let spin =
-            if self.link_kind == LinkKind::Socket { self.adaptive_spin.spin_time() } else { None };
         loop {
             if let Some(message) = self.at_hand()? {
-                self.adaptive_spin.record(spin.is_some(), asked.elapsed());
                 return Ok(Some(message));
-            }
-            if spin.is_some_and(|spin| asked.elapsed() < spin) {
-                self.take_in(MsgFlags::MSG_DONTWAIT)?;
-                continue;
             }
             if let Some(until) = until {
                 let left = until.saturating_duration_since(Instant::now());
