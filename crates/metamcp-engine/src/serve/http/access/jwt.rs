@@ -1,51 +1,51 @@
-//! Signed tokens (JWT): the signature first, then what they say.
+//! Signed tokens (JWT): verifies the signature first, then the claims.
 
 use metamcp_wire::object;
 use serde_json::Value;
 
 use super::keys::{KeySet, decode};
 
-/// Clocks of issuers may be off by this many seconds.
+/// Allowed clock skew, in seconds.
 const LEEWAY: u64 = 60;
 /// Deepest nesting of a token's parts; they are flat.
 const DEPTH: usize = 16;
 
-/// What a token has to say.
+/// Required claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
-    /// Who issued it.
+    /// `iss`.
     pub issuer: String,
-    /// Whom it is for.
+    /// `aud`.
     pub audience: String,
 }
 
-/// Why a signed token does not let a client in.
+/// Why a signed token is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
-    /// It is none.
+    /// Not a JWT.
     #[error("it is neither a known token nor a signed one")]
     Shape,
-    /// Nobody we trust signed it.
+    /// No known key verifies the signature.
     #[error("none of the known keys signed it")]
     Signature,
-    /// Somebody else issued it.
+    /// Wrong `iss`.
     #[error("it comes from another issuer")]
     Issuer,
-    /// It was issued for somebody else.
+    /// Wrong `aud`.
     #[error("it is meant for another audience")]
     Audience,
-    /// It is too old.
+    /// `exp` has passed.
     #[error("it has expired")]
     Expired,
-    /// It does not say when it ends.
+    /// No `exp`.
     #[error("it has no usable exp, and only tokens that end are taken")]
     Endless,
-    /// It is too young.
+    /// `nbf` has not come yet.
     #[error("it is not valid yet")]
     Early,
 }
 
-/// Which claim says whose a token is. A client could otherwise register under the name of a person and be taken for it.
+/// The claim that names the principal. Part of its identity, or a client could register under the name of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// `sub`: a person, or whatever the issuer gives a subject.
@@ -57,12 +57,12 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What stands before the colon where the owner names a principal.
+    /// The prefix of each in `approvers`.
     pub(super) const ALL: [(&'static str, Kind); 3] =
         [("sub", Kind::Subject), ("client", Kind::Client), ("azp", Kind::Party)];
 }
 
-/// Whose a token is, and what it is bound to.
+/// The principal of a token, and its toolset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bearer {
     /// Which claim says so.
@@ -76,7 +76,7 @@ pub(super) struct Bearer {
 /// The claim by which an issuer binds a token to a toolset.
 const TOOLSET: &str = "metamcp_toolset";
 
-/// The bearer of a token that is signed, from the right issuer, for us, and of today.
+/// Verifies signature, issuer, audience and lifetime of a token.
 pub(super) fn verify(
     token: &str,
     keys: &KeySet,
@@ -88,7 +88,7 @@ pub(super) fn verify(
     let header = part(header)?;
     let signature = decode(signature.as_bytes()).ok_or(JwtError::Shape)?;
     let algorithm = header["alg"].as_str().ok_or(JwtError::Shape)?;
-    // A token that demands we understand something must not be taken by those who do not.
+    // `crit`: extensions that must be understood, and none is (RFC 7515, 4.1.11).
     if !header["crit"].is_null() {
         return Err(JwtError::Shape);
     }
@@ -108,7 +108,7 @@ pub(super) fn verify(
         return Err(JwtError::Audience);
     }
     let time = |name: &str| claims[name].as_f64().map(|seconds| seconds.max(0.0) as u64);
-    // One that never expires could not be taken back.
+    // A token that never expires could not be revoked.
     let end = time("exp").ok_or(JwtError::Endless)?;
     if end.saturating_add(LEEWAY) <= unix {
         return Err(JwtError::Expired);
@@ -119,7 +119,7 @@ pub(super) fn verify(
     let toolset = match &claims[TOOLSET] {
         Value::Null => None,
         Value::String(toolset) => Some(toolset.clone()),
-        // Bound to something that is not understood must not mean bound to nothing.
+        // An unreadable binding must not mean no binding.
         _ => return Err(JwtError::Shape),
     };
     let name = |name: &str| claims[name].as_str().filter(|name| !name.is_empty());
@@ -134,7 +134,7 @@ pub(super) fn verify(
     Ok(Bearer { kind, name: name.to_owned(), toolset })
 }
 
-/// A part of a token, read strictly: a name that stands twice could mean two things.
+/// Parses a part of a token; duplicate names are rejected as ambiguous.
 fn part(text: &str) -> Result<Value, JwtError> {
     let raw = decode(text.as_bytes()).ok_or(JwtError::Shape)?;
     let value = object::strict_value(&raw, DEPTH).map_err(|_| JwtError::Shape)?;

@@ -1,4 +1,4 @@
-//! A set of public keys (JWKS), and the one reading of base64 without padding.
+//! A set of public keys (JWKS), and strict base64url decoding.
 
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use serde::Deserialize;
@@ -9,10 +9,10 @@ const MAX_KEYS: usize = 64;
 /// Why a set of keys cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Its text is something else.
+    /// Not a JWKS.
     #[error("it is no JSON Web Key Set")]
     NotASet,
-    /// It has keys, but of other kinds.
+    /// No key of a supported kind.
     #[error("it holds no key for RS256, ES256 or EdDSA")]
     NoneUsable,
 }
@@ -56,14 +56,14 @@ struct Written {
 }
 
 impl KeySet {
-    /// Reads a set; keys of kinds we do not use are left out.
+    /// Parses a JWKS; keys of unsupported kinds are skipped.
     pub fn parse(text: &[u8]) -> Result<KeySet, KeyError> {
         let set: Set = serde_json::from_slice(text).map_err(|_| KeyError::NotASet)?;
         let keys: Vec<Key> = set.keys.into_iter().filter_map(Written::key).take(MAX_KEYS).collect();
         if keys.is_empty() { Err(KeyError::NoneUsable) } else { Ok(KeySet { keys }) }
     }
 
-    /// Whether one of the keys made this signature: the one named, where one is named and known by name.
+    /// Verifies a signature by the key of that `kid`, else by any key.
     pub fn verify(
         &self,
         algorithm: &str,
@@ -105,7 +105,7 @@ impl Written {
 }
 
 impl Kind {
-    /// The algorithm follows from the key; what the token says has to agree with it.
+    /// The algorithm is the key's; the token's `alg` has to match it.
     fn verify(&self, algorithm: &str, signed: &[u8], signature: &[u8]) -> bool {
         let plain = |way: &'static dyn VerificationAlgorithm, key: &[u8]| {
             UnparsedPublicKey::new(way, key).verify(signed, signature).is_ok()
@@ -123,7 +123,7 @@ impl Kind {
     }
 }
 
-/// Reads base64 of the alphabet for addresses, without padding, as tokens and keys are written.
+/// Decodes base64url without padding.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() * 3 / 4);
     let (mut bits, mut count) = (0_u32, 0);
@@ -144,7 +144,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
             bits &= (1 << count) - 1;
         }
     }
-    // Bits that stand for nothing have to be nothing, or one value would have several texts.
+    // Trailing bits must be zero, or one value would have several encodings.
     (count < 6 && bits == 0).then_some(out)
 }
 
