@@ -237,6 +237,8 @@ pub struct ServeSettings {
     pub stateless: bool,
     /// Whether answers are always single documents.
     pub json_response: bool,
+    /// Whether ordinary POST requests are read without hyper.
+    pub http_fast_path: bool,
     /// How long a session may be idle.
     pub session_timeout: Duration,
     /// A file with bearer tokens, one a line.

@@ -1,9 +1,8 @@
-//! How fast code mode is: warm and cold runs, a tool call, a hundred at once, runs in a second; how soon attacks end.
+//! Benchmark of code mode: warm and cold runs, a tool call, 100 at once, runs per second; how soon attacks end.
 //!
-//! `cargo run --release -p metamcp-sandbox --example sandbox-bench` prints rows of a table, as `cargo xtask bench`
-//! puts them into its page; a word behind it (`warm`, `cold`, `calls`, `rate`, `attacks`) prints only those. The example
-//! is its own worker. What a machine needs to start a process and to wake one is
-//! measured beside it, since both are most of these numbers.
+//! `cargo run --release -p metamcp-sandbox --example sandbox-bench` prints table rows, which `cargo xtask bench`
+//! puts into its page; an argument (`warm`, `cold`, `calls`, `rate`, `attacks`) selects one group. The example is its own
+//! worker. Starting a process and waking one are measured beside it, since they are most of these numbers.
 
 fn main() -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
@@ -49,7 +48,7 @@ mod linux {
             std::process::exit(worker_main(arguments));
         }
         let only = first.map(|first| first.to_string_lossy().into_owned());
-        // As a task, as in the gateway: what waits on the outside of a runtime is woken through a thread.
+        // In a task, as in the gateway: `block_on` itself is woken through another path.
         tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
             tokio::spawn(async move { measure(only.as_deref(), &mut io::stdout()).await }).await?
         })
@@ -115,7 +114,7 @@ mod linux {
         writeln!(out, "| memory of a waiting worker that is its own | {:.2} MB |", held / 1024.0)
     }
 
-    /// What a process has written and shares with nobody; what is still as its nursery made it belongs to all of them.
+    /// Memory a process has written to; untouched pages are shared with its zygote.
     fn private_kib(pid: u32) -> io::Result<f64> {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         let lines = text.lines().filter(|line| line.starts_with("Private_Dirty:"));
@@ -132,7 +131,7 @@ mod linux {
         }
         say(out, "the same, the first script of a gateway", &mut times)?;
         let pool = workers(0);
-        // The nursery is there from the first script on.
+        // The zygote exists from the first script on.
         drop(taken(&pool).await?);
         let mut times = Vec::new();
         for _ in 0..COLD {
@@ -174,18 +173,18 @@ mod linux {
     async fn rate(out: &mut (impl Write + Send)) -> io::Result<()> {
         let pool = workers(4);
         let began = Instant::now();
-        let mut lanes = Vec::new();
+        let mut tasks = Vec::new();
         for _ in 0..4 {
             let pool = pool.clone();
-            lanes.push(tokio::spawn(async move {
+            tasks.push(tokio::spawn(async move {
                 for _ in 0..RUSH / 4 {
                     once(taken(&pool).await?, "return 1").await;
                 }
                 Ok::<_, io::Error>(())
             }));
         }
-        for lane in lanes {
-            lane.await??;
+        for task in tasks {
+            task.await??;
         }
         let rate = RUSH as f64 / began.elapsed().as_secs_f64();
         writeln!(
@@ -193,10 +192,10 @@ mod linux {
             "| scripts in a second, four at once, each in a process of its own | {rate:.0} |"
         )?;
         let began = Instant::now();
-        let lanes: Vec<_> =
+        let tasks: Vec<_> =
             (0..4).map(|_| tokio::task::spawn_blocking(|| nothing(RUSH / 4))).collect();
-        for lane in lanes {
-            lane.await??;
+        for task in tasks {
+            task.await??;
         }
         let rate = RUSH as f64 / began.elapsed().as_secs_f64();
         writeln!(
@@ -230,7 +229,7 @@ mod linux {
         Ok(())
     }
 
-    /// Every attack of the corpus, one after the other: how long after its limits the last one was over.
+    /// Every attack of the corpus in turn: how long after its limit the last one ended.
     async fn attacks(out: &mut (impl Write + Send)) -> io::Result<()> {
         const WALL: Duration = Duration::from_millis(500);
         let pool = workers(1);

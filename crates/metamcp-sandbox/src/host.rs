@@ -1,11 +1,11 @@
 //! The gateway's side of code mode: workers kept ready, and one run from script to outcome.
 //! Owns: starting, checking, watching and ending workers.      Never: runs guest code, decides what a call may do.
-//! In: a [`ScriptJob`], and a [`Host`] that answers it.  Out: an [`ScriptOutcome`], whatever the script did.
+//! In: a [`ScriptJob`], and a [`Host`] that answers its requests.  Out: a [`ScriptOutcome`], whatever the script did.
 //! Tests: `tests/`, with real workers; `host/admission.rs` for the counting.
 //!
-//! No right of a script rests on its worker's word. The worker ends itself at its limits because that
-//! keeps the script's position; whatever it does instead, the gateway counts calls, looks at the
-//! processor clock of the process and at the wall clock, and kills.
+//! The worker is not trusted. It ends itself at its limits because that keeps the position in the
+//! script; independently of that, the gateway counts calls, reads the CPU clock of the process and the
+//! wall clock, and kills.
 
 mod admission;
 #[cfg(target_os = "linux")]
@@ -49,22 +49,22 @@ pub struct Launch {
     pub program: PathBuf,
     /// The arguments that make it a worker.
     pub args: Vec<OsString>,
-    /// Its environment. A worker demands an empty one; what goes between us and a worker may need some of ours.
+    /// Its environment. A worker needs an empty one; a program in between (such as `docker`) may need some of ours.
     pub env: Vec<(OsString, OsString)>,
-    /// Whether the program, given one word more, forks workers instead of being one. They are there in a fraction of
-    /// the time.
+    /// Whether the program can be a zygote: with one more argument it forks workers, which start in a fraction of the
+    /// time.
     pub forks: bool,
 }
 
-/// Why no worker is to be had.
+/// Why there is no worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkerError {
-    /// A layer the profile demands is missing.
+    /// A layer the profile requires is missing.
     #[error("the sandbox lacks {layer}: {reason}")]
     Layer {
-        /// Which one.
+        /// Its name.
         layer: String,
-        /// What the worker, or this side, found.
+        /// As found by the worker or the gateway.
         reason: String,
     },
     /// The worker could not be started, or ended before it was ready.
@@ -73,7 +73,7 @@ pub enum WorkerError {
         /// What happened.
         reason: String,
     },
-    /// This process has as many files open as the system lets it have.
+    /// Out of file descriptors.
     #[error("the sandbox worker did not start: {reason}")]
     Files {
         /// What the system said.
@@ -82,7 +82,7 @@ pub enum WorkerError {
     /// The lockdown exists on Linux only.
     #[error("the sandbox needs Linux, this is {system}")]
     Platform {
-        /// What this is.
+        /// The name of this system.
         system: &'static str,
     },
 }
@@ -94,37 +94,36 @@ pub struct ScriptJob {
     pub code: String,
     /// The servers the script knows by name.
     pub servers: Vec<Server>,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
 }
 
-/// Why a question of a script has no answer. The script sees it as a `ToolError`.
+/// A failed request of a script, which sees it as a `ToolError`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {
-    /// An object with `message`, and if known `code`, `retryable`, `server`, `tool`. For a call whose result says itself
-    /// that it is an error, `result` is all of it, and `server` and `tool` are their real names.
+    /// An object with `message`, and if known `code`, `retryable`, `server`, `tool`. For a result with `isError`, `result`
+    /// is all of it, and `server` and `tool` are their real names.
     pub json: String,
 }
 
-/// The future of an answer. Dropping it cancels the call.
+/// A pending response. Dropping it cancels the call.
 pub type Answer = Pin<Box<dyn Future<Output = Result<String, CallError>> + Send>>;
 
-/// Who answers a script. Its methods are called from a task of the gateway and must not block.
+/// Answers the requests of a script. Called from a task of the gateway: must not block.
 pub trait Host: Send + Sync + 'static {
-    /// Starts to answer. `payload` is one JSON object with no other members than those described at [`Op`], each at most
-    /// once; what is in them was written by the script: hostile.
+    /// Starts a request. `payload` is one JSON object with no other members than those described at [`Op`], each at most
+    /// once; their values are the script's: hostile.
     fn answer(&self, op: Op, payload: String) -> Answer;
 
-    /// The name of the server that a script means by a name. Its calls are counted under it, so that a second name
-    /// for a server is no way around what is allowed at once.
+    /// The canonical name of a server. Calls are counted under it, so that an alias does not evade the limit per server.
     fn server_meant(&self, written: &str) -> Option<String> {
         Some(written.to_owned())
     }
 
-    /// A line of the script's console, as it comes. It is in the outcome as well.
+    /// A console line, as it comes. It is in the outcome as well.
     fn log(&self, _level: Level, _text: &str) {}
 
-    /// What the script says about how far it is.
+    /// Progress reported by the script.
     fn progress(&self, _value: f64, _total: Option<f64>, _message: Option<&str>) {}
 }
 
@@ -135,22 +134,22 @@ pub enum Status {
     Ok,
     /// With an error: the script's, or the worker's.
     Error,
-    /// The wall clock struck.
+    /// The wall-clock limit.
     Timeout,
-    /// The processor time was used up.
+    /// The CPU limit.
     CpuLimit,
-    /// The heap was used up.
+    /// The heap limit.
     MemoryLimit,
-    /// It made too many calls.
+    /// The limit of calls.
     CallLimit,
-    /// It waits for a promise nobody can settle.
+    /// It waits for a promise that nothing can settle.
     Deadlock,
-    /// The caller gave up.
+    /// By the caller.
     Cancelled,
 }
 
 impl Status {
-    /// As it is written in answers.
+    /// As it is written in results.
     pub fn word(self) -> &'static str {
         match self {
             Status::Ok => "ok",
@@ -165,7 +164,7 @@ impl Status {
     }
 }
 
-/// A limit that struck.
+/// The limit that was hit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitHit {
     /// Its name, as the field of [`Limits`] is called.
@@ -190,7 +189,7 @@ pub struct ScriptCall {
     pub server: String,
     /// The tool, as the script wrote it, cut where it is longer than any name.
     pub tool: String,
-    /// How long it took from the script's request to its end, waiting in line included.
+    /// From the script's request to its end, queueing included.
     pub took: Duration,
     /// How it ended.
     pub ended: CallStatus,
@@ -203,14 +202,14 @@ pub enum CallStatus {
     Ok,
     /// With an error, or a result that is one.
     Failed,
-    /// It was under way or in line when the run ended, and was dropped.
+    /// In flight or queued when the run ended, and dropped.
     Dropped,
 }
 
-/// How a run ended and what it left. Lines and calls are there however it ended: they were streamed.
+/// The result of a run. Console lines and calls are complete however it ended: they were streamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptOutcome {
-    /// How.
+    /// How it ended.
     pub status: Status,
     /// The value as JSON, if the status is [`Status::Ok`].
     pub value: Option<String>,
@@ -218,13 +217,13 @@ pub struct ScriptOutcome {
     pub logs: Vec<LogLine>,
     /// Bytes of console output that were not kept.
     pub logs_dropped: usize,
-    /// Calls.
+    /// Calls, those still in flight last.
     pub calls: Vec<ScriptCall>,
-    /// What went wrong, for every status but `ok`.
+    /// The error, for every status but `ok`.
     pub error: Option<ScriptError>,
-    /// Which limit struck, if one did.
+    /// The limit that was hit, if any.
     pub limit: Option<LimitHit>,
-    /// Processor time of the guest, as far as it is known.
+    /// CPU time of the script, as far as it is known.
     pub cpu: Duration,
     /// Time from job to end.
     pub wall: Duration,

@@ -1,41 +1,41 @@
-//! The layers of the lockdown by name, and which of them a profile demands.
+//! The layers of the lockdown by name, and which of them a profile requires.
 //! Owns: the names both sides use.      Never: applies a layer.
 //! In: a profile.  Out: what has to be in force before a script is sent.
 //! Tests: beside.
 
-/// Nothing the worker starts could gain a right it has not.
+/// `PR_SET_NO_NEW_PRIVS`: no exec could gain privileges.
 pub const NO_NEW_PRIVILEGES: &str = "no_new_privs";
-/// Nobody of the same user can look into its memory, nor find one in a core dump.
+/// No ptrace by processes of the same user, and no core dump.
 pub const NOT_DUMPABLE: &str = "not_dumpable";
 /// One socket is open and nothing else.
 pub const DESCRIPTORS: &str = "descriptors";
 /// The environment is empty, also the one the kernel remembers.
 pub const ENVIRONMENT: &str = "environment";
-/// It has none of the capabilities that a gateway of root's would leave it.
+/// No capabilities, also where the gateway runs as root.
 pub const CAPABILITIES: &str = "capabilities";
-/// Every right to files that landlock knows is denied.
+/// Landlock denies all file access.
 pub const LANDLOCK_FILES: &str = "landlock_files";
-/// Binding and connecting is denied by landlock.
+/// Landlock denies binding and connecting TCP sockets.
 pub const LANDLOCK_NETWORK: &str = "landlock_network";
-/// Signals and abstract sockets out of the worker are denied by landlock.
+/// Landlock denies signals and abstract sockets out of the worker.
 pub const LANDLOCK_SCOPE: &str = "landlock_scope";
-/// Address space, core, file size, descriptors, processes and processor time are bounded by the kernel.
+/// rlimits on address space, core, file size, descriptors, processes and CPU time.
 pub const RESOURCE_LIMITS: &str = "resource_limits";
-/// System calls that are not on the list kill the worker; no memory becomes executable.
+/// A seccomp allowlist; any other system call kills the worker, and no memory becomes executable.
 pub const SECCOMP: &str = "seccomp";
-/// The kernel kills the worker when the thread that started it ends.
+/// The kernel kills the worker when its parent thread ends.
 pub const PARENT_DEATH: &str = "parent_death_signal";
 /// The engine runs as WASM.
 pub const WASM: &str = "wasm";
 /// The worker runs in a container.
 pub const CONTAINER: &str = "container";
 
-/// How strongly a script is confined. What a profile demands is had or refused, never lowered.
+/// How strongly a script is confined. A missing layer is an error, never a weaker profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// The locked-down worker.
     Standard,
-    /// The same lockdown; for people who try things out, with limits they choose.
+    /// The same lockdown, with limits of the user's choice.
     Dev,
     /// The engine as WASM inside the locked-down worker.
     Hardened,
@@ -43,7 +43,7 @@ pub enum Profile {
     Docker,
 }
 
-/// What every profile demands.
+/// Required by every profile.
 const LOCKDOWN: [&str; 9] = [
     NO_NEW_PRIVILEGES,
     CAPABILITIES,
@@ -56,13 +56,13 @@ const LOCKDOWN: [&str; 9] = [
     PARENT_DEATH,
 ];
 
-/// Denied a second time, by landlock, where the kernel knows how (network since Linux 6.7, scopes since 6.12). The
-/// list of system calls has none that could open a socket or signal another process, so `standard` does without
-/// this second time on the older kernels most people have; it is applied wherever it can be.
+/// Denied by Landlock in addition to seccomp, where the kernel supports it (network since Linux 6.7, scopes since 6.12).
+/// The allowlist has no system call to open a socket or signal another process, so `standard` does without this on older
+/// kernels; it is applied wherever it can be.
 const SECOND_TIME: [&str; 2] = [LANDLOCK_NETWORK, LANDLOCK_SCOPE];
 
 impl Profile {
-    /// The layers without which no script is sent.
+    /// The layers required before a script is sent.
     pub fn demands(self) -> impl Iterator<Item = &'static str> {
         let further: &[&str] = match self {
             Profile::Standard | Profile::Dev => &[],

@@ -1,4 +1,4 @@
-//! What a script may use, and what the use of each limit is.
+//! The limits of a script, and the reason for each.
 //! Owns: the numbers.      Never: enforces them.
 //! In: nothing.  Out: [`Limits`].
 //! Tests: none; the corpus under `tests/` runs into every one.
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 /// Source text. A script longer than this is data with some code around it, and data belongs in a tool's result.
 pub const SOURCE: usize = 64 * 1024;
-/// Time on the wall, waiting for tools included. Clients give up on a call after one to five minutes.
+/// Wall-clock time, waiting for tools included. Clients time out after one to five minutes.
 pub const WALL: Duration = Duration::from_secs(120);
-/// Processor time of the script alone. Joining and filtering what tools return takes milliseconds.
+/// CPU time of the script. Joining and filtering results takes milliseconds.
 pub const CPU: Duration = Duration::from_secs(5);
-/// How long a script may overrun `cpu` before the worker is killed: engine builtins that never look at
-/// the clock may be under way, and ending by itself keeps the position of the script.
+/// How far a script may overrun `cpu` before the worker is killed: engine builtins never check the clock,
+/// and a worker that ends itself keeps the position in the script.
 pub const CPU_GRACE: Duration = Duration::from_millis(250);
 /// The engine's heap. A result of the greatest size fits several times over.
 pub const HEAP: usize = 64 * 1024 * 1024;
@@ -20,19 +20,19 @@ pub const HEAP: usize = 64 * 1024 * 1024;
 pub const STACK: usize = 512 * 1024;
 /// Tool calls of one run. A script that needs more is a loop without an end, or a batch that should be split.
 pub const CALLS: u32 = 250;
-/// Questions that start nothing (search, describe, list, results) in one run.
+/// Requests of one run that the gateway answers itself (search, describe, list, types, results).
 pub const QUESTIONS: u32 = 2_000;
-/// Such questions under way at once; more wait in line, and calls always have room beside them.
+/// Such requests in flight; more are queued, and leave slots for calls.
 pub const QUESTIONS_AT_ONCE: usize = 8;
-/// Characters kept of a server's or a tool's name. A script can invent names of any length, and each is repeated in
-/// the list of its calls.
+/// Characters kept of a server's or a tool's name: a script can invent names of any length, and each is in the list of
+/// its calls.
 pub const NAME: usize = 200;
-/// How deep a value, or the arguments of a call, may be nested. Most readers of JSON stop at 128 levels, of which the
-/// answer around a value takes some.
+/// Nesting depth of a value or of the arguments of a call. Most JSON parsers stop at 128 levels, some of which the
+/// response around a value takes.
 pub const DEPTH: usize = 100;
-/// Calls under way at once; more wait in line.
+/// Calls in flight; more are queued.
 pub const IN_FLIGHT: usize = 16;
-/// Calls under way at one server at once; a server is shared with other clients.
+/// Calls in flight at one server, which is shared with other clients.
 pub const PER_SERVER: usize = 8;
 /// The longest single `sleep`. Longer waits belong to a tool that can say when it is done.
 pub const SLEEP: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ pub const RESULT: usize = 10 * 1024 * 1024;
 
 /// The most heap that can be granted: the address space of a worker is fixed before its job is known.
 pub const MAX_HEAP: usize = 128 * 1024 * 1024;
-/// The most processor time that can be granted: the kernel ends a worker a little later, whoever forgot it.
+/// The most CPU time that can be granted: RLIMIT_CPU ends a worker a little later.
 pub const MAX_CPU: Duration = Duration::from_secs(60);
 /// The most stack that can be granted: the process has 8 MiB, and the engine's own frames need room.
 pub const MAX_STACK: usize = 4 * 1024 * 1024;
@@ -53,9 +53,9 @@ pub const MAX_STACK: usize = 4 * 1024 * 1024;
 pub struct Limits {
     /// Bytes of source.
     pub source: usize,
-    /// Time on the wall.
+    /// Wall-clock time.
     pub wall: Duration,
-    /// Processor time of the guest.
+    /// CPU time.
     pub cpu: Duration,
     /// Bytes of heap.
     pub heap: usize,
@@ -63,9 +63,9 @@ pub struct Limits {
     pub stack: usize,
     /// Tool calls.
     pub calls: u32,
-    /// Calls under way at once.
+    /// Calls in flight.
     pub in_flight: usize,
-    /// Calls under way at one server at once.
+    /// Calls in flight at one server.
     pub per_server: usize,
     /// The longest single sleep.
     pub sleep: Duration,
@@ -94,7 +94,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same limits, none above what a worker can be held to.
+    /// The same limits, clamped to what a worker can be held to.
     #[must_use]
     pub fn bounded(mut self) -> Limits {
         self.heap = self.heap.min(MAX_HEAP);

@@ -1,15 +1,14 @@
-//! Giving up every right, before any code of a guest exists.
-//! Owns: the order and the proof of the layers.      Never: runs with less and says nothing.
+//! The lockdown: drops every privilege before guest code arrives.
+//! Owns: the order of the layers and their verification.      Never: hides a layer that failed.
 //! In: a process with one thread and its socket as descriptor 0.  Out: which layers hold, which do not, and why.
 //! Tests: `tests/hostile.rs` tries to get out; `tests/workers.rs` looks at `/proc` from outside.
 //!
-//! Each layer is read back or tried after it was applied, where the kernel lets us: a limit that was set
-//! is read, a file is opened, a port bound and the parent signalled to see them refused. The one that
-//! cannot be asked from inside is seccomp, since asking is forbidden; the gateway reads it in
-//! `/proc/PID/status`.
+//! Each layer is verified after it was applied: an rlimit is read back, a file opened, a port bound and the
+//! parent signalled to see them denied. Only seccomp cannot be verified from inside, since it denies the
+//! query; the gateway reads it in `/proc/PID/status`.
 //!
-//! Files and network are behind two doors each. Landlock denies them by right, seccomp by having no
-//! system call for them. Which doors a profile demands is in `layer`; all that the kernel has are shut.
+//! Files and network are denied twice: by Landlock, and by a seccomp allowlist without system calls for them.
+//! What a profile requires is in `layer`; whatever the kernel supports is applied.
 
 mod files;
 mod rights;
@@ -27,18 +26,18 @@ use rustix::thread::{self, CapabilitySet, CapabilitySets};
 use crate::layer;
 use crate::protocol::MissingLayer;
 
-/// The descriptor of the socket to the gateway, or of the pipe that comes from it.
+/// The descriptor of the socket, or of the pipe from the gateway.
 pub const SOCKET: RawFd = 0;
 /// The descriptor of the pipe to the gateway, where there is one.
 pub const OUTWARD: RawFd = 1;
 
-/// What a worker speaks to the gateway over.
+/// How a worker is connected to the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LinkKind {
     /// One socket.
     #[default]
     Socket,
-    /// Standard input and output, which is all that crosses the wall of a container.
+    /// Standard input and output, for a worker in a container.
     Pipes,
 }
 
@@ -48,18 +47,17 @@ impl LinkKind {
     }
 }
 
-/// All the memory a worker can map: the binary, the stack, the largest heap, and frames on their way.
+/// Address space of a worker: the binary, the stack, the largest heap, and frames in transit.
 const ADDRESS_SPACE: u64 = 256 * 1024 * 1024;
 
-/// A little more than the most processor time a script can be granted, in seconds. The gateway ends a
-/// script long before; this is for a worker that everybody forgot.
+/// A little above the maximum CPU limit, in seconds: the backstop if the gateway does not end a script.
 const CPU_SECONDS: u64 = crate::limits::MAX_CPU.as_secs() + 5;
 
-/// Kernel-held limits: what, and how much. One descriptor is the socket itself, so that nothing can be
-/// opened. `RLIMIT_NPROC` does not bind root, the seccomp list does.
+/// The rlimits. The one descriptor is the socket, so that nothing can be opened. `RLIMIT_NPROC` does not
+/// bind root, seccomp does.
 const RESOURCES: [(&str, Resource, u64); 7] = [
     ("address space", Resource::RLIMIT_AS, ADDRESS_SPACE),
-    // What can be written to, apart from address space that an engine only reserves.
+    // Without address space that an engine reserves and never uses.
     ("data", Resource::RLIMIT_DATA, ADDRESS_SPACE),
     ("core size", Resource::RLIMIT_CORE, 0),
     ("file size", Resource::RLIMIT_FSIZE, 0),
@@ -68,31 +66,31 @@ const RESOURCES: [(&str, Resource, u64); 7] = [
     ("processor time", Resource::RLIMIT_CPU, CPU_SECONDS),
 ];
 
-/// What the lockdown came to.
+/// The result of the lockdown.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Layers in force.
     pub layers: Vec<String>,
-    /// Layers that are not.
+    /// Layers that failed.
     pub missing: Vec<MissingLayer>,
 }
 
-/// Gives up every right. Never fails: what is not to be had is in the report. `reserved` is address space that an
-/// engine holds and never uses, on top of what anything may map.
+/// Applies every layer. Never fails: failed layers are in the report. `reserved` is address space that an engine
+/// reserves and never uses, in addition to the limit.
 pub fn apply(reserved: u64, link_kind: LinkKind) -> Report {
     let mut report = Report::default();
-    // The directory the gateway was started in is not kept busy by a process that cannot use it.
+    // Do not keep the gateway's working directory busy.
     unistd::chdir("/").ok();
-    // Small pages: an idle worker is smaller, and what a script touches can be counted.
+    // No huge pages: an idle worker is smaller, and touched memory can be counted by page faults.
     prctl::set_thp_disable(true).ok();
     report.note(layer::ENVIRONMENT, environment());
     report.note(layer::DESCRIPTORS, descriptors(link_kind));
     report.note(layer::PARENT_DEATH, parent_death());
-    // From here on /proc/self belongs to root, so what reads it is done.
+    // Not dumpable: /proc/self belongs to root from here on, so it was read before.
     report.note(layer::NOT_DUMPABLE, not_dumpable());
     report.note(layer::NO_NEW_PRIVILEGES, no_new_privileges());
     report.note(layer::CAPABILITIES, capabilities());
-    rights::give_up(&mut report);
+    rights::restrict_all(&mut report);
     report.note(layer::RESOURCE_LIMITS, resource_limits(reserved));
     report.note(layer::SECCOMP, seccomp::install(link_kind));
     report
@@ -107,7 +105,7 @@ impl Report {
     }
 }
 
-/// The gateway starts us without an environment; what the kernel remembers of it is looked at as well.
+/// Checks that the environment is empty, also as the kernel has it.
 fn environment() -> Result<(), String> {
     if let Some((name, _)) = env::vars_os().next() {
         return Err(format!("{} is set", name.display()));
@@ -119,14 +117,14 @@ fn environment() -> Result<(), String> {
     }
 }
 
-/// Closes whatever we were started with, but for the way to the gateway.
+/// Closes every inherited descriptor but the connection to the gateway.
 fn descriptors(link_kind: LinkKind) -> Result<(), String> {
     for descriptor in files::open_descriptors()?.into_iter().filter(|&open| !link_kind.keeps(open))
     {
-        // The listing's own descriptor is in the list and closed already; that error means nothing.
+        // The listing includes its own descriptor, which is closed already: that error is expected.
         unistd::close(descriptor).ok();
     }
-    // The listing sees itself once more, under a number that is free afterwards.
+    // The listing includes its own descriptor again.
     let left =
         files::open_descriptors()?.into_iter().filter(|&open| !link_kind.keeps(open)).count();
     if left > 1 { Err(format!("{left} descriptors are still open")) } else { Ok(()) }
@@ -156,10 +154,10 @@ fn no_new_privileges() -> Result<(), String> {
     }
 }
 
-/// A worker of root's has the rights of root over whatever a hole in the other layers lets it reach.
+/// Matters where the gateway runs as root: a hole in another layer would otherwise come with root's capabilities.
 fn capabilities() -> Result<(), String> {
     for number in 0..u64::BITS {
-        // Forbidden to all but those who have the most of them, and an error for numbers that stand for nothing.
+        // Needs CAP_SETPCAP, and fails for unknown capabilities.
         let capability = CapabilitySet::from_bits_retain(1 << number);
         thread::remove_capability_from_bounding_set(capability).ok();
     }
@@ -175,7 +173,7 @@ fn capabilities() -> Result<(), String> {
 fn resource_limits(reserved: u64) -> Result<(), String> {
     for (name, resource, most) in RESOURCES {
         let most = if resource == Resource::RLIMIT_AS { most + reserved } else { most };
-        // A hard limit below ours was set by somebody who may: it stays.
+        // A lower hard limit stays.
         let (_, hard) = getrlimit(resource).map_err(|error| format!("{name}: {error}"))?;
         let most = most.min(hard);
         setrlimit(resource, most, most).map_err(|error| format!("{name}: {error}"))?;

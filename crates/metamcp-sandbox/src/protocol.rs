@@ -1,12 +1,12 @@
-//! What gateway and worker say to each other, as frames over one socket.
-//! Owns: the bytes of both directions and their bounds.      Never: reads, writes, trusts a length or a word.
-//! In: messages, or bytes from the other side.  Out: bytes, or messages.
+//! The wire protocol between gateway and worker: length-prefixed frames over one socket.
+//! Owns: encoding and decoding of both directions, and their bounds.      Never: does I/O, trusts a length or a value.
+//! In: messages, or bytes from the peer.  Out: bytes, or messages.
 //! Tests: `protocol/tests.rs`, and `fuzz/fuzz_targets/sandbox.rs`.
 //!
 //! A frame is four bytes of length (little endian, of what follows), one byte of kind, and the fields one
 //! after the other: numbers in little endian, texts as four bytes of length and UTF-8, optional fields as
 //! a byte 0 or 1 before them. Nothing may be left over. The engine may be under an attacker's control, so
-//! the gateway treats a frame it cannot read as the end of the worker.
+//! the gateway kills a worker that sends an invalid frame.
 
 mod fields;
 #[cfg(test)]
@@ -14,7 +14,7 @@ mod tests;
 
 use self::fields::{Reader, Writer};
 
-/// The longest frame. A result of the greatest size (10 MiB) fits, with room for what is around it.
+/// The longest frame. The largest result (10 MiB) fits, with its overhead.
 pub const MAX_FRAME: usize = 16 * 1024 * 1024;
 
 /// The most servers a job can name; configurations have tens.
@@ -23,10 +23,10 @@ pub const MAX_SERVERS: usize = 4_096;
 /// The most entries of any other list; they are layers and identifiers, of which there are a handful.
 const MAX_ENTRIES: usize = 64;
 
-/// The bytes of length in front of a frame.
+/// Bytes of the length prefix.
 const HEADER: usize = 4;
 
-/// Why bytes are no message.
+/// Why a frame is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolViolation {
     /// A length above [`MAX_FRAME`].
@@ -53,7 +53,7 @@ pub enum ProtocolViolation {
         /// Which one.
         field: &'static str,
     },
-    /// A number that stands for nothing.
+    /// An unknown discriminant.
     #[error("a frame with the unknown {field} {value}")]
     Unknown {
         /// Which field.
@@ -61,13 +61,13 @@ pub enum ProtocolViolation {
         /// What it holds.
         value: u8,
     },
-    /// A text that is not the JSON it has to be.
+    /// A text that is not the expected JSON.
     #[error("a frame with something else than the JSON that belongs in {field}")]
     Json {
         /// Which one.
         field: &'static str,
     },
-    /// A number or a text that no worker of ours writes.
+    /// A value that a correct worker never sends.
     #[error("a frame with {field} out of bounds")]
     Bounds {
         /// Which field.
@@ -83,26 +83,26 @@ pub enum ProtocolViolation {
     },
 }
 
-/// What a script can ask for. The text after the arrow is what the answer is to be.
+/// The operations of a script: payload → response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// `{"server","tool","arguments"}` → the tool's whole result (`content`, `structuredContent`, `isError`).
     Call,
-    /// `{"query","options"}` → whatever `tools.search` is to return.
+    /// `{"query","options"}` → the return value of `tools.search`.
     Search,
-    /// `{"server","tool"}`, or `{"server": "server.tool", "tool": null}` → what `tools.describe` is to return.
+    /// `{"server","tool"}`, or `{"server": "server.tool", "tool": null}` → the return value of `tools.describe`.
     Describe,
-    /// `{"server","options"}`, null for all → whatever `tools.list` is to return.
+    /// `{"server","options"}`, null for all → the return value of `tools.list`.
     List,
     /// `{"server"}`, null for all → a JSON string with declarations.
     Types,
-    /// `{"handle","options"}` → the value kept under it.
+    /// `{"handle","options"}` → the value stored under it.
     ResultsGet,
     /// `{"value"}` → a JSON string: the handle.
     ResultsPut,
 }
 
-/// How a line was logged.
+/// Console level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// `console.debug`
@@ -118,30 +118,30 @@ pub enum Level {
 /// A server as the script sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
-    /// Its name: `servers["name"]`, and what the gateway is asked with.
+    /// Its name, in `servers["name"]` and in requests.
     pub name: String,
-    /// Globals by which the script may also reach it. One that is taken already (`console`) is left alone.
+    /// Globals that refer to it as well. An existing global (`console`) is not replaced.
     pub identifiers: Vec<String>,
 }
 
-/// What went wrong in the script.
+/// An error of the script.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScriptError {
     /// `TypeError`, `ToolError`, ...
     pub name: String,
     /// The message, bounded.
     pub message: String,
-    /// Line in the code as given, from 1.
+    /// Line in the source, from 1.
     pub line: Option<u32>,
     /// Column in that line, from 1.
     pub column: Option<u32>,
-    /// Frames of the script, one a line, in positions of the code as given.
+    /// Stack frames of the script, one a line, with positions in the source.
     pub stack: String,
     /// The `ToolError` as a JSON object, if it was one.
     pub tool_error: Option<String>,
 }
 
-/// A layer of the lockdown that is not to be had, and why.
+/// A layer of the lockdown that is not in force, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingLayer {
     /// Which one.
@@ -150,7 +150,7 @@ pub struct MissingLayer {
     pub reason: String,
 }
 
-/// How the script ended, as its worker saw it.
+/// How the script ended, as the worker reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// With a value, as JSON.
@@ -158,13 +158,13 @@ pub enum End {
         /// The JSON.
         value: String,
     },
-    /// With an error nobody caught.
+    /// With an uncaught error.
     Error(ScriptError),
-    /// It waits for a promise nobody can settle.
+    /// It waits for a promise that nothing can settle.
     Deadlock,
-    /// The heap was used up.
+    /// The heap limit was hit.
     MemoryLimit(ScriptError),
-    /// The processor time was used up.
+    /// The CPU limit was hit.
     CpuLimit,
     /// The value as JSON is longer than allowed.
     ResultLimit {
@@ -173,59 +173,59 @@ pub enum End {
     },
 }
 
-/// What a worker says.
+/// Messages of a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromWorker {
-    /// Realm built, rights given up.
+    /// The realm is built and the lockdown applied.
     Ready {
         /// The layers that are in force.
         layers: Vec<String>,
         /// Those that are not.
         missing: Vec<MissingLayer>,
     },
-    /// A question of the script.
+    /// A request of the script.
     Request {
-        /// The worker's number for it.
+        /// Consecutive per worker.
         id: u32,
-        /// What is asked.
+        /// The operation.
         op: Op,
         /// One JSON object.
         payload: String,
     },
-    /// A line of the console.
+    /// A console line.
     Log {
         /// How it was logged.
         level: Level,
         /// The line.
         text: String,
     },
-    /// Console output that was not sent, because there was too much.
+    /// Console output above the limit, which was not sent.
     LogsDropped {
         /// How many bytes.
         bytes: u64,
     },
-    /// How far the script says it is.
+    /// Progress of the script.
     Progress {
-        /// How far.
+        /// Progress so far.
         value: f64,
-        /// Of how much.
+        /// The value at the end.
         total: Option<f64>,
-        /// In words.
+        /// For people.
         message: Option<String>,
     },
     /// The end; nothing follows.
     Done {
         /// How.
         end: End,
-        /// Processor time used, in microseconds.
+        /// CPU time used, in microseconds.
         cpu: u64,
     },
 }
 
-/// The limits a worker holds itself to. The gateway holds it to all the others, and to these a second time.
+/// The limits a worker enforces on itself. The gateway enforces these and all others from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerLimits {
-    /// Processor time, in microseconds.
+    /// CPU time, in microseconds.
     pub cpu: u64,
     /// Heap, in bytes.
     pub heap: u64,
@@ -239,29 +239,29 @@ pub struct WorkerLimits {
     pub result: u64,
 }
 
-/// What the gateway says.
+/// Messages of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToWorker {
     /// The one script of this worker.
     Job {
         /// JavaScript.
         code: String,
-        /// What it may use.
+        /// Its limits.
         limits: WorkerLimits,
-        /// The servers it knows.
+        /// The servers in its scope.
         servers: Vec<Server>,
     },
-    /// The answer to a request.
+    /// The response to a request.
     Reply {
-        /// The worker's number for it.
+        /// Consecutive per worker.
         id: u32,
-        /// The answer, or an object that says why there is none; JSON both.
+        /// The result or the error, both as JSON.
         answer: Result<String, String>,
     },
 }
 
 impl FromWorker {
-    /// Appends the message as one frame.
+    /// Appends the message as a frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut w = Writer::begin(out);
         match self {
@@ -324,7 +324,7 @@ impl FromWorker {
         w.end();
     }
 
-    /// Reads what is inside a frame.
+    /// Decodes the content of a frame.
     pub fn decode(frame: &[u8]) -> Result<FromWorker, ProtocolViolation> {
         let mut r = Reader::new(frame);
         let message = match r.byte("kind")? {
@@ -366,7 +366,7 @@ impl FromWorker {
 }
 
 impl ToWorker {
-    /// Appends the message as one frame.
+    /// Appends the message as a frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut w = Writer::begin(out);
         match self {
@@ -394,7 +394,7 @@ impl ToWorker {
         w.end();
     }
 
-    /// Reads what is inside a frame.
+    /// Decodes the content of a frame.
     pub fn decode(frame: &[u8]) -> Result<ToWorker, ProtocolViolation> {
         let mut r = Reader::new(frame);
         let message = match r.byte("kind")? {
@@ -454,7 +454,7 @@ impl Op {
         self as u8
     }
 
-    /// The operation of a number; the prelude uses the same numbers.
+    /// By number, as the prelude uses them.
     pub(crate) fn of(value: u8) -> Result<Op, ProtocolViolation> {
         Op::ALL
             .get(usize::from(value))
@@ -470,7 +470,7 @@ impl Level {
         self as u8
     }
 
-    /// The level of a number; the prelude uses the same numbers.
+    /// By number, as the prelude uses them.
     pub(crate) fn of(value: u8) -> Result<Level, ProtocolViolation> {
         Level::ALL
             .get(usize::from(value))
@@ -479,7 +479,7 @@ impl Level {
     }
 }
 
-/// Bytes as they come, cut into frames. Holds no more than arrived: a length alone reserves nothing.
+/// Splits a byte stream into frames. Holds only what arrived: a length prefix alone reserves nothing.
 #[derive(Debug, Default)]
 pub struct Frames {
     buffer: Vec<u8>,
@@ -487,7 +487,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Takes in what was read.
+    /// Appends what was read.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -496,10 +496,10 @@ impl Frames {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The inside of the next frame, if all of it is here.
+    /// The content of the next frame, if it is complete.
     ///
     /// # Errors
-    /// A length that no frame has. Nothing after it can be read.
+    /// A length above the maximum. The stream is unusable after it.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, ProtocolViolation> {
         let rest = &self.buffer[self.start..];
         let Some((header, rest)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
@@ -515,7 +515,7 @@ impl Frames {
         Ok(Some(&self.buffer[from..from + length]))
     }
 
-    /// Bytes that are here and not yet handed out.
+    /// Buffered bytes.
     pub fn waiting(&self) -> usize {
         self.buffer.len() - self.start
     }

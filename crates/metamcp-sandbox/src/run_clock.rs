@@ -1,22 +1,22 @@
-//! Pauses: what a process missed while it was stopped or frozen is taken out of the time it measures.
+//! A clock that excludes the time in which the process was stopped or frozen.
 //! Owns: what counts as a pause.      Never: reads a clock, sleeps.
-//! In: when somebody looked at the clock.  Out: time in which the process could run.
+//! In: times at which the clock was checked.  Out: time in which the process could run.
 //! Tests: below; `metamcp/tests/promises/pauses.rs` stops a gateway and its workers in the middle of scripts.
 
 use std::time::{Duration, Instant};
 
-/// How often the clock is looked at while something has a limit: a pause is found to this precision.
+/// How often the clock is checked while a limit applies: pauses are detected with this precision.
 pub(crate) const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Who looks so much later than it meant to was not only kept waiting by a busy machine.
-const LATE: Duration = Duration::from_secs(1);
+/// A check that is later than this was paused, not only delayed by load.
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// What was missed between two looks that were meant to be a beat apart at most. All of it, since nobody knows when the
-/// pause began: what is limited gets up to a beat more, never less.
+/// The pause between two checks that should be at most an interval apart. All of the gap, since the start of the pause is
+/// unknown: a limit may be extended by up to an interval, never shortened.
 pub(crate) fn missed(between: Duration) -> Duration {
-    if between > CLOCK_CHECK_INTERVAL + LATE { between } else { Duration::ZERO }
+    if between > CLOCK_CHECK_INTERVAL + MAX_DELAY { between } else { Duration::ZERO }
 }
 
-/// Time spent since a beginning.
+/// Time since a start, without pauses.
 #[derive(Debug)]
 pub(crate) struct RunClock {
     seen: Instant,
@@ -24,12 +24,11 @@ pub(crate) struct RunClock {
 }
 
 impl RunClock {
-    /// It begins.
     pub(crate) fn new(now: Instant) -> RunClock {
         RunClock { seen: now, spent: Duration::ZERO }
     }
 
-    /// How much it is now. Somebody has to ask every beat.
+    /// Time spent until now. Has to be called every interval.
     pub(crate) fn spent(&mut self, now: Instant) -> Duration {
         let between = now.saturating_duration_since(self.seen);
         self.seen = self.seen.max(now);

@@ -1,11 +1,11 @@
-//! The worker: our own binary started again, with one script to run and no rights to run it with.
-//! Owns: the order of things in that process, and its loop.      Never: starts a thread, opens anything, runs a second script.
-//! In: one job on the socket it finds as descriptor 0, or on a pipe.  Out: what the script asks and says, and how it ended.
+//! The worker: our own binary started again, to run one script without any privileges.
+//! Owns: the lifecycle of that process, and its event loop.      Never: starts a thread, opens anything, runs a second script.
+//! In: one job on the socket at descriptor 0, or on a pipe.  Out: requests, console lines and progress of the script, and how it ended.
 //! Tests: `tests/`.
 //!
-//! Realm and prelude are built first, then every right is given up, then the gateway is told so, and only
-//! then does code of a guest arrive. The loop has one rule: when no job of the engine is left, no timer
-//! is set and no question is open, then nobody can settle the script's promise any more.
+//! Realm and prelude are built first, then the lockdown is applied and reported to the gateway, and only
+//! then does guest code arrive. The event loop detects deadlocks: when no job of the engine is left, no
+//! timer is set and no request is open, nothing can settle the script's promise any more.
 
 mod clock;
 mod link;
@@ -30,67 +30,67 @@ use crate::lockdown::{self, LinkKind};
 use crate::protocol::{End, FromWorker, Op, ScriptError, Server, ToWorker, WorkerLimits};
 use crate::run_clock::{self, CLOCK_CHECK_INTERVAL};
 
-/// The exit code of a worker that did its work, or was told that none will come.
+/// Exit code of a worker that is done, or whose gateway is gone.
 const DONE: i32 = 0;
-/// The exit code of a worker that could not build its realm.
+/// Exit code of a worker that could not build its realm.
 const BROKEN: i32 = 70;
-/// The exit code of a worker that heard what it cannot understand.
+/// Exit code of a worker that received an invalid message.
 const REFUSED: i32 = 77;
 
-/// What the worker's loop needs of an engine: one realm, one script.
+/// What the event loop needs of an engine: one realm, one script.
 pub trait Engine {
     /// Starts the script.
     ///
     /// # Errors
-    /// An end before the beginning.
+    /// The end, if it could not start.
     fn begin(&mut self, code: &str, servers: &[Server], limits: &WorkerLimits) -> Result<(), End>;
-    /// Runs what can run, until nothing is left to do or the script ended.
+    /// Runs the engine's jobs until none is left or the script ended.
     ///
     /// # Errors
-    /// The end, if a limit struck.
+    /// The end, if a limit was hit.
     fn run(&mut self) -> Result<(), End>;
     /// How the script ended, if it did.
     fn ended(&mut self) -> Option<End>;
-    /// Hands an answer to the script: a value or why there is none, JSON both.
+    /// Settles a request of the script: result or error, both as JSON.
     ///
     /// # Errors
-    /// The end, if a limit struck.
+    /// The end, if a limit was hit.
     fn settle(&mut self, id: u32, answer: Result<String, String>) -> Result<(), End>;
-    /// Tells the script that a timer is due.
+    /// Fires a timer of the script.
     ///
     /// # Errors
-    /// The end, if a limit struck.
+    /// The end, if a limit was hit.
     fn due(&mut self, number: u32) -> Result<(), End>;
-    /// Whether memory ran out where the script could not be told.
+    /// Whether memory ran out where no exception could be thrown.
     fn ran_out(&mut self) -> bool;
-    /// Touches what a script will, in a worker that was just forked and shares all memory with the others.
+    /// Touches the memory a script will write to, in a worker that was just forked (copy-on-write).
     fn warm_up(&mut self) {}
 }
 
-/// What an engine adds to the lockdown, and needs of it.
+/// What an engine adds to the lockdown and requires of it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WorkerSetup {
-    /// Layers it is itself.
+    /// Layers the engine itself provides.
     pub layers: &'static [&'static str],
-    /// Address space it reserves and never uses.
+    /// Address space it reserves without using it.
     pub reserved: u64,
-    /// What it speaks to the gateway over.
+    /// The connection to the gateway.
     pub link_kind: LinkKind,
-    /// Whether workers are forked from it, instead of it being one.
+    /// Whether it is a zygote.
     pub forks: bool,
 }
 
-/// The argument of a nursery, which forks workers and is none.
+/// The argument of a zygote.
 pub const ZYGOTE: &str = "zygote";
 /// The argument of a worker in a container.
 pub const IN_CONTAINER: &str = "container";
-/// The first process of a container, which a worker is only where it has a world of its own.
+/// The pid of the first process of a container.
 const FIRST_PROCESS: i32 = 1;
 
 /// Runs the worker with the native engine and returns the exit code of the process.
 ///
-/// The caller does this first thing in `main`, before any runtime or thread exists. `args` is what
-/// follows the hidden word on the command line: nothing, [`ZYGOTE`] or [`IN_CONTAINER`].
+/// To be called first in `main`, before any runtime or thread exists. `args` is what follows the hidden
+/// argument on the command line: nothing, [`ZYGOTE`] or [`IN_CONTAINER`].
 pub fn worker_main(mut args: impl Iterator<Item = OsString>) -> i32 {
     let word = args.next();
     let setup = if word.as_ref().is_some_and(|word| word == IN_CONTAINER) {
@@ -103,25 +103,25 @@ pub fn worker_main(mut args: impl Iterator<Item = OsString>) -> i32 {
     serve(setup, |outside| Realm::build(&outside.0))
 }
 
-/// Runs the worker with an engine of the caller's, built before every right is given up.
+/// Runs the worker with the caller's engine, which is built before the lockdown.
 pub fn serve<E: Engine>(setup: WorkerSetup, build: impl FnOnce(HostHandle) -> Option<E>) -> i32 {
-    // Nobody would see the words, and the system call to write them would kill us before the code is told.
+    // Nobody would see the message, and the system call to write it would kill us before the exit code is set.
     std::panic::set_hook(Box::new(|_| {}));
     let state = Rc::new(State::default());
     state.link.borrow_mut().link_kind = setup.link_kind;
-    // Never taken down: the process ends, which frees it all at once. Doing it piece by piece takes time, and
-    // the engine aborts when something of a script is still held.
+    // Never dropped: the exit frees it all at once, and the engine aborts in its destructor if something of a
+    // script is still referenced.
     let engine = build(HostHandle(Rc::clone(&state))).map(ManuallyDrop::new);
     let Some(mut engine) = engine else { return BROKEN };
     if setup.forks {
-        // From here on there are many of us, each with a copy of the engine.
+        // Returns in every forked worker, each with a copy of the engine.
         match zygote::fork_workers() {
             Ok(Role::Worker) => engine.warm_up(),
             Ok(Role::Over) => return DONE,
             Err(_) => return BROKEN,
         }
     }
-    // Whether that is enough is the gateway's to decide; without its word no code arrives.
+    // The gateway decides whether that is enough, and sends no code otherwise.
     let lockdown::Report { mut layers, missing } = lockdown::apply(setup.reserved, setup.link_kind);
     layers.extend(setup.layers.iter().map(|&layer| layer.to_owned()));
     let mut link = state.link.borrow_mut();
@@ -142,13 +142,13 @@ pub fn serve<E: Engine>(setup: WorkerSetup, build: impl FnOnce(HostHandle) -> Op
         Err(end) => end,
     };
     state.end(end);
-    // Taking a process down takes as long as many a script, on the core that the gateway would read the end on. It
-    // closes the socket, and kills us, when it has.
+    // Exiting takes as long as a short script, on the core on which the gateway is to read the result. It kills us
+    // once it has.
     state.link.borrow_mut().linger();
     DONE
 }
 
-/// Turns the loop until the script ended. An end by a limit comes as an error, any other as a value.
+/// The event loop. An end by a limit is an error, any other a value.
 fn run(engine: &mut impl Engine, state: &State) -> Result<End, End> {
     loop {
         engine.run()?;
@@ -160,26 +160,26 @@ fn run(engine: &mut impl Engine, state: &State) -> Result<End, End> {
             let ran_out = engine.ran_out();
             return Ok(if ran_out { End::MemoryLimit(out_of_memory()) } else { End::Deadlock });
         }
-        // On a line of its own: the timers are the prelude's to set while one of them runs.
+        // A separate statement: a timer's callback may set timers, so the borrow must have ended.
         let due = state.timers.borrow_mut().take_due();
         if let Some(number) = due {
             engine.due(number)?;
             continue;
         }
-        let asked = Instant::now();
-        let heard = state
+        let waiting_since = Instant::now();
+        let received = state
             .link
             .borrow_mut()
-            .receive(next.map(|next| next.min(asked + CLOCK_CHECK_INTERVAL)));
-        // Timers of a script go on where they were, or its own limit for a call would strike before the gateway, which
-        // was stopped as well, has read the answer.
+            .receive(next.map(|next| next.min(waiting_since + CLOCK_CHECK_INTERVAL)));
+        // Timers exclude pauses, or a script's own timeout for a call would fire before the gateway, which was stopped as
+        // well, has read the response.
         if next.is_some() {
-            state.timers.borrow_mut().put_off(run_clock::missed(asked.elapsed()));
+            state.timers.borrow_mut().put_off(run_clock::missed(waiting_since.elapsed()));
         }
-        match heard {
+        match received {
             Ok(Some(ToWorker::Reply { id, answer })) => {
                 deliver(engine, state, id, answer)?;
-                // All that is here already, before the engine runs: one turn for many answers.
+                // All that has arrived, before the engine runs: one run for many responses.
                 loop {
                     let more = state.link.borrow_mut().at_hand();
                     match more {
@@ -207,31 +207,31 @@ fn deliver(
     engine.settle(id, answer)
 }
 
-/// The gateway is gone, or speaks nonsense: whatever this says, nobody will read it.
+/// The gateway is gone or broken: nobody will read this end.
 fn gone() -> End {
     End::Deadlock
 }
 
-/// The world outside a script, as far as an engine may reach it: the socket, timers and clocks of the worker.
+/// An engine's access to the outside: the connection, timers and clocks of the worker.
 pub struct HostHandle(Rc<State>);
 
 impl HostHandle {
-    /// Puts a question; the number its answer will come under, or nothing if there is no such operation.
+    /// Sends a request; its id, or `None` for an unknown operation.
     pub fn request(&self, op: u8, payload: String) -> Option<u32> {
         Some(self.0.ask(Op::of(op).ok()?, payload))
     }
 
-    /// A line of the console.
+    /// Sends a console line.
     pub fn log(&self, level: u8, text: String) {
         self.0.log(level, text);
     }
 
-    /// How far the script says it is.
+    /// Sends progress.
     pub fn progress(&self, value: f64, total: Option<f64>, message: Option<String>) {
         self.0.progress(value, total, message);
     }
 
-    /// Sets a timer; its number.
+    /// Sets a timer; returns its number.
     pub fn timer(&self, milliseconds: f64) -> u32 {
         self.0.timers.borrow_mut().start(milliseconds)
     }
@@ -241,13 +241,13 @@ impl HostHandle {
         self.0.timers.borrow_mut().stop(number);
     }
 
-    /// Whether the script has used up its processor time. Never before it began.
+    /// Whether the CPU limit is used up. Never before the script began.
     pub fn is_out_of_time(&self) -> bool {
         self.0.is_out_of_time()
     }
 }
 
-/// What is known of an end that came before the engine could say anything.
+/// The error where the engine had no memory to create one.
 fn out_of_memory() -> ScriptError {
     ScriptError {
         name: "InternalError".into(),
@@ -256,17 +256,17 @@ fn out_of_memory() -> ScriptError {
     }
 }
 
-/// What the realm's native functions and the loop share.
+/// Shared by the native functions of the realm and the event loop.
 #[derive(Default)]
 struct State {
     link: RefCell<Link>,
     timers: RefCell<Timers>,
-    /// The number of the next question.
+    /// The id of the next request.
     next: Cell<u32>,
-    /// Questions without an answer.
+    /// Requests without a response.
     open: Cell<u32>,
     cpu_clock: Cell<Option<CpuClock>>,
-    /// Bytes of console output that may still be sent.
+    /// Bytes left for console output.
     logs: Cell<u64>,
     dropped: Cell<u64>,
     progress: Cell<u32>,
@@ -278,12 +278,12 @@ impl State {
         self.cpu_clock.set(Some(CpuClock::start(limits.cpu)));
     }
 
-    /// Whether the processor time is used up. Never before the script began.
+    /// Whether the CPU limit is used up. Never before the script began.
     fn is_out_of_time(&self) -> bool {
         self.cpu_clock.get().is_some_and(CpuClock::is_over)
     }
 
-    /// Says how it ended. Nothing is said after it.
+    /// Sends the end, the last message.
     fn end(&self, end: End) {
         let Ok(mut link) = self.link.try_borrow_mut() else { return };
         if self.dropped.get() > 0 {
@@ -291,7 +291,7 @@ impl State {
         }
         let cpu = self.cpu_clock.get().map_or(0, CpuClock::used);
         link.send(&FromWorker::Done { end, cpu });
-        // If nobody reads it, nobody is there to be told.
+        // An error means that the gateway is gone.
         link.flush().ok();
     }
 }

@@ -1,6 +1,6 @@
 //! Clients over HTTP: Streamable HTTP on `/mcp`, and the older pair `/sse` and `/messages`.
-//! Owns: the listener, who may come in, sessions by their ids.      Never: knows what a message says.
-//! In: connections.  Out: answers as one document or as a stream of events.
+//! Owns: the listener, connections, admission, sessions by their ids.      Never: knows what a message says.
+//! In: connections.  Out: responses, each one JSON document or a stream of server-sent events.
 //! Tests: beside each part, and `metamcp/tests/http`.
 
 pub mod access;
@@ -51,36 +51,33 @@ use smuggling_guard::SmugglingGuard;
 use tls::Tls;
 use write_timeout::WriteTimeout;
 
-/// Connections at once. A client holds one for listening and one or two for asking.
+/// Connections at once. A client has one for its GET stream and one or two for requests.
 const MAX_CONNECTIONS: usize = 2048;
-/// How long a request's head may take, and how long a connection may wait for the next request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client may leave an answer unread before its connection is given up.
-const WRITE_PATIENCE: Duration = Duration::from_secs(60);
-/// How long a TLS handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// All headers of a request together: tokens are long, but not that long. There may be a hundred, which is what the
-/// library keeps on the stack.
+/// Time for a request's head to arrive, and for an idle connection to send the next one.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may leave a response unread before its connection is closed.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const TLS_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Size of a request's head: tokens are long, but not that long. hyper limits the number of headers to 100 by itself.
 const MAX_HEAD: usize = 64 * 1024;
-/// How long what is said at the very end may take to leave: refusals, and the ends of streams. Answers have the drain.
-const LAST_WORDS: Duration = Duration::from_millis(200);
-/// How long nobody is let in after the system could not give us another connection.
-const NO_SOCKETS: Duration = Duration::from_millis(100);
-/// How often sessions are looked at.
+/// Time for the final writes of a connection: rejections and the ends of streams. Responses have the drain period.
+const FINAL_WRITES: Duration = Duration::from_millis(200);
+/// Pause after a failed `accept`, as when the process has no file descriptors left.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// Longest interval between sweeps of idle sessions.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// What the connections are told.
+/// The state of the server, as every connection sees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Serving,
-    /// No further requests: connections end as soon as nothing is under way on them.
+    /// No further requests: connections close once nothing is in flight on them.
     Draining,
-    /// It is over.
     Ended,
 }
 
-/// Serves clients until `stop` says so; then finishes what is under way, for up to `drain`, and ends every child. A
-/// second word of `stop` does not wait for that, a third ends children without ceremony.
+/// Serves clients until the first message on `stop`; then drains requests in flight for up to `drain` and ends every
+/// child. A second message cuts the drain short, a third kills the children.
 pub async fn serve(
     gateway: &Gateway,
     listener: TcpListener,
@@ -89,7 +86,7 @@ pub async fn serve(
     mut stop: mpsc::Receiver<()>,
 ) -> Ended {
     let Plan { mut http_config, tls, keys, .. } = plan;
-    // Who is kept to one toolset cannot choose another.
+    // A gateway restricted to one toolset serves no endpoints for others.
     let served = gateway.scopes.iter().filter(|_| gateway.view.scope.is_none());
     let (names, scopes) = served.cloned().unzip();
     http_config.rules.toolsets = names;
@@ -104,16 +101,16 @@ pub async fn serve(
         keys.map(|source| task::spawn("key refresher", source.refresh(Arc::clone(&handler))));
     let mut shutdown = Shutdown::new(drain);
     let now = || gateway.router.clock.now();
-    // A stream that nobody reads may be read again by a client that comes back, so there is always somebody.
+    // A client may reconnect and resume a stream that nobody reads now, so answers always have a recipient.
     let looked =
         || shutdown::Event::Looked { in_flight: handler.in_flight() > 0, can_answer: true };
-    // Beside the loop: clients that come all the time must not put the end off.
+    // Ticks on its own: a steady stream of new connections must not delay the shutdown.
     let mut looks = interval(DRAIN_LOOK);
     while shutdown.phase() < shutdown::Phase::Ending {
         let is_draining = shutdown.phase() != shutdown::Phase::Serving;
         let event = tokio::select! {
-            // Also while it drains: what is under way may need an answer of its client, which comes in a request of
-            // its own.
+            // Also while draining: a call in flight may wait for its client's response to a server request, which
+            // arrives as a request of its own.
             accepted = listener.accept() => {
                 accept(accepted, &handler, tls.as_ref(), &room, &phase).await;
                 continue;
@@ -135,8 +132,7 @@ pub async fn serve(
         refreshing.abort();
     }
     drop(listener);
-    // Nobody is listening for the other end any more when nobody is left.
-    let _nobody = tell.send(Phase::Draining);
+    let _no_connections = tell.send(Phase::Draining);
     for session in handler.awake() {
         session.stop();
     }
@@ -146,8 +142,8 @@ pub async fn serve(
     }
     let gone = async {
         let all = u32::try_from(most).unwrap_or(u32::MAX);
-        let _cut_short = timeout(LAST_WORDS, room.acquire_many(all)).await;
-        let _nobody = tell.send(Phase::Ended);
+        let _cut_short = timeout(FINAL_WRITES, room.acquire_many(all)).await;
+        let _no_connections = tell.send(Phase::Ended);
     };
     tokio::join!(gone, wind_up(gateway, &mut stop, shutdown));
     Ended::Requested
@@ -171,10 +167,10 @@ async fn accept(
         Ok((socket, _)) => socket,
         Err(error) => {
             tracing::warn!("cannot take a connection: {error}");
-            return sleep(NO_SOCKETS).await;
+            return sleep(ACCEPT_BACKOFF).await;
         }
     };
-    // Without it an answer in two pieces waits 40 ms for the other side to acknowledge the first.
+    // Without TCP_NODELAY a response in two writes waits 40 ms for the acknowledgement of the first.
     let _slower = socket.set_nodelay(true);
     let Ok(permit) = Arc::clone(room).try_acquire_owned() else {
         task::spawn("too many", turn_away(socket, tls.is_some()));
@@ -188,7 +184,7 @@ async fn accept(
         Some(tls) => {
             let acceptor = tls.acceptor();
             task::spawn("https", async move {
-                let shaken = timeout(HANDSHAKE, acceptor.accept(socket)).await;
+                let shaken = timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await;
                 match shaken.map_err(tls::failed).and_then(|shaken| shaken) {
                     Ok(stream) => connection(stream, handler, phase, permit).await,
                     Err(error) => tracing::debug!("{}", error.to_string()),
@@ -198,8 +194,7 @@ async fn accept(
     }
 }
 
-/// Requests of one connection, one after the other: those in the usual form by `plain`, and from the first other one on
-/// all of them by the library.
+/// Serves the requests of one connection in order: on the fast path as long as they fit it, then by hyper.
 async fn connection<S>(
     stream: S,
     handler: Arc<Handler>,
@@ -209,50 +204,45 @@ async fn connection<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let connection_timer = ConnectionTimer::default();
-    let mut stream = WriteTimeout::new(stream, WRITE_PATIENCE);
-    let ending = AtomicBool::new(false);
-    let served = {
-        let usual = pin!(fast_path::serve(
-            &mut stream,
-            &handler,
-            &connection_timer,
-            HEAD_PATIENCE,
-            &ending
-        ));
-        let drain = |_: Pin<&mut _>| ending.store(true, Ordering::Relaxed);
-        until_ended(&mut phase, usual, drain).await
-    };
-    match served {
-        Some(Some(rest)) => by_library(stream, rest, handler, connection_timer, phase).await,
-        // The other side is told that it was all.
-        Some(None) => drop(timeout(LAST_WORDS, stream.shutdown()).await),
-        None => {}
+    let mut stream = WriteTimeout::new(stream, WRITE_TIMEOUT);
+    let mut handover = Handover::default();
+    if handler.http_config.fast_path {
+        let draining = AtomicBool::new(false);
+        let fast_path =
+            fast_path::serve(&mut stream, &handler, &connection_timer, HEAD_TIMEOUT, &draining);
+        let drain = |_: Pin<&mut _>| draining.store(true, Ordering::Relaxed);
+        let served = until_ended(&mut phase, pin!(fast_path), drain).await;
+        match served {
+            Some(Some(unserved)) => handover = unserved,
+            Some(None) => return drop(timeout(FINAL_WRITES, stream.shutdown()).await),
+            None => return,
+        }
     }
+    serve_with_hyper(stream, handover, handler, connection_timer, phase).await;
 }
 
-/// The same by the library, with what was read of it before.
-async fn by_library<S>(
-    mut stream: WriteTimeout<S>,
-    rest: Handover,
+async fn serve_with_hyper<S>(
+    stream: WriteTimeout<S>,
+    mut handover: Handover,
     handler: Arc<Handler>,
     connection_timer: ConnectionTimer,
     mut phase: watch::Receiver<Phase>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    stream.put_back(rest.read);
-    let own = connection_timer.clone();
     let pending_writes = stream.pending_writes();
-    let first = Arc::new(Mutex::new(rest.answer));
+    let stream = SmugglingGuard::new(handover.rewind(stream));
+    let timer = connection_timer.clone().heads(handover.head_deadline);
+    let first = Arc::new(Mutex::new(handover.response));
     let service = service_fn(move |request| {
         let (handler, connection_timer, pending_writes) =
-            (Arc::clone(&handler), own.clone(), pending_writes.clone());
+            (Arc::clone(&handler), connection_timer.clone(), pending_writes.clone());
         let first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         async move {
             let mut response = match first {
-                Some(answer) => {
+                Some(response) => {
                     body::discard(&mut request.into_body()).await;
-                    answer
+                    response
                 }
                 None => handler.answer(request, &connection_timer).await,
             };
@@ -261,16 +251,16 @@ async fn by_library<S>(
         }
     });
     let connection = http1::Builder::new()
-        .timer(connection_timer.heads(rest.until))
-        .header_read_timeout(HEAD_PATIENCE)
+        .timer(timer)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_header_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(SmugglingGuard::new(stream)), service);
+        .serve_connection(TokioIo::new(stream), service);
     let drain = |connection: Pin<&mut http1::Connection<_, _>>| connection.graceful_shutdown();
-    // Whoever broke it knows.
+    // An error is the client's: it broke the connection or the protocol, and hyper has told it.
     drop(until_ended(&mut phase, pin!(connection), drain).await);
 }
 
-/// Runs a connection until it is over, or all of them are; `drain` tells it that no further requests are taken.
+/// Runs a connection until it is over or the server has ended; `drain` tells it to take no further requests.
 async fn until_ended<C: Future>(
     phase: &mut watch::Receiver<Phase>,
     mut connection: Pin<&mut C>,
@@ -285,7 +275,7 @@ async fn until_ended<C: Future>(
                 if let Poll::Ready(over) = connection.as_mut().poll(cx) {
                     return Poll::Ready(Err(over));
                 }
-                // The task is the same each time: once it is known whom to wake, a look is enough.
+                // The waker is the same each time: once it is registered, comparing versions is enough.
                 if listens && matches!(seen.has_changed(), Ok(false)) {
                     return Poll::Pending;
                 }
@@ -306,7 +296,7 @@ async fn until_ended<C: Future>(
     }
 }
 
-/// Tells a client that comes on top of all others.
+/// Answers a connection beyond the limit with 503.
 async fn turn_away(mut socket: TcpStream, is_tls: bool) {
     const BODY: &str = "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,\"message\":\"too many connections; nothing was run\"}}";
     if is_tls {
@@ -320,11 +310,11 @@ async fn turn_away(mut socket: TcpStream, is_tls: bool) {
         socket.write_all(response.as_bytes()).await?;
         socket.shutdown().await
     };
-    // A client that does not listen is not waited for.
-    drop(timeout(LAST_WORDS, told).await);
+    // Best effort: a client that does not read is not waited for.
+    drop(timeout(FINAL_WRITES, told).await);
 }
 
-/// As many as we take, but never so many that none are left for the servers behind us.
+/// The limit of connections, which leaves half of the file descriptors to the servers behind the gateway.
 fn most_connections() -> usize {
     #[cfg(unix)]
     {

@@ -1,10 +1,10 @@
-//! Any request: its head is judged without a panic and never let in for a foreign host or page, its body is read the
-//! same before and after it is put on one line, and texts that stand for something stand for one thing. What passes for a
-//! head in the usual form says in one way only where its body ends.
+//! Any request: its head is judged without a panic and never admitted for a foreign host or origin, its body is parsed the
+//! same before and after it is put on one line, and ids have one spelling. A head that the fast path takes says in one way
+//! only where its body ends.
 
 use bytes::Bytes;
 use metamcp_engine::serve::http::access::{Access, Principal, Token};
-use metamcp_engine::serve::http::fast_path::head::{ParsedHead, look};
+use metamcp_engine::serve::http::fast_path::head::{ParsedHead, parse};
 use metamcp_engine::serve::http::guard::{Head, Rules};
 use metamcp_engine::serve::http::post_body::{PostBody, one_line};
 use metamcp_engine::serve::http::sessions::SessionId;
@@ -27,8 +27,8 @@ pub(crate) fn check(data: &[u8]) {
     };
     check_head(&head);
     check_texts(next().unwrap_or_default());
-    check_usual(data);
-    check_usual(&[BEFORE, data, AFTER].concat());
+    check_fast_path(data);
+    check_fast_path(&[BEFORE, data, AFTER].concat());
     check_body(data);
     check_body(parts.next().unwrap_or_default());
 }
@@ -65,12 +65,12 @@ fn check_head(head: &Head<'_>) {
     }
 }
 
-/// A head in the usual form, but for the length between the two.
+/// A head for the fast path, but for the Content-Length between the two.
 const BEFORE: &[u8] = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: ";
 const AFTER: &[u8] = b"\r\nAccept: */*\r\n\r\n";
 
-fn check_usual(data: &[u8]) {
-    let found = match look(data) {
+fn check_fast_path(data: &[u8]) {
+    let found = match parse(data) {
         ParsedHead::Complete(head) => Some((head.size, head.length)),
         ParsedHead::Partial | ParsedHead::Unsupported => None,
     };
@@ -87,8 +87,8 @@ fn check_usual(data: &[u8]) {
         };
         assert_eq!((lines(b"content-length:"), lines(b"transfer-encoding")), (1, 0));
     }
-    let ParsedHead::Complete(known) = look(&[BEFORE, b"2", AFTER].concat()) else {
-        panic!("the usual head is not read");
+    let ParsedHead::Complete(known) = parse(&[BEFORE, b"2", AFTER].concat()) else {
+        panic!("an ordinary head is not taken");
     };
     if let Some(same) = known.fits(data) {
         assert_eq!(found, Some(same), "recognised as it is read");

@@ -1,9 +1,6 @@
-//! Counting of one run: what may start, what waits, what strikes. Told the time, touches nothing.
+//! Admission control of one run: what may start, what is queued, which limit is hit. Pure: given the time.
 
-#![cfg_attr(
-    not(target_os = "linux"),
-    expect(dead_code, reason = "only a worker has something to count")
-)]
+#![cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no workers elsewhere"))]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -11,55 +8,55 @@ use std::time::Duration;
 use super::{CallStatus, Limits, ScriptCall};
 use crate::limits::{CPU_GRACE, QUESTIONS, QUESTIONS_AT_ONCE};
 
-/// The shortest time between two looks at a worker's processor clock.
+/// The shortest interval between two reads of a worker's CPU clock.
 const MIN_CPU_CHECK: Duration = Duration::from_millis(5);
 
-/// What a request is, as far as counting goes.
+/// What a request counts as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RequestKind {
-    /// A call of a tool.
+    /// A tool call.
     Call {
-        /// At which server.
+        /// By its canonical name.
         server: String,
-        /// Which one, as the script wrote it, cut where it is longer than any name.
+        /// As the script wrote it, truncated.
         tool: String,
     },
-    /// Anything else.
+    /// A request the gateway answers itself: search, describe, list, types, results.
     Question,
 }
 
-/// A limit the gateway found broken.
+/// A limit the gateway enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LimitKind {
     /// The wall clock.
     Wall,
-    /// The processor clock, grace included.
+    /// CPU time, grace included.
     Cpu,
-    /// More calls than allowed.
+    /// Tool calls.
     Calls,
-    /// More questions than allowed.
+    /// Requests the gateway answers itself.
     Questions,
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admit {
     /// It starts now.
     Start,
-    /// It is in line; [`Admission::finished`] names it when its turn comes.
+    /// It is queued; [`Admission::finished`] returns it when it may start.
     Wait,
-    /// It was one too many: the run is over.
+    /// It exceeds a limit: the run is over.
     LimitHit(LimitKind),
-    /// Its number is in use: no worker of ours does that.
+    /// Its id is in use, which a correct worker never does.
     Repeated,
 }
 
-/// When to look again, or what was found.
+/// The result of comparing the clocks with their limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClockCheck {
-    /// Nothing can have happened before this long.
+    /// No limit can be hit before this time has passed.
     Again(Duration),
-    /// Over.
+    /// One is exceeded.
     LimitHit(LimitKind),
 }
 
@@ -69,26 +66,26 @@ struct OpenRequest {
     requested_at: Duration,
 }
 
-/// Those of one server, or all questions: how many are under way, and who comes next.
+/// The queue of one server, or of all requests that are not calls.
 #[derive(Debug, Default)]
 struct RequestQueue {
     running: usize,
-    /// The place in the order of all that ever waited, and the worker's number.
+    /// Global arrival order, and the worker's id.
     waiting: VecDeque<(u64, u32)>,
 }
 
-/// The books of one run. Times are since its start.
+/// The state of one run. Times are since its start.
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: Limits,
     calls: u32,
     questions: u32,
-    /// By the worker's number, so that what is dropped at the end is named in the order it was asked.
+    /// By the worker's id, so that dropped calls are listed in order.
     open: BTreeMap<u32, OpenRequest>,
     in_flight: usize,
     at_server: HashMap<String, RequestQueue>,
     questions_queue: RequestQueue,
-    /// How many ever waited.
+    /// Requests queued so far.
     waited: u64,
     made: Vec<ScriptCall>,
 }
@@ -108,7 +105,7 @@ impl Admission {
         }
     }
 
-    /// A request arrived.
+    /// Admits a request.
     pub(super) fn request(&mut self, id: u32, kind: RequestKind, now: Duration) -> Admit {
         if self.open.contains_key(&id) {
             return Admit::Repeated;
@@ -135,7 +132,7 @@ impl Admission {
         if starts { Admit::Start } else { Admit::Wait }
     }
 
-    /// One that was started has ended. Returns those whose turn it is now.
+    /// Ends a started request. Returns those that may start now.
     pub(super) fn finished(&mut self, id: u32, ok: bool, now: Duration) -> Vec<u32> {
         let Some(open) = self.open.remove(&id) else { return Vec::new() };
         self.in_flight -= 1;
@@ -149,10 +146,10 @@ impl Admission {
                 ended,
             });
         }
-        self.turns()
+        self.dequeue()
     }
 
-    /// Whether the clocks allow the run to go on. `cpu` is what the process used since its job came.
+    /// Compares the clocks with their limits. `cpu` is the CPU time since the job was sent.
     pub(super) fn watch(&self, now: Duration, cpu: Duration) -> ClockCheck {
         if now >= self.limits.wall {
             return ClockCheck::LimitHit(LimitKind::Wall);
@@ -161,11 +158,11 @@ impl Admission {
         if cpu >= most {
             return ClockCheck::LimitHit(LimitKind::Cpu);
         }
-        // One thread uses no more processor time than passes on the wall.
+        // One thread uses no more CPU time than wall time.
         ClockCheck::Again((self.limits.wall - now).min((most - cpu).max(MIN_CPU_CHECK)))
     }
 
-    /// The calls of the run, those still open counted as dropped.
+    /// The calls of the run; those still open are dropped.
     pub(super) fn close(mut self, now: Duration) -> Vec<ScriptCall> {
         for open in self.open.into_values() {
             if let RequestKind::Call { server, tool } = open.kind {
@@ -176,8 +173,8 @@ impl Admission {
         self.made
     }
 
-    /// The first in line that has room, as often as there is one: a busy server holds up only its own.
-    fn turns(&mut self) -> Vec<u32> {
+    /// Dequeues in arrival order whatever has a slot: a busy server holds up only its own calls.
+    fn dequeue(&mut self) -> Vec<u32> {
         let mut next = Vec::new();
         while self.in_flight < self.limits.in_flight {
             let most = self.limits.per_server;
@@ -196,7 +193,7 @@ impl Admission {
         next
     }
 
-    /// The line something belongs in, and how many of it may be under way.
+    /// The queue of a request, and its limit in flight.
     fn queue(&mut self, kind: &RequestKind) -> (&mut RequestQueue, usize) {
         match kind {
             RequestKind::Question => (&mut self.questions_queue, QUESTIONS_AT_ONCE),
@@ -316,8 +313,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever order: never more under way than allowed, nothing waits while
-        /// there is room for it, and every call is in the books exactly once.
+        /// In whatever order: never more in flight than allowed, nothing is queued while there is a slot for it,
+        /// and every call is listed exactly once.
         #[test]
         fn the_books_balance(steps in prop::collection::vec((any::<bool>(), 0_u8..5, any::<prop::sample::Index>()), 1..200)) {
             let limits = limits();

@@ -1,4 +1,4 @@
-//! What an end is called, and which limit it names.
+//! How a run ended: the status, error and limit a client is told.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -14,10 +14,10 @@ use super::{LimitHit, Limits, ScriptError, Status};
 use crate::limits::{DEPTH, QUESTIONS};
 use crate::protocol::{End, ProtocolViolation};
 
-/// Bytes of the name of an error. The prelude cuts it after 128 characters, and says so.
+/// Bytes of the name of an error. The prelude truncates it to 128 characters.
 const MAX_NAME: usize = 1024;
-/// Bytes of anything else that is said of one. The prelude stops at 8,192 characters.
-pub(super) const MAX_WORDS: usize = 64 * 1024;
+/// Bytes of any other text of an error. The prelude truncates it to 8,192 characters.
+pub(super) const MAX_TEXT: usize = 64 * 1024;
 
 /// How a run ended: status, value, error, limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Completion {
         Completion { limit: Some(LimitHit { name, value }), ..Completion::failed(status, error) }
     }
 
-    /// The worker said how it ended.
+    /// As the worker reported.
     pub(super) fn from_end(end: End, limits: &Limits) -> Completion {
         match end {
             End::Ok { value } if value.len() <= limits.result => match json_depth(&value) {
@@ -65,7 +65,7 @@ impl Completion {
         }
     }
 
-    /// The gateway found a limit broken.
+    /// The gateway found a limit exceeded.
     pub(super) fn from_limit(limit_kind: LimitKind, limits: &Limits) -> Completion {
         match limit_kind {
             LimitKind::Wall => {
@@ -101,7 +101,6 @@ impl Completion {
         }
     }
 
-    /// The caller gave up.
     pub(super) fn cancelled() -> Completion {
         Completion::failed(
             Status::Cancelled,
@@ -109,14 +108,14 @@ impl Completion {
         )
     }
 
-    /// The source is longer than allowed; no worker has seen it.
+    /// The source is too long; no worker has seen it.
     pub(super) fn source_too_long(length: usize, limits: &Limits) -> Completion {
         let most = size(limits.source);
         let error = named("SourceLimit", format!("the source has {length} bytes, {most} at most"));
         Completion::limit_exceeded(Status::Error, "source", most, error)
     }
 
-    /// The worker said something no worker of ours says.
+    /// The worker sent what a correct worker never sends.
     pub(super) fn from_protocol_violation(violation: &ProtocolViolation) -> Completion {
         Completion::failed(
             Status::Error,
@@ -127,7 +126,7 @@ impl Completion {
         )
     }
 
-    /// The worker used a number twice, or spoke out of turn.
+    /// The worker used an id twice, or sent a message out of order.
     pub(super) fn out_of_order() -> Completion {
         Completion::failed(
             Status::Error,
@@ -135,14 +134,14 @@ impl Completion {
         )
     }
 
-    /// The worker is gone without a word.
+    /// The worker died without reporting an end.
     pub(super) fn from_exit(status: Option<ExitStatus>, limits: &Limits) -> Completion {
         let signal = status
             .and_then(|status| status.signal())
             .and_then(|number| Signal::try_from(number).ok());
         match signal {
             Some(Signal::SIGXCPU) => cpu(limits),
-            // An allocation that fails outside of the engine's heap aborts; the kernel short of memory kills.
+            // A failed allocation outside of the engine's heap aborts; the kernel's OOM killer kills.
             Some(signal @ (Signal::SIGABRT | Signal::SIGKILL)) => memory(
                 limits,
                 named("InternalError", format!("out of memory: the sandbox worker ended with {signal}")),
@@ -170,12 +169,12 @@ impl Completion {
     }
 }
 
-/// Whether a text is one value of JSON.
+/// Whether a text is one JSON value.
 pub(super) fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// An error as a worker of ours would write it, whoever wrote it.
+/// An error within the bounds a correct worker keeps.
 fn bounded(error: ScriptError) -> ScriptError {
     let cut = |mut text: String, most: usize| {
         text.truncate(text.floor_char_boundary(most));
@@ -183,9 +182,9 @@ fn bounded(error: ScriptError) -> ScriptError {
     };
     ScriptError {
         name: cut(error.name, MAX_NAME),
-        message: cut(error.message, MAX_WORDS),
-        stack: cut(error.stack, MAX_WORDS),
-        tool_error: error.tool_error.filter(|json| json.len() <= MAX_WORDS && is_json(json)),
+        message: cut(error.message, MAX_TEXT),
+        stack: cut(error.stack, MAX_TEXT),
+        tool_error: error.tool_error.filter(|json| json.len() <= MAX_TEXT && is_json(json)),
         ..error
     }
 }
@@ -293,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_is_said_of_an_error_has_a_bound() {
-        let long = || "é".repeat(MAX_WORDS);
+        let long = || "é".repeat(MAX_TEXT);
         let error = ScriptError {
             name: long(),
             message: long(),
@@ -304,7 +303,7 @@ mod tests {
         for end in [End::Error(error.clone()), End::MemoryLimit(error)] {
             let error = Completion::from_end(end, &Limits::default()).error.unwrap();
             assert!(error.name.len() <= MAX_NAME && error.name.len() > MAX_NAME - 4);
-            assert!(error.message.len() <= MAX_WORDS && error.stack.len() <= MAX_WORDS);
+            assert!(error.message.len() <= MAX_TEXT && error.stack.len() <= MAX_TEXT);
             assert_eq!(error.tool_error, None);
         }
     }

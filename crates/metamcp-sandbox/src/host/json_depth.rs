@@ -1,6 +1,6 @@
-//! How deep JSON is nested, without reading it.
+//! The nesting depth of JSON, without parsing it.
 
-/// The most brackets open at once. What is no JSON has some depth as well.
+/// The most brackets open at once; defined for invalid JSON too.
 pub(super) fn json_depth(json: &str) -> usize {
     let (mut open, mut most) = (0_usize, 0);
     let mut bytes = json.bytes();
@@ -12,7 +12,7 @@ pub(super) fn json_depth(json: &str) -> usize {
             }
             b']' | b'}' => open = open.saturating_sub(1),
             b'"' => {
-                // To the end of the text, past what is escaped in it.
+                // Skip the string, with its escapes.
                 while let Some(inside) = bytes.next() {
                     match inside {
                         b'"' => break,

@@ -1,4 +1,4 @@
-//! Answers to a script that are under way, looked at a few at a time.
+//! A script's requests in flight, polled within a time budget.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use super::{Answer, CallError, Op};
 
-/// Looks at answers that may take longer than this are followed by a turn of everybody else.
-const TURN: Duration = Duration::from_millis(1);
+/// Time budget of one poll; above it the task yields.
+const POLL_BUDGET: Duration = Duration::from_millis(1);
 
-/// The worker's number of a question, and the answer.
+/// The worker's id of a request, and the response.
 pub(super) type Answered = (u32, Result<String, CallError>);
 
-/// Answers under way, all in the task of their run: a handful of them is looked at faster than a thread
-/// is woken. Dropping them cancels them.
+/// Requests in flight, all polled by the task of their run: polling a handful is faster than waking a task for each.
+/// Dropping them cancels them.
 #[derive(Default)]
 pub(super) struct PendingAnswers {
     list: Vec<PendingAnswer>,
-    /// Whether the last look did work that others had to wait for.
+    /// Whether the last poll held up other clients.
     has_worked: bool,
 }
 
@@ -28,7 +28,6 @@ struct PendingAnswer {
 }
 
 impl PendingAnswers {
-    /// One more.
     pub(super) fn add(&mut self, id: u32, op: Op, answer: Answer) {
         self.list.push(PendingAnswer { id, is_question: op != Op::Call, answer });
     }
@@ -37,13 +36,13 @@ impl PendingAnswers {
         self.list.is_empty()
     }
 
-    /// Whether the last look did work that others had to wait for.
+    /// Whether the last poll did work that held up other clients.
     pub(super) fn has_worked(&self) -> bool {
         self.has_worked
     }
 
-    /// Those that are done; waits until there is one. Calls wait for their servers, but questions are answered by
-    /// the gateway itself, here: one of them at a time, and whatever took long ends the look.
+    /// The responses that are ready; pending until there is one. Calls wait for their servers, but all other requests
+    /// are computed by the gateway, here: at most one in a poll, which ends when its budget is used up.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Vec<Answered>> {
         let mut done = Vec::new();
         let began = Instant::now();
@@ -52,13 +51,13 @@ impl PendingAnswers {
             if self.has_worked {
                 return true;
             }
-            // A panic of the gateway ends this call and nothing else.
+            // A panic fails this request and nothing else.
             let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
             match polled {
                 Ok(Poll::Pending) => true,
                 Ok(Poll::Ready(answer)) => {
                     done.push((*id, answer));
-                    self.has_worked = *is_question || began.elapsed() > TURN;
+                    self.has_worked = *is_question || began.elapsed() > POLL_BUDGET;
                     false
                 }
                 Err(_) => {

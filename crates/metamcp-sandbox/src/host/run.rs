@@ -1,15 +1,12 @@
-//! One run from script to outcome: a single task that reads, answers, counts and watches.
+//! One run from script to outcome: a single task that reads requests, answers them and enforces the limits.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::os::fd::AsRawFd as _;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{hint, io, mem};
 
-use nix::errno::Errno;
-use nix::sys::socket::{MsgFlags, recv};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::io::AsyncReadExt as _;
@@ -17,33 +14,29 @@ use tokio::task::yield_now;
 use tokio::time::{sleep_until, timeout};
 
 use super::admission::{Admission, Admit, ClockCheck, RequestKind};
-use super::completion::{Completion, MAX_WORDS};
+use super::completion::{Completion, MAX_TEXT};
 use super::json_depth::json_depth;
 use super::pending_answers::PendingAnswers;
 use super::workers::{PIECE, Worker};
 use super::{CallError, Host, Limits, LogLine, Op, ScriptJob, ScriptOutcome};
-use crate::adaptive_spin::AdaptiveSpin;
 use crate::limits::{CPU_GRACE, DEPTH, NAME};
 use crate::protocol::{FromWorker, MAX_FRAME, ProtocolViolation, ToWorker, WorkerLimits};
 use crate::run_clock::{CLOCK_CHECK_INTERVAL, RunClock};
 
-/// Bytes of questions in line above which no more are read; the worker then waits with the next.
-const MAX_WAITING: usize = 32 * 1024 * 1024;
+/// Backpressure: above this many bytes of queued requests no more are read.
+const MAX_QUEUED: usize = 32 * 1024 * 1024;
 
-/// Bytes of answers not yet taken by the worker above which no further question is read.
-const MAX_ANSWERS: usize = 32 * 1024 * 1024;
+/// Backpressure: above this many bytes of responses the worker has not read, no more requests are read.
+const MAX_UNREAD: usize = 32 * 1024 * 1024;
 
-/// How long the worker is looked at without a turn of anybody else. Most questions come within it.
-const BUSY_POLL: Duration = Duration::from_micros(20);
-
-/// How long the dead are waited for, to be told why they died. The kernel needs a moment at most.
+/// Time to wait for the exit status of a dead worker.
 const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Words about progress that are passed on in one run; a worker of ours sends no more.
+/// Progress messages relayed in one run; a correct worker sends no more.
 const MAX_PROGRESS: u32 = 2_000;
 
-/// Runs one script to its end. Never fails: what goes wrong is an outcome. When `cancel` completes, the
-/// run ends as cancelled. Dropping the future kills the worker and drops the calls under way.
+/// Runs one script to its end. Never fails: errors are outcomes. When `cancel` completes, the run ends as
+/// cancelled. Dropping the future kills the worker and drops the calls in flight.
 pub async fn run(
     worker: Worker,
     job: ScriptJob,
@@ -51,33 +44,32 @@ pub async fn run(
     cancel: impl Future<Output = ()> + Send,
 ) -> ScriptOutcome {
     let limits = job.limits.clone().bounded();
-    let before = worker.processor_time().unwrap_or_default();
+    let cpu_before = worker.processor_time().unwrap_or_default();
     let mut run = ScriptRun {
         run_clock: RunClock::new(Instant::now()),
-        before,
+        cpu_before,
         cpu: Duration::ZERO,
         admission: Admission::new(limits.clone()),
         limits,
         host,
         pending_answers: PendingAnswers::default(),
-        held: HashMap::new(),
-        held_bytes: 0,
+        queued: HashMap::new(),
+        queued_bytes: 0,
         out: Vec::new(),
         sent: 0,
-        deaf: false,
+        closed: false,
         logs: Vec::new(),
         logs_left: 0,
         logs_dropped: 0,
         progress: 0,
         next: 0,
-        adaptive_spin: AdaptiveSpin::default(),
     };
     run.logs_left = run.limits.logs;
     if job.code.len() > run.limits.source {
         let completion = Completion::source_too_long(job.code.len(), &run.limits);
         return run.outcome(completion);
     }
-    run.say(&ToWorker::Job {
+    run.send(&ToWorker::Job {
         code: job.code,
         limits: worker_limits(&run.limits),
         servers: job.servers,
@@ -85,7 +77,7 @@ pub async fn run(
     let (worker, ended) = run.drive(worker, cancel).await;
     let completion = match ended {
         Some(completion) => {
-            // Closing its socket and having it buried take as long as a short script, and nobody waits for that.
+            // In the background: closing the socket and reaping the process take as long as a short script.
             tokio::spawn(async { drop(worker) });
             completion
         }
@@ -100,7 +92,7 @@ pub async fn run(
     run.outcome(completion)
 }
 
-/// What a worker is told of the limits.
+/// The limits the worker enforces on itself.
 fn worker_limits(limits: &Limits) -> WorkerLimits {
     WorkerLimits {
         cpu: u64::try_from(limits.cpu.as_micros()).unwrap_or(u64::MAX),
@@ -113,46 +105,32 @@ fn worker_limits(limits: &Limits) -> WorkerLimits {
 }
 
 struct ScriptRun {
-    /// The time it took so far: a gateway that was stopped gives its scripts what they had left.
+    /// Excludes the time in which the gateway was stopped.
     run_clock: RunClock,
-    /// Processor time of the worker before its job.
-    before: Duration,
+    /// CPU time of the worker before its job.
+    cpu_before: Duration,
     cpu: Duration,
     limits: Limits,
     admission: Admission,
     host: Arc<dyn Host>,
     pending_answers: PendingAnswers,
-    /// Questions in line.
-    held: HashMap<u32, (Op, String)>,
-    held_bytes: usize,
+    /// Requests that wait for a slot.
+    queued: HashMap<u32, (Op, String)>,
+    queued_bytes: usize,
     out: Vec<u8>,
     sent: usize,
-    /// Whether the worker takes nothing any more.
-    deaf: bool,
+    /// Whether the worker has closed its end for reading.
+    closed: bool,
     logs: Vec<LogLine>,
     logs_left: usize,
     logs_dropped: usize,
     progress: u32,
-    /// The number of the worker's next question.
+    /// The id of the worker's next request.
     next: u32,
-    adaptive_spin: AdaptiveSpin,
-}
-
-/// A wait for the worker's next word, with nothing else to do for it.
-#[derive(Clone, Copy)]
-struct Wait {
-    since: Instant,
-    spin: Option<Duration>,
-}
-
-impl Wait {
-    fn is_spinning(self) -> bool {
-        self.spin.is_some_and(|spin| self.since.elapsed() < spin)
-    }
 }
 
 impl ScriptRun {
-    /// Turns until the run ended. Without a verdict the worker died without a word.
+    /// Runs until the end. Without a completion the worker died without reporting one.
     async fn drive(
         &mut self,
         mut worker: Worker,
@@ -160,15 +138,13 @@ impl ScriptRun {
     ) -> (Worker, Option<Completion>) {
         let mut cancel = pin!(cancel);
         let mut piece = vec![0; PIECE];
-        // Nothing is over before this; looked at again then.
+        // No limit can be hit before this.
         let mut next_check = Instant::now()
             + (self.limits.cpu + CPU_GRACE).min(self.limits.wall).min(CLOCK_CHECK_INTERVAL);
-        // One for the whole run: putting a new one among all timers of the gateway for each answer took longer than the answer.
+        // One timer for the whole run: inserting a new one for each request took longer than the request.
         let mut alarm = pin!(sleep_until(next_check.into()));
-        let mut wait: Option<Wait> = None;
-        let mut is_first = true;
         loop {
-            // Before anything else: while there is always something to answer, nothing below would get to it.
+            // First, since the branches below are biased and a busy script would never get to the timer.
             if Instant::now() >= next_check {
                 match self.watch(&worker) {
                     ClockCheck::Again(pause) => {
@@ -181,26 +157,14 @@ impl ScriptRun {
                 }
             }
             if self.flush(&worker).is_err() {
-                // It closed its end. What it said before is still to be read.
-                self.deaf = true;
+                // It closed its end. What it sent before is still to be read.
+                self.closed = true;
                 self.out.clear();
                 self.sent = 0;
             }
-            let reads = self.held_bytes < MAX_WAITING && self.out.len() - self.sent < MAX_ANSWERS;
-            let is_idle = self.pending_answers.is_empty() && self.sent == self.out.len();
-            if is_idle && wait.is_none() {
-                let spin = if is_first {
-                    worker.first_message_spin().spin_time()
-                } else {
-                    self.adaptive_spin.spin_time()
-                };
-                wait = Some(Wait { since: Instant::now(), spin });
-            }
-            let spins = wait.is_some_and(Wait::is_spinning);
-            let seen = if spins && reads { busy_poll(&worker, &mut piece) } else { None };
+            let reads = self.queued_bytes < MAX_QUEUED && self.out.len() - self.sent < MAX_UNREAD;
             let (mut inward, outward) = worker.halves();
-            // In this order: what is answered already goes out before more is taken in. There is an end to that, since no
-            // more are under way than were asked for.
+            // Biased: responses leave before more requests are read. That terminates, since only what was read is in flight.
             tokio::select! {
                 biased;
                 () = &mut cancel => return (worker, Some(Completion::cancelled())),
@@ -208,28 +172,15 @@ impl ScriptRun {
                     for (id, answer) in done {
                         self.answered(id, answer);
                     }
-                    // The thread is shared with everybody else's requests, and a script can have any number of
-                    // questions ready.
+                    // The thread is shared with all other clients, and a script can have any number of requests ready.
                     if self.pending_answers.has_worked() {
                         yield_now().await;
                     }
                 }
-                // Not by `try_read`, which needs a second look at a socket to know that the first one took all.
-                heard = async {
-                    match seen {
-                        Some(seen) => seen,
-                        None => inward.read(&mut piece).await,
-                    }
-                }, if reads => match heard {
+                // Not `try_read`, which needs a second call to know that the first one emptied the socket.
+                read = inward.read(&mut piece), if reads => match read {
                     Ok(0) | Err(_) => return (worker, None),
                     Ok(count) => {
-                        if let Some(Wait { since, spin }) = wait.take() {
-                            let (spun, took) = (spin.is_some(), since.elapsed());
-                            match mem::take(&mut is_first) {
-                                true => worker.first_message_spin().record(spun, took),
-                                false => self.adaptive_spin.record(spun, took),
-                            }
-                        }
                         worker.frames.push(&piece[..count]);
                         if let Some(completion) = self.frames(&mut worker) {
                             return (worker, Some(completion));
@@ -238,26 +189,24 @@ impl ScriptRun {
                 },
                 _ = outward.writable(), if self.sent < self.out.len() => {}
                 () = &mut alarm => {}
-                // Everybody else has a turn between two looks, and what has arrived for them is read.
-                () = yield_now(), if spins => {}
             }
         }
     }
 
     fn watch(&mut self, worker: &Worker) -> ClockCheck {
         if let Some(used) = worker.processor_time() {
-            self.cpu = used.saturating_sub(self.before);
+            self.cpu = used.saturating_sub(self.cpu_before);
         }
         let spent = self.spent();
         self.admission.watch(spent, self.cpu)
     }
 
-    /// How long it runs already.
+    /// Time since the start.
     fn spent(&mut self) -> Duration {
         self.run_clock.spent(Instant::now())
     }
 
-    /// Reads every frame that is here.
+    /// Handles every complete frame.
     fn frames(&mut self, worker: &mut Worker) -> Option<Completion> {
         loop {
             let message = match worker.frames.next_frame() {
@@ -267,7 +216,7 @@ impl ScriptRun {
             };
             match message {
                 Ok(message) => {
-                    if let Some(completion) = self.heard(message) {
+                    if let Some(completion) = self.received(message) {
                         return Some(completion);
                     }
                 }
@@ -276,11 +225,11 @@ impl ScriptRun {
         }
     }
 
-    fn heard(&mut self, message: FromWorker) -> Option<Completion> {
+    fn received(&mut self, message: FromWorker) -> Option<Completion> {
         match message {
-            FromWorker::Request { id, op, payload } => return self.asked(id, op, payload),
+            FromWorker::Request { id, op, payload } => return self.requested(id, op, payload),
             FromWorker::Log { level, text } => {
-                // Lines without a text take room as well.
+                // Empty lines take memory as well.
                 if text.len() <= self.logs_left && self.logs.len() < self.limits.logs {
                     self.logs_left -= text.len();
                     self.host.log(level, &text);
@@ -296,7 +245,7 @@ impl ScriptRun {
             }
             FromWorker::Progress { value, total, message } => {
                 let is_told = value.is_finite() && total.is_none_or(f64::is_finite);
-                if !is_told || message.as_ref().is_some_and(|words| words.len() > MAX_WORDS) {
+                if !is_told || message.as_ref().is_some_and(|words| words.len() > MAX_TEXT) {
                     return Some(Completion::from_protocol_violation(&ProtocolViolation::Bounds {
                         field: "progress",
                     }));
@@ -307,7 +256,7 @@ impl ScriptRun {
                 }
             }
             FromWorker::Done { end, cpu } => {
-                // One thread uses no more than passes on the wall, whatever it says.
+                // One thread uses no more CPU time than wall time, whatever it claims.
                 let said = Duration::from_micros(cpu).min(self.spent());
                 self.cpu = self.cpu.max(said);
                 return Some(Completion::from_end(end, &self.limits));
@@ -317,8 +266,8 @@ impl ScriptRun {
         None
     }
 
-    fn asked(&mut self, id: u32, op: Op, payload: String) -> Option<Completion> {
-        // Numbers follow each other, so that no answer can go to another question than its own.
+    fn requested(&mut self, id: u32, op: Op, payload: String) -> Option<Completion> {
+        // Ids are consecutive, so that no response can go to another request.
         if id != self.next {
             return Some(Completion::out_of_order());
         }
@@ -331,8 +280,8 @@ impl ScriptRun {
         match self.admission.request(id, kind, now) {
             Admit::Start => self.start(id, op, payload),
             Admit::Wait => {
-                self.held_bytes += payload.len();
-                self.held.insert(id, (op, payload));
+                self.queued_bytes += payload.len();
+                self.queued.insert(id, (op, payload));
             }
             Admit::LimitHit(limit_kind) => {
                 return Some(Completion::from_limit(limit_kind, &self.limits));
@@ -353,18 +302,18 @@ impl ScriptRun {
     fn answered(&mut self, id: u32, answer: Result<String, CallError>) {
         let answer = bounded(answer);
         let ok = answer.as_ref().is_ok_and(|result| !is_error_result(result));
-        self.say(&ToWorker::Reply { id, answer: answer.map_err(|error| error.json) });
+        self.send(&ToWorker::Reply { id, answer: answer.map_err(|error| error.json) });
         let now = self.spent();
         for id in self.admission.finished(id, ok, now) {
-            if let Some((op, payload)) = self.held.remove(&id) {
-                self.held_bytes -= payload.len();
+            if let Some((op, payload)) = self.queued.remove(&id) {
+                self.queued_bytes -= payload.len();
                 self.start(id, op, payload);
             }
         }
     }
 
-    fn say(&mut self, message: &ToWorker) {
-        if self.deaf {
+    fn send(&mut self, message: &ToWorker) {
+        if self.closed {
             return;
         }
         if self.sent == self.out.len() {
@@ -403,20 +352,7 @@ impl ScriptRun {
     }
 }
 
-/// Looks for a word of the worker for a moment, past the runtime, which asks about all sockets there are at every turn.
-/// Nothing if there was none; what it would have told the runtime, it finds out by itself.
-fn busy_poll(worker: &Worker, piece: &mut [u8]) -> Option<io::Result<usize>> {
-    let since = Instant::now();
-    loop {
-        match recv(worker.socket().as_raw_fd(), piece, MsgFlags::MSG_DONTWAIT) {
-            Err(Errno::EAGAIN | Errno::EINTR) if since.elapsed() < BUSY_POLL => hint::spin_loop(),
-            Err(Errno::EAGAIN | Errno::EINTR) => return None,
-            seen => return Some(seen.map_err(io::Error::from)),
-        }
-    }
-}
-
-/// What is asked, as the prelude writes it: these members, each once, and nothing else.
+/// The payload of a call as the prelude writes it: these members, each once, and nothing else.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Call {
@@ -426,10 +362,10 @@ struct Call {
     _arguments: IgnoredAny,
 }
 
-/// The same for everything that is no call. Which of them an operation reads is its own business.
+/// The payload of every other operation. Each reads some of the members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct OtherPayload {
     #[serde(default, rename = "query")]
     _query: IgnoredAny,
     #[serde(default, rename = "options")]
@@ -444,21 +380,21 @@ struct Question {
     _value: IgnoredAny,
 }
 
-/// What a question is, for the books.
+/// What a request counts as.
 ///
 /// # Errors
-/// It is nothing that a worker of ours asks.
+/// A payload that the prelude never writes.
 fn kind_of(op: Op, payload: &str, host: &dyn Host) -> Result<RequestKind, ProtocolViolation> {
     let violation = |_| ProtocolViolation::Json { field: "payload" };
-    // A list would be read as the members in their order.
+    // serde would read an array as the members in their order.
     if !payload.starts_with('{') {
         return Err(ProtocolViolation::Json { field: "payload" });
     }
-    // What is nested too deeply for the reader of JSON is answered with that, and nobody looks into it.
+    // Nested too deeply for serde_json: rejected later, without parsing it.
     let is_deep = levels(payload) > DEPTH;
     if op != Op::Call {
         if !is_deep {
-            serde_json::from_str::<Question>(payload).map_err(violation)?;
+            serde_json::from_str::<OtherPayload>(payload).map_err(violation)?;
         }
         return Ok(RequestKind::Question);
     }
@@ -470,12 +406,12 @@ fn kind_of(op: Op, payload: &str, host: &dyn Host) -> Result<RequestKind, Protoc
     Ok(RequestKind::Call { server: short(server), tool: short(tool) })
 }
 
-/// How deep what is asked with is nested. What is around it takes one level.
+/// The depth of the arguments. The object around them is one level.
 fn levels(payload: &str) -> usize {
     json_depth(payload).saturating_sub(1)
 }
 
-/// A name in the books, which are as long as the names in them.
+/// A name for the list of calls, bounded.
 fn short(mut name: String) -> String {
     if let Some((at, _)) = name.char_indices().nth(NAME) {
         name.truncate(at);
@@ -493,9 +429,9 @@ fn too_deep(levels: usize) -> CallError {
     }
 }
 
-/// An answer that fits a frame.
+/// A response that fits a frame.
 fn bounded(answer: Result<String, CallError>) -> Result<String, CallError> {
-    /// What is around an answer in its frame.
+    /// Frame overhead of a response.
     const AROUND: usize = 64;
     match answer {
         Ok(text) if text.len() > MAX_FRAME - AROUND => Err(CallError {
@@ -512,7 +448,7 @@ fn bounded(answer: Result<String, CallError>) -> Result<String, CallError> {
     }
 }
 
-/// Whether a result of a tool is an error by its own word.
+/// Whether a tool's result has `isError`.
 fn is_error_result(result: &str) -> bool {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,7 +1,7 @@
-//! Starting workers and burying them, on two threads of their own.
+//! Starting and reaping workers, on two dedicated threads.
 //!
-//! A worker or a nursery dies with the *thread* that started it, so that thread has to stay: threads of the runtime
-//! come and go. And waiting for the dead blocks, so that is a second thread's work, and no other's.
+//! The parent-death signal of a worker or zygote is tied to the *thread* that started it, so that thread must not end as
+//! threads of the runtime do. Reaping blocks, so it has its own thread.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,27 +16,26 @@ use tokio::sync::oneshot;
 use super::Launch;
 use super::zygote::{ForkResult, Zygote};
 
-/// What a worker is called in a list of processes.
+/// Process name of a worker.
 const NAME: &str = "metamcp-sandbox";
 
-/// A process that was just started, and our end of its socket.
+/// A new process and our end of its socket.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) process: Process,
     pub(super) socket: UnixStream,
 }
 
-/// The process of a worker. Whoever has it buries it.
+/// The process of a worker. Its owner reaps it.
 #[derive(Debug)]
 pub(super) enum Process {
-    /// Started by us.
+    /// A child of this process.
     Own(Child),
-    /// Forked from a nursery, which it keeps alive: its number, what it is killed by, and that nursery.
+    /// Forked from a zygote, which it keeps alive: pid, pidfd and that zygote.
     Forked(i32, OwnedFd, Arc<Zygote>),
 }
 
 impl Process {
-    /// Its number.
     pub(super) fn id(&self) -> u32 {
         match self {
             Process::Own(child) => child.id(),
@@ -44,7 +43,7 @@ impl Process {
         }
     }
 
-    /// Kills it and waits for its end. One that is ending by itself keeps its own status: a signal comes too late for it.
+    /// Kills and reaps it. A process that has exited already keeps its own status.
     fn reap(self) -> Option<ExitStatus> {
         match self {
             Process::Own(mut child) => {
@@ -56,7 +55,7 @@ impl Process {
     }
 }
 
-/// The two threads. They end when the last of these is gone.
+/// Handle to the two threads, which end with the last handle.
 #[derive(Debug, Clone)]
 pub(super) struct Spawner {
     start: mpsc::Sender<oneshot::Sender<io::Result<Started>>>,
@@ -71,8 +70,8 @@ impl Spawner {
         thread::Builder::new().name("sandbox-start".into()).spawn(move || {
             let mut zygote = None;
             for order in orders {
-                // If nobody waits any more, the socket closes and the worker ends by itself; it is buried
-                // from here, since nobody else knows of it.
+                // If nobody waits any more, the socket closes and the worker exits; it is reaped from here,
+                // since nobody else knows of it.
                 let started = start_one(&launch, &mut zygote);
                 if let Err(Ok(Started { process, socket })) = order.send(started) {
                     drop(socket);
@@ -81,9 +80,9 @@ impl Spawner {
             }
         })?;
         thread::Builder::new().name("sandbox-reap".into()).spawn(move || {
-            for (process, told) in dead {
+            for (process, status_sender) in dead {
                 if let Some(status) = process.reap() {
-                    told.send(status).ok();
+                    status_sender.send(status).ok();
                 }
             }
         })?;
@@ -92,16 +91,16 @@ impl Spawner {
 
     /// Starts a worker.
     pub(super) async fn start(&self) -> io::Result<Started> {
-        let (told, started) = oneshot::channel();
-        self.start.send(told).map_err(io::Error::other)?;
+        let (sender, started) = oneshot::channel();
+        self.start.send(sender).map_err(io::Error::other)?;
         started.await.map_err(io::Error::other)?
     }
 
-    /// Kills a worker and says how it ended, unless it had ended before. Needs no one to wait for it.
+    /// Kills and reaps a worker; the receiver of its exit status may be dropped.
     pub(super) fn reap(&self, process: Process) -> oneshot::Receiver<ExitStatus> {
-        let (told, reaped) = oneshot::channel();
+        let (sender, reaped) = oneshot::channel();
         // The thread outlives us: it ends after the last sender.
-        self.reap.send((process, told)).ok();
+        self.reap.send((process, sender)).ok();
         reaped
     }
 }
@@ -118,23 +117,23 @@ fn start_one(launch: &Launch, zygote: &mut Option<Arc<Zygote>>) -> io::Result<St
                 *zygote = Some(young);
                 return started;
             }
-            // Somebody killed it, or it is out of step.
+            // It was killed, or violated the protocol.
             Err(_) => young.end(),
         }
     }
-    // None yet, or one that is old; its workers keep that, if it has any.
+    // No zygote yet, or an old one, which stays alive as long as it has workers.
     let new = Arc::new(Zygote::start(launch)?);
     let started = forked(&new)?;
     *zygote = Some(new);
     started
 }
 
-/// A worker of this nursery, or why the system lets there be none.
+/// Forks a worker from this zygote; the inner error is the system's.
 ///
 /// # Errors
-/// The nursery is of no use any more. A worker it may have made has a socket of its own, whose other end is closed.
+/// The zygote is unusable. A worker it may have forked finds its socket closed and exits.
 fn forked(zygote: &Arc<Zygote>) -> io::Result<io::Result<Started>> {
-    // What we lack says nothing about the nursery; to end it would kill the workers that run.
+    // Not the zygote's fault, and ending it would kill running workers.
     let (socket, theirs) = match pair() {
         Ok(pair) => pair,
         Err(error) => return Ok(Err(error)),
@@ -147,14 +146,14 @@ fn forked(zygote: &Arc<Zygote>) -> io::Result<io::Result<Started>> {
     })
 }
 
-/// Our end of a socket and theirs.
+/// Our end, non-blocking, and the worker's.
 fn pair() -> io::Result<(UnixStream, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     Ok((ours, theirs))
 }
 
-/// What both kinds of processes have in common.
+/// The command of a worker or a zygote.
 pub(super) fn command(launch: &Launch) -> Command {
     let mut command = Command::new(&launch.program);
     command
@@ -163,7 +162,7 @@ pub(super) fn command(launch: &Launch) -> Command {
         .env_clear()
         .envs(launch.env.iter().map(|(name, value)| (name, value)))
         .stderr(Stdio::null())
-        // An interrupt typed at the terminal is for the gateway, which then ends its runs in order.
+        // Its own process group: Ctrl-C is for the gateway, which ends its runs in order.
         .process_group(0);
     command
 }

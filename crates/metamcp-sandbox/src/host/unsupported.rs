@@ -1,16 +1,16 @@
-//! Where there is no lockdown there is no worker: everything is refused.
+//! Stubs for systems without the lockdown: there are no workers, and every run is refused.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use super::{Host, Launch, Profile, ScriptJob, ScriptOutcome, WorkerError};
 
-/// Workers kept ready; on this system there are none.
+/// A pool that is always empty.
 #[derive(Debug, Clone)]
 pub struct Workers {}
 
 impl Workers {
-    /// Nothing is started, now or later.
+    /// Starts nothing.
     pub fn new(_launch: Launch, _profile: Profile, _ready: usize) -> Workers {
         Workers {}
     }
@@ -24,11 +24,11 @@ impl Workers {
     }
 }
 
-/// There is none.
+/// Uninhabited.
 #[derive(Debug)]
 pub enum Worker {}
 
-/// Cannot be reached: nobody has a worker.
+/// Cannot be called: there is no worker.
 pub async fn run(
     worker: Worker,
     _job: ScriptJob,

@@ -1,4 +1,4 @@
-//! Workers kept ready, each checked before it is handed out.
+//! The pool of idle workers, each checked before it is handed out.
 
 use std::collections::VecDeque;
 use std::process::ExitStatus;
@@ -16,26 +16,23 @@ use tokio::time::timeout;
 
 use super::spawn::{Process, Spawner, Started};
 use super::{Launch, Profile, WorkerError};
-use crate::adaptive_spin::AdaptiveSpin;
 use crate::layer;
 use crate::protocol::{Frames, FromWorker, MissingLayer};
 
-/// How long a worker may take to be ready. It takes milliseconds; a machine that is short of memory
-/// takes its time.
-const START: Duration = Duration::from_secs(10);
+/// Time for a worker to be ready. It takes milliseconds, unless the machine is short of memory.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the next worker is not started after one was taken while others wait. Starting it takes as
-/// much of a processor as many a script, and a short one is over by then.
+/// Delay of a refill while the pool is not empty. Starting a worker takes as much CPU as many a script, and a
+/// short one is over by then.
 const REFILL_DELAY: Duration = Duration::from_millis(3);
 
-/// More than the kernel says of a process.
+/// Larger than `/proc/PID/status`.
 const STATUS: usize = 8 * 1024;
 
 /// Bytes taken from a socket at once.
 pub(super) const PIECE: usize = 64 * 1024;
 
-/// Workers kept ready. The first one is started by the first [`Workers::take`], so that a gateway that
-/// never runs a script starts none.
+/// The pool. Empty until the first [`Workers::take`], so that a gateway that never runs a script starts no worker.
 #[derive(Debug, Clone)]
 pub struct Workers {
     shared: Arc<Shared>,
@@ -48,43 +45,40 @@ struct Shared {
     ready: usize,
     spawner: OnceLock<Spawner>,
     pool: Mutex<Pool>,
-    /// How first words of scripts are waited for. Of all of them, since each script has but one.
-    first_message_spin: Arc<Mutex<AdaptiveSpin>>,
-    /// Somebody waits: those that take a breath before they start do so now.
+    /// Somebody waits: delayed refills start now.
     hurry: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Pool {
     waiting: VecDeque<Worker>,
-    /// Workers on their way into the pool.
+    /// Workers being started.
     starting: usize,
-    /// Those who wait for one of them, the first one first. Never more than are coming.
+    /// Takers waiting for one of them, in order. Never more than are being started.
     waiters: VecDeque<oneshot::Sender<Worker>>,
 }
 
 impl Workers {
-    /// Workers started by `launch` and checked against `profile`, with `ready` of them waiting.
+    /// A pool of `ready` idle workers, started by `launch` and checked against `profile`.
     pub fn new(launch: Launch, profile: Profile, ready: usize) -> Workers {
         let spawner = OnceLock::new();
         let pool = Mutex::default();
         let hurry = Notify::new();
-        let first_message_spin = Arc::new(Mutex::new(AdaptiveSpin::for_first_messages()));
-        let shared = Shared { launch, profile, ready, spawner, pool, first_message_spin, hurry };
+        let shared = Shared { launch, profile, ready, spawner, pool, hurry };
         Workers { shared: Arc::new(shared) }
     }
 
     /// A worker that has proven every layer of the profile; for one run.
     ///
     /// # Errors
-    /// A layer that is not to be had, or a worker that does not start. Neither heals by asking again.
+    /// A layer is missing, or a worker does not start. Retrying does not help.
     pub async fn take(&self) -> Result<Worker, WorkerError> {
         let worker = loop {
             match self.shared.next() {
-                // One that died while it waited is passed over.
+                // One that died while it was idle is skipped.
                 NextWorker::Waiting(worker) if worker.is_waiting() => break worker,
                 NextWorker::Waiting(_) => {}
-                // If it does not come after all, another is started, and what fails then is told.
+                // If it fails, another is started, and that failure is returned.
                 NextWorker::Starting(starting) => {
                     if let Ok(worker) = starting.await {
                         break worker;
@@ -97,12 +91,12 @@ impl Workers {
         Ok(worker)
     }
 
-    /// How many are waiting, for those who look.
+    /// The number of idle workers.
     pub fn waiting(&self) -> usize {
         self.shared.pool().waiting.len()
     }
 
-    /// Starts as many as are missing, in the background.
+    /// Starts the missing workers in the background.
     fn refill(&self) {
         let (missing, pause) = {
             let mut pool = self.shared.pool();
@@ -116,7 +110,7 @@ impl Workers {
                 if !pause.is_zero() {
                     timeout(pause, starting.0.hurry.notified()).await.ok();
                 }
-                // One that cannot be had now is refused to whoever asks next, with the reason.
+                // A failure is reported to the next taker, whose own attempt fails alike.
                 if let Ok(worker) = starting.0.prepare().await {
                     starting.0.arrived(worker);
                 }
@@ -125,26 +119,26 @@ impl Workers {
     }
 }
 
-/// One worker on its way. Counted until it is there, or will not come.
+/// Counts a worker as starting until it is ready or has failed.
 struct StartingWorker(Arc<Shared>);
 
 impl Drop for StartingWorker {
     fn drop(&mut self) {
         let mut pool = self.0.pool();
         pool.starting -= 1;
-        // Who waits for one that will not come looks again.
+        // A taker that waits for a failed one tries again.
         let starting = pool.starting;
         pool.waiters.truncate(starting);
     }
 }
 
-/// Where the next worker is from.
+/// The source of the next worker.
 enum NextWorker {
-    /// It waits.
+    /// An idle one.
     Waiting(Worker),
-    /// It is being started. That one is there sooner than a new one, and starting both takes longer.
+    /// One being started, which is ready sooner than a new one.
     Starting(oneshot::Receiver<Worker>),
-    /// None is waiting, and all that are coming are promised.
+    /// None is idle, and those being started have takers.
     None,
 }
 
@@ -169,13 +163,13 @@ impl Shared {
         NextWorker::Starting(starting)
     }
 
-    /// To whoever waits for it, or into the pool.
+    /// Hands a worker to the first taker, or puts it into the pool.
     fn arrived(&self, mut worker: Worker) {
         let mut pool = self.pool();
         while let Some(who) = pool.waiters.pop_front() {
             match who.send(worker) {
                 Ok(()) => return,
-                // Who wanted it gave up.
+                // That taker has gone.
                 Err(back) => worker = back,
             }
         }
@@ -198,17 +192,12 @@ impl Shared {
             }
         };
         let Started { process, socket } = spawner.start().await.map_err(refused)?;
-        let mut worker = Worker {
-            process: Some(process),
-            spawner,
-            socket: None,
-            frames: Frames::default(),
-            first_message_spin: Arc::clone(&self.first_message_spin),
-        };
+        let mut worker =
+            Worker { process: Some(process), spawner, socket: None, frames: Frames::default() };
         worker.socket = Some(UnixStream::from_std(socket).map_err(refused)?);
-        let ready = match timeout(START, worker.hear()).await {
+        let ready = match timeout(START_TIMEOUT, worker.receive()).await {
             Ok(ready) => ready,
-            Err(_) => Err(format!("it said nothing for {} s", START.as_secs())),
+            Err(_) => Err(format!("it said nothing for {} s", START_TIMEOUT.as_secs())),
         };
         match ready {
             Ok(FromWorker::Ready { layers, missing }) => {
@@ -220,19 +209,20 @@ impl Shared {
         }
     }
 
-    /// Whether everything the profile demands is in force, by the worker's word and by the kernel's.
+    /// Checks that every layer of the profile is in force: as the worker reports, and as the kernel confirms.
     fn check(
         &self,
         pid: u32,
         layers: &[String],
         missing: &[MissingLayer],
     ) -> Result<(), WorkerError> {
-        // What the worker itself says is missing tells more than what is merely not in its list.
-        let told = missing.iter().find(|told| self.profile.demands().any(|one| one == told.layer));
-        if let Some(told) = told {
+        // The worker's own reason says more than the absence from its list.
+        let missing =
+            missing.iter().find(|one| self.profile.demands().any(|name| name == one.layer));
+        if let Some(missing) = missing {
             return Err(WorkerError::Layer {
-                layer: told.layer.clone(),
-                reason: told.reason.clone(),
+                layer: missing.layer.clone(),
+                reason: missing.reason.clone(),
             });
         }
         for demanded in self.profile.demands() {
@@ -242,11 +232,11 @@ impl Shared {
                 return Err(WorkerError::Layer { layer: demanded.to_owned(), reason });
             }
         }
-        // The process we know is the one that speaks with the engine; the worker is out of sight, which is the point.
+        // The process we know is the Docker client; the worker is in the container.
         if self.profile == Profile::Docker {
             return Ok(());
         }
-        // Where /proc is closed to us there is nothing to compare with; no code of a guest ran yet.
+        // Without /proc there is nothing to compare with; no guest code has run yet.
         let Some(status) = status(pid) else { return Ok(()) };
         for (layer, line) in
             [(layer::NO_NEW_PRIVILEGES, "NoNewPrivs:\t1"), (layer::SECCOMP, "Seccomp:\t2")]
@@ -261,58 +251,50 @@ impl Shared {
     }
 }
 
-/// What the kernel says of a process, in one piece: read as a file it comes in eight, since its length is not known.
+/// `/proc/PID/status`, in one read: `fs::read_to_string` takes eight, since the length is unknown.
 fn status(pid: u32) -> Option<String> {
     let mut text = String::with_capacity(STATUS);
     fs::File::open(format!("/proc/{pid}/status")).ok()?.read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-/// A locked-down process waiting for its one script. Dropping it kills it.
+/// A locked-down process that waits for its one script. Dropping it kills it.
 #[derive(Debug)]
 pub struct Worker {
     process: Option<Process>,
     spawner: Spawner,
     socket: Option<UnixStream>,
     pub(super) frames: Frames,
-    first_message_spin: Arc<Mutex<AdaptiveSpin>>,
 }
 
 impl Worker {
-    /// Its process.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.as_ref().map_or(0, Process::id)
     }
 
-    /// The socket. It is there as long as the worker is.
     pub(super) fn socket(&self) -> &UnixStream {
         self.socket.as_ref().expect("set when the worker was made")
     }
 
-    /// Both directions of it, each by itself.
     pub(super) fn halves(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         self.socket.as_mut().expect("set when the worker was made").split()
     }
 
-    /// How the first word of a script is waited for.
-    pub(super) fn first_message_spin(&self) -> MutexGuard<'_, AdaptiveSpin> {
-        self.first_message_spin.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Processor time used by the process so far. Nothing once it cannot be told.
+    /// CPU time of the process so far; `None` if it cannot be read.
     pub(super) fn processor_time(&self) -> Option<Duration> {
         let pid = Pid::from_raw(i32::try_from(self.id()).ok()?);
         let clock: ClockId = clock_getcpuclockid(pid).ok()?;
         clock_gettime(clock).ok().map(Duration::from)
     }
 
-    /// Kills it, and says how it had ended if it had before.
+    /// Kills it; the exit status is its own if it had ended before.
     pub(super) fn end(mut self) -> Option<oneshot::Receiver<ExitStatus>> {
         self.process.take().map(|process| self.spawner.reap(process))
     }
 
-    /// The next message.
-    async fn hear(&mut self) -> Result<FromWorker, String> {
+    /// Reads the next message.
+    async fn receive(&mut self) -> Result<FromWorker, String> {
         let mut piece = [0; 4096];
         loop {
             match self.frames.next_frame() {
@@ -333,7 +315,7 @@ impl Worker {
         }
     }
 
-    /// Whether it still waits: it has closed nothing and said nothing.
+    /// Whether it is still idle: it has closed nothing and sent nothing.
     fn is_waiting(&self) -> bool {
         matches!(
             self.socket().try_read(&mut [0]),

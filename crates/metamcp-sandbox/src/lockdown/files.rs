@@ -1,4 +1,4 @@
-//! Which descriptors are open.
+//! The open descriptors of this process.
 
 use std::fs;
 use std::os::fd::RawFd;

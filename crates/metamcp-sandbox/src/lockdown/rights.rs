@@ -1,4 +1,4 @@
-//! Landlock: every right to files, network and scopes denied, each tried afterwards.
+//! Landlock: denies files, network and scopes, and verifies each.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -12,12 +12,12 @@ use nix::unistd::getppid;
 use super::Report;
 use crate::layer;
 
-/// The newest interface whose rights we deny. What older kernels do not know of it is left out there by
-/// the crate, and the trials below find out.
+/// The newest Landlock ABI whose rights are denied. The crate skips what an older kernel does not support, and the
+/// checks below detect that.
 const RIGHTS: ABI = ABI::V6;
 
-/// Denies all, and notes what holds.
-pub(super) fn give_up(report: &mut Report) {
+/// Denies everything and reports what is in force.
+pub(super) fn restrict_all(report: &mut Report) {
     if let Err(error) = restrict() {
         let reason = error.to_string();
         for name in [layer::LANDLOCK_FILES, layer::LANDLOCK_NETWORK, layer::LANDLOCK_SCOPE] {
@@ -71,7 +71,7 @@ fn network() -> Result<(), String> {
 }
 
 fn scope() -> Result<(), String> {
-    // A signal of no effect to our parent, the gateway or the nursery. It is of our user, so nothing but the scope forbids it.
+    // Signal 0 to our parent, the gateway or the zygote. It has our user, so only the scope can deny it.
     match kill(getppid(), None) {
         Err(Errno::EPERM) => Ok(()),
         other => Err(format!(

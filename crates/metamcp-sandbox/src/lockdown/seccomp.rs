@@ -1,4 +1,4 @@
-//! The system calls a worker lives on. Any other kills it.
+//! The seccomp allowlist of a worker. Any other system call kills it.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +18,17 @@ const FREE: [libc::c_long; 16] = [
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
-    // Time; most of it comes without a call, but the processor clock does not.
+    // Time; the CPU clock is not in the vDSO.
     libc::SYS_clock_gettime,
     libc::SYS_gettimeofday,
-    // How much memory was touched, to tell an engine out of memory from a script that throws nothing.
+    // Touched memory, to tell an engine out of memory from a script that throws null.
     libc::SYS_getrusage,
-    // Waiting for the socket, and going on waiting after a stop.
+    // Waiting for the socket, also after SIGCONT.
     libc::SYS_ppoll,
     libc::SYS_restart_syscall,
     // Random numbers for `crypto`.
     libc::SYS_getrandom,
-    // Dying in order: the runtime takes down its signal stack, an abort finds out who it is.
+    // Exit and abort: the runtime removes its signal stack.
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_sigaltstack,
@@ -56,7 +56,7 @@ fn program(link_kind: LinkKind) -> Result<BpfProgram, seccompiler::BackendError>
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         rules.insert(call, vec![not_executable()?]);
     }
-    // Who we are, and ending ourselves: an abort raises its signal by these, and only toward itself.
+    // An abort signals this process, and only this process, by these.
     for call in [libc::SYS_getpid, libc::SYS_gettid] {
         rules.insert(call, Vec::new());
     }
@@ -160,7 +160,7 @@ mod tests {
             let listed =
                 FREE.contains(&number) || [libc::SYS_getpid, libc::SYS_gettid].contains(&number);
             assert_eq!(allows(&program, refused, OURS), listed, "call {number}");
-            // The other table of numbers of the same processor is another door to the same calls.
+            // The x32 ABI has the same calls under other numbers.
             assert!(
                 !allows(&program, call(number | 0x4000_0000, &[]), OURS),
                 "call {number} of x32"

@@ -1,14 +1,14 @@
-// What a script sees besides the language. Runs once in a fresh realm, before any guest code.
-// `native` is the worker's side (worker/natives.rs); it is reachable from here only.
-// What is returned is held by the worker and never by the realm: a script cannot settle its own calls.
+// The globals of a script besides the language. Runs once in a fresh realm, before any guest code.
+// `native` has the native functions (worker/natives.rs); it is reachable from here only.
+// The returned functions are held by the worker, not the realm: a script cannot settle its own calls.
 //
-// The process around this realm is the wall, and the gateway believes nothing it says. All the same nothing in here is
-// in a script's reach: whatever of the language our functions use is taken before a script is there, and frozen
-// (`freeze.js`), so that none of them ever calls what a script put in its place, and no stack shows one as an object.
+// The process is the security boundary, and the gateway trusts nothing it sends. Defence in depth: nothing in here is
+// reachable by a script. Every builtin our functions use is captured before a script runs, and frozen (`freeze.js`), so
+// that none of them calls a replacement made by a script, and no stack trace exposes one as an object.
 (native, limits) => {
 "use strict";
 
-// By the names they have everywhere; from here on these are ours, whatever a script makes of its globals.
+// Under their usual names; these are the originals, whatever a script does to its globals.
 const {
   Array, ArrayBuffer, BigInt, Boolean, DOMException, DataView, Date, Error, EvalError, Float32Array, Float64Array,
   InternalError, JSON, Map, Math, Number, Object, Promise, Proxy, RangeError, ReferenceError, Reflect, RegExp, Set,
@@ -35,7 +35,7 @@ const then = plain(Promise.prototype.then), symbolText = plain(Symbol.prototype.
 const isoDate = plain(Date.prototype.toISOString), expressionText = plain(RegExp.prototype.toString);
 const isErrorObject = NativeError.isError ?? (value => value instanceof NativeError);
 
-/** A map whose methods cannot be taken from it by a changed prototype. */
+/** A map whose methods a changed prototype cannot replace. */
 const ownMap = () => {
   const made = new NativeMap();
   for (const name of ["get", "set", "has", "delete", "forEach"]) defineProperty(made, name, { value: NativeMap.prototype[name] });
@@ -67,24 +67,24 @@ class ToolError extends NativeError {
 defineProperty(ToolError.prototype, "name", { value: "ToolError", writable: true, enumerable: false, configurable: true });
 const hasName = plain(Object.prototype.hasOwnProperty);
 
-/** An error that was found out when the answer came, shown where the question was asked. */
+/** An error that arrives with the response, with the stack of the request. */
 const toolError = (fact, site) => {
   const error = new ToolError(fact);
   defineProperty(error, "stack", { value: site, writable: true, enumerable: false, configurable: true });
   return error;
 };
 
-/** A list that a script cannot put itself into by what it does to lists. */
+/** An array that a script cannot intercept by changing Array.prototype. */
 const ownList = () => {
   const made = [];
   setPrototypeOf(made, null);
   return made;
 };
 
-/** Questions without an answer, at their numbers, which follow each other: who waits, and what settles its promise. */
+/** Pending requests by their ids, which are consecutive: the waiter and the functions that settle its promise. */
 const pending = ownList(), resolvers = ownList(), rejecters = ownList();
 
-// What settles the promise that was made last. One function for all: one for each would be made and thrown away.
+// Settles the promise created last. One executor for all, instead of a closure for each.
 let resolveLast, rejectLast;
 const take = (resolve, reject) => {
   resolveLast = resolve;
@@ -93,12 +93,12 @@ const take = (resolve, reject) => {
 
 const UNASKED = 0, OPEN = 1, ANSWERED = 2, FAILED = 3;
 
-/** Who waits for an answer, to a question as it stands in `what`. Made by a constructor, so that all of them share what the engine knows of their properties. */
+/** A pending request; `what` describes it. Made by a constructor, so that all of them share one hidden class. */
 class Waiting {
   constructor(what, by) {
     this.what = what;
     this.state = UNASKED;
-    // Into `stack`, and only the frames below our own: writing those down as well took an eighth of a call.
+    // Captures only the frames below our own: formatting those as well took an eighth of a call.
     captureStackTrace(this, by);
   }
 }
@@ -115,7 +115,7 @@ const send = (waiting, resolve, reject, op, text) => {
   waiting.state = OPEN;
 };
 
-/** Whether there is nothing in arguments but what JSON has words for. Most are so, and asking is cheaper than looking at each again. */
+/** Whether arguments hold only what JSON can represent. Most do, and this check is cheaper than a replacer. */
 const isFlat = args => {
   if (getPrototypeOf(args) !== objectPrototype) return false;
   const keys = ownKeys(args);
@@ -142,7 +142,7 @@ const ask = (op, question) => {
   return answer;
 };
 
-/** An answer, parsed; or what is known about there being none. */
+/** A parsed response, or the error. */
 const settle = (id, ok, value) => {
   const waiting = pending[id];
   if (waiting === undefined) return;
@@ -150,7 +150,7 @@ const settle = (id, ok, value) => {
   pending[id] = resolvers[id] = rejecters[id] = undefined;
   let { what } = waiting;
   if (!ok && value?.result !== undefined) {
-    // There is a result, which is an error by its own word, and how its tool is really called.
+    // A result with `isError`, and the real name of its tool.
     what = { __proto__: null, server: value.server ?? what.server, tool: value.tool ?? what.tool, of: what.of };
     ok = true;
     value = value.result;
@@ -169,7 +169,7 @@ const settle = (id, ok, value) => {
   resolve(made);
 };
 
-/** By what a call knows who waits for it: a field that only this class sees, put on the call's own promise. */
+/** Links a call's promise to its waiter: a private field that only this class sees, put on the promise. */
 class Stamp extends function (call) { return call; } {
   #waiting;
   constructor(call, waiting) {
@@ -182,14 +182,14 @@ class Stamp extends function (call) { return call; } {
 }
 const waitingOf = Stamp.of;
 
-/** The answer as it came, for those who ask for it besides what was made of it. A call's own `raw`. */
+/** The unprocessed result: a call's `raw`. */
 const raw = freeze(function () {
   const waiting = waitingOf(this);
   if (waiting === undefined) throw new TypeError("raw belongs to the call it is taken from: call.raw()");
-  // What could not be asked fails the same either way.
+  // A request that could not be sent fails the same either way.
   if (waiting.state === UNASKED || waiting.what.of === null) return this;
   if (waiting.whole === undefined) {
-    // Who waits for the whole result hears of a failure there.
+    // Whoever awaits `raw` gets the rejection there.
     then(this, undefined, () => undefined);
     waiting.whole = new NativePromise((resolve, reject) => {
       if (waiting.state === OPEN) waiting.raw = { resolve, reject };
@@ -223,7 +223,7 @@ const valueOfText = text => {
   return typeof value === "number" && NativeString(value) !== text ? text : value;
 };
 
-/** What of a tool's result is of use to a script. */
+/** The useful part of a tool's result, for a script. */
 const useful = (result, { server, tool }, { stack }) => {
   if (result === null || typeof result !== "object") return result;
   const isError = result.isError === true, { structuredContent } = result;
@@ -238,7 +238,7 @@ const useful = (result, { server, tool }, { stack }) => {
   return valueOfText(texts.length === 1 ? texts[0] : join(texts, "\n"));
 };
 
-/** What is asked for by calls of a tool, with its answer as it came or what is of use of it. */
+/** Describes a call: server, tool, and whether its result is passed on raw or as its useful part. */
 const whatOf = (server, tool, isRaw) => freeze({
   __proto__: null,
   server,
@@ -273,7 +273,7 @@ const callTool = (what, args, by) => {
 
 // --- servers -----------------------------------------------------------------------------------------
 
-/** Names that the language itself asks an object for; a tool of such a name is reached by `call`. */
+/** Property names the language itself reads; a tool of such a name is reached by `call`. */
 const LANGUAGE = freeze({ __proto__: null, then: 1, toString: 1, valueOf: 1, toJSON: 1, constructor: 1, toLocaleString: 1, hasOwnProperty: 1 });
 
 const standIns = new WeakMap();
@@ -332,7 +332,7 @@ const begin = (list, sleep, result) => {
     __proto__: null,
     get(_, name) {
       if (typeof name !== "string") return undefined;
-      // Which name was meant is for the gateway to say, which knows more of them than we do.
+      // The gateway suggests the right name: it knows more of them.
       return known[name] ?? aliases[name] ?? (name in LANGUAGE ? undefined : others[name] ??= standIn(name));
     },
   }));
@@ -420,7 +420,7 @@ const parallel = (items, each, limit = 8) => lanes(items, each, limit, false);
 parallel.settled = (items, each, limit = 8) => lanes(items, each, limit, true);
 define("parallel", freeze(parallel));
 
-// --- words -------------------------------------------------------------------------------------------
+// --- console -----------------------------------------------------------------------------------------
 
 define("progress", (value, total, message) => {
   if (typeof total === "string") {
@@ -432,7 +432,7 @@ define("progress", (value, total, message) => {
   native.progress(value, isFiniteNumber(total) ? total : undefined, message === undefined ? undefined : wellFormed(cut(NativeString(message), limits.line)));
 });
 
-// How values read, and what was thrown, is a part of its own: most scripts print nothing but text.
+// Formatting of values and errors is a separate part: most scripts print only text.
 let words;
 const wordsNow = () => words ??= native.part("words")({
   __proto__: null,
@@ -460,12 +460,12 @@ define("console", console);
 
 // --- the end -----------------------------------------------------------------------------------------
 
-/** What JSON has no word for, put in one that loses nothing. */
+/** Replaces values that JSON cannot represent, without loss. */
 const inside = key => key === "" ? "" : ` (in ${stringify(key)})`;
 const plainer = isSent => function (key, value) {
   switch (typeof value) {
     case "bigint":
-      // A tool that wants a number would not take the text.
+      // A tool that takes a number would reject text.
       if (isSent) throw new TypeError(`a BigInt cannot be sent${inside(key)}; use Number(…) or String(…)`);
       return NativeString(value);
     case "symbol": return symbolText(value);
@@ -491,12 +491,12 @@ const plainer = isSent => function (key, value) {
 
 const plainReturned = plainer(false), plainSent = plainer(true);
 
-/** Promises that failed and that nobody waits for: promise → why. Those beyond the bound are not remembered. */
+/** Unhandled rejections: promise → reason. Bounded. */
 const unhandled = ownMap();
 const UNHANDLED = 100, UNHANDLED_TOLD = 10;
 let failures = 0;
 
-/** The engine's word that a promise failed, or that somebody waits for one after all. */
+/** The engine's rejection tracker: a promise was rejected without a handler, or got one later. */
 const rejected = (promise, reason, handled) => {
   if (handled) {
     if (unhandled.delete(promise)) failures -= 1;
@@ -527,13 +527,13 @@ const encode = value => {
     throw error;
   }
   if (text === undefined) return "null";
-  // Too long already in characters: the length is all that is wanted of it.
+  // Too long already in characters: only the length is needed.
   return text.length > limits.result ? text.length : wellFormed(text);
 };
 
-// --- parts that are read when they are first used ----------------------------------------------------
+// --- parts that are loaded on first use -------------------------------------------------------------
 
-/** What of the language parts may use, by the names they know it by. */
+/** The captured builtins for parts, by name. */
 const globals = freeze({
   __proto__: null,
   Array, ArrayBuffer, BigInt, Boolean, DOMException, DataView, Date, Error, EvalError, Float32Array, Float64Array, Map,
@@ -541,7 +541,7 @@ const globals = freeze({
   URIError, Uint8Array, WeakMap, WeakRef, WeakSet, decodeURIComponent, encodeURIComponent, parseInt,
 });
 
-/** What each part is given of ours besides, and no more. */
+/** What each part gets in addition. */
 const given = {
   __proto__: null,
   intl: {},
@@ -561,7 +561,7 @@ const later = (part, names) => {
       configurable: true,
       get() {
         const made = partNow(part);
-        // Those that a script has put something of its own in place of meanwhile stay as they are.
+        // Globals that a script has replaced meanwhile stay as they are.
         for (const name of names) if (getOwnPropertyDescriptor(global, name)?.get !== undefined) define(name, made[name]);
         return made[name];
       },
@@ -577,7 +577,7 @@ later("clone", ["structuredClone"]);
 later("crypto", ["crypto"]);
 later("intl", ["Intl"]);
 
-// The engine's own words for a place know none, and leave out what they were asked for.
+// The engine's own locale methods ignore locale and options.
 const locally = (prototype, methods) => {
   for (const name of ownKeys(methods)) defineProperty(prototype, name, { value: methods[name], writable: true, enumerable: false, configurable: true });
 };
@@ -594,7 +594,7 @@ locally(NativeString.prototype, {
     if (this === null || this === undefined) throw new TypeError("localeCompare needs a string");
     return intlNow().compare(NativeString(this), NativeString(other), options);
   },
-  /** The engine's own throws nothing, which is then thrown, where it has no memory left. */
+  /** Out of memory, the engine's own throws an uninitialized value. */
   normalize(form) {
     try {
       return normalize(this, form);

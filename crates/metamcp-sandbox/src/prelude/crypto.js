@@ -33,7 +33,7 @@ const crypto = {
     const text = bytes.toHex();
     return `${text.slice(0, 8)}-${text.slice(8, 12)}-${text.slice(12, 16)}-${text.slice(16, 20)}-${text.slice(20)}`;
   },
-  /** The short form: `await crypto.digest("SHA-256", text)` is the sum in hexadecimal digits. */
+  /** Short form: `await crypto.digest("SHA-256", text)` returns hexadecimal digits. */
   async digest(name, data) {
     named(name);
     return sha256(bytesOf(data).toHex()).toHex();

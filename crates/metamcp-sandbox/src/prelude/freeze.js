@@ -1,13 +1,13 @@
-// The language as a script finds it: frozen, so that what our functions use is what it was before the script came.
-// `own` is what the core took. Returns the function that freezes what is made later.
+// Freezes the builtins, so that our functions use the originals whatever a script does.
+// `own` has the builtins captured by the core. Returns the function that freezes what is created later.
 own => {
 "use strict";
 
 const { global, console, ownKeys, getPrototypeOf, getOwnPropertyDescriptor, defineProperty, freeze, hasName, plain, Error, ToolError, TypeError, WeakSet, Object, Function } = own;
 const has = plain(WeakSet.prototype.has), add = plain(WeakSet.prototype.add);
 
-/** A property of a frozen prototype that what inherits from it may still have by assignment: `this.name = "MyError"`.
- * A frozen value would forbid that as well; a setter does what the assignment would have done. */
+/** A property of a frozen prototype that inheriting objects can still override by assignment: `this.name = "MyError"`.
+ * A frozen data property would forbid that (the override mistake); a setter defines it on the receiver. */
 const yielding = (prototype, key) => {
   const found = getOwnPropertyDescriptor(prototype, key);
   if (found === undefined || !found.configurable || !hasName(found, "value")) return;
@@ -24,14 +24,14 @@ const yielding = (prototype, key) => {
   });
 };
 
-// Stacks are text. A function that made one of its frames would be given away with them.
+// Stack traces stay text: `prepareStackTrace` would expose the functions of frames.
 let site;
 Error.prepareStackTrace = (_, frames) => { site = frames[0]; };
 new Error();
 Error.prepareStackTrace = undefined;
 defineProperty(Error, "prepareStackTrace", { get: () => undefined, set: () => {}, enumerable: false, configurable: false });
 
-/** Seen already, or not to be frozen: the globals are the script's own, and so is what it prints with. */
+/** Visited, or not to be frozen: the global object and the console are the script's own. */
 const done = new WeakSet();
 add(done, global);
 add(done, console);
@@ -66,7 +66,7 @@ for (let i = 0; i < names.length; i++) {
   }
 }
 
-// From here on: whatever is frozen takes with it all it inherits from.
+// Freezing a value freezes its prototypes too.
 if (site !== undefined) {
   const frames = getPrototypeOf(site);
   delete frames.getFunction;
@@ -77,7 +77,7 @@ for (let i = 0; i < names.length; i++) {
   const found = getOwnPropertyDescriptor(global, names[i]);
   if (hasName(found, "value")) harden(found.value);
 }
-// What no global names.
+// Intrinsics that no global names.
 harden([
   (async () => {}).constructor, (function* () {}).constructor, (async function* () {}).constructor,
   (function* () {})(), (async function* () {})(), [][Symbol.iterator](), ""[Symbol.iterator](), new Map()[Symbol.iterator](),

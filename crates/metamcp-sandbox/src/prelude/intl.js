@@ -1,4 +1,4 @@
-// A little of Intl, as it is in English of the United States. Other locales are accepted and written the same way.
+// A subset of Intl for en-US. Other locales are accepted and formatted the same way.
 own => {
 "use strict";
 
@@ -69,10 +69,10 @@ const STYLES = {
 const DATE = ["weekday", "year", "month", "day"], TIME = ["dayPeriod", "hour", "minute", "second", "fractionalSecondDigits"];
 const NUMERIC_DATE = { year: "numeric", month: "numeric", day: "numeric" };
 const NUMERIC_TIME = { hour: "numeric", minute: "2-digit", second: "2-digit" };
-/** Places that write a date in numbers as the standard does, which is what they are asked for. */
+/** Locales with ISO 8601 dates, which is why scripts use them. */
 const STANDARD = /^(en-ca|sv)\b/i;
 
-/** What is shown: what was asked for, or what is usual where nothing of it was. */
+/** The requested fields, or the defaults if none was requested. */
 const wanted = (options, required, usual) => {
   const has = names => names.some(name => options[name] !== undefined);
   if (options.dateStyle !== undefined || options.timeStyle !== undefined) {
@@ -88,7 +88,7 @@ const wanted = (options, required, usual) => {
 
 const offsetText = minutes => `${minutes < 0 ? "-" : "+"}${two(Math.floor(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
 
-/** Minutes east of UTC, or nothing for the zone of the machine. */
+/** Minutes east of UTC; undefined for the local time zone. */
 const zoneOf = zone => {
   if (zone === undefined) return undefined;
   zone = String(zone);
@@ -153,13 +153,13 @@ class DateTimeFormat {
     return text;
   }
   resolvedOptions() {
-    // What the machine calls its zone is not known here; how far it is from UTC now is a name as well.
+    // The name of the local time zone is unknown here; its offset stands in.
     const east = this.#zone ?? -new Date().getTimezoneOffset();
     return { locale: "en-US", calendar: "gregory", numberingSystem: "latn", timeZone: east === 0 ? "UTC" : offsetText(east) };
   }
 }
 
-/** What `Date.prototype.toLocaleString` and its two sisters say. */
+/** `Date.prototype.toLocaleString` and its date and time variants. */
 const dateText = (date, locale, options, required, usual) => {
   const time = Date.prototype.getTime.call(date);
   if (Number.isNaN(time)) return "Invalid Date";
@@ -170,7 +170,7 @@ const isPlain = text => /^[\x00-\x7f]*$/.test(text);
 const apart = text => isPlain(text) ? text : text.normalize("NFD");
 const unmarked = text => isPlain(text) ? text : text.normalize("NFD").replace(/\p{M}/gu, "");
 const letters = text => isPlain(text) ? text.toLowerCase() : unmarked(text).toLowerCase().replaceAll("ß", "ss").replaceAll("æ", "ae").replaceAll("œ", "oe").replaceAll("ø", "o").replaceAll("ł", "l");
-/** Signs before digits before letters. */
+/** Punctuation before digits before letters. */
 const place = code => code >= 97 && code <= 122 || code > 127 ? code + 0x20000 : code >= 48 && code <= 57 ? code + 0x10000 : code;
 const inOrder = (a, b) => {
   const most = Math.min(a.length, b.length);
@@ -181,7 +181,7 @@ const inOrder = (a, b) => {
   return Math.sign(a.length - b.length);
 };
 const isDigit = code => code >= 48 && code <= 57;
-/** As above, but digits side by side are one number, of any length. */
+/** As above, with runs of digits compared as numbers of any length. */
 const byNumbers = (a, b) => {
   let i = 0, j = 0;
   const number = (text, from) => {
@@ -203,7 +203,7 @@ const byNumbers = (a, b) => {
   }
   return Math.sign((a.length - i) - (b.length - j));
 };
-/** Which of two texts that differ in their case alone comes first. */
+/** The order of two texts that differ in case only. */
 const byCase = (a, b, upperFirst) => {
   for (let i = 0; i < a.length && i < b.length; i++) {
     if (a[i] !== b[i]) {
@@ -242,7 +242,7 @@ class Collator {
   resolvedOptions() { return { locale: "en-US", usage: "sort", sensitivity: this.#sensitivity, ignorePunctuation: this.#ignores, numeric: this.#numeric, caseFirst: this.#upperFirst ? "upper" : "false", collation: "default" }; }
 }
 
-/** What `localeCompare` says. Sorting asks with the same options again and again. */
+/** `localeCompare`. Cached, since a sort repeats the same options. */
 const usual = new Collator();
 const collators = new Map();
 const compare = (a, b, options) => {

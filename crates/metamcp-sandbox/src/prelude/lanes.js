@@ -1,4 +1,4 @@
-// Many at once, a few at a time. `own` is what the core took before any guest code ran.
+// `parallel`: bounded concurrency. `own` has the builtins captured before any guest code ran.
 own => {
 "use strict";
 

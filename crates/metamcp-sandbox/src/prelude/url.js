@@ -264,7 +264,7 @@ class URL {
       this.#parts.hostname = hostname;
       if (withPort && /:[0-9]+$/.test(text)) this.#parts.port = port;
     } catch {
-      // A host that is none leaves the URL as it was; that is the rule for setters.
+      // Setters ignore an invalid host, as the standard says.
     }
   }
   get port() { return this.#parts.port; }

@@ -1,4 +1,4 @@
-// How values read in a console line, and what was thrown. `own` is what the core took before any guest code ran.
+// Formatting of console values and thrown errors. `own` has the builtins captured before any guest code ran.
 own => {
 "use strict";
 
@@ -11,7 +11,7 @@ const {
 
 const DEPTH = 5, ENTRIES = 100;
 
-/** A value for a reader, bounded. Getters are not called. */
+/** Formats a value, bounded. Getters are not called. */
 const show = value => {
   const seen = [];
   let room = limits.line;
@@ -26,7 +26,7 @@ const show = value => {
       case "bigint": return spend(`${value}n`);
       case "symbol": return spend(symbolText(value));
       case "function": return spend(functionName(value));
-      // What the engine throws where it has no memory left even for an error.
+      // Thrown by the engine without memory even for an error.
       case "unknown": return spend("out of memory");
       case "object": break;
       default: return spend(is(value, -0) ? "-0" : NativeString(value));
@@ -113,7 +113,7 @@ const errorText = error => {
 const MESSAGE = 4096, STACK = 8192, NAME = 200, DETAILS = 8192;
 const CAUSES = 3, ERRORS = 5;
 
-/** What an error says was behind it: its cause, and those that an AggregateError gathers. */
+/** The causes of an error: `cause`, and the errors of an AggregateError. */
 const because = (error, depth) => safely(() => {
   if (depth >= CAUSES) return "";
   const own = name => getOwnPropertyDescriptor(error, name)?.value;
@@ -135,7 +135,7 @@ const because = (error, depth) => safely(() => {
   return cause === undefined ? said : `${said}; cause: ${brief(cause)}`;
 }, "");
 
-/** What was thrown, as [name, message, stack, the ToolError as JSON or null]. */
+/** A thrown value as [name, message, stack, the ToolError as JSON or null]. */
 const describe = error => {
   if (typeof error === "unknown") return ["InternalError", "out of memory", "", null];
   if (error === null || (typeof error !== "object" && typeof error !== "function")) {

@@ -1,4 +1,4 @@
-//! The fields of a frame, written and read.
+//! Encoding and decoding of the fields of a frame.
 
 use super::{HEADER, ProtocolViolation, ScriptError};
 
@@ -17,8 +17,8 @@ impl<'a> Writer<'a> {
 
     pub(super) fn end(self) {
         let length = self.out.len() - self.start - HEADER;
-        // A frame longer than four bytes can say is never made: its texts are bounded long before. If
-        // one were, the other side would refuse the length it reads here.
+        // A frame above 4 GiB is never made: its texts are bounded long before. If one were, the peer would
+        // reject this length.
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         self.out[self.start..self.start + HEADER].copy_from_slice(&length.to_le_bytes());
     }
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         if count > most {
             return Err(ProtocolViolation::TooMany { field, count });
         }
-        // Not reserved by the count: an entry is longer in memory than it can be in the frame.
+        // No `with_capacity(count)`: the count is untrusted, and entries take more memory than bytes of the frame.
         let mut list = Vec::new();
         for _ in 0..count {
             list.push(read(self)?);

@@ -1,4 +1,4 @@
-//! Time in the worker: the processor's, which is limited, and timers.
+//! Time in the worker: the CPU clock, which is limited, and timers.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
-/// Processor time of this process since a script began.
+/// CPU time of this process since a script began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CpuClock {
     began: u64,
@@ -27,24 +27,24 @@ impl CpuClock {
     }
 }
 
-/// Microseconds. A clock that cannot be read stands still; the gateway has one of its own.
+/// CPU time in microseconds. 0 if the clock cannot be read; the gateway reads it as well.
 fn now() -> u64 {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
         .map_or(0, |time| u64::try_from(Duration::from(time).as_micros()).unwrap_or(u64::MAX))
 }
 
-/// A page of memory, on every machine we run on at least this large.
+/// The smallest page size of any supported machine.
 const PAGE: usize = 4096;
 
-/// Bytes of memory this process has touched so far, each time it was touched anew. Pages are counted one
-/// by one because the lockdown turns large ones off.
+/// Memory this process has touched so far, by minor page faults. The lockdown disables huge pages, so each
+/// fault is one page.
 pub(super) fn touched() -> usize {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| {
         usize::try_from(usage.minor_page_faults()).unwrap_or(0).saturating_mul(PAGE)
     })
 }
 
-/// A timer beyond this is one beyond the longest run there is.
+/// Longer than any run.
 const FAR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Timers that are set, the next one first.
@@ -59,7 +59,7 @@ impl Timers {
     pub(super) fn start(&mut self, milliseconds: f64) -> u32 {
         let delay = Duration::try_from_secs_f64(milliseconds.max(0.0) / 1000.0).unwrap_or(FAR);
         let at = Instant::now() + delay.min(FAR);
-        // Numbers are never used twice; 4 billion of them take longer than any limit.
+        // Never reused within a run: 4 billion timers take longer than any limit.
         self.last = self.last.wrapping_add(1);
         self.set.insert((at, self.last));
         self.by_number.insert(self.last, at);
@@ -72,7 +72,7 @@ impl Timers {
         }
     }
 
-    /// All of them are due so much later.
+    /// Postpones all of them.
     pub(super) fn put_off(&mut self, by: Duration) {
         if by.is_zero() {
             return;

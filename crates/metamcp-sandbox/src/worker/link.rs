@@ -1,4 +1,4 @@
-//! The worker's end of the socket: what goes out is gathered, what comes in is waited for.
+//! The worker's end of the connection: buffered writes, blocking reads.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,65 +9,62 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::{read, write};
 
-use crate::adaptive_spin::AdaptiveSpin;
 use crate::lockdown::{LinkKind, SOCKET};
 use crate::protocol::{Frames, FromWorker, ToWorker};
 
-/// Gathered bytes above which they are sent without waiting for more.
-const GATHER: usize = 64 * 1024;
+/// Buffered bytes above which they are flushed.
+const MAX_BUFFERED: usize = 64 * 1024;
 
-/// Questions gathered, above which the same: the gateway answers the first ones while the script puts the next. Each time
-/// it has to be woken, which takes as long as to put several, so not for a few.
-const QUESTIONS: u32 = 32;
+/// Buffered requests above which they are flushed, so that the gateway works on the first while the script makes the next.
+/// Not fewer: waking the gateway takes as long as making several.
+const MAX_BUFFERED_REQUESTS: u32 = 32;
 
-/// Bytes taken from the socket at once, at most.
+/// Maximum size of the read buffer.
 const PIECE: usize = 64 * 1024;
 
-/// The same at first: most scripts and answers are shorter, and a worker that waits holds what it has room for.
+/// Its initial size: most messages are shorter, and an idle worker holds this memory.
 const FIRST_PIECE: usize = 4 * 1024;
 
-/// How much larger a piece becomes when one was full.
+/// Its growth factor when a read filled it.
 const GROWTH: usize = 4;
 
-/// Why nothing more can be heard.
+/// Why the connection is unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
     /// The gateway closed its end, or is dead.
     Gone,
-    /// It said something that is no message.
+    /// It sent an invalid message.
     Garbled,
 }
 
-/// Both directions.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     pub(super) link_kind: LinkKind,
     outbox: Vec<u8>,
-    /// Questions in it.
-    questions: u32,
+    /// Requests in it.
+    buffered_requests: u32,
     inbox: Frames,
     piece: Vec<u8>,
-    adaptive_spin: AdaptiveSpin,
 }
 
 impl Link {
-    /// Gathers a message; a great heap of them leaves by itself.
+    /// Buffers a message; flushes when there is enough.
     pub(super) fn send(&mut self, message: &FromWorker) {
         message.encode(&mut self.outbox);
-        self.questions += u32::from(matches!(message, FromWorker::Request { .. }));
-        if self.outbox.len() > GATHER || self.questions > QUESTIONS {
-            // A closed socket is noticed by whoever waits for an answer next.
+        self.buffered_requests += u32::from(matches!(message, FromWorker::Request { .. }));
+        if self.outbox.len() > MAX_BUFFERED || self.buffered_requests > MAX_BUFFERED_REQUESTS {
+            // The next receive notices a closed socket.
             self.flush().ok();
         }
     }
 
-    /// Sends what is gathered. While the gateway does not read, what it writes is taken in, so that the
-    /// two never wait for each other.
+    /// Sends what is buffered. While the gateway does not read, what it writes is read, so that the two
+    /// cannot deadlock.
     pub(super) fn flush(&mut self) -> Result<(), Closed> {
         let mut sent = 0;
         while sent < self.outbox.len() {
             if self.link_kind == LinkKind::Pipes {
-                // Whoever copies them on reads at all times, so this never waits for long.
+                // The process that copies pipes always reads, so this does not block for long.
                 match write(io::stdout(), &self.outbox[sent..]) {
                     Ok(count) => sent += count,
                     Err(Errno::EINTR) => {}
@@ -84,7 +81,7 @@ impl Link {
                 Err(Errno::EAGAIN) => {
                     let ready = wait(PollFlags::POLLOUT | PollFlags::POLLIN, None);
                     if ready.contains(PollFlags::POLLIN) {
-                        self.take_in(MsgFlags::MSG_DONTWAIT)?;
+                        self.read_more(MsgFlags::MSG_DONTWAIT)?;
                     }
                 }
                 Err(Errno::EINTR) => {}
@@ -92,24 +89,16 @@ impl Link {
             }
         }
         self.outbox.clear();
-        self.questions = 0;
+        self.buffered_requests = 0;
         Ok(())
     }
 
-    /// The next message, or none if `until` comes first.
+    /// Waits for the next message; `None` if `until` comes first.
     pub(super) fn receive(&mut self, until: Option<Instant>) -> Result<Option<ToWorker>, Closed> {
         self.flush()?;
-        let asked = Instant::now();
-        let spin =
-            if self.link_kind == LinkKind::Socket { self.adaptive_spin.spin_time() } else { None };
         loop {
             if let Some(message) = self.at_hand()? {
-                self.adaptive_spin.record(spin.is_some(), asked.elapsed());
                 return Ok(Some(message));
-            }
-            if spin.is_some_and(|spin| asked.elapsed() < spin) {
-                self.take_in(MsgFlags::MSG_DONTWAIT)?;
-                continue;
             }
             if let Some(until) = until {
                 let left = until.saturating_duration_since(Instant::now());
@@ -117,11 +106,11 @@ impl Link {
                     return Ok(None);
                 }
             }
-            self.take_in(MsgFlags::empty())?;
+            self.read_more(MsgFlags::empty())?;
         }
     }
 
-    /// A message that has arrived already.
+    /// A message that has arrived already, without waiting.
     pub(super) fn at_hand(&mut self) -> Result<Option<ToWorker>, Closed> {
         match self.inbox.next_frame() {
             Ok(Some(frame)) => ToWorker::decode(frame).map(Some).map_err(|_| Closed::Garbled),
@@ -130,16 +119,16 @@ impl Link {
         }
     }
 
-    /// Waits for the gateway to close its end. Whatever it still says comes too late.
+    /// Waits for the gateway to close its end, ignoring what it sends.
     pub(super) fn linger(&mut self) {
-        // Behind pipes nobody closes them: the end of the process is what is waited for there.
+        // Pipes are closed by the exit of this process, so there is nothing to wait for.
         if self.link_kind == LinkKind::Socket {
             while recv(SOCKET, &mut self.piece, MsgFlags::empty()).is_ok_and(|count| count > 0) {}
         }
     }
 
-    fn take_in(&mut self, flags: MsgFlags) -> Result<(), Closed> {
-        // Kept from one time to the next: clearing so much for each answer took longer than reading it.
+    fn read_more(&mut self, flags: MsgFlags) -> Result<(), Closed> {
+        // Reused: zeroing a buffer for each read took longer than the read.
         if self.piece.is_empty() {
             self.piece.resize(FIRST_PIECE, 0);
         }
@@ -162,15 +151,15 @@ impl Link {
     }
 }
 
-/// Waits for the socket; what it is ready for, or nothing when the time is over.
+/// Polls the socket; empty after the timeout.
 fn wait(events: PollFlags, timeout: Option<Duration>) -> PollFlags {
     let stdin = io::stdin();
     let mut polled = [PollFd::new(stdin.as_fd(), events)];
     match ppoll(&mut polled, timeout.map(Into::into), None) {
         Ok(0) => PollFlags::empty(),
         Ok(_) => polled[0].revents().unwrap_or(events),
-        // Interrupted, as by the clock of an engine: nothing is ready as far as is known, and the caller looks again.
-        // Called ready, a socket without a word in it would be read until one comes, past any timer.
+        // Interrupted, as by an engine's CPU timer: the caller tries again. Reporting it as ready would block in a read
+        // past any timer.
         Err(_) => PollFlags::empty(),
     }
 }

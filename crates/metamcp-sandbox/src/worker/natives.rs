@@ -1,4 +1,4 @@
-//! The few functions the prelude has from us. None touches anything but the socket and this process.
+//! The native functions of the prelude. None touches anything but the socket and this process.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use super::{State, position};
 use crate::prelude;
 use crate::protocol::{FromWorker, Level, Op};
 
-/// Words about progress in one run. A reader sees one in a while; more than this is a flood.
+/// Progress messages of one run.
 const PROGRESS: u32 = 2_000;
 
 /// The object the prelude is given.
@@ -84,7 +84,7 @@ impl State {
     pub(super) fn log(&self, level: u8, text: String) {
         let bytes = text.len() as u64;
         if bytes > self.logs.get() {
-            // What does not fit is dropped, and so is all after it: a log with holes misleads.
+            // Drop everything after the first line that does not fit: a log with gaps misleads.
             self.logs.set(0);
             self.dropped.set(self.dropped.get().saturating_add(bytes));
             return;
@@ -93,7 +93,7 @@ impl State {
         let level = Level::of(level).unwrap_or(Level::Info);
         let mut link = self.link.borrow_mut();
         link.send(&FromWorker::Log { level, text });
-        // At once: the next thing the script does may be what it is killed for.
+        // Flushed at once: the script may be killed for the next thing it does.
         link.flush().ok();
     }
 
@@ -107,16 +107,16 @@ impl State {
     }
 }
 
-/// Numbers for `Math.random`, in place of the engine's: it draws its first one when a context is made, and workers that
-/// are forked from one would all have the same. Xorshift*, as the engine's own; nothing that guards a secret.
-pub(super) fn dice(ctx: &Ctx<'_>) -> Result<()> {
-    /// The bits of a number between nought and one.
+/// Replaces `Math.random`: the engine seeds it when a context is made, and all workers forked from one zygote would share
+/// the seed. Xorshift*, as the engine's own; not for secrets.
+pub(super) fn seed_math_random(ctx: &Ctx<'_>) -> Result<()> {
+    /// Significant bits of a double.
     const BITS: u32 = 53;
     let state = Cell::new(0_u64);
     let random = Function::new(ctx.clone(), move || {
         let mut x = state.get();
         while x == 0 {
-            // A kernel without random numbers: the clock, as the engine does.
+            // Without getrandom: the clock, as the engine does.
             x = getrandom::u64().unwrap_or_else(|_| {
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
                 now.map_or(1, |now| now.as_micros() as u64)
@@ -146,7 +146,7 @@ fn sha256<'js>(ctx: Ctx<'js>, hexadecimal: &str) -> Result<TypedArray<'js, u8>> 
     TypedArray::new_copy(ctx, Sha256::digest(bytes_of(hexadecimal)))
 }
 
-/// Bytes as text; nothing if they are no UTF-8 and that matters.
+/// Decodes UTF-8; `None` if it is invalid and `fatal`.
 fn decode(hexadecimal: &str, fatal: bool) -> Option<String> {
     let bytes = bytes_of(hexadecimal);
     if fatal {
@@ -156,8 +156,8 @@ fn decode(hexadecimal: &str, fatal: bool) -> Option<String> {
     }
 }
 
-/// The bytes of hexadecimal digits. Bytes come as text because looking into an array of the engine is
-/// unsafe: a script could shrink it meanwhile.
+/// Decodes hexadecimal digits. Bytes are passed as text because borrowing an engine's array is unsafe: a
+/// script could shrink it meanwhile.
 fn bytes_of(hexadecimal: &str) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or(0) as u8;
     hexadecimal

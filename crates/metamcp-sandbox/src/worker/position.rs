@@ -1,19 +1,19 @@
-//! Where in the script something happened, and texts put right.
+//! Mapping of error positions to the script's source, and repair of lone surrogates.
 
 use crate::protocol::ScriptError;
 
 /// The file name of the script in a stack.
 pub const FILE: &str = "script";
 
-/// Lines of ours before the first of the script.
+/// Lines of the wrapper before the script.
 const BEFORE: u32 = 1;
 
-/// The script as the body of an async function. On a line of its own, the wrapper moves lines but not columns.
+/// The script as the body of an async function. The wrapper is on its own line, so it shifts lines but not columns.
 pub fn wrapped(code: &str) -> String {
     format!("(async () => {{\n{code}\n}})")
 }
 
-/// The parts of an error, with positions of the code as given. Frames that are not the script's are left out.
+/// An error with positions in the source. Frames of the prelude are omitted.
 pub fn located(
     name: String,
     message: String,
@@ -29,7 +29,7 @@ pub fn located(
         };
         let mut numbers = at.split(':').map_while(|number| number.parse::<u32>().ok());
         let (Some(row), place) = (numbers.next(), numbers.next()) else { continue };
-        // A mistake may be noticed only at the wrapper's end; it is shown at the end of the script.
+        // A syntax error may be detected only at the wrapper's end; it is shown at the end of the script.
         let row = row.saturating_sub(BEFORE).clamp(1, lines.max(1));
         if line.is_none() {
             (line, column) = (Some(row), place);
@@ -50,8 +50,8 @@ pub fn located(
     ScriptError { name, message, line, column, stack: frames, tool_error }
 }
 
-/// JSON in which no half of a surrogate pair is left. The engine writes such a half as an escape, which
-/// many readers refuse; whole pairs it writes as they are.
+/// Replaces lone surrogates in JSON. The engine writes them as escapes, which many parsers reject; valid pairs
+/// it does not escape.
 pub fn without_lone_surrogates(json: String) -> String {
     if !json.contains("\\ud") {
         return json;

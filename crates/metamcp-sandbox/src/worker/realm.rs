@@ -1,4 +1,4 @@
-//! The engine with our prelude in it, and the one script.
+//! The QuickJS realm: engine, prelude and the one script.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,20 +16,20 @@ use super::{Engine, State, clock, out_of_memory, position};
 use crate::prelude;
 use crate::protocol::{End, ScriptError, Server, WorkerLimits};
 
-/// Heap beyond the limit, for saying what went wrong when the limit struck.
+/// Heap above the limit, to describe the error once the limit was hit.
 const RESERVE: usize = 4 * 1024 * 1024;
 
-/// What is run before any script: of everything that most scripts do a little.
+/// Does a little of everything that most scripts do.
 const WARM_UP_SCRIPT: &str = "const list = []; for (let i = 0; i < 2; i++) list.push({ i, text: `${await i}` }); return list.map(({ i }) => i + 1);";
 
-/// Characters that its result may have; it has a few.
+/// Limit of its result.
 const WARM_UP_RESULT_LIMIT: u64 = 1024;
 
-/// The part of the heap that may fill before the engine first looks for cycles in it. Its own choice, 256 KiB, is less
-/// than the realm alone, so that every script of some length paid for walking over it.
-const GARBAGE: usize = 8;
+/// The garbage collection threshold, as a fraction of the heap. The engine's default of 256 KiB is less than the realm
+/// alone, so every longer script paid for collections.
+const GC_FRACTION: usize = 8;
 
-/// Functions of the prelude, held here and not by the realm.
+/// Functions of the prelude; not reachable from the script.
 struct Prelude {
     begin: Persistent<Function<'static>>,
     settle: Persistent<Function<'static>>,
@@ -47,13 +47,13 @@ pub(super) struct Realm {
     heap: Cell<usize>,
     result: Cell<usize>,
     lines: Cell<u32>,
-    /// Memory touched before the script began.
+    /// Memory touched before the script began, in bytes.
     touched: Cell<usize>,
     starved: Cell<bool>,
 }
 
 impl Realm {
-    /// Builds everything that does not depend on the script. Nothing if the engine cannot.
+    /// Builds everything that does not depend on the script; `None` if the engine fails.
     pub(super) fn build(state: &Rc<State>) -> Option<Realm> {
         let runtime = Runtime::new().ok()?;
         let own = Rc::clone(state);
@@ -63,10 +63,12 @@ impl Realm {
         let (prelude, rejected) = context.with(|ctx| prelude(&ctx, state)).ok()?;
         runtime.set_host_promise_rejection_tracker(Some(Box::new(
             move |ctx, promise, reason, is_handled| {
-                let told = rejected.clone().restore(&ctx);
-                if told.and_then(|told| told.call::<_, ()>((promise, reason, is_handled))).is_err()
+                let handler = rejected.clone().restore(&ctx);
+                if handler
+                    .and_then(|handler| handler.call::<_, ()>((promise, reason, is_handled)))
+                    .is_err()
                 {
-                    // There is no memory to remember it in. It must not be taken for an error of the script.
+                    // Out of memory: the exception must not be taken for one of the script.
                     drop(ctx.catch());
                 }
             },
@@ -86,22 +88,21 @@ impl Realm {
         Some(realm)
     }
 
-    /// Runs a script of ours as one of a guest is run. The kernel fetches the pages of parser and engine when they are
-    /// first used, which is then done before there is a script that waits.
+    /// Runs a script of ours like a guest's, so that the pages of parser and engine are loaded before a script waits.
     fn run_warm_up_script(&mut self) {
-        // Of no name that a script could have: what is made for it is gone when the real ones are.
+        // A name no server can have: what is made for it is replaced with the real servers.
         let server = Server { name: String::new(), identifiers: Vec::new() };
         let begun = self.guarded(|ctx| {
             self.introduce(ctx, &[server], 0, WARM_UP_RESULT_LIMIT)?;
             self.start(ctx, WARM_UP_SCRIPT)
         });
         self.run_jobs();
-        // Its end is nobody's business. If it failed, so does the script, which can say how.
+        // The result does not matter. If it failed, so will the script, which reports it.
         drop((begun, self.ended()));
         self.promise.replace(None);
     }
 
-    /// Tells the prelude which servers there are, and its limits.
+    /// Passes servers and limits to the prelude.
     fn introduce(
         &self,
         ctx: &Ctx<'_>,
@@ -119,7 +120,7 @@ impl Realm {
         self.prelude.begin.clone().restore(ctx)?.call((list, sleep, result))
     }
 
-    /// Reads a script and calls it.
+    /// Compiles and calls the script.
     fn start(&self, ctx: &Ctx<'_>, code: &str) -> rquickjs::Result<()> {
         let mut options = EvalOptions::default();
         options.strict = false;
@@ -130,15 +131,15 @@ impl Realm {
         Ok(())
     }
 
-    /// Runs the engine's queue until it is empty or the script ended.
+    /// Runs the engine's job queue until it is empty or the script ended.
     fn run_jobs(&self) {
         loop {
             match self.runtime.execute_pending_job() {
                 Ok(true) if self.state() == Some(PromiseState::Pending) => {}
                 Ok(_) => return,
-                // A job that threw where nobody listens. The engine keeps such an error, and it must not
-                // be taken for one of the next job. A job does that when it has no memory left to tell
-                // the script's promises, and then they are never told.
+                // A job threw outside of any promise. The pending exception must not be taken for one of the
+                // next job. That happens when there is no memory left to settle a promise, which then stays
+                // pending.
                 Err(_) => {
                     let thrown = self.context.with(|ctx| self.is_starved(&ctx.catch()));
                     self.starved.set(self.starved.get() || thrown);
@@ -156,7 +157,7 @@ impl Engine for Realm {
         self.touched.set(clock::touched());
         self.lines.set(u32::try_from(code.lines().count()).unwrap_or(u32::MAX));
         self.runtime.set_memory_limit(size(limits.heap));
-        self.runtime.set_gc_threshold(size(limits.heap) / GARBAGE);
+        self.runtime.set_gc_threshold(size(limits.heap) / GC_FRACTION);
         self.runtime.set_max_stack_size(size(limits.stack));
         self.guarded(|ctx| {
             self.introduce(ctx, servers, limits.sleep, limits.result)?;
@@ -233,8 +234,8 @@ impl Engine for Realm {
 }
 
 impl Realm {
-    /// Whether this is what the engine throws when it has no memory left: an error, `null` if there was not even enough
-    /// for that, or nothing at all, where it forgets to. A script that throws the same gains nothing by it.
+    /// Whether this is what the engine throws out of memory: an error, `null` if there was no memory for one, or nothing
+    /// at all due to an omission in the engine. A script that throws the same gains nothing.
     fn is_starved(&self, thrown: &Value<'_>) -> bool {
         let message = thrown.as_exception().and_then(Exception::message);
         message.is_some_and(|message| message.starts_with("out of memory"))
@@ -248,7 +249,7 @@ impl Realm {
         self.context.with(|ctx| promise.restore(&ctx).ok().map(|promise| promise.state()))
     }
 
-    /// Runs something of ours in the realm. What is thrown there becomes an end.
+    /// Runs a function in the realm; an exception becomes an end.
     fn guarded<T>(&self, run: impl FnOnce(&Ctx<'_>) -> rquickjs::Result<T>) -> Result<T, End> {
         let thrown = match self.context.with(|ctx| match run(&ctx) {
             Ok(value) => Ok(value),
@@ -258,7 +259,7 @@ impl Realm {
             Ok(value) => return Ok(value),
             Err(thrown) => thrown,
         };
-        // Between two uses of the realm, since inside one the limit is out of reach.
+        // Outside of `with`, which borrows the runtime.
         self.runtime.set_memory_limit(self.heap.get().saturating_add(RESERVE));
         Err(match thrown {
             Ok(thrown) => self.describe(thrown),
@@ -303,8 +304,8 @@ impl Realm {
     }
 }
 
-/// Looked at by the engine every few thousand steps. A script out of time does not go on from here: an
-/// exception could be swallowed, as a promise's executor does, and then the loop around it turns on.
+/// The interrupt handler, called every few thousand steps. A script out of time exits here: an exception
+/// could be swallowed, as by a promise's executor, and the loop around it would go on.
 #[expect(clippy::exit, reason = "the only way out of the engine that a script cannot close")]
 fn stop_if_over(state: &State) -> bool {
     if state.is_out_of_time() {
@@ -314,7 +315,7 @@ fn stop_if_over(state: &State) -> bool {
     false
 }
 
-/// There is nothing to import. The prelude's own modules are in the realm, and without this an `import` by name finds them.
+/// A module loader that finds nothing. Without it a script could import the prelude's modules by name.
 struct NoModules;
 
 impl Resolver for NoModules {
@@ -340,13 +341,13 @@ impl Loader for NoModules {
     }
 }
 
-/// What is called by us, and what the engine calls when a promise fails.
+/// The prelude, and its handler of promise rejections.
 type Built = (Prelude, Persistent<Function<'static>>);
 
 fn prelude(ctx: &Ctx<'_>, state: &Rc<State>) -> rquickjs::Result<Built> {
-    // The time zone is read from a file when a local date is first made; afterwards no file can be read.
+    // The time zone is read from a file on first use; after the lockdown that would fail.
     ctx.eval::<Value, _>("new Date(0).getTimezoneOffset()")?;
-    natives::dice(ctx)?;
+    natives::seed_math_random(ctx)?;
     let limits = Object::new(ctx.clone())?;
     limits.set("payload", prelude::PAYLOAD)?;
     limits.set("line", prelude::LINE)?;

@@ -1,12 +1,11 @@
-//! The nursery: a process that is all a worker is before it gives up its rights, and forks one for each order.
+//! The zygote: a process initialized like a worker, but not locked down, that forks a worker on request.
 //!
-//! Most of a worker's start is the same for each of them: the loader, the realm, the prelude. A nursery does that once.
-//! It has one thread and never sees a word of a guest; what a guest gets is a copy, which then gives up its rights like
-//! a worker that was started by itself.
+//! Most of a worker's start is always the same: the loader, the realm, the prelude. The zygote does that once. It has one
+//! thread and never sees guest code; a script gets a forked copy, which is locked down like a worker started directly.
 //!
-//! Orders come on standard input, each with the socket of a worker, and are answered with the number of its process.
-//! On standard output come numbers of those to bury, one at a time, and are answered with the number and how it ended. None is
-//! buried unasked: its number could be another's by the time the gateway kills it.
+//! Fork requests arrive on standard input, each with the socket of the worker, and are answered with its pid. Reap
+//! requests arrive on standard output, one pid at a time, and are answered with the pid and its wait status. Nothing is
+//! reaped unasked: its pid could be reused before the gateway kills it.
 
 use std::ffi::CStr;
 use std::io::{self, IoSliceMut, stdin, stdout};
@@ -26,45 +25,45 @@ use rustix::net::{
 };
 use rustix::stdio::dup2_stdin;
 
-/// Bytes of a number in either direction.
+/// Bytes of a pid or status in a message.
 pub(crate) const NUMBER: usize = size_of::<i32>();
 
-/// What both are called in a list of processes, which shows their words on the command line as the same.
+/// Process names; the command lines of both are the same.
 const NAME: &CStr = c"metamcp-zygote";
 const CHILD: &CStr = c"metamcp-worker";
 
-/// In place of how a process ended that is none of ours.
+/// In place of the status of a process that is not our child.
 pub(crate) const UNKNOWN: i32 = -1;
 
-/// What a process is after its part in the nursery.
+/// What a process is when [`fork_workers`] returns.
 pub(super) enum Role {
     /// A worker, with its socket in place.
     Worker,
-    /// The nursery itself, which nobody needs any more.
+    /// The zygote itself, whose gateway is gone.
     Over,
 }
 
-/// Forks workers until nobody wants any. Returns in each of them, and at the end.
+/// Forks workers until the gateway is gone. Returns in each of them, and in the zygote at the end.
 ///
 /// # Errors
-/// What the kernel refused.
+/// A failed system call.
 pub(super) fn fork_workers() -> io::Result<Role> {
     prctl::set_name(NAME)?;
-    // Whoever started the gateway may have had its children buried by the kernel, which is inherited.
+    // An ignored SIGCHLD is inherited, and the kernel would reap our children.
     ensure_waitable_children()?;
-    // A second line: without a gateway there are no orders to wait for either.
+    // Redundant: the loop ends as well when the gateway closes its socket.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
-    // The directory the gateway was started in is not kept busy.
+    // Do not keep the gateway's working directory busy.
     chdir("/")?;
     let mut deaths = SigSet::empty();
     deaths.add(Signal::SIGCHLD);
     deaths.thread_block()?;
-    let told = SignalFd::with_flags(&deaths, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let sigchld = SignalFd::with_flags(&deaths, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let mut dying = None;
     let zygote_pid = getpid();
     loop {
         let (orders, reap_queue) = (stdin(), stdout());
-        let mut polled = [orders.as_fd(), reap_queue.as_fd(), told.as_fd()]
+        let mut polled = [orders.as_fd(), reap_queue.as_fd(), sigchld.as_fd()]
             .map(|end| PollFd::new(end, PollFlags::POLLIN));
         match poll(&mut polled, PollTimeout::NONE) {
             Err(Errno::EINTR) => continue,
@@ -78,7 +77,7 @@ pub(super) fn fork_workers() -> io::Result<Role> {
                     prctl::set_name(CHILD)?;
                     prctl::set_pdeathsig(Signal::SIGKILL)?;
                     if getppid() != zygote_pid {
-                        // It died before this was said, and nobody knows of us.
+                        // The zygote died before the signal was set.
                         return Ok(Role::Over);
                     }
                     deaths.thread_unblock()?;
@@ -98,7 +97,7 @@ pub(super) fn fork_workers() -> io::Result<Role> {
             dying = Some(Pid::from_raw(i32::from_le_bytes(number)));
         }
         if died {
-            while told.read_signal()?.is_some() {}
+            while sigchld.read_signal()?.is_some() {}
         }
         if let Some(pid) = dying
             && let Some(status) = ended(pid)
@@ -110,7 +109,7 @@ pub(super) fn fork_workers() -> io::Result<Role> {
     }
 }
 
-/// The socket of a worker that is wanted; none when the gateway is gone.
+/// Receives a fork request: the socket of the worker; `None` when the gateway is gone.
 fn order() -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut attached = RecvAncillaryBuffer::new(&mut space);
@@ -128,7 +127,7 @@ fn order() -> io::Result<Option<OwnedFd>> {
     Ok(socket.filter(|_| heard.bytes > 0))
 }
 
-/// How a process of ours ended, as the kernel writes it; nothing while it lives.
+/// The wait status of a child; `None` while it runs.
 fn ended(pid: Pid) -> Option<i32> {
     match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
         Ok(WaitStatus::StillAlive) => None,

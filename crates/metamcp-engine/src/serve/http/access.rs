@@ -1,4 +1,4 @@
-//! Who a client is: by the bearer token it shows.
+//! Authentication by bearer token.
 //! Owns: static tokens, the generated one, signed tokens and the keys they are checked with.      Never: compares a token byte by byte (digests are), passes one on.
 //! In: the `Authorization` header.  Out: a `Visitor`, or why not.
 //! Tests: below `access/`; `metamcp/tests/http`.
@@ -24,7 +24,7 @@ pub use keys::{KeyError, KeySet};
 pub use source::{KeySource, SourceError};
 pub use tokens::{LineError, Token, tokens_of};
 
-/// The longest token looked at: far more than any issuer makes.
+/// Maximum length of a token: far more than any issuer makes.
 const MAX_TOKEN: usize = 16 * 1024;
 /// Names of subjects that are remembered for records, and the longest of them.
 const MAX_NAMES: usize = 10_000;
@@ -32,65 +32,65 @@ const MAX_NAME: usize = 200;
 /// What the owner calls the generated token, as `token:NAME`.
 const GENERATED: &str = "generated";
 
-/// Whoever shows the same token, or one issued to the same subject. Sessions belong to a principal.
+/// A static token, or the subject of signed ones. Sessions belong to a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Principal(pub u64);
 
 impl Principal {
-    /// Everybody, where no tokens are asked for.
+    /// Everybody, where no token is needed.
     pub const ANYBODY: Principal = Principal(0);
 }
 
-/// Somebody who may come in.
+/// An authenticated client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visitor {
-    /// Who it is.
+    /// By its token.
     pub principal: Principal,
     /// The one toolset it may use; none for everything.
     pub toolset: Option<Arc<str>>,
-    /// As long as [`Access::generation`] is this, the same header means the same. A signed token may end any second.
+    /// The result holds for the same header while [`Access::generation`] is this. `None` for signed tokens, which expire.
     pub good_for: Option<u64>,
 }
 
-/// Why a client does not come in.
+/// Why a client is not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// It showed nothing.
+    /// No token.
     #[error(
         "this gateway asks for a bearer token; send it as \"Authorization: Bearer …\" (on its machine `metamcp token` prints the generated one)"
     )]
     Missing,
-    /// It showed something else.
+    /// An unknown token.
     #[error("the bearer token is not valid here")]
     Invalid,
-    /// It showed a signed token that does not fit.
+    /// A signed token that is not valid.
     #[error("the bearer token is not valid here: {0}")]
     Signed(JwtError),
 }
 
-/// Why nobody can be an approver who is named as one.
+/// Why a name in `approvers` is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApproverError {
-    /// It is no principal.
+    /// Not the form of a principal.
     #[error(
         "approvers names {0:?}; a principal is written token:NAME, sub:NAME, client:NAME or azp:NAME"
     )]
     Form(String),
-    /// There is no such token.
+    /// No token has that name.
     #[error(
         "approvers names token:{0}, and no token has that name; in a token file it stands behind the token as name={0}"
     )]
     Token(String),
 }
 
-/// What lets a client in.
+/// The configured tokens.
 pub struct Access {
     tokens: Vec<Known>,
     generated: Option<Watched>,
     signed: Option<Signed>,
-    /// Subjects of signed tokens become numbers by it; nobody can aim at another's.
+    /// Hashes subjects of signed tokens into principals. Keyed at random, so that collisions cannot be chosen.
     subjects: RandomState,
-    /// The principals that are people: what they answer to a question is their own word.
+    /// Principals that are people: their responses to elicitations count as approvals.
     approvers: HashSet<Principal>,
     /// Names of principals that showed a signed token, for records.
     signed_names: Mutex<HashMap<Principal, Arc<str>>>,
@@ -102,32 +102,32 @@ struct Known {
     toolset: Option<Arc<str>>,
 }
 
-/// The generated token, which may be replaced while we serve.
+/// The generated token, which may be rotated while we serve.
 struct Watched {
     home: PathBuf,
     digest: RwLock<[u8; 32]>,
     generation: AtomicU64,
-    /// The second in which the file was read last because of a token nobody knew.
+    /// The second in which an unknown token last caused the file to be read.
     looked: AtomicU64,
 }
 
-/// Signed tokens: by whom and for whom.
+/// The verification of signed tokens.
 pub struct Signed {
-    /// The keys, as they are now.
+    /// The current keys.
     pub keys: RwLock<KeySet>,
-    /// What a token has to say.
+    /// Required issuer and audience.
     pub expected: Expected,
-    /// Told when a token has a key that is not known.
+    /// Notified when a token was signed by an unknown key.
     pub unknown: tokio::sync::Notify,
 }
 
 impl Access {
-    /// Lets everybody in.
+    /// Without authentication.
     pub fn open() -> Access {
         Access::new([], None)
     }
 
-    /// Lets clients in that show one of these tokens, or a signed one. With neither, everybody.
+    /// With these tokens and signed ones. With neither, everybody is admitted.
     pub fn new(tokens: impl IntoIterator<Item = Token>, signed: Option<Signed>) -> Access {
         let known = |token: Token| Known {
             digest: digest(token.text.as_bytes()),
@@ -144,7 +144,7 @@ impl Access {
         }
     }
 
-    /// Lets clients in that show the generated token of this home.
+    /// With the generated token of this home.
     pub fn generated(home: PathBuf, token: &Generated) -> Access {
         let generated = Watched {
             home,
@@ -155,7 +155,7 @@ impl Access {
         Access { generated: Some(generated), ..Access::open() }
     }
 
-    /// Takes what these principals answer for the word of a person.
+    /// Sets the principals that may approve.
     pub fn with_approvers<'a>(
         mut self,
         names: impl IntoIterator<Item = &'a str>,
@@ -167,12 +167,12 @@ impl Access {
         Ok(self)
     }
 
-    /// Whether anybody comes in.
+    /// Whether no token is needed.
     pub fn is_open(&self) -> bool {
         self.tokens.is_empty() && self.signed.is_none() && self.generated.is_none()
     }
 
-    /// Whether what a principal answers is the word of a person.
+    /// Whether a principal may approve.
     pub fn approves(&self, principal: Principal) -> bool {
         self.approvers.contains(&principal)
     }
@@ -182,24 +182,24 @@ impl Access {
         self.tokens.iter().filter_map(|token| token.toolset.as_deref())
     }
 
-    /// Signed tokens, where they are taken.
+    /// The verification of signed tokens, if configured.
     pub fn signed(&self) -> Option<&Signed> {
         self.signed.as_ref()
     }
 
-    /// Counts how often tokens were replaced.
+    /// How often tokens were rotated.
     pub fn generation(&self) -> u64 {
         self.generated.as_ref().map_or(0, |watched| watched.generation.load(Ordering::Acquire))
     }
 
-    /// Looks whether the generated token was replaced.
+    /// Checks whether the generated token was rotated.
     pub fn refresh(&self) {
         if let Some(watched) = &self.generated {
             watched.refresh();
         }
     }
 
-    /// Whose request it is, by its `Authorization` header; `unix` is the present second.
+    /// Authenticates an `Authorization` header; `unix` is the current time in seconds.
     pub fn visitor(&self, authorization: Option<&str>, unix: u64) -> Result<Visitor, Denied> {
         let good_for = Some(self.generation());
         if self.is_open() {
@@ -211,7 +211,7 @@ impl Access {
         }
         let shown = digest(token.as_bytes());
         let mut found = None;
-        // All are looked at, so that the time says nothing about which one fits.
+        // All are compared, so that timing does not tell which one matches.
         for (at, known) in self.tokens.iter().enumerate() {
             if is_same(&known.digest, &shown) {
                 let toolset = known.toolset.clone();
@@ -240,7 +240,7 @@ impl Access {
         Ok(Visitor { principal, toolset: bearer.toolset.map(Arc::from), good_for: None })
     }
 
-    /// The principal that the owner calls so.
+    /// The principal of a name in `approvers`.
     fn named(&self, word: &str) -> Result<Principal, ApproverError> {
         let form = || ApproverError::Form(word.to_owned());
         let (kind, name) = word.split_once(':').ok_or_else(form)?;
@@ -294,9 +294,9 @@ impl Access {
         numbered(self.tokens.len())
     }
 
-    /// The kind is part of it: a program called as a person is somebody else.
+    /// The kind is part of it: a client with the name of a person is another principal.
     fn of_signed(&self, kind: jwt::Kind, name: &str) -> Principal {
-        // Above every number of a plain token.
+        // Never the number of a static token.
         Principal(self.subjects.hash_one((kind, name)) | 1 << 63)
     }
 }
@@ -306,7 +306,7 @@ impl Watched {
         is_same(&self.digest.read().unwrap_or_else(PoisonError::into_inner), shown)
     }
 
-    /// Reads the file again for a token that is not known, once a second at most: it may be a new one.
+    /// Reads the file again for an unknown token, at most once a second: it may have been rotated.
     fn may_look(&self, unix: u64) -> bool {
         let is_due = self.looked.swap(unix, Ordering::AcqRel) != unix;
         if is_due {
@@ -325,7 +325,7 @@ impl Watched {
                     self.generation.fetch_add(1, Ordering::AcqRel);
                 }
             }
-            // Somebody cleaned up; those who have it go on until it is replaced.
+            // A deleted file revokes nothing; the token stays valid until it is rotated.
             Ok(None) => {}
             Err(error) => {
                 let told = format!("the generated token stays as it was: {error}");
@@ -335,7 +335,7 @@ impl Watched {
     }
 }
 
-/// The principal of the token at that place.
+/// The principal of the static token at that index.
 fn numbered(at: usize) -> Principal {
     Principal(at as u64 + 1)
 }
@@ -349,7 +349,7 @@ fn digest(token: &[u8]) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// Equality that looks at every byte.
+/// Comparison in constant time.
 fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
     let different = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(different) == 0

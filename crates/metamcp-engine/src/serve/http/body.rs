@@ -1,4 +1,4 @@
-//! Bodies of requests: read whole within a limit, or read on and thrown away.
+//! Request bodies: read whole within a limit, or drained and discarded.
 
 use std::time::Duration;
 
@@ -6,33 +6,30 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 
-/// What is read of a body that is refused: a client that is answered and cut off while it still sends sees a broken
-/// connection rather than the answer. Whoever sends more than this is not helped.
-const MOST_DISCARDED: usize = 32 * 1024 * 1024;
-/// How long that may take.
-const DISCARDING: Duration = Duration::from_secs(2);
+/// Bytes drained of the body of a rejected request: a client that is cut off while it still sends sees a broken
+/// connection instead of the response.
+const MAX_DISCARDED: usize = 32 * 1024 * 1024;
+/// Time for that.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The body of a request.
 pub(super) enum RequestBody<'a> {
-    /// It is on its way.
+    /// Still arriving, from hyper.
     Streaming(&'a mut Incoming),
-    /// It is here, and within the limit.
+    /// Complete and within the limit, from the fast path.
     Buffered(Bytes),
 }
 
-/// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BodyReadError {
-    /// It is longer than it may be.
     TooLong,
-    /// There is no room for it.
+    /// The memory for bodies is used up.
     NoRoom,
-    /// It broke off.
+    /// The client disconnected, or its framing is invalid.
     Broken,
 }
 
-/// A body of at most so many bytes, if there is room for each piece of it. One that came in one piece, as most do, is that
-/// piece.
+/// Reads a body of at most `limit` bytes; `room` reserves memory for each piece. A body in one piece, as most are, is not
+/// copied.
 pub(super) async fn whole<B>(
     body: &mut B,
     limit: usize,
@@ -61,13 +58,13 @@ where
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-/// Reads on, within bounds, what nobody wants to know.
+/// Drains a body, within bounds.
 pub(super) async fn discard(body: &mut Incoming) {
     let length = body.size_hint().lower();
-    if body.is_end_stream() || length > MOST_DISCARDED as u64 {
+    if body.is_end_stream() || length > MAX_DISCARDED as u64 {
         return;
     }
-    let mut room = MOST_DISCARDED;
+    let mut room = MAX_DISCARDED;
     let reading = async {
         while let Some(Ok(frame)) = body.frame().await {
             match room.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
@@ -76,8 +73,8 @@ pub(super) async fn discard(body: &mut Incoming) {
             }
         }
     };
-    // Whoever has not said all by then will not hear the answer either.
-    drop(tokio::time::timeout(DISCARDING, reading).await);
+    // Best effort: a client that is still sending then may miss the response.
+    drop(tokio::time::timeout(DISCARD_TIMEOUT, reading).await);
 }
 
 #[cfg(test)]

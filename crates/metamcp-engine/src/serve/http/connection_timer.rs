@@ -1,6 +1,6 @@
-//! The one timer of a connection. On a connection one thing is waited for at a time, a head or an answer, and nearly every
-//! wait ends long before its limit: a timer for each would be put into the runtime's wheel and taken out again with every
-//! request. This one stays where it is; what it rings for is looked at when it rings.
+//! One timer per connection, shared by all its timeouts. A connection waits for one thing at a time, a head or a response,
+//! and nearly every wait ends long before its deadline: a timer for each would be inserted into the runtime's timer wheel
+//! and removed again with every request. This one stays in the wheel; when it fires, the current deadline is compared.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,27 +11,26 @@ use std::time::Duration;
 use hyper::rt::{Sleep, Timer};
 use tokio::time::Instant;
 
-/// See the module. Every copy is the same timer.
+/// See the module. Clones share the timer.
 #[derive(Clone, Default)]
 pub struct ConnectionTimer(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Set to ring no later than whoever waits wants it.
+    /// Set to fire no later than the current deadline.
     timer: Option<Pin<Box<tokio::time::Sleep>>>,
-    /// Whom it wakes.
+    /// The waker registered with it.
     wakes: Option<Waker>,
 }
 
 impl ConnectionTimer {
-    /// Waits for something no longer than so; `None` where it did not come. Only the task of the connection may wait, since
-    /// nobody else is woken.
+    /// Awaits a future with a timeout; `None` if that comes first. For the connection's task only: there is one waker.
     pub async fn within<F: Future>(&self, patience: Duration, waited: F) -> Option<F::Output> {
         let mut until = None;
         self.wait(waited, || *until.get_or_insert_with(|| Instant::now() + patience)).await
     }
 
-    /// The same until that moment.
+    /// The same, with a deadline.
     pub async fn before<F: Future>(&self, until: Instant, waited: F) -> Option<F::Output> {
         self.wait(waited, || until).await
     }
@@ -57,7 +56,7 @@ impl ConnectionTimer {
             timer.as_mut().reset(until);
             *wakes = None;
         }
-        // It is set, and knows whom to wake.
+        // It is set, and this waker is registered.
         if wakes.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !timer.is_elapsed() {
             return Poll::Pending;
         }
@@ -70,24 +69,25 @@ impl ConnectionTimer {
             if Instant::now() >= until {
                 return Poll::Ready(());
             }
-            // It rang for an earlier wait, which is over.
+            // It fired for an earlier wait, which is over.
             timer.as_mut().reset(until);
         }
     }
 
-    /// The timer of a library that reads heads, the first of which has to be here by then.
-    pub(super) fn heads(self, first: Instant) -> Heads {
-        Heads { connection_timer: self, first: Mutex::new(Some(first)) }
+    /// The timer that hyper waits for request heads with. `first` is the deadline of the first head, where somebody
+    /// has waited for it before hyper does.
+    pub(super) fn heads(self, first: Option<Instant>) -> Heads {
+        Heads { connection_timer: self, first: Mutex::new(first) }
     }
 }
 
 impl std::fmt::Debug for ConnectionTimer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Alarm")
+        f.write_str("ConnectionTimer")
     }
 }
 
-/// One wait for a head.
+/// One wait of hyper's for a head.
 struct Wait {
     connection_timer: ConnectionTimer,
     until: Instant,
@@ -174,7 +174,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_head_is_late_when_it_was_waited_for_before() {
-        let heads = ConnectionTimer::default().heads(Instant::now() + 7 * SECOND);
+        let heads = ConnectionTimer::default().heads(Some(Instant::now() + 7 * SECOND));
         for seconds in [7, 30, 30] {
             let began = Instant::now();
             heads.sleep_until((began + 30 * SECOND).into_std()).await;

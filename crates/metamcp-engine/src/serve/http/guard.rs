@@ -1,39 +1,39 @@
-//! Which requests come in at all: decided by the head alone, before anything of the body is read. Pure.
+//! Admission by the head alone, before any of the body is read: host, origin (DNS rebinding), path, method, types. Pure.
 
 use std::net::IpAddr;
 
 /// The endpoint of Streamable HTTP.
 pub const MCP: &str = "/mcp";
-/// The same, with servers shown as they are.
+/// The same, with the direct surface.
 pub const DIRECT: &str = "/mcp/direct";
-/// The same, with the vocabulary of metatools.
+/// The same, with the full surface.
 pub const FULL: &str = "/mcp/full";
-/// Below it one for each toolset, by its name.
+/// Prefix of the endpoints of toolsets.
 pub const TOOLSETS: &str = "/mcp/toolsets/";
-/// Where clients of 2024 listen.
+/// The stream of the HTTP+SSE transport of 2024.
 pub const SSE: &str = "/sse";
-/// Where they post.
+/// The endpoint its clients post to.
 pub const MESSAGES: &str = "/messages";
-/// Where it is said who gives out tokens.
+/// OAuth protected resource metadata (RFC 9728).
 pub const METADATA: &str = "/.well-known/oauth-protected-resource";
 
-/// What nearly every client accepts, as nearly all of them write it: it need not be taken apart each time.
+/// The `Accept` of nearly every client, recognised without parsing it.
 const BOTH: &str = "application/json, text/event-stream";
 
-/// What the operator allows.
+/// What the operator configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether only this machine can reach us.
+    /// Whether the listener is on a loopback address.
     pub local: bool,
-    /// Names besides `localhost`, in lower case, without ports.
+    /// Allowed host names besides `localhost`, in lower case, without ports.
     pub hosts: Vec<String>,
-    /// Web origins that may use us, in lower case.
+    /// Allowed web origins, in lower case.
     pub origins: Vec<String>,
-    /// Whether the transport of 2024 is served too.
+    /// Whether the HTTP+SSE transport of 2024 is served too.
     pub legacy: bool,
-    /// Toolsets that have an endpoint of their own.
+    /// Toolsets with their own endpoint.
     pub toolsets: Vec<String>,
-    /// The toolset that all other endpoints are kept to, where the operator wants that.
+    /// The toolset all other endpoints are restricted to, if configured.
     pub restricted_to: Option<String>,
     /// Whether each request stands alone.
     pub stateless: bool,
@@ -41,129 +41,129 @@ pub struct Rules {
     pub json: bool,
 }
 
-/// What is read of a request's head.
+/// The parts of a request's head that decide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Head<'a> {
     /// `GET` and so on.
     pub method: &'a str,
     /// Without the query.
     pub path: &'a str,
-    /// What the request line names, where it names a host.
+    /// The authority of the request line, if it has one.
     pub authority: Option<&'a str>,
     /// The `Host` header.
     pub host: Option<&'a str>,
-    /// The `Origin` header: which page sent it, if one did.
+    /// The `Origin` header, which browsers send.
     pub origin: Option<&'a str>,
     /// The `Content-Type` header.
     pub content_type: Option<&'a str>,
-    /// Whether the body is compressed or the like.
+    /// Whether `Content-Encoding` is anything but identity.
     pub is_encoded: bool,
     /// The `Accept` headers, joined.
     pub accept: Option<&'a str>,
-    /// A header that may stand only once and stands more often, or is no text.
+    /// A single-value header that is repeated or not text.
     pub doubtful: Option<&'a str>,
 }
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// A message to us.
+    /// POST of messages.
     Post,
-    /// The general lane of a session.
+    /// GET of a session's general stream.
     Listen,
-    /// The end of a session.
+    /// DELETE of a session.
     Delete,
-    /// The one stream of a client of 2024.
+    /// The stream of an HTTP+SSE client.
     Sse,
-    /// A message of such a client.
+    /// A POST of such a client.
     Messages,
-    /// A browser asks whether a page may ask.
+    /// A CORS preflight.
     Preflight,
-    /// Who gives out tokens.
+    /// OAuth protected resource metadata.
     Metadata,
-    /// Whether we are up.
+    /// Health check.
     Health,
 }
 
-/// Which of the endpoints a request came to. A session goes on where it began.
+/// The endpoint of a request. A session is valid only at the one where it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Endpoint {
-    /// The one that shows what the operator configured.
+    /// The surface the operator configured.
     #[default]
     Main,
-    /// Servers as they are.
+    /// The direct surface.
     Direct,
-    /// The vocabulary of metatools.
+    /// The full surface.
     Full,
-    /// One toolset and nothing else, by its place among `Rules::toolsets`.
+    /// One toolset, by its index in `Rules::toolsets`.
     Toolset(u16),
 }
 
 impl Route {
-    /// Whether only clients with a token get there, where tokens are asked for.
+    /// Whether it needs a token, where tokens are configured.
     pub fn is_guarded(self) -> bool {
         !matches!(self, Route::Preflight | Route::Metadata | Route::Health)
     }
 }
 
-/// Why a request does not come in.
+/// Why a request is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A header cannot be trusted.
+    /// A header is repeated or not text.
     #[error("the header {name} is given more than once or is not plain text")]
     Doubtful {
         /// Its name.
         name: String,
     },
-    /// HTTP/1.1 wants one.
+    /// No `Host` header.
     #[error("the request has no Host header")]
     NoHost,
-    /// It was meant for somebody else.
+    /// The host is not allowed.
     #[error(
         "the host {host:?} is not served here; if it is a name of this gateway, add it to --allowed-hosts"
     )]
     Host {
-        /// Whom it was meant for.
+        /// As the client sent it.
         host: String,
     },
-    /// A page sent it that may not.
+    /// The origin is not allowed.
     #[error(
         "pages of the origin {origin:?} may not use this gateway; to let them, add it to --allowed-origins"
     )]
     Origin {
-        /// The page's origin.
+        /// As the browser sent it.
         origin: String,
     },
-    /// A page without an origin of its own sent it: it could be any page.
+    /// An opaque origin (`null`): it could be any page.
     #[error(
         "pages without an origin of their own (Origin: null: sandboxed or opened from a file) may not use this gateway"
     )]
     NoOrigin,
-    /// There is nothing.
+    /// Unknown path.
     #[error("there is nothing at this path; MCP is spoken at {MCP}")]
     Path,
-    /// Not in this way.
+    /// Method not allowed.
     #[error("the method is not allowed here; allowed: {allowed}")]
     Method {
-        /// What is.
+        /// The `Allow` header.
         allowed: &'static str,
     },
-    /// Not in this form.
+    /// Unsupported Content-Type.
     #[error("the Content-Type must be application/json")]
     ContentType,
-    /// Not as it is written.
+    /// Unsupported Content-Encoding.
     #[error("the body must not be compressed: send it without Content-Encoding")]
     Encoding,
-    /// The answer could not be read.
+    /// `Accept` excludes every form of response.
     #[error("the client must accept {wanted}")]
     Accept {
-        /// What it must accept.
+        /// The types it must accept.
         wanted: &'static str,
     },
 }
 
 impl Refusal {
-    /// The HTTP status it is answered with.
+    /// The HTTP status.
     pub fn status(&self) -> u16 {
         match self {
             Refusal::Doubtful { .. } | Refusal::NoHost => 400,
@@ -176,19 +176,19 @@ impl Refusal {
     }
 }
 
-/// A request that may come in.
+/// An admitted request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admitted<'a> {
-    /// What it is for.
+    /// By path and method.
     pub route: Route,
-    /// Where it came to.
+    /// By path.
     pub endpoint: Endpoint,
-    /// The origin whose page may see the answer.
+    /// The origin for CORS headers.
     pub shown_to: Option<&'a str>,
 }
 
 impl Rules {
-    /// Lets a request in, or says why not. Whether it carries the right token is another question.
+    /// Admits a request or says why not. Tokens are checked elsewhere.
     pub fn admit<'a>(&self, head: &Head<'a>) -> Result<Admitted<'a>, Refusal> {
         if let Some(name) = head.doubtful {
             return Err(Refusal::Doubtful { name: name.to_owned() });
@@ -261,8 +261,7 @@ impl Rules {
         if is_fine { Ok(()) } else { Err(Refusal::Accept { wanted }) }
     }
 
-    /// Whether a name is one of ours. A bare address cannot be pointed at us by somebody else's name server, so where
-    /// other machines may come in, any address will do.
+    /// Whether a host is allowed. DNS rebinding needs a name, so a gateway that is not local accepts any IP address.
     fn is_ours(&self, host: &str) -> bool {
         let Some(name) = without_port(host) else { return false };
         let is_listed = || self.hosts.iter().any(|listed| listed.eq_ignore_ascii_case(name));
@@ -286,7 +285,7 @@ impl Rules {
         }
     }
 
-    /// Whether an endpoint shows this toolset and nothing else.
+    /// Whether an endpoint is restricted to this toolset.
     pub fn is_kept_to(&self, endpoint: Endpoint, toolset: &str) -> bool {
         match endpoint {
             Endpoint::Toolset(place) => {
@@ -321,7 +320,7 @@ impl Rules {
     }
 }
 
-/// The host of `host[:port]`; `None` where that is not its form.
+/// The host of `host[:port]`; `None` if it is malformed.
 fn without_port(host: &str) -> Option<&str> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {
@@ -350,7 +349,7 @@ fn is_loopback_name(name: &str) -> bool {
         || address(name).is_some_and(|address| address.is_loopback())
 }
 
-/// Whether an origin is a page of this machine; `null`, which sandboxed pages have, is not.
+/// Whether an origin is on this machine; the `null` of sandboxed pages is not.
 fn is_loopback_origin(origin: &str) -> bool {
     let origin = origin.to_ascii_lowercase();
     let host = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
@@ -362,7 +361,7 @@ fn is_json(content_type: &str) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Whether a list of accepted types holds one, and not with the weight of nothing. What names a type more closely counts.
+/// Whether an `Accept` list holds a type with a weight above zero. The most specific entry counts.
 fn accepts(all: &str, kind: &str, subkind: &str) -> bool {
     let ranges = all.split(',').filter_map(|one| {
         let mut parts = one.split(';');
@@ -379,7 +378,7 @@ fn accepts(all: &str, kind: &str, subkind: &str) -> bool {
     ranges.max().is_some_and(|(_, wanted)| wanted)
 }
 
-/// A header as it may be repeated in an answer.
+/// A header value, bounded, for an error message.
 fn shown(text: &str) -> String {
     const LONGEST: usize = 100;
     text.chars().filter(|c| !c.is_control()).take(LONGEST).collect()

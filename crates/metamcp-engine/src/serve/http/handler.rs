@@ -1,6 +1,6 @@
-//! The request handler: from a request to its response; who asks, in which session, in what form the answer goes back.
+//! The request handler: from a request to its response. Authentication, session lookup, and the form of the response.
 //! Owns: sessions and their owners, response streams opened per request.      Never: knows what a message says.
-//! In: requests that the guard let in.  Out: responses, as documents or streams of events.
+//! In: requests, from hyper or the fast path.  Out: responses, as documents or event streams.
 //! Tests: `metamcp/tests/http/`.
 
 mod head;
@@ -39,10 +39,10 @@ use crate::serve::response_streams::{IdInUse, RequestStreams, ResponseMode, Resp
 use crate::serve::stateless::SuspendedCalls;
 use crate::surface::{Scope, View};
 
-/// How long a body may take to arrive: those who send it byte by byte hold a connection for no longer.
-const BODY_PATIENCE: Duration = Duration::from_secs(30);
+/// Time for a body to arrive: a client that sends it byte by byte holds a connection no longer.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Sessions of one request between two looks for those that are over.
+/// Single-request sessions added between two cleanups of the list of them.
 const ALONE: usize = 64;
 
 /// `MCP-Protocol-Version`.
@@ -50,32 +50,34 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// `Last-Event-ID`.
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How requests are taken.
+/// What the handler needs of the settings.
 pub struct HttpConfig {
-    /// Who may come in.
+    /// Which requests are admitted.
     pub rules: Rules,
-    /// With which token.
+    /// Which tokens are valid.
     pub access: Access,
-    /// The longest body.
+    /// Maximum length of a body.
     pub body_bytes: usize,
     /// How long a session may be idle.
     pub session_timeout: Duration,
+    /// Whether connections begin on [`super::fast_path`].
+    pub fast_path: bool,
     /// `http` or `https`.
     pub scheme: &'static str,
 }
 
 /// See the module.
 pub struct Handler {
-    /// What the main endpoint shows.
+    /// The view of the main endpoint.
     view: View,
-    /// What the endpoints of toolsets are kept to, in the order of `Rules::toolsets`.
+    /// The scopes of toolset endpoints, in the order of `Rules::toolsets`.
     scopes: Vec<Arc<Scope>>,
     pub(super) router: Arc<Router>,
     pub(super) http_config: HttpConfig,
     pub(super) sessions: Mutex<Sessions<Arc<Session>>>,
-    /// Sessions of clients of 2024, each as long as its stream.
+    /// Sessions of the HTTP+SSE transport; each lives as long as its stream.
     pub(super) listeners: Mutex<HashMap<SessionId, (Principal, Arc<Session>)>>,
-    /// Sessions of one request each.
+    /// Sessions of a single request.
     alone: Mutex<Vec<Weak<Session>>>,
     /// Calls whose client may come back for them in a session of its own.
     pub(super) suspended_calls: Arc<SuspendedCalls>,
@@ -95,11 +97,11 @@ impl ActiveSession for Arc<Session> {
     }
 }
 
-/// A response that is given instead of the one asked for.
+/// An early response, mostly an error.
 pub(super) type ErrorResponse = Box<Response<Answer>>;
 
 impl Handler {
-    /// A door to a gateway.
+    /// The handler of one gateway.
     pub fn new(
         view: View,
         scopes: Vec<Arc<Scope>>,
@@ -122,7 +124,7 @@ impl Handler {
         })
     }
 
-    /// Answers one request; its connection has this timer.
+    /// Answers a request of hyper's.
     pub async fn answer(
         &self,
         request: Request<Incoming>,
@@ -137,7 +139,7 @@ impl Handler {
             Err(error_response) => *error_response,
         };
         let is_refused = response.status().is_client_error() || response.status().is_server_error();
-        // Who waits to be told to go on is told not to.
+        // A client that sent `Expect: 100-continue` has not sent the body, and will not.
         if is_refused && !parts.headers.contains_key(EXPECT) {
             discard(&mut body).await;
         }
@@ -146,7 +148,7 @@ impl Handler {
         response
     }
 
-    /// Lets a request in by its head, or answers it at once.
+    /// Admits a request by its head, or responds at once.
     pub(super) fn admit(&self, parts: &Parts) -> Result<Admission, ErrorResponse> {
         let accept = joined(&parts.headers, &ACCEPT);
         let head = read_head(parts, accept.as_deref());
@@ -173,17 +175,7 @@ impl Handler {
         }
     }
 
-    /// Whether who was let in once is let in again by the same head: a token may be valid no longer.
-    pub(super) fn admits_again(&self, admission: &Admission) -> bool {
-        admission.good_for == Some(self.http_config.access.generation())
-    }
-
-    /// The longest body.
-    pub(super) fn longest_body(&self) -> usize {
-        self.http_config.body_bytes
-    }
-
-    /// Answers a request that was let in.
+    /// Answers an admitted request.
     pub(super) async fn go(
         &self,
         admission: &Admission,
@@ -207,7 +199,7 @@ impl Handler {
         response
     }
 
-    /// What somebody is shown at an endpoint.
+    /// The view of a principal at an endpoint.
     pub(super) fn view(&self, owner: Owner) -> View {
         let principal = owner.principal.0;
         let principal_name = self.http_config.access.name_of(owner.principal);
@@ -217,7 +209,7 @@ impl Handler {
             Endpoint::Direct => ToolSurface::Direct,
             Endpoint::Full => ToolSurface::Full,
             Endpoint::Toolset(place) => {
-                // A place without a scope cannot come in; if it did, it would see nothing rather than all.
+                // The guard admits no toolset without a scope; should one get here, it sees nothing rather than all.
                 let scope = self.scopes.get(usize::from(place)).cloned();
                 let kept = self.view.restricted_to(scope.unwrap_or_default());
                 return View { principal, principal_name, approves, ..kept };
@@ -226,14 +218,14 @@ impl Handler {
         View { tool_surface, principal, principal_name, approves, ..self.view.clone() }
     }
 
-    /// No new requests; answers to questions are still taken.
+    /// Takes no new requests; responses to server requests are still taken.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// Requests that have no answer yet, or whose answer is not written.
+    /// Requests without a response, or with one that is not written yet.
     pub fn in_flight(&self) -> usize {
-        // Answers to clients of 2024 take a stream that has no end, so they are counted by what waits on it.
+        // HTTP+SSE responses use a stream without end, so they are counted by its backlog.
         let listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let listeners = listeners.values().map(|(_, session)| match &session.response_streams {
             ResponseStreams::Shared(stream) => {
@@ -244,12 +236,12 @@ impl Handler {
         self.in_flight.total() + listeners.sum::<usize>()
     }
 
-    /// Signed tokens, where they are taken.
+    /// The verification of signed tokens, if configured.
     pub fn signed(&self) -> Option<&super::access::Signed> {
         self.http_config.access.signed()
     }
 
-    /// Every session there is something of.
+    /// Every active session.
     pub fn awake(&self) -> Vec<Arc<Session>> {
         let listeners = self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut awake: Vec<_> =
@@ -260,7 +252,7 @@ impl Handler {
         awake
     }
 
-    /// Forgets what nobody came back for.
+    /// Drops idle sessions and streams nobody resumed.
     pub fn sweep(&self) {
         self.http_config.access.refresh();
         let mut sessions = self.sessions();
@@ -366,7 +358,7 @@ impl Handler {
             return Ok(reply::empty(StatusCode::ACCEPTED));
         };
         let id = if initializes && !alone { self.keep(owner, &session)? } else { None };
-        // Older clients that name events first have always got a document, and could not come back to a stream.
+        // Older clients that list events first have always got a document, and could not resume a stream.
         let events = may_return && prefers_events(&parts.headers);
         let response_format = ResponseFormat { batch, may_return, events };
         let mut response = self.respond(reader, response_format, connection_timer).await;
@@ -376,7 +368,7 @@ impl Handler {
         Ok(response)
     }
 
-    /// Gives the session what was posted; where that asks for answers, they can be read.
+    /// Hands posted messages to the session; a reader of the responses, if there are requests among them.
     fn hand_over(
         &self,
         principal: Principal,
@@ -395,7 +387,7 @@ impl Handler {
         Ok(reader)
     }
 
-    /// The answer as a document if nothing comes before it, else as events.
+    /// The response: a document if it is the first message, else an event stream.
     pub(super) async fn respond(
         &self,
         reader: Reader,
@@ -439,7 +431,7 @@ impl Handler {
                 }
                 reply::events(reader)
             }
-            // It was called off, and what is called off is not answered.
+            // Cancelled: a cancelled request has no response.
             First::Nothing => reply::empty(StatusCode::ACCEPTED),
         }
     }
@@ -456,7 +448,7 @@ impl Handler {
         };
         let last = match headers.get(LAST_EVENT).filter(|id| !id.is_empty()) {
             None => None,
-            // One that was ours may be of a stream that is over by now; others never were.
+            // A valid id may be of a stream that is over by now; an invalid one was never ours.
             Some(id) => Some(id.to_str().ok().and_then(from_event_id).ok_or_else(|| {
                 bad_message("the Last-Event-ID is of no event of this gateway; listen without it")
             })?),
@@ -481,7 +473,7 @@ impl Handler {
         Ok(reply::empty(StatusCode::NO_CONTENT))
     }
 
-    /// A session that nobody knows yet; `alone`, for one request and no longer.
+    /// A session that is not in the table yet; `alone`, one for a single request.
     fn start(&self, owner: Owner, alone: bool) -> Arc<Session> {
         if alone {
             return self.start_alone(owner, self.response_streams(true));
@@ -492,7 +484,7 @@ impl Handler {
         session
     }
 
-    /// A session of one request.
+    /// A session for a single request.
     pub(super) fn start_alone(
         &self,
         owner: Owner,
@@ -500,7 +492,7 @@ impl Handler {
     ) -> Arc<Session> {
         let session = Session::new(self.view(owner), response_streams, &self.suspended_calls);
         let mut all = self.alone();
-        // Looked through when it is full, so that each request costs a push and no more.
+        // Cleaned up only when it is full, so that a request costs a push.
         if all.len() == all.capacity() {
             all.retain(|session| session.strong_count() > 0);
             let room = all.len().max(ALONE);
@@ -511,7 +503,7 @@ impl Handler {
         session
     }
 
-    /// Makes a session one that can be come back to, once its client has introduced itself.
+    /// Puts a session into the table once its client has initialized it.
     fn keep(
         &self,
         owner: Owner,
@@ -527,7 +519,7 @@ impl Handler {
         Err(busy(StatusCode::SERVICE_UNAVAILABLE, "there are too many sessions; try again later"))
     }
 
-    /// The session a request names, awake.
+    /// The session a request names, resumed if it was idle.
     fn session(&self, owner: Owner, id: SessionId) -> Result<Arc<Session>, ErrorResponse> {
         let mut sessions = self.sessions();
         match sessions.find(id, owner, self.router.clock.now()) {
@@ -549,7 +541,7 @@ impl Handler {
         }
     }
 
-    /// Opens the lane of these requests and reads it.
+    /// Opens the response stream of these requests.
     pub(super) fn open(
         &self,
         principal: Principal,
@@ -578,9 +570,9 @@ impl Handler {
         Ok(reader.on_disconnect(Box::new(move || session.abandon())))
     }
 
-    // -- what all of them need --
+    // -- shared --
 
-    /// The body, on one line.
+    /// Reads the body as one line.
     pub(super) async fn read(
         &self,
         principal: Principal,
@@ -604,7 +596,7 @@ impl Handler {
         }
         let mut room = self.bodies.begin(principal);
         let reading = whole(body, limit, |more| room.grow(more));
-        match connection_timer.within(BODY_PATIENCE, reading).await {
+        match connection_timer.within(BODY_TIMEOUT, reading).await {
             Some(Ok(body)) => one_line(body).map_err(|defect| unreadable(&defect)),
             Some(Err(BodyReadError::TooLong)) => Err(too_long()),
             Some(Err(BodyReadError::NoRoom)) => {
@@ -625,7 +617,7 @@ impl Handler {
         if self.closing.load(Ordering::Acquire) {
             let message = "metamcp is shutting down; nothing was run";
             let mut response = busy(StatusCode::SERVICE_UNAVAILABLE, message);
-            // The next request has to go to whoever comes after us.
+            // The next request has to reach the next process on this port.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return Err(response);
         }
@@ -639,7 +631,7 @@ impl Handler {
         }
     }
 
-    /// Who gives out tokens for us.
+    /// OAuth protected resource metadata (RFC 9728).
     fn metadata(
         &self,
         endpoint: Endpoint,
@@ -664,7 +656,7 @@ impl Handler {
         Ok(reply::document(Bytes::from(metadata.to_string())))
     }
 
-    /// Our address as the client wrote it; the name was checked before.
+    /// Our base URL, with the host as the client wrote it; the guard has checked that.
     fn base(&self, host: Option<&str>) -> String {
         format!("{}://{}", self.http_config.scheme, host.unwrap_or("localhost"))
     }
@@ -685,17 +677,17 @@ impl Handler {
     }
 }
 
-/// A request that was let in.
+/// The result of admitting a head.
 pub(super) struct Admission {
     route: Route,
     owner: Owner,
-    /// The origin whose page may see the answer.
+    /// The origin for CORS headers.
     shown_to: Option<HeaderValue>,
     /// What its headers say of its version, and of its session, where that can be understood.
     version: VersionHeader,
     session: Option<SessionId>,
-    /// The generation of tokens in which the same head is let in again.
-    good_for: Option<u64>,
+    /// The token generation in which an identical head is admitted again without a check.
+    pub(super) good_for: Option<u64>,
 }
 
 impl Admission {
@@ -706,13 +698,13 @@ impl Admission {
     }
 }
 
-/// In what form a client is answered.
+/// The form of a response.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ResponseFormat {
-    /// It sent several messages at once.
+    /// The request was a batch.
     pub(super) batch: bool,
-    /// It can come back for what it missed.
+    /// The client can resume a stream.
     pub(super) may_return: bool,
-    /// It would rather have events than a document.
+    /// The client prefers events to a document.
     pub(super) events: bool,
 }

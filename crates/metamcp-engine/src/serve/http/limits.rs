@@ -1,4 +1,4 @@
-//! What is counted, so that one client cannot take everything: requests under way, bytes of bodies being read.
+//! Limits per principal, so that no client starves the others: requests in flight, bytes of bodies being read.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,15 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::access::Principal;
 use super::stream::Ticket;
 
-/// Requests of one principal that may be under way at once: more than any client has, and few enough that one of them
-/// cannot take everything.
+/// Requests one principal may have in flight: more than any client needs, and few enough to leave room for others.
 pub(super) const MAX_IN_FLIGHT: usize = 1024;
-/// Bodies that are being read, together; more where single ones may be longer than an eighth of it.
+/// Memory for all bodies being read; more if a single one may exceed an eighth of it.
 const MAX_BODIES: usize = 256 * 1024 * 1024;
-/// One principal may hold so large a part of what is left free: a fifth of all of it if it is alone.
+/// One principal may hold a quarter of what is left free: a fifth of the total if it is alone.
 const SHARE: usize = 4;
 
-/// Requests under way, by principal.
+/// Requests in flight, by principal.
 #[derive(Default)]
 pub(super) struct InFlight {
     total: AtomicUsize,
@@ -23,12 +22,11 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// All of them.
     pub(super) fn total(&self) -> usize {
         self.total.load(Ordering::Acquire)
     }
 
-    /// Counts so many until the ticket is dropped; nothing if there would be too many.
+    /// Counts `count` requests until the ticket is dropped; `None` above the limit.
     pub(super) fn enter(self: &Arc<Self>, principal: Principal, count: usize) -> Option<Ticket> {
         let mut by = self.by.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let usage = by.entry(principal).or_default();
@@ -41,7 +39,6 @@ impl InFlight {
     }
 }
 
-/// Counts until it is dropped.
 struct InFlightGuard {
     all: Arc<InFlight>,
     principal: Principal,
@@ -61,8 +58,8 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// Bytes of bodies that are being read, by principal. What has arrived counts, not what is announced: who announces much
-/// and sends nothing takes nothing.
+/// Memory of bodies being read, by principal. Counts bytes received, not announced: a large Content-Length alone reserves
+/// nothing.
 pub(super) struct Bodies {
     most: usize,
     usage: Mutex<BodyUsage>,
@@ -75,12 +72,12 @@ struct BodyUsage {
 }
 
 impl Bodies {
-    /// Room for bodies of at most so many bytes each.
+    /// For bodies of at most `longest` bytes each.
     pub(super) fn new(longest: usize) -> Bodies {
         Bodies { most: MAX_BODIES.max(longest.saturating_mul(8)), usage: Mutex::default() }
     }
 
-    /// A body of somebody, of which nothing is here yet.
+    /// A reservation that is still empty.
     pub(super) fn begin(&self, principal: Principal) -> BodyReservation<'_> {
         BodyReservation { bodies: self, principal, size: 0 }
     }
@@ -90,7 +87,7 @@ impl Bodies {
     }
 }
 
-/// Room for a body while it is read.
+/// The memory of one body; released when dropped.
 pub(super) struct BodyReservation<'a> {
     bodies: &'a Bodies,
     principal: Principal,
@@ -98,8 +95,8 @@ pub(super) struct BodyReservation<'a> {
 }
 
 impl BodyReservation<'_> {
-    /// Takes so much more; false if that is not there. What one may hold shrinks with what is left, so that however many
-    /// take all they can, whoever comes next finds four times as much as the last of them has.
+    /// Reserves more; false if the share is used up. A principal's share shrinks with what is left, so however many take
+    /// all they can, the next one finds four times as much as the last of them holds.
     pub(super) fn grow(&mut self, more: usize) -> bool {
         let mut usage = self.bodies.usage();
         let mine = usage.by.get(&self.principal).copied().unwrap_or_default() + more;

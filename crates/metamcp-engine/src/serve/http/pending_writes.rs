@@ -1,21 +1,22 @@
-//! Answers on their way out: a request counts as under way until the last byte of its answer is written.
+//! Responses that hyper has buffered and not written: a request counts as in flight until the last byte of its response
+//! is written. The fast path does not need it, since it holds a response until it is written.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::stream::Ticket;
 
-/// The tickets of answers that a connection was given and has not written yet. The library lets go of a body as soon as
-/// it has all of it in memory, which for a client that reads slowly is long before it has left.
+/// The in-flight tickets of responses a connection has taken and not written yet. hyper drops a body as soon as all of it
+/// is in its buffer, which for a slow reader is long before it is sent.
 #[derive(Clone, Default)]
 pub(super) struct PendingWrites(Arc<Mutex<Vec<Ticket>>>);
 
 impl PendingWrites {
-    /// All of an answer was given to the connection.
+    /// hyper has buffered all of a response.
     pub(super) fn given(&self, ticket: Ticket) {
         self.lock().push(ticket);
     }
 
-    /// All that the connection was given is written.
+    /// The connection was flushed.
     pub(super) fn written(&self) {
         self.lock().clear();
     }

@@ -1,4 +1,4 @@
-//! What the settings make of serving over HTTP: everything is checked before the first connection is taken.
+//! Checks the settings for serving over HTTP, before the first connection is accepted.
 
 use std::fs;
 use std::io;
@@ -19,13 +19,13 @@ use super::guard::{self, Rules};
 use super::handler::HttpConfig;
 use super::tls::{Tls, TlsError};
 
-/// What the owner calls the token of a variable, as `token:NAME`.
+/// The name of the environment variable's token in `approvers`, as `token:NAME`.
 const OF_VARIABLE: &str = "env";
 
-/// Why nothing is served.
+/// Why the settings cannot be served with.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// Nobody would be kept out.
+    /// No authentication on a public address.
     #[error(
         "{host} can be reached from other machines, and nothing says who may use it; give --token-file, --token-env or --jwks, or listen on 127.0.0.1 (the token that is generated for this machine is for others only if you name its file, {})",
         generated.display()
@@ -42,10 +42,10 @@ pub enum PlanError {
         /// The other one.
         other: &'static str,
     },
-    /// There is no generated token.
+    /// The token could not be generated.
     #[error("cannot use the generated token")]
     Generated(#[from] GeneratedError),
-    /// A token is for nothing.
+    /// A token is bound to a toolset that is not served.
     #[error(
         "a token is bound to the toolset {toolset:?}, which the configuration does not have{}",
         if *.kept { " (with --toolset only that one is served)" } else { "" }
@@ -53,13 +53,13 @@ pub enum PlanError {
     Toolset {
         /// Which one.
         toolset: String,
-        /// Whether the gateway itself is kept to one.
+        /// Whether the gateway itself is restricted to one.
         kept: bool,
     },
-    /// Nobody is an approver who should be.
+    /// An invalid name in `approvers`.
     #[error(transparent)]
     Approver(#[from] ApproverError),
-    /// The address is none.
+    /// The host does not resolve.
     #[error("cannot listen on {host:?}: it is no address of this machine")]
     Host {
         /// As it was given.
@@ -68,7 +68,7 @@ pub enum PlanError {
         #[source]
         source: io::Error,
     },
-    /// Somebody else has it.
+    /// The port cannot be bound.
     #[error("cannot listen on {address}")]
     Listen {
         /// Address and port.
@@ -95,19 +95,19 @@ pub enum PlanError {
         #[source]
         source: LineError,
     },
-    /// The file lets nobody in.
+    /// The file holds no token.
     #[error("there is no token in {}; it holds one a line", path.display())]
     NoTokens {
         /// Which file.
         path: PathBuf,
     },
-    /// The variable lets nobody in.
+    /// The variable holds no token.
     #[error("--token-env names the variable {name}, which is not set or empty")]
     TokenVariable {
         /// Which one.
         name: String,
     },
-    /// One of two would decide what the other opens.
+    /// The same token is in both.
     #[error(
         "the token of the variable {name} stands in {} too; take it out of one of them",
         path.display()
@@ -118,34 +118,34 @@ pub enum PlanError {
         /// The file.
         path: PathBuf,
     },
-    /// Tokens of anybody for anybody would do.
+    /// Keys without an issuer and an audience.
     #[error(
         "--jwks needs --jwt-issuer and --jwt-audience, so that tokens for others are not taken"
     )]
     Unaddressed,
-    /// There are no keys.
+    /// The keys cannot be used.
     #[error("cannot use the keys of --jwks")]
     Keys(#[from] SourceError),
-    /// A part is missing.
+    /// An incomplete set of TLS settings.
     #[error("--tls, --tls-cert and --tls-key belong together; {missing} is missing")]
     TlsIncomplete {
         /// Which part.
         missing: &'static str,
     },
-    /// A part cannot be used.
+    /// Certificate or key cannot be used.
     #[error("cannot serve with TLS")]
     Tls(#[from] TlsError),
 }
 
 /// See the module.
 pub struct Plan {
-    /// How requests are taken.
+    /// For the handler.
     pub http_config: HttpConfig,
-    /// TLS, where it is wanted.
+    /// TLS, if configured.
     pub tls: Option<Arc<Tls>>,
-    /// Where keys of signed tokens come from.
+    /// The source of the keys of signed tokens.
     pub keys: Option<KeySource>,
-    /// The file of the token that was generated, where that is what lets clients in.
+    /// The file of the generated token, if that is in use.
     pub generated: Option<PathBuf>,
     addresses: Vec<SocketAddr>,
 }
@@ -183,7 +183,7 @@ impl Plan {
             access
         };
         let access = match access.is_open() {
-            // Where everybody comes in nobody is anybody.
+            // Without authentication there are no principals to approve.
             true => access,
             false => access.with_approvers(listed(&serve.approvers))?,
         };
@@ -202,17 +202,18 @@ impl Plan {
             access,
             body_bytes: settings.limits.line_bytes,
             session_timeout: serve.session_timeout,
+            fast_path: serve.http_fast_path,
             scheme: if tls.is_some() { "https" } else { "http" },
         };
         Ok(Plan { http_config, tls, keys, generated, addresses })
     }
 
-    /// Whether anybody comes in who can reach the port.
+    /// Whether no token is needed.
     pub fn is_open(&self) -> bool {
         self.http_config.access.is_open()
     }
 
-    /// Takes the port; says where clients find us.
+    /// Binds the port; returns the listener and its URL.
     pub async fn listen(&self) -> Result<(TcpListener, String), PlanError> {
         let mut failed = None;
         for &address in &self.addresses {
@@ -247,7 +248,7 @@ fn tls(serve: &ServeSettings) -> Result<Option<Arc<Tls>>, PlanError> {
     let missing = |missing| Err(PlanError::TlsIncomplete { missing });
     match (serve.tls, &serve.tls_cert, &serve.tls_key) {
         (false, None, None) => Ok(None),
-        // Whoever names a certificate does not want to be heard in the clear.
+        // A certificate without --tls must not silently mean plain HTTP.
         (false, _, _) => missing("--tls"),
         (true, None, _) => missing("--tls-cert"),
         (true, _, None) => missing("--tls-key"),
@@ -288,8 +289,8 @@ fn tokens(
     Ok(tokens)
 }
 
-/// What to say of a file of tokens that others can read. It is used all the same: containers are handed their secrets as
-/// files of mode 0444, and nobody else is in there.
+/// The warning for a token file that other users can read. It is used all the same: container secrets are files of mode
+/// 0444, and there are no other users.
 #[cfg(unix)]
 fn open_to_others(path: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
@@ -305,7 +306,7 @@ fn open_to_others(_path: &Path) -> Option<String> {
     None
 }
 
-/// A token for a toolset that is not served would be a token for nothing, and hardly what was meant.
+/// A token bound to a toolset that is not served would open nothing: most likely a mistake.
 fn check_toolsets(config: &Config, access: &Access) -> Result<(), PlanError> {
     let restricted_to = config.settings.toolset.as_str();
     let is_served = |name: &str| match restricted_to {
@@ -320,7 +321,7 @@ fn check_toolsets(config: &Config, access: &Access) -> Result<(), PlanError> {
     }
 }
 
-/// The setting that says whom to let in.
+/// The setting that configures authentication.
 fn configured_by(serve: &ServeSettings) -> &'static str {
     match serve {
         serve if serve.token_file.is_some() => "--token-file",
@@ -469,6 +470,12 @@ mod tests {
         assert!(message(|serve| serve.tls_cert = Some("x".into())).contains("--tls is missing"));
         assert!(message(|serve| serve.jwks = "keys.json".into()).contains("--jwt-issuer"));
         assert!(message(|serve| serve.host = "not an address".into()).contains("not an address"));
+    }
+
+    #[test]
+    fn the_fast_path_is_switched_by_its_setting() {
+        assert!(plan(|_| {}).unwrap().http_config.fast_path);
+        assert!(!plan(|serve| serve.http_fast_path = false).unwrap().http_config.fast_path);
     }
 
     #[test]

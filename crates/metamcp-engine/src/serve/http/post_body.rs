@@ -1,4 +1,4 @@
-//! What a client posted: one message, or several at once as revision 2025-03-26 allowed. Pure.
+//! A POST body: one message, or a batch as revision 2025-03-26 allowed. Pure.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,17 @@ use metamcp_wire::envelope::Envelope;
 use metamcp_wire::scan::Defect;
 use metamcp_wire::write;
 
-/// A body that was read.
+/// A parsed body.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PostBody<'a> {
     /// The messages.
     pub messages: Vec<Envelope<'a>>,
-    /// Whether they came as a list.
+    /// Whether they came as a batch.
     pub batch: bool,
 }
 
 impl<'a> PostBody<'a> {
-    /// Reads a body. One bad message spoils all of a list: half of it would have to be answered by position.
+    /// Parses a body. One bad message rejects the whole batch: an error without an id could not be attributed.
     pub fn read(body: &'a [u8]) -> Result<PostBody<'a>, Defect> {
         match Envelope::parse(body)? {
             Envelope::Batch(parts) => {
@@ -29,7 +29,7 @@ impl<'a> PostBody<'a> {
         }
     }
 
-    /// The ids that want an answer.
+    /// The ids of the requests.
     pub fn requests(&self) -> Vec<Bytes> {
         let ids = self.messages.iter().filter_map(|message| match message {
             Envelope::Request { id, .. } => Some(Bytes::copy_from_slice(id.raw())),
@@ -54,8 +54,8 @@ impl<'a> PostBody<'a> {
     }
 }
 
-/// A body as one line, as everything behind it expects. Its bytes are checked before any of them is changed: a line
-/// break inside a string is a defect and must not be mended into something valid.
+/// A body as one line, which stdio servers need. It is parsed before any byte is changed: a line break inside a string is
+/// invalid JSON and must not be turned into something valid.
 pub fn one_line(body: Bytes) -> Result<Bytes, Defect> {
     if let Cow::Borrowed(_) = write::one_line(&body) {
         return Ok(body);

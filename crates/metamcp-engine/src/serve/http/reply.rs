@@ -1,4 +1,4 @@
-//! Responses: a document, a stream, or a refusal that says what happened and what to do.
+//! Responses: a JSON document, an event stream, or an error that says what happened and what to do.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,38 +18,38 @@ use super::stream::{Event, Reader, Ticket};
 
 /// The header that carries a session's id.
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-/// JSON-RPC's code for what is no JSON.
+/// JSON-RPC: parse error.
 pub const UNPARSED: i64 = -32700;
-/// JSON-RPC's code for a message that is none.
+/// JSON-RPC: invalid request.
 pub const INVALID: i64 = -32600;
-/// Our code for whatever HTTP already tells by its status.
+/// Server error whose meaning is in the HTTP status.
 pub const REFUSED: i64 = -32000;
-/// Our code for a session that is not there.
+/// Server error: no such session.
 pub const NO_SESSION: i64 = -32001;
 
-/// Tables of headers are used again up to this size: twice what clients send, so that nobody makes us keep large ones.
-const MOST_REUSED: usize = 24;
+/// Largest header map that is reused: twice what clients send, so that no client makes us keep a large one.
+const MAX_REUSED: usize = 24;
 
 /// The body of a response.
 pub struct Answer {
-    /// What is in it.
+    /// The document or the stream.
     pub content: Content,
-    /// Counts the requests that it answers as under way.
+    /// Counts the requests it answers as in flight.
     ticket: Option<Ticket>,
-    /// Where that goes on when the body is gone but not written.
+    /// Takes the ticket over when hyper drops the body before it is written.
     pending_writes: Option<PendingWrites>,
 }
 
-/// What a body is made of.
+/// The two kinds of body.
 pub enum Content {
-    /// One document, or nothing.
+    /// One document, or an empty body.
     Document(Option<Bytes>),
-    /// Events until the stream is over.
+    /// Server-sent events.
     Events(Reader),
 }
 
 impl Answer {
-    /// The document, where there is one that was not taken yet.
+    /// Takes the document out.
     pub fn take(&mut self) -> Option<Bytes> {
         match &mut self.content {
             Content::Document(document) => document.take(),
@@ -57,7 +57,7 @@ impl Answer {
         }
     }
 
-    /// It goes out on that connection.
+    /// Sets the connection that hyper writes it to.
     pub(super) fn leave_by(&mut self, pending_writes: &PendingWrites) {
         self.pending_writes = Some(pending_writes.clone());
     }
@@ -107,35 +107,35 @@ impl Body for Answer {
     }
 }
 
-/// Nothing but a status.
+/// A status without a body.
 pub fn empty(status: StatusCode) -> Response<Answer> {
     let mut response = Response::new(Content::Document(None).into());
     *response.status_mut() = status;
     response
 }
 
-/// The type of every document.
+/// The Content-Type of every document.
 pub const JSON: &str = "application/json";
 
-/// A JSON document. Its type is added by who writes it.
+/// A JSON document. Its Content-Type is added when it is written.
 pub fn document(bytes: Bytes) -> Response<Answer> {
     Response::new(Content::Document(Some(bytes)).into())
 }
 
-/// Adds the type of a document.
+/// Adds the Content-Type of a document.
 pub fn add_type(response: &mut Response<Answer>) {
     if let Content::Document(Some(_)) = response.body().content {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     }
 }
 
-/// The same, and the requests that it answers count as under way until it is written.
+/// Makes the requests it answers count as in flight until it is written.
 pub fn counted(ticket: Option<Ticket>, mut response: Response<Answer>) -> Response<Answer> {
     response.body_mut().ticket = ticket;
     response
 }
 
-/// The answers to a list of requests, as a list.
+/// The responses to a batch, as a batch.
 pub fn list(events: &[Event]) -> Response<Answer> {
     let mut whole = vec![b'['];
     for (at, event) in events.iter().enumerate() {
@@ -148,7 +148,7 @@ pub fn list(events: &[Event]) -> Response<Answer> {
     document(Bytes::from(whole))
 }
 
-/// A stream of events. Intermediaries are asked to leave it alone.
+/// An event stream, with headers that ask intermediaries not to buffer or transform it.
 pub fn events(reader: Reader) -> Response<Answer> {
     let mut response = Response::new(Content::Events(reader).into());
     let headers = response.headers_mut();
@@ -159,7 +159,7 @@ pub fn events(reader: Reader) -> Response<Answer> {
     response
 }
 
-/// A refusal: the status for HTTP, and a JSON-RPC error for whoever reads on.
+/// An error: an HTTP status with a JSON-RPC error as its body.
 pub fn refusal(status: StatusCode, code: i64, message: &str) -> Response<Answer> {
     let mut body = Vec::with_capacity(128 + message.len());
     write::error(&mut body, None, code, message, None);
@@ -171,12 +171,12 @@ pub fn refusal(status: StatusCode, code: i64, message: &str) -> Response<Answer>
     response
 }
 
-/// Adds which methods a path has.
+/// Adds the `Allow` header.
 pub fn allow(response: &mut Response<Answer>, allowed: &'static str) {
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
 }
 
-/// Adds how a client gets in.
+/// Adds the `WWW-Authenticate` header.
 pub fn challenge(response: &mut Response<Answer>, metadata: &str, error: Option<&str>) {
     let error = error.map_or_else(String::new, |error| format!(", error=\"{error}\""));
     let text = format!("Bearer resource_metadata=\"{metadata}\"{error}");
@@ -185,7 +185,7 @@ pub fn challenge(response: &mut Response<Answer>, metadata: &str, error: Option<
     }
 }
 
-/// Lets a browser show the response to a page of that origin.
+/// Adds the CORS headers for that origin.
 pub fn show_to(response: &mut Response<Answer>, origin: &HeaderValue, is_preflight: bool) {
     let headers = response.headers_mut();
     let mut add = |name, value| headers.insert(HeaderName::from_static(name), value);
@@ -203,10 +203,10 @@ pub fn show_to(response: &mut Response<Answer>, origin: &HeaderValue, is_preflig
     }
 }
 
-/// Gives a response the table that held the headers of its request. The library keeps the table of a response for the
-/// headers of the next request, and one made for an answer is too small for that: it would grow with every request.
+/// Moves a response's headers into the map that held the request's. hyper reuses the map of a response for the headers of
+/// the next request, and one made for a response is too small for that: it would grow with every request.
 pub fn reuse(mut table: HeaderMap, response: &mut Response<Answer>) {
-    if table.capacity() <= MOST_REUSED {
+    if table.capacity() <= MAX_REUSED {
         table.clear();
         table.extend(response.headers_mut().drain());
         *response.headers_mut() = table;

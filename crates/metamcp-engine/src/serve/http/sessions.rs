@@ -1,5 +1,5 @@
-//! Sessions by their ids: whose they are, when they were last used, and what is left of them while nothing happens.
-//! Pure: told the time and the ids.
+//! The session table: owners, last use, and what is kept of a session while it is idle.
+//! Pure: given the time and the ids.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use metamcp_wire::handshake::{Peer, relayed_capabilities};
 use super::access::Principal;
 use super::guard::Endpoint;
 
-/// Sessions at rest take about a hundred bytes each; this many are far more clients than one gateway has.
+/// Idle sessions take about a hundred bytes each; this is far more than one gateway has clients.
 const MAX_SESSIONS: usize = 250_000;
-/// What all of them may take, whatever their clients declared: past it the oldest go.
+/// Memory of all sessions, whatever their clients declared; above it the oldest are evicted.
 const MAX_BYTES: usize = 40 * 1024 * 1024;
 /// Sessions that are not at rest although nothing happens in them: enough for every client that is really there.
 const MAX_AWAKE: usize = 1024;
-/// Those looked at for rest each time another wakes.
+/// Sessions checked for idleness each time another becomes active.
 const LOOKED_AT: usize = 8;
 /// Sessions that would lose something by resting are let rest as well where there are so many times too many.
 const FAR_TOO_MANY: usize = 4;
@@ -34,12 +34,12 @@ const ENTRY_BYTES: usize = 112;
 pub struct SessionId([u8; 16]);
 
 impl SessionId {
-    /// The id of these random bytes.
+    /// Takes random bytes.
     pub fn new(random: [u8; 16]) -> SessionId {
         SessionId(random)
     }
 
-    /// The id written so.
+    /// Reads 32 lower-case hexadecimal digits.
     pub fn parse(text: &str) -> Option<SessionId> {
         let text = text.as_bytes();
         if text.len() != 32 {
@@ -57,7 +57,7 @@ impl SessionId {
         Some(SessionId(id))
     }
 
-    /// How it is written.
+    /// As clients send it.
     pub fn text(&self) -> String {
         use std::fmt::Write;
         self.0.iter().fold(String::with_capacity(32), |mut text, byte| {
@@ -68,17 +68,17 @@ impl SessionId {
 }
 
 impl std::fmt::Debug for SessionId {
-    /// Who knows it can use it, so it is not printed.
+    /// Not printed: it is a credential.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("SessionId")
     }
 }
 
-/// What is kept of a client while its session rests.
+/// What is kept of a client while its session is idle.
 #[derive(Debug, PartialEq, Eq)]
 struct Card {
     revision: Revision,
-    /// What can be passed on to servers, as JSON.
+    /// The capabilities relayed to servers, as JSON.
     capabilities: Box<str>,
 }
 
@@ -103,12 +103,12 @@ impl Card {
     }
 }
 
-/// Whose a session is, and where it began.
+/// Who began a session, and at which endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// Who began it.
+    /// By token.
     pub principal: Principal,
-    /// Where.
+    /// By path.
     pub endpoint: Endpoint,
 }
 
@@ -116,7 +116,7 @@ struct Entry<L> {
     card: Arc<Card>,
     awake: Option<L>,
     owner: Owner,
-    /// When, in ticks since the start.
+    /// Last use, in ticks since the start.
     used: u32,
     bytes: u32,
 }
@@ -135,7 +135,6 @@ pub struct Sessions<L> {
     cards: VecDeque<Arc<Card>>,
 }
 
-/// How many there may be.
 #[derive(Clone, Copy)]
 struct SessionLimits {
     sessions: usize,
@@ -225,7 +224,7 @@ impl<L: ActiveSession> Sessions<L> {
         self.drop_entry(id).map(|entry| entry.awake)
     }
 
-    /// Forgets sessions nobody used for the timeout, and lets quiet ones rest.
+    /// Drops sessions unused for the timeout.
     pub fn sweep(&mut self, now: Moment) {
         let timeout = ticks(self.timeout);
         let present = ticks(now.elapsed());
@@ -233,7 +232,7 @@ impl<L: ActiveSession> Sessions<L> {
         for (id, entry) in &mut self.table {
             let is_quiet = entry.awake.as_ref().is_none_or(ActiveSession::is_quiet);
             if !is_quiet {
-                // Somebody listens or waits, which is use.
+                // A client listens or waits: in use.
                 entry.used = present;
             } else if present.saturating_sub(entry.used) >= timeout {
                 gone.push(*id);
@@ -289,7 +288,7 @@ impl<L: ActiveSession> Sessions<L> {
         self.table.len() < self.most.sessions && self.bytes + bytes <= self.most.bytes
     }
 
-    /// Forgets the oldest quiet sessions of whoever has most: who opens too many pays for it first.
+    /// Evicts the oldest quiet sessions of the owner that has most.
     fn make_room(&mut self) {
         let Some((&greedy, _)) = self.held.iter().max_by_key(|(_, count)| **count) else { return };
         let mut quiet: Vec<(u32, SessionId)> = self

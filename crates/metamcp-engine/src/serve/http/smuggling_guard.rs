@@ -1,6 +1,6 @@
-//! In front of the library: heads and chunks that others might read in another way do not get through.
-//! Owns: where a message ends, line breaks, what says how long a body is.      Never: changes a byte of what it lets through.
-//! In: bytes of a connection.  Out: the same bytes, or in place of the first bad line what the library refuses with 400.
+//! Request smuggling guard in front of hyper: heads and chunks that another HTTP parser might frame differently are rejected.
+//! Owns: message framing (line ends, Content-Length, Transfer-Encoding, chunks).      Never: changes a byte of what it lets through.
+//! In: bytes of a connection.  Out: the same bytes, or in place of the first ambiguous line one that hyper rejects with 400.
 //! Tests: below, and `metamcp/tests/http/heads.rs`.
 
 use std::io::{self, IoSlice};
@@ -11,72 +11,72 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::MAX_HEAD;
 
-/// Headers of a request; the library takes no more either.
-const MOST_HEADERS: usize = 100;
-/// The line in front of a chunk: its length, and extensions that nobody uses.
-const MOST_CHUNK_LINE: usize = 4 * 1024;
-/// What may follow the last chunk.
-const MOST_TRAILERS: usize = 16 * 1024;
-/// Read at once while a line is looked for.
+/// Headers of a request, as many as hyper takes.
+const MAX_HEADERS: usize = 100;
+/// The line in front of a chunk: its size and extensions, which nobody uses.
+const MAX_CHUNK_LINE: usize = 4 * 1024;
+/// Trailers after the last chunk.
+const MAX_TRAILERS: usize = 16 * 1024;
+/// Bytes read at once while a line is incomplete.
 const PIECE: usize = 4 * 1024;
-/// Stands for what is not let through. No message, no chunk and no trailer begins with it, so the library answers with 400
-/// where that is still possible, and ends the connection.
-const NOTHING_VALID: u8 = 0;
+/// Replaces rejected bytes. No message, chunk or trailer begins with it, so hyper responds with 400, where it still can,
+/// and closes the connection.
+const INVALID_BYTE: u8 = 0;
 
 /// See the module.
 pub(super) struct SmugglingGuard<S> {
     stream: S,
-    look: FramingParser,
+    parser: FramingParser,
 }
 
 impl<S> SmugglingGuard<S> {
     pub(super) fn new(stream: S) -> SmugglingGuard<S> {
-        SmugglingGuard { stream, look: FramingParser::default() }
+        SmugglingGuard { stream, parser: FramingParser::default() }
     }
 }
 
-/// What comes next on a connection.
+/// What the parser expects next.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Next {
     #[default]
     Head,
     ChunkLine,
-    /// The line break behind the bytes of a chunk.
+    /// The CRLF after the data of a chunk.
     ChunkEnd,
     Trailers,
-    /// Whatever comes is the library's to judge.
+    /// Everything else passes: hyper rejects it.
     Anything,
-    /// Nothing any more.
+    /// The connection is rejected.
     End,
 }
 
-/// Follows the messages of a connection. Pure.
+/// Tracks message framing. Pure.
 #[derive(Debug, Default)]
 struct FramingParser {
-    /// What was read and not passed on.
+    /// Bytes that were read and not passed on.
     held: Vec<u8>,
-    /// How much of it was looked at, in lines that are whole.
+    /// How many of them were parsed, in complete lines.
     seen: usize,
-    /// Where the line begins that is being looked at.
+    /// The start of the current line.
     line: usize,
-    /// So many bytes pass before it is looked again.
+    /// Bytes that pass before parsing goes on.
     pass: u64,
     next: Next,
 }
 
-/// A line that others might read in another way.
+/// A line that another parser might frame differently.
 #[derive(Debug, PartialEq, Eq)]
 struct BadFraming;
 
 impl FramingParser {
-    /// How many bytes of what is held, and of what comes, pass as they are. Zero where more has to be read first.
+    /// How many bytes, held ones first, pass unchanged. Zero if more has to be read first.
     fn passing(&mut self) -> u64 {
         while self.pass == 0 {
             match self.advance() {
                 Ok(true) => {}
                 Ok(false) => return 0,
                 Err(BadFraming) => {
-                    self.held = vec![NOTHING_VALID];
+                    self.held = vec![INVALID_BYTE];
                     (self.pass, self.next) = (1, Next::End);
                 }
             }
@@ -84,7 +84,7 @@ impl FramingParser {
         self.pass
     }
 
-    /// Looks at what comes next; false where that is not all there yet.
+    /// Parses the next element; false if it is incomplete.
     fn advance(&mut self) -> Result<bool, BadFraming> {
         match self.next {
             Next::Head => self.head(),
@@ -106,7 +106,7 @@ impl FramingParser {
         true
     }
 
-    /// The end of the next line, without its line break.
+    /// Start and end of the next line, without its CRLF.
     fn next_line(&mut self) -> Result<Option<(usize, usize)>, BadFraming> {
         let Some(at) = self.held[self.seen..].iter().position(|byte| *byte == b'\n') else {
             self.seen = self.held.len();
@@ -125,21 +125,21 @@ impl FramingParser {
         while let Some((start, end)) = self.next_line()? {
             if start == end {
                 return match start {
-                    // Some send an empty line behind a message, which belongs to nothing.
+                    // Some clients send an empty line after a message (RFC 9112, 2.2).
                     0 => Ok(self.found(2, Next::Head)),
                     _ => self.whole_head(end + 2),
                 };
             }
         }
-        // The library says what is too long.
+        // Too long: hyper rejects it.
         Ok(self.held.len() > MAX_HEAD && self.found(u64::MAX, Next::Anything))
     }
 
     fn whole_head(&mut self, size: usize) -> Result<bool, BadFraming> {
-        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut request = httparse::Request::new(&mut headers);
         let Ok(httparse::Status::Complete(read)) = request.parse(&self.held[..size]) else {
-            // Not a head at all, or too much of one: the library says which.
+            // Not a head, or too many headers: hyper says which.
             return Ok(self.found(u64::MAX, Next::Anything));
         };
         if read != size {
@@ -171,7 +171,7 @@ impl FramingParser {
 
     fn chunk_line(&mut self) -> Result<bool, BadFraming> {
         let whole = self.next_line()?;
-        if self.seen > MOST_CHUNK_LINE {
+        if self.seen > MAX_CHUNK_LINE {
             return Err(BadFraming);
         }
         let Some((_, end)) = whole else { return Ok(false) };
@@ -190,17 +190,17 @@ impl FramingParser {
 
     fn trailers(&mut self) -> Result<bool, BadFraming> {
         while let Some((start, end)) = self.next_line()? {
-            if self.seen > MOST_TRAILERS {
+            if self.seen > MAX_TRAILERS {
                 return Err(BadFraming);
             }
             if start == end {
                 return Ok(self.found(end as u64 + 2, Next::Head));
             }
         }
-        if self.seen > MOST_TRAILERS { Err(BadFraming) } else { Ok(false) }
+        if self.seen > MAX_TRAILERS { Err(BadFraming) } else { Ok(false) }
     }
 
-    /// Nothing comes any more: what is held is the library's to judge.
+    /// End of input: hyper gets the incomplete rest.
     fn end(&mut self) {
         if self.next != Next::End {
             self.found(u64::MAX, Next::Anything);
@@ -210,7 +210,7 @@ impl FramingParser {
 
 /// Digits and nothing else.
 fn number(digits: &[u8], base: u32) -> Option<u64> {
-    // A sign is a number to the one who parses it.
+    // `from_str_radix` accepts a sign.
     let is_plain = digits.iter().all(u8::is_ascii_hexdigit);
     let text = std::str::from_utf8(digits).ok().filter(|_| is_plain)?;
     u64::from_str_radix(text, base).ok()
@@ -222,10 +222,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for SmugglingGuard<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let SmugglingGuard { stream, look } = self.get_mut();
+        let SmugglingGuard { stream, parser } = self.get_mut();
         loop {
-            let pass = look.passing();
-            if pass == 0 && look.next == Next::End {
+            let pass = parser.passing();
+            if pass == 0 && parser.next == Next::End {
                 return Poll::Ready(Ok(()));
             }
             if pass == 0 {
@@ -233,22 +233,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for SmugglingGuard<S> {
                 let mut read = ReadBuf::new(&mut piece);
                 ready!(Pin::new(&mut *stream).poll_read(cx, &mut read))?;
                 match read.filled() {
-                    [] if look.held.is_empty() => return Poll::Ready(Ok(())),
-                    [] => look.end(),
-                    read => look.held.extend_from_slice(read),
+                    [] if parser.held.is_empty() => return Poll::Ready(Ok(())),
+                    [] => parser.end(),
+                    read => parser.held.extend_from_slice(read),
                 }
                 continue;
             }
             let most = usize::try_from(pass).unwrap_or(usize::MAX).min(buf.remaining());
             let before = buf.filled().len();
-            if !look.held.is_empty() {
-                let count = most.min(look.held.len());
-                buf.put_slice(&look.held[..count]);
-                look.held.drain(..count);
+            if !parser.held.is_empty() {
+                let count = most.min(parser.held.len());
+                buf.put_slice(&parser.held[..count]);
+                parser.held.drain(..count);
             } else if most == buf.remaining() {
                 ready!(Pin::new(&mut *stream).poll_read(cx, buf))?;
             } else {
-                // The end of a body: what comes behind it is looked at first.
+                // The end of a body: not a byte beyond it before it is parsed.
                 let mut part = ReadBuf::new(buf.initialize_unfilled_to(most));
                 ready!(Pin::new(&mut *stream).poll_read(cx, &mut part))?;
                 let count = part.filled().len();
@@ -256,7 +256,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for SmugglingGuard<S> {
             }
             let count = buf.filled().len() - before;
             if pass != u64::MAX {
-                look.pass -= count as u64;
+                parser.pass -= count as u64;
             }
             return Poll::Ready(Ok(()));
         }
@@ -337,7 +337,7 @@ mod tests {
         for piece in [1, 2, 3, 7, 64, 1000, all.len()] {
             assert_eq!(through(all.as_bytes(), piece).await, all.as_bytes(), "{piece}");
         }
-        // What breaks off is the library's to judge, wherever it does.
+        // Hyper judges what breaks off, wherever it does.
         for end in 0..CHUNKS.len() {
             let part = &CHUNKS.as_bytes()[..end];
             assert_eq!(through(part, 5).await, part, "{end}");
@@ -377,10 +377,10 @@ mod tests {
             let bad = POST.replacen(from, to, 1);
             assert_ne!(bad, POST, "{from}");
             for piece in [1, 9, 1000] {
-                assert_eq!(through(bad.as_bytes(), piece).await, [NOTHING_VALID], "{bad:?}");
+                assert_eq!(through(bad.as_bytes(), piece).await, [INVALID_BYTE], "{bad:?}");
                 // Behind a good one, which passes.
                 let both = format!("{CHUNKS}{bad}{GET}");
-                let expected = [CHUNKS.as_bytes(), &[NOTHING_VALID]].concat();
+                let expected = [CHUNKS.as_bytes(), &[INVALID_BYTE]].concat();
                 assert_eq!(through(both.as_bytes(), piece).await, expected, "{bad:?}");
             }
         }
@@ -406,12 +406,12 @@ mod tests {
             let bad = CHUNKS.replacen(from, to, 1);
             assert_ne!(bad, CHUNKS, "{from}");
             let out = through(format!("{bad}{GET}").as_bytes(), 11).await;
-            assert_eq!(out.last(), Some(&NOTHING_VALID), "{bad:?}");
+            assert_eq!(out.last(), Some(&INVALID_BYTE), "{bad:?}");
             assert!(!out.windows(3).any(|three| three == b"GET"), "{bad:?}");
         }
-        let long = CHUNKS.replacen("x=y", &"x".repeat(MOST_CHUNK_LINE), 1);
-        assert_eq!(through(long.as_bytes(), 100).await.last(), Some(&NOTHING_VALID));
-        let long = CHUNKS.replacen("X: y", &"X: y\r\n".repeat(MOST_TRAILERS), 1);
-        assert_eq!(through(long.as_bytes(), 100).await.last(), Some(&NOTHING_VALID));
+        let long = CHUNKS.replacen("x=y", &"x".repeat(MAX_CHUNK_LINE), 1);
+        assert_eq!(through(long.as_bytes(), 100).await.last(), Some(&INVALID_BYTE));
+        let long = CHUNKS.replacen("X: y", &"X: y\r\n".repeat(MAX_TRAILERS), 1);
+        assert_eq!(through(long.as_bytes(), 100).await.last(), Some(&INVALID_BYTE));
     }
 }

@@ -1,4 +1,4 @@
-//! The transport of 2024: one stream for everything to the client, and a place to post to.
+//! The HTTP+SSE transport of 2024: one stream for everything to the client, and an endpoint to post to.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use super::stream::Stream;
 use crate::serve::Session;
 use crate::serve::response_streams::ResponseStreams;
 
-/// A client with this much to read gets no further messages taken until it has caught up.
+/// Backpressure: while a client has this many unread bytes, its messages are rejected.
 const READ_BACKLOG: usize = 16 * 1024 * 1024;
 
 impl Handler {
-    /// A session as long as its stream.
+    /// Opens a session that lives as long as its stream.
     pub(super) fn sse(
         &self,
         principal: Principal,
@@ -45,7 +45,7 @@ impl Handler {
         }))))
     }
 
-    /// One message of such a client; its answer takes the stream.
+    /// Takes a message; its response goes to the stream.
     pub(super) async fn messages(
         &self,
         principal: Principal,
@@ -88,14 +88,14 @@ impl Handler {
     }
 }
 
-/// A stream that never was, is over, or is somebody else's.
+/// One error whether a stream never existed, is over, or belongs to another principal.
 fn no_stream() -> Box<Response<Answer>> {
     let message =
         "there is no such session; begin anew with GET /sse, whose stream names where to post";
     Box::new(reply::refusal(StatusCode::NOT_FOUND, NO_SESSION, message))
 }
 
-/// The session a query names.
+/// The session id in the query.
 fn session_of(query: &str) -> Option<SessionId> {
     let mut named = query.split('&').filter_map(|pair| pair.strip_prefix("sessionId="));
     let id = SessionId::parse(named.next()?)?;

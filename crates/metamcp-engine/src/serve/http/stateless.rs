@@ -1,4 +1,4 @@
-//! Requests of the stateless era over HTTP: each is a session of its own, checked against its headers first.
+//! Requests of the stateless era over HTTP: each is a session of its own, and its headers must match its body.
 
 use bytes::Bytes;
 use hyper::header::HeaderMap;
@@ -18,10 +18,10 @@ use crate::serve::response_streams::{RequestStreams, ResponseMode, ResponseStrea
 use crate::serve::stateless;
 use crate::surface::View;
 
-/// A longer answer is no error of the protocol's own.
+/// A longer response is not a protocol error.
 const MAX_ERROR: usize = 16 * 1024;
 
-/// There is nothing to listen to and nothing to end without a session.
+/// GET and DELETE need a session.
 pub(super) fn not_here() -> ErrorResponse {
     let message = "revision 2026-07-28 has no sessions: send requests with POST, and listen with subscriptions/listen";
     let mut response = reply::refusal(StatusCode::METHOD_NOT_ALLOWED, REFUSED, message);
@@ -48,13 +48,13 @@ impl Handler {
             Envelope::Request { id, method, params } => {
                 (Bytes::copy_from_slice(id.raw()), method.as_ref(), *params)
             }
-            // None of them means anything here, and none is an error.
+            // Notifications and responses mean nothing without a session, and are no errors.
             Envelope::Notification { .. } => return Ok(reply::empty(StatusCode::ACCEPTED)),
             _ => return Err(bad_message("a client of this revision sends no answers")),
         };
         let view = self.view(owner);
         check(&view, &parts.headers, method, params).map_err(|fault| refused(&id, &fault))?;
-        // A subscription is a stream even for who wants documents.
+        // A subscription is a stream even where documents are configured.
         let listens = method == "subscriptions/listen";
         let json = self.http_config.rules.json && !listens;
         let response_streams = ResponseStreams::PerRequest(RequestStreams::new(ResponseMode {
@@ -62,7 +62,7 @@ impl Handler {
             stateless: true,
         }));
         let session = self.start_alone(owner, response_streams);
-        // Nobody comes back elsewhere for what was begun here.
+        // There is no session to resume the stream in.
         let mut whose = owner.principal.0.to_be_bytes().to_vec();
         whose.extend_from_slice(self.http_config.rules.path(owner.endpoint).as_bytes());
         session.stateless.belongs_to(whose.into());
@@ -84,13 +84,13 @@ impl Handler {
     }
 }
 
-/// The headers against the body, and the body against what is served here.
+/// Checks the headers against the body, and the body against what is served here.
 fn check(view: &View, all: &HeaderMap, method: &str, params: Option<&[u8]>) -> Result<(), Fault> {
     check_headers(all, method, params, &|| view.mirrors(params))?;
     stateless::precheck(view, method, params).map(drop)
 }
 
-/// The headers against the body. `mirrors` knows the parameters that a tool wants in headers.
+/// Checks the headers against the body. `mirrors` knows the parameters a tool wants mirrored in headers.
 fn check_headers(
     all: &HeaderMap,
     method: &str,
@@ -100,15 +100,15 @@ fn check_headers(
     let one = |name: &str| {
         let mut values = all.get_all(name).iter();
         let first = values.next()?;
-        // Nothing in a body equals two values.
+        // A repeated header matches nothing.
         Some(if values.next().is_some() { &b"\0"[..] } else { first.as_bytes() })
     };
-    // What can be read in two ways has nothing that headers could be held against.
+    // An ambiguous body has no value to compare headers with.
     let [meta, arguments] = headers::picked(params, ["_meta", "arguments"])?;
     let [said] =
         headers::picked(meta.filter(|meta| meta.starts_with(b"{")), [meta::PROTOCOL_VERSION])?;
     if let Some(said) = said.and_then(object::text) {
-        // Which of two versions is meant is asked before whether it is spoken.
+        // A mismatch of two versions is reported before an unsupported one.
         headers::check(one, method, params, &said)?;
         if method == "tools/call" {
             headers::check_parameters(one, &mirrors(), arguments)?;
@@ -125,9 +125,9 @@ fn refused(id: &[u8], fault: &Fault) -> ErrorResponse {
     Box::new(response)
 }
 
-/// The status that goes with an error of the protocol's own, which a server behind us may give as well.
+/// The HTTP status of a protocol error, ours or a server's.
 fn status_of(document: &[u8]) -> Option<StatusCode> {
-    // Results are not looked into: they may be long, and theirs is the usual status.
+    // Results are not parsed: they may be long, and their status is 200.
     if !document.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":") || document.len() > MAX_ERROR {
         return None;
     }

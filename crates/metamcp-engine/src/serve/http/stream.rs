@@ -1,5 +1,5 @@
-//! One stream of events to a client: written by the session, read by at most one response at a time, in part kept so
-//! that a client that lost its connection can go on where it was.
+//! One event stream to a client: written by the session, read by at most one response at a time. Its last events are kept
+//! so that a client that lost its connection can resume.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -16,24 +16,24 @@ use tokio::time::{Instant, Sleep};
 
 use super::connection_timer::ConnectionTimer;
 
-/// Events that were sent and can be sent again.
+/// Sent events kept for resumption.
 const RING_EVENTS: usize = 64;
-/// Their bytes. An event larger than all of it is not kept.
+/// Their bytes. A larger event is not kept.
 const RING_BYTES: usize = 1024 * 1024;
-/// From this size on the middle of an event is sent as it is, without a copy.
+/// Bodies of events below this size are copied, larger ones sent as they are.
 const COPY_BELOW: usize = 8 * 1024;
-/// Events are put together up to this size, so that a burst is a few writes rather than many.
+/// Events are batched up to this size, so that a burst takes few writes.
 const GATHER: usize = 16 * 1024;
-/// After this silence a comment is sent: less than the minute after which intermediaries take a connection for dead.
+/// Interval of keep-alive comments: less than the minute after which intermediaries close an idle connection.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How long a client that lost its stream should wait before it comes back, in milliseconds.
+/// The SSE `retry` field: how long a client should wait before it reconnects, in milliseconds.
 const RETRY_MS: u64 = 1000;
 
-/// Streams are numbered through the whole process, so that an event's id never means two of them.
+/// The last stream number. Unique in the process, so that an event id names one stream.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Something that counts as long as anybody holds it: the stream until it is over, and the response that reads it until
-/// that is written.
+/// Counts requests as in flight while it is held: by the stream until it is over, and by its response until that is
+/// written.
 pub type Ticket = Arc<dyn Send + Sync>;
 
 /// One message, ending in a line break.
@@ -55,12 +55,12 @@ impl Event {
         Event { head, body, tail }
     }
 
-    /// How long it is.
+    /// Length in bytes.
     pub fn size(&self) -> usize {
         self.head.len() + self.body.len() + self.tail.len()
     }
 
-    /// All of it in one piece.
+    /// The message as one slice.
     pub fn to_bytes(&self) -> Bytes {
         if self.body.is_empty() && self.tail.is_empty() {
             return self.head.clone();
@@ -92,17 +92,17 @@ struct State {
     first: u64,
     /// The position the reader gets next.
     next: u64,
-    /// Bytes that no reader got yet.
+    /// Bytes not sent yet.
     unsent: usize,
-    /// Bytes that were sent and are kept.
+    /// Bytes sent and kept.
     kept: usize,
-    /// Answers still to come; `None` for a stream without end.
+    /// Responses still to come; `None` for a stream without end.
     awaited: Option<usize>,
     closed: bool,
-    /// Counts readers; only the newest may read.
+    /// Number of readers so far; only the newest may read.
     generation: u64,
     read: bool,
-    /// Whether a reader got events one by one rather than a whole answer.
+    /// Whether a reader got events rather than one document.
     streamed: bool,
     waker: Option<Waker>,
     ticket: Option<Ticket>,
@@ -115,12 +115,12 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// A stream that goes on until it is closed.
+    /// A stream that stays open until it is closed.
     pub fn general(keeps: bool) -> Arc<Stream> {
         Stream::new(None, keeps, None)
     }
 
-    /// A stream that ends with the last of so many answers.
+    /// A stream that ends with the last of `answers` responses.
     pub fn awaiting(answers: usize, keeps: bool, ticket: Option<Ticket>) -> Arc<Stream> {
         Stream::new(Some(answers), keeps, ticket)
     }
@@ -136,7 +136,7 @@ impl Stream {
         self.number
     }
 
-    /// Appends a message that is no answer.
+    /// Appends a message that is not a response.
     pub fn push(&self, event: Event) {
         let mut state = self.lock();
         if !state.is_over() {
@@ -144,7 +144,7 @@ impl Stream {
         }
     }
 
-    /// Appends an answer; true if it was the last one awaited.
+    /// Appends a response; true if it was the last one awaited.
     pub fn answer(&self, event: Event) -> bool {
         let mut state = self.lock();
         if state.is_over() {
@@ -155,14 +155,14 @@ impl Stream {
         state.settle()
     }
 
-    /// One of the answers will not come.
+    /// One response will not come.
     pub fn miss(&self) {
         let mut state = self.lock();
         state.awaited = state.awaited.map(|awaited| awaited.saturating_sub(1));
         state.settle();
     }
 
-    /// Nothing more will come.
+    /// Ends the stream.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -174,7 +174,7 @@ impl Stream {
         self.lock().is_over()
     }
 
-    /// Bytes that nobody read yet.
+    /// Bytes not read yet.
     pub fn backlog(&self) -> usize {
         self.lock().unsent
     }
@@ -184,14 +184,14 @@ impl Stream {
         self.lock().read
     }
 
-    /// Whether somebody might come back for it: the client left before the end, or read it event by event.
+    /// Whether a client may resume it: it disconnected before the end, or read it event by event.
     pub fn is_worth_keeping(&self) -> bool {
         let state = self.lock();
         self.keeps && (!state.read || state.streamed)
     }
 
-    /// Reads it from the event after that position, else from the first that nobody read. Whoever read it before is
-    /// sent away: that is the same client on a connection that broke.
+    /// Reads from the event after that position, else from the first unread one. Replaces an earlier reader: that is the
+    /// same client on a connection that broke.
     pub fn read(self: &Arc<Self>, after: Option<u64>) -> Reader {
         let mut state = self.lock();
         state.generation += 1;
@@ -256,7 +256,7 @@ impl State {
         let index = usize::try_from(self.next - self.first).ok()?;
         let position = self.next;
         if !keeps && index == 0 {
-            // Nobody else will want it.
+            // Not kept: it cannot be resumed.
             let event = self.events.pop_front()?;
             self.unsent -= event.size();
             (self.first, self.next) = (self.first + 1, self.next + 1);
@@ -275,7 +275,7 @@ impl State {
         Some((position, event))
     }
 
-    /// Goes back, or forward, to a position that is still there.
+    /// Moves to a position that is still kept.
     fn rewind(&mut self, next: u64) {
         let split = usize::try_from(next - self.first).unwrap_or(usize::MAX);
         let size = |events: &mut dyn Iterator<Item = &Event>| events.map(Event::size).sum();
@@ -288,22 +288,22 @@ impl State {
 /// How events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
-    /// With ids by which a client can go on.
+    /// With ids to resume by.
     Numbered,
-    /// Without.
+    /// Without ids, as in the HTTP+SSE transport.
     Plain,
 }
 
 /// What a stream begins with.
 #[derive(Debug)]
 pub enum First {
-    /// The answer, and nothing else will come.
+    /// The response, and nothing follows.
     Answer(Event),
-    /// Events that are not the answer alone.
+    /// Other messages first.
     Events,
-    /// Nothing, for a while.
+    /// Nothing within the timeout.
     Silence,
-    /// Nothing, and nothing will come.
+    /// The stream is over without a message.
     Nothing,
 }
 
@@ -314,34 +314,33 @@ pub struct Reader {
     ticket: Option<Ticket>,
     format: Format,
     frames: VecDeque<Bytes>,
-    /// Until when nothing may be said before a comment is due.
+    /// When the next keep-alive comment is due.
     quiet: Option<Pin<Box<Sleep>>>,
     leave: Option<OnDisconnect>,
 }
 
-/// What happens when a reader goes before its stream is over.
+/// Called when a reader is dropped before its stream is over.
 pub type OnDisconnect = Box<dyn FnOnce() + Send + Sync>;
 
 impl Reader {
-    /// Does this if the reader is dropped before the stream is over.
+    /// Sets what to do if the reader is dropped before the stream is over.
     #[must_use]
     pub fn on_disconnect(mut self, leave: OnDisconnect) -> Reader {
         self.leave = Some(leave);
         self
     }
 
-    /// What counts the requests whose answers it reads; nothing if they were all there when it began.
+    /// The ticket of the requests it reads; `None` if they were all answered when it began.
     pub fn ticket(&self) -> Option<Ticket> {
         self.ticket.clone()
     }
 
-    /// From now on it is events, whatever comes first.
+    /// Makes the response an event stream, whatever comes first.
     pub fn stream(&mut self) {
         self.lock().streamed = true;
     }
 
-    /// Starts with an event that carries nothing but an id, so that the client can come back before anything happened,
-    /// and how long it should wait with that.
+    /// Begins with an event of an id and `retry` only, so that the client can resume before the first message.
     pub fn prime(&mut self) {
         let position = self.lock().next - 1;
         let mut out = BytesMut::new();
@@ -350,7 +349,7 @@ impl Reader {
         self.frames.push_back(out.freeze());
     }
 
-    /// Writes events as the transport of 2024 did: first where to post, then messages without ids.
+    /// Writes events as the HTTP+SSE transport of 2024 does: first the endpoint to post to, then messages without ids.
     #[must_use]
     pub fn plain(mut self, endpoint: &str) -> Reader {
         self.format = Format::Plain;
@@ -358,16 +357,16 @@ impl Reader {
         self
     }
 
-    /// The next event, if it is there.
+    /// The next event, without waiting.
     pub fn ready(&mut self) -> Option<Event> {
         let keeps = self.stream.keeps;
         self.lock().advance(keeps).map(|(_, event)| event)
     }
 
-    /// Waits for what the stream begins with, for so long by that timer. An answer alone is taken out of it.
-    pub async fn first(&mut self, connection_timer: &ConnectionTimer, patience: Duration) -> First {
+    /// Waits for the first message, until the timeout. A lone response is taken out of the stream.
+    pub async fn first(&mut self, connection_timer: &ConnectionTimer, timeout: Duration) -> First {
         let begun = poll_fn(|cx| self.poll_begun(cx));
-        let first = connection_timer.within(patience, begun).await.unwrap_or(First::Silence);
+        let first = connection_timer.within(timeout, begun).await.unwrap_or(First::Silence);
         if matches!(first, First::Events | First::Silence) {
             self.lock().streamed = true;
         }
@@ -404,7 +403,7 @@ impl Reader {
         }
     }
 
-    /// Turns events that are there into frames; says whether the stream is over for this reader.
+    /// Turns available events into frames; true if the stream is over for this reader.
     fn gather(&mut self, cx: &mut Context<'_>) -> bool {
         let (number, keeps, format) = (self.stream.number, self.stream.keeps, self.format);
         let stream = Arc::clone(&self.stream);
@@ -416,7 +415,7 @@ impl Reader {
         let mut out = BytesMut::new();
         while out.len() < GATHER {
             let Some((position, event)) = state.advance(keeps) else { break };
-            // An id promises that one can come back.
+            // An id promises that the stream can be resumed.
             if format == Format::Numbered && keeps {
                 write_id(&mut out, number, position);
             }
@@ -464,7 +463,7 @@ impl Body for Reader {
         let quiet = me.quiet.get_or_insert_with(|| Box::pin(tokio::time::sleep(KEEP_ALIVE)));
         if quiet.as_mut().poll(cx).is_ready() {
             quiet.as_mut().reset(Instant::now() + KEEP_ALIVE);
-            // The timer has to know whom to wake the next time.
+            // Registers the waker for the next time.
             let _pending = quiet.as_mut().poll(cx);
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": keep-alive\n\n")))));
         }

@@ -1,4 +1,4 @@
-//! TLS with a certificate from files, read again when they change.
+//! TLS with a certificate from files, reloaded when they change.
 
 use std::fs;
 use std::io;
@@ -12,8 +12,8 @@ use tokio_rustls::rustls::{self, ServerConfig};
 
 use crate::pem::{self, PemError};
 
-/// How often the files are looked at, at most.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The shortest interval between two checks of the files.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum TlsError {
         /// Where one should be.
         path: PathBuf,
     },
-    /// The two do not make a server.
+    /// Certificate and key do not match.
     #[error("the certificate and the key cannot be used together")]
     Pair {
         /// What is wrong with them.
@@ -46,7 +46,7 @@ pub struct Tls {
 struct State {
     acceptor: TlsAcceptor,
     made_from: [Option<SystemTime>; 2],
-    looked: Instant,
+    checked: Instant,
 }
 
 impl Tls {
@@ -54,15 +54,15 @@ impl Tls {
     pub fn load(cert: &Path, key: &Path) -> Result<Tls, TlsError> {
         let made_from = [changed(cert), changed(key)];
         let acceptor = acceptor(cert, key)?;
-        let state = State { acceptor, made_from, looked: Instant::now() };
+        let state = State { acceptor, made_from, checked: Instant::now() };
         Ok(Tls { cert: cert.to_owned(), key: key.to_owned(), state: Mutex::new(state) })
     }
 
-    /// What accepts the next connection. Files that changed are read; if they cannot be used, the old ones are.
+    /// The acceptor for the next connection. Changed files are reloaded; if they are invalid, the old ones stay in use.
     pub fn acceptor(&self) -> TlsAcceptor {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if state.looked.elapsed() >= LOOK_AGAIN {
-            state.looked = Instant::now();
+        if state.checked.elapsed() >= RELOAD_INTERVAL {
+            state.checked = Instant::now();
             let made_from = [changed(&self.cert), changed(&self.key)];
             if made_from != state.made_from {
                 match acceptor(&self.cert, &self.key) {
@@ -71,7 +71,7 @@ impl Tls {
                         state.made_from = made_from;
                         tracing::info!("the TLS certificate was read again");
                     }
-                    // They may be in the middle of being replaced, so they are looked at again.
+                    // They may be in the middle of being replaced: checked again next time.
                     Err(error) => {
                         let message =
                             format!("the TLS certificate changed, but {error}; the old one stays");
@@ -103,7 +103,7 @@ fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// A handshake that did not happen, as an error of the connection.
+/// A failed handshake, as an I/O error.
 pub(super) fn failed(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(format!("TLS: {error}"))
 }

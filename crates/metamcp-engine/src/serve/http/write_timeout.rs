@@ -1,57 +1,51 @@
-//! A connection that is given up when its other end stops reading: what waits for it is held in memory.
+//! A write timeout: a connection whose client stops reading fails, since its unread responses are held in memory.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::pending_writes::PendingWrites;
 
-/// Up to so many bytes in pieces are put together and written as one: a copy costs less than a vectored write does. Most
-/// answers are smaller with their heads, and what is larger is not copied.
-const TOGETHER: usize = 4 * 1024;
+/// Vectored writes up to this size are copied together and written as one, which costs less. Most responses are smaller
+/// with their heads.
+const COPY_BELOW: usize = 4 * 1024;
 
 /// See the module.
 pub(super) struct WriteTimeout<S> {
     stream: S,
-    /// What was read of it before and is to be read again.
-    again: Bytes,
-    patience: Duration,
-    /// Runs while a write waits.
+    timeout: Duration,
+    /// Runs while a write is blocked.
     waiting: Option<Pin<Box<Sleep>>>,
-    /// The answers it was given.
     pending_writes: PendingWrites,
 }
 
 impl<S> WriteTimeout<S> {
-    /// A stream whose writes may wait for so long.
-    pub(super) fn new(stream: S, patience: Duration) -> WriteTimeout<S> {
+    pub(super) fn new(stream: S, timeout: Duration) -> WriteTimeout<S> {
         let pending_writes = PendingWrites::default();
-        WriteTimeout { stream, again: Bytes::new(), patience, waiting: None, pending_writes }
+        WriteTimeout { stream, timeout, waiting: None, pending_writes }
     }
 
-    /// The answers it was given: flushed, they are written.
+    /// Emptied with every flush.
     pub(super) fn pending_writes(&self) -> PendingWrites {
         self.pending_writes.clone()
     }
 
-    /// Puts back what was read of it.
-    pub(super) fn put_back(&mut self, read: Bytes) {
-        self.again = read;
-    }
-
-    /// Passes on what a write came to, unless it has waited too long.
-    fn judge<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// The result of a write, or `TimedOut` if it has been blocked for too long.
+    fn limited<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        done: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if done.is_ready() {
             self.waiting = None;
             return done;
         }
-        let patience = self.patience;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(patience)));
+        let timeout = self.timeout;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(waiting.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
@@ -63,13 +57,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let me = self.get_mut();
-        if me.again.is_empty() {
-            return Pin::new(&mut me.stream).poll_read(cx, buf);
-        }
-        let count = me.again.len().min(buf.remaining());
-        buf.put_slice(&me.again.split_to(count));
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
     }
 }
 
@@ -81,7 +69,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     ) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
         let done = Pin::new(&mut me.stream).poll_write(cx, bytes);
-        me.judge(cx, done)
+        me.limited(cx, done)
     }
 
     fn poll_write_vectored(
@@ -90,12 +78,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
-        let mut together = [0; TOGETHER];
+        let mut together = [0; COPY_BELOW];
         let done = match gathered(slices, &mut together) {
             Some(bytes) => Pin::new(&mut me.stream).poll_write(cx, bytes),
             None => Pin::new(&mut me.stream).poll_write_vectored(cx, slices),
         };
-        me.judge(cx, done)
+        me.limited(cx, done)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -108,18 +96,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         if let Poll::Ready(Ok(())) = done {
             me.pending_writes.written();
         }
-        me.judge(cx, done)
+        me.limited(cx, done)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         let done = Pin::new(&mut me.stream).poll_shutdown(cx);
-        me.judge(cx, done)
+        me.limited(cx, done)
     }
 }
 
-/// The pieces in one, where they have room.
-fn gathered<'a>(slices: &[io::IoSlice<'_>], together: &'a mut [u8; TOGETHER]) -> Option<&'a [u8]> {
+/// The slices copied into one, if they fit.
+fn gathered<'a>(
+    slices: &[io::IoSlice<'_>],
+    together: &'a mut [u8; COPY_BELOW],
+) -> Option<&'a [u8]> {
     let mut length = 0;
     for slice in slices {
         together.get_mut(length..length + slice.len())?.copy_from_slice(slice);
@@ -153,7 +144,7 @@ mod tests {
         drop(far);
     }
 
-    /// Notes the size of each write and whether it was one of several pieces.
+    /// Records each write and whether it was vectored.
     #[derive(Default)]
     struct Counting(Vec<(bool, Vec<u8>)>);
 
@@ -196,12 +187,12 @@ mod tests {
         let mut near = WriteTimeout::new(Counting::default(), Duration::from_secs(30));
         let write = |pieces: [&'static [u8]; 2]| pieces.map(io::IoSlice::new);
         assert_eq!(near.write_vectored(&write([b"head", b"body"])).await.unwrap(), 8);
-        let large: &[u8] = &[b'x'; TOGETHER];
-        assert_eq!(near.write_vectored(&write([b"", large])).await.unwrap(), TOGETHER);
-        assert_eq!(near.write_vectored(&write([b"h", large])).await.unwrap(), TOGETHER + 1);
+        let large: &[u8] = &[b'x'; COPY_BELOW];
+        assert_eq!(near.write_vectored(&write([b"", large])).await.unwrap(), COPY_BELOW);
+        assert_eq!(near.write_vectored(&write([b"h", large])).await.unwrap(), COPY_BELOW + 1);
         let written = &near.stream.0;
         assert_eq!(written[0], (false, b"headbody".to_vec()));
         assert_eq!((written[1].0, &written[1].1[..]), (false, large));
-        assert_eq!((written[2].0, written[2].1.len()), (true, TOGETHER + 1));
+        assert_eq!((written[2].0, written[2].1.len()), (true, COPY_BELOW + 1));
     }
 }

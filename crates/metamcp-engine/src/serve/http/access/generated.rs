@@ -1,4 +1,4 @@
-//! The token that is generated where the owner configured none: one file in the home, for this user alone.
+//! The token generated where none is configured: one file in the home, readable by its user only.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use crate::files::{Directory, FileError};
 
 /// Its file in the home of metamcp.
 const FILE: &str = "http-token";
-/// By it processes that start at the same time take turns, so that all of them use the token of the first.
+/// Lock file: processes that start at the same time all use the token of the first.
 const TURN: &str = "http-token.lock";
-/// What every generated token begins with: scanners for leaked secrets, and people, know it by that.
+/// Prefix of generated tokens, by which secret scanners and people recognise them.
 const PREFIX: &str = "metamcp_";
-/// 256 bits, twice what nobody can guess.
+/// 256 bits of randomness.
 const RANDOM_BYTES: usize = 32;
-/// Fewer characters than this cannot hold 128 bits: somebody else wrote them.
+/// A shorter token has less than 128 bits, so it was not generated here.
 const SHORTEST: usize = 22;
 /// No file with one token is longer.
 const LARGEST: u64 = 4096;
@@ -48,7 +48,7 @@ pub enum GeneratedError {
     NoRandomness,
 }
 
-/// The token, and where it is kept. It is not printed by accident.
+/// The token and its file. Redacted in `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Generated {
     /// Its file.
@@ -68,7 +68,7 @@ impl Generated {
         home.join(FILE)
     }
 
-    /// The token of this home; made if there is none yet.
+    /// The token of this home, generated if there is none yet.
     pub fn of(home: &Path) -> Result<Generated, GeneratedError> {
         let folder = Directory::home_or_create(home).map_err(GeneratedError::Home)?;
         if let Some(found) = read(&folder)? {
@@ -89,14 +89,14 @@ impl Generated {
         }
     }
 
-    /// A new token in place of the one there is, whatever that is.
+    /// Replaces the token by a new one.
     pub fn rotated(home: &Path) -> Result<Generated, GeneratedError> {
         let folder = Directory::home_or_create(home).map_err(GeneratedError::Home)?;
         let _turn = turn(&folder)?;
         write(&folder)
     }
 
-    /// The token itself, for who has to send or compare it.
+    /// The token itself, to send or compare.
     pub fn expose(&self) -> &str {
         &self.token
     }

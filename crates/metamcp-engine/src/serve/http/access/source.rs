@@ -1,4 +1,4 @@
-//! Where keys of signed tokens come from: a file, or an address of the issuer's. Both are looked at again.
+//! The source of JWT keys: a file, or a URL of the issuer. Both are polled.
 
 use std::fs;
 use std::future::pending;
@@ -14,18 +14,18 @@ use super::keys::{KeyError, KeySet};
 use crate::serve::http::handler::Handler;
 use crate::web::{self, BodyError, Outgoing, Plan, SendErrorKind, Web};
 
-/// How often the file is looked at.
+/// Poll interval of a file.
 const FILE_AGAIN: Duration = Duration::from_secs(5);
-/// How often the issuer is asked.
+/// Poll interval of a URL.
 const ISSUER_AGAIN: Duration = Duration::from_secs(600);
-/// How soon it may be asked again because of a key that is not known: anybody can show a token with one.
+/// The shortest interval between two fetches because of an unknown key: anybody can send a token with one.
 const ISSUER_SOONEST: Duration = Duration::from_secs(30);
-/// How long the issuer may take.
+/// Timeout of a fetch.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest set of keys.
+/// Maximum size of a JWKS.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// Why there are no keys.
+/// Why a source cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// There is no file.
@@ -46,7 +46,7 @@ pub enum SourceError {
         #[source]
         source: KeyError,
     },
-    /// The address is none, or anybody on the way could change the keys.
+    /// Not a URL, or one without TLS.
     #[error("{address:?} must be an address with https, or with http on this machine")]
     Address {
         /// As it was given.
@@ -64,7 +64,7 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    /// Reads a file, or checks an address; what is there is asked for once we serve.
+    /// Reads a file, or checks a URL, which is fetched once we serve.
     pub fn open(place: &str) -> Result<(KeySource, KeySet), SourceError> {
         if place.contains("://") {
             let address = || SourceError::Address { address: place.to_owned() };
@@ -85,7 +85,7 @@ impl KeySource {
         Ok((KeySource::File(path, changed), keys))
     }
 
-    /// Keeps the keys of a door up to date. What cannot be read does not replace what could.
+    /// Keeps a handler's keys up to date. Keys that cannot be read do not replace the current ones.
     pub async fn refresh(mut self, handler: Arc<Handler>) {
         let Some(signed) = handler.signed() else { return pending().await };
         loop {
@@ -103,7 +103,7 @@ impl KeySource {
                 KeySource::File(..) => sleep(FILE_AGAIN).await,
                 KeySource::Issuer(_) => {
                     sleep(ISSUER_SOONEST).await;
-                    // Sooner than usual if somebody shows a token with a key we do not know.
+                    // Earlier if a token was signed by an unknown key.
                     let _either =
                         timeout(ISSUER_AGAIN - ISSUER_SOONEST, signed.unknown.notified()).await;
                 }
@@ -134,7 +134,7 @@ impl KeySource {
     }
 }
 
-/// One document; no redirect is followed.
+/// Fetches one document, without following redirects.
 async fn fetch(uri: Uri) -> Result<Bytes, String> {
     let web = Web::new(Plan::plain(PATIENCE, 1)).map_err(|error| error.to_string())?;
     let mut request = Request::new(Outgoing::default());

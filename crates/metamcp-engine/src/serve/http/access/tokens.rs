@@ -1,32 +1,32 @@
-//! Tokens that the owner wrote into a file: one a line, and behind it whose it is and what it opens. Pure.
+//! The token file: one token a line, optionally followed by `name=` and `toolset=`. Pure.
 
-/// A token that lets a client in.
+/// A static token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
-    /// What the client shows.
+    /// The token itself.
     pub text: String,
-    /// Whose it is; by this name the owner speaks of it, as `token:NAME`.
+    /// Its name in `approvers`, as `token:NAME`.
     pub name: Option<String>,
-    /// The one toolset it opens; none for everything.
+    /// The one toolset it is bound to, if any.
     pub toolset: Option<String>,
 }
 
 impl Token {
-    /// A token that opens everything.
+    /// A token that is not bound to a toolset.
     pub fn named(name: &str, text: impl Into<String>) -> Token {
         Token { text: text.into(), name: Some(name.to_owned()), toolset: None }
     }
 }
 
 impl std::fmt::Debug for Token {
-    /// Who reads it can use it, so it is not printed.
+    /// Redacts the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Token { name, toolset, .. } = self;
         f.debug_struct("Token").field("name", name).field("toolset", toolset).finish()
     }
 }
 
-/// What is wrong with a file of tokens. The line itself is not repeated: it may hold a token.
+/// An error in a token file. Does not quote the line: it may hold a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct LineError {
@@ -80,7 +80,7 @@ pub fn tokens_of(file: &str) -> Result<Vec<Token>, LineError> {
     Ok(tokens)
 }
 
-/// Tokens themselves may hold spaces: whatever has the form `word=…` behind the first space is about the token.
+/// Tokens may hold spaces: an attribute is a `word=…` after the first space.
 fn token_of(line: &str) -> Result<Token, LineProblem> {
     let mut token = Token { text: line.to_owned(), name: None, toolset: None };
     while let Some((rest, word)) = token.text.rsplit_once(char::is_whitespace) {

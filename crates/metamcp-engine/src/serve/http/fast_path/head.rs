@@ -1,4 +1,4 @@
-//! Heads of requests in the usual form. The parser is the one the library uses, so that both read the same.
+//! Parsing of request heads the fast path takes. The parser is httparse, which hyper uses as well, so both read the same.
 
 use hyper::Method;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -6,57 +6,57 @@ use hyper::http::request::Parts;
 use hyper::{Request, Uri, Version};
 
 /// Headers of one request: clients send about ten.
-const MOST_HEADERS: usize = 32;
-/// Digits of a length: ten megabytes, and far more than is read here.
-const MOST_DIGITS: usize = 8;
+const MAX_HEADERS: usize = 32;
+/// Digits of a Content-Length: far more than the fast path reads.
+const MAX_DIGITS: usize = 8;
 
-/// A head in the usual form. It may hold a token, so it is not printed.
+/// A head that the fast path takes. No `Debug`: it may hold a token.
 pub struct Head {
-    /// What it says; the length of the body is not among its headers.
+    /// Request line and headers, without Content-Length.
     pub parts: Parts,
-    /// How long it is.
+    /// Length of the head in bytes.
     pub size: usize,
-    /// How long its body is.
+    /// Content-Length.
     pub length: usize,
-    /// Its bytes up to the length of the body, and those behind it.
+    /// The raw bytes before and after the value of Content-Length.
     before: Vec<u8>,
     after: Vec<u8>,
 }
 
-/// What was found.
+/// The result of parsing what was read so far.
 pub enum ParsedHead {
-    /// The beginning of a head.
+    /// The head is incomplete.
     Partial,
-    /// Something else.
+    /// Not a request for the fast path.
     Unsupported,
-    /// A head.
+    /// A complete head.
     Complete(Box<Head>),
 }
 
-/// Looks at what was read.
-pub fn look(read: &[u8]) -> ParsedHead {
+/// Parses the head at the beginning of `read`.
+pub fn parse(read: &[u8]) -> ParsedHead {
     if read.is_empty() {
         return ParsedHead::Partial;
     }
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(read) {
         Ok(httparse::Status::Partial) => ParsedHead::Partial,
-        Ok(httparse::Status::Complete(size)) => usual(read, size, &request)
+        Ok(httparse::Status::Complete(size)) => supported(read, size, &request)
             .map_or(ParsedHead::Unsupported, |head| ParsedHead::Complete(Box::new(head))),
         Err(_) => ParsedHead::Unsupported,
     }
 }
 
-fn usual(read: &[u8], size: usize, request: &httparse::Request<'_, '_>) -> Option<Head> {
+fn supported(read: &[u8], size: usize, request: &httparse::Request<'_, '_>) -> Option<Head> {
     if request.method != Some("POST") || request.version != Some(1) {
         return None;
     }
-    // The parser takes a line feed alone for the end of a line; others may not.
+    // httparse accepts a bare line feed as a line end; intermediaries may not, which is how requests are smuggled.
     if read[..size].split(|byte| *byte == b'\n').rev().skip(1).any(|line| !line.ends_with(b"\r")) {
         return None;
     }
-    // An address of another form is somebody else's, or a question about us.
+    // Origin form only: the absolute form is for proxies, `*` is for OPTIONS.
     let target = request.path.filter(|path| path.starts_with('/'))?;
     let mut length = None;
     let mut map = HeaderMap::with_capacity(request.headers.len());
@@ -65,7 +65,7 @@ fn usual(read: &[u8], size: usize, request: &httparse::Request<'_, '_>) -> Optio
         match name.as_str() {
             "content-length" if length.is_some() => return None,
             "content-length" => length = Some(header.value),
-            // What changes how the body is read, or what becomes of the connection.
+            // Headers that change the framing of the body or the state of the connection.
             "transfer-encoding" | "expect" | "upgrade" | "te" | "trailer" => return None,
             "connection" if !header.value.eq_ignore_ascii_case(b"keep-alive") => return None,
             _ => {
@@ -90,7 +90,7 @@ fn usual(read: &[u8], size: usize, request: &httparse::Request<'_, '_>) -> Optio
 }
 
 impl Head {
-    /// The length of a head that says the same as this one, and of the body it announces.
+    /// If `read` begins with this head but for the value of Content-Length: the lengths of that head and of its body.
     pub fn fits(&self, read: &[u8]) -> Option<(usize, usize)> {
         let rest = read.strip_prefix(&self.before[..])?;
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -101,7 +101,7 @@ impl Head {
 }
 
 fn number(digits: &[u8]) -> Option<usize> {
-    if digits.is_empty() || digits.len() > MOST_DIGITS {
+    if digits.is_empty() || digits.len() > MAX_DIGITS {
         return None;
     }
     digits.iter().try_fold(0, |number, digit| {

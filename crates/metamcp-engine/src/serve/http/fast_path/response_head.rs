@@ -1,4 +1,4 @@
-//! Heads of answers, written as the library writes them.
+//! Writing response heads, with the same content as hyper's.
 
 use hyper::body::Body;
 use hyper::header::CONNECTION;
@@ -9,19 +9,19 @@ use metamcp_wire::write;
 use crate::clock;
 use crate::serve::http::reply::{self, Answer, Content};
 
-/// Writes heads, one after the other, into the same memory.
+/// Writes response heads into one reused buffer.
 #[derive(Default)]
 pub(super) struct HeadWriter {
-    /// What was written last.
+    /// The head written last.
     pub(super) bytes: Vec<u8>,
-    /// The second that was written last, and how it is written.
+    /// The second of the last `date` header, and its text.
     second: u64,
     date: String,
 }
 
 impl HeadWriter {
-    /// Writes the head of an answer that is a document or nothing. Says whether the connection closes after it, which it
-    /// does where that is asked for here or in the answer.
+    /// Writes the head of a response that is a document or empty. Returns whether the connection closes after it: if
+    /// `closes`, or if the response says so.
     pub(super) fn compose(&mut self, response: &Response<Answer>, closes: bool) -> bool {
         let second = clock::unix_millis() / 1000;
         if second != self.second {
@@ -55,7 +55,7 @@ impl HeadWriter {
         if closes && !says_so {
             out.extend_from_slice(b"connection: close\r\n");
         }
-        // What has no content by its status must not say how long it is.
+        // A 204 must not have a Content-Length (RFC 9110, 8.6).
         if response.status() != StatusCode::NO_CONTENT {
             out.extend_from_slice(b"content-length: ");
             write::number(out, response.body().size_hint().lower());

@@ -1,4 +1,4 @@
-//! What the handler reads of a request's head, and the errors it answers with before there is a session.
+//! Reading a request's head for the handler, and the errors it responds with before there is a session.
 
 use hyper::StatusCode;
 use hyper::header::{
@@ -14,8 +14,7 @@ use crate::serve::http::guard::{Head, Refusal};
 use crate::serve::http::reply::{self, INVALID, NO_SESSION, REFUSED, SESSION_ID, UNPARSED};
 use crate::serve::http::sessions::SessionId;
 
-/// Whether a client names events first among what it accepts. Those that do not care name documents first, as all SDKs
-/// do.
+/// Whether `Accept` lists events before documents. All SDKs list documents first.
 pub(in crate::serve::http) fn prefers_events(headers: &HeaderMap) -> bool {
     let Some(accept) = joined(headers, &ACCEPT) else { return false };
     let place = |kind: &str| accept.to_ascii_lowercase().find(kind);
@@ -38,11 +37,11 @@ pub(super) fn unknown_version(_: UnknownVersion) -> ErrorResponse {
     Box::new(reply::refusal(StatusCode::BAD_REQUEST, REFUSED, &message))
 }
 
-/// Headers that mean something else, or nothing, when they stand twice. `read_head` takes the first three by their places.
+/// Headers that must not be repeated. `read_head` takes the first three by position.
 static SINGLE: [HeaderName; 7] =
     [HOST, ORIGIN, CONTENT_TYPE, AUTHORIZATION, SESSION_ID, VERSION, LAST_EVENT];
 
-/// What of a head decides who may come in, in one pass over it.
+/// What the guard needs of a head, in one pass.
 pub(super) fn read_head<'a>(parts: &'a Parts, accept: Option<&'a str>) -> Head<'a> {
     let mut values = [None; 7];
     let mut doubtful = None;
@@ -68,7 +67,7 @@ pub(super) fn read_head<'a>(parts: &'a Parts, accept: Option<&'a str>) -> Head<'
     }
 }
 
-/// All values of a header that is a list.
+/// All values of a list header, joined.
 pub(super) fn joined<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -82,7 +81,7 @@ pub(super) fn joined<'a>(
     Some([&[first], &rest[..]].concat().join(",").into())
 }
 
-/// The session a request names, if it names one that could be.
+/// The session id of a request, if it is well-formed.
 pub(super) fn named_session(headers: &HeaderMap) -> Option<SessionId> {
     headers.get(SESSION_ID)?.to_str().ok().and_then(SessionId::parse)
 }
@@ -95,7 +94,7 @@ pub(super) fn session_id(headers: &HeaderMap) -> Result<SessionId, ErrorResponse
     named_session(headers).ok_or_else(no_session)
 }
 
-/// An id nobody can guess.
+/// A random session id.
 pub(in crate::serve::http) fn fresh_id() -> Result<SessionId, ErrorResponse> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|_| {
@@ -104,13 +103,13 @@ pub(in crate::serve::http) fn fresh_id() -> Result<SessionId, ErrorResponse> {
     Ok(SessionId::new(random))
 }
 
-/// The same for a session that never was, is over, or is somebody else's.
+/// One error whether a session never existed, is over, or belongs to another principal.
 pub(in crate::serve::http) fn no_session() -> ErrorResponse {
     let message = "there is no such session; begin anew with initialize";
     Box::new(reply::refusal(StatusCode::NOT_FOUND, NO_SESSION, message))
 }
 
-/// The same words and codes as over stdio.
+/// With the same messages and codes as over stdio.
 pub(in crate::serve::http) fn unreadable(defect: &Defect) -> ErrorResponse {
     if !defect.kind.is_syntax() {
         return bad_message(&defect.to_string());

@@ -1,29 +1,29 @@
 use super::*;
 
-const USUAL: &str = "POST /mcp HTTP/1.1\r\nHost: localhost:1\r\nContent-Type: application/json\r\nContent-Length: 12\r\nConnection: Keep-Alive\r\n\r\n";
+const ORDINARY: &str = "POST /mcp HTTP/1.1\r\nHost: localhost:1\r\nContent-Type: application/json\r\nContent-Length: 12\r\nConnection: Keep-Alive\r\n\r\n";
 
 fn whole(text: &str) -> Option<Box<Head>> {
-    match look(text.as_bytes()) {
+    match parse(text.as_bytes()) {
         ParsedHead::Complete(head) => Some(head),
         ParsedHead::Partial | ParsedHead::Unsupported => None,
     }
 }
 
 #[test]
-fn the_usual_head_is_read_from_its_last_byte_on() {
-    for end in 0..USUAL.len() {
-        assert!(matches!(look(&USUAL.as_bytes()[..end]), ParsedHead::Partial), "{end}");
+fn an_ordinary_head_is_complete_with_its_last_byte() {
+    for end in 0..ORDINARY.len() {
+        assert!(matches!(parse(&ORDINARY.as_bytes()[..end]), ParsedHead::Partial), "{end}");
     }
-    let head = whole(&format!("{USUAL}{{\"a\":1}}")).unwrap();
-    assert_eq!((head.size, head.length), (USUAL.len(), 12));
+    let head = whole(&format!("{ORDINARY}{{\"a\":1}}")).unwrap();
+    assert_eq!((head.size, head.length), (ORDINARY.len(), 12));
     assert_eq!(head.parts.uri.path(), "/mcp");
     assert_eq!(head.parts.headers["host"], "localhost:1");
     assert_eq!(head.parts.headers.len(), 3, "all but the length");
 }
 
 #[test]
-fn whatever_is_different_is_for_the_library() {
-    let long = format!("{}x: y", "x: y\r\n".repeat(MOST_HEADERS));
+fn everything_else_is_for_hyper() {
+    let long = format!("{}x: y", "x: y\r\n".repeat(MAX_HEADERS));
     for (from, to) in [
         ("POST", "GET"),
         ("POST", "post"),
@@ -62,28 +62,28 @@ fn whatever_is_different_is_for_the_library() {
         ("Connection: Keep-Alive", "x y: z"),
         ("Connection: Keep-Alive", long.as_str()),
     ] {
-        let text = USUAL.replacen(from, to, 1);
-        assert!(matches!(look(text.as_bytes()), ParsedHead::Unsupported), "{text}");
+        let text = ORDINARY.replacen(from, to, 1);
+        assert!(matches!(parse(text.as_bytes()), ParsedHead::Unsupported), "{text}");
     }
 }
 
 #[test]
 fn a_head_is_the_same_but_for_the_length_it_says() {
-    let first = whole(USUAL).unwrap();
+    let first = whole(ORDINARY).unwrap();
     for (said, length) in [("12", 12), ("7", 7), ("0", 0), ("12345678", 12_345_678), ("007", 7)] {
-        let text = USUAL.replace("12", said);
+        let text = ORDINARY.replace("12", said);
         let found = first.fits(format!("{text}body").as_bytes());
         assert_eq!(found, Some((text.len(), length)), "{said}");
         let again = whole(&text).unwrap();
         assert_eq!(found, Some((again.size, again.length)), "as if it were read anew: {said}");
     }
     for said in ["", "123456789", "+1", "1 ", "1, 1", "1\r\nX: y", "1\r\nContent-Length: 2"] {
-        assert_eq!(first.fits(USUAL.replace("12", said).as_bytes()), None, "{said:?}");
+        assert_eq!(first.fits(ORDINARY.replace("12", said).as_bytes()), None, "{said:?}");
     }
     for (from, to) in [("/mcp", "/mcp/full"), (":1\r", ":2\r"), ("Keep-Alive", "close")] {
-        assert_eq!(first.fits(USUAL.replace(from, to).as_bytes()), None, "{to}");
+        assert_eq!(first.fits(ORDINARY.replace(from, to).as_bytes()), None, "{to}");
     }
-    for end in 0..USUAL.len() {
-        assert_eq!(first.fits(&USUAL.as_bytes()[..end]), None, "{end}");
+    for end in 0..ORDINARY.len() {
+        assert_eq!(first.fits(&ORDINARY.as_bytes()[..end]), None, "{end}");
     }
 }
