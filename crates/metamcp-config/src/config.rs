@@ -42,12 +42,11 @@ pub use metamcp_types::pattern::Pattern;
 pub use metamcp_types::sandbox_policy::SandboxPolicy;
 use metamcp_types::secret::Secret;
 
-/// Everything the gateway was told: the servers in the order of the file, and the global settings.
+/// The whole configuration: the servers in the order of the file, and the global settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
     /// The servers, in file order. Names are unique.
     pub servers: Vec<ServerConfig>,
-    /// The global settings.
     pub settings: Settings,
     /// Named parts of what there is, in file order.
     pub toolsets: Vec<Toolset>,
@@ -70,13 +69,12 @@ impl Config {
 pub struct ServerConfig {
     /// The key in the file; the part before the colon in `server:tool`.
     pub name: String,
-    /// Who named it.
     pub origin: ServerOrigin,
     /// How it is reached.
     pub transport: Transport,
     /// Whether it may be used, and if not, why.
     pub state: ServerState,
-    /// The operator's own words on what it is for.
+    /// The operator's description.
     pub description: Option<String>,
     /// Words to find it and to group it by.
     pub tags: Vec<String>,
@@ -104,7 +102,7 @@ pub struct ServerConfig {
     pub pass_env: PassEnv,
     /// Own choice of containment.
     pub containment: Option<Containment>,
-    /// What it is kept to of the disk; nothing for servers that the user's own file names.
+    /// Its sandbox policy; none for servers of the user's own file.
     pub sandbox_policy: Option<SandboxPolicy>,
     /// Whether its command is a `docker run` of ours, whose container has to be gone when the command is.
     pub in_container: bool,
@@ -235,9 +233,8 @@ pub enum Runtime {
 /// What was installed for a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installed {
-    /// Where.
     pub folder: PathBuf,
-    /// The digest of what was written down of its files, where one was kept.
+    /// The digest of its recorded files, if there is one.
     pub manifest: Option<String>,
 }
 
@@ -248,14 +245,12 @@ pub enum Transport {
     Stdio {
         /// The program. Never split, never given to a shell.
         command: String,
-        /// Its arguments.
         args: Vec<String>,
         /// Variables on top of the inherited allowlist, in file order.
         env: Vec<(String, Secret)>,
         /// Where it runs; a relative path is taken from the gateway's own working directory.
         cwd: Option<PathBuf>,
     },
-    /// A remote server.
     Http {
         /// Address of its endpoint, `http` or `https`.
         url: String,
@@ -315,7 +310,6 @@ pub enum HttpKind {
 /// What few remote servers need.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HttpOptions {
-    /// Files for TLS.
     pub tls: TlsFiles,
     /// How we log in where it wants that.
     pub login: Login,
@@ -328,7 +322,6 @@ pub struct TlsFiles {
     pub ca: Option<PathBuf>,
     /// Our own certificate, for servers that want to see one.
     pub cert: Option<PathBuf>,
-    /// Its key.
     pub key: Option<PathBuf>,
 }
 
@@ -343,7 +336,7 @@ pub struct Login {
     pub client_secret: Option<Secret>,
     /// A key that proves us in place of a secret.
     pub private_key: Option<PathBuf>,
-    /// Rights that are asked for beyond those the server names.
+    /// Scopes to request beyond those the server names.
     pub scopes: Vec<String>,
     /// Who agrees to it.
     pub grant: Grant,
@@ -398,7 +391,7 @@ pub enum ServerState {
     Enabled,
     /// It may not; it is still named in discovery and in errors.
     Disabled {
-        /// What the user is told, as a fragment without a full stop.
+        /// The message, as a fragment without a full stop.
         reason: String,
     },
     /// Its entry in the file cannot be used.
@@ -406,7 +399,7 @@ pub enum ServerState {
         /// What is wrong with it and where, as a fragment without a full stop.
         reason: String,
     },
-    /// It was kept from use by us, until a person has looked at it.
+    /// Withheld until a person accepts it.
     Withheld {
         /// Why, as a fragment without a full stop.
         reason: String,

@@ -1,4 +1,4 @@
-//! Settings with a fixed set of words: the words are declared with the type, and everything else reads them from there.
+//! Enumerated settings: the allowed words are declared with the type, and everything else is derived from it.
 
 /// One allowed word and what it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,16 +60,16 @@ words! {
     SearchStrategy {
         Keyword = "keyword": "Points for the query in name and description: exact name 10, name contains 5, description contains 2.",
         Lexical = "lexical": "The same points for each word of the query on its own.",
-        Bm25 = "bm25": "BM25 over names, descriptions, parameters and servers, with identifiers split into words; misspelt words of a name are forgiven.",
-        Hybrid = "hybrid": "BM25 and meaning together, by a table of word vectors inside the binary, then a close look at the best. Offline.",
-        Transformer = "transformer": "`hybrid` with one thing more to look at: how near a small transformer on this machine finds each tool. Offline; `metamcp model add` brings it, and until then it falls back to `hybrid`.",
+        Bm25 = "bm25": "BM25 over names, descriptions, parameters and servers, with identifiers split into words; typos in names are tolerated.",
+        Hybrid = "hybrid": "BM25 and word vectors that are part of the binary, then re-ranking of the best hits. Offline.",
+        Transformer = "transformer": "`hybrid` with more re-ranking features, from a small local transformer. Offline; `metamcp model add` installs it, and until then it falls back to `hybrid`.",
         HybridVoyage = "hybrid-voyage": "0.6 of the similarity by Voyage's `voyage-3-lite` and 0.4 of `keyword`, over the 50 best of `hybrid` and the 50 nearest by vector. Needs VOYAGE_API_KEY; falls back to `keyword`.",
         Embedding = "embedding": "The same with the vectors of `embeddingUrl` and with `hybrid` in place of `keyword`; falls back to `hybrid`.",
     }
 }
 
 words! {
-    /// How code written by a model is kept apart from the gateway and the machine.
+    /// How scripts are sandboxed.
     #[derive(Default)]
     CodeProfile {
         #[default]
@@ -77,7 +77,7 @@ words! {
         Hardened = "hardened": "The same worker with the engine inside WebAssembly; for builds that have it.",
         Docker = "docker": "A container of the Docker engine on this machine.",
         Dev = "dev": "Like `standard` with engine traces in errors and longer limits.",
-        Off = "off": "No code mode: `mcp_execute` is not listed and refused.",
+        Off = "off": "No code mode: `mcp_execute` is not listed, and rejected if called.",
     }
 }
 
@@ -86,8 +86,8 @@ words! {
     #[derive(Default)]
     ToolSurface {
         #[default]
-        Compact = "compact": "Few small tools that stand for those of all servers: `mcp_discover`, `mcp_call`, `mcp_execute`.",
-        Full = "full": "The vocabulary of metatools: `search_tools`, `describe_tool`, `run_tool`, `run_chain` and the rest.",
+        Compact = "compact": "A few small tools in place of those of all servers: `mcp_discover`, `mcp_call`, `mcp_execute`, `mcp_provision`.",
+        Full = "full": "The tools of metatools: `search_tools`, `describe_tool`, `run_tool`, `run_chain` and the rest.",
         Both = "both": "Both of these.",
         Direct = "direct": "The tools, resources and prompts of the servers as they are, for clients that search themselves.",
     }
@@ -105,7 +105,7 @@ words! {
 }
 
 words! {
-    /// How a child and everything it starts are kept from outliving the gateway.
+    /// How a server's process tree is prevented from outliving the gateway.
     Containment {
         Auto = "auto": "Namespaces where the system allows them, else the shim.",
         Namespace = "namespace": "A process namespace per server (Linux); a server is refused where that is not possible.",
@@ -114,12 +114,12 @@ words! {
 }
 
 words! {
-    /// Where the key to the tokens of remote servers is kept.
+    /// Where the encryption key of stored OAuth tokens is.
     #[derive(Default)]
     TokenStore {
         #[default]
         Auto = "auto": "In the keyring of the system where there is one, else in a file that only you can read.",
-        Keyring = "keyring": "In the keyring of the system; without one nobody stays logged in.",
+        Keyring = "keyring": "In the keyring of the system; without one sign-ins are lost when the gateway ends.",
         File = "file": "In a file that only you can read, beside the tokens.",
     }
 }
