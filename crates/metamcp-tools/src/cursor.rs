@@ -1,7 +1,7 @@
-//! Opaque cursors: where to go on in a list, and proof that this is still the same list.
-//! Owns: the form of a cursor, its seal.      Never: makes the key, knows what is listed.
-//! In: key, generation, offset, what was asked.  Out: a short text, and back.
-//! Tests: below; the seal against the vectors of RFC 4231.
+//! Opaque pagination cursors, authenticated with an HMAC over offset, generation and request.
+//! Owns: the format of a cursor, its HMAC.      Never: generates the key, knows what is listed.
+//! In: key, generation, offset, request.  Out: a short text, and back.
+//! Tests: below; the HMAC against the vectors of RFC 4231.
 
 use sha2::{Digest, Sha256};
 
@@ -11,7 +11,7 @@ const VERSION: u8 = 1;
 /// Version, generation, offset, digest of the request.
 const BODY: usize = 1 + 8 + 4 + 8;
 
-/// Bytes of the seal that are kept: forging one is not worth 2^96 tries within one process's life.
+/// Bytes of the HMAC in a cursor: forging one takes 2^96 tries within one process's life.
 const SEAL: usize = 12;
 
 /// Why a cursor cannot be used. Both mean: ask again without one.
@@ -69,7 +69,7 @@ impl CursorKey {
             .ok_or(CursorError::Forged)?;
         let (body, seal) = bytes.split_at(BODY);
         let wanted = hmac_sha256(&self.0, body);
-        // Compared without an early end, so that the time taken tells nothing about the seal.
+        // Compared without an early end, so that timing reveals nothing about the HMAC.
         let differing = seal.iter().zip(&wanted[..SEAL]).fold(0, |sum, (a, b)| sum | (a ^ b));
         if differing != 0 || body[0] != VERSION || body[13..] != digest(request) {
             return Err(CursorError::Forged);
