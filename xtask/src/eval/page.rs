@@ -227,7 +227,7 @@ mod tests {
         EvalRun { name: name.to_owned(), value }
     }
 
-    const SAID: &str = "left out   first sorting   trained on the others\na  1 2 3 4 5  6 7 8 9 10\nmean  1 2 3 4 5  6 7 8 9 10 11\n  words  1.5\n";
+    const SAID: &str = "held out   before re-ranking   trained on the others\na  1 2 3 4 5  6 7 8 9 10\nmean  1 2 3 4 5  6 7 8 9 10 11\n  words  1.5\n";
 
     #[test]
     fn the_mean_leaves_out_the_set_that_repeats_questions() {
