@@ -4,6 +4,7 @@
 //! Tests: beside each rule, on small made-up trees.
 
 mod doors;
+mod links;
 mod manifests;
 mod map;
 mod rooms;
@@ -90,6 +91,11 @@ const RULES: &[Rule] = &[
     },
     Rule { name: "names", why: "a name says what a thing is", look: source::names },
     Rule { name: "places", why: "the tree works on every machine", look: words::places },
+    Rule {
+        name: "links",
+        why: "a reader who follows a link of our own arrives",
+        look: links::links,
+    },
     Rule { name: "root", why: "the root holds the few pages everyone needs", look: words::root },
 ];
 

@@ -1,4 +1,4 @@
-//! The breaker of one server: normal, open, or probing with a single call.
+//! The circuit breaker of one server: closed, open, or half-open with a single probe.
 //! Owns: the failure count, the cooldown, the one probe.      Never: decides what a failure is, touches a child.
 //! In: `admit(now)`, `settle(permit, outcome, now)`.  Out: permits, refusals.
 //! Tests: `breaker/tests.rs`: every history up to a length, long random ones, and the races that matter.
@@ -36,9 +36,7 @@ impl Permit {
 /// How a call ended, as far as the breaker cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The server answered.
     Success,
-    /// The server failed.
     Failure,
     /// Nothing was learnt: cancelled, refused elsewhere, or a matter of credentials.
     Neutral,
@@ -71,7 +69,6 @@ pub enum Phase {
     },
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Breaker {
     policy: Policy,

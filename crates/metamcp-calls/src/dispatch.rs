@@ -1,4 +1,4 @@
-//! Every call from arrival to verdict: breaker, pool, deadlines, one retry, as one machine without I/O.
+//! Every call from arrival to outcome: breaker, pool, deadlines, one retry, as one state machine without I/O.
 //! Owns: calls, and which server each waits for.      Never: knows MCP, moves bytes, starts processes, reads a clock.
 //! In: calls, and what happened to connections.  Out: `Effect`s for the engine to carry out, in order.
 //! Tests: `dispatch/tests.rs`; `tests/sim.rs` runs it against a faulty world for many seeds.
@@ -73,7 +73,7 @@ pub struct CallOptions {
 /// How a connection is to be shut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseMode {
-    /// Politely, by the ladder.
+    /// With shutdown escalation.
     Graceful,
     /// At once: what is left of it is of no use.
     Immediate,
@@ -86,51 +86,33 @@ pub enum Effect<T> {
     Connect {
         /// The connection to make.
         conn: ConnId,
-        /// Its server.
         server: ServerId,
     },
     /// Ask for its list of tools; answer with `listed`.
     List {
         /// The connection to ask.
         conn: ConnId,
-        /// Its server.
         server: ServerId,
     },
     /// Put a call on the wire.
-    Send {
-        /// Where.
-        conn: ConnId,
-        /// Which call.
-        call: CallId,
-    },
+    Send { conn: ConnId, call: CallId },
     /// Ask the connection for a sign of life; answer with `alive`.
-    Probe {
-        /// Which connection.
-        conn: ConnId,
-    },
-    /// Tell the child that nobody waits for this call any more.
+    Probe { conn: ConnId },
+    /// Send the server a cancellation for this call.
     Abandon {
         /// Where it was sent.
         conn: ConnId,
-        /// Which call.
         call: CallId,
         /// Which of its sendings.
         attempt: u32,
     },
     /// End a connection and its process; answer with `gone`.
-    Close {
-        /// Which connection.
-        conn: ConnId,
-        /// How.
-        mode: CloseMode,
-    },
+    Close { conn: ConnId, mode: CloseMode },
     /// The call ended without an answer from its server.
     Answer {
-        /// Its server.
         server: ServerId,
         /// What the caller handed in.
         payload: T,
-        /// Why.
         error: DispatchError,
     },
 }
@@ -163,7 +145,6 @@ struct Call<T> {
     payload: T,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Dispatch<T> {
     limits: Limits,
@@ -173,7 +154,7 @@ pub struct Dispatch<T> {
     budget: Budget,
     /// Connections whose tools are being listed.
     listing: Vec<ConnId>,
-    /// Connections that let a call time out and are asked whether they live, and how long they have to say so.
+    /// Connections on which a call timed out and that are being pinged, with the deadline of the ping.
     probing: Vec<(ConnId, Moment)>,
     wake: Moment,
     stopping: bool,
@@ -451,7 +432,7 @@ impl<T> Dispatch<T> {
         }
     }
 
-    /// The server asked the client something on behalf of a call: the client's thinking is not the server's.
+    /// A server request is pending for a call: the time the client takes does not count against the server.
     pub fn paused(&mut self, call: CallId) {
         if let Some(call) = self.calls.get_mut(call.0)
             && let Stage::InFlight { deadline, cap, .. } = &mut call.stage
@@ -622,7 +603,7 @@ impl<T> Dispatch<T> {
     }
 }
 
-/// What a failure tells the breaker.
+/// How the breaker counts a failure.
 fn outcome_of(failure: &Failure) -> Outcome {
     if failure.fact.counts() { Outcome::Failure } else { Outcome::Neutral }
 }

@@ -19,7 +19,6 @@ pub enum Category {
     Http,
     /// The child process ended.
     StdioExit,
-    /// Anything else.
     Other,
 }
 
@@ -52,9 +51,7 @@ pub enum Fact {
         /// Which, and why not; never the secret.
         reason: String,
     },
-    /// The process ended.
     Exited {
-        /// Its exit code.
         code: Option<i32>,
         /// The signal that ended it.
         signal: Option<i32>,
@@ -70,7 +67,6 @@ pub enum Fact {
     },
     /// It refused the handshake or spoke nonsense in it.
     HandshakeRefused {
-        /// What it said.
         reason: String,
     },
     /// It did not answer a call in time.
@@ -85,7 +81,6 @@ pub enum Fact {
     },
     /// It wrote too much that is not the protocol.
     Garbage {
-        /// How many lines.
         lines: u64,
     },
     /// It wrote a message longer than the limit, and not even its id could be read.
@@ -93,19 +88,17 @@ pub enum Fact {
         /// How long it was.
         bytes: u64,
     },
-    /// An HTTP status.
     HttpStatus {
-        /// The status code.
         status: u16,
     },
-    /// It wants fewer requests.
+    /// Its rate limit was hit.
     Limited {
-        /// How long it asked to be left alone.
+        /// Its `Retry-After`.
         retry_after: Option<Duration>,
     },
     /// It cannot serve us now and says when it will again (HTTP 503).
     Busy {
-        /// How long it asked to be left alone.
+        /// Its `Retry-After`.
         retry_after: Duration,
     },
     /// This process has as many files open as the system lets it have, so nothing more can be started or reached.
@@ -122,7 +115,7 @@ pub enum Fact {
     LoginNeeded {
         /// Why what we have does not do, as a fragment.
         reason: String,
-        /// Where a person can log in, if that is known already.
+        /// Where a person can sign in, if that is known already.
         address: Option<String>,
     },
     /// The network or name service refused.
@@ -142,7 +135,7 @@ pub enum Fact {
         /// What came instead, as a fragment.
         instead: String,
     },
-    /// It told us to go where we do not go.
+    /// It redirects to an address that we do not follow.
     Astray {
         /// Where to, and why not, as a fragment.
         reason: String,
@@ -182,7 +175,7 @@ impl Fact {
         }
     }
 
-    /// Whether it speaks against the server's health. Credentials and requests it does not want are ours to mend, and
+    /// Whether it speaks against the server's health. Credentials and rejected requests are ours to fix, and
     /// one that asks for a pause is alive.
     pub fn counts(&self) -> bool {
         match self {
@@ -253,9 +246,9 @@ impl fmt::Display for Fact {
             }
             Fact::HttpStatus { status } => write!(f, "answered HTTP {status}"),
             Fact::Limited { retry_after: Some(pause) } => {
-                // As long as it is left alone, not as long as it wished.
+                // The pause we apply, not the one it requested.
                 let pause = duration((*pause).min(LONGEST_WISH));
-                write!(f, "wants no further requests for {pause} (HTTP 429)")
+                write!(f, "accepts no requests for {pause} (HTTP 429)")
             }
             Fact::Busy { retry_after } => {
                 let pause = duration((*retry_after).min(LONGEST_WISH));
@@ -273,31 +266,30 @@ impl fmt::Display for Fact {
                     "cannot be started now, since the system allows no more processes: {reason}"
                 )
             }
-            Fact::Limited { retry_after: None } => f.write_str("wants fewer requests (HTTP 429)"),
-            Fact::LoginNeeded { reason, .. } => write!(f, "needs a login: {reason}"),
+            Fact::Limited { retry_after: None } => f.write_str("limits requests (HTTP 429)"),
+            Fact::LoginNeeded { reason, .. } => write!(f, "needs a sign-in: {reason}"),
             Fact::Unreachable { reason } => write!(f, "cannot be reached: {reason}"),
             Fact::Insecure { reason } => write!(f, "cannot be trusted: {reason}"),
             Fact::StreamDropped => f.write_str("closed the connection before it answered"),
             Fact::NotMcp { instead } => {
                 write!(f, "answered with {instead} instead of the protocol")
             }
-            Fact::Astray { reason } => write!(f, "sends us elsewhere: {reason}"),
+            Fact::Astray { reason } => write!(f, "redirects elsewhere: {reason}"),
             Fact::Unsupported { reason } => f.write_str(reason),
         }
     }
 }
 
-/// A failure as it is told: the fact, and the last words of the process.
+/// A failure: the fact, and the end of the process's stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What happened.
     pub fact: Fact,
     /// The last lines the process wrote to its error output, oldest first.
     pub last_words: Vec<String>,
 }
 
 impl Failure {
-    /// A failure without last words.
+    /// A failure without stderr.
     pub fn new(fact: Fact) -> Failure {
         Failure { fact, last_words: Vec::new() }
     }
@@ -371,7 +363,7 @@ mod tests {
         assert_eq!(Fact::HttpStatus { status: 503 }.pause(), None);
         let busy = |seconds| Fact::Busy { retry_after: Duration::from_secs(seconds) };
         assert_eq!(busy(7).pause(), Some(Duration::from_secs(7)));
-        // Words and numbers agree, whatever was asked.
+        // Text and numbers agree, whatever was requested.
         let longest = duration(LONGEST_WISH);
         assert!(asked(99_999_999).to_string().contains(&longest), "{}", asked(99_999_999));
         assert!(busy(99_999_999).to_string().contains(&longest) && busy(9).counts());

@@ -1,11 +1,11 @@
-//! Places that several principals want: all of them for one who is alone, one for everybody who comes.
-//! Owns: who has how many, and who comes next.      Never: waits, knows what is done in a place.
-//! In: who asks, who is done, who gave up.  Out: who begins.
+//! Fair sharing of slots between principals: all of them for one who is alone, at least one for every other.
+//! Owns: who has how many, and who is next.      Never: waits, knows what a slot is for.
+//! In: who requests, releases or gives up.  Out: who starts.
 //! Tests: below.
 //!
-//! A place is held for as long as its holder likes, so being fair about the next one is not enough: four scripts of one
-//! principal that sleep would keep everybody else out for minutes. Beside the places that whoever comes first has,
-//! there are as many for those who have none at all.
+//! A slot is held for as long as its holder likes, so fairness about the next one is not enough: four sleeping scripts of
+//! one principal would block everybody else for minutes. Beside the slots for whoever comes first there are as many for
+//! principals that have none.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// See the module.
 #[derive(Debug)]
 pub struct FairShare {
     places: usize,

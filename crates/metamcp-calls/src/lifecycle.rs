@@ -1,4 +1,4 @@
-//! The life of one connection: five states and exactly eleven edges.
+//! The state machine of one connection: five states and exactly eleven transitions.
 //! Owns: the table of states.      Never: knows why an event happened, counts failures, holds a process.
 //! In: events.  Out: the next state, or that the event is illegal here.
 //! Tests: below, over every state and event.
@@ -62,7 +62,7 @@ impl State {
             }
             (State::Active { in_flight }, Event::Finish) => active(in_flight.get() - 1),
             (State::Connecting | State::Active { .. }, Event::Break) => State::Failed,
-            // A child that dies while idle hurt nobody: it is not a failure, the next start will tell.
+            // A process that exits while idle affected no call: it is not a failure, the next start decides.
             (State::Idle, Event::Break) => State::Closed,
             (
                 State::Idle | State::Connecting | State::Active { .. } | State::Failed,

@@ -1,6 +1,6 @@
-//! How much a server may say that nobody asked for: a generous burst, then a trickle.
-//! Owns: the allowance of one connection.      Never: sees what is said.
-//! In: `admit(now)`.  Out: whether this one is passed on.
+//! Rate limiter for a server's notifications: a token bucket with a generous burst.
+//! Owns: the bucket of one connection.      Never: sees the notification.
+//! In: `admit(now)`.  Out: whether this one is forwarded.
 //! Tests: below.
 
 use metamcp_types::moment::Moment;
@@ -10,7 +10,6 @@ const BURST: u64 = 1000;
 /// Notifications per second once the burst is used up.
 const PER_SECOND: u64 = 20;
 
-/// See the module.
 #[derive(Debug)]
 pub struct NotificationLimiter {
     left: u64,

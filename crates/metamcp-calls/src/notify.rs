@@ -1,20 +1,18 @@
-//! When clients are told that a list changed: once for a burst, not before it is over or has lasted too long.
-//! Owns: the wait, its end, what counts as a change.      Never: sends, reads a list.
-//! In: `heard(digest, now)`, `tick(now)`.  Out: when to tick, and whether to tell.
+//! Debounce of list-changed notifications: one per burst of changes, sent when it is over or has lasted too long.
+//! Owns: the debounce, its maximum, what counts as a change.      Never: sends, reads a list.
+//! In: `heard(digest, now)`, `tick(now)`.  Out: when to tick, and whether to notify.
 //! Tests: below.
 
 use std::time::Duration;
 
 use metamcp_types::moment::Moment;
 
-/// A list that clients can be told of.
+/// A list with change notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum List {
-    /// Tools.
     Tools,
     /// Resources, and templates of them.
     Resources,
-    /// Prompts.
     Prompts,
 }
 
@@ -22,7 +20,7 @@ impl List {
     /// All of them.
     pub const ALL: [List; 3] = [List::Tools, List::Resources, List::Prompts];
 
-    /// The notification that tells of a change.
+    /// Its list-changed notification.
     pub fn method(self) -> &'static str {
         match self {
             List::Tools => "notifications/tools/list_changed",
@@ -58,7 +56,7 @@ pub struct Pace {
 /// See the module. One for each list.
 #[derive(Debug, Default)]
 pub struct Debounce {
-    /// What clients were told last, as far as that is known.
+    /// The digest that clients were last notified of, if known.
     told: Option<u64>,
     burst: Option<Burst>,
 }
@@ -100,7 +98,7 @@ impl Debounce {
         })
     }
 
-    /// Whether clients are to be told now. A list that is again what it was is no news.
+    /// Whether to notify clients now. A list that is again what it was is no change.
     pub fn tick(&mut self, pace: Pace, now: Moment) -> bool {
         if self.due(pace) > now {
             return false;

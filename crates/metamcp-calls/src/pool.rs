@@ -1,5 +1,5 @@
-//! The pool's books: at most so many connections, warm ones first, those who wait in the order they came.
-//! Owns: slots, the idle list, the waiting line, the reserve, the minimum.      Never: knows calls, starts or ends a process.
+//! The connection pool's state: a maximum of connections, idle ones reused first, waiters first come, first served.
+//! Owns: slots, the idle list (LRU), the queue of waiters, the reserve, the minimum.      Never: knows calls, starts or ends a process.
 //! In: what connections do, `pump(now)`.  Out: `Order`s to connect or to close.
 //! Tests: `pool/tests.rs`, and the simulation in `tests/sim.rs`.
 
@@ -30,7 +30,7 @@ pub struct Limits {
     pub reserve_after: Duration,
     /// Connections the idle sweep leaves alone.
     pub minimum: usize,
-    /// How long an idle connection is kept.
+    /// Idle timeout of a connection.
     pub idle_timeout: Duration,
 }
 
@@ -40,7 +40,7 @@ pub const CONNECT_BURST: usize = 4;
 /// not hold up the others.
 pub const CONNECT_BURST_WINDOW: Duration = Duration::from_millis(750);
 
-/// How long a connection is kept once idle.
+/// When an idle connection is closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// Until the idle timeout, the server's own or the pool's.
@@ -55,28 +55,19 @@ pub enum Keep {
 /// What the engine has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Start a connection.
     Connect {
         /// The connection, already holding its slot.
         conn: ConnId,
-        /// Its server.
         server: ServerId,
     },
     /// Shut a connection; its slot comes back with `gone`.
-    Close {
-        /// The connection.
-        conn: ConnId,
-        /// Its server.
-        server: ServerId,
-    },
+    Close { conn: ConnId, server: ServerId },
 }
 
 /// One slot and who has it.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// Its server.
     pub server: ServerId,
-    /// Where it stands.
     pub state: State,
     /// Since when it is connecting, idle or broken.
     pub since: Moment,
@@ -84,7 +75,7 @@ pub struct Slot {
     pub draining: bool,
     keep: Keep,
     idle_timeout: Option<Duration>,
-    /// Told to close, or broken: its process is on the way out but still costs.
+    /// Closing, or broken: its process is ending but still uses a slot.
     leaving: bool,
 }
 
@@ -96,7 +87,6 @@ struct Waiter {
     since: Moment,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Pool {
     limits: Limits,
@@ -110,7 +100,6 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool.
     pub fn new(limits: Limits) -> Pool {
         Pool {
             limits,
@@ -122,7 +111,6 @@ impl Pool {
         }
     }
 
-    /// The bounds.
     pub fn limits(&self) -> Limits {
         self.limits
     }

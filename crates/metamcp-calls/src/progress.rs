@@ -1,15 +1,14 @@
-//! What is told of one call's progress: the server's own words, or begin and end where it has none.
-//! Owns: that it rises with every word, as the protocol wants, and that nothing is told after the end.      Never: writes a message, keeps a clock.
-//! In: what the server says, that it is silent, that the call ended.  Out: the numbers to tell.
+//! Progress notifications of one call: the server's own, or begin and end where it sends none.
+//! Owns: that progress increases with every notification, as the protocol requires, and that none follows the end.      Never: writes a message, reads a clock.
+//! In: the server's progress, its silence, the end of the call.  Out: the numbers to send.
 //! Tests: below, over every short history; `metamcp/tests/surface/progress.rs` with real servers.
 
 /// How much a word that does not rise is moved above the one before it.
 const NUDGE: f64 = 1e-6;
 
-/// The number that stands for the end of a call that said nothing itself, and the total told with it.
+/// The progress that stands for the end of a call without progress of its own, and its total.
 pub const DONE: u32 = 1;
 
-/// See the module.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Progress {
     last: Option<f64>,
@@ -17,17 +16,17 @@ pub struct Progress {
     over: bool,
 }
 
-/// What is told when a call ends.
+/// What to send when a call ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct End {
-    /// First that it began, which nobody was told yet.
+    /// A begin notification first, if none was sent yet.
     pub begin: bool,
     /// That it ended.
     pub end: bool,
 }
 
 impl Progress {
-    /// The server has been silent for a while: whether that the call began is told now.
+    /// The server has been silent for a while: whether to send a begin notification now.
     pub fn silent(&mut self) -> bool {
         let tells = self.last.is_none() && !self.over;
         if tells {
@@ -36,7 +35,7 @@ impl Progress {
         tells
     }
 
-    /// The server says how far it is: the number to tell, which is its own unless that does not rise.
+    /// The server's progress: the number to send, which is its own unless that does not increase.
     pub fn own(&mut self, value: f64) -> f64 {
         self.own = true;
         let told = match self.last {
@@ -47,7 +46,7 @@ impl Progress {
         told
     }
 
-    /// The call ended; `answered` unless it was called off. What failed has ended too: who was told that it began must
+    /// The call ended; `answered` unless it was cancelled. What failed has ended too: a client that was notified of the begin must
     /// not go on waiting.
     pub fn end(&mut self, answered: bool) -> End {
         let tells = answered && !self.own && !self.over;

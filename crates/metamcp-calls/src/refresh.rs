@@ -1,6 +1,6 @@
-//! When a server's list of tools is read again: once per change at most, whatever the server shouts.
-//! Owns: the gap between two readings, the storm rule.      Never: reads a list.
-//! In: `changed(now)`, `started(now)`, `finished()`.  Out: when the next reading is due.
+//! When a server's tool list is refreshed: at most once per change, however often the server notifies.
+//! Owns: the minimum interval, the limit for notification storms.      Never: reads a list.
+//! In: `changed(now)`, `started(now)`, `finished()`.  Out: when the next refresh is due.
 //! Tests: below.
 
 use std::collections::VecDeque;
@@ -14,7 +14,6 @@ const GAP: Duration = Duration::from_secs(1);
 const STORM: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct Refresh {
     running: bool,

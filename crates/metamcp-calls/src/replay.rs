@@ -1,4 +1,4 @@
-//! May a call that broke off be sent again? Only where nobody can be hurt by it.
+//! Whether a call whose connection broke may be sent again: only where that is safe.
 //! Owns: the policy and the budget of replays.      Never: sends anything, extends a deadline.
 //! In: how far the call got, what is known of the tool.  Out: replay, or the outcome is unknown.
 //! Tests: below; executions are counted against a journal in the engine's crash tests.

@@ -32,7 +32,6 @@ pub enum Backoff {
     },
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct RestartBackoff {
     spawns: VecDeque<Moment>,

@@ -1,4 +1,4 @@
-//! How the gateway itself ends: it serves, drains, ends its servers, kills them.
+//! Shutdown of the gateway: it serves, drains, ends its servers, kills them.
 //! Owns: what a signal, the end of input and a lost client mean in each phase, and when the drain is over.      Never: sends a signal, closes a pipe, reads a clock.
 //! In: events, each with the time.  Out: the phase the gateway is in now.
 //! Tests: below, over every short history; with real processes in `metamcp/tests/promises/drain.rs` and `metamcp/tests/http/ending.rs`.
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use metamcp_types::moment::Moment;
 
-/// Words after which nobody is patient any more: the first drains, the second ends, the third kills.
+/// Signals until servers are killed: the first drains, the second ends, the third kills.
 const KILLS: u32 = 3;
 
 /// Where the gateway stands. It never goes back.
@@ -20,13 +20,12 @@ pub enum Phase {
         /// When it is over, whatever is still in flight.
         until: Moment,
     },
-    /// What is left is answered with `shutting_down`, and servers are asked to end, with escalation.
+    /// What is left is answered with `shutting_down`, and servers end, with shutdown escalation.
     Ending,
     /// Servers are killed.
     Killing,
 }
 
-/// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// SIGTERM, SIGINT or SIGHUP.
@@ -44,7 +43,6 @@ pub enum Event {
     },
 }
 
-/// See the module.
 #[derive(Debug, Clone)]
 pub struct Shutdown {
     drain: Duration,
@@ -54,12 +52,11 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// A gateway that serves, and lets calls in flight finish for up to `drain` when it is told to end.
+    /// A gateway that serves, and lets calls in flight finish for up to `drain` at shutdown.
     pub fn new(drain: Duration) -> Shutdown {
         Shutdown { drain, phase: Phase::Serving, words: 0 }
     }
 
-    /// Where it stands.
     pub fn phase(&self) -> Phase {
         self.phase
     }

@@ -1,6 +1,6 @@
-//! The MCP clients people use: where each keeps its servers, and how it writes one.
-//! Owns: the table of clients, their dialects.      Never: looks whether a file is there, changes one (`edit` does).
-//! In: where a user's directories are; an entry as a client wrote it.  Out: paths; entries as our own file takes them.
+//! The known MCP clients: the file each has its servers in, and its format.
+//! Owns: the table of clients, their dialects.      Never: touches a file, edits text (`edit` does).
+//! In: where a user's directories are; an entry as a client wrote it.  Out: paths; entries in our own format.
 //! Tests: `clients/tests.rs`.
 
 mod dialect;
@@ -27,14 +27,12 @@ pub enum System {
     Linux,
     /// macOS.
     Mac,
-    /// Windows.
     Windows,
 }
 
 /// Where a user's directories are.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// Which system.
     pub system: System,
     /// The user's home.
     pub home: PathBuf,
@@ -59,7 +57,6 @@ impl Places {
     }
 }
 
-/// One client.
 #[derive(Debug)]
 pub struct Client {
     /// The word by which commands name it.
@@ -74,7 +71,7 @@ pub struct Client {
     pub dialect: Dialect,
     /// How it writes variables.
     pub variables: Syntax,
-    /// What it has to be told so that variables reach us.
+    /// What its entry needs so that variables reach us.
     pub passes: Passes,
     /// The key of a table whose every value has servers too, under `key`: those of one project each.
     pub projects: Option<&'static str>,
@@ -127,7 +124,7 @@ pub fn of_file(path: &Path) -> Option<&'static Client> {
 /// A server as a client wrote it, made ready for our own file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Imported {
-    /// It can be taken over; with the variables that its client has to fill in for us.
+    /// It can be imported; with the variables that its client has to provide.
     Server(Value, ClientVariables),
     /// It is this gateway, under whatever name.
     Itself,
@@ -167,7 +164,7 @@ pub fn import(
     servers.insert(name.to_owned(), entry.clone());
     let mut file = serde_json::Map::new();
     file.insert("mcpServers".to_owned(), Value::Object(servers));
-    // Variables are asked for when the server is used; here only the shape counts.
+    // Variables are resolved when the server is used; here only the structure counts.
     let known = |_: &str| Some("x".to_owned());
     match config::parse(&Value::Object(file).to_string(), &known).and_then(config::Loaded::sound) {
         Ok(_) => Imported::Server(entry, asked),

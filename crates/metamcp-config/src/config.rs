@@ -47,12 +47,11 @@ pub use metamcp_types::pattern::Pattern;
 pub use metamcp_types::sandbox_policy::SandboxPolicy;
 use metamcp_types::secret::Secret;
 
-/// Everything the gateway was told: the servers in the order of the file, and the global settings.
+/// The whole configuration: the servers in the order of the file, and the global settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
     /// The servers, in file order. Names are unique.
     pub servers: Vec<ServerConfig>,
-    /// The global settings.
     pub settings: Settings,
     /// Named parts of what there is, in file order.
     pub toolsets: Vec<Toolset>,
@@ -75,13 +74,12 @@ impl Config {
 pub struct ServerConfig {
     /// The key in the file; the part before the colon in `server:tool`.
     pub name: String,
-    /// Who named it.
     pub origin: ServerOrigin,
     /// How it is reached.
     pub transport: Transport,
     /// Whether it may be used, and if not, why.
     pub state: ServerState,
-    /// The operator's own words on what it is for.
+    /// The operator's description.
     pub description: Option<String>,
     /// Words to find it and to group it by.
     pub tags: Vec<String>,
@@ -109,7 +107,7 @@ pub struct ServerConfig {
     pub pass_env: PassEnv,
     /// Own choice of containment.
     pub containment: Option<Containment>,
-    /// What it is kept to of the disk; nothing for servers that the user's own file names.
+    /// Its sandbox policy; none for servers of the user's own file.
     pub sandbox_policy: Option<SandboxPolicy>,
     /// Whether its command is a `docker run` of ours, whose container has to be gone when the command is.
     pub in_container: bool,
@@ -233,9 +231,8 @@ pub enum Runtime {
 /// What was installed for a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installed {
-    /// Where.
     pub folder: PathBuf,
-    /// The digest of what was written down of its files, where one was kept.
+    /// The digest of its recorded files, if there is one.
     pub manifest: Option<String>,
 }
 
@@ -246,7 +243,7 @@ pub enum ServerState {
     Enabled,
     /// It may not; it is still named in discovery and in errors.
     Disabled {
-        /// What the user is told, as a fragment without a full stop.
+        /// The message, as a fragment without a full stop.
         reason: String,
     },
     /// Its entry in the file cannot be used.
@@ -254,7 +251,7 @@ pub enum ServerState {
         /// What is wrong with it and where, as a fragment without a full stop.
         reason: String,
     },
-    /// It was kept from use by us, until a person has looked at it.
+    /// Withheld until a person accepts it.
     Withheld {
         /// Why, as a fragment without a full stop.
         reason: String,

@@ -1,6 +1,6 @@
-//! Edits of config files as text: one entry put in or taken out, every other byte kept.
+//! Edits of config files as text: one entry inserted or removed, every other byte preserved.
 //! Owns: where an entry goes, and how it is indented, in JSON with comments, TOML and YAML.      Never: opens a file, knows what an entry means.
-//! In: the text, the path of keys, a value.  Out: the new text, or an `EditError` that leaves the old one alone.
+//! In: the text, the path of keys, a value.  Out: the new text, or an `EditError`.
 //! Tests: `edit/tests.rs`.
 
 mod json;
@@ -18,7 +18,6 @@ const BOM: &str = "\u{feff}";
 pub enum Format {
     /// JSON, with comments and trailing commas where they are there already.
     Json,
-    /// TOML.
     Toml,
     /// The part of YAML that programs write: block mappings, block and flow lists of scalars.
     Yaml,
@@ -42,7 +41,6 @@ pub enum EditError {
     NotAnObject {
         /// The keys that lead there.
         path: String,
-        /// What was expected.
         expected: &'static str,
     },
     /// A key that is given twice: which one counts is a matter of opinion.
@@ -56,7 +54,6 @@ pub enum EditError {
     Unsupported {
         /// Where, counted from one.
         line: usize,
-        /// What.
         what: &'static str,
     },
 }

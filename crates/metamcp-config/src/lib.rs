@@ -1,4 +1,4 @@
-//! Configuration: the file and its schema, settings, the MCP clients people use, edits that keep every other byte.
+//! Configuration: the file and its schema, settings, the known MCP clients, edits that preserve every other byte.
 //! Pure: no I/O, no clock, no environment. See ARCHITECTURE.md for the map.
 
 pub mod clients;

@@ -1,6 +1,6 @@
 //! Global settings: each declared once, with its flag, variable, file key and default.
-//! Owns: the table, the typed values, who wins when several say something.      Never: reads files, flags or variables itself.
-//! In: what each source says, weakest first.  Out: `Resolved`: the values, each with its origin.
+//! Owns: the table, the typed values, the precedence of sources.      Never: reads files, flags or variables itself.
+//! In: the values of each source, weakest first.  Out: `Resolved`: the values, each with its origin.
 //! Tests: below and `settings/value.rs`; the flags are checked against the table in the binary.
 
 mod reference;
@@ -36,7 +36,6 @@ pub struct Settings {
     pub home: PathBuf,
     /// The pool and the breaker.
     pub pool: PoolSettings,
-    /// Time limits.
     pub timeouts: TimeoutSettings,
     /// Size and number limits.
     pub limits: LimitSettings,
@@ -64,13 +63,13 @@ pub struct Settings {
     pub code: CodeSettings,
     /// How clients reach the gateway.
     pub serve: ServeSettings,
-    /// What clients are told when lists change.
+    /// List-changed notifications.
     pub notify: NotifySettings,
-    /// How child processes are kept from outliving the gateway.
+    /// How server processes are prevented from outliving the gateway.
     pub containment: Containment,
     /// Names of variables that every server gets beside the usual ones, with commas between them.
     pub pass_env: String,
-    /// Where the key to tokens is kept.
+    /// Where the encryption key of OAuth tokens is.
     pub token_store: TokenStore,
     /// How much is logged.
     pub log_level: LogLevel,
@@ -85,7 +84,6 @@ impl Default for Settings {
 /// An API that makes embeddings; all empty where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EmbeddingSettings {
-    /// Its address.
     pub url: String,
     /// The model to ask for.
     pub model: String,
@@ -184,13 +182,12 @@ pub struct LimitSettings {
 /// What a script written by a model may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CodeSettings {
-    /// How it is kept apart from the gateway.
+    /// The sandbox of scripts.
     pub profile: CodeProfile,
     /// The image of a container, for the profile that uses one.
     pub image: String,
-    /// Wall clock, from the start of the script to its answer.
+    /// Wall-clock limit of a script.
     pub timeout: Duration,
-    /// Processor time.
     pub cpu: Duration,
     /// Memory of the engine.
     pub heap_bytes: usize,
@@ -206,7 +203,7 @@ pub struct CodeSettings {
     pub per_server: u32,
     /// Longest single sleep.
     pub sleep: Duration,
-    /// Most bytes of output kept.
+    /// Most bytes of console output.
     pub log_bytes: usize,
     /// Most bytes of output shown.
     pub shown_log_bytes: usize,
@@ -221,7 +218,6 @@ pub struct CodeSettings {
 /// How clients reach the gateway, and which may.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServeSettings {
-    /// Over what.
     pub transport: Transport,
     /// The address to listen on.
     pub host: String,
@@ -263,14 +259,14 @@ pub struct ServeSettings {
     pub allow_unauthenticated: bool,
 }
 
-/// What clients are told when lists of servers change.
+/// List-changed notifications.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NotifySettings {
-    /// Whether they are told at all.
+    /// Whether they are sent.
     pub list_changed: bool,
     /// How long a list has to be quiet first.
     pub debounce: Duration,
-    /// When they are told of one that never is.
+    /// When one is sent for a list that keeps changing.
     pub max_wait: Duration,
 }
 
@@ -279,16 +275,11 @@ pub struct NotifySettings {
 pub enum Origin {
     /// Nobody said anything.
     Default,
-    /// A configuration file.
     File {
-        /// Which one.
         path: PathBuf,
-        /// Its line.
         line: usize,
     },
-    /// An environment variable.
     Environment {
-        /// Its name.
         name: &'static str,
     },
     /// A flag on the command line.
@@ -312,18 +303,15 @@ impl fmt::Display for Origin {
 /// One source's word on one setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// Which setting.
     pub setting: &'static Setting,
     /// What it is set to.
     pub value: Value,
-    /// Who says so.
     pub origin: Origin,
 }
 
 /// The settings after all sources were heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// The values.
     pub settings: Settings,
     /// What was given for each setting, with its origin, in the order of the table. Settings nobody mentioned and that
     /// have no default are absent.

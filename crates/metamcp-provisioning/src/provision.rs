@@ -1,7 +1,7 @@
-//! From a need to a server that may be run: candidates, what is known of their packages, and the plan a person says yes to.
-//! Owns: what a candidate, a plan and a yes are; which runtimes there are; every reason to refuse.      Never: asks a registry, runs a client, reads a file.
-//! In: pages of registries, answers of package clients, the time.  Out: `Plan`s with a verdict; texts for a model and for people.
-//! Tests: `provision/tests.rs`, `provision/{variables,kept}.rs`.
+//! From a missing tool to a server that may be installed: candidates, facts about their packages, the plan a person approves.
+//! Owns: candidates, plans and approvals; the known runtimes; every reason to refuse.      Never: contacts a registry, runs a package client, reads a file.
+//! In: pages of registries, output of package clients, the time.  Out: `Plan`s with an assessment; text for a model and for people.
+//! Tests: `provision/tests.rs`, `provision/{variables,secret_ref}.rs`.
 
 mod assessment;
 mod builtin;
@@ -37,7 +37,7 @@ pub use request::{BadRequest, ProvisionRequest};
 
 /// From this chance on a tool that is here already is taken for an answer to a need.
 ///
-/// Found by `cargo xtask train FOLDER --floor`, which puts 240 questions of each of five sets to two small catalogs of
+/// Found by `cargo xtask train FOLDER --floor`, which runs 240 queries of each of five sets against two small catalogs of
 /// 2 to 30 servers: one where a server has the answer, one where none has. The share taken of the first minus the
 /// share taken of the second is greatest here, 56 points in the mean of the sets; their own best floors lie between
 /// 0.40 and 0.65. Of catalogs without an answer 7 to 18 in a hundred are taken for one (18 to 37 at 0.40), of those of

@@ -1,4 +1,4 @@
-//! How good a ranking is: tools and questions with known answers in, five numbers out.
+//! Evaluation of a ranking: tools and labelled queries in, five measures out.
 //! Owns: the format of such data, the measures.      Never: reads files, prints.
 //! In: lines of JSON.  Out: `Corpus`, `Question`s, `Measures`.
 //! Tests: `eval/tests.rs`.
@@ -31,25 +31,22 @@ pub enum BadData {
     Line {
         /// Counted from one.
         line: usize,
-        /// What is wrong.
         why: String,
     },
     /// Two tools with one id.
-    #[error("line {line}: the id {id:?} is there twice")]
+    #[error("line {line}: the id {id:?} is given twice")]
     Twice {
         /// Counted from one.
         line: usize,
-        /// The id.
         id: String,
     },
-    /// A question about a tool that is not there.
+    /// A query whose right tool does not exist.
     #[error(
-        "line {line}: the question {id:?} expects the tool {tool:?}, which is not among the tools"
+        "line {line}: the query {id:?} expects the tool {tool:?}, which is not among the tools"
     )]
     Unknown {
         /// Counted from one.
         line: usize,
-        /// The question.
         id: String,
         /// What it expects.
         tool: String,
@@ -97,7 +94,7 @@ type Key = (Arc<str>, Box<str>);
 pub struct Question {
     /// As in the file.
     pub id: String,
-    /// What is asked.
+    /// The text of the query.
     pub query: String,
     /// How many tools are expected.
     pub expected: usize,
@@ -135,7 +132,7 @@ impl Corpus {
         let parts = servers.into_iter().map(|(server, (about, list))| {
             let mut listing = Listing::at_most(MAX_TOOLS);
             for page in list.chunks(500) {
-                // What a server may not list is left out, here as there.
+                // What a server may not list is skipped, here as there.
                 drop(listing.page(format!(r#"{{"tools":[{}]}}"#, page.join(",")).as_bytes()));
             }
             let listed = Arc::new(listing.finish(None, None));
@@ -144,7 +141,7 @@ impl Corpus {
         Ok(Corpus { index: Index::new(parts.collect()), tools })
     }
 
-    /// Reads questions: one object a line with `query`, `gold` (ids) and optionally `id`, `alt`.
+    /// Parses queries: one object per line with `query`, `gold` (ids) and optionally `id`, `alt`.
     pub fn questions(&self, text: &str) -> Result<Vec<Question>, BadData> {
         lines(text).map(|(line, text)| self.question(line, text)).collect()
     }

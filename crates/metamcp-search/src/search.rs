@@ -1,5 +1,5 @@
 //! Finding tools: an immutable index over all servers, cheap to rebuild when one of them changes.
-//! Owns: tokens, the rankers, the order of hits, the quota per server.      Never: asks a server, keeps a clock, renders.
+//! Owns: tokens, the rankers, the order of hits, the quota per server.      Never: contacts a server, reads a clock, renders.
 //! In: each server's tools; a query.  Out: `Hit`s, best first, the same for the same input.
 //! Tests: `search/tests.rs`.
 
@@ -102,7 +102,7 @@ pub trait Ranker {
     /// Every tool that matches, each once, with a score above zero, in any order.
     fn rank(&self, search: &Search<'_>) -> Vec<Ranked>;
 
-    /// A score with what habit adds to it; `boost` is between 0 and 1. Points that were agreed on stay as they are.
+    /// A score with what usage history adds to it; `boost` is between 0 and 1. Points that were agreed on stay as they are.
     fn lifted(&self, score: f32, boost: f32) -> f32 {
         let _agreed = boost;
         score
@@ -153,14 +153,14 @@ pub struct Hit {
     pub server: Arc<str>,
     /// How well it matches; comparable within one answer only.
     pub score: f32,
-    /// The chance that this is the tool that was meant, where the strategy can tell.
+    /// The probability that this is the right tool, where the strategy has one.
     pub confidence: Option<f32>,
     tools: Arc<ServerTools>,
     index: usize,
 }
 
 impl Hit {
-    /// A hit that was not searched for, as when a tool is asked for by name.
+    /// A hit that was not searched for, as when a tool is requested by name.
     pub fn named(server: Arc<str>, tools: Arc<ServerTools>, tool: &str) -> Option<Self> {
         let index = tools.tools.iter().position(|one| &*one.name == tool)?;
         Some(Self { server, score: 0.0, confidence: None, tools, index })
@@ -179,7 +179,6 @@ impl Hit {
             .collect()
     }
 
-    /// The tool.
     pub fn tool(&self) -> &Tool {
         &self.tools.tools[self.index]
     }
@@ -346,7 +345,7 @@ impl Index {
         self.overall.tools()
     }
 
-    /// The `limit` best hits, of one server only if asked.
+    /// The `limit` best hits, of one server only if given.
     pub fn search(
         &self,
         query: &str,
@@ -369,7 +368,7 @@ impl Index {
         self.page_with(query, strategy, offset, limit, server, None)
     }
 
-    /// The same, with what habit speaks for lifted among those that match well.
+    /// The same, with a boost by usage history among those that match well.
     pub fn page_with(
         &self,
         query: &str,
@@ -441,7 +440,7 @@ impl Index {
         count
     }
 
-    /// What the close look of `hybrid` sees: its candidates, best by the first sorting first. For training and for
+    /// The candidates that `hybrid` re-ranks, best by the fused score first. For training and for
     /// explaining.
     pub fn candidates(&self, query: &str, server: Option<&str>) -> Vec<(Hit, Features)> {
         let to_rerank = hybrid::rerank_candidates(&self.asked(query, server));

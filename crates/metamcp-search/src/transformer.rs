@@ -1,5 +1,5 @@
-//! A small transformer that reads whole sentences: all-MiniLM-L6-v2, its matrices in eight bits, run on this machine.
-//! Owns: the pieces of a text, the arithmetic, the file the weights lie in.      Never: reads a file, ranks, starts a thread.
+//! A small local sentence transformer: all-MiniLM-L6-v2, quantized to eight bits.
+//! Owns: the tokenizer, inference, the file format of the weights.      Never: reads a file, ranks, starts a thread.
 //! In: bytes of a model, texts.  Out: vectors of length one.
 //! Tests: `transformer/tests.rs`; `metamcp/tests/real/model.rs` holds the real one against the reference.
 
@@ -24,7 +24,7 @@ mod tests;
 /// Pieces of a query that are read, begin and end included: a sentence or two, in a bounded time.
 pub const QUERY_PIECES: usize = 64;
 
-/// Pieces of a query and its clauses together: what is beyond it is left out, so that no query takes long.
+/// Pieces of a query and its clauses together: the rest is cut, so that no query takes long.
 pub const ASKED_PIECES: usize = 112;
 
 /// Pieces of a tool that are read: its name and the first sentences of its description.

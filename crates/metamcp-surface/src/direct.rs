@@ -1,5 +1,5 @@
-//! The names under which tools and prompts of servers are shown as they are, and the pages of their lists.
-//! Owns: the rule of names, what of a page can be shown, where a list goes on.      Never: asks a server, keeps a list.
+//! Direct mode: names of tools and prompts of several servers, and pagination of their lists.
+//! Owns: the naming rule, which elements of a page are shown, cursors.      Never: contacts a server, stores a list.
 //! In: names of servers and tools, raw pages.  Out: names of at most 64 characters, elements, cursors.
 //! Tests: below, and beside each part.
 
@@ -146,7 +146,7 @@ impl Kind {
         }
     }
 
-    /// One of them, in words.
+    /// One of them, for messages.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Resources => "resource",
@@ -173,7 +173,7 @@ pub struct Page<'a> {
     pub next: Option<String>,
 }
 
-/// Reads a page. What is no object, or has no name, is left out; `None` if it is no page at all.
+/// Parses a page. Elements that are not objects, or have no name, are skipped; `None` if it is not a page.
 pub fn page(kind: Kind, result: &[u8]) -> Option<Page<'_>> {
     let [list, next] = object::pick(result, [kind.member(), "nextCursor"]).ok()?;
     let list = list.filter(|list| list.starts_with(b"["))?;

@@ -1,5 +1,5 @@
-//! The answers of `mcp_discover` and the compact surface itself, as text made for a model.
-//! Owns: what a request may ask, how servers and hits read, the digest.      Never: searches, connects, decides an error.
+//! The compact surface, and responses of `mcp_discover` as text for a model.
+//! Owns: the arguments, how servers and hits are rendered, the server digest.      Never: searches, connects, decides an error.
 //! In: a `DiscoverRequest` and what was found.  Out: text, or JSON for programs.
 //! Tests: `discover/tests.rs`.
 
@@ -20,7 +20,7 @@ pub use surface::{compact_list, compact_tools, instructions, provision_tool};
 #[cfg(test)]
 mod tests;
 
-/// Hits on a page unless asked otherwise.
+/// Default page size.
 pub const DEFAULT_LIMIT: usize = 20;
 
 /// Most hits on a page; more is clamped, not refused.
@@ -49,7 +49,7 @@ impl Detail {
     }
 }
 
-/// By which tool something is asked for: cursors of one are not good for another.
+/// The tool that was called: cursors of one are not valid for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Operation {
     /// `mcp_discover`.
@@ -57,7 +57,7 @@ pub enum Operation {
     Discover,
     /// `search_tools`.
     Search,
-    /// `list_tools`: all tools, where nothing narrower is asked for.
+    /// `list_tools`: all tools, unless a filter is given.
     List,
 }
 
@@ -71,7 +71,7 @@ impl Operation {
     }
 }
 
-/// What `mcp_discover` is asked.
+/// The arguments of `mcp_discover`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiscoverRequest {
     /// Which tool asks.
@@ -86,7 +86,7 @@ pub struct DiscoverRequest {
     pub detail: Detail,
     /// Hits on a page; 0 stands for the default.
     pub limit: usize,
-    /// Hits to leave out, as decoded from the cursor.
+    /// Hits to skip, as decoded from the cursor.
     pub offset: usize,
     /// As the caller gave it.
     pub cursor: Option<String>,
@@ -101,7 +101,6 @@ pub enum BadRequest {
     /// One argument has the wrong form.
     #[error("`{name}` of mcp_discover must be {expected}")]
     Malformed {
-        /// Which argument.
         name: &'static str,
         /// What it should be.
         expected: &'static str,
@@ -239,20 +238,18 @@ pub struct ServerLine<'a> {
 /// A server whose tools could not be listed.
 #[derive(Debug, Clone)]
 pub struct FailedServer<'a> {
-    /// Which.
     pub name: &'a str,
-    /// What happened, in a few words.
+    /// What happened, as a short message.
     pub reason: &'a str,
 }
 
 /// Everything an answer is made of.
 #[derive(Debug, Clone, Default)]
 pub struct DiscoverResponse<'a> {
-    /// All configured servers, or the one asked about.
+    /// All configured servers, or the requested one.
     pub servers: &'a [ServerLine<'a>],
     /// The hits of this page.
     pub hits: &'a [Hit],
-    /// All hits.
     pub total: usize,
     /// Where the next page starts.
     pub next_cursor: Option<&'a str>,
@@ -262,6 +259,5 @@ pub struct DiscoverResponse<'a> {
     pub failed: &'a [FailedServer<'a>],
     /// What the reader should know of the ranking.
     pub note: Option<&'a str>,
-    /// The reader.
     pub audience: Audience,
 }

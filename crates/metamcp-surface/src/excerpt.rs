@@ -1,5 +1,5 @@
-//! Parts of a long value: a range of it, what a JSON pointer leads to, the lines that hold a word.
-//! Owns: how a part is cut and what is said about the rest; when a result is too long to show.      Never: keeps values.
+//! Excerpts of a long result: a range, a JSON pointer, or the lines that match a word.
+//! Owns: how an excerpt is cut and how the rest is described; when a result is too long to show.      Never: stores values.
 //! In: a value as text, and which part is wanted; a tool's result.  Out: text; a shorter result.
 //! Tests: below and `excerpt/whole.rs`.
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 pub use whole::{preview, shortened, text_bytes, value_in};
 
-/// Characters of one part unless asked otherwise.
+/// Default length of an excerpt in characters.
 pub const DEFAULT_CHARS: usize = 20_000;
 /// Most characters of one part. More at once would fill a model's context, which keeping the value was to avoid.
 pub const MAX_CHARS: usize = 100_000;
@@ -23,7 +23,7 @@ const MAX_LINES: usize = 200;
 /// Characters of a line that are shown around a match: a value may be one line of megabytes.
 const AROUND: usize = 120;
 
-/// Members of an object that are named when its shape is told.
+/// Most members of an object that a description of its shape names.
 const SHAPE_NAMES: usize = 20;
 
 /// Which part is wanted.
@@ -31,7 +31,7 @@ const SHAPE_NAMES: usize = 20;
 pub enum Part {
     /// So many characters from an offset.
     Range {
-        /// Characters to leave out.
+        /// Characters to skip.
         offset: usize,
         /// Characters wanted.
         length: usize,
@@ -134,7 +134,7 @@ fn pointed(json: &str, pointer: &str) -> String {
     }
 }
 
-/// What a value is made of, in a few words.
+/// A short description of a value's shape.
 pub fn shape(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("an array of {} items", items.len()),

@@ -1,5 +1,5 @@
-//! What a script left, as a model reads it: its value, its output, the calls it made.
-//! Owns: how much is shown and how.      Never: runs anything, decides what went wrong.
+//! The result of a script as a model reads it: value, console output, calls.
+//! Owns: how much is shown and how.      Never: runs anything, classifies errors.
 //! In: JSON text of a value, lines, calls.  Out: text.
 //! Tests: below; `metamcp/tests/hazards/scripts.rs`.
 
@@ -92,7 +92,7 @@ pub struct Logs {
     pub lines: Vec<String>,
 }
 
-/// Output cut to a bound: beginning and end are kept, since the end says what happened last.
+/// Output cut to a limit: beginning and end are shown, since the end says what happened last.
 pub fn logs<'a>(
     lines: impl Iterator<Item = (&'a str, &'a str)>,
     dropped: usize,
@@ -105,7 +105,7 @@ pub fn logs<'a>(
         })
         .collect();
     if dropped > 0 {
-        all.push(format!("[{dropped} bytes more were printed and not kept]"));
+        all.push(format!("[{dropped} more bytes were printed and dropped]"));
     }
     if all.iter().map(String::len).sum::<usize>() <= bound {
         return Logs { lines: all };
@@ -201,8 +201,8 @@ pub fn footer(logs: &Logs, calls: &[Value], has_limit: bool) -> String {
 /// What became of a call that was under way when its script ended.
 pub fn called_off(has_limit: bool) -> &'static str {
     match has_limit {
-        true => "called off by the limit, which may have run",
-        false => "not awaited and called off, which may have run",
+        true => "cancelled by the limit, which may have run",
+        false => "not awaited and cancelled, which may have run",
     }
 }
 
@@ -247,7 +247,7 @@ pub fn undefined(message: &str) -> Option<&str> {
     (!name.is_empty() && name.chars().all(is_part)).then_some(name)
 }
 
-/// The names that a script declares, as far as a look at its words tells.
+/// The names that a script declares, by a scan of its tokens.
 pub fn declared(source: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let words = source.split(move |c| !is_part(c)).filter(|word| !word.is_empty());
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(logs(given(), 0, 10_000).lines, lines);
         let cut = logs(given(), 7, 100).lines;
         assert_eq!(cut[0], "line 00");
-        assert!(cut.contains(&"[7 bytes more were printed and not kept]".to_owned()));
+        assert!(cut.contains(&"[7 more bytes were printed and dropped]".to_owned()));
         assert!(cut.iter().any(|line| line.ends_with("lines are not shown]")));
         assert!(cut.iter().map(String::len).sum::<usize>() < 200);
         assert_eq!(logs([("warn", "a\u{1b}[31mb")].into_iter(), 0, 100).lines.len(), 1);
@@ -384,10 +384,10 @@ mod tests {
         let mut dropped = call("b", false);
         dropped["dropped"] = true.into();
         let calls = [call("a", true), call("a", false), dropped];
-        assert!(footer(&Logs::default(), &calls, true).contains("1 called off by the limit"));
+        assert!(footer(&Logs::default(), &calls, true).contains("1 cancelled by the limit"));
         assert_eq!(
             footer(&Logs::default(), &calls, false),
-            "\n\ncalls made: s:a x2, s:b; 1 failed; 1 not awaited and called off, which may have run"
+            "\n\ncalls made: s:a x2, s:b; 1 failed; 1 not awaited and cancelled, which may have run"
         );
         assert_eq!(footer(&Logs { lines: vec!["hi".into()] }, &[], false), "\n\nconsole:\nhi");
     }

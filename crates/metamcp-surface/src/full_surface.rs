@@ -1,6 +1,6 @@
-//! The second vocabulary over the same core: search, list, describe, run, chain, execute.
-//! Owns: names and schemas of its tools, what a request may ask, how an answer reads.      Never: searches, calls, decides an error.
-//! In: arguments as JSON; what was found or answered.  Out: requests; answers that fit their published schema.
+//! The full surface: search, list, describe, run, chain, execute.
+//! Owns: names and schemas of its tools, parsing of arguments, rendering of responses.      Never: searches, calls, classifies errors.
+//! In: arguments as JSON; what was found or returned.  Out: requests; responses that conform to their published schema.
 //! Tests: `full_surface/tests.rs`.
 
 mod answer;

@@ -1,4 +1,4 @@
-//! What the model sees: tools and answers of each tool surface, as text and JSON.
+//! What the model sees: tools and responses of each tool surface, as text and JSON.
 //! Pure: no I/O, no clock, no environment. See ARCHITECTURE.md for the map.
 
 pub mod direct;

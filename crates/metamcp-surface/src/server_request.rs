@@ -1,6 +1,6 @@
-//! Requests of servers to the person or the model behind a client, as that client gets to see them.
-//! Owns: whose words they are, said in front of them; what is taken out.      Never: changes what an answer is checked by.
-//! In: a server's name, a method, its params as the server wrote them.  Out: the params for the client, or why nobody is asked.
+//! Server requests (elicitation, sampling, roots) as the client gets them.
+//! Owns: the attribution to the server in front of its text; what is stripped.      Never: changes the schema that a response is validated by.
+//! In: a server's name, a method, its params as the server wrote them.  Out: the params for the client, or why the request is rejected.
 //! Tests: below; `metamcp/tests/hazards/questions.rs`.
 
 use std::borrow::Cow;
@@ -30,17 +30,14 @@ pub enum InvalidServerRequest {
     Ambiguous(#[from] Defect),
     /// It has a name or a value that has to stay as it is, and that nobody could see whole.
     #[error("a {what} in its params holds line breaks or characters that cannot be seen")]
-    Hidden {
-        /// Of what.
-        what: &'static str,
-    },
+    Hidden { what: &'static str },
     /// What it is within cannot be read.
     #[error(transparent)]
     Input(#[from] input::InvalidInput),
 }
 
 /// The params of a server's request for a client: an elicitation says which server asks, line by line, so that no text of a
-/// server can pass for a question of metamcp's own; nothing in it is invisible or moves a cursor. What another reader could
+/// server can pass for a request of metamcp's own; nothing in it is invisible or moves a cursor. What another reader could
 /// take for something else than we do is nothing that a client gets to see.
 pub fn presented<'a>(
     server: &str,
@@ -48,7 +45,7 @@ pub fn presented<'a>(
     params: Option<&'a [u8]>,
 ) -> Result<Option<Cow<'a, [u8]>>, InvalidServerRequest> {
     let Some(params) = params else {
-        // Only roots can be asked for without saying more.
+        // Only `roots/list` has no params.
         return if method == "roots/list" {
             Ok(None)
         } else {
@@ -101,7 +98,7 @@ pub fn presented_in(server: &str, result: &[u8]) -> Result<Vec<u8>, InvalidServe
 
 /// Params in which every text can be seen whole, whatever its member is called: a reader that knows more members than we
 /// do, or takes their names less exactly, shows nothing else. In a form each text stays on its line, but for what a field
-/// is filled with: a person would take the next line for somebody else's words.
+/// is filled with: a person would attribute the next line to somebody else.
 fn cleaned(params: &[u8], is_form: bool) -> Result<Cow<'_, [u8]>, InvalidServerRequest> {
     let within = Within { is_form, is_fixed: false };
     let mut edits = Edits::new(params);
@@ -170,8 +167,8 @@ impl Within {
     }
 }
 
-/// A server's words with its name in front. Where there are several lines, each is marked as a quotation: what stands
-/// below an empty line would otherwise look like somebody else's words.
+/// A server's text with its name in front. Where there are several lines, each is marked as a quotation: what stands
+/// below an empty line would otherwise look like somebody else's text.
 fn attributed(server: &str, message: &str) -> String {
     let message = text::clean(message, MAX_MESSAGE);
     let message = message.trim();

@@ -1,12 +1,12 @@
-//! Arguments checked against a tool's input schema before the child is bothered.
-//! Owns: the verdict on arguments, and the words for what is wrong.      Never: says no where the full standard says yes.
+//! Validates arguments against a tool's input schema before the call is sent.
+//! Owns: validation, and the messages of violations.      Never: rejects what JSON Schema accepts.
 //! In: a schema once, then arguments.  Out: nothing wrong, or up to five violations.
 //! Tests: `arguments/tests.rs` (against the `jsonschema` crate as the oracle).
 //!
-//! Written by hand because the schema comes from a stranger: compiling and checking each cost a bounded
+//! Written by hand because the schema is untrusted: compiling and checking each cost a bounded
 //! number of steps whatever it says, no pattern is ever run, nothing is fetched, and a call whose
-//! arguments are fine costs no allocation. What is not understood counts as "unknown", and only a
-//! certain "no" is reported; the child decides the rest.
+//! arguments are fine costs no allocation. Unsupported keywords count as "unknown", and only a
+//! certain violation is reported; the server decides the rest.
 
 mod compile;
 mod explain;
@@ -24,7 +24,7 @@ use validate::{Validator, Validity};
 #[cfg(test)]
 mod tests;
 
-/// Violations reported at once: enough to mend a call in one go, few enough to read.
+/// Violations reported at once: enough to fix a call in one go, few enough to read.
 pub const MAX_VIOLATIONS: usize = 5;
 
 /// Steps one check may take, about a tenth of a millisecond. Past it the arguments pass and the child decides.

@@ -1,5 +1,5 @@
 //! A server's tools as TypeScript declarations, for a model that writes code against them.
-//! Owns: what is said about each tool and in how many bytes, names as they are written in code.      Never: checks arguments, follows a reference off the schema.
+//! Owns: the level of detail and size of each declaration, identifiers.      Never: validates arguments, follows a reference out of the schema.
 //! In: tools, their schemas, shapes of results seen before.  Out: `declare const github: { … };` and names.
 //! Tests: `declarations/tests.rs`; `tests/declarations.rs` has what becomes of real servers compiled by tsc.
 
@@ -20,13 +20,13 @@ use types::{Detail, Types};
 #[cfg(test)]
 mod tests;
 
-/// Longest declaration of one tool in bytes; one that needs more is told with less detail.
+/// Longest declaration of one tool in bytes; a longer one is rendered with less detail.
 pub const MAX_TOOL_BYTES: usize = 6 * 1024;
 
 /// Longest description of a tool, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
-/// Bytes kept for the shell around the tools and the word about those left out.
+/// Bytes reserved for the frame around the tools and the comment about those that do not fit.
 const SHELL_BYTES: usize = 256;
 
 /// Names that the language itself asks an object for. A tool of such a name is no method, and reached by `call`.
@@ -57,7 +57,7 @@ impl<'a> From<&'a Tool> for Declared<'a> {
 }
 
 /// `declare const identifier: { … };` with one method a tool, at most `bound` bytes long, but for the empty
-/// shell. Where that is too little, every tool is told with less detail before the last ones are left out.
+/// shell. Where that is too little, every tool is rendered with less detail before the last ones are dropped.
 pub fn for_server(server: &str, identifier: &str, tools: &[Declared<'_>], bound: usize) -> String {
     let names = method_names(tools);
     let room = bound.saturating_sub(SHELL_BYTES);
@@ -139,7 +139,7 @@ fn method_name(name: &str) -> String {
 }
 
 fn method(tool: Declared<'_>, name: &str, detail: Detail) -> String {
-    // A tool that is too long by itself is told with less, however much room the others leave.
+    // A tool that is too long by itself is rendered with less detail, however much room the others leave.
     for detail in Detail::ALL.into_iter().skip_while(|one| *one != detail) {
         let text = method_in(tool, name, detail);
         if text.len() <= MAX_TOOL_BYTES || detail == Detail::Names {
@@ -168,7 +168,7 @@ fn method_in(Declared { tool, observed }: Declared<'_>, name: &str, detail: Deta
     text
 }
 
-/// Words of a stranger inside a comment: one line that cannot end the comment.
+/// Untrusted text inside a comment: one line that cannot end the comment.
 fn comment(words: &str, max_chars: usize) -> String {
     text::clean_line(words, max_chars).replace("*/", "*\\/")
 }

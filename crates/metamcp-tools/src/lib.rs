@@ -1,4 +1,4 @@
-//! What a server offers: tools as they are listed, their arguments checked, their signatures and declarations.
+//! Tools of a server: parsing of `tools/list`, argument validation, signatures and declarations.
 //! Pure: no I/O, no clock, no environment. See ARCHITECTURE.md for the map.
 
 pub mod arguments;

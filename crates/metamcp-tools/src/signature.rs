@@ -31,7 +31,7 @@ const MAX_LITERAL: usize = 32;
 /// Schema parts looked at for one signature: a hostile schema branches at every level.
 const MAX_PARTS: usize = 400;
 
-/// The tool's signature; made once when it is first asked for.
+/// The tool's signature; computed on first use.
 pub fn signature(tool: &Tool) -> String {
     tool.signature().to_owned()
 }

@@ -1,5 +1,5 @@
-//! What a server offers: its tools as read from `tools/list`, bounded, cleaned for showing, fingerprinted.
-//! Owns: the caps on a tool list, what makes one tool unusable, the fingerprint.      Never: asks a server, ranks, calls.
+//! The tools of a server, parsed from `tools/list`: bounded, sanitized, fingerprinted.
+//! Owns: the limits of a tool list, what makes one tool unusable, the fingerprint.      Never: contacts a server, ranks, calls.
 //! In: the raw `result` of each `tools/list` page.  Out: `ServerTools`.
 //! Tests: `tool/tests.rs`.
 
@@ -20,10 +20,10 @@ pub use page::{Listing, Next, Page, Skipped, ToolListDefect, parse_page};
 #[cfg(test)]
 mod tests;
 
-/// Tools kept per server. The largest honest servers have a few hundred.
+/// Most tools per server. The largest honest servers have a few hundred.
 pub const MAX_TOOLS: usize = 2_000;
 
-/// Tool definitions kept per server, in bytes of JSON.
+/// Most bytes of tool definitions per server, as JSON.
 pub const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
 
 /// Longest tool name, in characters; the protocol advises the same.
@@ -32,10 +32,9 @@ pub const MAX_NAME_CHARS: usize = 128;
 /// Longest description shown or ranked. Longer ones are cut, the tool stays.
 pub const MAX_DESCRIPTION_CHARS: usize = 2 * 1024;
 
-/// Longest title.
 pub const MAX_TITLE_CHARS: usize = 128;
 
-/// Largest JSON Schema kept. A tool with a larger one stays callable; its arguments go unchecked.
+/// Largest JSON Schema in bytes. A tool with a larger one stays callable; its arguments go unchecked.
 pub const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
 /// Parameters of one tool that are ranked and named.
@@ -44,7 +43,7 @@ const MAX_PARAMETERS: usize = 64;
 /// Longest description of one parameter that is ranked.
 const MAX_PARAMETER_CHARS: usize = 160;
 
-/// What the server says about a tool's effects. Hints from a stranger: they may allow a retry of a
+/// The server's annotations of a tool. Untrusted hints: they may allow a retry of a
 /// call that was never answered, and nothing else.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hints {
@@ -172,7 +171,7 @@ pub struct ServerTools {
     pub server_version: Option<String>,
     /// Covers every tool's own fingerprint, whatever the order, and which of them are for pages.
     pub fingerprint: Fingerprint,
-    /// Tools left out and why; the first few.
+    /// Tools that were skipped, and why; the first few.
     pub skipped: Vec<Skipped>,
 }
 

@@ -1,5 +1,5 @@
-//! The shutdown ladder: how one child is asked to end, then told to, then made to.
-//! Owns: the rungs and their instants.      Never: sends a signal, reads a clock.
+//! Shutdown escalation of one child: close its input, then SIGTERM, then SIGKILL.
+//! Owns: the steps and their times.      Never: sends a signal, reads a clock.
 //! In: time elapsed since the stop began.  Out: the step due now, or how long until the next.
 //! Tests: below.
 

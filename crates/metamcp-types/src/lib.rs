@@ -1,4 +1,4 @@
-//! What every crate shares: time since start, text from others, secrets, addresses, how a process is started and stopped.
+//! Shared by every crate: time since start, sanitized text, secrets, URLs, how a process is started and stopped.
 //! Pure: no I/O, no clock, no environment. See ARCHITECTURE.md for the map.
 
 pub mod date;

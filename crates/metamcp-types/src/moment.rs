@@ -1,4 +1,4 @@
-//! Time since start. The core is told the time and cannot ask for it.
+//! Time since start. Pure code gets the time as an argument.
 //! Owns: `Moment` and its arithmetic.      Never: reads a clock.
 //! In: what the engine's clock says.  Out: comparisons and differences.
 //! Tests: below; every machine's tests write moments as literals.

@@ -1,6 +1,6 @@
-//! What somebody can do next, in the words of whoever reads it.
-//! Owns: every step that an answer points to, as each reader takes it.      Never: decides which step helps.
-//! In: `Advice` made of words and steps, and an `Audience`.  Out: text.
+//! Hints: what to do next, in terms of the tool surface or command line the reader uses.
+//! Owns: every step that a hint can name, for each audience.      Never: decides which step helps.
+//! In: `Advice` made of text and steps, and an `Audience`.  Out: text.
 //! Tests: below.
 
 use std::borrow::Cow;
@@ -19,7 +19,6 @@ pub enum Audience {
     Shell,
 }
 
-/// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// Listing the servers.
@@ -38,7 +37,6 @@ pub enum Next {
     Offers {
         /// Prompts, else resources.
         of_prompts: bool,
-        /// The one.
         server: Option<String>,
     },
     /// Reading a resource, or getting a prompt.
@@ -82,7 +80,7 @@ impl Next {
         }
     }
 
-    /// What only the first vocabulary has is said in its words: both can be called, listed or not.
+    /// What only the compact surface has is named in its terms: both can be called, listed or not.
     fn full(&self) -> String {
         match self {
             Next::Servers => "list_namespaces".to_owned(),

@@ -36,7 +36,7 @@ impl PassEnv {
         PassEnv::named(text.split(','))
     }
 
-    /// The same with what is opened for every server. What is kept to the least stays so: that is no matter of taste.
+    /// The same with the global setting. `Least` is never widened: it is a security boundary.
     pub fn with(&self, global: &PassEnv) -> PassEnv {
         match (self, global) {
             (PassEnv::Least, _) => PassEnv::Least,
@@ -48,7 +48,7 @@ impl PassEnv {
         }
     }
 
-    /// Whether a variable was asked for by its name, or all were.
+    /// Whether a variable was named, or all were.
     pub fn names(&self, variable: &str) -> bool {
         match self {
             PassEnv::Least => false,

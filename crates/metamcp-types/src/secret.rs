@@ -1,5 +1,5 @@
 //! Secrets: values that must not reach a log, an error or the model.
-//! Owns: the unprintable wrapper, what counts as sensitive, scrubbing.      Never: decides where text goes.
+//! Owns: the unprintable wrapper, what counts as sensitive, redaction.      Never: decides where text goes.
 //! In: a name and a value; text and the secrets it may hold.  Out: the value, on request only; clean text.
 //! Tests: below and `secret/redactor/tests.rs`.
 

@@ -1,4 +1,4 @@
-//! A table whose keys are never mistaken for later ones in the same place.
+//! A generational slab: a key never refers to a later value in the same slot.
 //! Owns: slots and their generations.      Never: knows what it stores.
 //! In: values.  Out: `Key`s that stop working once their value is taken.
 //! Tests: below.
@@ -48,7 +48,6 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Stores a value.
     pub fn insert(&mut self, value: T) -> Key {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];

@@ -62,13 +62,13 @@ impl Strategy {
             }
             Strategy::Lexical => "The same points for each word of the query on its own.",
             Strategy::Bm25 => {
-                "BM25 over names, descriptions, parameters and servers, with identifiers split into words; misspelt words of a name are forgiven."
+                "BM25 over names, descriptions, parameters and servers, with identifiers split into words; typos in names are tolerated."
             }
             Strategy::Hybrid => {
-                "BM25 and meaning together, by a table of word vectors inside the binary, then a close look at the best. Offline."
+                "BM25 and word vectors that are part of the binary, then re-ranking of the best hits. Offline."
             }
             Strategy::Transformer => {
-                "`hybrid` with one thing more to look at: how near a small transformer on this machine finds each tool. Offline; `metamcp model add` brings it, and until then it falls back to `hybrid`."
+                "`hybrid` with more re-ranking features, from a small local transformer. Offline; `metamcp model add` installs it, and until then it falls back to `hybrid`."
             }
             Strategy::HybridVoyage => {
                 "0.6 of the similarity by Voyage's `voyage-3-lite` and 0.4 of `keyword`, over the 50 best of `hybrid` and the 50 nearest by vector. Needs VOYAGE_API_KEY; falls back to `keyword`."

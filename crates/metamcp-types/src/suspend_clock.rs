@@ -1,5 +1,5 @@
-//! Time in which this process could run: what it missed while it was stopped or frozen is taken out of every deadline.
-//! Owns: how much was missed.      Never: reads a clock, sleeps.
+//! A clock without suspensions: time in which the process was stopped or frozen does not count against deadlines.
+//! Owns: how much time was suspended.      Never: reads a clock, sleeps.
 //! In: what the clock says, and until when the process means to sleep.  Out: moments that stand still through a pause.
 //! Tests: below; `tests/sim.rs` pauses the gateway in the middle of everything; `metamcp/tests/promises` stops it.
 
@@ -21,7 +21,6 @@ pub enum ClockReader {
     Sessions,
 }
 
-/// See the module.
 #[derive(Debug, Clone, Copy)]
 pub struct SuspendAwareClock {
     /// When the clock was last looked at, by the clock itself.

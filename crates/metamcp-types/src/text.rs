@@ -1,4 +1,4 @@
-//! Text from strangers made safe to show: nothing invisible, nothing that moves a cursor, bounded.
+//! Sanitizes untrusted text: no invisible characters, no terminal escapes, bounded.
 //! Owns: what is stripped, where text is cut, what looks like an attack.      Never: blocks anything; a flag is a hint.
 //! In: any string.  Out: cleaned text, its first sentence, a reason to distrust it.
 //! Tests: `text/tests.rs`.

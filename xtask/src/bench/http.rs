@@ -26,9 +26,9 @@ pub(super) fn rows(
     let sdk = rust_sdk(workspace)?.join("rust-sdk-echo");
     let config = servers(programs, folder, 1, &[])?;
     page.push_str(concat!(
-        "\n## Over HTTP\n\n",
-        "`tools/call` of 64 B on connections that stay open, each with a session of its own and one request under way. ",
-        "metamcp passes each on to a server behind it, by `mcp_call`; the server made with the official Rust SDK answers itself.\n\n",
+        "\n## Serving over HTTP\n\n",
+        "`tools/call` of 64 B on keep-alive connections, each with its own session and one request in flight.\n",
+        "metamcp forwards each to a server behind it, by `mcp_call`; the server built with the official Rust SDK answers itself.\n\n",
         "| connections | metamcp p50 | p99 | requests/s | CPU | Rust SDK p50 | p99 | requests/s | CPU | metamcp / SDK requests/s |\n",
         "|---|---|---|---|---|---|---|---|---|---|\n",
     ));
@@ -90,7 +90,7 @@ pub(super) fn rows(
     let [document, events] = first;
     writeln!(
         page,
-        "\nFirst byte of an answer, p50: {document:.0} us as a document, {events:.0} us as events."
+        "\nFirst byte of a response, p50: {document:.0} us as a JSON document, {events:.0} us as an event stream."
     )?;
     Ok(())
 }

@@ -40,9 +40,9 @@ pub(super) fn rows(
     fs::write(&config, json!({ "mcpServers": servers }).to_string())?;
     let goal = format!("Goal for the last column: at most {GOAL}.\n\n");
     page.push_str(concat!(
-        "\n## To a server over HTTP\n\n",
-        "Calls of 64 B to a server made with the official Rust SDK: by `mcp_call` of metamcp, and by a client of the same ",
-        "SDK without anything in between. CPU is what metamcp, or that client, spends on a call.\n",
+        "\n## Calling a remote server\n\n",
+        "Calls of 64 B to a server built with the official Rust SDK: by metamcp's `mcp_call`, and by a client of the same ",
+        "SDK with nothing in between.\nCPU is what metamcp, or that client, spends per call.\n",
     ));
     page.push_str(&goal);
     page.push_str(concat!(
@@ -103,7 +103,7 @@ fn line(in_flight: usize, best: &[Value; 2]) -> String {
     line
 }
 
-/// The server both roads lead to; ended when dropped.
+/// The server that both clients call; ended when dropped.
 struct Server {
     process: Child,
     address: String,

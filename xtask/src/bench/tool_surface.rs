@@ -1,4 +1,4 @@
-//! The second vocabulary next to the first, and what taking secrets out costs where there are none.
+//! The full surface next to the compact one, and what redaction costs where there are no secrets.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -48,7 +48,7 @@ pub(super) fn rows(
         ran = ran.min(one(&["--call", "run_tool", &run, "--calls", "10000"], &[], "p50_us")?);
         ten = ten.min(one(&["--call", "run_chain", &chain, "--calls", "1000"], &[], "p50_us")?);
     }
-    page.push_str("\n## The second vocabulary\n\n| what | number |\n|---|---|\n");
+    page.push_str("\n## The full surface, and redaction\n\n| what | number |\n|---|---|\n");
     writeln!(
         page,
         "| `run_tool` of 64 B next to `mcp_call`, p50 | {ran:.1} us / {called:.1} us, **{:.2}** |",
@@ -80,7 +80,7 @@ pub(super) fn rows(
         let what = load.what;
         writeln!(
             page,
-            "| CPU of `mcp_call` of {what}, secrets searched for / not / not, measured again | {on:.2} us / {off:.2} us / {again:.2} us, **{:.2}**, where noise alone gives {:.2} |",
+            "| CPU of `mcp_call` of {what}, redaction on / off / off again | {on:.2} us / {off:.2} us / {again:.2} us, **{:.2}**, where noise alone is {:.2} |",
             on / off.min(again),
             off.max(again) / off.min(again)
         )?;

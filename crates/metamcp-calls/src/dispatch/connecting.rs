@@ -1,4 +1,4 @@
-//! The part of the dispatch that has to do with connections: made, ready, broken, gone.
+//! Dispatch: connections that open, become ready, break and close.
 
 use super::*;
 
@@ -122,7 +122,7 @@ impl<T> Dispatch<T> {
         let entry = self.servers.get(server.0 as usize).filter(|entry| !entry.removed);
         let Some(entry) = entry else { return Some(DispatchError::Removed) };
         if let Err(backoff) = entry.restart_backoff.check(now) {
-            // Who waited for the start hears how it went, not that nobody was asked.
+            // Calls that waited for the start get its failure, not that the server was not contacted.
             return Some(match entry.held_back(backoff, now) {
                 DispatchError::Paused { failure, retry_after } => {
                     DispatchError::Unavailable { failure, retry_after: Some(retry_after) }

@@ -1,4 +1,4 @@
-//! The part of the dispatch that ends calls from our side: deadlines, refusals, the stop, and when to wake next.
+//! Dispatch: calls that end from our side by deadline, rejection or shutdown; and when to wake next.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How a call ends when it is not its server that answers.
+//! Errors of calls that their server did not answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,12 @@ pub enum DispatchError {
     },
     /// The server could not be started or reached. The call was not sent.
     Unavailable {
-        /// Why.
         failure: Arc<Failure>,
         /// When it may be tried again.
         retry_after: Option<Duration>,
     },
     /// The server is left alone for a moment, after what its last start or request led to. The call was not sent, and
-    /// the server was not asked again.
+    /// the server was not contacted again.
     Paused {
         /// What that led to.
         failure: Arc<Failure>,
@@ -34,7 +33,6 @@ pub enum DispatchError {
     },
     /// The server answered that it does not take the call: it did not run.
     Refused {
-        /// What it said.
         failure: Arc<Failure>,
         /// When it may be tried again.
         retry_after: Option<Duration>,
@@ -59,7 +57,6 @@ pub enum DispatchError {
     NotJson,
     /// Time ran out.
     TimedOut {
-        /// After how long.
         after: Duration,
         /// Whether the server may have seen the call.
         sent: bool,

@@ -1,5 +1,5 @@
-//! The part of the dispatch that finds connections which have gone deaf: after a call that timed out, one that does not
-//! even answer a ping is replaced. What was sent on it is not sent again; what waits gets a fresh connection.
+//! Dispatch: liveness probes. After a call that timed out, a connection that does not answer a ping is replaced. Calls sent
+//! on it are not sent again; queued ones get a fresh connection.
 
 use super::*;
 
@@ -21,7 +21,7 @@ impl<T> Dispatch<T> {
         self.rearm(now);
     }
 
-    /// Until when a connection may show that it lives, while it is asked.
+    /// The deadline of the ping.
     pub(super) fn probed_until(&self, conn: ConnId) -> Option<Moment> {
         self.probing.iter().find(|probed| probed.0 == conn).map(|probed| probed.1)
     }

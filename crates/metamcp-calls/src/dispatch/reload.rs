@@ -1,9 +1,8 @@
-//! The part of the dispatch that follows the configuration: servers added, changed, removed.
+//! Dispatch: reload of the configuration; servers added, changed, removed.
 
 use super::*;
 
 impl<T> Dispatch<T> {
-    /// A new server.
     pub fn add_server(&mut self, policy: ServerPolicy) -> ServerId {
         let server = server_id(self.servers.len());
         let breaker = Breaker::new(self.breaker_policy(&policy));

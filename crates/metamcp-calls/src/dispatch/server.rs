@@ -1,4 +1,4 @@
-//! What the dispatch knows of one server.
+//! Dispatch: state of one server.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use metamcp_types::moment::Moment;
 
 /// After so long without a crash a server has its one free restart back.
 const HEALED: Duration = Duration::from_secs(600);
-/// The first pause for a server that wants fewer requests and does not say for how long; doubled by each further one.
+/// The first backoff after a 429 without `Retry-After`; doubled by each further one.
 const FIRST_REST: Duration = Duration::from_secs(1);
 /// The longest of those pauses.
 const LONGEST_REST: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ pub struct ServerPolicy {
     pub max_in_flight: u32,
     /// Whether a crash always earns an immediate restart.
     pub vital: bool,
-    /// How long its connection is kept.
+    /// When its idle connection is closed.
     pub keep: Keep,
     /// Its own idle timeout.
     pub idle_timeout: Option<Duration>,
@@ -44,7 +44,6 @@ pub struct ServerView {
     pub state: Option<State>,
     /// Since when it waits for a slot.
     pub waiting_since: Option<Moment>,
-    /// Its breaker.
     pub breaker: breaker::Phase,
     /// Calls waiting for it.
     pub queued: usize,
@@ -74,7 +73,7 @@ pub(super) struct Server {
     pub(super) list_due: bool,
     pub(super) last_failure: Option<Arc<Failure>>,
     pub(super) removed: bool,
-    /// It asked to be left alone until then.
+    /// Its `Retry-After`: nothing is sent before then.
     quiet_until: Moment,
     /// How often in a row it wanted fewer requests.
     limited: u32,
@@ -137,7 +136,7 @@ impl Server {
         self.policy.vital || self.restarts <= 1
     }
 
-    /// What went wrong. Says how long the server is left alone because of it: as long as it asked for, or a little
+    /// Records a failure. Returns how long to back off because of it: as long as the server requested, or a little
     /// longer each time.
     pub(super) fn failed_with(&mut self, failure: &Arc<Failure>, now: Moment) -> Option<Duration> {
         self.last_failure = Some(Arc::clone(failure));
@@ -166,7 +165,7 @@ impl Server {
         })
     }
 
-    /// What its last crash tells the breaker, if nobody has told it yet.
+    /// Its last crash, if the breaker has not counted it yet.
     pub(super) fn owed_outcome(&mut self) -> Outcome {
         if std::mem::take(&mut self.owed) { Outcome::Failure } else { Outcome::Neutral }
     }

@@ -1,4 +1,4 @@
-//! The composition, one behaviour per test, told as short stories with the clock written out.
+//! The composition, one behaviour per test, with explicit times.
 
 use super::*;
 

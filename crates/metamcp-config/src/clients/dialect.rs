@@ -1,4 +1,4 @@
-//! How clients write one server, where that differs from the usual `command`, `args`, `env` or `url`.
+//! The formats in which clients write a server, where they differ from the usual `command`, `args`, `env` or `url`.
 
 use serde_json::{Map, Value, json};
 
@@ -27,7 +27,7 @@ pub enum Dialect {
     Codex,
 }
 
-/// How long a client that wants to know may wait for a call of the gateway.
+/// Call timeout in seconds, for clients whose entries have one.
 const PATIENCE_SECONDS: u32 = 300;
 
 impl Dialect {
@@ -205,7 +205,7 @@ fn codex(entry: &mut Map<String, Value>) -> Result<(), String> {
                 "takes variables from another machine, which only that client can do".into()
             );
         }
-        // Those that are not set are left out, by Codex as by us.
+        // Those that are not set are skipped, by Codex as by us.
         let name = |one: &Value| one.as_str().or(one["name"].as_str()).map(str::to_owned);
         let names: Vec<String> = names.iter().filter_map(name).collect();
         if !names.is_empty() && !entry.contains_key("url") {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Client, Dialect};
 
-/// How long a client that wants to know may wait for a call of the gateway.
+/// Call timeout in seconds, for clients whose entries have one.
 const PATIENCE_SECONDS: u32 = 300;
 
 impl Client {
@@ -14,7 +14,7 @@ impl Client {
         Ok(match (self.id, self.dialect) {
             ("claude-desktop", _) => {
                 return Err(
-                    "its file can only start programs, and has no place for an address and a header; `metamcp init` writes it one that is started",
+                    "its file can only start programs and cannot hold a URL; use `metamcp init` without --http",
                 );
             }
             ("windsurf" | "windsurf-jetbrains" | "antigravity", _) => {

@@ -1,5 +1,4 @@
-//! What an entry runs or reaches, as one text: two entries are the same server if that is the same, however they are
-//! written and whatever else they say.
+//! The identity of a server: what an entry runs or connects to, normalized. Entries with the same identity are duplicates.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +12,7 @@ fn meant(entry: &Value) -> Option<ServerConfig> {
     loaded.config.servers.into_iter().next()
 }
 
-/// The text by which servers are told apart; `found` says where a program is that is only named.
+/// The identity of an entry; `found` resolves a program name to its path.
 pub fn identity(entry: &Value, found: &dyn Fn(&str) -> String) -> String {
     let Some(server) = meant(entry) else { return entry.to_string() };
     let mut parts = server.transport.identity(found);

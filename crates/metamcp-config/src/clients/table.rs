@@ -1,4 +1,4 @@
-//! Every client that is known, with its file on each system.
+//! The table of known clients, with their files on each system.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::edit::Format;
 
 const MCP_SERVERS: &[&str] = &["mcpServers"];
 
-/// Files that clients keep in a project, or that nobody else calls so; by the end of their path.
+/// Project files of clients, and file names that only one client uses; by the end of their path.
 pub(super) const IN_PROJECTS: &[(&str, &str)] = &[
     (".vscode/mcp.json", "vscode"),
     (".roo/mcp.json", "roo"),
@@ -107,7 +107,7 @@ pub static CLIENTS: &[Client] = &[
     Client {
         dialect: Dialect::Gemini,
         variables: Syntax::Dollar,
-        // It keeps back what sounds like a secret, unless the entry names it.
+        // It withholds variables that look like secrets, unless the entry names them.
         passes: Passes::Env("$", ""),
         ..usual("gemini", "Gemini CLI", |at| vec![at.home.join(".gemini/settings.json")])
     },
@@ -166,14 +166,14 @@ pub static CLIENTS: &[Client] = &[
         dialect: Dialect::Continue,
         variables: Syntax::Secrets,
         folder: Some(|at| at.home.join(".continue/mcpServers")),
-        // A file without models and a version is none for this client.
+        // Without models and a version the client rejects the file, so we do not create it.
         made: false,
         ..usual("continue", "Continue", |at| vec![at.home.join(".continue/config.yaml")])
     },
     Client {
         dialect: Dialect::Cline,
         variables: Syntax::Env,
-        // A server of its gets a short list and what the entry names.
+        // Its servers get a short list of variables and those the entry names.
         passes: Passes::Env("${env:", "}"),
         ..usual("cline", "Cline", |at| {
             let folder = "Code/User/globalStorage/saoudrizwan.claude-dev/settings";
@@ -183,7 +183,7 @@ pub static CLIENTS: &[Client] = &[
     Client {
         dialect: Dialect::Cline,
         variables: Syntax::Env,
-        // A server of its gets a short list and what the entry names.
+        // Its servers get a short list of variables and those the entry names.
         passes: Passes::Env("${env:", "}"),
         ..usual("roo", "Roo Code", |at| {
             let folder = "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings";

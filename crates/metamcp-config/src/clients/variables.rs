@@ -1,4 +1,4 @@
-//! How clients write variables in their files, and what each of these is in ours.
+//! Variable syntax of each client, translated into ours.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -53,7 +53,7 @@ enum Place {
     Value,
 }
 
-/// Keys whose strings are the words of a command line, an address or a folder.
+/// Keys whose strings are arguments, a URL or a folder.
 const WORDS: [&str; 10] = [
     "command",
     "cmd",
@@ -91,17 +91,17 @@ pub(super) fn translated(
         } else if key == "requestOptions" {
             reader.walk(&mut value["headers"], Place::Value)?;
         } else if LOGINS.contains(&key.as_str()) {
-            // How to log in is said in words too: where a secret is, our own file does not take there.
+            // OAuth settings are strings too, but our own file takes no secret references there.
             reader.walk(value, Place::Word)?;
         }
     }
     if entry.contains_key("envFile") {
-        return Err("reads variables from a file, by `envFile`, which only that client does".into());
+        return Err("reads variables from a file (`envFile`), which only that client does".into());
     }
     Ok(reader.asked.into_inner())
 }
 
-/// What a client is told to give the gateway's own process, so that the servers behind it get what they use.
+/// The variables that a client has to pass on to the gateway, so that the servers behind it get what they use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passes {
     /// Nothing: it passes on all that it has, or there is no way to say it.
@@ -199,7 +199,7 @@ impl Reader<'_> {
         Ok(written)
     }
 
-    /// A value that says where a secret is, in the client's words.
+    /// A secret reference in the client's syntax.
     fn reference(&self, text: &str, place: Place) -> Result<Option<String>, String> {
         let (open, close) = match self.syntax {
             Syntax::Curly => ("{file:", "}"),
@@ -337,7 +337,7 @@ impl Reader<'_> {
     }
 }
 
-/// The variable by which VS Code hands us what it asked its user for.
+/// The variable in which VS Code passes us the answer to a prompt.
 fn asked_name(id: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("VSCODE_INPUT_{}", id.chars().map(plain).collect::<String>())
@@ -390,5 +390,5 @@ fn foreign(text: &str) -> Option<String> {
 }
 
 fn only_there(reference: &str) -> String {
-    format!("uses {reference}, which only that client can answer")
+    format!("uses {reference}, which only that client can resolve")
 }

@@ -111,7 +111,7 @@ fn foreign<'t>(into: &mut Expanded, kind: &str, text: &'t str) -> Result<&'t str
     let written = format!("${{{kind}:{id}}}");
     into.push(&written)?;
     let shown = crate::settings::shown(&written);
-    into.missing.push(format!("{shown} can only be answered by the program it was written for"));
+    into.missing.push(format!("{shown} can only be resolved by the program it was written for"));
     Ok(rest)
 }
 
@@ -187,7 +187,7 @@ mod tests {
             expanded.missing,
             [
                 "environment variable NOPE is not set",
-                "${input:token} can only be answered by the program it was written for"
+                "${input:token} can only be resolved by the program it was written for"
             ]
         );
     }

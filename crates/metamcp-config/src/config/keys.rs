@@ -1,4 +1,4 @@
-//! The keys of a server: names, aliases, words for the reference and schema, all declared here once.
+//! The keys of a server: names, aliases and help for the reference and schema, all declared here once.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ const fn key(name: &'static str, aliases: &'static [&'static str]) -> Key {
 pub(super) static SERVER_KEYS: &[ServerKey] = &[
     ServerKey {
         key: key("type", &["transportType", "transport"]),
-        help: "How the server is reached. May be left out: `command` means `stdio`; with `url` it is found out.",
+        help: "How the server is reached. Optional: `command` means `stdio`; with `url` it is detected.",
         schema: || {
             let words: Vec<&str> = TRANSPORTS
                 .iter()
@@ -46,7 +46,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("command", &["cmd"]),
-        help: "The program to start. Not split and not given to a shell; a list is the program followed by its first arguments.",
+        help: "The program to start. Not split and not passed to a shell; a list is the program followed by its first arguments.",
         schema: || json!({ "anyOf": [text(), { "type": "array", "items": { "type": "string" }, "minItems": 1 }] }),
     },
     ServerKey {
@@ -56,12 +56,12 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("env", &["environment"]),
-        help: "Environment variables for the server. It gets these, what `passEnv` names, and of yours those that programs and developers' tools usually need (PATH, HOME, SSH_AUTH_SOCK, KUBECONFIG, proxies and the like; docs/environment.md has the list), nothing else.",
+        help: "Environment variables for the server. It gets these, what `passEnv` names, and the usual ones that programs and developers' tools need (PATH, HOME, SSH_AUTH_SOCK, KUBECONFIG, proxies and the like; docs/environment.md has the list), nothing else.",
         schema: || json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean"] } }),
     },
     ServerKey {
         key: key("passEnv", &[]),
-        help: "Variables of yours that the server gets too, by name; `*` in a name stands for anything. One that is not set is left out. `all` passes on every one. Default: those that `passEnv` of the whole file names.",
+        help: "Further variables of your environment that the server gets, by name; `*` in a name matches anything. One that is not set is skipped. `all` passes on every one. Added to those that the file's global `passEnv` names.",
         schema: || {
             let name = json!({ "type": "string", "pattern": r"^[^=\s${},]+$" });
             json!({ "anyOf": [name, { "type": "array", "items": name }] })
@@ -89,7 +89,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("oauth", &["auth"]),
-        help: "How to log in to a remote server that wants it, where finding out by itself does not do: `clientId`, `clientSecret` or `privateKey` (a PEM file), `scopes`, `grant` (`authorization_code` or `client_credentials`), `clientMetadataUrl`, `callbackPort`, `identityProvider` (`tokenUrl`, `clientId`, `idToken`: a company that vouches for you). `false`: never log in.",
+        help: "How to sign in to a remote server that requires it, where discovery does not suffice: `clientId`, `clientSecret` or `privateKey` (a PEM file), `scopes`, `grant` (`authorization_code` or `client_credentials`), `clientMetadataUrl`, `callbackPort`, `identityProvider` (`tokenUrl`, `clientId`, `idToken`: your company's identity provider). `false`: never sign in.",
         schema: || {
             json!({ "anyOf": [
                 { "const": false },
@@ -121,7 +121,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("tls", &[]),
-        help: "Files for TLS to a remote server: `ca` (authorities to trust beside the usual ones), `cert` and `key` (a certificate of ours). PEM; `~/` is your home.",
+        help: "Files for TLS to a remote server: `ca` (certificate authorities to trust beside the usual ones), `cert` and `key` (a client certificate). PEM; `~/` is your home.",
         schema: || {
             json!({
                 "type": "object",
@@ -152,7 +152,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("disabled", &[]),
-        help: "Leave the server out. It stays in lists, marked as disabled.",
+        help: "Do not use the server. It stays in lists, marked as disabled.",
         schema: || flag(false),
     },
     ServerKey {
@@ -167,7 +167,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("lifecycle", &[]),
-        help: "`keep-alive`: never stopped for being idle. `ephemeral`: stopped as soon as it is idle. Left out: stopped after the idle timeout.",
+        help: "`keep-alive`: never stopped for being idle. `ephemeral`: stopped as soon as it is idle. Default: stopped after the idle timeout.",
         schema: || {
             json!({ "anyOf": [
                 { "enum": ["keep-alive", "ephemeral"] },
@@ -190,7 +190,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("retry", &[]),
-        help: "Whether a call may be sent again when the server died before it answered: one word for all tools, or an object with exceptions by tool name, where `*` stands for anything.",
+        help: "Whether a call may be sent again when the server died before it answered: one word for all tools, or an object with exceptions by tool name, where `*` matches anything.",
         schema: || {
             json!({ "anyOf": [
                 words(Retry::WORDS),
@@ -207,7 +207,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("eager", &[]),
-        help: "Starts with the gateway instead of with the first call, for clients that wait only seconds for an answer and servers that take long to start.",
+        help: "Starts with the gateway instead of with the first call, for servers that start slowly behind clients with short timeouts.",
         schema: || flag(false),
     },
     ServerKey {
@@ -222,7 +222,7 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("tools", &[]),
-        help: "Which tools may be seen and called: `allow` and `deny`, lists of names in which `*` stands for anything. `deny` wins. A list alone is an `allow` list.",
+        help: "Which tools may be seen and called: `allow` and `deny`, lists of names in which `*` matches anything. `deny` wins. A list alone is an `allow` list.",
         schema: || {
             json!({ "anyOf": [
                 patterns(),
@@ -249,13 +249,13 @@ pub(super) static SERVER_KEYS: &[ServerKey] = &[
     },
     ServerKey {
         key: key("containment", &[]),
-        help: "How this server is kept from outliving the gateway. Default: the global `containment`.",
+        help: "How this server is prevented from outliving the gateway. Default: the global `containment`.",
         schema: || words(Containment::WORDS),
     },
 ];
 
 const NO_APPROVAL: &str =
-    "belongs to another client and has no effect here: approval is asked by your client";
+    "belongs to another client and has no effect here: your client asks for approval";
 
 /// Keys of servers that other programs know.
 pub(super) static FOREIGN_SERVER_KEYS: &[Foreign] = &[

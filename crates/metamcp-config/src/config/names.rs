@@ -1,4 +1,4 @@
-//! What a server may be called.
+//! Rules for server names.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

@@ -1,4 +1,4 @@
-//! Reads the file as a whole: its syntax, its top level, the names of its servers.
+//! Parses the file: syntax, top level, names of servers.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ impl Loaded {
     }
 }
 
-/// Reads a config file from its bytes: refuses what is not UTF-8 with words on what it is.
+/// Parses a config file from its bytes; what is not UTF-8 is rejected with a hint.
 pub fn decode(bytes: &[u8]) -> Result<&str, ConfigError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(ConfigError::whole_file("the file is UTF-16", "save it as UTF-8"));
@@ -78,7 +78,7 @@ pub fn parse(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Load
     parse_with(text, Lookup::Resolved(lookup))
 }
 
-/// Reads a config file that nobody vouches for: every value stays as it is written, no variable is asked for.
+/// Parses an untrusted config file: every value stays as written, no variable is looked up.
 ///
 /// # Errors
 /// As [`parse`].
@@ -225,7 +225,7 @@ impl File<'_, '_> {
         let Some(object) = node.object(&mut self.report) else { return };
         let before = self.report.problems.len();
         let entries = properties(&mut self.report, object, &node.path);
-        // Which of two entries with one name is meant nobody can tell, so neither is used.
+        // Which of two entries with one name is meant is unknown, so neither is used.
         let doubled = self.report.problems.split_off(before);
         let mut seen = HashSet::new();
         let twice: HashSet<&str> = object

@@ -1,6 +1,6 @@
-//! What a config file that nobody vouches for yet would do: the picture a person decides on.
-//! Owns: what of a file is shown, how, and what is said of it in a few words.      Never: resolves a variable, shows a character that cannot be seen.
-//! In: the text, and what is in force without it.  Out: `ConfigPreview`: text for a terminal, a question for a client, JSON.
+//! Preview of a project's config file before it is approved: what it would run and change.
+//! Owns: what is shown of a file, and its summary.      Never: resolves a variable, shows an invisible character.
+//! In: the text, and what is in force without it.  Out: `ConfigPreview`: text for a terminal, an elicitation for a client, JSON.
 //! Tests: `preview/tests.rs`.
 
 mod render;
@@ -30,11 +30,9 @@ const LONGEST_VALUE: usize = 500;
 /// What a file would do. Every text in it can be shown as it is: whatever cannot be seen is spelt out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ConfigPreview {
-    /// Its servers.
     pub servers: Vec<ServerPreview>,
     /// Settings it would change.
     pub settings: Vec<SettingPreview>,
-    /// Its toolsets.
     pub toolsets: Vec<ToolsetPreview>,
     /// What of it cannot be used.
     pub faults: Vec<String>,
@@ -45,7 +43,6 @@ pub struct ConfigPreview {
 /// A server of the file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerPreview {
-    /// Its name.
     pub name: String,
     /// Who has a server of this name already, which it would replace.
     pub replaces: Option<&'static str>,
@@ -53,7 +50,6 @@ pub struct ServerPreview {
     pub runs: String,
     /// Whether that is the address of a remote server.
     pub is_remote: bool,
-    /// Where it runs.
     pub cwd: Option<String>,
     /// Variables or headers it would be given, each with what the file says.
     pub gives: Vec<(String, String)>,
@@ -72,13 +68,10 @@ pub struct ServerPreview {
 /// A setting of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SettingPreview {
-    /// Its key.
     pub key: String,
     /// What it would be.
     pub to: String,
-    /// What it is.
     pub from: String,
-    /// Who says so.
     pub origin: String,
     /// Whether a flag or a variable has the last word today, so that it would count only without that.
     pub is_overridden: bool,
@@ -87,7 +80,6 @@ pub struct SettingPreview {
 /// A toolset of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolsetPreview {
-    /// Its name.
     pub name: String,
     /// Whether it would replace one of the user's.
     pub replaces: bool,
@@ -245,7 +237,7 @@ fn variables(value: &Value, into: &mut Vec<String>) {
     match value {
         Value::String(text) => {
             let asked = std::cell::RefCell::new(Vec::new());
-            // Asked for each variable and never given one, it goes through the defaults as well.
+            // Called for each variable without resolving it, so that defaults are expanded as well.
             let note = |name: &str| {
                 asked.borrow_mut().push(text::spelt(name, LONGEST_VALUE));
                 None

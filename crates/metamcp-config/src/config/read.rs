@@ -150,7 +150,6 @@ pub(super) fn properties<'n, 'a>(
 /// A key that an object may have.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key {
-    /// Its name.
     pub(super) name: &'static str,
     /// Names that mean the same.
     pub(super) aliases: &'static [&'static str],
@@ -253,8 +252,7 @@ impl<'n, 'a> Fields<'n, 'a> {
             return;
         };
         if !same(first.node.value, field.node.value) {
-            let message =
-                format!("says something else than `{}`, which means the same", first.written);
+            let message = format!("contradicts `{}`, which means the same", first.written);
             let hint = "keep one of the two".to_owned();
             report.problem_with(field.node.range(), &field.node.path, message, hint);
         }
@@ -268,7 +266,7 @@ pub(super) fn is_comment(name: &str) -> bool {
 
 /// What is wrong with a rule that nothing reads.
 const UNREAD_RULE: &str =
-    "unknown key; what it was meant to keep out would be let in, so it is not ignored";
+    "unknown key; it is not ignored, since that would allow what it was meant to deny";
 
 /// Keys of which a misspelt one lets in what it was meant to keep out, under whichever of their names it was meant.
 const RULES: [&str; 7] =

@@ -20,14 +20,16 @@ pub fn config_markdown() -> String {
         let aliases: Vec<String> = aliases.iter().map(|alias| format!("`{alias}`")).collect();
         row(&mut page, &[&format!("`{name}`"), &aliases.join(", ")]);
     }
-    page.push_str("\nCase, hyphens and underscores do not count.\n");
-    page.push_str("A server with a `url` needs no `type`: which transport and which revision it speaks is found out by trying.\n");
+    page.push_str("\nCase, hyphens and underscores are ignored.\n");
+    page.push_str(
+        "A server with a `url` needs no `type`: transport and protocol revision are detected.\n",
+    );
     page.push_str("\n### Retry\n\n| `retry` | a call whose server died before answering is sent again |\n|---|---|\n");
     for known in Retry::WORDS {
         row(&mut page, &[&format!("`{}`", known.word), known.meaning]);
     }
     page.push_str(RETRY_EXAMPLE);
-    page.push_str("\n### Keys of other programs\n\nThese are known and left alone, with a note in `metamcp config check`.\n\n| key | here |\n|---|---|\n");
+    page.push_str("\n### Keys of other programs\n\nThese are recognized and ignored, with a note in `metamcp config check`.\n\n| key | here |\n|---|---|\n");
     for known in FOREIGN_SERVER_KEYS {
         row(&mut page, &[&format!("`{}`", known.name), known.reason]);
     }
@@ -72,25 +74,27 @@ metamcp reads the same file your MCP client does.
 2. Else `mcp.json` (or `.mcp.json`) in `~/.metamcp`, or wherever `METAMCP_HOME` points.
 3. And on top of that `.mcp.json` in the working directory, once you approved it with `metamcp trust`; after every change it has to be approved again.
 
-Servers of an approved project are added to your own, and one with the same name takes the place of yours; its settings go before yours.
-Nothing of a project's file counts before that. One whose only entry is this gateway, as clients write it, needs no approval, since it would do nothing.
+Servers of an approved project are added to your own; one with the same name replaces yours, and its settings override yours.
+Before approval nothing of a project's file applies.
+A file whose only entry is this gateway, as clients write it, needs no approval, since it would do nothing.
 
-An entry that makes no sense disables that server alone. A toolset with a bad rule has nothing in it, and a bad setting has its default, unless that would open what it was meant to keep shut: then the file is refused.
+An invalid entry disables that server alone.
+A toolset with an invalid rule is empty, and an invalid setting falls back to its default, unless that would grant access it was meant to deny: then the file is rejected.
 
 Comments and trailing commas are fine.
 `mcpServers` and `servers` are both read; a name may be in one of them only.
 Every other key of the file is a [setting](settings.md).
 
 A file that cannot be used is an error with line and column, never an empty list of servers.
-A gateway that runs follows its files: servers are added, changed and removed as they are saved, calls under way finish, and a file that cannot be used changes nothing until it is mended.
+A running gateway follows its files: servers are added, changed and removed as you save, calls in flight finish, and an invalid file changes nothing until it is fixed.
 Settings take effect with the next start.
-`metamcp add`, `remove`, `enable`, `disable` and `import` change the file and keep every other byte of it; `metamcp config check` shows what is read; `metamcp config schema` prints the JSON Schema for your editor.
-An unknown key is a warning that names the nearest known one; in `toolsets` and `tools`, and where a rule such as `deniedTools` was probably meant, it is an error, since what it was meant to keep out would be let in.
+`metamcp add`, `remove`, `enable`, `disable` and `import` change the file and preserve every other byte of it; `metamcp config check` shows what is read; `metamcp config schema` prints the JSON Schema for your editor.
+An unknown key is a warning that names the nearest known one; in `toolsets` and `tools`, and where a rule such as `deniedTools` was probably meant, it is an error, since ignoring it would allow what it was meant to deny.
 "#;
 
 const RETRY_EXAMPLE: &str = r#"
 With exceptions by tool: `"retry": { "default": "annotated", "tools": { "send_*": "never" } }`.
-An exact name goes before a pattern; among patterns the first that fits counts.
+An exact name takes precedence over a pattern; among patterns the first match counts.
 "#;
 
 const NAMES: &str = r#"## Names
@@ -99,7 +103,7 @@ A server's name is the part before the colon in `server:tool`.
 It has at most {LONGEST} characters, no colon, no control or invisible characters, does not begin with `@` or `mcp.`, and is none of the gateway's own tools.
 Two names that differ only in case are a warning.
 
-An entry that starts `metamcp` itself on the same file is left out: your client's `.mcp.json` names the gateway, and the gateway reads that file.
+An entry that starts `metamcp` itself on the same file is skipped: your client's `.mcp.json` names the gateway, and the gateway reads that file.
 "#;
 
 const VARIABLES: &str = r#"
@@ -113,28 +117,28 @@ In `command`, `args`, `env`, `cwd`, `url` and `headers`:
 | `${NAME:-default}` | the value, or `default` where the variable is not set or empty; a default may hold variables itself |
 | `$${` | a plain `${` |
 
-Everything else with a `$` stays as it is: there is no shell.
+Any other `$` is literal: there is no shell.
 A variable that is not set disables its server, and only that one: it stays in lists, with the reason.
-References that only another program can answer, such as `${input:token}`, do the same.
+So does a reference that only another program can resolve, such as `${input:token}`.
 
 ## Secrets
 
-A value of `env` or `headers` may say where a secret is instead of holding it.
-It is looked up each time the server starts, goes into the server's environment or the request's header, and never into a log, an error or a command line.
+A value of `env` or `headers` can refer to a secret instead of holding it.
+The reference is resolved each time the server starts; the secret goes into the server's environment or the request's header, and never into a log, an error or a command line.
 
 | written | is |
 |---|---|
 | `file:/run/secrets/key`, `file:~/key` | the content of a file, without the line break at its end |
-| `cmd:pass show work/key` | what a program prints; no shell, quotes keep spaces |
+| `cmd:pass show work/key` | the output of a program; no shell, quotes group words |
 | `op://vault/item/field` | an item of 1Password, read by its program `op` |
 | `keychain://service/account` | an entry of the system's keychain: `security` on macOS, `secret-tool` on Linux |
-| `secretref:env:NAME`, `secretref:` before any of the above | the same, said in full |
+| `secretref:env:NAME`, `secretref:` before any of the above | the same, in full |
 | `literal:…` | the rest as it is, for a value that only looks like one of these |
 
-`file:./dev.db` and `file:///…` are left alone: servers understand them themselves.
-A secret that cannot be had keeps its server from starting, and only that one, with the reason.
+`file:./dev.db` and `file:///…` are passed on unchanged: servers interpret them themselves.
+If a secret cannot be read, its server does not start, and the error says why; other servers are not affected.
 
-## What is shown of them
+## Redaction
 
-Values of `env` and `headers`, and variables with names like `API_KEY` or `TOKEN`, are kept out of logs and errors: `[secret API_KEY]` stands in their place.
+Values of `env` and `headers`, and variables with names like `API_KEY` or `TOKEN`, are redacted from logs and errors: they are replaced with `[secret API_KEY]`.
 "#;

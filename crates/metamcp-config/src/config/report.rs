@@ -1,4 +1,4 @@
-//! Where something is in the file, and how it is said: problems, warnings, the line with a caret.
+//! Diagnostics with their position in the file: errors, warnings, the line with a caret.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use jsonc_parser::common::Range;
 
 use metamcp_types::secret::names_a_secret;
 
-/// Findings kept per file; a file with more has one cause, and a list without end helps nobody.
+/// Most diagnostics per file; a file with more has one cause, and an endless list helps nobody.
 pub(super) const MOST_FINDINGS: usize = 100;
 /// Width of the source line in a report; minified files have lines of any length.
 const EXCERPT_WIDTH: usize = 100;
@@ -25,7 +25,6 @@ pub struct Place {
 /// Something wrong enough that the file, or the entry it is about, is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
     pub place: Place,
     /// What, as a fragment without a full stop.
     pub message: String,
@@ -38,9 +37,7 @@ pub struct Problem {
 /// Something the user should know, though the file is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// Where.
     pub place: Place,
-    /// How serious.
     pub severity: Severity,
     /// What, as a fragment without a full stop.
     pub message: String,
@@ -81,7 +78,6 @@ impl fmt::Display for Warning {
 /// The file cannot be used. Holds every problem found, at least one, in the order of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
-    /// The problems.
     pub problems: Vec<Problem>,
     /// What else was seen; a misspelt key is often why another one is missing.
     pub warnings: Vec<Warning>,

@@ -1,4 +1,4 @@
-//! The JSON Schema of the config file, made from the tables of keys and settings.
+//! The JSON Schema of the config file, generated from the tables of keys and settings.
 
 use serde_json::{Map, Value, json};
 
@@ -104,7 +104,7 @@ fn toolsets_schema() -> Value {
         })
         .collect();
     json!({
-        "description": "Named parts of everything there is; `toolset` chooses the one that clients may use.",
+        "description": "Named subsets of servers and tools; `toolset` chooses the one that clients may use.",
         "type": "object",
         "additionalProperties": {
             "type": "object",
@@ -117,13 +117,11 @@ fn toolsets_schema() -> Value {
 
 fn group_schema(object: &str) -> Value {
     let description = match object {
-        "pool" => {
-            "Connections to servers: how many, for how long, and when a failing one is left alone."
-        }
+        "pool" => "The connection pool and the circuit breakers.",
         "timeouts" => "Time limits.",
         "limits" => "Limits of size and number.",
         "search" => "How tools are found.",
-        "code" => "Scripts written by a model: how they are kept apart, and what they may use.",
+        "code" => "Code mode: sandbox and limits of scripts.",
         _ => "Settings.",
     };
     json!({

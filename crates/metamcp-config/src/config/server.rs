@@ -27,7 +27,7 @@ use crate::settings::{Kind, Word};
 pub(super) enum Lookup<'l> {
     /// Each is replaced by what this answers for it.
     Resolved(&'l dyn Fn(&str) -> Option<String>),
-    /// They stay as they are written, and nobody is asked.
+    /// They stay as written, and are not looked up.
     AsWritten,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn read_server(
         report.note(
             key_range,
             &node.path,
-            "is this gateway itself, as your client starts it; left out",
+            "is this gateway itself, as your client starts it; skipped",
         );
     }
     let timeout = read_timeout(report, &mut fields);
@@ -112,11 +112,11 @@ pub(super) fn read_server(
     (report.problems.len() == before).then_some(server)
 }
 
-/// Why an entry is left out that would start the gateway again on the file it stands in.
+/// Why an entry is skipped that would start the gateway again on its own file.
 pub const ITSELF: &str = "this is the gateway itself";
 
-/// Why a server is left out that its owner switched off.
-pub const SWITCHED_OFF: &str = "switched off in the config file";
+/// Why a server is disabled that its owner turned off.
+pub const SWITCHED_OFF: &str = "turned off in the config file";
 
 fn state(disabled: bool, itself: bool, missing: &[String]) -> ServerState {
     if disabled {
@@ -186,7 +186,7 @@ fn read_lifecycle(
     if let (Some(inner), Some((own, range, path))) = (inner, &own)
         && inner != *own
     {
-        report.problem(*range, path, "says something else than `lifecycle.idleTimeoutMs`");
+        report.problem(*range, path, "contradicts `lifecycle.idleTimeoutMs`");
     }
     let timeout = inner.or(own.as_ref().map(|(own, ..)| *own));
     match mode {
@@ -227,7 +227,7 @@ fn read_mode(
     (word(report, &mode.node, MODES), timeout)
 }
 
-/// One of a few words; case and separators do not count.
+/// An enumerated value; case and separators are ignored.
 fn word(
     report: &mut Report<'_>,
     node: &Node<'_, '_>,
@@ -352,7 +352,7 @@ fn read_tools(report: &mut Report<'_>, fields: &mut Fields<'_, '_>) -> ToolFilte
             continue;
         }
         if patterns.is_empty() {
-            let hint = "leave it out to allow every tool".to_owned();
+            let hint = "remove it to allow every tool".to_owned();
             report.warn(
                 list.node.range(),
                 &list.node.path,

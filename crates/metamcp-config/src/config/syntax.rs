@@ -1,11 +1,11 @@
-//! Syntax errors in our own words.
+//! Messages for JSON syntax errors.
 
 use std::borrow::Cow;
 
 use jsonc_parser::ParseStringErrorKind;
 use jsonc_parser::errors::{ParseError, ParseErrorKind};
 
-/// A syntax error in our words, with what to do about it.
+/// Message and hint for a syntax error.
 pub(super) fn syntax_words(text: &str, error: &ParseError) -> (Cow<'static, str>, Option<String>) {
     let hint = |text: &str| Some(text.to_owned());
     let (message, hint) = match error.kind() {

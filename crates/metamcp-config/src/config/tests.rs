@@ -1,7 +1,7 @@
-//! The reader as its users meet it: what is understood, what is refused, and in which words.
+//! The parser from outside: what is accepted, what is rejected, and with which messages.
 //! Owns: the cases.      Never: looks inside the reader.
 //! In: texts.  Out: models, problems, warnings, snapshots.
-//! Tests: these are they.
+//! Tests: this module.
 
 mod cases;
 
@@ -240,10 +240,10 @@ fn a_missing_variable_disables_one_server_only() {
         states,
         [
             &disabled(
-                "environment variable NOPE is not set; ${input:key} can only be answered by the program it was written for"
+                "environment variable NOPE is not set; ${input:key} can only be resolved by the program it was written for"
             ),
             &ServerState::Enabled,
-            &disabled("switched off in the config file"),
+            &disabled("turned off in the config file"),
             &disabled("environment variable NOPE is not set"),
         ]
     );

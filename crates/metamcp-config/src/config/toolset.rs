@@ -1,4 +1,4 @@
-//! Named parts of everything there is: which servers, and which of their tools, a session may see.
+//! Toolsets: named subsets of servers and tools that a session is restricted to.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use super::{Pattern, ServerConfig};
 /// The keys of a toolset, with what they mean.
 pub(super) const KEYS: [(&str, &str); 5] = [
     ("description", "What it is for, in your words."),
-    ("servers", "Servers that belong to it, by name; `*` stands for anything."),
+    ("servers", "Servers that belong to it, by name; `*` matches anything."),
     ("tags", "Servers that belong to it because they have one of these `tags`."),
     (
         "allow",
-        "Only these tools: `server:tool`, or a tool's name for every server; `*` stands for anything.",
+        "Only these tools: `server:tool`, or a tool's name for every server; `*` matches anything.",
     ),
     ("deny", "Never these tools, written the same way. `deny` wins."),
 ];
@@ -25,9 +25,8 @@ pub(super) const KEYS: [(&str, &str); 5] = [
 /// rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Toolset {
-    /// Its name.
     pub name: String,
-    /// The operator's words.
+    /// The operator's description.
     pub description: Option<String>,
     /// Servers by name. With neither these nor tags, every server.
     pub servers: Option<Vec<Pattern>>,

@@ -1,4 +1,4 @@
-//! TOML: entries put in by a reader that keeps comments and layout, taken out by the lines they stand in.
+//! TOML: entries inserted with `toml_edit`, which preserves comments and layout, and removed by their lines.
 
 use std::ops::Range;
 
@@ -218,7 +218,7 @@ fn not_a_table(path: &[&str]) -> EditError {
     EditError::NotAnObject { path: dotted(path), expected: "a table" }
 }
 
-/// A value as TOML writes it; objects become tables of their own. TOML has no `null`: such keys are left out.
+/// A value as TOML writes it; objects become tables of their own. TOML has no `null`: such keys are skipped.
 fn item(value: &Value) -> Item {
     match value {
         Value::Object(object) => {

@@ -1,5 +1,5 @@
-//! The part of YAML that programs write, edited line by line. What is written otherwise is refused, never guessed.
-//! Understood: block mappings, `- ` lists of scalars, flow lists of scalars, `{}`, quoted and plain scalars, comments.
+//! The part of YAML that programs write, edited line by line. Anything else is rejected, never guessed.
+//! Supported: block mappings, `- ` lists of scalars, flow lists of scalars, `{}`, quoted and plain scalars, comments.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
 //! YAML in which entries are a list and each says its own `name`, edited item by item. To callers it looks like a
-//! mapping by these names. What is written otherwise is refused, never guessed.
+//! mapping by these names. Anything else is rejected, never guessed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::EditError;
 use super::yaml::{self, Lines};
 
-/// The key by which an item is told from the others.
+/// The key that identifies an item.
 const NAME: &str = "name";
 
 /// One item: its lines, and what it says.
@@ -36,7 +36,7 @@ pub(super) fn set_all(
     }
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let Some(list) = list(text, keys)? else {
-        // The key with an empty list, which the next round fills.
+        // The key with an empty list, which the next iteration fills.
         return set_all(&yaml::set(text, keys, &Value::Array(Vec::new()))?, keys, entries);
     };
     // `mcpServers: []` becomes a list of lines: only the brackets go.

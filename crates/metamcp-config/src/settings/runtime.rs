@@ -1,5 +1,4 @@
-//! The runtime variables of metatools as a profile of code mode: a wish for isolation is never ignored, and never met
-//! with less than was asked for.
+//! Runtime variables of metatools, mapped to a profile of code mode: never to weaker isolation than requested.
 
 use super::value::{Kind, Value, ValueError};
 use super::words::{CodeProfile, Word};
@@ -29,7 +28,6 @@ const KINDS: &[Word] = &[
 pub struct RequestedRuntime {
     /// The profile of ours, as a word of the environment.
     pub given: Given,
-    /// The same.
     pub profile: CodeProfile,
     /// The variable that says so.
     pub variable: &'static str,
@@ -37,7 +35,7 @@ pub struct RequestedRuntime {
     pub note: Option<String>,
 }
 
-/// What the variables ask for, where they do. `lacks_docker` is asked only where it matters.
+/// The profile that the variables request, if any. `lacks_docker` is called only where it matters.
 pub fn requested(
     lookup: &dyn Fn(&str) -> Option<String>,
     lacks_docker: &dyn Fn() -> bool,
@@ -67,7 +65,7 @@ pub fn requested(
     Ok(Some(RequestedRuntime { given, profile, variable, note }))
 }
 
-/// Both words are empty where nothing is asked for.
+/// Both are empty where nothing is requested.
 fn decide(
     asked: &str,
     backend: &str,
@@ -78,7 +76,7 @@ fn decide(
         ("", "", _) => return Ok(None),
         (_, "wasm", Some(false)) => {
             let message = format!(
-                "`wasm` is asked for, and {WASM} switches it off; set {WASM}=true or choose `docker`"
+                "`wasm` is requested, but {WASM} disables it; set {WASM}=true or choose `docker`"
             );
             return Err(wrong(RUNS_IN, &message));
         }
@@ -87,7 +85,7 @@ fn decide(
         // From here on it is Docker, unless WASM may stand in for one that is not there.
         (_, _, Some(true)) if lacks_docker() => {
             let note = format!(
-                "Docker is not to be had here, so scripts run in the profile `hardened`, as {WASM} lets them"
+                "Docker is not available, so scripts run in the profile `hardened`, as {WASM} allows"
             );
             (CodeProfile::Hardened, Some(note))
         }
@@ -119,7 +117,7 @@ mod tests {
         requested(&lookup, &|| !docker)
     }
 
-    /// Every combination of the three, with and without Docker: what is asked for, and what is got.
+    /// Every combination of the three, with and without Docker: what is requested, and what results.
     #[test]
     fn every_combination_gets_what_it_asks_for_or_is_refused() {
         let mut table = Vec::new();
@@ -153,7 +151,7 @@ mod tests {
         let set = [(PROFILE, "standard"), (WASM, "1")];
         let requested = requested_with(&set, false).unwrap().unwrap();
         assert_eq!((requested.profile, requested.variable), (CodeProfile::Hardened, PROFILE));
-        assert!(requested.note.unwrap().contains("Docker is not to be had"));
+        assert!(requested.note.unwrap().contains("Docker is not available"));
         assert_eq!(requested_with(&set, true).unwrap().unwrap().note, None);
         let set = [(PROFILE, "dev"), (RUNS_IN, "docker")];
         let requested = requested_with(&set, false).unwrap().unwrap();

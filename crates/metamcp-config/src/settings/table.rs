@@ -1,5 +1,5 @@
-//! The table of all global settings. Flags, variables, file keys, help, docs and schema are made from it.
-//! Owns: names, kinds, defaults and words of every setting, one file a subject.      Never: reads a value from anywhere.
+//! The table of all global settings. Flags, variables, file keys, help, docs and schema are generated from it.
+//! Owns: names, kinds, defaults and help of every setting, one file per subject.      Never: reads a value from anywhere.
 //! In: nothing.  Out: [`SETTINGS`].
 //! Tests: `settings/tests.rs`.
 
@@ -17,7 +17,6 @@ use std::sync::LazyLock;
 use super::Settings;
 use super::value::{Kind, Value};
 
-/// One global setting.
 #[derive(Clone)]
 pub struct Setting {
     /// Its key in the file, with a dot between object and key; `None` where a file cannot set it.
@@ -26,7 +25,6 @@ pub struct Setting {
     pub aliases: &'static [&'static str],
     /// Its flag without the dashes. Also what identifies the setting.
     pub flag: &'static str,
-    /// Its environment variable.
     pub env: &'static str,
     /// Its type and range.
     pub kind: Kind,
@@ -109,7 +107,7 @@ impl Setting {
         }
     }
 
-    /// Other variables that set it, asked after its own.
+    /// Other variables that set it, read after its own.
     pub fn env_aliases(&self) -> &'static [&'static str] {
         METATOOLS.iter().find(|(flag, _)| *flag == self.flag).map_or(&[], |(_, names)| names)
     }

@@ -1,4 +1,4 @@
-//! Variables that look like ours and are none: a wish that nobody hears must at least be told.
+//! Misspelt `METAMCP_*` variables, so that one without effect is at least reported.
 
 use super::{SETTINGS, runtime};
 use metamcp_types::nearest::nearest;
@@ -58,7 +58,7 @@ fn meant(name: &str, known: &[&'static str]) -> Option<&'static str> {
     let rests = known.iter().filter_map(|known| without_prefix(known));
     let near = *nearest(rest, rests, 1).first()?;
     let mut ways = known.iter().filter(|known| without_prefix(known) == Some(near));
-    // Of both vocabularies the one that was begun with.
+    // Suggestions have the same prefix as the misspelt name.
     let own = ways.clone().find(|known| name.starts_with(prefix(known)));
     own.or_else(|| ways.next()).copied()
 }

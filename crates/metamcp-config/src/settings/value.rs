@@ -14,32 +14,25 @@ use metamcp_types::nearest::nearest;
 pub enum Kind {
     /// A number of things.
     Count {
-        /// Least allowed.
         min: u64,
-        /// Most allowed.
         max: u64,
     },
     /// A time in milliseconds.
     Millis {
-        /// Least allowed.
         min: u64,
-        /// Most allowed.
         max: u64,
     },
     /// A size in bytes.
     Bytes {
-        /// Least allowed.
         min: u64,
-        /// Most allowed.
         max: u64,
     },
     /// One of a few words.
     Word(&'static [Word]),
     /// `true` or `false`.
     Switch,
-    /// A path.
     Path,
-    /// Any words on one line.
+    /// Any text on one line.
     Text,
     /// Names, with commas between them; in a file they may be a list.
     Names,
@@ -56,7 +49,7 @@ pub enum Value {
     Switch(bool),
     /// A path as written.
     Path(Cow<'static, str>),
-    /// Words as written.
+    /// Text as written.
     Text(Cow<'static, str>),
 }
 

@@ -1,4 +1,4 @@
-//! Settings with a fixed set of words: the words are declared with the type, and everything else reads them from there.
+//! Enumerated settings: the allowed words are declared with the type, and everything else is derived from it.
 
 use metamcp_types::strategy::Strategy;
 
@@ -70,7 +70,7 @@ pub(super) const STRATEGIES: [Word; Strategy::ALL.len()] = {
 };
 
 words! {
-    /// How code written by a model is kept apart from the gateway and the machine.
+    /// How scripts are sandboxed.
     #[derive(Default)]
     CodeProfile {
         #[default]
@@ -78,7 +78,7 @@ words! {
         Hardened = "hardened": "The same worker with the engine inside WebAssembly; for builds that have it.",
         Docker = "docker": "A container of the Docker engine on this machine.",
         Dev = "dev": "Like `standard` with engine traces in errors and longer limits.",
-        Off = "off": "No code mode: `mcp_execute` is not listed and refused.",
+        Off = "off": "No code mode: `mcp_execute` is not listed, and rejected if called.",
     }
 }
 
@@ -87,8 +87,8 @@ words! {
     #[derive(Default)]
     ToolSurface {
         #[default]
-        Compact = "compact": "Few small tools that stand for those of all servers: `mcp_discover`, `mcp_call`, `mcp_execute`.",
-        Full = "full": "The vocabulary of metatools: `search_tools`, `describe_tool`, `run_tool`, `run_chain` and the rest.",
+        Compact = "compact": "A few small tools in place of those of all servers: `mcp_discover`, `mcp_call`, `mcp_execute`, `mcp_provision`.",
+        Full = "full": "The tools of metatools: `search_tools`, `describe_tool`, `run_tool`, `run_chain` and the rest.",
         Both = "both": "Both of these.",
         Direct = "direct": "The tools, resources and prompts of the servers as they are, for clients that search themselves.",
     }
@@ -106,7 +106,7 @@ words! {
 }
 
 words! {
-    /// How a child and everything it starts are kept from outliving the gateway.
+    /// How a server's process tree is prevented from outliving the gateway.
     Containment {
         Auto = "auto": "Namespaces where the system allows them, else the shim.",
         Namespace = "namespace": "A process namespace per server (Linux); a server is refused where that is not possible.",
@@ -115,12 +115,12 @@ words! {
 }
 
 words! {
-    /// Where the key to the tokens of remote servers is kept.
+    /// Where the encryption key of stored OAuth tokens is.
     #[derive(Default)]
     TokenStore {
         #[default]
         Auto = "auto": "In the keyring of the system where there is one, else in a file that only you can read.",
-        Keyring = "keyring": "In the keyring of the system; without one nobody stays logged in.",
+        Keyring = "keyring": "In the keyring of the system; without one sign-ins are lost when the gateway ends.",
         File = "file": "In a file that only you can read, beside the tokens.",
     }
 }

@@ -1,4 +1,4 @@
-//! May this be run, if a person says yes; and must a person be asked at all.
+//! Whether a plan may be approved at all, and whether it needs a person's approval.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,7 @@ const DAY: u64 = 24 * 60 * 60 * 1000;
 pub enum Refusal {
     /// Nothing that a client may be given.
     #[error("{why}")]
-    Unusable {
-        /// What is wrong.
-        why: String,
-    },
+    Unusable { why: String },
     /// Its registry took it back.
     #[error("its registry marks it as deleted{}", said(message))]
     Deleted {
@@ -28,14 +25,14 @@ pub enum Refusal {
         message: String,
     },
     /// It is named, but not there.
-    #[error("{package} does not exist at its source: it is gone, or never was")]
+    #[error("{package} does not exist at its source: it was removed, or never existed")]
     Vanished {
         /// What was looked for.
         package: String,
     },
     /// Published a moment ago.
     #[error(
-        "this version is {age} old, and less than {least} days is too young: a stolen account is usually noticed in that time"
+        "this version is {age} old, less than the minimum of {least} days: hijacked accounts are usually noticed in that time"
     )]
     TooYoung {
         /// How old.
@@ -47,11 +44,8 @@ pub enum Refusal {
     #[error("its source does not say when this version was published")]
     AgeUnknown,
     /// It reads like another.
-    #[error("its name can be taken for {of}, which is well known and another package")]
-    LookAlike {
-        /// The other.
-        of: String,
-    },
+    #[error("its name resembles {of}, a well-known other package (typosquatting)")]
+    LookAlike { of: String },
     /// The same version, other bytes.
     #[error("the hash of this version changed: it was {was} and is {is}")]
     HashChanged {
@@ -61,25 +55,19 @@ pub enum Refusal {
         is: String,
     },
     /// Nothing to pin it to.
-    #[error("nothing pins {what} to a hash")]
-    NoHash {
-        /// Which packages.
-        what: String,
-    },
+    #[error("{what} is not pinned to a hash")]
+    NoHash { what: String },
     /// Parts of it come from no registry of packages.
-    #[error(
-        "it needs what comes from no registry of packages, so nobody says how old it is: {what}"
-    )]
+    #[error("it depends on something outside of package registries, whose age is unknown: {what}")]
     Elsewhere {
         /// Which, with where they are from.
         what: String,
     },
     /// It would run code while it is installed.
     #[error(
-        "it runs code while it is installed ({what}); list {grant} under installScripts in trusted.json to agree"
+        "it has install scripts ({what}); list {grant} under installScripts in trusted.json to allow them"
     )]
     InstallScripts {
-        /// Which.
         what: String,
         /// What to write into the trust file.
         grant: String,
@@ -90,14 +78,13 @@ fn said(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
-/// What came out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Whether the trust file grants it without a question.
+    /// Whether the trust file approves it in advance.
     pub granted: bool,
     /// Why not, if it must not be run.
     pub refusals: Vec<Refusal>,
-    /// What a person should know before saying yes.
+    /// What a person should know before approving.
     pub reasons: Vec<String>,
     /// Whether its install scripts were agreed to.
     pub scripts_agreed: bool,
@@ -109,7 +96,7 @@ impl Verdict {
         match (self.refusals.is_empty(), self.granted) {
             (false, _) => "refused",
             (true, true) => "trusted",
-            (true, false) => "needs a yes",
+            (true, false) => "needs approval",
         }
     }
 }
@@ -189,7 +176,7 @@ pub fn assess(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> V
     }
     if offer.kind == Kind::Oci && !offer.runtime_arguments.is_empty() {
         let why = format!(
-            "it wants arguments for docker itself ({}), which can open the whole machine",
+            "it has arguments for docker itself ({}), which could expose the whole machine",
             offer.runtime_arguments.join(" ")
         );
         verdict.refusals.push(Refusal::Unusable { why });
@@ -217,8 +204,8 @@ pub fn assess(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> V
     }
     if let Some(lock) = facts.lock.as_ref().filter(|_| at.least_days > 0) {
         verdict.reasons.push(match lock.undated.as_slice() {
-            [] => format!("nothing it needs is younger than {} days", at.least_days),
-            undated => format!("nobody says how old these are: {}", undated.join(", ")),
+            [] => format!("no dependency is younger than {} days", at.least_days),
+            undated => format!("the age of these is unknown: {}", undated.join(", ")),
         });
     }
     if let Status::Deprecated(message) = &candidate.status {
@@ -234,13 +221,13 @@ pub fn assess(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>) -> V
         && Trust::grants(&at.trust.publishers, offer.kind, &offer.identifier)
     {
         let who = publisher(offer.kind, &offer.identifier);
-        // Whoever wrote an entry need not be who published the package, and a trusted program does as it is told.
+        // Whoever wrote an entry need not be who published the package, and a trusted program obeys its arguments.
         verdict.granted = candidate.source == Source::Builtin || is_bare(offer);
         verdict.reasons.push(if verdict.granted {
             format!("{who} is in your trusted.json")
         } else {
             format!(
-                "{who} is in your trusted.json, but the arguments and variables are those of an entry of a registry"
+                "{who} is in your trusted.json, but its arguments and variables come from a registry entry"
             )
         });
     }
@@ -260,7 +247,7 @@ fn in_the_open(offer: &Offer) -> Option<Refusal> {
     });
     let name = secret.filter(|_| offer.kind == Kind::Oci)?;
     let why = format!(
-        "it takes {name}, a secret, as an argument only, and docker can be given one only where every user of this machine can read it: in the list of processes"
+        "it takes {name}, a secret, only as an argument, and an argument of docker can be read by every user of this machine in the process list"
     );
     Some(Refusal::Unusable { why })
 }
@@ -272,7 +259,7 @@ fn variables(offer: &Offer) -> Option<Refusal> {
     }
     let named = offer.environment.iter().find(|input| !is_allowed(input))?;
     let why = format!(
-        "its entry sets the variable {}, which is not of a kind that services have for settings and could decide what programs load or whom they talk to; configure it by hand with `metamcp add` if you trust it",
+        "its entry sets the variable {}, which does not look like a setting of a service and could change what programs load or whom they contact; configure it by hand with `metamcp add` if you trust it",
         named.name
     );
     Some(Refusal::Unusable { why })
@@ -282,7 +269,7 @@ fn age(kind: Kind, facts: &Facts, at: &Circumstances<'_>, verdict: &mut Verdict)
     // A service at an address has no version that could age.
     if kind == Kind::Remote {
         verdict.reasons.push(
-            "a service elsewhere: nothing is installed, and it can change any day".to_owned(),
+            "a remote service: nothing is installed, and it can change at any time".to_owned(),
         );
         return;
     }
@@ -333,7 +320,7 @@ fn hashes(candidate: &Candidate, facts: &Facts, at: &Circumstances<'_>, verdict:
         verdict.refusals.push(Refusal::NoHash { what: lock.unpinned.join(", ") });
     }
     if vouched.is_some() {
-        verdict.reasons.push("its hash is the one that was checked for this release".to_owned());
+        verdict.reasons.push("its hash is the one in metamcp's own list".to_owned());
     }
 }
 
@@ -343,15 +330,13 @@ fn scripts(candidate: &Candidate, facts: &Facts, trust: &Trust, verdict: &mut Ve
     let mut all: Vec<String> = facts.scripts.iter().cloned().chain(locked).collect();
     all.dedup();
     if all.is_empty() {
-        verdict.reasons.push("nothing of it runs while it is installed".to_owned());
+        verdict.reasons.push("it has no install scripts".to_owned());
         return;
     }
     let offer = &candidate.offer;
     if Trust::grants(&trust.scripts, offer.kind, &offer.identifier) {
         verdict.scripts_agreed = true;
-        verdict
-            .reasons
-            .push(format!("runs code while it is installed, as agreed: {}", all.join(", ")));
+        verdict.reasons.push(format!("has install scripts that you allowed: {}", all.join(", ")));
     } else {
         let grant = format!("\"{}:{}\"", offer.kind.word(), offer.identifier);
         verdict.refusals.push(Refusal::InstallScripts { what: all.join(", "), grant });

@@ -12,7 +12,7 @@ struct Known {
     version: &'static str,
     integrity: &'static str,
     about: &'static str,
-    /// Words that are always there.
+    /// Fixed arguments.
     fixed: &'static [&'static str],
     /// Name, flag and meaning of an argument it cannot do without.
     asked: Option<(&'static str, Option<&'static str>, &'static str)>,
@@ -42,8 +42,8 @@ const KNOWN: &[Known] = &[
         about: "Remember facts across conversations in a knowledge graph of entities, relations and observations",
         fixed: &[],
         asked: None,
-        environment: &[("MEMORY_FILE_PATH", false, "where the graph is kept")],
-        // Otherwise it is kept beside its program, which it may not write.
+        environment: &[("MEMORY_FILE_PATH", false, "where the graph is stored")],
+        // By default it is stored beside its program, which it may not write.
         filled: &[("MEMORY_FILE_PATH", "${data}/memory.jsonl")],
     },
     Known {

@@ -1,4 +1,4 @@
-//! A server that somebody offers, before anything is known of its package; and which of many fit a need.
+//! Candidates: servers that a registry offers, before their packages are looked up; and the ranking of them.
 
 use std::sync::Arc;
 
@@ -62,7 +62,6 @@ pub enum Argument {
     Asked {
         /// `--root`, say.
         flag: Option<String>,
-        /// The value.
         input: Input,
     },
 }
@@ -70,7 +69,6 @@ pub enum Argument {
 /// One way to get a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// How.
     pub kind: Kind,
     /// The package, the image, or the address.
     pub identifier: String,
@@ -82,11 +80,10 @@ pub struct Offer {
     pub arguments: Vec<Argument>,
     /// The variables it reads; the headers it wants, where it is remote.
     pub environment: Vec<Input>,
-    /// Arguments for the runtime itself that were asked for; never honoured.
+    /// Arguments for the runtime itself that the entry has; never honoured.
     pub runtime_arguments: Vec<String>,
 }
 
-/// Who offers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// A registry, by its address.
@@ -117,9 +114,7 @@ pub struct Candidate {
     /// For people.
     #[serde(default)]
     pub title: Option<String>,
-    /// What it does.
     pub description: String,
-    /// Who offers it.
     pub source: Source,
     /// What the source says of it.
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! What the user's own package clients say about a package. Their output is read here, and nothing in it is trusted
-//! further than that it came from where the user installs from anyway.
+//! Facts about a package from the output of the user's own package clients. It is trusted only as far as the source that
+//! the user installs from anyway.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ pub fn npm_view(name: &str, version: &str, document: &Value) -> Facts {
     if told("version") != Some(version) {
         return Facts::default();
     }
-    // npm writes members asked for by a path under that path, and under objects otherwise.
+    // npm writes members requested by a path under that path, and under objects otherwise.
     let dist = document.get("dist");
     let integrity = dist.and_then(|dist| dist.get("integrity")).and_then(Value::as_str);
     let time = document.get("time").and_then(|time| time.get(version)).and_then(Value::as_str);
@@ -150,7 +150,7 @@ pub fn npm_lock(name: &str, raw: &[u8]) -> Option<Lock> {
         scripted: rest().filter(flagged).map(called).collect(),
         unpinned: rest().filter(unpinned).map(called).collect(),
         integrity: own.get("integrity").and_then(Value::as_str).map(str::to_owned),
-        // npm leaves out what is younger than it was told.
+        // npm skips versions younger than the limit it was given.
         undated: Vec::new(),
         elsewhere: elsewhere(all),
     })

@@ -1,4 +1,4 @@
-//! Names of packages: which can be used at all, which pretend to be others, and what a server is called after one.
+//! Names of packages: validation, typosquatting, and the server name derived from one.
 
 use super::candidate::Kind;
 
@@ -39,7 +39,7 @@ pub fn valid(kind: Kind, identifier: &str, version: &str) -> Result<(), &'static
         Kind::Remote => return address(identifier),
     };
     if !named {
-        return Err("its name is not one of a package");
+        return Err("its name is not a valid package name");
     }
     if !(version.starts_with(|c: char| c.is_ascii_digit()) && plain(version, ".-+")) {
         return Err("its version is not exact");
@@ -61,19 +61,19 @@ fn image(identifier: &str) -> Result<(), &'static str> {
         return Err("the image comes from a host that is not on the list");
     }
     let fine = name.chars().all(|c| c.is_ascii_alphanumeric() || "-._/:".contains(c));
-    if fine { Ok(()) } else { Err("its name is not one of an image") }
+    if fine { Ok(()) } else { Err("its name is not a valid image name") }
 }
 
 fn address(url: &str) -> Result<(), &'static str> {
     let Some(rest) = url.strip_prefix("https://") else {
-        return Err("its address is not one of https");
+        return Err("its address does not use https");
     };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let named = host.contains('.')
         && host.starts_with(|c: char| c.is_ascii_alphanumeric())
         && host.chars().all(|c| c.is_ascii_alphanumeric() || "-.:".contains(c));
     let fine = url.chars().all(|c| c.is_ascii_graphic() && !"\"'`<>\\^{}|".contains(c));
-    if named && fine { Ok(()) } else { Err("its address cannot be used as it is") }
+    if named && fine { Ok(()) } else { Err("its address is invalid") }
 }
 
 /// The known name that this one can be taken for, if there is one. `known` are names of the same kind.
@@ -113,7 +113,7 @@ fn scope(name: &str) -> Option<&str> {
     name.strip_prefix('@').and_then(|rest| rest.split('/').next())
 }
 
-/// What is left of a name when case, separators and characters that read alike are not told apart.
+/// A name without differences of case, separators and look-alike characters.
 fn folded(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric).map(|c| match c {
         '0' => 'o',

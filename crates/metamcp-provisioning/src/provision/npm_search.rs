@@ -1,4 +1,4 @@
-//! What the user's own npm finds: words to search for, and what it prints as candidates that nobody vetted.
+//! `npm search`: the query, and its output as unvetted candidates.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use metamcp_types::text;
 
 /// By these keywords a package says of itself that it is an MCP server.
 const KEYWORDS: [&str; 4] = ["mcp", "mcp-server", "modelcontextprotocol", "model-context-protocol"];
-/// Words of a need that are searched for; npm wants them all, so more find less.
+/// Words of the query that are searched for; npm requires all of them, so more find less.
 const MOST_WORDS: usize = 4;
 /// Longest of them.
 const MAX_WORD: usize = 40;
@@ -22,10 +22,10 @@ const EMPTY: [&str; 34] = [
 ];
 /// Most that is taken of one answer.
 pub const MOST_FOUND: usize = 20;
-/// Longest description that is kept.
+/// Longest description, in characters.
 const MAX_DESCRIPTION: usize = 300;
 
-/// What npm is asked for: the keywords of MCP and the words of a need. Nothing but letters and digits of the need is in
+/// The search terms: the keywords of MCP and words of the query. Nothing but letters and digits of the query is in
 /// it, so that no word can be an option or a filter of npm's. Nothing where no word is left.
 pub fn npm_query(need: &str) -> Option<Vec<String>> {
     let mut words: Vec<String> = Vec::new();

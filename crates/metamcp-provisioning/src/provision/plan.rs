@@ -1,4 +1,4 @@
-//! Exactly what would be installed and run; and the yes that is good for this, once, for a while.
+//! A plan: exactly what would be installed and run; and the approval of it, valid once and for a limited time.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -8,7 +8,7 @@ use super::candidate::{Argument, Candidate, Input, Kind, Source};
 use super::facts::{Facts, Lock, hex};
 use super::secret_ref::secret_ref;
 
-/// How long a yes given in a terminal may wait to be used.
+/// How long an approval given in a terminal is valid.
 const APPROVAL_LIFETIME: u64 = 15 * 60 * 1000;
 /// Longest value a person may give.
 const MAX_VALUE: usize = 4096;
@@ -16,30 +16,25 @@ const MAX_VALUE: usize = 4096;
 /// One word of a command line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
-    /// Known.
     Fixed(String),
     /// What the person gives under that name.
     Asked(String),
 }
 
-/// See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// What the server will be called here.
     pub server: String,
-    /// What it does, in its publisher's words.
+    /// The publisher's description.
     pub description: String,
     /// As its source names it.
     pub candidate: String,
-    /// Who offers it.
     pub source: Source,
     /// How it is brought here.
     pub kind: Kind,
     /// The package, the image or the address.
     pub identifier: String,
-    /// Its exact version.
     pub version: String,
-    /// Its hash.
     pub integrity: Option<String>,
     /// Everything it needs, pinned.
     pub lock: Option<Lock>,
@@ -64,32 +59,30 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Contained {
-    /// Walls: of the disk it has the system's folders and its own.
+    /// A process sandbox: it has the system's folders and its own.
     #[serde(rename = "walls")]
     Sandbox,
     /// A container of docker.
     Container,
     /// Another machine.
     Elsewhere,
-    /// Nothing.
     Nothing {
-        /// Why.
         why: String,
     },
 }
 
 impl Default for Contained {
     fn default() -> Contained {
-        Contained::Nothing { why: "it was planned before there were walls".to_owned() }
+        Contained::Nothing { why: "it was planned before there was a sandbox".to_owned() }
     }
 }
 
-/// A yes of a person to one plan.
+/// A person's approval of one plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
     /// The plan's digest.
     pub digest: String,
-    /// What the person gave for the values asked.
+    /// The values that the person gave.
     pub values: Vec<(String, String)>,
     /// Until when it is good, in milliseconds since 1970.
     pub expires: u64,
@@ -104,37 +97,28 @@ pub struct Consent {
     pub environment: Vec<(String, String)>,
 }
 
-/// Why a yes is none for this plan.
+/// Why an approval is not valid for this plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// To something else.
-    #[error("the yes was given to another plan")]
+    #[error("the approval is for another plan")]
     Other,
     /// Too long ago.
-    #[error("the yes is too old")]
+    #[error("the approval has expired")]
     Expired,
     /// A value is missing.
     #[error("the value {name} is missing")]
-    Missing {
-        /// Which.
-        name: String,
-    },
+    Missing { name: String },
     /// A value no program may be given.
     #[error(
         "the value {name} cannot be used: it starts with a dash, is too long, or holds a control character"
     )]
-    Value {
-        /// Which.
-        name: String,
-    },
+    Value { name: String },
     /// A secret that could be handed over only where everybody can read it.
     #[error(
-        "the value {name} looks like a secret, and docker can be given an argument only where every user of this machine can read it"
+        "the value {name} looks like a secret, and an argument of docker can be read by every user of this machine"
     )]
-    InTheOpen {
-        /// Which.
-        name: String,
-    },
+    InTheOpen { name: String },
     /// What is refused stays refused.
     #[error("the plan is refused")]
     Refused,
@@ -190,7 +174,7 @@ impl Plan {
         }
     }
 
-    /// Covers all that a yes is given to: who offers it, what is fetched, what is run, what it is handed, with the
+    /// Covers everything that is approved: who offers it, what is fetched, what is run, what it is handed, with the
     /// values that are used where the person gives none.
     pub fn digest(&self) -> String {
         let lock = self.lock.as_ref().map(|lock| &lock.digest);
@@ -213,17 +197,17 @@ impl Plan {
         self.digest().chars().take(12).collect()
     }
 
-    /// Whether it may be run if a person says yes.
+    /// Whether it may be run once a person approves it.
     pub fn is_refused(&self) -> bool {
         !self.verdict.refusals.is_empty()
     }
 
-    /// A yes to this plan, given now.
+    /// An approval of this plan, given now.
     pub fn approve(&self, values: Vec<(String, String)>, now: u64) -> Approval {
         Approval { digest: self.digest(), values, expires: now.saturating_add(APPROVAL_LIFETIME) }
     }
 
-    /// Whether a yes is one to this very plan, and what it comes to.
+    /// Whether an approval is for this very plan.
     pub fn agreed(&self, approval: &Approval, now: u64) -> Result<Consent, Rejected> {
         if approval.digest != self.digest() {
             return Err(Rejected::Other);
@@ -235,7 +219,7 @@ impl Plan {
         self.complete(&approval.values)
     }
 
-    /// The plan with values in place of those that were asked for.
+    /// The plan with the given values filled in.
     pub fn complete(&self, values: &[(String, String)]) -> Result<Consent, Rejected> {
         if self.is_refused() {
             return Err(Rejected::Refused);
@@ -291,13 +275,13 @@ impl Plan {
         shown.collect()
     }
 
-    /// What the person is asked for at that place of the command line, if they are.
+    /// The input at that place of the command line, if there is one.
     pub fn asked_at(&self, at: usize) -> Option<&Input> {
         let Some(Word::Asked(name)) = self.argv.get(at) else { return None };
         self.asked.iter().find(|input| input.name == *name)
     }
 
-    /// What the person gave for the values asked for, by the command line that came of it. A publisher's own value is
+    /// The values that the person gave, taken from the resulting command line. A publisher's own value is
     /// none of these, even if the person repeated it.
     pub fn given<'a>(&'a self, argv: &'a [String]) -> impl Iterator<Item = &'a str> {
         self.argv.iter().zip(argv).filter_map(move |(word, value)| {

@@ -1,4 +1,4 @@
-//! What pip and uv say about packages of PyPI.
+//! Facts about PyPI packages from the output of pip and uv.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};

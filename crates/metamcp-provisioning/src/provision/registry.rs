@@ -1,4 +1,4 @@
-//! Pages of a registry, as `/v0.1/servers` answers them. Entries that cannot be understood are left out, the rest stay.
+//! Pages of a registry, as `/v0.1/servers` answers them. Entries that cannot be parsed are skipped.
 
 use serde_json::Value;
 
@@ -18,7 +18,6 @@ const MAX_NAME: usize = 200;
 /// Longest package, image or address, version, or hash; the longest that any client takes are shorter.
 const MAX_IDENTIFIER: usize = 1024;
 
-/// One page.
 #[derive(Debug, Default)]
 pub struct Page {
     /// What could be understood, deleted entries among it.
@@ -53,7 +52,7 @@ pub fn page(registry: &str, document: &Value) -> Page {
     }
 }
 
-/// A candidate as it may be kept and shown, wherever it was read: its texts cleaned, its names and values of the
+/// A candidate as it may be stored and shown, wherever it was read: its texts cleaned, its names and values of the
 /// length and shape that honest ones have. One that is not like that is none.
 pub fn sound(mut candidate: Candidate) -> Option<Candidate> {
     let line = |text: &str| text::clean_line(text, MAX_TEXT).trim().to_owned();
@@ -227,7 +226,7 @@ fn argument(argument: &Value) -> Vec<Argument> {
     let named = argument.get("type").and_then(Value::as_str) == Some("named");
     let flag = argument.get("name").and_then(Value::as_str).filter(|_| named).map(str::to_owned);
     let value = argument.get("value").and_then(Value::as_str);
-    // A value with a place for another is as good as asked for.
+    // A value with a placeholder has to be asked for.
     if let Some(value) = value.filter(|value| !value.contains('{')) {
         let words = flag.into_iter().chain((!value.is_empty()).then(|| value.to_owned()));
         return words.map(Argument::Fixed).collect();
@@ -237,7 +236,7 @@ fn argument(argument: &Value) -> Vec<Argument> {
         Some(input) if input.required || input.default.is_some() => {
             vec![Argument::Asked { flag, input }]
         }
-        // A flag that stands alone and is not required is left out, like every option nobody asked for.
+        // A bare flag that is not required is omitted, like every option nobody set.
         _ => Vec::new(),
     }
 }

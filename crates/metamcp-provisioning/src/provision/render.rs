@@ -9,7 +9,7 @@ use metamcp_types::text;
 /// Longest text of a publisher that is shown.
 const MAX_SHOWN: usize = 300;
 
-/// Everything a person needs to know before a yes, every word of the command line included.
+/// Everything a person needs to know before approving, every word of the command line included.
 pub fn told(plan: &Plan) -> String {
     let mut out = String::new();
     let shown = |text: &str| text::clean_line(text, MAX_SHOWN).into_owned();
@@ -17,7 +17,7 @@ pub fn told(plan: &Plan) -> String {
     line("server", &format!("{} ({})", plan.server, shown(&plan.description)));
     let source = match &plan.source {
         Source::Registry(base) => format!("{} in {}", shown(&plan.candidate), shown(base)),
-        Source::Builtin => "the list of well-known servers in metamcp".to_owned(),
+        Source::Builtin => "metamcp's own list of well-known servers".to_owned(),
         Source::Npm => "npm search: UNVETTED, in no registry of MCP servers".to_owned(),
     };
     line("found in", &source);
@@ -27,7 +27,7 @@ pub fn told(plan: &Plan) -> String {
             format!("{} {package} {version}", plan.kind.word())
         }
         Kind::Oci => format!("image {}", shown(&plan.identifier)),
-        Kind::Remote => "nothing: a service elsewhere".to_owned(),
+        Kind::Remote => "nothing: a remote service".to_owned(),
     };
     line("installs", &package);
     if let Some(integrity) = &plan.integrity {
@@ -42,7 +42,7 @@ pub fn told(plan: &Plan) -> String {
     if matches!(plan.kind, Kind::Npm | Kind::Pypi) {
         line("into", into);
     }
-    line("walls", &contained(plan));
+    line("sandbox", &contained(plan));
     line("variables", &variables(plan));
     for input in &plan.asked {
         let about = format!("{} ({})", shown(&input.name), shown(&input.description));
@@ -55,7 +55,7 @@ pub fn told(plan: &Plan) -> String {
         line(
             "secret",
             &format!(
-                "{name} is in no command line, where every user of this machine could read it: a small program of metamcp's, run in front of this one, hands it over"
+                "{name} is not on the command line, where every user of this machine could read it: a small loader of metamcp passes it on"
             ),
         );
     }
@@ -74,13 +74,13 @@ pub fn told(plan: &Plan) -> String {
 fn contained(plan: &Plan) -> String {
     match &plan.contained {
         Contained::Sandbox => {
-            let named = if plan.asked.is_empty() { "" } else { ", and what you name of yours" };
+            let named = if plan.asked.is_empty() { "" } else { ", and what you name" };
             format!(
-                "it reads the system's folders and its own, writes its own only{named}; none of your other files, no keychain, no agent of keys; the network is open to it"
+                "it reads the system's folders and its own, writes only its own{named}; none of your other files, no keychain, no SSH agent; the network is not restricted"
             )
         }
-        Contained::Container => "a container without a folder of yours and without rights over this machine; the network is open to it".to_owned(),
-        Contained::Elsewhere => "it is on another machine and sees what it is sent".to_owned(),
+        Contained::Container => "a container without your folders and without capabilities; the network is not restricted".to_owned(),
+        Contained::Elsewhere => "not needed: it runs on another machine and sees only what it is sent".to_owned(),
         Contained::Nothing { why } => {
             format!(
                 "NONE, so it can read and change every file that you can: {}",
@@ -94,15 +94,15 @@ fn contained(plan: &Plan) -> String {
 fn scripts(plan: &Plan) -> &'static str {
     match plan.contained {
         Contained::Sandbox => {
-            "code of it runs while it is installed, behind walls as well: it writes its packages and its own folder only, reads none of your other files, and may use the network"
+            "its install scripts run sandboxed as well: they write only its packages and its own folder, read none of your other files, and may use the network"
         }
         _ => {
-            "code of it runs while it is installed, WITHOUT walls: it can read and change every file that you can"
+            "its install scripts run WITHOUT a sandbox: they can read and change every file that you can"
         }
     }
 }
 
-/// The command line, quoted so that each word can be told from the next.
+/// The command line, quoted so that its arguments are unambiguous.
 fn command(plan: &Plan) -> String {
     let word = |word: &Word| match word {
         Word::Fixed(text)
@@ -130,7 +130,7 @@ fn quoted(text: &str) -> String {
 fn unless(input: &Input) -> String {
     match &input.default {
         Some(default) => format!(
-            "; {} unless you give another, and its publisher's own value opens no folder of yours",
+            "; default {}, which as the publisher's value grants no access to your folders",
             quoted(default)
         ),
         None => String::new(),
@@ -150,11 +150,11 @@ fn variables(plan: &Plan) -> String {
     plan.environment.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// The params of the question put to a person through the client. It never asks for a secret: what is typed into a
-/// client is kept by it, and may be read by a model.
+/// The params of the elicitation for a person. It never asks for a secret: what is typed into a client is stored by it,
+/// and may be read by a model.
 pub fn question(plan: &Plan) -> Value {
     let message = format!(
-        "A model asks to install and run an MCP server on this machine. Say yes only if you want this server.\n\n{}",
+        "A model asks to install and run an MCP server on this machine. Approve only if you want this server.\n\n{}",
         told(plan)
     );
     let mut properties = Map::new();

@@ -1,18 +1,16 @@
-//! What `mcp_provision` is asked.
+//! The arguments of `mcp_provision`.
 
 use serde_json::Value;
 
 /// Longest need that is looked at.
 const MAX_INTENT: usize = 1000;
 
-/// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvisionRequest {
-    /// What is needed.
     pub intent: String,
     /// What else may help to find it.
     pub context: Option<String>,
-    /// Whether the user shall be asked to install what is found. It asks, and can do no more.
+    /// Whether to ask the user for approval. It cannot approve anything itself.
     pub wants_install: bool,
 }
 
@@ -25,7 +23,6 @@ pub struct BadRequest {
 }
 
 impl ProvisionRequest {
-    /// Reads the arguments.
     pub fn decode(arguments: Option<&Value>) -> Result<ProvisionRequest, BadRequest> {
         let member = |name: &str| arguments.and_then(|all| all.get(name)).filter(|v| !v.is_null());
         let words = |name: &'static str| match member(name) {

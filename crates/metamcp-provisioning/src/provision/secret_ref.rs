@@ -1,7 +1,7 @@
-//! Secrets that a person gave for an installed server: which values are some, and what is written down in their place.
+//! Secrets for installed servers: which values are secrets, and the reference that is recorded in their place.
 //!
-//! They are put into the system's keyring or into a file that holds nothing else. Plans, the yes to one and the record of
-//! what is installed say where; the value is looked up when the server starts.
+//! The secret is in the system's keyring or in a file that holds nothing else. Plans, approvals and the record of
+//! what is installed hold the reference, which is resolved when the server starts.
 
 use super::candidate::Input;
 use metamcp_types::secret::{Secret, names_a_secret};

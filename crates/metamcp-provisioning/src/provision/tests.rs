@@ -1,4 +1,4 @@
-//! Plans and verdicts as tables; texts as users see them.
+//! Plans and assessments as tables; texts as users see them.
 
 use serde_json::{Value, json};
 
@@ -79,20 +79,20 @@ fn every_bad_package_is_refused_with_its_reason() {
         reasons.join("; ")
     };
     let hour = Facts { published: Some(NOW - DAY / 8), ..good() };
-    insta::assert_snapshot!(refused(hour, None, "@ada/notes"), @"this version is 3 hours old, and less than 7 days is too young: a stolen account is usually noticed in that time");
+    insta::assert_snapshot!(refused(hour, None, "@ada/notes"), @"this version is 3 hours old, less than the minimum of 7 days: hijacked accounts are usually noticed in that time");
     let undated = Facts { published: None, ..good() };
     insta::assert_snapshot!(refused(undated, None, "@ada/notes"), @"its source does not say when this version was published");
     insta::assert_snapshot!(refused(good(), Some("sha512-BBBB"), "@ada/notes"), @"the hash of this version changed: it was sha512-BBBB and is sha512-AAAA");
-    insta::assert_snapshot!(refused(Facts::default(), None, "@ada/notes"), @"npm:@ada/notes@1.2.3 does not exist at its source: it is gone, or never was");
-    insta::assert_snapshot!(refused(good(), None, "firecrawl-mpc"), @"its name can be taken for firecrawl-mcp, which is well known and another package");
+    insta::assert_snapshot!(refused(Facts::default(), None, "@ada/notes"), @"npm:@ada/notes@1.2.3 does not exist at its source: it was removed, or never existed");
+    insta::assert_snapshot!(refused(good(), None, "firecrawl-mpc"), @"its name resembles firecrawl-mcp, a well-known other package (typosquatting)");
     let scripted = Facts { scripts: vec!["@ada/notes: postinstall".to_owned()], ..good() };
-    insta::assert_snapshot!(refused(scripted, None, "@ada/notes"), @r#"it runs code while it is installed (@ada/notes: postinstall); list "npm:@ada/notes" under installScripts in trusted.json to agree"#);
+    insta::assert_snapshot!(refused(scripted, None, "@ada/notes"), @r#"it has install scripts (@ada/notes: postinstall); list "npm:@ada/notes" under installScripts in trusted.json to allow them"#);
     let mut below = good();
     below.lock.as_mut().unwrap().scripted.push("left-pad@1.0.0".to_owned());
     assert!(refused(below, None, "@ada/notes").contains("left-pad@1.0.0: install"));
     let mut loose = good();
     loose.lock.as_mut().unwrap().unpinned.push("git-thing@1.0.0".to_owned());
-    assert!(refused(loose, None, "@ada/notes").contains("nothing pins git-thing@1.0.0"));
+    assert!(refused(loose, None, "@ada/notes").contains("git-thing@1.0.0 is not pinned"));
     let mut other = good();
     other.lock.as_mut().unwrap().integrity = Some("sha512-CCCC".to_owned());
     assert!(refused(other, None, "@ada/notes").contains("changed"));
@@ -111,7 +111,10 @@ fn what_was_deleted_stays_refused_and_what_is_trusted_needs_no_question() {
     assert_eq!(assessed(&bare, &good(), None, &trust).word(), "trusted");
     // Who owns one scope owns no other, and no name without one.
     for other in ["@adaa/notes", "ada-notes"] {
-        assert_eq!(assessed(&offered(other, "1.2.3"), &good(), None, &trust).word(), "needs a yes");
+        assert_eq!(
+            assessed(&offered(other, "1.2.3"), &good(), None, &trust).word(),
+            "needs approval"
+        );
     }
     let agreed = Trust::read(br#"{"installScripts": ["npm:@ada/notes"]}"#).unwrap();
     let scripted = Facts { scripts: vec!["@ada/notes: install".to_owned()], ..good() };
@@ -121,9 +124,9 @@ fn what_was_deleted_stays_refused_and_what_is_trusted_needs_no_question() {
         let (entry, verdict) = (offered("@ada/notes", "1.2.3"), verdict.clone());
         told(&Plan::new("notes".to_owned(), &entry, &scripted, verdict, "/x", sandbox_available))
     };
-    assert!(planned(Ok(())).contains("runs while it is installed, behind walls as well"));
+    assert!(planned(Ok(())).contains("its install scripts run sandboxed as well"));
     let bare = planned(Err("there are none".to_owned()));
-    assert!(bare.contains("runs while it is installed, WITHOUT walls"), "{bare}");
+    assert!(bare.contains("its install scripts run WITHOUT a sandbox"), "{bare}");
     assert!(Trust::read(b"{\"publishers\": 7}").is_err());
 }
 
@@ -255,12 +258,10 @@ fn a_trusted_publisher_is_trusted_with_what_it_wrote_itself() {
     let trust = Trust::read(br#"{"publishers": ["npm:@ada"]}"#).unwrap();
     let mut entry = offered("@ada/notes", "1.2.3");
     let verdict = assessed(&entry, &good(), None, &trust);
-    assert_eq!(verdict.word(), "needs a yes");
-    assert!(
-        verdict.reasons.iter().any(|reason| reason.contains("those of an entry of a registry"))
-    );
+    assert_eq!(verdict.word(), "needs approval");
+    assert!(verdict.reasons.iter().any(|reason| reason.contains("come from a registry entry")));
     entry.offer.environment.clear();
-    assert_eq!(assessed(&entry, &good(), None, &trust).word(), "needs a yes");
+    assert_eq!(assessed(&entry, &good(), None, &trust).word(), "needs approval");
     entry.source = Source::Builtin;
     assert_eq!(assessed(&entry, &good(), None, &trust).word(), "trusted");
 }
@@ -278,10 +279,10 @@ fn a_registry_names_no_variable_that_decides_what_runs() {
     let registry = || Source::Registry("https://registry.example.com".to_owned());
     for name in ["LD_PRELOAD", "PYTHONPATH", "GIT_SSH_COMMAND"] {
         assert_eq!(assessed_with(name, None, registry()), "refused", "{name}");
-        assert_eq!(assessed_with(name, None, Source::Builtin), "needs a yes", "{name}");
+        assert_eq!(assessed_with(name, None, Source::Builtin), "needs approval", "{name}");
     }
     for name in ["GITHUB_TOKEN", "PYTHONUNBUFFERED", "GIT_AUTHOR_NAME", "HTTPS_PROXY"] {
-        assert_eq!(assessed_with(name, None, registry()), "needs a yes", "{name}");
+        assert_eq!(assessed_with(name, None, registry()), "needs approval", "{name}");
     }
     assert_eq!(assessed_with("https_proxy", Some("http://x"), registry()), "refused");
 }
@@ -309,7 +310,8 @@ fn secrets_are_neither_asked_for_in_a_question_nor_shown() {
     plan.asked[0].secret = true;
     assert!(plan.asks_for_a_secret());
     assert!(question(&plan)["requestedSchema"]["properties"].get("folder").is_none());
-    let handed = "secret     folder is in no command line, where every user of this machine could";
+    let handed =
+        "secret     folder is not on the command line, where every user of this machine could";
     assert!(told(&plan).contains(handed), "{}", told(&plan));
     assert!(!told(&planned()).contains("secret "));
     let argv = plan.complete(&[("folder".to_owned(), "hunter2".to_owned())]).unwrap().argv;
@@ -343,7 +345,7 @@ fn a_secret_is_no_argument_of_an_image() {
     for refused in [input("address", true), input("api-key", false)] {
         let plan = with(refused);
         let why = plan.verdict.refusals[0].to_string();
-        assert!(why.contains("a secret, as an argument only"), "{why}");
+        assert!(why.contains("a secret, only as an argument"), "{why}");
         assert_eq!(plan.complete(&[]), Err(Rejected::Refused));
     }
     let plan = with(input("address", false));
@@ -458,7 +460,7 @@ fn any_file_of_a_version_is_that_version() {
     };
     let entry = offered("@ada/notes", "1.2.3");
     let word = |facts: &Facts, seen| assessed(&entry, facts, seen, &Trust::default()).word();
-    assert_eq!(word(&several("sha512-CCCC"), Some("sha512-CCCC")), "needs a yes");
+    assert_eq!(word(&several("sha512-CCCC"), Some("sha512-CCCC")), "needs approval");
     assert_eq!(word(&several("sha512-DDDD"), None), "refused");
     assert_eq!(word(&several("sha512-AAAA"), Some("sha512-DDDD")), "refused");
     // Whoever vouches for one file does not vouch for its neighbour.

@@ -1,7 +1,7 @@
 //! Variables that an entry of a registry may name. Everything else is refused: whoever sets a variable of the loader, of an
 //! interpreter or of a library can have another program run than the one in the plan, and nobody knows all of those.
 //!
-//! A name is let through if it is known to be harmless, or if it reads as a setting of a service: it ends in a word for
+//! A name is allowed if it is known to be harmless, or if it reads as a setting of a service: it ends in a word for
 //! such a thing (`GITHUB_TOKEN`, `NOTES_API_URL`) or begins with one for a switch (`ENABLE_WRITE`), and does not begin
 //! with the name of a runtime.
 

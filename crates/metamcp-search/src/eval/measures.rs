@@ -1,9 +1,9 @@
-//! The five numbers.
+//! hit@1, recall@5, recall@10, MRR and nDCG@10.
 
 /// Places of a ranking that count.
 pub const DEPTH: usize = 10;
 
-/// How well one question was answered, or many on average. All between 0 and 1.
+/// Scores of one query, or the mean over many. All between 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Measures {
     /// Whether the first hit is an expected tool.

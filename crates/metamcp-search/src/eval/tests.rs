@@ -1,4 +1,4 @@
-//! The measures by hand, and what bad data is told.
+//! The measures computed by hand, and errors for invalid data.
 
 use super::*;
 use crate::search::Strategy;
@@ -46,11 +46,11 @@ fn bad_data_is_told_with_its_line() {
     let told = |text: &str| Corpus::read(text).unwrap_err().to_string();
     assert_eq!(told("\n{\"id\": \"1\"}"), "line 2: missing field `name` at line 1 column 11");
     let twice = "{\"id\": \"a\", \"name\": \"x\"}\n{\"id\": \"a\", \"name\": \"y\"}";
-    assert_eq!(told(twice), "line 2: the id \"a\" is there twice");
+    assert_eq!(told(twice), "line 2: the id \"a\" is given twice");
     let corpus = Corpus::read("{\"id\": \"a\", \"name\": \"x\"}").unwrap();
     let unknown = corpus.questions("{\"id\": \"q\", \"query\": \"x\", \"gold\": [\"b\"]}");
     assert_eq!(
         unknown.unwrap_err().to_string(),
-        "line 1: the question \"q\" expects the tool \"b\", which is not among the tools"
+        "line 1: the query \"q\" expects the tool \"b\", which is not among the tools"
     );
 }

@@ -1,4 +1,4 @@
-//! Similarity that was asked elsewhere, joined with a score of our own.
+//! Combines similarities from an embedding API with a score of our own.
 
 use std::collections::HashSet;
 

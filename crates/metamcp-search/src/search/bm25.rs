@@ -1,6 +1,6 @@
 //! BM25 over weighted fields.
-//! Owns: one dictionary over all servers, and for each word the tools that have it with what it adds to their scores.      Never: looks at a schema, changes an index that is searched.
-//! In: the counts of each server, packed, and a query's words.  Out: scores.
+//! Owns: one dictionary over all servers, and for each term its posting list with score contributions.      Never: looks at a schema, changes an index in use.
+//! In: the term counts of each server, packed, and a query's terms.  Out: scores.
 //! Tests: `search/tests.rs`.
 
 mod packed;
@@ -95,7 +95,7 @@ impl Fields {
         Fields { words, lengths, totals }
     }
 
-    /// To be kept.
+    /// Serializes it.
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {
         for length in self.lengths.iter().flatten() {
             bytes.extend_from_slice(&length.to_le_bytes());
@@ -349,12 +349,12 @@ impl Overall {
 pub(super) struct Word {
     /// As looked up: the query's own word, or the nearest one in a name where that was misspelt.
     pub(super) text: String,
-    /// How much it tells: high where few tools have it.
+    /// Inverse document frequency.
     pub(super) rarity: f32,
     postings: Range<usize>,
 }
 
-/// The most that habit adds to a score, as a share of it.
+/// The most that usage history adds to a score, as a share of it.
 const MOST_SHARE: f32 = 1.5;
 
 /// See [`Strategy::Bm25`](super::Strategy::Bm25).

@@ -1,5 +1,5 @@
-//! Texts taken apart into words to count and pieces with a meaning; each different word as written only once, because
-//! the tools of one catalog share most of theirs.
+//! Tokenizer with a cache: texts as terms to count and word pieces to embed; each distinct word only once, because the
+//! tools of one catalog share most of theirs.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,6 +1,5 @@
-//! Words and meaning together: both are scored over all tools, the best fifty are looked at closely and put in order
-//! by a few numbers each.
-//! Owns: the fusion, the close look, its weights.      Never: reads anything but the index.
+//! Hybrid ranking: BM25 and word vectors are fused over all tools, then the best fifty are re-ranked by a few features.
+//! Owns: the fusion, the re-ranking, its weights.      Never: reads anything but the index.
 //! In: the index, a query.  Out: tools with scores, and why.
 //! Tests: `search/tests.rs`; `cargo xtask eval` measures it, `cargo xtask train` makes the weights.
 
@@ -19,7 +18,7 @@ use super::{Index, Ranked, Ranker, Search};
 pub use confidence::{CONFIDENCE_FEATURES, ConfidenceFeatures, confidence_features};
 pub use features::{FEATURE_NAMES, FEATURES, Features};
 
-/// Tools that get the close look.
+/// Tools that are re-ranked.
 const CANDIDATES: usize = 50;
 
 /// Different pieces of one tool that are compared one by one with those of a query.
@@ -31,7 +30,7 @@ const MAX_QUERY_PIECES: usize = 24;
 /// A tool that shares no word with the query is listed when it is at least this near in meaning.
 const NEAR: f32 = 0.25;
 
-/// How much of the first sorting is meaning; the rest is words.
+/// Weight of the vectors in the fused score; the rest is BM25.
 const MEANING_SHARE: f32 = 0.5;
 
 /// What one server's tools mean.
@@ -92,7 +91,7 @@ impl MeaningsBuilder {
 }
 
 impl Meanings {
-    /// To be kept. Of a direction only the components: the rest follows from them.
+    /// Serializes it. Of a direction only the components: the rest follows from them.
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {
         self.directions.iter().for_each(|vector| bytes.extend_from_slice(&vector.components));
         for tool in 0..self.directions.len() {
@@ -230,7 +229,7 @@ impl Scores {
     }
 }
 
-/// A tool that got the close look.
+/// A re-ranked tool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
     /// Counted through all servers.
@@ -240,7 +239,7 @@ pub(super) struct Candidate {
 
 /// What was found before it is put in order.
 pub(super) struct RerankCandidates {
-    /// The best by the first sorting, with what the close look saw.
+    /// The best by the fused score, with their features.
     pub(super) candidates: Vec<Candidate>,
     /// The others that match, with their place in the first sorting.
     pub(super) rest: Vec<Ranked>,
@@ -251,7 +250,7 @@ pub(super) fn rerank_candidates(search: &Search<'_>) -> RerankCandidates {
     rerank_candidates_with(search, &[])
 }
 
-/// The same with a close look at these tools too, which are sorted.
+/// The same with these tools re-ranked too, which are sorted.
 pub(super) fn rerank_candidates_with(search: &Search<'_>, also: &[u32]) -> RerankCandidates {
     let prepared = PreparedQuery::new(&search.index.overall, search.query);
     let scores = Scores::of(search.index, &prepared);
@@ -275,7 +274,7 @@ pub(super) fn rerank_candidates_with(search: &Search<'_>, also: &[u32]) -> Reran
     RerankCandidates { candidates, rest }
 }
 
-/// The most that habit adds to the logarithm of the odds.
+/// The most that usage history adds to the log-odds.
 const MOST_ODDS: f32 = 4.0;
 
 /// See [`Strategy::Hybrid`](super::Strategy::Hybrid).
@@ -290,7 +289,7 @@ impl Ranker for Hybrid {
         ranked(to_rerank, added, search.index.overall.tools(), &weights::CONFIDENCE)
     }
 
-    /// A score is a chance here, and habit changes its odds.
+    /// A score is a probability here, and usage history changes its odds.
     fn lifted(&self, score: f32, boost: f32) -> f32 {
         if !(0.0..1.0).contains(&score) {
             return score;
@@ -323,7 +322,7 @@ pub(super) fn ranked(
         .iter()
         .fold((f32::MAX, f32::MIN), |(low, high), one| (low.min(one.score), high.max(one.score)));
     for one in &mut rest {
-        // Kept above zero and below the worst of those looked at, in the order of the first sorting.
+        // Kept above zero and below the worst of those looked at, in the order of the fused score.
         let place = if high > low { (one.score - low) / (high - low) } else { 1.0 };
         one.score = last * (0.01 + 0.98 * place);
     }
@@ -331,7 +330,7 @@ pub(super) fn ranked(
     ranked
 }
 
-/// What each number of the close look adds to a score.
+/// What each feature adds to a score.
 pub fn parts(features: &Features) -> Features {
     weighed(features, &weights::WEIGHTS)
 }

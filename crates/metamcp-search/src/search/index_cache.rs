@@ -1,5 +1,5 @@
-//! One server's part of the index as bytes, so that the next start need not make it again. Read back it is the same
-//! part to the last bit, or nothing: bytes that could not have been written here are refused, whoever wrote them.
+//! Serialization of one server's part of the index, so that the next start need not rebuild it. It is read back bit for
+//! bit, or rejected: bytes that could not have been written here are never used.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl ServerIndex {
         self.cache_key
     }
 
-    /// The part without its tools, to be kept.
+    /// Serializes the part without its tools.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.fields.write(&mut bytes);
@@ -60,8 +60,8 @@ impl ServerIndex {
         bytes
     }
 
-    /// The part of this recipe from what was kept of it; nothing if the bytes are not of such a part. They are believed
-    /// as far as they make sense: whoever keeps them sees to it that they were kept under this recipe.
+    /// Deserializes the part of this recipe; nothing if the bytes are not of such a part. They are believed
+    /// as far as they make sense: the caller ensures that they were stored under this recipe.
     pub fn from_bytes(
         cache_key: IndexCacheKey,
         server: &str,

@@ -1,4 +1,4 @@
-//! The origin's keyword score, kept exactly: points for the whole query in the name or the description.
+//! The keyword score of metatools, exactly: points for the whole query in the name or the description.
 
 use super::{Ranked, Ranker, Search};
 use metamcp_tools::tool::Tool;

@@ -1,5 +1,5 @@
-//! Meaning without a model at run time: a table of word pieces, each with a vector, and texts as sums of them.
-//! Owns: the table, the pieces of a text, vectors and their similarity.      Never: knows of tools, words counts.
+//! Static word embeddings: a table with a vector per word piece; the vector of a text is the sum of its pieces.
+//! Owns: the table, the pieces of a text, vectors and their similarity.      Never: knows of tools, counts words.
 //! In: text.  Out: `Vector`s and pieces.
 //! Tests: below, against vectors the training wrote; `training/` is where the table comes from.
 

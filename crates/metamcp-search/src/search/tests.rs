@@ -1,4 +1,4 @@
-//! Tokens, scores, order, quota; and that the index does not remember how it came about.
+//! Tokens, scores, order, quota; and that the index does not depend on the order of updates.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Text as words: identifiers split where people read a boundary, and kept whole as well.
+//! Text as terms: identifiers split at their boundaries, and kept whole as well.
 
 use super::stem::stem;
 

@@ -1,5 +1,5 @@
-//! The strategy `transformer`: the close look of `hybrid` with two numbers more, how near the transformer finds the tool.
-//! Owns: what is read of a query and of a tool, vectors of tools as a table, those numbers, their weights.      Never: keeps a model, waits for a vector.
+//! The strategy `transformer`: the re-ranking of `hybrid` with two more features, from the transformer's embeddings.
+//! Owns: which text of a query and a tool is embedded, the table of tool vectors, the features, their weights.      Never: loads a model, waits for a vector.
 //! In: tables of vectors, the vectors of a query's sentences.  Out: a `Ranker` for that query.
 //! Tests: below; `cargo xtask eval` measures it, `cargo xtask train` makes the weights.
 
@@ -15,7 +15,7 @@ use crate::transformer::{ASKED_PIECES, Model, QUERY_PIECES, TOOL_PIECES, clauses
 use metamcp_tools::tool::Tool;
 use metamcp_types::text;
 
-/// Tools that get the close look because the transformer finds them near, beside those of `hybrid`.
+/// Tools that are re-ranked because their embeddings are near, beside those of `hybrid`.
 const NEAREST: usize = 50;
 
 /// A tool that nothing else speaks for is listed when it is at least this near, or when nothing speaks for any other.
@@ -24,7 +24,7 @@ const NEAR: f32 = 0.3;
 /// Pieces of a query above which its sentences are read on two cores. Fewer are read before a thread is there.
 const TWO_HANDS: usize = 32;
 
-/// What the transformer adds to the numbers of the close look: how far a tool stands out, and how far behind the one
+/// The features that the transformer adds: how far a tool stands out, and how far behind the one
 /// that stands out most. The first alone cannot say that a tool is a little better than all the others.
 pub const NEAR_NAMES: [&str; 2] = ["transformer", "behind the nearest"];
 
@@ -149,7 +149,7 @@ impl Table {
         Table { width, numbers: vec![0.0; tools * width], is_there: vec![false; tools] }
     }
 
-    /// Takes the vector of a tool; one of another length is left out.
+    /// Adds the vector of a tool; one of another length is skipped.
     pub fn set(&mut self, tool: usize, vector: &[f32]) {
         if vector.len() == self.width && tool < self.is_there.len() {
             self.numbers[tool * self.width..][..self.width].copy_from_slice(vector);

@@ -1,4 +1,4 @@
-//! Words written nearly right: how many slips of the finger lie between two.
+//! Edit distance between two words, bounded.
 
 /// Slips that are forgiven in a word: none in a short one, where every letter makes another word.
 pub(super) fn allowed(word: &str) -> Option<usize> {

@@ -1,9 +1,9 @@
-//! What habit does to a ranking: a little more for tools that match well and that the user has called before.
+//! The boost by usage history: tools that match well and were called before rank a little higher.
 
 use super::{Ranked, Ranker, Search};
 use crate::usage_history::Prior;
 
-/// Tools that may be lifted: a habit chooses among good candidates, it does not make one.
+/// Tools that may be boosted: usage history chooses among good candidates, it does not make one.
 const GOOD: usize = 20;
 
 /// Lifts among `ranked`, which is sorted; it has to be sorted again. A tool whose name is the query keeps its place

@@ -1,4 +1,4 @@
-//! The sentences of a long query. One that asks for several things in several sentences means none of them as a whole.
+//! Splits a long query into sentences: one that asks for several things is similar to none of them as a whole.
 
 /// Sentences that are read on their own; a query with more is a letter.
 pub const MAX_CLAUSES: usize = 6;

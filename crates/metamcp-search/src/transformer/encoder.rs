@@ -1,7 +1,7 @@
-//! The arithmetic: attention and two products a layer, then the mean of all pieces, of length one.
+//! Inference: attention and feed-forward layers, then mean pooling and normalization.
 //!
-//! Products are in 32 bits on weights that were spread from eight when the model was read: without instructions that
-//! only some processors have, and without unsafe code to reach them, products of whole numbers are slower.
+//! Products are in f32 on weights that are dequantized when the model is loaded: without instructions that
+//! only some processors have, and without unsafe code to reach them, integer products are slower.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array1, Array2, ArrayView2, Axis, Slice};

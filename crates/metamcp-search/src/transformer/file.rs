@@ -1,6 +1,6 @@
-//! The file a model lies in: little endian, no padding. `METAXFM2`, SHA-256 of all that follows, the shape as six u32, the
-//! list of pieces with its length, then the weights in the order of the reading below. A matrix is a step (f32) for each
-//! row and a row of i8 for each; everything else is f32.
+//! The file format of a model: little endian, no padding. `METAXFM2`, SHA-256 of all that follows, the shape as six u32, the
+//! list of pieces with its length, then the weights in the order of the reading below. A matrix has a scale (f32) per
+//! row and a row of i8 each; everything else is f32.
 
 use ndarray::{Array1, Array2};
 use sha2::{Digest, Sha256};
@@ -24,7 +24,7 @@ const MAX_LIST: usize = 1024 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadModel {
     /// It begins otherwise.
-    #[error("it is no model, or one of another version of metamcp")]
+    #[error("it is not a model, or one of another version of metamcp")]
     NotOne,
     /// Its sum is another.
     #[error("it is damaged")]

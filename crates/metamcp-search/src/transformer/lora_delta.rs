@@ -1,5 +1,5 @@
-//! What the model learnt from our own questions: a difference for each of its matrices, the product of two narrow ones.
-//! `training/tune.py` writes the file. It is added when a model's file is made, so that running the model costs no more.
+//! The LoRA delta, fine-tuned on our own queries: for each matrix a low-rank difference, the product of two narrow ones.
+//! `training/tune.py` writes the file. It is merged when a model's file is written, so that inference costs no more.
 //!
 //! Little endian, no padding: `METALRN1`; layers, width, inner width and rank as u32; then for each layer and matrix a
 //! number (f32) for each of the rank, rows of i8 for what goes in, rows of i8 for what comes out.

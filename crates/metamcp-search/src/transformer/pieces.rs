@@ -1,5 +1,5 @@
-//! Text as the pieces the model was trained with: BERT's, without capitals and accents, marks as pieces of their own.
-//! What stands in brackets in a text is text: nobody's description can put a `[SEP]` into the middle.
+//! The model's tokenizer: BERT's WordPiece, uncased, without accents, punctuation as separate pieces.
+//! Special tokens in a text are text: no description can inject a `[SEP]`.
 
 use std::collections::HashMap;
 

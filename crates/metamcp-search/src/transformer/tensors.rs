@@ -1,5 +1,5 @@
-//! Tensors as they are published, in the format `safetensors`: a length, a table in JSON, numbers. The file may be
-//! anybody's, so every place in it is checked before it is looked at.
+//! Reader of `safetensors` files: a length, a table in JSON, numbers. The file is untrusted, so every offset is checked
+//! before it is used.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,12 +20,9 @@ pub enum BadTensors {
     NotOne,
     /// One is missing, or of another kind or size.
     #[error("its tensor {name:?} is missing or not as expected")]
-    Unlike {
-        /// Which.
-        name: String,
-    },
+    Unlike { name: String },
     /// The list of pieces is of another model.
-    #[error("its list of pieces is not as expected")]
+    #[error("its tokenizer vocabulary is not as expected")]
     Vocabulary,
 }
 

@@ -1,4 +1,4 @@
-//! The memory as JSON: a version, and one line for each pair, what is worth most first.
+//! The usage history as JSON: a version, and one line per pair, the most valuable first.
 
 use serde::Deserialize;
 
@@ -20,7 +20,7 @@ pub enum Unreadable {
     #[error("written by another version")]
     Version,
     /// Nobody wrote it so.
-    #[error("not a memory of habits")]
+    #[error("not a usage history")]
     Damaged,
 }
 
@@ -39,7 +39,7 @@ struct File<'a> {
 }
 
 impl UsageHistory {
-    /// As text of no more than `MAX_BYTES`; what is worth least is left out where it does not fit.
+    /// As text of no more than `MAX_BYTES`; the least valuable pairs are dropped where it does not fit.
     pub fn to_json(&self) -> String {
         let mut all: Vec<(&Pair, &Counts)> = self.pairs.iter().collect();
         all.sort_by(|a, b| b.1.worth().total_cmp(&a.1.worth()).then_with(|| a.0.cmp(b.0)));

@@ -1,15 +1,14 @@
-//! What is kept of a query: each of its words as 24 bits of a hash, without order.
+//! What is stored of a query: each of its words as 24 bits of a hash, without order.
 //!
 //! Similarity needs to know which words are the same, not what they are. Stems would be readable: names of people,
-//! projects and customers in a file that outlives the question. Three bytes of SHA-256 stand for many words each, so
-//! that what slips through the sieve below cannot be read back, and two words of one person's few thousand collide
-//! hardly ever.
+//! projects and customers in a file that outlives the query. Three bytes of SHA-256 stand for many words each, so that
+//! what passes the filter below cannot be reversed, and two words of one person's few thousand rarely collide.
 
 use sha2::{Digest, Sha256};
 
 use crate::search::tokens;
 
-/// Words kept of one query. Of more, those with the lowest hashes stay: the same ones for the same words.
+/// Most words stored of one query. Of more, those with the lowest hashes stay: the same ones for the same words.
 const MAX_WORDS: usize = 24;
 
 /// Longest start of a query that is looked at, as in the search itself.
@@ -32,7 +31,7 @@ const UNSPEAKABLE: usize = 6;
 pub struct QueryWords(Box<[u32]>);
 
 impl QueryWords {
-    /// The words of `query` that may be kept.
+    /// The words of `query` that may be stored.
     pub fn of(query: &str) -> QueryWords {
         let end = query.char_indices().nth(MAX_QUERY_CHARS).map_or(query.len(), |(at, _)| at);
         let words = query[..end].split_whitespace().filter_map(harmless).flat_map(tokens);
@@ -85,7 +84,7 @@ fn hash(word: &str) -> u32 {
     u32::from_be_bytes([0, digest[0], digest[1], digest[2]])
 }
 
-/// What of a piece of text between spaces may be kept: nothing of an address or of what looks like a key, and of an
+/// What of a piece of text between spaces may be stored: nothing of an address or of what looks like a key, and of an
 /// assignment only its name.
 fn harmless(piece: &str) -> Option<&str> {
     if piece.contains('@') || piece.contains("://") {

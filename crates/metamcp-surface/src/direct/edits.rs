@@ -1,4 +1,4 @@
-//! Parts of a text replaced in one pass, however many there are: a stranger decides how many.
+//! Replaces parts of a text in one pass: a hostile server decides how many there are.
 
 use std::borrow::Cow;
 

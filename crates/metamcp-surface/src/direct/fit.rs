@@ -1,6 +1,6 @@
-//! What clients can take of a list. Most refuse a whole list because of one element that is not of the protocol's form, and
-//! with it what all other servers have; so such an element is left out. What means the same in another form is rewritten:
-//! `null` where nothing is meant, and `true` for a schema that lets everything pass.
+//! Validation of list elements. Most clients reject a whole list because of one invalid element, and with it the tools of
+//! all other servers; so such an element is skipped. Equivalent forms are normalized: `null` for an absent member, and
+//! `true` for a schema that accepts everything.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use metamcp_wire::object;
 use super::edits::Edits;
 use super::{Kind, words};
 
-/// Why an element is left out.
+/// Why an element is skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidElement {
     /// It is something else altogether.
@@ -17,30 +17,20 @@ pub enum InvalidElement {
     NoObject,
     /// A member has to be there.
     #[error("it has no `{name}`")]
-    Missing {
-        /// Its name.
-        name: &'static str,
-    },
+    Missing { name: &'static str },
     /// A member is there twice.
     #[error("it has `{name}` twice")]
-    Twice {
-        /// Its name.
-        name: &'static str,
-    },
+    Twice { name: &'static str },
     /// A member is of another type.
     #[error("its `{name}` is not {wanted}")]
     Wrong {
-        /// Its name.
         name: &'static str,
         /// What it should be.
         wanted: &'static str,
     },
     /// A name that cannot be seen, or is none.
     #[error("its `{name}` is empty or holds characters that cannot be seen")]
-    Unseen {
-        /// Which name.
-        name: &'static str,
-    },
+    Unseen { name: &'static str },
 }
 
 /// Whose list it is for: clients of the newest revision take any schema of a tool's results.
@@ -92,7 +82,7 @@ enum Form {
     Flag,
     Number,
     Object,
-    /// One of two words.
+    /// One of two values.
     Either([&'static str; 2]),
     Many(&'static Form),
     Members(&'static [Member]),

@@ -1,4 +1,4 @@
-//! Whether an address is one that a template of addresses describes.
+//! Matching of URIs against URI templates.
 
 /// How well `uri` fits `template`: the number of characters that the template fixes, more for the better one. `None` if it
 /// does not fit. An expression in braces stands for any text; what exactly it may hold is the server's own business.

@@ -1,4 +1,4 @@
-//! What servers say for people and models to read, without what can be read by models only.
+//! Removes invisible characters from titles, descriptions and instructions of servers.
 
 use std::borrow::Cow;
 
@@ -7,11 +7,11 @@ use metamcp_wire::{object, write};
 use super::edits::Edits;
 use metamcp_types::text;
 
-/// Members that hold words. The rest of a definition means something to programs and stays as it is.
+/// Members that hold prose. The rest of a definition is for programs and stays unchanged.
 const WORDS: [&str; 2] = ["description", "title"];
-/// Members that hold data, even where they look like words.
+/// Members that hold data, even where they look like prose.
 const DATA: [&str; 5] = ["default", "const", "enum", "examples", "_meta"];
-/// Members that hold a list of words: what the values of an enumeration are called.
+/// Members that hold a list of titles: those of an enumeration's values.
 const LABELS: [&str; 1] = ["enumNames"];
 /// Members whose own members are called as their author likes: what is data elsewhere is a parameter there.
 const NAMED: [&str; 5] =

@@ -1,4 +1,4 @@
-//! The servers behind the gateway in a few lines: agents ignore a search tool when nothing says what it searches.
+//! The server digest in a tool's description: agents ignore a search tool if nothing says what it searches.
 
 use metamcp_types::text;
 

@@ -1,4 +1,4 @@
-//! Answers as text: few tokens, one line where one will do, nothing a stranger wrote unmarked or unindented.
+//! Responses as text: few tokens, one line where one will do, and every text of a server marked or indented.
 
 use serde_json::{Value, json};
 
@@ -22,10 +22,10 @@ const LINE_SIGNATURE: usize = 120;
 /// Longest description of a server.
 const SERVER_DESCRIPTION: usize = 120;
 
-/// Longest reason for a failure: it may quote the last words of a process.
+/// Longest reason for a failure: it may quote a process's stderr.
 const REASON: usize = 400;
 
-/// Largest schema shown among several hits; a tool asked for by name shows its whole schema.
+/// Largest schema shown among several hits; a tool requested by name shows its whole schema.
 const LISTED_SCHEMA_BYTES: usize = 8 * 1024;
 
 /// The answer as a model reads it.
@@ -189,7 +189,7 @@ fn hit_on_a_line(out: &mut String, hit: &Hit, detail: Detail) {
     out.push('\n');
 }
 
-/// One tool that was asked for by name. The description keeps its lines, indented, so that none of
+/// One tool that was requested by name. The description keeps its lines, indented, so that none of
 /// them can pass for one of ours.
 fn tool_in_full(out: &mut String, hit: &Hit, detail: Detail) {
     let tool = hit.tool();
@@ -262,7 +262,10 @@ fn doubt(out: &mut String, request: &DiscoverRequest, answer: &DiscoverResponse<
         && let Some(chance) = first.filter(|chance| *chance < FITS)
     {
         let percent = format!("{:.0}", chance * 100.0);
-        push(out, &["nothing fits well (", &percent, "% sure of the first); the nearest are:\n"]);
+        push(
+            out,
+            &["nothing matches well (", &percent, "% confidence of the first); the nearest are:\n"],
+        );
     }
 }
 

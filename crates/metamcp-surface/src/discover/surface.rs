@@ -93,7 +93,7 @@ fn execute_tool() -> Value {
     })
 }
 
-/// The tool that gets a server, which every vocabulary has.
+/// `mcp_provision`, which is in both surfaces.
 pub fn provision_tool() -> Value {
     json!({
         "name": "mcp_provision",

@@ -1,4 +1,4 @@
-//! Whole results that are too long to show: what is shown in their place, and which part of them is meant.
+//! Results that are too long to show: what is shown instead, and how to request a part.
 
 use metamcp_wire::object;
 use metamcp_wire::write::json_string;
@@ -43,7 +43,7 @@ pub fn value_in(result: &[u8]) -> &[u8] {
     }
 }
 
-/// A result in place of one that is kept under a handle: both ends of its value, its size and shape, and everything
+/// A result in place of one that is stored under a handle: both ends of its value, its size and shape, and everything
 /// that is no text as it was.
 pub fn shortened(result: &[u8], handle: &str) -> Vec<u8> {
     let value = value_in(result);
@@ -83,7 +83,7 @@ pub fn shortened(result: &[u8], handle: &str) -> Vec<u8> {
     out
 }
 
-/// What stands for a value that is kept under a handle, where a value is expected; in the words of the full vocabulary,
+/// What stands for a value that is stored under a handle, where a value is expected; in the terms of the full surface,
 /// which alone has such places.
 pub fn preview(value: &[u8], handle: &str) -> Value {
     let text = execution::value_text(std::str::from_utf8(value).unwrap_or("null"));

@@ -1,4 +1,4 @@
-//! Answers: structured content and the same as text, both on one line, every member of the schema there.
+//! Responses: structured content and the same as text, both on one line, with every member of the schema.
 
 use metamcp_wire::object;
 use metamcp_wire::write::{json_string, number};
@@ -10,11 +10,9 @@ use metamcp_types::text;
 /// A page of tools.
 #[derive(Debug, Default)]
 pub struct SearchResponse<'a> {
-    /// Summaries.
     pub tools: Vec<Value>,
     /// Where to go on.
     pub next_cursor: Option<&'a str>,
-    /// Servers still starting.
     pub pending: &'a [String],
     /// Servers whose tools could not be listed, and why.
     pub failed: &'a [(String, String)],
@@ -70,7 +68,6 @@ pub fn refused(tool: &str, error: &Value) -> Value {
 pub struct RunResponse<'a> {
     /// The value; `null` where there is none.
     pub structured: &'a [u8],
-    /// What went wrong.
     pub error: Option<&'a Value>,
     /// How long it took.
     pub duration_ms: u64,
@@ -111,7 +108,6 @@ pub struct StepResponse {
     pub id: Option<String>,
     /// What it gave, as it is shown.
     pub structured: Vec<u8>,
-    /// What went wrong.
     pub error: Option<Value>,
     /// How long it took.
     pub duration_ms: u64,
@@ -166,9 +162,9 @@ pub fn chain(
 /// What a script came to.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeResponse<'a> {
-    /// Its value, as JSON; `null` where there is none or it is kept elsewhere.
+    /// Its value, as JSON; `null` where there is none or it is stored.
     pub value: &'a [u8],
-    /// Under which handle it is kept, where it is too long to show.
+    /// The handle it is stored under, where it is too long to show.
     pub handle: Option<&'a str>,
     /// What it printed, a line each, the level in front where it is not the usual one.
     pub logs: &'a [String],
@@ -176,7 +172,6 @@ pub struct CodeResponse<'a> {
     pub calls: &'a [Value],
     /// How long it took.
     pub duration_ms: u64,
-    /// What went wrong.
     pub error: Option<&'a Value>,
 }
 

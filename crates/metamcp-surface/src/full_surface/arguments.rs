@@ -1,4 +1,4 @@
-//! Reading the arguments of one tool: each wrong type and each unknown name is said, with the tool's own name.
+//! Reading the arguments of one tool: each wrong type and each unknown name is an error that names the tool.
 
 use std::borrow::Cow;
 
@@ -12,16 +12,10 @@ use metamcp_types::text::shown;
 pub enum BadArguments {
     /// Not an object, or an ambiguous one.
     #[error("the arguments of {tool} cannot be used: {why}")]
-    Unusable {
-        /// Which tool.
-        tool: &'static str,
-        /// What is wrong.
-        why: String,
-    },
+    Unusable { tool: &'static str, why: String },
     /// One argument has the wrong form.
     #[error("`{name}` of {tool} must be {expected}")]
     Malformed {
-        /// Which tool.
         tool: &'static str,
         /// Which argument, with its place where it is inside another.
         name: String,
@@ -30,20 +24,11 @@ pub enum BadArguments {
     },
     /// One argument is missing.
     #[error("{tool} needs `{name}`: {what}")]
-    Missing {
-        /// Which tool.
-        tool: &'static str,
-        /// Which argument.
-        name: String,
-        /// What it is.
-        what: &'static str,
-    },
+    Missing { tool: &'static str, name: String, what: &'static str },
     /// One argument is unknown. To leave it out silently could run something else than was meant.
     #[error("{tool} does not know `{name}`{hint}")]
     Unknown {
-        /// Which tool.
         tool: &'static str,
-        /// As written.
         name: String,
         /// The nearest known name, as the end of a sentence.
         hint: String,

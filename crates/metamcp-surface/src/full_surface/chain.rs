@@ -1,4 +1,4 @@
-//! The arguments of a chain's step: references replaced by what earlier steps gave, byte for byte.
+//! The arguments of a chain's step: references replaced by results of earlier steps, byte for byte.
 
 use std::borrow::Cow;
 
@@ -26,14 +26,10 @@ pub enum BadReference {
     #[error(
         "a reference is {{\"$from\": step id or index, \"path\": \"/json/pointer\"}}, and {what}"
     )]
-    Malformed {
-        /// What is wrong.
-        what: &'static str,
-    },
+    Malformed { what: &'static str },
     /// No such step before this one.
     #[error("no step before this one is called {name:?}{known}")]
     NoSuchStep {
-        /// As written.
         name: String,
         /// Those there are, as the end of a sentence.
         known: String,
@@ -41,9 +37,7 @@ pub enum BadReference {
     /// The step's result has nothing there.
     #[error("the result of step {step} has nothing at {path:?}; it is {shape}")]
     NothingThere {
-        /// Which step.
         step: usize,
-        /// The pointer.
         path: String,
         /// What its result is.
         shape: String,
@@ -58,7 +52,7 @@ pub fn arguments_of<'a>(
     done: &[CompletedStep<'_>],
 ) -> Result<Cow<'a, [u8]>, BadReference> {
     let args = args.unwrap_or(b"{}");
-    // The name may be written with escapes, which only a walk can tell.
+    // The name may be written with escapes, which only a parser can resolve.
     let may_refer = memchr_any(args);
     let mut out = if may_refer {
         let mut out = Vec::with_capacity(args.len());

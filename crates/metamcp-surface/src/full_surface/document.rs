@@ -1,4 +1,4 @@
-//! What is told about one tool, step by step: a summary, its schema with what matters of it, and everything known.
+//! `describe_tool` at three levels of detail: summary, schema, everything known.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ const MAX_REF: usize = 300;
 /// Parameters of a schema that are listed.
 const MAX_LISTED: usize = 200;
 
-/// How much is told.
+/// Level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Id, name and a short description.
@@ -30,9 +30,8 @@ pub enum Level {
 /// A tool and what is known beside its definition.
 #[derive(Debug, Clone, Copy)]
 pub struct Documented<'a> {
-    /// The tool.
     pub hit: &'a Hit,
-    /// What the operator says about its server: words to find it by.
+    /// Tags of its server, from the configuration.
     pub tags: &'a [String],
     /// What the operator says the server is for.
     pub about: Option<&'a str>,
@@ -45,7 +44,7 @@ pub struct Documented<'a> {
 /// One example of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Example {
-    /// Where it comes from, in a few words.
+    /// Where it comes from.
     pub title: &'static str,
     /// What to make of it.
     pub description: &'static str,
@@ -59,7 +58,7 @@ impl Example {
     }
 }
 
-/// A tool in few words.
+/// The summary of a tool.
 pub fn summary(hit: &Hit, tags: &[String]) -> Value {
     let tool = hit.tool();
     let said = match &tool.title {
@@ -133,7 +132,7 @@ pub fn examples(tool: &Documented<'_>, max: usize) -> Vec<Example> {
     if let Some(args) = tool.used.and_then(placeholders) {
         add(
             "Used before",
-            "The shape of arguments that worked here; no values are kept.",
+            "The shape of arguments that worked here; no values are stored.",
             args,
             false,
         );

@@ -1,4 +1,4 @@
-//! What each tool may be asked.
+//! The arguments of each tool.
 
 use super::arguments::{Arguments, BadArguments};
 use super::chain::MAX_STEPS;
@@ -24,7 +24,6 @@ pub struct SearchRequest {
 }
 
 impl SearchRequest {
-    /// Reads the arguments.
     pub fn decode(raw: Option<&[u8]>) -> Result<Self, BadArguments> {
         let given = Arguments::read("search_tools", raw, &["query", "limit", "cursor"])?;
         Ok(Self {
@@ -96,7 +95,6 @@ pub struct DescribeRequest {
 }
 
 impl DescribeRequest {
-    /// Reads the arguments.
     pub fn decode(raw: Option<&[u8]>) -> Result<Self, BadArguments> {
         let known = ["tool_id", "detail_level", "examples_max"];
         let given = Arguments::read("describe_tool", raw, &known)?;
@@ -125,7 +123,6 @@ pub struct ExamplesRequest {
 }
 
 impl ExamplesRequest {
-    /// Reads the arguments.
     pub fn decode(raw: Option<&[u8]>) -> Result<Self, BadArguments> {
         let given = Arguments::read("list_tool_examples", raw, &["tool_id", "max"])?;
         let most = MAX_EXAMPLES as u64;
@@ -143,7 +140,7 @@ pub struct RunRequest<'a> {
     pub args: Option<&'a [u8]>,
     /// Whether the answer was wanted piece by piece.
     pub stream: bool,
-    /// Whether another way to the tool was asked for.
+    /// Whether `backend_override` was given.
     pub has_override: bool,
     /// Whether the tool's definition is wanted beside the answer.
     pub include_tool: bool,
@@ -154,7 +151,6 @@ pub struct RunRequest<'a> {
 }
 
 impl<'a> RunRequest<'a> {
-    /// Reads the arguments.
     pub fn decode(raw: Option<&'a [u8]>) -> Result<Self, BadArguments> {
         let known = [
             "tool_id",
@@ -206,7 +202,6 @@ pub struct ChainRequest<'a> {
 }
 
 impl<'a> ChainRequest<'a> {
-    /// Reads the arguments.
     pub fn decode(raw: Option<&'a [u8]>) -> Result<Self, BadArguments> {
         const TOOL: &str = "run_chain";
         let known = ["steps", "include_backends", "include_tools", "timeout_ms"];
@@ -262,7 +257,6 @@ impl<'a> ChainRequest<'a> {
 pub struct CodeRequest {
     /// As written, where it was.
     pub language: Option<String>,
-    /// The source.
     pub code: String,
     /// Time for all of it.
     pub timeout_ms: Option<u64>,
@@ -271,7 +265,6 @@ pub struct CodeRequest {
 }
 
 impl CodeRequest {
-    /// Reads the arguments.
     pub fn decode(raw: Option<&[u8]>) -> Result<Self, BadArguments> {
         const TOOL: &str = "execute_code";
         let known = ["language", "code", "timeout_ms", "max_tool_calls"];

@@ -1,4 +1,4 @@
-//! The tools of this vocabulary as `tools/list` shows them, with the schema of what they take and of what they answer.
+//! The tools of the full surface as `tools/list` shows them, with input and output schemas.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub fn tools(digest: &str, code: bool) -> Vec<Value> {
         .collect()
 }
 
-/// The `instructions` for a client that is shown this vocabulary.
+/// The `instructions` for a client of this surface.
 pub fn instructions(digest: &str, code: bool) -> String {
     let more = if code { ", many at once by code with execute_code" } else { "" };
     let how = format!(

@@ -1,4 +1,4 @@
-//! A server's result as the value that is meant: its structured content, else its text, as JSON where it is JSON.
+//! A server's result as a value: its structured content, else its text, as JSON where it is JSON.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Reads a JSON Schema into the table of nodes: without recursion, references already followed.
+//! Compiles a JSON Schema into the table of nodes: without recursion, references resolved.
 
 use std::collections::{HashMap, VecDeque};
 

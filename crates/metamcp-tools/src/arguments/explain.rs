@@ -1,4 +1,4 @@
-//! Words for a "no": where it is, what was wanted, what was there.
+//! Messages for violations: path, expected, found.
 
 use serde_json::Value;
 

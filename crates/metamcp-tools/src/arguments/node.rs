@@ -1,4 +1,4 @@
-//! A schema as a flat table of nodes, small enough to keep for every tool that was ever called.
+//! A compiled schema as a flat table of nodes, small enough to cache for every tool that was ever called.
 
 use serde_json::Value;
 
@@ -51,11 +51,10 @@ impl Types {
     }
 }
 
-/// One schema.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) types: Types,
-    /// Holds a keyword that is not judged here: a yes of the others is only a maybe.
+    /// Has a keyword that is not supported here: valid by the others then means unknown.
     pub(super) partial: bool,
     /// Null may pass although the types leave it out (an OpenAPI habit that children honour).
     pub(super) nullable: bool,
@@ -106,10 +105,8 @@ pub(super) struct Bounds {
     pub(super) max_length: u64,
 }
 
-/// Rules for objects.
 #[derive(Debug, Clone)]
 pub(super) struct ObjectRules {
-    /// By name.
     pub(super) properties: Box<[Property]>,
     /// How many of them must be there.
     pub(super) required: usize,
@@ -140,7 +137,6 @@ impl ObjectRules {
     }
 }
 
-/// Rules for arrays.
 #[derive(Debug, Clone)]
 pub(super) struct ArrayRules {
     pub(super) prefix: Box<[NodeId]>,

@@ -1,4 +1,4 @@
-//! The checker against the `jsonschema` crate, then its words, then its bounds.
+//! The validator against the `jsonschema` crate, then its messages, then its bounds.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -1,4 +1,4 @@
-//! Yes, no, or not sure: the verdict of a node on a value, in a bounded number of steps.
+//! Validates a value against a node in a bounded number of steps: valid, invalid, or unknown.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Names of servers and tools as they are written in code.
+//! Names of servers and tools as JavaScript identifiers.
 
 use std::borrow::Cow;
 

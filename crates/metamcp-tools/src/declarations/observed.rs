@@ -1,4 +1,4 @@
-//! What a tool's results look like, learnt from those that were seen: types and names, never values.
+//! Observed shapes of a tool's results: types and names, never values.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! One tool as its server wrote it, read into what is kept of it.
+//! Parses one tool definition.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -183,7 +183,7 @@ fn kept_form(fields: &RawTool<'_>) -> String {
 fn stand_in(schema: &str) -> String {
     let digest = Fingerprint::of_tool(&[Some(&Value::from(schema))]);
     format!(
-        "{{\"type\":\"object\",\"$comment\":\"left out: {} bytes are over the cap of {MAX_SCHEMA_BYTES}; sha256 {digest}\"}}",
+        "{{\"type\":\"object\",\"$comment\":\"omitted: {} bytes exceed the limit of {MAX_SCHEMA_BYTES}; sha256 {digest}\"}}",
         schema.len()
     )
 }

@@ -1,4 +1,4 @@
-//! Reading `tools/list`: one bad tool costs that tool, a broken envelope costs the page, a flood costs the rest.
+//! Parses `tools/list`: an invalid tool is skipped, an invalid page fails, a flood is cut.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -34,7 +34,7 @@ pub enum ToolListDefect {
     },
 }
 
-/// A tool, or several, left out of the list.
+/// A tool, or several, skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Its name as far as it could be read, cleaned.
@@ -119,12 +119,12 @@ impl Listing {
         page.skipped.into_iter().for_each(|skip| note(&mut self.skipped, skip));
         for tool in page.tools {
             if self.tools.len() == self.most {
-                self.stop(format!("only the first {} tools are kept", self.most));
+                self.stop(format!("only the first {} tools are used", self.most));
                 return Ok(Next::Done);
             }
             if self.bytes + tool.raw.len() > most_bytes {
                 self.stop(format!(
-                    "only the first {} tools are kept, whose definitions have {most_bytes} bytes",
+                    "only the first {} tools are used, whose definitions have {most_bytes} bytes",
                     self.tools.len()
                 ));
                 return Ok(Next::Done);
@@ -139,16 +139,16 @@ impl Listing {
         }
         let Some(cursor) = page.next_cursor else { return Ok(Next::Done) };
         if self.tools.len() == self.most {
-            self.stop(format!("only the first {} tools are kept", self.most));
+            self.stop(format!("only the first {} tools are used", self.most));
             return Ok(Next::Done);
         }
         self.barren = if self.tools.len() == before { self.barren + 1 } else { 0 };
         if self.barren == MAX_BARREN_PAGES {
-            self.stop(format!("the list was left after {MAX_BARREN_PAGES} pages without a tool"));
+            self.stop(format!("the list was cut after {MAX_BARREN_PAGES} pages without a tool"));
             return Ok(Next::Done);
         }
         if !self.cursors.insert(cursor.clone()) {
-            self.stop("the list was left because its pages go in a circle".to_owned());
+            self.stop("the list was cut because its cursors form a loop".to_owned());
             return Ok(Next::Done);
         }
         Ok(Next::More(cursor))
@@ -213,7 +213,7 @@ fn page_of(result: &[u8], most: usize) -> Result<Page, ToolListDefect> {
     }
     if raw.tools.beyond > 0 {
         let reason =
-            format!("{} tools beyond the first {most} of a page are left out", raw.tools.beyond);
+            format!("{} tools beyond the first {most} of a page are skipped", raw.tools.beyond);
         page.skipped.truncate(MAX_SKIPPED - 1);
         page.skipped.push(Skipped { name: None, reason });
     }

@@ -1,4 +1,4 @@
-//! Lists from strangers: what is kept, what is left out, what changes a fingerprint.
+//! Untrusted lists: what is kept, what is skipped, what changes a fingerprint.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -129,7 +129,7 @@ fn floods_are_capped() {
     assert_eq!(tools.tools.len(), MAX_TOOLS);
     assert_eq!(
         tools.skipped.last().unwrap().to_string(),
-        "3000 tools beyond the first 2000 of a page are left out"
+        "3000 tools beyond the first 2000 of a page are skipped"
     );
 
     let heavy = |n: usize| json!({"name": format!("t{n}"), "description": "d".repeat(60_000)});
@@ -145,7 +145,7 @@ fn floods_are_capped() {
     );
     let tool = &tools.tools[0];
     assert!(tool.raw().len() < 1_024);
-    assert!(tool.input_schema().unwrap().contains("left out: "));
+    assert!(tool.input_schema().unwrap().contains("omitted: "));
     assert!(
         tool.checker().check(&json!({"anything": 1})).is_ok(),
         "a tool with too large a schema stays callable"
@@ -162,7 +162,7 @@ fn pages_are_collected_and_circles_end() {
     assert_eq!(listing.page(page("c", "1").as_bytes()), Ok(Next::Done));
     let tools = listing.finish(None, None);
     assert_eq!(names(&tools), ["a", "b", "c"]);
-    assert_eq!(tools.skipped[0].to_string(), "the list was left because its pages go in a circle");
+    assert_eq!(tools.skipped[0].to_string(), "the list was cut because its cursors form a loop");
 
     let mut endless = Listing::new();
     let pages = (0..)

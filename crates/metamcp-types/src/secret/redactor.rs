@@ -1,5 +1,5 @@
-//! Secrets taken out of JSON on its way to a model: values of this configuration, and tokens of well-known shapes.
-//! Owns: how secrets are searched for, however they are written.      Never: changes a byte of what holds none.
+//! Redacts secrets from JSON on its way to a model: values of this configuration, and tokens in well-known formats.
+//! Owns: how secrets are found, in any JSON encoding.      Never: changes a byte of text without secrets.
 //! In: secrets; JSON or text.  Out: the same without them, and how many there were.
 //! Tests: `redactor/tests.rs`.
 //!
@@ -28,7 +28,6 @@ const MIXED: usize = 64;
 /// Values up to this many are searched for one by one, which is faster than together.
 const FEW: usize = 4;
 
-/// What came out.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Redacted<'a> {
     /// The JSON; as it came in where nothing was found.
@@ -37,7 +36,6 @@ pub struct Redacted<'a> {
     pub removed: usize,
 }
 
-/// See the module.
 pub struct Redactor {
     is_on: bool,
     /// Whether tokens of known shapes are taken out too.
@@ -152,7 +150,7 @@ impl Search {
         Search::Plain(AhoCorasick::new(marks()).ok())
     }
 
-    /// Tells where each mark stands.
+    /// Calls back with the position of each mark.
     fn each(&self, json: &[u8], mut told: impl FnMut(usize, usize)) {
         let tell = |one: Match| told(one.start(), one.end());
         match self {
@@ -193,7 +191,7 @@ impl Redactor {
         Redactor { is_on: true, knows_shapes: true, values, labels }
     }
 
-    /// One for the values alone: for what is kept on disk, which holds no secret of ours and is as it was otherwise.
+    /// One for the values alone: for what is stored on disk, which must hold no secret of ours and is otherwise unchanged.
     pub fn of_values<'s>(secrets: impl IntoIterator<Item = &'s Secret>) -> Redactor {
         Redactor { knows_shapes: false, ..Redactor::new(secrets) }
     }

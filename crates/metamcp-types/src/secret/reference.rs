@@ -1,4 +1,4 @@
-//! Values of `env` and `headers` that say where a secret is instead of holding it.
+//! Secret references: values of `env` and `headers` that name a secret's location instead of holding it.
 
 /// Longest part of a name in a keychain; such names are opaque keys, never patterns.
 const LONGEST_KEY: usize = 128;
@@ -12,7 +12,7 @@ pub enum Reference {
     Variable(String),
     /// A file; a line break at its end is not part of the secret.
     File(String),
-    /// What a program prints. The words are given as they are, without a shell.
+    /// The output of a program, run without a shell.
     Command(Vec<String>),
     /// An item of 1Password, read by its program `op`.
     OnePassword(String),
@@ -20,7 +20,6 @@ pub enum Reference {
     Keychain {
         /// The service it belongs to.
         service: String,
-        /// The account.
         account: String,
     },
 }
@@ -39,7 +38,7 @@ impl Reference {
             .any(|form| written.starts_with(form))
     }
 
-    /// Whether a text can hardly be anything but a reference. `file:` is left out, as it begins addresses of files that
+    /// Whether a text can hardly be anything but a reference. `file:` is not included, as it begins addresses of files that
     /// programs are given as arguments, and `literal:`, which says where nothing is.
     pub fn is_plainly_one(written: &str) -> bool {
         ["keychain://", "op://", "cmd:", "secretref:"].iter().any(|form| written.starts_with(form))
@@ -102,7 +101,7 @@ fn key(name: &str) -> Result<String, String> {
     Err("a name in a reference has letters, digits and _ . - @ only".to_owned())
 }
 
-/// A line as words; quotes keep spaces, and nothing else has a meaning.
+/// Splits a command line; quotes group words, and nothing else is special.
 fn words(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

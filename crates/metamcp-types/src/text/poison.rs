@@ -1,4 +1,4 @@
-//! Signs that a description talks to the model instead of describing a tool. They flag, they never block:
+//! Signs of prompt injection (tool poisoning) in a description. They flag, they never block:
 //! the list is known to attackers, and honest authors write odd things.
 
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! Cleaning never lets through what it should not, cuts never split a character, flags find what is known.
+//! Sanitizing leaves nothing forbidden, cuts never split a character, flags find known attacks.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The breaker at work: when it trips, what it refuses, how a server comes back.
+//! The breaker: when it opens, what it rejects, how it closes again.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Slots: who gets one, who waits, who is told that there is none.
+//! Pool slots: which call gets one, which waits, which fails.
 
 use super::*;
 

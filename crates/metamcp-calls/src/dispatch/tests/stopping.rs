@@ -1,4 +1,4 @@
-//! The end of the gateway: nobody is left without an answer.
+//! Shutdown: every call gets an outcome.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The picture in words: whole for a terminal, short for a client that asks a person, as JSON, as counts.
+//! The preview rendered: in full for a terminal, short for an elicitation, as JSON, as counts.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{ConfigPreview, ServerPreview};
 
-/// Most that is put into one question of a client: about a screen. What is longer is decided in a terminal.
+/// Longest elicitation: about a screen. What is longer is decided in a terminal.
 const LONGEST_QUESTION: usize = 3_000;
 
 impl ConfigPreview {
@@ -65,7 +65,7 @@ impl ConfigPreview {
         }
     }
 
-    /// The question by which a client asks its person; `path` is where the file is. None where all of it cannot be
+    /// The elicitation for a client; `path` is where the file is. None where all of it cannot be
     /// shown: what a person did not see they cannot approve.
     pub fn question(&self, path: &str) -> Option<Value> {
         let told = self.told();
@@ -73,7 +73,7 @@ impl ConfigPreview {
             return None;
         }
         let message = format!(
-            "This is a question of metamcp itself, not of a server. The folder has a config file that you have not approved:\n{path}\n\nApproved, it may start these programs as you, and its settings count. Approve it only if you trust whoever wrote it.\n\n{told}"
+            "This request is from metamcp itself, not from a server. The folder has a config file that you have not approved:\n{path}\n\nIf approved, it may start these programs as you, and its settings apply. Approve it only if you trust whoever wrote it.\n\n{told}"
         );
         Some(json!({
             "mode": "form",
@@ -84,7 +84,7 @@ impl ConfigPreview {
                     "trust": {
                         "type": "boolean",
                         "title": "Trust this config file",
-                        "description": "Exactly as it is now; after a change you are asked again",
+                        "description": "Exactly as it is now; after a change you will be asked again",
                         "default": false,
                     },
                 },

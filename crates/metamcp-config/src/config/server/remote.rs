@@ -1,4 +1,4 @@
-//! What only remote servers have: how they prove who they are, and how we do.
+//! Keys of remote servers only: TLS, bearer token, OAuth.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ pub(super) fn read_options(
     if let Some(field) = fields.take("bearerToken") {
         let token = values.secret(&field.node, "bearerToken")?;
         if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
-            let message = "says something else than the header `Authorization`";
+            let message = "contradicts the header `Authorization`";
             let hint = "keep one of the two".to_owned();
             values.report.problem_with(field.node.range(), &field.node.path, message, hint);
         }
@@ -100,7 +100,7 @@ fn read_login(values: &mut Values<'_, '_, '_>, node: &Node<'_, '_>) -> Option<Lo
         }
         Value::StringLit(literal) if literal.value == "oauth" => return Some(login),
         Value::Object(_) => {}
-        _ => return node.wrong(values.report, "an object, or `false` to never log in"),
+        _ => return node.wrong(values.report, "an object, or `false` to never sign in"),
     }
     let object = node.object(values.report)?;
     let mut fields = Fields::read(values.report, object, &node.path, &LOGIN_KEYS, &[]);

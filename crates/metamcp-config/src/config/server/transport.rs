@@ -1,4 +1,4 @@
-//! How a server is reached: program and arguments, or address and headers, with their variables replaced.
+//! The transport of a server: program and arguments, or URL and headers, with variables expanded.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ use metamcp_types::secret::{Reference, Secret, names_a_secret};
 pub(super) struct Values<'r, 'a, 'l> {
     pub(super) report: &'r mut Report<'a>,
     pub(super) lookup: Lookup<'l>,
-    /// Variables of a server that is left out are nobody's concern.
+    /// Variables of a disabled server are not reported.
     pub(super) is_used: bool,
     /// The next word is read by a shell.
     pub(super) is_script: bool,
@@ -152,7 +152,7 @@ impl Values<'_, '_, '_> {
         let value = written.split_once('=').map_or(written, |(_, value)| value);
         let is_reference = [written, value].into_iter().any(Reference::is_plainly_one);
         if is_reference && self.is_used {
-            let message = "is passed on as it is: what says where a secret is, is looked up in `env` and `headers` only, since every user of this machine can read a command line";
+            let message = "is passed on unchanged: references to secrets are resolved in `env` and `headers` only, since every user of this machine can read a command line";
             let hint = "give it in \"env\", under the name of a variable that the server reads";
             self.report.warn(node.range(), &node.path, message, hint.to_owned());
         }
@@ -233,7 +233,7 @@ pub(super) fn read_transport(
     match (stated, command, url) {
         (None, Some(_), Some(url)) => {
             let message = "both `command` and a URL are given";
-            let hint = "keep one, or say which by `type`: `stdio` or `http`".to_owned();
+            let hint = "keep one, or set `type` to `stdio` or `http`".to_owned();
             values.report.problem_with(url.node.range(), path, message, hint);
             None
         }
@@ -409,7 +409,7 @@ fn read_headers(
     let headers = values.named(node, false, header_fault)?;
     for (at, (name, _)) in headers.iter().enumerate() {
         if headers[..at].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
-            let message = format!("header `{}` is given twice: case does not count", shown(name));
+            let message = format!("header `{}` is given twice: case is ignored", shown(name));
             values.report.problem(node.range(), &node.path, message);
         }
     }

@@ -1,4 +1,4 @@
-//! Servers and files, sorted by what the reader thinks of them.
+//! Servers and files: valid, doubtful, invalid.
 
 /// Read without a word.
 pub(super) const GOOD_SERVERS: &[&str] = &[

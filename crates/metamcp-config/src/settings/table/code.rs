@@ -14,9 +14,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_CODE_PROFILE",
         kind: Kind::Word(CodeProfile::WORDS),
         default: Some(Value::Word("standard")),
-        help: "How code written by a model is kept apart",
-        doc: "What this build or machine cannot provide is refused with the reason and how to get it, never replaced by something weaker. \
-              The variables of metatools are heard after ours: `METATOOLS_RUNTIME_PROFILE` is `dev` or `standard`, and `standard` is our `docker`, \
+        help: "How scripts are sandboxed",
+        doc: "A profile that this build or machine cannot provide is refused, with the reason and how to get it; it is never replaced by a weaker one. \
+              Variables of metatools are read after ours: `METATOOLS_RUNTIME_PROFILE` is `dev` or `standard`, and `standard` is our `docker`, \
               or `hardened` where `METATOOLS_RUNTIME_BACKEND` is `wasm`, or where there is no Docker and `METATOOLS_WASM_ENABLED` is `true`.",
         store: |settings, value| {
             settings.code.profile =
@@ -32,7 +32,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Some(Value::Text(Cow::Borrowed("debian:stable-slim"))),
         help: "The image in which the profile `docker` runs a script",
         doc: "It needs a C library and `env`, and is never downloaded by metamcp. \
-              The binary itself is shown to the container, so the library must not be older than the one it was built with.",
+              The binary is mounted into the container, so the library must not be older than the one it was built with.",
         store: |settings, value| settings.code.image = value.text().into_owned(),
     },
     Setting {
@@ -53,7 +53,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_CODE_CPU_TIME",
         kind: Kind::Millis { min: 1, max: 60_000 },
         default: Some(Value::Number(5_000)),
-        help: "Processor time of a script",
+        help: "CPU time of a script",
         doc: "Waiting for tools and sleeping do not count.",
         store: |settings, value| settings.code.cpu = value.millis(),
     },
@@ -109,7 +109,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Count { min: 1, max: 1_024 },
         default: Some(Value::Number(16)),
         help: "Most tool calls of one script at once",
-        doc: "Further ones wait their turn.",
+        doc: "Further ones are queued.",
         store: |settings, value| settings.code.in_flight = value.count(),
     },
     Setting {
@@ -142,7 +142,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Bytes { min: 1 << 10, max: 64 << 20 },
         default: Some(Value::Number(256 << 10)),
         help: "How much a script may print",
-        doc: "What comes after is dropped, and the answer says so.",
+        doc: "The rest is dropped, and the response says so.",
         store: |settings, value| settings.code.log_bytes = value.size(),
     },
     Setting {
@@ -152,7 +152,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_CODE_SHOWN_LOG_BYTES",
         kind: Kind::Bytes { min: 0, max: 64 << 20 },
         default: Some(Value::Number(8 << 10)),
-        help: "How much of that the answer shows",
+        help: "How much of that the response shows",
         doc: "",
         store: |settings, value| settings.code.shown_log_bytes = value.size(),
     },
@@ -174,8 +174,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_CODE_SHOWN_RESULT_CHARS",
         kind: Kind::Count { min: 100, max: 10_000_000 },
         default: Some(Value::Number(24_000)),
-        help: "How much of it the answer shows",
-        doc: "The rest is kept for 30 minutes and read by its handle.",
+        help: "How much of it the response shows",
+        doc: "The rest is stored for 30 minutes and read by its handle.",
         store: |settings, value| settings.code.shown_result_chars = value.size(),
     },
     Setting {
@@ -186,7 +186,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Count { min: 1, max: 64 },
         default: Some(Value::Number(4)),
         help: "Most scripts running at once",
-        doc: "Further ones wait their turn, those of whoever runs the fewest first. Where clients are told apart by tokens, a client that runs none may begin beyond this number, up to twice of it in all, so that nobody's scripts keep others out.",
+        doc: "Further ones are queued, those of whoever runs the fewest first. With several principals, one that runs none may exceed this number, up to twice of it in all, so that nobody's scripts block those of others.",
         store: |settings, value| settings.code.executions = value.count(),
     },
 ];

@@ -1,4 +1,4 @@
-//! Settings of what clients are told when lists of servers change.
+//! Settings of list-changed notifications.
 
 use super::{Setting, TIME, TIME_OR_ZERO};
 use crate::settings::value::{Kind, Value};
@@ -11,7 +11,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_NOTIFY_LIST_CHANGED",
         kind: Kind::Switch,
         default: Some(Value::Switch(true)),
-        help: "Tell clients when the tools, resources or prompts they see have changed",
+        help: "Notify clients when the tools, resources or prompts they see change",
         doc: "Only where tools are shown as they are (`surface` is `direct`): the other surfaces do not change while the gateway runs.",
         store: |settings, value| settings.notify.list_changed = value.is_on(),
     },
@@ -22,7 +22,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_NOTIFY_DEBOUNCE",
         kind: TIME_OR_ZERO,
         default: Some(Value::Number(150)),
-        help: "How long a list has to be quiet before clients are told that it changed",
+        help: "How long a list has to be stable before clients are notified",
         doc: "",
         store: |settings, value| settings.notify.debounce = value.millis(),
     },
@@ -33,7 +33,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_NOTIFY_MAX_WAIT",
         kind: TIME,
         default: Some(Value::Number(2000)),
-        help: "When clients are told of a list that never is quiet",
+        help: "When clients are notified of a list that keeps changing",
         doc: "",
         store: |settings, value| settings.notify.max_wait = value.millis(),
     },

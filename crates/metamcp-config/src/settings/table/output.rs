@@ -1,4 +1,4 @@
-//! Settings of what leaves toward a model: which part of the catalog, without which words.
+//! Settings of what a model sees: toolset and redaction.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_SCRUB",
         kind: Kind::Switch,
         default: Some(Value::Switch(true)),
-        help: "Whether secrets are taken out of everything a model gets to see",
+        help: "Whether secrets are redacted from everything a model sees",
         doc: "Values of `env` and `headers` that are secrets, and tokens of well-known shapes (GitHub, AWS, Slack, signed tokens, private keys and the like): \
-              `[secret NAME]` stands in their place. A result without any passes byte for byte.",
+              they are replaced with `[secret NAME]`. A result without secrets passes byte for byte.",
         store: |settings, value| settings.redact = value.is_on(),
     },
     Setting {
@@ -26,7 +26,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(""))),
         help: "The one toolset that clients may use",
-        doc: "A name of `toolsets` in the configuration. Nothing outside of it is listed, found, described or called, by whatever road.",
+        doc: "A name of `toolsets` in the configuration. Nothing outside of it is listed, found, described or called, on any surface.",
         store: |settings, value| settings.toolset = value.text().into_owned(),
     },
 ];

@@ -17,7 +17,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: None,
         help: "Read this file, and no other",
         doc: "Without it, `mcp.json` in the home directory of metamcp is read, and `.mcp.json` in the working directory once it is approved (`metamcp trust`). \
-              The file named here is the only one read: settings of the user's own file do not apply beneath it.",
+              The file named here is the only one read: settings of the user's own file do not apply then.",
         store: |settings, value| settings.config = Some(PathBuf::from(&*value.text())),
     },
     Setting {
@@ -27,7 +27,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_HOME",
         kind: Kind::Path,
         default: Some(Value::Path(Cow::Borrowed("~/.metamcp"))),
-        help: "Keep the user's own config file and the caches in this directory",
+        help: "Home directory of metamcp: config file, caches, tokens, installs",
         doc: "Created when first needed, readable by its owner only. Several gateways may share one home. \
               A file cannot set it, since it decides where files are looked for.",
         store: |settings, value| settings.home = PathBuf::from(&*value.text()),
@@ -76,7 +76,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: TIME_OR_ZERO,
         default: Some(Value::Number(5_000)),
         help: "How long a call waits before the reserve opens for it",
-        doc: "0 keeps the reserve shut.",
+        doc: "0 never opens it.",
         store: |settings, value| settings.pool.reserve_timeout = value.millis(),
     },
     Setting {
@@ -87,7 +87,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: TIME,
         default: Some(Value::Number(30_000)),
         help: "How long a call waits for a free connection",
-        doc: "After that it fails and says who holds the connections. Keep it below the client's own time limit, often 60 s.",
+        doc: "After that it fails with `pool_exhausted` and names the servers that hold the connections. Keep it below the client's own time limit, often 60 s.",
         store: |settings, value| settings.pool.wait_timeout = value.millis(),
     },
     Setting {
@@ -98,7 +98,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: TIME,
         default: Some(Value::Number(300_000)),
         help: "How long a server may be idle before it is stopped",
-        doc: "A server's own `idleTimeoutMs` and `lifecycle` go before it.",
+        doc: "A server's own `idleTimeoutMs` and `lifecycle` override it.",
         store: |settings, value| settings.pool.idle_timeout = value.millis(),
     },
     Setting {
@@ -108,8 +108,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_FAILURE_THRESHOLD",
         kind: Kind::Count { min: 1, max: 1_000 },
         default: Some(Value::Number(5)),
-        help: "Failures in a row after which a server is left alone",
-        doc: "Counted per server. A tool that answers with an error, a refused login and a cancelled call are not failures of the server.",
+        help: "Consecutive failures that open a server's circuit breaker",
+        doc: "Counted per server. A tool that answers with an error, a missing sign-in and a cancelled call are not failures of the server.",
         store: |settings, value| settings.pool.failure_threshold = value.count(),
     },
     Setting {
@@ -119,8 +119,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_COOLDOWN",
         kind: TIME,
         default: Some(Value::Number(30_000)),
-        help: "How long a failing server is left alone",
-        doc: "Calls to it fail at once meanwhile. Then one call is let through to try; if it fails, the time starts again.",
+        help: "How long an open circuit breaker rejects calls",
+        doc: "Calls to the server fail at once with `circuit_open` meanwhile. Then one call is let through as a probe; if it fails, the cooldown starts again.",
         store: |settings, value| settings.pool.cooldown = value.millis(),
     },
     Setting {
@@ -164,7 +164,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: TIME,
         default: Some(Value::Number(60_000)),
         help: "Time limit of a tool call",
-        doc: "A server's own `timeoutMs` goes before it. Progress reported by the tool starts the time again, up to ten times the limit. \
+        doc: "A server's own `timeoutMs` overrides it. Progress reported by the tool starts the time again, up to ten times the limit. \
               A call that runs out of time may still have run: it is reported so and never sent again.",
         store: |settings, value| settings.timeouts.call = value.millis(),
     },
@@ -187,7 +187,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Bytes { min: 65_536, max: 1 << 30 },
         default: Some(Value::Number(16 << 20)),
         help: "Longest message accepted from a server",
-        doc: "A longer one is thrown away as it arrives, and the call it answers fails with that reason.",
+        doc: "A longer one is discarded as it arrives, and the call it answers fails with `limit_exceeded`.",
         store: |settings, value| settings.limits.line_bytes = value.size(),
     },
     Setting {
@@ -198,7 +198,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Bytes { min: 0, max: 1 << 30 },
         default: Some(Value::Number(256 << 10)),
         help: "Most text of a result that is shown whole",
-        doc: "Of a longer one both ends, its size and its shape are shown, and all of it is kept for 30 minutes under a handle: \
+        doc: "Of a longer one both ends, its size and its shape are shown, and all of it is stored for 30 minutes under a handle: \
               `mcp_call` reads it from the server `@results`, and code mode sees it whole. 0 shows everything. \
               Pictures and other data do not count.",
         store: |settings, value| settings.limits.result_bytes = value.size(),
@@ -211,7 +211,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Count { min: 1, max: 65_536 },
         default: Some(Value::Number(64)),
         help: "Most calls a server is given at once",
-        doc: "A server's own `maxInFlight` and `exclusive` go before it.",
+        doc: "A server's own `maxInFlight` and `exclusive` override it.",
         store: |settings, value| settings.limits.in_flight = value.count(),
     },
     Setting {
@@ -222,7 +222,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Count { min: 1, max: 100_000 },
         default: Some(Value::Number(2_000)),
         help: "Most tools taken from one server",
-        doc: "The rest of a longer list is left out, with a warning.",
+        doc: "The rest of a longer list is skipped, with a warning.",
         store: |settings, value| settings.limits.tools_per_server = value.size(),
     },
     Setting {

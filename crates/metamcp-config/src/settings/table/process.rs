@@ -14,8 +14,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_SHUTDOWN_DRAIN",
         kind: TIME_OR_ZERO,
         default: Some(Value::Number(5_000)),
-        help: "How long calls in flight may take to finish when metamcp is told to end",
-        doc: "On SIGTERM, SIGINT and the end of input alike, as long as somebody can read the answer. New calls are refused meanwhile. \
+        help: "How long calls in flight may take to finish at shutdown",
+        doc: "On SIGTERM, SIGINT and the end of input alike, as long as somebody can read the answer. New calls are rejected with `shutting_down` meanwhile. \
               With nothing in flight nothing waits, and a second signal ends the wait. 0 never waits.",
         store: |settings, value| settings.timeouts.drain = value.millis(),
     },
@@ -26,8 +26,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_CONTAINMENT",
         kind: Kind::Word(Containment::WORDS),
         default: Some(Value::Word("auto")),
-        help: "How servers are kept from outliving the gateway",
-        doc: "A server's own `containment` goes before it.",
+        help: "How servers are prevented from outliving the gateway",
+        doc: "A server's own `containment` overrides it.",
         store: |settings, value| {
             settings.containment =
                 Containment::from_word(&value.text()).unwrap_or(settings.containment);
@@ -40,8 +40,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_PASS_ENV",
         kind: Kind::Names,
         default: Some(Value::Text(Cow::Borrowed(""))),
-        help: "Variables of yours that every server gets beside the usual ones, or all",
-        doc: "Names with commas between them; `*` in a name stands for anything, `all` is every variable. A server's own `passEnv` adds to it. Servers that metamcp installed get none of these. Which ones are usual is in [environment.md](../environment.md).",
+        help: "Variables that every server gets beside the usual ones, or `all`",
+        doc: "Names separated by commas; `*` in a name matches anything, `all` is every variable. A server's own `passEnv` adds to it. Servers that metamcp installed get none of these. Which ones are usual is in [environment.md](../environment.md).",
         store: |settings, value| settings.pass_env = value.text().into_owned(),
     },
     Setting {
@@ -51,8 +51,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_TOKEN_STORE",
         kind: Kind::Word(TokenStore::WORDS),
         default: Some(Value::Word("auto")),
-        help: "Where the key to the tokens of remote servers is kept",
-        doc: "The tokens themselves lie encrypted in `tokens/`. With `keyring` a key that lay in a file is moved.",
+        help: "Where the encryption key of stored OAuth tokens is",
+        doc: "The tokens themselves are encrypted files in `tokens/`. With `keyring` an existing key file is moved into the keyring.",
         store: |settings, value| {
             settings.token_store =
                 TokenStore::from_word(&value.text()).unwrap_or(settings.token_store);

@@ -16,8 +16,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_PROVISION",
         kind: Kind::Switch,
         default: Some(Value::Switch(true)),
-        help: "Whether servers can be found in registries and installed after a yes",
-        doc: "Off, the tool `mcp_provision` is not listed and refuses. Installed servers stay.",
+        help: "Whether servers can be found in registries and installed after approval",
+        doc: "If off, the tool `mcp_provision` is not listed, and rejected if called. Installed servers stay.",
         store: |settings, value| settings.provision.is_on = value.is_on(),
     },
     Setting {
@@ -27,9 +27,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_REGISTRIES",
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(OFFICIAL))),
-        help: "Addresses of the registries to search, with spaces between them",
-        doc: "Each must answer `/v0.1/servers` as the official one does. For one that wants a token, write the name of the variable \
-              that holds it behind a bar: `https://registry.example.com|REGISTRY_TOKEN`. With `none`, only the list of well-known servers in metamcp is searched.",
+        help: "URLs of the registries to search, separated by spaces",
+        doc: "Each must implement `/v0.1/servers` like the official one. For one that requires a token, append a bar and the name of \
+              the variable that holds it: `https://registry.example.com|REGISTRY_TOKEN`. With `none`, only the list of well-known servers in metamcp is searched.",
         store: |settings, value| settings.provision.registries = value.text().into_owned(),
     },
     Setting {
@@ -40,7 +40,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Count { min: 0, max: 3650 },
         default: Some(Value::Number(7)),
         help: "How many days old a version must be before it is installed",
-        doc: "Stolen accounts and poisoned versions are usually noticed within days. With 0 the age does not matter.",
+        doc: "Stolen accounts and poisoned versions are usually noticed within days. 0 allows any age.",
         store: |settings, value| settings.provision.least_days = value.number(),
     },
 ];

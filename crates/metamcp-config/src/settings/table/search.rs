@@ -1,4 +1,4 @@
-//! Settings of what clients see, and of the search for tools.
+//! Settings of the tool surface and of search.
 
 use std::borrow::Cow;
 
@@ -108,7 +108,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_EMBEDDING_MODEL",
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(""))),
-        help: "The model to ask that address for",
+        help: "The model to request from that address",
         doc: "Such as `text-embedding-3-small` or `nomic-embed-text`.",
         store: |settings, value| settings.embedding.model = value.text().into_owned(),
     },
@@ -131,9 +131,9 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: Some(Value::Switch(true)),
         help: "Whether tools that worked after a search rank higher next time",
-        doc: "Remembered are hashes of a query's words, the tool called next and whether it worked; never arguments, never results. \
-              It stays in `habits.json` in the home of metamcp, fades within months, and `metamcp forget` removes it. \
-              It lifts tools that match well anyway, for the strategies `bm25`, `hybrid` and `transformer`, and never above a tool that was asked for by its name.",
+        doc: "The usage history holds hashes of a query's words, the tool called next and whether it worked; never arguments, never results. \
+              It is in `habits.json` in the home of metamcp, fades within months, and `metamcp forget` deletes it. \
+              It raises tools that match well anyway, with the strategies `bm25`, `hybrid` and `transformer`, and never above a tool that the query names.",
         store: |settings, value| settings.learn = value.is_on(),
     },
 ];

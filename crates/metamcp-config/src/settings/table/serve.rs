@@ -30,7 +30,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed("127.0.0.1"))),
         help: "Address to listen on, over HTTP",
-        doc: "With an address that other machines can reach, you have to say whom to let in: see `token-file`, `token-env` and `jwks`.",
+        doc: "An address that other machines can reach requires authentication: see `token-file`, `token-env` and `jwks`.",
         store: |settings, value| settings.serve.host = value.text().into_owned(),
     },
     Setting {
@@ -85,7 +85,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: Some(Value::Switch(false)),
         help: "No sessions: each HTTP request stands alone",
-        doc: "Servers cannot ask the client anything then, and a client that closes its request cancels it.",
+        doc: "Servers cannot send requests to the client then, and a client that closes its request cancels it.",
         store: |settings, value| settings.serve.stateless = value.is_on(),
     },
     Setting {
@@ -96,7 +96,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: Some(Value::Switch(false)),
         help: "Always answer with one JSON document, never with a stream",
-        doc: "Progress and questions of servers then go to the stream a client opens with GET, if it has one open.",
+        doc: "Progress and server requests (elicitation, sampling, roots) then go to the GET stream, if the client has one open.",
         store: |settings, value| settings.serve.json_response = value.is_on(),
     },
     Setting {
@@ -118,7 +118,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: TIME,
         default: Some(Value::Number(1_800_000)),
         help: "How long an HTTP session may be idle",
-        doc: "A client that comes back later is told to start anew.",
+        doc: "After that the client gets 404 and has to initialize again.",
         store: |settings, value| settings.serve.session_timeout = value.millis(),
     },
     Setting {
@@ -128,10 +128,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_TOKEN_FILE",
         kind: Kind::Path,
         default: None,
-        help: "Bearer tokens that let a client in, one a line",
-        doc: "Lines that are empty or start with `#` do not count. Each token is a principal of its own: it cannot use the sessions of another. \
-              Behind a token may stand `name=NAME`, by which `approvers` speaks of it, and `toolset=NAME`: it then opens that toolset's endpoint and nothing else. \
-              Without this, `token-env` and `jwks` a token is generated into `http-token` in the home of metamcp; `metamcp token` prints it.",
+        help: "File of bearer tokens that clients may use, one per line",
+        doc: "Lines that are empty or start with `#` are ignored. Each token is a principal of its own: it cannot use the sessions of another. \
+              A token may be followed by `name=NAME`, to which `approvers` refers, and by `toolset=NAME`: it is then valid at that toolset's endpoint only. \
+              If neither this, `token-env` nor `jwks` is set, a token is generated into `http-token` in the home of metamcp; `metamcp token` prints it.",
         store: |settings, value| settings.serve.token_file = Some(PathBuf::from(&*value.text())),
     },
     Setting {
@@ -152,10 +152,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_JWKS",
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(""))),
-        help: "Keys of signed tokens (JWKS) that let a client in: file or URL",
-        doc: "A token must be signed by one of these keys (RS256, ES256 or EdDSA), come from `jwt-issuer`, be meant for `jwt-audience`, and not be out of date. \
+        help: "Keys (JWKS) of signed tokens (JWT) that clients may use: file or URL",
+        doc: "A token must be signed by one of these keys (RS256, ES256 or EdDSA), come from `jwt-issuer`, be issued for `jwt-audience`, and not have expired. \
               Its principal is `sub:NAME`, or `client:NAME` of `client_id`, or `azp:NAME`, the first there is; where `sub` and `client_id` are the same it is `client:NAME`. \
-              With a claim `metamcp_toolset` it opens that toolset's endpoint and nothing else.",
+              With a claim `metamcp_toolset` it is valid at that toolset's endpoint only.",
         store: |settings, value| settings.serve.jwks = value.text().into_owned(),
     },
     Setting {
@@ -165,8 +165,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_JWT_ISSUER",
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(""))),
-        help: "Who must have issued signed tokens",
-        doc: "Also named to clients without a token as the place to get one.",
+        help: "Required issuer of signed tokens",
+        doc: "Also given to clients without a token as the authorization server.",
         store: |settings, value| settings.serve.jwt_issuer = value.text().into_owned(),
     },
     Setting {
@@ -176,8 +176,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_JWT_AUDIENCE",
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(""))),
-        help: "Whom signed tokens must be for",
-        doc: "The address of this gateway as clients know it. Never passed on to servers.",
+        help: "Required audience of signed tokens",
+        doc: "The URL of this gateway as clients know it. Tokens are never forwarded to servers.",
         store: |settings, value| settings.serve.jwt_audience = value.text().into_owned(),
     },
     Setting {
@@ -187,8 +187,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_ALLOWED_HOSTS",
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(""))),
-        help: "More names clients may reach the gateway by",
-        doc: "Separated by commas. A request for any other name is refused, which keeps web pages from reaching the gateway under a name of their own. `localhost` is always among them, and so is any bare address when `host` is not a local one.",
+        help: "Further host names of the gateway",
+        doc: "Separated by commas. A request with any other `Host` is rejected, which protects against DNS rebinding. `localhost` is always allowed, and so is any IP address when `host` is not a loopback one.",
         store: |settings, value| settings.serve.allowed_hosts = value.text().into_owned(),
     },
     Setting {
@@ -199,7 +199,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         default: Some(Value::Text(Cow::Borrowed(""))),
         help: "Web origins whose pages may use the gateway",
-        doc: "Such as `https://app.example.org`, separated by commas. Requests of other pages are refused; those of pages on this machine are answered, but browsers do not show them the answer.",
+        doc: "Such as `https://app.example.org`, separated by commas. Requests of other pages are rejected; those of pages on this machine are answered, but browsers do not show them the response.",
         store: |settings, value| settings.serve.allowed_origins = value.text().into_owned(),
     },
     Setting {
@@ -211,7 +211,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Some(Value::Text(Cow::Borrowed(""))),
         help: "Principals that are people and may approve installations over HTTP",
         doc: "Such as `sub:ada, token:laptop`, separated by commas: `token:NAME` of a token file, `token:env`, `token:generated`, or `sub:`, `client:`, `azp:` and the name in a signed token. \
-              Whoever answers a question over HTTP may be a program, so the answers of everybody else approve nothing; for them approval is `metamcp approve` in a terminal.",
+              An elicitation over HTTP may be answered by a program, so the answers of everybody else approve nothing; for them approval is `metamcp approve` in a terminal.",
         store: |settings, value| settings.serve.approvers = value.text().into_owned(),
     },
     Setting {
@@ -221,8 +221,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_NO_AUTH",
         kind: Kind::Switch,
         default: Some(Value::Switch(false)),
-        help: "Ask for no token: every program and user here can use your servers",
-        doc: "Only on a loopback address. Sandboxed servers and other users of the machine can then reach all of your servers, so nothing can be installed: provisioning is off, and with `provision` set to on it does not start.",
+        help: "Require no token: every local program and user can use your servers",
+        doc: "Only on a loopback address. Sandboxed servers and other users of the machine can then reach all of your servers, so nothing can be installed: provisioning is off, and if `provision` was enabled explicitly, metamcp does not start.",
         store: |settings, value| settings.serve.no_auth = value.is_on(),
     },
     Setting {
@@ -232,8 +232,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         env: "METAMCP_ALLOW_UNAUTHENTICATED",
         kind: Kind::Switch,
         default: Some(Value::Switch(false)),
-        help: "Let anybody in who can reach the port",
-        doc: "For a gateway that something else guards, such as the network of a container: no token is asked for, whatever the address. Nothing can be installed then, as with `no-auth`. A file cannot set it.",
+        help: "Require no token, on any address",
+        doc: "For a gateway that something else guards, such as the network of a container. Nothing can be installed then, as with `no-auth`. A file cannot set it.",
         store: |settings, value| settings.serve.allow_unauthenticated = value.is_on(),
     },
 ];

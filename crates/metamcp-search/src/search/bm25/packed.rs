@@ -1,5 +1,5 @@
-//! One server's words in few bytes. They are only ever read from one end to the other, when what is true of all
-//! servers is put together, so nothing in here can be looked up.
+//! One server's term counts, compressed. They are only scanned from start to end, when the global dictionary is built,
+//! so there is no random access.
 
 use super::super::index_cache;
 use super::FIELDS;
@@ -86,7 +86,7 @@ impl Packed {
         Packed { text: texts.into(), data: data.into(), words }
     }
 
-    /// To be kept.
+    /// Serializes it.
     pub(super) fn write(&self, bytes: &mut Vec<u8>) {
         for part in [self.text.as_bytes(), &*self.data] {
             index_cache::push(bytes, part.len());

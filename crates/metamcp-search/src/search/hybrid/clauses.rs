@@ -1,5 +1,5 @@
-//! A request in parts. "Cancel the repair and tell me when the parcel comes" asks for two tools, and taken as a whole it
-//! is near to neither; each part is.
+//! Splits a query into clauses. "Cancel the repair and tell me when the parcel comes" needs two tools, and as a whole it
+//! is similar to neither; each clause is.
 
 /// A part with fewer words says too little by itself ("in Paris", "please") and stays with its neighbour.
 const FEWEST_WORDS: usize = 4;

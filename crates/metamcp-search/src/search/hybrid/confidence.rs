@@ -1,5 +1,5 @@
-//! How sure the ranking is of its first hit, as a chance: fitted on questions with known answers, and on questions that
-//! were asked of the wrong catalog, to which no answer is right.
+//! Confidence of the first hit as a probability: calibrated on labelled queries, and on queries against the wrong
+//! catalog, for which no hit is right.
 
 use super::features::Features;
 use super::{Candidate, squash};

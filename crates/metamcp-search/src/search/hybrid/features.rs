@@ -1,5 +1,5 @@
-//! The close look at a candidate: few numbers, each cheap. More of them were tried (cosines of single fields, shares of
-//! names, places): they fit the sets they were trained on, and lost on those left out.
+//! Re-ranking features of a candidate: few, each cheap. More were tried (cosines of single fields, shares of names,
+//! positions): they fit the training sets, and lost on the held-out ones.
 
 use super::super::meaning::{Piece, TABLE, Vector, Wide, cosine};
 use super::super::{Index, Ranked};
@@ -20,7 +20,7 @@ pub const FEATURE_NAMES: [&str; 8] = [
     "covered",      // share of the query's words that the tool has, rare ones counting more
 ];
 
-/// What the close look saw.
+/// The features of a candidate.
 pub type Features = [f32; FEATURES];
 
 /// Where a number stands that is compared among the candidates.

@@ -1,4 +1,4 @@
-//! What was kept is the same part again; what was not kept so is refused or harmless.
+//! Round trips are exact; corrupted bytes are rejected or harmless.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -5,7 +5,7 @@ use super::{MAX_PIECES, Piece, TABLE};
 /// Longest word that is cut up; longer ones are keys, hashes and other noise.
 const MAX_WORD_BYTES: usize = 64;
 
-/// Adds the pieces of a text, in order; words that cannot be put together from pieces are left out.
+/// Adds the pieces of a text, in order; words that cannot be composed of pieces are skipped.
 pub(in crate::search) fn pieces(text: &str, found: &mut Vec<Piece>) {
     let mut word = String::new();
     for run in text.split(|c: char| !c.is_alphanumeric()).filter(|run| !run.is_empty()) {

@@ -33,7 +33,7 @@ pub(in crate::search) struct Table {
     values: &'static [Row],
     /// Rows by the hash of their text; a row whose slot is taken stands in the next free one. Less than half is taken.
     slots: Box<[Piece]>,
-    /// The bits of the length of each row: how much a piece says. Zero until somebody asks; most are never asked for.
+    /// The bits of the length of each row: how much a piece says. Zero until first used; most never are.
     lengths: Box<[AtomicU32]>,
 }
 

@@ -1,5 +1,5 @@
 //! JSON with every character written the way we write it, for searching: `\u0072` and `\/` hide nothing then. It stays JSON
-//! of the same structure, so that what is found in it can be taken out where it came from.
+//! of the same structure, so that what is found in it can be redacted at its origin.
 
 use std::sync::LazyLock;
 
