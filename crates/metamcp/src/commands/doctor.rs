@@ -206,7 +206,9 @@ fn show(findings: &[Finding], out: &mut dyn Write) -> anyhow::Result<()> {
             writeln!(out, "    {} {}", styled(DIM, "stderr:"), visible(line))?;
         }
         if let Some(hint) = finding.hint.as_ref().filter(|_| !finding.fixed) {
-            writeln!(out, "    {} {}", styled(GREEN, "fix:"), visible(hint))?;
+            // A note is nothing to fix.
+            let label = if finding.level == Level::Note { "hint:" } else { "fix:" };
+            writeln!(out, "    {} {}", styled(GREEN, label), visible(hint))?;
         }
     }
     Ok(())
