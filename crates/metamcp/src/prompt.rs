@@ -1,6 +1,6 @@
-//! The person at the terminal: what is asked of them, and what they type.
-//! Owns: who counts as a person, questions, typing that is not shown.      Never: takes silence or a pipe for a yes, writes down what was typed.
-//! In: a question, and a `Write` to put it to.  Out: a yes or a no, a line, a secret.
+//! Prompts at the terminal.
+//! Owns: what counts as a terminal, prompts, hidden input.      Never: takes silence or a pipe for confirmation, stores what was typed.
+//! In: a prompt, and a `Write` for it.  Out: confirmed or not, a line, a secret.
 //! Tests: below, and `tests/real/provision.rs` at a terminal of its own.
 
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -39,7 +39,7 @@ pub(crate) fn agrees_unless_no(out: &mut dyn Write, question: &str) -> anyhow::R
 
 fn has_to_ask(yes: bool, is_there: bool, undone: &str) -> anyhow::Result<bool> {
     if !yes && !is_there {
-        bail!("{undone}: there is nobody to ask; --yes does exactly what is shown");
+        bail!("{undone}: there is no terminal to ask at; --yes applies exactly what is shown");
     }
     Ok(!yes)
 }
@@ -56,7 +56,7 @@ pub(crate) fn line(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> 
 /// The same for what nobody shall read over a shoulder or in the scrollback: it is not shown while it is typed.
 pub(crate) fn secret(out: &mut dyn Write, prompt: &str) -> anyhow::Result<String> {
     let silence = silence::begin(&io::stdin())
-        .context("this terminal cannot be kept from showing what is typed; give the secret by where it is, with -e NAME=file:/path or NAME=cmd:...")?;
+        .context("this terminal cannot hide what is typed; give a reference instead, with -e NAME=file:/path or NAME=cmd:...")?;
     let typed = write!(out, "{prompt} [not shown]: ")
         .and_then(|()| out.flush())
         .and_then(|()| typed(&mut io::stdin().lock()));
@@ -216,6 +216,9 @@ mod tests {
         assert!(!has_to_ask(true, true, undone).unwrap());
         assert!(has_to_ask(false, true, undone).unwrap());
         let refused = has_to_ask(false, false, undone).unwrap_err().to_string();
-        assert!(refused.starts_with("nothing was done: there is nobody to ask"), "{refused}");
+        assert!(
+            refused.starts_with("nothing was done: there is no terminal to ask at"),
+            "{refused}"
+        );
     }
 }

@@ -28,9 +28,10 @@ fn cli_markdown() -> String {
 
 stdout carries data, or the protocol while serving; everything for people goes to stderr.
 Colours and columns appear on a terminal only, colours not when `NO_COLOR` is set; progress appears on stderr where that is a terminal, and not with `--quiet` or `--json`.
-`metamcp COMMAND --help` is short, `metamcp help COMMAND` is what stands here.
+`metamcp COMMAND --help` is short, `metamcp help COMMAND` is what this page has.
 
-With `--json` stdout is JSON however it ends: a command that gives up prints `{ \"ok\": false, \"errors\": [{ \"message\": … }], \"warnings\": [] }`, with `file`, `line` and `hint` where it is about a config file. `call` prints the result, and what metamcp itself has to say of a call is a result with `isError`; `run` has the same keys whatever becomes of the script.
+With `--json` stdout is JSON in every case: a command that fails prints `{ \"ok\": false, \"errors\": [{ \"message\": … }], \"warnings\": [] }`, with `file`, `line` and `hint` where it is about a config file.
+`call` prints the result, and an error of metamcp itself is a result with `isError`; `run` has the same keys whether the script succeeds or fails.
 
 ## Exit codes
 
@@ -53,16 +54,16 @@ fn errors_markdown() -> String {
 # Errors
 
 A request that is malformed is answered with a JSON-RPC error: -32700 not JSON, -32600 not a request, -32601 an unknown method, -32602 parameters that cannot be used (an unknown meta-tool, a bad or stale cursor).
-Everything else that goes wrong is the result of the tool, with `isError: true`, one readable line as text, and this object as `structuredContent`:
+Every other failure is the result of the tool, with `isError: true`, one readable line as text, and this object as `structuredContent`:
 
 ```text
 { code, message, hint?, tool_id?, server?, op?, step_index?, retryable, retry_after_ms?, details? }
 ```
 
-Tools of the [full vocabulary](../vocabularies.md) have an output schema, so there it is the member `error` of their answer, which is `null` when nothing went wrong; `op` names the tool.
+Tools of the [full surface](../tool_surfaces.md) have an output schema, so there it is the member `error` of the response, which is `null` on success; `op` names the tool.
 
-`details.category` is `auth`, `offline`, `http`, `stdio-exit` or `other` where a server was involved, and `details.stderr` holds its last words where there are any.
-By `mcp_call` a server's own result, `isError` included, is passed on as it is and never becomes one of these; `run_tool`, `run_chain` and scripts turn a result into a value, and a failed one into `tool_error`.
+`details.category` is `auth`, `offline`, `http`, `stdio-exit` or `other` where a server was involved, and `details.stderr` holds the end of its stderr, if there is any.
+With `mcp_call` a server's own result, `isError` included, is passed on unchanged and never becomes one of these; `run_tool`, `run_chain` and scripts turn a result into a value, and a failed one into `tool_error`.
 
 | code | meaning |
 |---|---|

@@ -25,7 +25,7 @@ pub(crate) fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// An error with everything a user needs to mend it.
+/// An error with everything a user needs to fix it.
 pub(crate) fn load_error(out: &mut dyn Write, error: &LoadError) -> io::Result<()> {
     match error {
         LoadError::Broken { path, error } => problems(out, path, error),

@@ -89,11 +89,11 @@ fn what_was_called_after_a_search_comes_first_next_time() {
     end(client);
 
     insta::assert_snapshot!(told(&workspace, &["forget"]), @r"
-    Forgot 1 habit. Removed:
+    Deleted 1 entry of the usage history. Removed:
       HOME/.metamcp/habits.json
     ");
     assert!(!file.exists());
-    insta::assert_snapshot!(told(&workspace, &["forget"]), @"There is nothing to forget: HOME/.metamcp/habits.json does not exist.");
+    insta::assert_snapshot!(told(&workspace, &["forget"]), @"There is nothing to delete: HOME/.metamcp/habits.json does not exist.");
     insta::assert_snapshot!(told(&workspace, &["forget", "--json"]), @r#"
     {
       "habits": 0,

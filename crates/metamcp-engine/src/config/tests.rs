@@ -384,7 +384,7 @@ fn a_wish_for_isolation_is_met_refused_or_told() {
     machine.variables.push(("METATOOLS_WASM_ENABLED", "true".to_owned()));
     let loaded = machine.load().unwrap();
     assert_eq!(loaded.config.settings.code.profile, CodeProfile::Hardened);
-    assert!(told(&loaded)[0].starts_with("Docker is not to be had here"), "{:?}", told(&loaded));
+    assert!(told(&loaded)[0].starts_with("Docker is not available"), "{:?}", told(&loaded));
 
     machine.flag("code-profile", "standard");
     let loaded = machine.load().unwrap();

@@ -6,32 +6,32 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 
 pub(super) const INIT_HELP: &str = "\
-Looks for the MCP clients on this machine, takes over the servers they have into ~/.metamcp/mcp.json, and writes metamcp \
-into each in their place. What would change is shown first, and nothing is changed without a yes. Every file is kept as it \
-was in ~/.metamcp/backups; comments and everything else in the files stay.
+Finds the MCP clients on this machine, imports their servers into ~/.metamcp/mcp.json, and gives each client one entry for \
+metamcp instead. All changes are shown first, and nothing is changed before you confirm. Backups of every file are in \
+~/.metamcp/backups; comments and everything else in the files are preserved.
 
 A server that would not start from here (its program or a variable is missing) is shown with the reason and stays with its \
-client; --server moves it all the same. At a terminal you can choose clients and servers from a list.
+client; --server imports it anyway. At a terminal you can choose clients and servers from a list.
 
-A file that cannot be read is left alone, and the reason is shown. That is no failure (exit code 0) unless its client was \
-named with --client (1). Without a yes nothing is done (1).
+A file that cannot be read is skipped, with the reason. That is no failure (exit code 0) unless its client was named with \
+--client (1). Without confirmation nothing is done (1).
 
 Examples:
-  metamcp init --dry-run                only show it
-  metamcp init --client cursor --yes    one client, without a question
-  metamcp init --server git --yes       one server, wherever it is
-  metamcp init --keep                   leave the servers with the clients too
-  metamcp init --http                   address and token of one that listens
-  metamcp init --undo                   put everything back
-  metamcp init --undo --last            take back the last init only";
+  metamcp init --dry-run                only show the changes
+  metamcp init --client cursor --yes    one client, without asking
+  metamcp init --server git --yes       one server, whichever client has it
+  metamcp init --keep                   leave the servers in the clients too
+  metamcp init --http                   address and token of a gateway over HTTP
+  metamcp init --undo                   revert everything
+  metamcp init --undo --last            revert only the last init";
 
 pub(super) const ADD_HELP: &str = "\
-The grammar is that of `claude mcp add`: options first, then the name, then the command behind `--`, or an address. \
-The command is not given to a shell. A gateway that runs picks the server up by itself.
+The syntax is that of `claude mcp add`: options first, then the name, then the command after `--`, or a URL. The command is \
+not passed to a shell. A running gateway picks the server up by itself.
 
-Without a command or an address, the name is that of a well-known server or of one in a registry. What would be installed is \
-shown, values it needs are asked for, and after a yes it is installed: pinned to its hashes, in a folder of its own, behind \
-walls where the system has them.
+Without a command or URL, the name is that of a well-known server or of one in a registry. The plan is shown, you are asked \
+for the values it needs, and after your approval it is installed: pinned to hashes, in a folder of its own, sandboxed where \
+the system can.
 
 Examples:
   metamcp add memory
@@ -43,8 +43,8 @@ Examples:
   metamcp add --transport sse old https://mcp.example.com/sse";
 
 pub(super) const ADD_JSON_HELP: &str = "\
-The JSON is one server as clients write it: an object with `command` or `url`. A whole file with `mcpServers` that names one \
-server is taken too. `-` reads it from stdin.
+The JSON is one server as clients write it: an object with `command` or `url`. A whole file with `mcpServers` that has one \
+server is accepted too. `-` reads it from stdin.
 
 Examples:
   metamcp add-json time '{\"command\": \"uvx\", \"args\": [\"mcp-server-time\"]}'
@@ -52,8 +52,8 @@ Examples:
   pbpaste | metamcp add-json docs -";
 
 pub(super) const IMPORT_HELP: &str = "\
-Reads only; the client keeps its servers. A server that is there already under the same name and means the same is left \
-out; one that means something else gets the client's name behind its own. metamcp itself is never taken over.
+The client keeps its servers. A server that you already have is skipped; if another server has its name, the client's name \
+is appended. metamcp itself is never imported.
 
 Examples:
   metamcp import cursor
@@ -61,11 +61,11 @@ Examples:
   metamcp import ~/.codex/config.toml --json";
 
 pub(super) const DOCTOR_HELP: &str = "\
-Looks at the configuration, its variables, the programs your servers need, and the clients; starts every server and lists \
-its tools; looks at the cache and for processes left behind. --fix does what can be done safely: file modes, and what a \
-crash left in the cache.
+Checks the configuration, its variables, the programs your servers need, and your clients; starts every server and lists \
+its tools; checks the cache, and looks for orphaned processes. --fix does what is safe: it makes files with secrets private, \
+and removes what crashes left in the cache.
 
-Exits with 0 if there is no problem (warnings are none), with 1 if there is one, with 3 if the configuration cannot be used.
+Exits with 0 if there is no problem (warnings do not count), with 1 if there is one, with 3 if the configuration cannot be used.
 
 Examples:
   metamcp doctor
@@ -73,10 +73,10 @@ Examples:
   metamcp doctor --fix
   metamcp doctor --json | jq '.findings[] | select(.level == \"problem\")'";
 
-/// How a command that writes does so.
+/// Common to all commands that write.
 #[derive(Debug, Clone, Copy, ClapArgs)]
 pub(crate) struct WriteArgs {
-    /// Show what would be done, and do nothing
+    /// Only show what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print JSON
@@ -96,7 +96,7 @@ pub(crate) enum Scope {
 /// Which file a command changes.
 #[derive(Debug, Clone, Copy, ClapArgs)]
 pub(crate) struct ScopeArgs {
-    /// Which file: your own, or the project's; without it your own, or the one that --config names
+    /// Which file to change: your own (default, or the one that --config names) or the project's
     #[arg(long, short, value_enum)]
     pub(crate) scope: Option<Scope>,
     /// The project's file, .mcp.json in the working directory
@@ -122,16 +122,16 @@ pub(crate) struct TrustArgs {
     /// The folder with the .mcp.json; without it the working directory
     #[arg(value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
-    /// List what was decided so far
+    /// List your decisions so far
     #[arg(long, conflicts_with_all = ["folder", "yes"])]
     pub(crate) list: bool,
     /// Approve without asking; needs --sha256
     #[arg(long, short, requires = "sha256")]
     pub(crate) yes: bool,
-    /// The hash of the file you have seen; if it is another by now, nothing is approved
+    /// The hash of the file you have seen; if the file has changed since, nothing is approved
     #[arg(long, value_name = "HASH", requires = "yes")]
     pub(crate) sha256: Option<String>,
-    /// Print JSON; without --yes it shows what waits, and approves nothing
+    /// Print JSON; without --yes it only shows what would be approved
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -149,14 +149,14 @@ pub(crate) struct UntrustArgs {
 
 pub(super) const TRUST_HELP: &str = "\
 The .mcp.json of a folder may come from a stranger, so nothing of it is used before you approve it: no server, no setting. \
-After every change it has to be approved again. A file that you name with --config is your own word and needs none of this.
+After every change it has to be approved again. A file that you name with --config is trusted and needs no approval.
 
 Examples:
   metamcp trust                    show what the file here would do, and ask
   metamcp trust ~/work/site        the same for another folder
-  metamcp trust --json             the picture and the hash, for scripts
-  metamcp trust --list             what was decided so far
-  metamcp untrust                  take it back";
+  metamcp trust --json             the same and the hash, for scripts
+  metamcp trust --list             your decisions so far
+  metamcp untrust                  revoke the approval";
 
 /// Arguments of `metamcp init`.
 #[derive(Debug, ClapArgs)]
@@ -170,13 +170,13 @@ pub(crate) struct InitArgs {
     /// Leave the servers in the clients' files as well
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Only this server, also if it would not start; may be given several times
+    /// Only this server, even if it would not start; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Vec<String>,
     /// Every server but this one; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) except: Vec<String>,
-    /// Instead of a program to start, write the address of a gateway that listens, with its token; no servers are moved
+    /// Write the URL and token of a gateway over HTTP instead of a program to start; imports no servers
     #[arg(
         long,
         value_name = "URL",
@@ -185,10 +185,10 @@ pub(crate) struct InitArgs {
         conflicts_with_all = ["keep", "server", "except"]
     )]
     pub(crate) http: Option<String>,
-    /// Take back what every init did, to the first
+    /// Revert every init, back to the first
     #[arg(long, conflicts_with_all = ["client", "keep", "server", "except", "http"])]
     pub(crate) undo: bool,
-    /// With --undo: take back the last init only
+    /// With --undo: revert only the last init
     #[arg(long, requires = "undo")]
     pub(crate) last: bool,
     #[command(flatten)]
@@ -198,16 +198,16 @@ pub(crate) struct InitArgs {
 /// Arguments of `metamcp add`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AddArgs {
-    /// What the server is to be called; without a command or an address, which one is meant
+    /// The name for the server; without a command or URL, the name of a known server to install
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// The command with its arguments, behind `--`; or the address of a remote server
+    /// The command with its arguments, after `--`; or the URL of a remote server
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) command: Vec<String>,
-    /// A variable for the server, or a value it asks for: KEY=VALUE; may be given several times
+    /// A variable for the server, or a value that its plan needs: KEY=VALUE; may be given several times
     #[arg(long, short, value_name = "KEY=VALUE")]
     pub(crate) env: Vec<String>,
-    /// The address of a remote server
+    /// The URL of a remote server
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// A header for a remote server: 'Name: value'; may be given several times
@@ -257,7 +257,7 @@ pub(super) fn addresses_named(arguments: &[OsString]) -> Vec<OsString> {
 /// Arguments of `metamcp add-json`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct AddJsonArgs {
-    /// What the server is to be called
+    /// The name for the server
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// The server as JSON; `-` reads it from stdin
@@ -302,7 +302,7 @@ pub(crate) struct DoctorArgs {
     /// Only these servers; without a name, everything
     #[arg(value_name = "SERVER")]
     pub(crate) servers: Vec<String>,
-    /// Mend what can be mended safely
+    /// Fix what can be fixed safely
     #[arg(long)]
     pub(crate) fix: bool,
     /// Print JSON
@@ -311,18 +311,18 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(super) const TOKEN_HELP: &str = "\
-`metamcp --transport http` lets clients in that show a bearer token. Where you configured none (--token-file, --token-env, \
---jwks), it is the one in ~/.metamcp/http-token, which only you can read. This prints it, and makes it if it is not there.
+Clients of `metamcp --transport http` need a bearer token. Unless you configured your own (--token-file, --token-env, \
+--jwks), it is the one in ~/.metamcp/http-token, which only you can read. This prints it, and generates it if needed.
 
 Examples:
   metamcp token
-  metamcp token --rotate      a new one; the old one is refused from then on
+  metamcp token --rotate      a new one; the old one is rejected from then on
   curl -H \"Authorization: Bearer $(metamcp token)\" …";
 
 /// Arguments of `metamcp token`.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TokenArgs {
-    /// Replace it by a new one
+    /// Replace it with a new one
     #[arg(long)]
     pub(crate) rotate: bool,
     /// Print JSON: the token and its file

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 pub(super) const LIST_HELP: &str = "\
-The state is what this command knows: it starts no server, and asks no gateway that runs beside it.
+It starts no server and does not contact running gateways: `enabled` means that a server may be used, not that it runs.
 
 Examples:
   metamcp list               every server, its state and how many tools it has
@@ -13,7 +13,7 @@ Examples:
   metamcp list --json        the same for scripts";
 
 pub(super) const TOOLS_HELP: &str = "\
-Servers that never listed their tools are started for it.
+Servers whose tools are not cached yet are started to list them.
 
 Examples:
   metamcp tools
@@ -45,16 +45,16 @@ How arguments are read: metamcp help call";
 
 pub(super) const CALL_LONG_HELP: &str = "\
 Arguments:
-  key=value     as the tool's schema wants it: a number, true or false, a text
+  key=value     converted by the schema: a number, true or false, a string
   key:=JSON     exactly this JSON: tags:='[\"a\", \"b\"]', limit:=5, x:=null
-  key=@FILE     what a file holds, as a text; key:=@FILE as JSON; @- is stdin
+  key=@FILE     the content of a file; key:=@FILE as JSON; @- is stdin
   a.b=value     a member of an object: options.depth=2
   key= key=     a key given twice is a list; so is one whose schema is a list
 
-A text that begins with @ is written @@. A key that itself has a dot is found by the schema first. With --args the pairs \
-are added to the object, and win over it.
+A string that begins with @ is written @@. A key with a dot in its own name takes precedence if the schema has it. With --args \
+the pairs are merged into the object and override it.
 
-Secrets of the configuration are taken out of what is printed, as for a model; --scrub false shows them.
+Secrets of the configuration are redacted from the output, as for a model; --scrub false shows them.
 
 Examples:
   metamcp call time:get_current_time timezone=Europe/Zurich
@@ -64,13 +64,13 @@ Examples:
   echo '{\"path\": \"notes.md\"}' | metamcp call files:read_text_file --args -";
 
 pub(super) const RUN_HELP: &str = "\
-The script is TypeScript or JavaScript and runs in a sandbox without files and network; it reaches your servers only. \
-Top-level await is fine; `return` or the last expression is printed on stdout, the console on stderr.
+The script is TypeScript or JavaScript and runs in a sandbox without files and network; it can only call your servers. \
+Top-level await works; the returned value or last expression is printed to stdout, the console to stderr.
 
   await github.listIssues({ owner: \"me\" })            any server by its name
-  await servers[\"my-server\"].call(\"a_tool\", {})       whatever the name
+  await servers[\"my-server\"].call(\"a_tool\", {})       for any name
   await parallel(urls, url => web.get({ url }), 8)    eight at a time
-  await tools.search(\"create an invoice\")             what there is
+  await tools.search(\"create an invoice\")             what tools there are
 
 Examples:
   metamcp run report.ts
@@ -97,7 +97,7 @@ pub(crate) struct SearchArgs {
     /// Only tools of this server
     #[arg(long, value_name = "NAME")]
     pub(crate) server: Option<String>,
-    /// Explain why each hit stands where it does
+    /// Explain the rank of each hit
     #[arg(long)]
     pub(crate) why: bool,
     /// Most hits to print

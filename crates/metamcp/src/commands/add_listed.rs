@@ -1,5 +1,5 @@
 //! `metamcp add NAME` without a command: a server of the list inside metamcp or of a registry, by its name.
-//! Owns: the questions on the way.      Never: installs without a yes, what is refused, or what lacks a value.
+//! Owns: the prompts on the way.      Never: installs without approval, what is refused, or what lacks a value.
 //! In: a name and values.  Out: an installed server, pinned and behind walls; or what is missing, by name.
 //! Tests: `tests/real/provision.rs`, and `tests/config/first.rs` for what it says.
 
@@ -22,7 +22,7 @@ use crate::{progress, prompt};
 /// Most servers of one name that are told apart for the user.
 const SHOWN: usize = 10;
 
-/// Installs a server by its name, after a yes.
+/// Installs a server by its name, after approval.
 pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if !args.header.is_empty() {
         return Err(misuse("headers are for remote servers: give the address with --url"));
@@ -61,7 +61,7 @@ pub(crate) fn add(loaded: &Loaded, args: &AddArgs, out: &mut dyn Write) -> anyho
         for path in record.too_much() {
             writeln!(out, "{}", provisioned::shut(&record, &path))?;
         }
-        writeln!(out, "A gateway that runs has it now.")?;
+        writeln!(out, "Running gateways can use it now.")?;
         provisioned::first_list(loaded, &plan.server, out)?;
     }
     Ok(Exit::Success)
@@ -86,13 +86,13 @@ async fn carry_out(
     let candidate = found(provisioner, &args.name).await?;
     if let Some(record) = provisioner.installed(&candidate) {
         bail!(
-            "{} is installed already, as `{}`; `metamcp remove {}` takes it away",
+            "{} is already installed, as `{}`; `metamcp remove {}` removes it",
             visible(&candidate.package()),
             record.plan.server,
             record.plan.server
         );
     }
-    working.say(format!("asking what {} would install", visible(&candidate.package())));
+    working.say(format!("planning the installation of {}", visible(&candidate.package())));
     let names = taken(loaded, provisioner);
     let plan = provisioner
         .plan(&candidate, &|name| names.contains(name), true)
@@ -109,7 +109,7 @@ async fn carry_out(
     let values = values(&plan, args, out)?;
     let consent = plan.complete(&values)?;
     if !args.write.dry_run {
-        let question = format!("Install {} exactly so?", plan.server);
+        let question = format!("Install {} exactly as shown?", plan.server);
         if !prompt::agrees(out, &question, args.yes, "nothing was installed")? {
             return Ok(None);
         }
@@ -136,9 +136,9 @@ async fn found(provisioner: &Provisioner, name: &str) -> anyhow::Result<Candidat
         let hint = near.first().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         let notes: String = notes.iter().map(|note| format!("\n{}", visible(note))).collect();
         return Err(misuse(format!(
-            "no server `{}` is known, neither to metamcp nor to its registries{hint}\n\
+            "no server `{}` was found in metamcp's own list or in the registries{hint}\n\
              Known without a registry: {}.\n\
-             For one of your own, give the command behind `--`, or an address with --url.{notes}",
+             For a server of your own, give the command after `--`, or a URL with --url.{notes}",
             visible(name),
             short.join(", ")
         )));
@@ -203,7 +203,7 @@ fn values(
     if missing.iter().any(Input::is_secret) {
         writeln!(
             out,
-            "A secret may be given as what it is, which is put into your keyring or into a file of yours alone, or by where it is: keychain://SERVICE/ACCOUNT, op://…, file:/path or cmd:…"
+            "A secret can be given itself, and is then stored in your keyring or in a file that only you can read; or as a reference: keychain://SERVICE/ACCOUNT, op://…, file:/path or cmd:…"
         )?;
     }
     for input in missing {

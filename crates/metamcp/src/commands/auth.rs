@@ -1,4 +1,4 @@
-//! `metamcp auth`: logging in to remote servers, and out again.
+//! `metamcp auth`: signing in to remote servers with OAuth, and out again.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -38,7 +38,7 @@ async fn log_in(loaded: &Loaded, args: &LoginArgs, out: &mut dyn Write) -> anyho
     let server = named(loaded, &args.server)?;
     let (login, options) = login_of(loaded, server)?;
     if options.login.grant == Grant::Machine {
-        let _working = progress::step(format!("logging in to {}", visible(&server.name)));
+        let _working = progress::step(format!("signing in to {}", visible(&server.name)));
         login::start_machine(&login).await?;
         return logged_in(&login, args, out).await;
     }
@@ -46,7 +46,7 @@ async fn log_in(loaded: &Loaded, args: &LoginArgs, out: &mut dyn Write) -> anyho
     // Whatever it is, it was put together from parts; only a browser may get it, and no shell ever.
     let address = Address::parse(&started.address).context("the address cannot be opened")?;
     if !address.is_confidential() {
-        bail!("the address to log in at is not encrypted: {}", visible(&address.origin()));
+        bail!("the address to sign in at is not encrypted: {}", visible(&address.origin()));
     }
     if args.json {
         writeln!(out, "{}", json!({ "server": server.name, "url": address.to_string() }))?;
@@ -63,7 +63,7 @@ async fn log_in(loaded: &Loaded, args: &LoginArgs, out: &mut dyn Write) -> anyho
     match done {
         Ok(Ok(())) => logged_in(&login, args, out).await,
         Ok(Err(why)) => bail!("{}", visible(&why)),
-        Err(_) => bail!("the login was given up"),
+        Err(_) => bail!("the sign-in was abandoned"),
     }
 }
 
@@ -76,7 +76,7 @@ async fn logged_in(
     if args.json {
         writeln!(out, "{}", status_json(&args.server, status.as_ref()))?;
     } else {
-        writeln!(out, "Logged in to {}.", visible(&args.server))?;
+        writeln!(out, "Signed in to {}.", visible(&args.server))?;
     }
     Ok(Exit::Success)
 }
@@ -92,9 +92,9 @@ async fn log_out(
     if args.json {
         writeln!(out, "{}", json!({ "server": args.server, "forgotten": was }))?;
     } else if was {
-        writeln!(out, "Forgot the token of {name}. The server itself was not told.")?;
+        writeln!(out, "Deleted the token of {name}. It was not revoked at the server.")?;
     } else {
-        writeln!(out, "There was no token of {name}.")?;
+        writeln!(out, "There was no token for {name}.")?;
     }
     Ok(Exit::Success)
 }
@@ -183,12 +183,15 @@ fn words(server: &ServerConfig, status: Option<&LoginStatus>) -> String {
     };
     let issuer = visible(&status.issuer);
     let until = match status.expires_in_ms {
-        Some(0) => "the token has ended".to_owned(),
-        Some(left) => format!("the token ends in {}", text::duration(Duration::from_millis(left))),
-        None => "the token has no known end".to_owned(),
+        Some(0) => "the token has expired".to_owned(),
+        Some(left) => {
+            format!("the token expires in {}", text::duration(Duration::from_millis(left)))
+        }
+        None => "the token has no known expiry".to_owned(),
     };
-    let again = if status.refreshes { "is renewed by itself" } else { "has to be renewed by you" };
-    format!("logged in at {issuer}; {until} and {again}")
+    let again =
+        if status.refreshes { "is refreshed automatically" } else { "needs a new sign-in then" };
+    format!("signed in at {issuer}; {until} and {again}")
 }
 
 fn status_json(server: &str, status: Option<&LoginStatus>) -> Value {
@@ -222,9 +225,11 @@ fn login_of<'a>(
 ) -> anyhow::Result<(Arc<Login>, &'a HttpOptions)> {
     let Some(RemoteEndpoint { url, options, .. }) = server.transport.remote() else {
         let name = &server.name;
-        return Err(misuse(format!("the server {name:?} is local: there is nothing to log in to")));
+        return Err(misuse(format!(
+            "the server {name:?} is local: there is nothing to sign in to"
+        )));
     };
-    let address = Address::parse(url).context("its url cannot be used")?;
+    let address = Address::parse(url).context("its url is invalid")?;
     let settings = &loaded.config.settings;
     let login_storage = LoginStorage::new(&settings.home, settings.token_store);
     Ok((Login::new(address, options, &login_storage), options))

@@ -189,7 +189,7 @@ pub(crate) fn nowhere_json(source: &Source) -> Value {
     };
     let mut told = failure_json("no config file was found");
     told["errors"][0]["looked"] = json!(looked);
-    told["errors"][0]["hint"] = json!("metamcp init takes over the servers your clients have");
+    told["errors"][0]["hint"] = json!("metamcp init imports the servers of your clients");
     told
 }
 

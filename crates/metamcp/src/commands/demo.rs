@@ -79,13 +79,13 @@ fn script() -> Vec<Request> {
             &["files", "notes", "clock", "text", "numbers"],
         ),
         right(
-            "A need in plain words finds a tool",
+            "A description in plain words finds a tool",
             "mcp_discover",
             json!({ "query": "search text in files", "limit": 3 }),
             &["files:search_files"],
         ),
         right(
-            "Another need, another server",
+            "Another description, another server",
             "mcp_discover",
             json!({ "query": "how many days between two dates", "limit": 3 }),
             &["clock:days_between"],
@@ -115,7 +115,7 @@ fn script() -> Vec<Request> {
             &["\"days\":48", "Sunday"],
         ),
         right(
-            "And a third one keeps the answer",
+            "And a third one stores the answer",
             "mcp_call",
             json!({ "server": "notes", "tool": "add_note", "args": {
                 "title": "Launch", "text": "48 days from January 12 to the launch, a Sunday.", "tags": ["launch"] } }),
@@ -131,7 +131,7 @@ fn script() -> Vec<Request> {
             &["2026-03-01: 48 days"],
         ),
         Request {
-            title: "A mistake on purpose: the error says what was meant",
+            title: "A deliberate mistake: the error suggests the right name",
             tool: "mcp_call",
             arguments: json!({ "tool": "files:readFile", "args": { "path": "plan.md" } }),
             mentions: &["read_file"],
@@ -180,7 +180,7 @@ fn first_look(gateway: &mut Client) -> Result<(Vec<Step>, Cost, Vec<Value>)> {
     let missing: Vec<&str> =
         ["mcp_discover", "mcp_call"].into_iter().filter(|name| !has(name)).collect();
     let step = Step {
-        title: "All the model sees at first",
+        title: "Everything the model sees at first",
         tool: "tools/list",
         tokens: cost.whole,
         took,

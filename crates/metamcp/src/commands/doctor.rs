@@ -1,6 +1,6 @@
 //! `metamcp doctor`: what is wrong, and what to do about it.
-//! Owns: the order of the examinations, how findings look, the exit code.      Never: changes anything without `--fix`, or anything that is not ours with it.
-//! In: the configuration, or why there is none.  Out: findings, each with its cure.
+//! Owns: the order of the checks, how findings look, the exit code.      Never: changes anything without `--fix`, or anything that is not ours with it.
+//! In: the configuration, or why there is none.  Out: findings, each with a fix.
 //! Tests: `tests/config/doctor.rs`.
 
 mod installed;
@@ -48,8 +48,8 @@ pub(crate) struct Finding {
     area: &'static str,
     message: String,
     /// What to do about it.
-    cure: Option<String>,
-    /// Last words of a process, line by line.
+    hint: Option<String>,
+    /// The end of a process's stderr, line by line.
     lines: Vec<String>,
     millis: Option<u128>,
     fixed: bool,
@@ -58,15 +58,15 @@ pub(crate) struct Finding {
 impl Finding {
     fn new(level: Level, area: &'static str, message: impl Into<String>) -> Finding {
         let message = message.into();
-        Finding { level, area, message, cure: None, lines: Vec::new(), millis: None, fixed: false }
+        Finding { level, area, message, hint: None, lines: Vec::new(), millis: None, fixed: false }
     }
 
-    fn cure(mut self, cure: impl Into<String>) -> Finding {
-        self.cure = Some(cure.into());
+    fn hint(mut self, hint: impl Into<String>) -> Finding {
+        self.hint = Some(hint.into());
         self
     }
 
-    /// It was mended: nothing is left to do.
+    /// `--fix` did it.
     fn mark_fixed(mut self) -> Finding {
         self.fixed = true;
         self
@@ -77,7 +77,7 @@ impl Finding {
             "level": self.level.word(),
             "area": self.area,
             "message": self.message,
-            "cure": self.cure,
+            "cure": self.hint,
             "stderr": self.lines,
             "took_ms": self.millis.map(|millis| u64::try_from(millis).unwrap_or(u64::MAX)),
             "fixed": self.fixed,
@@ -104,8 +104,8 @@ pub(crate) fn run(
             unusable = loaded.source.path().is_none();
             // Before a gateway is started, which would remove what was left there.
             let of_home = machine::home(&loaded.config.settings.home, args.fix);
-            // What a registry took back is kept from use before it would be tried.
-            let working = progress::step("asking the registries about installed servers");
+            // A server that its registry withdrew is withheld before it would be started.
+            let working = progress::step("checking the registries of installed servers");
             let of_registries = installed::registries(loaded)?;
             drop(working);
             let (tried, missing) = server_checks::servers(loaded, &[])?;
@@ -114,7 +114,7 @@ pub(crate) fn run(
             findings.extend(machine::clients(loaded.source.path()));
             findings.extend(of_registries);
             findings.extend(tried);
-            let _working = progress::step("looking at logins, versions and the cache");
+            let _working = progress::step("checking sign-ins, versions and the cache");
             findings.extend(logins(loaded)?);
             findings.extend(installed::servers(loaded)?);
             findings.extend(of_home);
@@ -128,8 +128,8 @@ pub(crate) fn run(
             render::load_error(&mut told, error)?;
             let told = anstream::adapter::strip_bytes(&told).into_vec();
             let told = String::from_utf8_lossy(&told).trim_end().to_owned();
-            let cure = "mend the file; `metamcp config check` shows the same";
-            findings.push(Finding::new(Level::Problem, "config", told).cure(cure));
+            let hint = "correct the file; `metamcp config check` shows the same errors";
+            findings.push(Finding::new(Level::Problem, "config", told).hint(hint));
             findings.extend(machine::clients(None));
         }
     }
@@ -155,7 +155,7 @@ pub(crate) fn run(
     })
 }
 
-/// What is to be said of some servers, and of nothing else.
+/// Checks of some servers, and of nothing else.
 fn of_servers(loaded: &Loaded, names: &[String]) -> anyhow::Result<Vec<Finding>> {
     let installed = provision::installed(&loaded.config.settings.home);
     let configured = loaded.config.servers.iter();
@@ -194,7 +194,7 @@ fn show(findings: &[Finding], out: &mut dyn Write) -> anyhow::Result<()> {
             writeln!(out, "{}", styled(DIM, area))?;
         }
         let sign = match finding.level {
-            _ if finding.fixed => styled(GREEN, "mended"),
+            _ if finding.fixed => styled(GREEN, "fixed"),
             Level::Good => styled(GREEN, "ok"),
             Level::Note => "note".to_owned(),
             Level::Warning => styled(YELLOW, "warning"),
@@ -205,49 +205,51 @@ fn show(findings: &[Finding], out: &mut dyn Write) -> anyhow::Result<()> {
         for line in &finding.lines {
             writeln!(out, "    {} {}", styled(DIM, "stderr:"), visible(line))?;
         }
-        if let Some(cure) = finding.cure.as_ref().filter(|_| !finding.fixed) {
-            writeln!(out, "    {} {}", styled(GREEN, "cure:"), visible(cure))?;
+        if let Some(hint) = finding.hint.as_ref().filter(|_| !finding.fixed) {
+            // A note is nothing to fix.
+            let label = if finding.level == Level::Note { "hint:" } else { "fix:" };
+            writeln!(out, "    {} {}", styled(GREEN, label), visible(hint))?;
         }
     }
     Ok(())
 }
 
-/// How the logins at remote servers stand.
+/// The state of sign-ins at remote servers.
 fn logins(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
     const AREA: &str = "logins";
     let mut findings = Vec::new();
     for (name, summary) in auth::login_summaries(loaded)? {
-        let cure = format!("metamcp auth login {name}");
+        let hint = format!("metamcp auth login {name}");
         findings.push(match summary {
             LoginSummary::Fine(words) => {
                 Finding::new(Level::Good, AREA, format!("{name}: {words}"))
             }
             LoginSummary::Open(words) => {
                 Finding::new(Level::Note, AREA, format!("{name}: {words}"))
-                    .cure(format!("if it wants one: {cure}"))
+                    .hint(format!("if the server requires it: {hint}"))
             }
             LoginSummary::Ended(words) => {
-                Finding::new(Level::Problem, AREA, format!("{name}: {words}")).cure(cure)
+                Finding::new(Level::Problem, AREA, format!("{name}: {words}")).hint(hint)
             }
             LoginSummary::Unreadable(words) => {
-                let cure = format!("metamcp auth logout {name}, then {cure}");
-                Finding::new(Level::Problem, AREA, format!("{name}: {words}")).cure(cure)
+                let hint = format!("metamcp auth logout {name}, then {hint}");
+                Finding::new(Level::Problem, AREA, format!("{name}: {words}")).hint(hint)
             }
         });
     }
     Ok(findings)
 }
 
-/// The file that is read, what was remarked about it, and servers that are left out.
+/// The file that is read, and the remarks about it.
 fn configuration(loaded: &Loaded, fix: bool) -> Vec<Finding> {
     let Some(path) = loaded.source.path() else {
-        let cure = "run `metamcp init`, or `metamcp add NAME -- COMMAND`";
+        let hint = "run `metamcp init`, or `metamcp add NAME -- COMMAND`";
         let level = if super::advice(loaded).is_some() { Level::Problem } else { Level::Note };
         let mut findings =
-            vec![Finding::new(level, "config", "there is no config file").cure(cure)];
+            vec![Finding::new(level, "config", "there is no config file").hint(hint)];
         findings.extend(loaded.remarks.iter().map(|remark| {
             let mut finding = Finding::new(Level::Warning, "config", remark.to_string());
-            finding.cure.clone_from(&remark.hint);
+            finding.hint.clone_from(&remark.hint);
             finding
         }));
         return findings;
@@ -274,7 +276,7 @@ fn configuration(loaded: &Loaded, fix: bool) -> Vec<Finding> {
     findings
 }
 
-/// What was remarked about the file, but for servers that are left out: their own finding says so.
+/// Remarks about the file, except about disabled servers: those have their own finding.
 fn remarks(loaded: &Loaded, fix: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for remark in
@@ -286,7 +288,7 @@ fn remarks(loaded: &Loaded, fix: bool) -> Vec<Finding> {
             Severity::Note => Level::Note,
         };
         let mut finding = Finding::new(level, "config", remark.to_string());
-        finding.cure.clone_from(&remark.hint);
+        finding.hint.clone_from(&remark.hint);
         // The one remark that a machine can act on is about the mode of a file that holds secrets.
         let about_mode = remark.hint.as_ref().is_some_and(|hint| hint.starts_with("chmod 600 "));
         if fix && about_mode && remark.path.as_deref().is_some_and(machine::make_private) {

@@ -1,5 +1,5 @@
 //! `metamcp config edit`: the config file in the person's own editor, written only when it can be used.
-//! Owns: the draft, the questions after a mistake.      Never: leaves a file behind that cannot be used, or overwrites what somebody else wrote meanwhile.
+//! Owns: the draft, the prompt after a mistake.      Never: leaves a file behind that cannot be used, or overwrites what somebody else wrote meanwhile.
 //! In: the file, `$VISUAL` or `$EDITOR`.  Out: the changed file, or nothing changed.
 //! Tests: `tests/config/edit.rs`, with editors that are scripts.
 
@@ -42,7 +42,7 @@ pub(crate) fn run(
             let home = loaded.config.settings.home.clone();
             (servers::target(&loaded, args.scope)?, home)
         }
-        // One that is broken has to be mended somewhere.
+        // An invalid file has to be fixed somewhere.
         Err(LoadError::Broken { path, .. }) => (path, home_of(given)?),
         Err(error) => return crate::cannot_load(&error, args.json),
     };
@@ -76,9 +76,7 @@ pub(crate) fn run(
                     && prompt::agrees_unless_no(out, "Edit it again?")?;
                 if !again {
                     let (path, draft) = (path.display(), draft.path.display());
-                    let words = format!(
-                        "Nothing was changed: {path} is as it was. Your text is in {draft}."
-                    );
+                    let words = format!("Nothing was changed in {path}. Your text is in {draft}.");
                     writeln!(anstream::stderr(), "{}", visible(&words))?;
                     return Ok(Exit::Config);
                 }
@@ -103,7 +101,7 @@ fn told(args: &EditArgs, path: &Path, changed: bool, out: &mut dyn Write) -> any
     } else if changed {
         writeln!(
             out,
-            "{} was changed; gateways that run have read it.",
+            "{} was changed; running gateways reload it.",
             visible(&path.display().to_string())
         )?;
     } else {

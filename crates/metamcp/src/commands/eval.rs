@@ -1,4 +1,4 @@
-//! `metamcp eval`: how well tools are found, on anybody's own tools and questions.
+//! `metamcp eval`: search quality on anybody's own tools and queries.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -84,7 +84,7 @@ pub(crate) fn run(
         .with_context(|| args.queries.display().to_string())
         .or_misuse()?;
     if questions.is_empty() {
-        return Err(misuse(format!("{} holds no questions", args.queries.display())));
+        return Err(misuse(format!("{} holds no queries", args.queries.display())));
     }
     let (mut embedder, mut reading) = (None, None);
     if let Some(model) = model {
@@ -114,13 +114,13 @@ pub(crate) fn run(
     }
     writeln!(
         out,
-        "{} tools indexed in {} ms, {} questions\n",
+        "{} tools indexed in {} ms, {} queries\n",
         corpus.index.tool_count(),
         indexing.as_millis(),
         questions.len()
     )?;
     if let Some(reading) = reading {
-        writeln!(out, "read by the transformer in {:.1} s\n", reading.as_secs_f64())?;
+        writeln!(out, "embedded by the transformer in {:.1} s\n", reading.as_secs_f64())?;
     }
     let cells = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect();
     let mut rows: Vec<Vec<String>> = vec![cells(&[

@@ -21,11 +21,11 @@ pub(crate) fn run(loaded: &Loaded, args: &ForgetArgs, out: &mut dyn Write) -> an
         return Ok(Exit::Success);
     }
     if forgotten.removed.is_empty() {
-        writeln!(out, "There is nothing to forget: {} does not exist.", file.path().display())?;
+        writeln!(out, "There is nothing to delete: {} does not exist.", file.path().display())?;
         return Ok(Exit::Success);
     }
-    let plural = if forgotten.history == 1 { "habit" } else { "habits" };
-    writeln!(out, "Forgot {} {plural}. Removed:", forgotten.history)?;
+    let plural = if forgotten.history == 1 { "entry" } else { "entries" };
+    writeln!(out, "Deleted {} {plural} of the usage history. Removed:", forgotten.history)?;
     for path in &forgotten.removed {
         writeln!(out, "  {}", path.display())?;
     }

@@ -98,9 +98,9 @@ pub(crate) async fn discover(
 /// A tool result as a program reads it; a malformed request becomes the error it is.
 pub(crate) fn result(finished: Finished) -> anyhow::Result<Value> {
     match finished.to(Audience::Shell) {
-        Finished::Refused(_) => anyhow::bail!("the call was refused without a word"),
+        Finished::Refused(_) => anyhow::bail!("the call was rejected without an error"),
         Finished::Result(result) => Ok(serde_json::from_slice(&result)?),
         Finished::Protocol { message, .. } => Err(misuse(message)),
-        Finished::Dispatched => anyhow::bail!("the call was handed on without an answer"),
+        Finished::Dispatched => anyhow::bail!("the call was dispatched without a response"),
     }
 }

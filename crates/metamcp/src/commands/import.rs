@@ -70,7 +70,7 @@ pub(crate) enum ImportStatus {
 /// Where the user's directories are on this machine.
 pub(crate) fn places() -> anyhow::Result<Places> {
     let home = env::lookup(if cfg!(windows) { "USERPROFILE" } else { "HOME" });
-    let home = PathBuf::from(home.context("cannot tell your home directory; set HOME")?);
+    let home = PathBuf::from(home.context("your home directory is not known; set HOME")?);
     let folder = |name: &str| env::lookup(name).map(PathBuf::from).filter(|at| at.is_absolute());
     let system = match std::env::consts::OS {
         "macos" => System::Mac,
@@ -246,9 +246,9 @@ struct ServerReport {
 /// Why a server that was only copied would not start: what its client fills in, nobody else does.
 fn lacks(entry: &Value, asked: &ClientVariables) -> Option<String> {
     match asked.first() {
-        Some((name, reference)) if env::lookup(name).is_none() => {
-            Some(format!("{name} is not set; it stands for {reference}, which its client asks for"))
-        }
+        Some((name, reference)) if env::lookup(name).is_none() => Some(format!(
+            "{name} is not set; it stands for {reference}, which its client prompts for"
+        )),
         _ => against(entry, asked),
     }
 }
@@ -288,7 +288,7 @@ pub(crate) fn run(loaded: &Loaded, args: &ImportArgs, out: &mut dyn Write) -> an
     }
     let from = all.first().map(|found| found.from.clone()).unwrap_or_default();
     if told.is_empty() {
-        writeln!(out, "{from} names no servers.")?;
+        writeln!(out, "{from} has no servers.")?;
         return Ok(Exit::Success);
     }
     let into = if args.write.dry_run { "would go into" } else { "into" };
@@ -315,13 +315,11 @@ fn status_row(told: &ServerReport) -> Vec<String> {
     let name = &told.name;
     let (sign, mut words) = match &told.status {
         ImportStatus::Added(to) if to == name => ("+", String::new()),
-        ImportStatus::Added(to) => ("+", format!("as {to}: another server has its name")),
+        ImportStatus::Added(to) => ("+", format!("as {to}, since another server has its name")),
         ImportStatus::Same(to) if to == name => ("=", "there already".to_owned()),
-        ImportStatus::Same(to) => ("=", format!("there already, as {to}")),
-        ImportStatus::Itself => (" ", "is metamcp itself, left out".to_owned()),
-        ImportStatus::Skipped(why) | ImportStatus::Unready(why) => {
-            ("!", format!("left out: {why}"))
-        }
+        ImportStatus::Same(to) => ("=", format!("exists already, as {to}")),
+        ImportStatus::Itself => (" ", "is metamcp itself, skipped".to_owned()),
+        ImportStatus::Skipped(why) | ImportStatus::Unready(why) => ("!", format!("skipped: {why}")),
         ImportStatus::Unwanted => (" ", "not chosen".to_owned()),
     };
     if let Some(why) = &told.warning {
@@ -354,7 +352,7 @@ fn find(from: &Path) -> anyhow::Result<Vec<Found>> {
     if !from.exists() {
         let all: Vec<&str> = clients::CLIENTS.iter().map(|client| client.id).collect();
         return Err(misuse(format!(
-            "{} is neither a file nor a client that is known: {}",
+            "{} is neither a file nor a known client: {}",
             from.display(),
             all.join(", ")
         )));
@@ -408,7 +406,7 @@ fn find(from: &Path) -> anyhow::Result<Vec<Found>> {
             }]);
         }
     }
-    Err(misuse(format!("{} names no servers under a key that is known", from.display())))
+    Err(misuse(format!("{} has no servers under a known key", from.display())))
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -1,5 +1,5 @@
 //! `metamcp init`: in front of the servers people already have, and back again.
-//! Owns: the order of the steps, the question, what is shown.      Never: changes a file that was not shown, or without a copy of it.
+//! Owns: the order of the steps, the prompt, what is shown.      Never: changes a file that was not shown, or without a copy of it.
 //! In: the clients' files.  Out: our own file with their servers, their files with us, a record for `--undo`.
 //! Tests: `tests/config/init.rs`, as a shell sees it.
 
@@ -70,25 +70,25 @@ pub(crate) fn run(
             done = true;
         }
     }
-    // What was asked for by its name and could not be done is a failure; what was found beside it and left alone is not.
+    // What was named and could not be done is a failure; what was found and skipped is not.
     let broken = !args.client.is_empty()
         && plan.steps.iter().any(|step| matches!(step.action, FileAction::Refused(_)));
     let left = unready(&plan);
     if args.write.json {
         writeln!(out, "{:#}", plan_json(&plan, &pass, done))?;
     } else if done {
-        writeln!(out, "\nDone. Restart your clients; `metamcp init --undo` takes it back.")?;
+        writeln!(out, "\nDone. Restart your clients; `metamcp init --undo` reverts it.")?;
         if left > 0 {
             let (servers, them) = (plural(left, "server"), if left == 1 { "it" } else { "them" });
             writeln!(
                 out,
-                "{servers} would not start and stayed with the client; mend {them} and run init again, or move {them} with --server NAME."
+                "{servers} would not start and stayed with the client; fix {them} and run init again, or import {them} with --server NAME."
             )?;
         }
     } else if !plan.changes() {
         writeln!(out, "\nNothing to change.")?;
     } else if args.write.dry_run {
-        writeln!(out, "\nNothing was changed; --yes does it.")?;
+        writeln!(out, "\nNothing was changed; --yes applies it.")?;
     }
     out.flush()?;
     Ok(if broken || (plan.changes() && !done && !args.write.dry_run) {
@@ -122,7 +122,8 @@ fn made(
     };
     let left: Vec<&'static Client> =
         clients.iter().filter(|client| !picked.without.contains(client.id)).copied().collect();
-    let working = progress::step("reading the files of your clients, and looking what would start");
+    let working =
+        progress::step("reading your clients' files, and checking which servers would start");
     let plan = Plan::make(&left, own, &MoveChoices { keep: args.keep, of: &of })?;
     drop(working);
     for name in args.server.iter().chain(&args.except) {
@@ -148,7 +149,7 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Client>> {
         clients::named(name)
             .with_context(|| {
                 let all: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
-                format!("no client `{}` is known; there are {}", visible(name), all.join(", "))
+                format!("unknown client `{}`; known are {}", visible(name), all.join(", "))
             })
             .or_misuse()
     };
@@ -166,10 +167,13 @@ enum Answer {
 /// Asks a person. Without one to ask, nothing is done.
 fn asked(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<Answer> {
     if !prompt::is_there() {
-        writeln!(diagnostics, "Nothing was changed: there is nobody to ask. --yes does it.")?;
+        writeln!(
+            diagnostics,
+            "Nothing was changed: there is no terminal to ask at. --yes applies it."
+        )?;
         return Ok(Answer::No);
     }
-    let typed = prompt::line(out, "\nDo this, or c to choose clients and servers? [y/N] ")?;
+    let typed = prompt::line(out, "\nApply this (c to choose clients and servers)? [y/N] ")?;
     Ok(match typed.to_ascii_lowercase().as_str() {
         "y" | "yes" => Answer::Yes,
         "c" | "choose" => Answer::Choose,
@@ -182,7 +186,7 @@ fn asked(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<Ans
 
 /// Our own file first: a client must never name a gateway that lacks its servers.
 fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<()> {
-    let working = progress::step("writing the servers into the file of metamcp");
+    let working = progress::step("writing the servers into metamcp's file");
     let mut record = Record::begin(home)?;
     record.change(home, &plan.own, None, |before| {
         let (after, added) = plan.merged(before)?;
@@ -196,10 +200,7 @@ fn carry_out(plan: &Plan, home: &Path) -> anyhow::Result<()> {
             Ok((after, Note { moved: taken.into(), added: serde_json::Map::new() }))
         });
         if let Err(error) = changed {
-            bail!(
-                "{}: {error:#}; `metamcp init --undo` takes back what was done",
-                step.client.name
-            );
+            bail!("{}: {error:#}; `metamcp init --undo` reverts what was done", step.client.name);
         }
     }
     Ok(())
@@ -224,9 +225,9 @@ fn show(plan: &Plan, pass: &PassEnv, out: &mut dyn Write) -> anyhow::Result<()> 
         match &step.action {
             FileAction::Refused(why) => {
                 let why = visible(why);
-                writeln!(out, "  {} left alone: {why}", styled(RED, "!"))?;
+                writeln!(out, "  {} skipped: {why}", styled(RED, "!"))?;
             }
-            FileAction::Nothing => writeln!(out, "    metamcp is there already")?,
+            FileAction::Nothing => writeln!(out, "    metamcp is already there")?,
             FileAction::Edit { moved, registers, passes } => {
                 if *registers {
                     let fresh = if step.exists { "" } else { "  (a new file)" };
@@ -238,7 +239,7 @@ fn show(plan: &Plan, pass: &PassEnv, out: &mut dyn Write) -> anyhow::Result<()> 
                 }
                 for &at in moved {
                     let name = visible(&step.statuses[at].0);
-                    writeln!(out, "  - {name}  (behind metamcp from now on)")?;
+                    writeln!(out, "  - {name}  (imported)")?;
                 }
             }
         }
@@ -246,16 +247,16 @@ fn show(plan: &Plan, pass: &PassEnv, out: &mut dyn Write) -> anyhow::Result<()> 
             let (sign, name) = (styled(YELLOW, "="), visible(name));
             match status {
                 ImportStatus::Skipped(why) => {
-                    writeln!(out, "  {sign} {name} stays where it is: {}", visible(why))?;
+                    writeln!(out, "  {sign} {name} stays in the client: {}", visible(why))?;
                 }
                 ImportStatus::Unready(why) => {
                     let why = visible(why);
                     writeln!(
                         out,
-                        "  {sign} {name} will not start, so it stays where it is: {why}"
+                        "  {sign} {name} will not start, so it stays in the client: {why}"
                     )?;
                 }
-                ImportStatus::Unwanted => writeln!(out, "  {sign} {name} stays where it is")?,
+                ImportStatus::Unwanted => writeln!(out, "  {sign} {name} stays in the client")?,
                 ImportStatus::Added(_) | ImportStatus::Same(_) | ImportStatus::Itself => {}
             }
         }
@@ -265,7 +266,7 @@ fn show(plan: &Plan, pass: &PassEnv, out: &mut dyn Write) -> anyhow::Result<()> 
         let names = visible(&withheld.join(", "));
         writeln!(
             out,
-            "{} metamcp does not give {names} to servers, which the client did; if one needs it, say so in its entry: \"passEnv\": [\"{}\"]",
+            "{} metamcp does not pass {names} on to servers, which the client did; if a server needs it, add to its entry: \"passEnv\": [\"{}\"]",
             styled(YELLOW, "!"),
             visible(&withheld[0])
         )?;

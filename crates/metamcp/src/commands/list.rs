@@ -111,7 +111,7 @@ pub(crate) fn search(
 ) -> anyhow::Result<Exit> {
     let query = args.query.join(" ");
     if query.trim().is_empty() {
-        return Err(misuse("say in a few words what the tool should do"));
+        return Err(misuse("describe in a few words what the tool should do"));
     }
     let request = DiscoverRequest {
         query: Some(query),
@@ -162,7 +162,7 @@ fn why(
         let words = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
         writeln!(out, "  words in common, by rarity: {}", render::visible(&words))?;
         let Some(numbers) = numbers(reason) else {
-            writeln!(out, "  not among the best fifty, so no close look")?;
+            writeln!(out, "  not among the best fifty, so not re-ranked")?;
             continue;
         };
         let row = |(name, value, adds): (&str, f32, f32)| {

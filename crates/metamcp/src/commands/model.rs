@@ -86,9 +86,9 @@ fn show(file: &ModelFile, json: bool, out: &mut dyn Write) -> anyhow::Result<Exi
     } else if let Some(bytes) = bytes {
         let size = bytes as f64 / 1e6;
         writeln!(out, "{NAME}, {size:.0} MB: {}", visible(&path))?;
-        writeln!(out, "Search with it: --search transformer, or search.strategy in the config.")?;
+        writeln!(out, "To use it: --search transformer, or search.strategy in the config.")?;
     } else {
-        writeln!(out, "{NAME} is not here; `metamcp model add` brings it.")?;
+        writeln!(out, "{NAME} is not installed; `metamcp model add` installs it.")?;
     }
     Ok(if problem.is_some() { Exit::Failure } else { Exit::Success })
 }

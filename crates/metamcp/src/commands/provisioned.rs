@@ -16,12 +16,12 @@ use crate::{progress, prompt, render};
 
 fn no_such_plan(id: &str) -> anyhow::Error {
     misuse(format!(
-        "no plan {} waits for a yes; it was used, is older than an hour, or never was",
+        "no plan {} is pending: it was used, has expired after an hour, or never existed",
         render::visible(id)
     ))
 }
 
-/// Shows a plan that waits and asks for a yes, which only a person at a terminal can give.
+/// Shows a pending plan and asks for approval, which only a person at a terminal can give.
 pub(crate) fn approve(
     loaded: &Loaded,
     args: &ApproveArgs,
@@ -44,7 +44,7 @@ pub(crate) fn approve(
             return Ok(Exit::Success);
         }
         if shown.is_empty() {
-            writeln!(out, "No plan waits for a yes.")?;
+            writeln!(out, "No plan is pending.")?;
         }
         for (id, pending) in shown {
             writeln!(out, "{}", render::styled(render::BOLD, &id))?;
@@ -64,7 +64,7 @@ pub(crate) fn approve(
     // What a program can type, a model can make a program type; so there is no flag for this yes.
     anyhow::ensure!(
         prompt::is_there(),
-        "a yes is given at a terminal, by a person; nothing was agreed to"
+        "approval needs a person at a terminal; nothing was approved"
     );
     let has = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let missing: Vec<Input> = pending.plan.missing(&values, &has).into_iter().cloned().collect();
@@ -73,7 +73,7 @@ pub(crate) fn approve(
         values.push((input.name, value));
     }
     if prompt::line(out, "Install and run exactly this? Type yes: ")? != "yes" {
-        writeln!(out, "Nothing was agreed to.")?;
+        writeln!(out, "Nothing was approved.")?;
         return Ok(Exit::Failure);
     }
     let plan = pending.plan;
@@ -84,12 +84,12 @@ pub(crate) fn approve(
     // The yes lies in a file until it is used.
     let values = runtime.block_on(provisioner.put_away(&plan, values))?;
     store.agree(&plan, values)?;
-    // The model may have asked again in this very moment, and its gateway used the yes.
+    // The model may have repeated its request just now, and its gateway used the approval.
     let Some(consent) = store.use_yes(&plan)? else {
-        writeln!(out, "Agreed; the gateway that asked installs it.")?;
+        writeln!(out, "Approved; the gateway that requested it installs it.")?;
         return Ok(Exit::Success);
     };
-    writeln!(out, "Agreed. Installing {} ...", render::visible(&plan.identifier))?;
+    writeln!(out, "Approved. Installing {} ...", render::visible(&plan.identifier))?;
     out.flush()?;
     let working = progress::step(format!("installing {}", render::visible(&plan.identifier)));
     runtime
@@ -98,7 +98,7 @@ pub(crate) fn approve(
         )
         .with_context(|| format!("{} was not installed", plan.server))?;
     drop(working);
-    writeln!(out, "{} is installed, and gateways that run have it now.", plan.server)?;
+    writeln!(out, "{} is installed; running gateways can use it now.", plan.server)?;
     let record = store.record(&plan.server)?;
     for path in record.too_much() {
         writeln!(out, "{}", shut(&record, &path))?;
@@ -157,7 +157,7 @@ pub(super) fn pinned(loaded: &Loaded, name: &str) -> anyhow::Result<Result<Recor
 pub(super) fn first_list(loaded: &Loaded, name: &str, out: &mut dyn Write) -> anyhow::Result<()> {
     match pinned(loaded, name)? {
         Ok(record) => {
-            writeln!(out, "Its tools are pinned as they are now; what changes is blocked:")?;
+            writeln!(out, "Its tools are pinned as they are now; changes are blocked:")?;
             tools(&record, out)
         }
         Err(why) => {
@@ -222,7 +222,7 @@ pub(crate) fn run(
                 writeln!(out, "{:#}", json!({ "removed": as_json(&record) }))?;
             } else {
                 writeln!(out, "Removed {} and {}.", args.name, record.plan.prefix)?;
-                writeln!(out, "Gateways that run do without it from now on.")?;
+                writeln!(out, "Running gateways no longer use it.")?;
             }
         }
         ProvisionedCommand::Allow(args) => {
@@ -233,18 +233,18 @@ pub(crate) fn run(
             } else if record.plan.contained == Contained::Sandbox {
                 let reach: Vec<String> =
                     record.reach.iter().map(|path| path.display().to_string()).collect();
-                writeln!(out, "{} may read and change {}.", args.name, reach.join(", "))?;
+                writeln!(out, "{} may read and write {}.", args.name, reach.join(", "))?;
             } else {
-                writeln!(out, "{} has no walls, so it could before.", args.name)?;
+                writeln!(out, "{} is not sandboxed, so it could before.", args.name)?;
             }
         }
         ProvisionedCommand::Accept(args) => {
             let seen = store.record(&args.name).or_misuse()?;
             if args.json {
-                // Nobody sees what is asked among JSON.
+                // A prompt would be lost among JSON.
                 anyhow::ensure!(
                     args.yes,
-                    "nothing was accepted: with --json nobody is asked; --yes accepts what is shown"
+                    "nothing was accepted: --json cannot ask; --yes accepts what is shown"
                 );
             } else {
                 if let Some(why) = &seen.quarantine {
@@ -266,12 +266,12 @@ pub(crate) fn run(
                 writeln!(out, "{told:#}")?;
             } else {
                 if seen.quarantine.is_some() {
-                    writeln!(out, "{} is used again.", args.name)?;
+                    writeln!(out, "{} is enabled again.", args.name)?;
                 }
                 if !seen.blocked.is_empty() {
                     writeln!(
                         out,
-                        "These tools of {} are accepted as shown; what changes again is blocked again.",
+                        "These tools of {} are accepted as shown; further changes are blocked.",
                         args.name
                     )?;
                 }
@@ -285,7 +285,7 @@ pub(crate) fn run(
 pub(super) fn shut(record: &Record, path: &str) -> String {
     let (name, path) = (render::visible(&record.plan.server), render::visible(path));
     format!(
-        "{path} is not open to it, since that is all you have; if you want that: metamcp provisioned allow {name} {path}"
+        "{path} is not granted, since it holds all your files; to grant it anyway: metamcp provisioned allow {name} {path}"
     )
 }
 
@@ -436,7 +436,7 @@ mod tests {
             environment: Vec::new(),
             published: None,
             verdict: Verdict::default(),
-            contained: Contained::Nothing { why: "no walls here".to_owned() },
+            contained: Contained::Nothing { why: "no sandbox here".to_owned() },
         };
         let told = plan_json(&plan);
         for ours in ["Fixed", "Asked", "Builtin", "Registry", "Nothing", "verdict"] {

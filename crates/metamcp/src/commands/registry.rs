@@ -78,7 +78,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
         .or_misuse()?;
     anyhow::ensure!(
         bytes.len() as u64 <= MAX_SNAPSHOT,
-        "{} is larger than {} MiB, which no snapshot of registries is",
+        "{} is larger than {} MiB, the limit for a snapshot of registries",
         file.display(),
         MAX_SNAPSHOT / (1024 * 1024)
     );

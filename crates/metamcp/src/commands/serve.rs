@@ -81,7 +81,7 @@ pub(crate) fn run(
 }
 
 /// The configuration for a gateway that lets everybody in: any program could ask for servers to be installed, and answer
-/// for a person. What the operator asked for in so many words is not left out in silence.
+/// for a person. What the operator enabled explicitly is not disabled silently.
 fn without_provisioning(loaded: &Loaded) -> anyhow::Result<Config> {
     let is_wished = |given: &Given| {
         given.setting.flag == "provision"
@@ -90,8 +90,8 @@ fn without_provisioning(loaded: &Loaded) -> anyhow::Result<Config> {
     };
     if let Some(wish) = loaded.values.iter().find(|given| is_wished(given)) {
         bail!(
-            "provisioning is on ({}) and no token is asked for: any program that reaches the port could have servers installed; \
-             give --provision false, or leave --no-auth and --allow-unauthenticated out so that clients need a token",
+            "provisioning is on ({}) and no token is required: any program that reaches the port could have servers installed; \
+             set --provision false, or remove --no-auth and --allow-unauthenticated so that clients need a token",
             wish.origin
         );
     }
@@ -105,8 +105,8 @@ fn tell_who_comes_in(plan: &Plan, diagnostics: &mut dyn Write) -> std::io::Resul
     if plan.is_open() {
         writeln!(
             diagnostics,
-            "metamcp: warning: no token is asked for: every program and every user that reaches this port, sandboxed \
-             servers included, can use all of your servers; nothing can be installed from here"
+            "metamcp: warning: no token is required: every program and every user that reaches this port, sandboxed \
+             servers included, can use all of your servers; provisioning is off"
         )?;
     }
     if let Some(path) = &plan.generated {

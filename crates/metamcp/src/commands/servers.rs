@@ -179,7 +179,7 @@ pub(crate) fn add(
     }
     if args.yes {
         return Err(misuse(
-            "--yes is for a server that is installed by its name; this one is only written down",
+            "--yes is for installing a server by its name; this one is only added to the file",
         ));
     }
     let entry = entry(args, given)?;
@@ -220,7 +220,7 @@ fn one_server(text: &str) -> anyhow::Result<Value> {
     match all.as_slice() {
         [one] if one.get("command").is_some() || one.get("url").is_some() => Ok((*one).clone()),
         [_, _, ..] if inside.is_some() => Err(misuse(format!(
-            "this names {} servers; give one of them, or save it and use `metamcp import FILE`",
+            "this has {} servers; give one of them, or save it and use `metamcp import FILE`",
             all.len()
         ))),
         _ => Err(misuse(FORM)),
@@ -243,7 +243,7 @@ fn put(
         replaced = old.is_some();
         if replaced && !force {
             bail!(
-                "there is a server `{}` in {} already; --force replaces it",
+                "there is already a server `{}` in {}; --force replaces it",
                 visible(name),
                 path.display()
             );
@@ -399,7 +399,7 @@ fn elsewhere(loaded: &Loaded, name: &str, path: &Path, command: &str) -> Option<
         .iter()
         .any(|record| record.plan.server == name);
     is_installed
-        .then(|| format!("it was installed by metamcp, and `metamcp remove {shown}` takes it away"))
+        .then(|| format!("it was installed by metamcp; `metamcp remove {shown}` removes it"))
 }
 
 /// What was done to each server, and where. For a program one server is an object, and several are a list of them.
@@ -433,7 +433,7 @@ fn entry(args: &AddArgs, given: &[Given]) -> anyhow::Result<Value> {
     let transport = transport.map(|given| given.value.text().into_owned());
     let looks_remote = |word: &str| word.starts_with("http://") || word.starts_with("https://");
     let address = match (&args.url, args.command.as_slice()) {
-        (Some(_), [_, ..]) => return Err(misuse("give an address or a command, not both")),
+        (Some(_), [_, ..]) => return Err(misuse("give a URL or a command, not both")),
         (Some(url), []) => Some(url),
         (None, [word])
             if looks_remote(word) || matches!(transport.as_deref(), Some("http" | "sse")) =>
@@ -458,7 +458,7 @@ fn entry(args: &AddArgs, given: &[Given]) -> anyhow::Result<Value> {
         return Ok(entry.into());
     }
     let Some((program, rest)) = args.command.split_first() else {
-        return Err(misuse("give the command behind `--`, or an address with --url"));
+        return Err(misuse("give the command after `--`, or a URL with --url"));
     };
     if !args.header.is_empty() {
         return Err(misuse(

@@ -28,8 +28,8 @@ pub(crate) fn run(
             let path = visible(&token.path.display().to_string());
             writeln!(
                 diagnostics,
-                "This is the new token, kept in {path}. Gateways that run take it, and refuse the old one, within 30 \
-                 seconds; streams that are open stay open. `metamcp init --http` writes it into your clients."
+                "This is the new token, stored in {path}. Running gateways accept it, and reject the old one, within 30 \
+                 seconds; open streams stay open. `metamcp init --http` writes it into your clients."
             )?;
         }
     }

@@ -48,7 +48,7 @@ pub(crate) fn run(
             bail!("{} cannot be approved: {}", project.path.display(), spelt(why, LONGEST));
         }
         ProjectTrust::Idle => {
-            let words = "would do nothing beside this gateway, so there is nothing to approve";
+            let words = "only starts this gateway, so there is nothing to approve";
             return told(&project, "idle", words, args.json, out);
         }
         ProjectTrust::Trusted | ProjectTrust::Waiting { .. } | ProjectTrust::Declined => {}
@@ -57,7 +57,7 @@ pub(crate) fn run(
         let seen = args.sha256.as_deref().unwrap_or_default();
         if !seen.eq_ignore_ascii_case(&project.sha256) {
             return Err(misuse(format!(
-                "--yes approves what you have seen: --sha256 has to be {}'s hash as it is now, which `metamcp trust --json` shows",
+                "--yes approves what you have seen: --sha256 has to be the current hash of {}, which `metamcp trust --json` shows",
                 project.path.display()
             )));
         }
@@ -75,7 +75,7 @@ pub(crate) fn run(
         // What a program can type, a model can make a program type; it has to say what it approves.
         if !prompt::is_there() {
             return Err(misuse(
-                "nothing was approved: there is nobody to ask; --yes with --sha256, the hash that is shown, approves exactly that",
+                "nothing was approved: there is no terminal to ask at; --yes with --sha256 and the hash shown approves exactly that",
             ));
         }
         if prompt::line(out, "Trust exactly this file? Type yes: ")? != "yes" {
@@ -106,7 +106,7 @@ pub(crate) fn undo(
         writeln!(out, "{:#}", json!({ "file": path, "forgotten": was_known }))?;
     } else {
         let words = match was_known {
-            true => "is not approved any more; gateways in that folder stop using it",
+            true => "is no longer approved; gateways in that folder stop using it",
             false => "was not approved",
         };
         writeln!(out, "{} {words}", shown(&path))?;
@@ -131,7 +131,7 @@ fn found<'a>(loaded: &'a Loaded, folder: &Path) -> anyhow::Result<&'a Project> {
     }
     if let Source::Named(path) = &loaded.source {
         bail!(
-            "{} is named by --config or METAMCP_CONFIG, which is your own word: no project's file is read beside it",
+            "{} is named by --config or METAMCP_CONFIG and therefore trusted; no project file is read beside it",
             shown(path)
         );
     }
@@ -156,7 +156,7 @@ fn show(project: &Project, out: &mut dyn Write) -> anyhow::Result<()> {
     )?;
     writeln!(out, "\n{}", render::visible(&project.preview.told()))?;
     if project.preview.is_cut {
-        let careful = "careful: some of it is too long to be shown; look into the file first";
+        let careful = "warning: some of it is too long to be shown; read the file first";
         writeln!(out, "{}", styled(YELLOW, careful))?;
     }
     writeln!(out, "{}", styled(DIM, &format!("sha256 {}", project.sha256)))?;
@@ -230,7 +230,7 @@ fn list(loaded: &Loaded, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit
         return Ok(Exit::Success);
     }
     if records.is_empty() {
-        writeln!(out, "No project's file was decided about.")?;
+        writeln!(out, "There are no decisions about project files.")?;
     }
     for record in &records {
         writeln!(out, "{}: {}", spelt(&record.path, LONGEST), state(record))?;

@@ -32,8 +32,9 @@ fn shell() -> Shell {
 
 /// Without times, which differ, and without what depends on the machine.
 fn steady(text: &str) -> String {
-    let of_the_machine =
-        |line: &str| ["no server needs it", "walls", "Landlock"].iter().any(|of| line.contains(of));
+    let of_the_machine = |line: &str| {
+        ["no server needs it", "sandbox", "Landlock"].iter().any(|of| line.contains(of))
+    };
     let lines = text.lines().filter(|line| !of_the_machine(line));
     let mut steady = String::new();
     for line in lines {
@@ -49,7 +50,7 @@ fn steady(text: &str) -> String {
 }
 
 #[test]
-fn every_finding_has_its_cure_and_no_secret_is_shown() {
+fn every_finding_has_its_fix_and_no_secret_is_shown() {
     let shell = shell();
     shell.write("user/.cursor/mcp.json", r#"{ "mcpServers": { "x": { "command": "y" } } }"#);
     shell.write("user/.kiro/settings/mcp.json", "{ broken");
@@ -66,7 +67,7 @@ fn every_finding_has_its_cure_and_no_secret_is_shown() {
 }
 
 #[test]
-fn what_can_be_mended_is() {
+fn what_can_be_fixed_is() {
     let shell = shell();
     let left = "user/.metamcp/cache/clock-1/schema.json.corrupt-1";
     shell.write(left, "?");

@@ -279,7 +279,7 @@ fn started(shell: &Shell, case: &Case) -> String {
 fn what_every_client_gave_its_servers_they_get_behind_metamcp() {
     let shell = home();
     let told = run(&shell, &["init", "--yes"]);
-    assert!(!told.contains("stays where it is"), "{told}");
+    assert!(!told.contains("stays in the client"), "{told}");
     for case in CASES {
         let seen = started(&shell, case);
         let line = format!("SEEN={}", case.seen);
@@ -311,7 +311,7 @@ fn undo_goes_back_to_before_the_first_init() {
     let told = run(&shell, &["init", "--yes", "--client", "gemini", "--client", "codex"]);
     assert!(told.contains("Nothing to change."), "{told}");
     let dry = run(&shell, &["init", "--undo", "--dry-run"]);
-    assert_eq!(dry.matches("put back as it was").count(), 2, "{dry}");
+    assert_eq!(dry.matches("restored").count(), 2, "{dry}");
     run(&shell, &["init", "--undo", "--last"]);
     assert_eq!(shell.read(codex), first);
     run(&shell, &["init", "--yes", "--client", "gemini"]);
@@ -320,7 +320,7 @@ fn undo_goes_back_to_before_the_first_init() {
         assert_eq!(shell.read(case.file), case.text, "{}: {undone}", case.file);
     }
     assert!(!shell.path("user/.metamcp/mcp.json").exists(), "{undone}");
-    assert!(run(&shell, &["init", "--undo"]).contains("nothing to take back"));
+    assert!(run(&shell, &["init", "--undo"]).contains("nothing to undo"));
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn what_would_not_start_is_said_and_stays_unless_it_is_asked_for() {
     for (server, why) in [
         ("variable", "environment variable NOT_SET is not set"),
         ("program", "its program `no-such-program` is not found"),
-        ("folder", "its folder /no/such/folder is not there"),
+        ("folder", "its folder /no/such/folder does not exist"),
         ("secret", "no file /no/such/key"),
     ] {
         let line = told.lines().find(|line| line.contains(&format!("= {server} will not start")));
@@ -374,7 +374,7 @@ fn a_link_that_leads_nowhere_stays_one_there_and_back() {
     let lost = shell.path("user/.kiro/settings/mcp.json");
     std::os::unix::fs::symlink("/no/such/folder/kiro.json", &lost).unwrap();
     let told = run(&shell, &["init", "--yes"]);
-    assert!(told.contains("left alone") && told.contains("whose folder is not there"), "{told}");
+    assert!(told.contains("skipped") && told.contains("whose folder is not there"), "{told}");
     assert!(link.is_symlink() && lost.is_symlink());
     assert!(shell.read("user/dotfiles/cursor.json").contains("metamcp"));
     let undone = run(&shell, &["init", "--undo"]);
@@ -391,7 +391,7 @@ fn undo_names_no_copy_that_is_not_there_and_takes_its_servers_out() {
     run(&shell, &["init", "--yes"]);
     run(&shell, &["add", "mine", "--scope", "user", "--", "probe"]);
     let undone = run(&shell, &["init", "--undo"]);
-    assert!(!undone.contains("backups") && undone.contains("the rest kept"), "{undone}");
+    assert!(!undone.contains("backups") && undone.contains("the rest stays"), "{undone}");
     let own = shell.read("user/.metamcp/mcp.json");
     assert!(own.contains("\"mine\"") && !own.contains("\"good\""), "{own}");
 }
@@ -425,7 +425,7 @@ fn a_secret_file_that_is_missing_is_what_doctor_says() {
     let told = run(&shell, &["doctor"]);
     assert!(told.contains("/no/such/key"), "{told}");
     assert!(!told.contains("check its `command`"), "{told}");
-    assert!(told.contains("the file, program or entry that has the secret"), "{told}");
+    assert!(told.contains("the file, program or keyring entry that holds the secret"), "{told}");
 }
 
 /// What the person's shell has and a client does not give to metamcp is a thing to be told.
@@ -486,7 +486,7 @@ fn doctor_knows_what_a_client_fills_in_and_what_init_leaves() {
     let told = run(&shell, &["doctor"]);
     assert!(told.contains("note: vs was not tried: VSCODE_INPUT_K comes from VS Code"), "{told}");
     assert!(
-        told.contains("Kiro starts metamcp, and beside it good, which init leaves there"),
+        told.contains("Kiro starts metamcp, and also good, which init cannot import"),
         "{told}"
     );
     assert!(told.contains("0 problems"), "{told}");
@@ -522,6 +522,6 @@ fn a_wrong_entry_stays_and_is_named_with_its_key_and_line() {
     let text = "{\n  \"mcpServers\": {\n    \"bad\": {\n      \"command\": \"probe\",\n      \"args\": \"x y\"\n    }\n  }\n}\n";
     shell.write("user/.cursor/mcp.json", text);
     let told = run(&shell, &["init", "--yes"]);
-    assert!(told.contains("bad stays where it is: line 5: `args`: expected"), "{told}");
+    assert!(told.contains("bad stays in the client: line 5: `args`: expected"), "{told}");
     assert!(shell.read("user/.cursor/mcp.json").contains("x y"), "{told}");
 }

@@ -170,7 +170,7 @@ fn nothing_is_changed_that_could_not_be_taken_back() {
     shell.run(&["init", "--yes", "--client", "cursor"]);
     shell.write(path, &before);
     let undone = shell.told(&["init", "--undo"]);
-    assert!(undone.contains("is as it was"), "{undone}");
+    assert!(undone.contains("is unchanged"), "{undone}");
     assert_eq!(shell.read(path), before);
     assert!(!shell.path(OWN).exists(), "{undone}");
 }
@@ -193,9 +193,9 @@ fn copies_of_two_inits_in_one_second_are_two() {
 fn a_client_that_was_named_and_cannot_be_edited_is_a_failure() {
     let shell = shell();
     let told = shell.told(&["init", "--yes", "--client", "kiro"]);
-    assert!(told.starts_with("exit: 1") && told.contains("left alone"), "{told}");
+    assert!(told.starts_with("exit: 1") && told.contains("skipped"), "{told}");
     let told = shell.told(&["init", "--yes"]);
-    assert!(told.starts_with("exit: 0") && told.contains("left alone"), "{told}");
+    assert!(told.starts_with("exit: 0") && told.contains("skipped"), "{told}");
 }
 
 #[cfg(unix)]
@@ -247,7 +247,7 @@ fn undo_needs_no_sound_file_of_ours() {
         }
         assert_eq!(shell.read(OWN), broken);
         if broken == "{ broken" {
-            assert!(undone.contains("mcp.json: not put back: line 1"), "{undone}");
+            assert!(undone.contains("mcp.json: not restored: line 1"), "{undone}");
             shell.write(OWN, "{}");
             let again = shell.told(&["init", "--undo"]);
             assert!(again.starts_with("exit: 0"), "{again}");

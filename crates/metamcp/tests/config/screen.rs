@@ -90,7 +90,7 @@ fn lists_have_columns_and_colours_on_a_terminal_only() {
     }
     let list = shown(&shell, &["list"], &[("NO_COLOR", "1")], 60);
     assert!(list.contains("numbers  user  enabled       7  Example numbers"), "{list}");
-    assert!(list.contains("Gateways that run are not asked"), "{list}");
+    assert!(list.contains("Running ones are not marked"), "{list}");
 }
 
 /// The server waits for us, so it is starting for as long as the test wants.
@@ -157,7 +157,7 @@ fn a_server_is_picked_in_its_own_project() {
     shell.write("user/.claude.json", &projects.to_string());
     let mut screen = Screen::open(&shell, &["init", "--client", "claude-code"], &[], 80);
     screen.until("[y/N");
-    for (typed, then) in [("c\n", "[x]     db  "), ("2\n", "[ ]     db  "), ("\n", "from now on")] {
+    for (typed, then) in [("c\n", "[x]     db  "), ("2\n", "[ ]     db  "), ("\n", "(imported)")] {
         screen.shown.clear();
         screen.types(typed);
         screen.until(then);
@@ -221,15 +221,15 @@ fn clients_and_servers_are_chosen_from_a_list() {
     let mut screen = Screen::open(&shell, &["init"], &[("PATH", &bin)], 100);
     screen.until("[y/N]");
     screen.types("c\n");
-    screen.until("nothing when it is right");
+    screen.until("Enter when done");
     assert!(screen.shown.contains("will not start: its program `no-such` is not found"));
     // The second server, and the whole of the second client.
     screen.types("3 99\n");
-    screen.until("is no number from 1 to 8");
+    screen.until("is not a number from 1 to 8");
     screen.types("3 5\n");
     screen.until("5 [ ]");
     screen.types("\n");
-    screen.until("two stays where it is");
+    screen.until("two stays in the client");
     screen.types("y\n");
     let (shown, code) = screen.end();
     assert_eq!(code, Some(0), "{shown}");

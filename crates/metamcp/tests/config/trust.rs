@@ -270,7 +270,7 @@ fn a_client_that_can_be_asked_is_asked_once() {
     assert!(eventually(HUNG, declined), "{}", no.client.stderr());
     assert_eq!(no.questions(), 1);
     let message = no.asked.lock().unwrap()[0]["message"].as_str().unwrap().to_owned();
-    assert!(message.starts_with("This is a question of metamcp itself"), "{message}");
+    assert!(message.starts_with("This request is from metamcp itself"), "{message}");
     assert!(message.contains("MY_API_KEY") && message.contains("/bin/sh -c"), "{message}");
     assert!(message.contains("pool.minPoolSize: 2 in place of 0"), "{message}");
     drop(no);

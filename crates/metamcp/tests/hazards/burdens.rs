@@ -164,6 +164,6 @@ fn a_call_that_a_limit_ended_is_not_called_unawaited() {
     let id = gateway.call_tool("mcp_execute", &params).unwrap();
     let answer = gateway.answer(id);
     let text = answer.text().unwrap();
-    assert!(text.contains("1 called off by the limit, which may have run"), "{text}");
+    assert!(text.contains("1 cancelled by the limit, which may have run"), "{text}");
     gateway.end();
 }

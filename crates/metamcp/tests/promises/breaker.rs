@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::world::{PATIENCE, call, size, start, stop, tell};
 
-/// Failures in a row after which a server is left alone.
+/// Consecutive failures that open a server's circuit breaker.
 const THRESHOLD: usize = 5;
 
 /// Long enough to see that nothing happens in it, even if the machine stands still for a moment.
@@ -161,7 +161,7 @@ fn assert_left_alone(client: &Client, workspace: &Workspace) {
                 // A tenth is left to chance, so that many gateways do not come back together.
                 assert!(u128::from(left) <= COOLDOWN.as_millis() * 11 / 10, "{left}");
             }
-            other => panic!("not left alone: {other}"),
+            other => panic!("not rejected: {other}"),
         }
     }
     assert_eq!(touches(workspace), before, "the server was touched");

@@ -186,6 +186,6 @@ fn a_secret_is_no_argument_of_a_container() {
     });
     let (place, engine) = place(&needs);
     let said = place.run(&["add", &image(), "--yes", "-e", "connection=wheel://a:b@c"]);
-    assert!(said.contains("a secret, as an argument only"), "{said}");
+    assert!(said.contains("a secret, only as an argument"), "{said}");
     assert!(engine.asked("pull").is_empty() && engine.asked("run").is_empty());
 }

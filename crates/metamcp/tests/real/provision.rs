@@ -198,7 +198,7 @@ fn where_there_is_uv_it_brings_servers_of_pypi() {
     place.programs = Some(folder.join("bin"));
     let planned = place.run(&["add", "time", "--dry-run"]);
     assert!(planned.contains("dates are from uv"), "{planned}");
-    assert!(planned.contains("nothing it needs is younger than 7 days"), "{planned}");
+    assert!(planned.contains("no dependency is younger than 7 days"), "{planned}");
     let installed = place.run(&["add", "time", "--yes"]);
     assert!(installed.contains("time: installed"), "{installed}");
     let time = place.run(&["call", "time:get_current_time", "--args", r#"{"timezone": "UTC"}"#]);
@@ -219,13 +219,13 @@ fn bad_packages_do_not_run_a_byte_even_after_a_yes() {
     let (answerer, asked) = yes();
     let client = place.client(answerer, &able());
     for (need, reason) in [
-        ("operate the zebra crossing lights", "too young"),
+        ("operate the zebra crossing lights", "less than the minimum"),
         ("feed the walrus in the aquarium", "integrity"),
-        ("tune the violin of the orchestra", "runs code while it is installed"),
+        ("tune the violin of the orchestra", "it has install scripts"),
         ("open the umbrella on the terrace", "does not exist"),
         // What was taken back is not even offered.
         ("drive the tractor over the field", "No"),
-        ("polish the saxophone with wax", "can be taken for"),
+        ("polish the saxophone with wax", "its name resembles"),
     ] {
         let refused = provision(&client, need);
         let said = refused["content"][0]["text"].as_str().unwrap().to_lowercase();
@@ -252,7 +252,7 @@ fn install_scripts_that_were_agreed_to_are_behind_walls_and_see_no_token() {
     let mut command = place.command(&["add", "@tricks/violin", "--yes"]);
     let output = command.env("METAMCP_TEST_TOKEN", "hunter2").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("runs while it is installed, behind walls as well"), "{output:?}");
+    assert!(said.contains("its install scripts run sandboxed as well"), "{output:?}");
     assert!(said.contains("violin: installed"), "{output:?}");
     let prefix = fs::read_dir(place.installed()).unwrap().next().unwrap().unwrap().path();
     let report = fs::read(prefix.join("node_modules/@tricks/violin/report.json")).unwrap();
@@ -295,7 +295,7 @@ fn a_server_that_its_registry_takes_back_is_not_called_until_a_person_has_looked
     assert!(sick.contains("wheel is withheld: its registry took it back"), "{sick}");
     assert!(place.installed().read_dir().unwrap().next().is_some(), "nothing is removed");
     let piped = place.run(&["provisioned", "accept", "wheel"]);
-    assert!(piped.contains("nothing was accepted: there is nobody to ask"), "{piped}");
+    assert!(piped.contains("nothing was accepted: there is no terminal to ask at"), "{piped}");
     let typed = place.typed(&["provisioned", "accept", "wheel"], "y\n");
     assert!(typed.contains("it sends mail to strangers"), "{typed}");
     assert!(typed.contains("wheel is used again"), "{typed}");
@@ -322,7 +322,7 @@ fn a_secret_is_typed_unseen_kept_apart_and_handed_over_late() {
     let talk = [
         ("connection (where the wheel is) [not shown]: ", address),
         ("WHEEL_TOKEN [not shown]: ", "t0ken-canary"),
-        ("exactly so? [y/N] ", "y"),
+        ("exactly as shown? [y/N] ", "y"),
     ];
     let shown = place.at_terminal(&["add", "@honest/wheel"], &talk);
     assert!(shown.contains("wheel: installed"), "{shown}");
@@ -412,7 +412,7 @@ fn nothing_that_a_package_needs_is_too_young() {
     sources.let_need("@honest/wheel", "@honest/axle");
     let planned = place.run(&["add", "@honest/wheel", "--dry-run"]);
     assert!(planned.contains("2 packages in all"), "{planned}");
-    assert!(planned.contains("nothing it needs is younger than 7 days"), "{planned}");
+    assert!(planned.contains("no dependency is younger than 7 days"), "{planned}");
     let work = place.folder.path().join(".metamcp/provision/work");
     let work = fs::read_dir(work).unwrap().next().unwrap().unwrap().path();
     let lock: Value =
@@ -470,7 +470,7 @@ fn a_yes_in_a_terminal_is_good_once_and_tools_that_change_are_blocked() {
     let id = waiting["structuredContent"]["id"].as_str().unwrap().to_owned();
     // Nothing but a terminal will do.
     let piped = place.run(&["approve", &id]);
-    assert!(piped.contains("given at a terminal"), "{piped}");
+    assert!(piped.contains("approval needs a person at a terminal"), "{piped}");
     assert_eq!(provision(&client, need)["structuredContent"]["status"], "needs_approval");
     let typed = place.typed(&["approve", &id], "yes\n");
     assert!(typed.contains("wheel is installed"), "{typed}");
@@ -574,7 +574,7 @@ fn an_installed_server_reads_and_writes_its_own_folder_and_nothing_of_the_users(
     assert!(!home.join(".bashrc").exists());
     // A person can open a door, and the gateway that runs knows.
     let allowed = place.run(&["provisioned", "allow", "wheel", "shared"]);
-    assert!(allowed.contains("may read and change HOME/shared"), "{allowed}");
+    assert!(allowed.contains("may read and write HOME/shared"), "{allowed}");
     let began = Instant::now();
     while peek("read", &own.join("notes")) != "notes" {
         assert!(began.elapsed() < HUNG, "the door stays shut");
@@ -614,7 +614,7 @@ fn a_server_is_added_by_its_name_and_its_values_are_asked_for() {
     );
     let given = format!("directory={}", notes.display());
     let unasked = place.run(&["add", "-e", &given, "filesystem"]);
-    assert!(unasked.contains("there is nobody to ask"), "{unasked}");
+    assert!(unasked.contains("there is no terminal to ask at"), "{unasked}");
     assert!(!place.installed().exists());
     let words = format!("{}\ny\n", notes.display());
     let typed = place.typed(&["add", "filesystem"], &words);

@@ -571,7 +571,7 @@ fn redirects_lead_nowhere_for_ever() {
         let gateway = Gateway::of(&entry);
         let error = gateway.refusal("echo", &json!({ "text": "x" }));
         assert_eq!(error.code, "server_unavailable", "{}", error.whole);
-        assert!(error.message.contains("sends us elsewhere"), "{}", error.whole);
+        assert!(error.message.contains("redirects elsewhere"), "{}", error.whole);
         assert_eq!(hops.load(Ordering::SeqCst), most, "{path}");
         gateway.end();
     }

@@ -89,7 +89,7 @@ fn the_command_logs_in_says_so_and_logs_out() {
     assert_eq!(status(&workspace)[0]["refreshes"], true);
     let fine = login(&workspace);
     assert_eq!(fine["level"], "good", "{fine}");
-    assert!(fine["message"].as_str().unwrap().contains("is renewed by itself"), "{fine}");
+    assert!(fine["message"].as_str().unwrap().contains("is refreshed automatically"), "{fine}");
     let gateway = Gateway::start(workspace);
     gateway.echo("x");
     let workspace = gateway.workspace_after_end();

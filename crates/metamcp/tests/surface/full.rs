@@ -178,7 +178,7 @@ fn executing_code() {
         .full("execute_code", &json!({"code": "await one.slow({ ms: 60000 })", "timeout_ms": 500}));
     assert_eq!(answer["error"]["code"], "timeout", "{answer:#}");
     assert_eq!(answer["toolCalls"][0]["tool_id"], "one:slow");
-    assert_eq!(answer["toolCalls"][0]["reason"], "called off by the limit, which may have run");
+    assert_eq!(answer["toolCalls"][0]["reason"], "cancelled by the limit, which may have run");
     let answer =
         gateway.full("execute_code", &json!({"code": "one.slow({ ms: 60000 }); return 1"}));
     let reason = answer["toolCalls"][0]["reason"].as_str().unwrap();

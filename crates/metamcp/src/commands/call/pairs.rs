@@ -82,7 +82,7 @@ fn pair(word: &str) -> anyhow::Result<(String, Given)> {
     };
     let given = match (is_json, is_content) {
         (true, _) => {
-            let broken = || format!("what `{}` is given is not JSON", visible(key));
+            let broken = || format!("the value of `{}` is not JSON", visible(key));
             Given::Json(serde_json::from_str(&text).with_context(broken).or_misuse()?)
         }
         (false, true) => Given::Content(text),
@@ -99,7 +99,7 @@ fn content(file: &str) -> anyhow::Result<String> {
     }
     std::fs::read_to_string(file)
         .with_context(|| {
-            format!("cannot read {}; a text that begins with @ is written @@", visible(file))
+            format!("cannot read {}; a string that begins with @ is written @@", visible(file))
         })
         .or_misuse()
 }
@@ -146,7 +146,7 @@ fn made(key: &str, values: Vec<Given>, schema: Option<SchemaPart<'_>>) -> anyhow
     let only_list = is_list && schema.is_some_and(|schema| !schema.takes("string"));
     if values.len() > 1 && !is_list && schema.is_some_and(|schema| !schema.types().is_empty()) {
         return Err(misuse(format!(
-            "`{}` is given {} times and takes one value",
+            "`{}` is given {} times but takes one value",
             visible(key),
             values.len()
         )));
@@ -357,9 +357,9 @@ mod tests {
         for (words, part) in [
             (&["notes.md"][..], "`notes.md` is not an argument; write key=value"),
             (&["=x"], "is not an argument"),
-            (&["head:=ten"], "what `head` is given is not JSON"),
+            (&["head:=ten"], "the value of `head` is not JSON"),
             (&["path=@/nowhere/at/all"], "cannot read /nowhere/at/all"),
-            (&["path=a", "path=b"], "`path` is given 2 times and takes one value"),
+            (&["path=a", "path=b"], "`path` is given 2 times but takes one value"),
             (&["options=x", "options.depth=1"], "as an object and as something else"),
         ] {
             let told = told(words);

@@ -163,7 +163,7 @@ impl Client {
         match words.trim() {
             "" => anyhow!("{} ended instead of {instead_of} ({ended})", self.name),
             words => anyhow!(
-                "{} ended instead of {instead_of} ({ended}); its last words: {words}",
+                "{} ended instead of {instead_of} ({ended}); its stderr ended with: {words}",
                 self.name
             ),
         }

@@ -203,7 +203,7 @@ impl Report {
         writeln!(
             output,
             "\n{BOLD}{:<44}{:>6}{:>12}{:>18}{BOLD:#}",
-            "Tokens before the first question, about", "tools", "whole list", "handed to model*"
+            "Tokens before the first prompt, about", "tools", "whole list", "passed to model*"
         )?;
         for (name, cost) in [
             ("every tool of the example servers", &self.alone),
@@ -227,12 +227,12 @@ impl Report {
         let conversation = grouped(self.conversation());
         writeln!(
             output,
-            "\nThe requests and answers above took about {conversation} tokens more, the mistake included."
+            "\nThe requests and responses above took about {conversation} more tokens, including the mistake."
         )?;
         let names: Vec<&str> = WELL_KNOWN.iter().map(|row| row.0).collect();
         writeln!(
             output,
-            "{DIM}*  name, description and input schema, all that most clients hand on{DIM:#}"
+            "{DIM}*  name, description and input schema, which is all that most clients pass on{DIM:#}"
         )?;
         writeln!(output, "{DIM}** counted from {}{DIM:#}", names[..5].join(", "))?;
         writeln!(output, "{DIM}   {}{DIM:#}", names[5..].join(", "))
@@ -279,7 +279,7 @@ mod tests {
 
     fn report() -> Report {
         let listed = Step {
-            title: "All the model sees at first",
+            title: "Everything the model sees at first",
             tool: "tools/list",
             tokens: 300,
             ..Step::default()

@@ -1,4 +1,4 @@
-//! Servers that were installed after a yes: their walls, and whether there is something newer.
+//! Servers that metamcp installed: their sandbox, and newer versions.
 
 use metamcp_child::process_sandbox;
 use metamcp_engine::config::Loaded;
@@ -10,7 +10,7 @@ use crate::render::plural;
 
 const AREA: &str = "installed";
 
-/// Asks the registries of what is installed whether they still stand for it; what is wrong with them.
+/// Checks whether registries withdrew an installed server.
 pub(super) fn registries(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
     let settings = &loaded.config.settings;
     let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
@@ -19,7 +19,7 @@ pub(super) fn registries(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
     Ok(notes.into_iter().map(|note| Finding::new(Level::Note, AREA, note)).collect())
 }
 
-/// Whether walls can be had, who is without, and what is out of date.
+/// Whether a sandbox is available, which servers have none, and which are outdated.
 pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
     let settings = &loaded.config.settings;
     let provisioner = Provisioner::new(&settings.home, &settings.provision, Box::new(|_| {}));
@@ -30,19 +30,19 @@ pub(super) fn servers(loaded: &Loaded) -> anyhow::Result<Vec<Finding>> {
     for record in &records {
         if let Some(newest) = runtime.block_on(provisioner.newest(record)) {
             let plan = &record.plan;
-            let words = format!("{} is at {}, and {newest} is out", plan.server, plan.version);
-            let cure = match plan.source {
+            let words =
+                format!("{} has version {}; {newest} is available", plan.server, plan.version);
+            let hint = match plan.source {
                 // The list inside metamcp names what was checked, and nothing newer.
                 Source::Builtin => {
-                    "nothing to do: a later metamcp brings the versions it was checked with"
-                        .to_owned()
+                    "nothing to do: a later metamcp has newer versions in its list".to_owned()
                 }
                 Source::Registry(_) | Source::Npm => format!(
-                    "if you want it: metamcp registry refresh, metamcp remove {}, metamcp add {}",
+                    "to upgrade: metamcp registry refresh, metamcp remove {}, metamcp add {}",
                     plan.server, plan.identifier
                 ),
             };
-            findings.push(Finding::new(Level::Note, AREA, words).cure(cure));
+            findings.push(Finding::new(Level::Note, AREA, words).hint(hint));
         }
     }
     Ok(findings)
@@ -52,14 +52,16 @@ fn can_be_had(records: &[Record]) -> Finding {
     let count = plural(records.len(), "server");
     match process_sandbox::available() {
         Ok(()) => {
-            let words = format!("walls can be had here; {count} installed by metamcp");
+            let words = format!("a sandbox is available; {count} installed by metamcp");
             Finding::new(Level::Good, AREA, words)
         }
         Err(why) => {
-            let words = format!("no walls around servers that metamcp installs ({count}): {why}");
+            let words = format!(
+                "no sandbox is available for servers that metamcp installs ({count}): {why}"
+            );
             let level = if records.is_empty() { Level::Note } else { Level::Warning };
             Finding::new(level, AREA, words)
-                .cure("install only what you would run by hand; or use a Linux with Landlock")
+                .hint("install only what you would run by hand, or use Linux with Landlock")
         }
     }
 }
@@ -67,10 +69,10 @@ fn can_be_had(records: &[Record]) -> Finding {
 fn without(record: &Record) -> Option<Finding> {
     let Contained::Nothing { why } = &record.plan.contained else { return None };
     let name = &record.plan.server;
-    let finding = Finding::new(Level::Warning, AREA, format!("{name} has no walls: {why}"));
+    let finding = Finding::new(Level::Warning, AREA, format!("{name} is not sandboxed: {why}"));
     let again = format!("metamcp remove {name}, then metamcp add {}", record.plan.identifier);
     Some(match process_sandbox::available() {
-        Ok(()) => finding.cure(again),
+        Ok(()) => finding.hint(again),
         Err(_) => finding,
     })
 }

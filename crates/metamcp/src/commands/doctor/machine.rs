@@ -52,8 +52,8 @@ pub(super) fn programs(config: &Config, missing: &[String]) -> Vec<Finding> {
             needed.entry(command).or_default().push(&server.name);
         }
     }
-    let cure = |name: &str| {
-        let known = RUNTIMES.iter().find(|(known, _)| *known == name).map(|(_, cure)| *cure);
+    let hint = |name: &str| {
+        let known = RUNTIMES.iter().find(|(known, _)| *known == name).map(|(_, hint)| *hint);
         known.unwrap_or("install it, or write its full path into `command`")
     };
     let mut findings = Vec::new();
@@ -62,31 +62,32 @@ pub(super) fn programs(config: &Config, missing: &[String]) -> Vec<Finding> {
             users.iter().copied().filter(|user| missing.iter().any(|name| name == user)).collect();
         if !without.is_empty() {
             let without = without.join(", ");
-            let words = format!("{command} is not found, and {without} cannot start without it");
-            findings.push(Finding::new(Level::Problem, "programs", words).cure(cure(command)));
+            let words = format!("{command} is not found; without it {without} cannot start");
+            findings.push(Finding::new(Level::Problem, "programs", words).hint(hint(command)));
             continue;
         }
         let users = users.join(", ");
         findings.push(match in_path(command.as_ref()) {
-            Some(_) if !RUNTIMES.iter().any(|(name, _)| name == command) => {
-                Finding::new(Level::Good, "programs", format!("{command} is there, for {users}"))
-            }
+            Some(_) if !RUNTIMES.iter().any(|(name, _)| name == command) => Finding::new(
+                Level::Good,
+                "programs",
+                format!("{command} is installed, for {users}"),
+            ),
             Some(path) => {
                 let version = version_of(&path).unwrap_or_else(|| "of unknown version".to_owned());
                 let words = format!("{command} {version}, for {users}");
                 Finding::new(Level::Good, "programs", words)
             }
             None => {
-                let words =
-                    format!("{command} is not found from here; {users} has its own way to it");
+                let words = format!("{command} is not found here; {users} has its own way to it");
                 Finding::new(Level::Note, "programs", words)
             }
         });
     }
     for (name, _) in RUNTIMES.iter().filter(|(name, _)| !needed.contains_key(name)) {
         let words = match in_path(name.as_ref()) {
-            Some(_) => format!("{name} is there; no server needs it"),
-            None => format!("{name} is not there; no server needs it"),
+            Some(_) => format!("{name} is installed; no server needs it"),
+            None => format!("{name} is not installed; no server needs it"),
         };
         findings.push(Finding::new(Level::Note, "programs", words));
     }
@@ -136,19 +137,19 @@ pub(super) fn environment(config: &Config) -> Vec<Finding> {
     passed.sort();
     kept.sort();
     let words = format!("every server of your file gets {}", passed.join(", "));
-    let more = "docs/environment.md has the list; `passEnv` opens more, for one server or for all";
-    let mut findings = vec![Finding::new(Level::Note, AREA, words).cure(more)];
+    let more = "docs/environment.md has the list; `passEnv` adds to it, for one server or for all";
+    let mut findings = vec![Finding::new(Level::Note, AREA, words).hint(more)];
     for name in kept {
-        let words = format!("{name} carries a password and is kept from servers");
-        let cure = format!("if they need it: \"passEnv\": [\"{name}\"] in the config file");
-        findings.push(Finding::new(Level::Note, AREA, words).cure(cure));
+        let words = format!("{name} contains a password and is withheld from servers");
+        let hint = format!("if they need it: \"passEnv\": [\"{name}\"] in the config file");
+        findings.push(Finding::new(Level::Note, AREA, words).hint(hint));
     }
     let withheld = crate::env::withheld(&pass);
     if let Some(first) = withheld.first() {
         let names = withheld.join(", ");
-        let words = format!("kept from servers, since they sound like secrets: {names}");
-        let cure = format!("if a server needs one: \"passEnv\": [\"{first}\"] in its entry");
-        findings.push(Finding::new(Level::Note, AREA, words).cure(cure));
+        let words = format!("withheld from servers, since they look like secrets: {names}");
+        let hint = format!("if a server needs one: \"passEnv\": [\"{first}\"] in its entry");
+        findings.push(Finding::new(Level::Note, AREA, words).hint(hint));
     }
     findings
 }
@@ -209,8 +210,8 @@ fn one_client(client: &Client, path: &Path, used: &[String], ours: &mut Merger) 
         Ok(found) => found,
         Err(error) => {
             let words = format!("{}: {}: {error:#}", client.name, path.display());
-            let cure = "mend the file; until then its client cannot read it either";
-            return Some(Finding::new(Level::Warning, "clients", words).cure(cure));
+            let hint = "correct the file; until then its client cannot read it either";
+            return Some(Finding::new(Level::Warning, "clients", words).hint(hint));
         }
     };
     let fates: Vec<_> =
@@ -231,7 +232,7 @@ fn one_client(client: &Client, path: &Path, used: &[String], ours: &mut Merger) 
     let command = own.and_then(|entry| {
         entry["command"].as_str().or_else(|| entry["command"][0].as_str()).or(entry["cmd"].as_str())
     });
-    let cure = format!("metamcp init --client {}", client.id);
+    let hint = format!("metamcp init --client {}", client.id);
     let note = |words| Finding::new(Level::Note, "clients", words);
     let name = client.name;
     let lacking = own.map(|own| init::lacking(client, own, used)).unwrap_or_default();
@@ -239,36 +240,36 @@ fn one_client(client: &Client, path: &Path, used: &[String], ours: &mut Merger) 
         (None, 0) if staying.is_empty() => return None,
         (None, 0) => {
             let names = staying.join(", ");
-            note(format!("{name} has servers not behind metamcp, which init leaves there: {names}"))
-                .cure(format!("{cure} --dry-run says why"))
+            note(format!("{name} has servers that are not behind metamcp and that init cannot import: {names}"))
+                .hint(format!("{hint} --dry-run says why"))
         }
         (None, count) => {
             let count = plural(count, "server");
-            note(format!("{name} has {count} not behind metamcp")).cure(cure)
+            note(format!("{name} has {count} that could be behind metamcp")).hint(hint)
         }
         (Some(_), _) if command.is_some_and(|command| in_path(command.as_ref()).is_none()) => {
-            let words = format!("{name} starts metamcp by a command that is not there");
+            let words = format!("{name} starts metamcp with a command that does not exist");
             Finding::new(Level::Problem, "clients", words)
-                .cure(format!("take it out of {}, then {cure}", path.display()))
+                .hint(format!("remove the entry from {}, then {hint}", path.display()))
         }
         (Some(_), _) if !lacking.is_empty() => {
             let words = format!(
-                "{name} does not pass {} on to metamcp, and servers need it",
+                "{name} does not pass {} on to metamcp, which your servers need",
                 lacking.join(", ")
             );
-            Finding::new(Level::Warning, "clients", words).cure(cure)
+            Finding::new(Level::Warning, "clients", words).hint(hint)
         }
         (Some(_), 0) if staying.is_empty() => {
             Finding::new(Level::Good, "clients", format!("{name} starts metamcp"))
         }
         (Some(_), 0) => {
             let names = staying.join(", ");
-            note(format!("{name} starts metamcp, and beside it {names}, which init leaves there"))
-                .cure(format!("{cure} --dry-run says why"))
+            note(format!("{name} starts metamcp, and also {names}, which init cannot import"))
+                .hint(format!("{hint} --dry-run says why"))
         }
         (Some(_), count) => {
             let count = plural(count, "server");
-            note(format!("{name} starts metamcp, and {count} beside it")).cure(cure)
+            note(format!("{name} starts metamcp, and {count} besides")).hint(hint)
         }
     })
 }
@@ -288,15 +289,13 @@ pub(super) fn cache(home: &Path, fix: bool) -> Vec<Finding> {
     };
     let left: Vec<PathBuf> = files.filter(is_left).collect();
     if left.is_empty() {
-        let words = format!(
-            "the tools of {} are remembered, none damaged",
-            plural(servers.len(), "server")
-        );
+        let words =
+            format!("tool lists of {} are cached, none damaged", plural(servers.len(), "server"));
         return vec![Finding::new(Level::Good, "cache", words)];
     }
     let words = format!("{} damaged or half written", plural(left.len(), "file"));
     let finding = Finding::new(Level::Warning, "cache", words)
-        .cure("metamcp doctor --fix removes them; the lists are read again from the servers");
+        .hint("metamcp doctor --fix removes them; the servers list their tools again");
     if fix && left.iter().all(|path| std::fs::remove_file(path).is_ok()) {
         return vec![finding.mark_fixed()];
     }
@@ -316,22 +315,22 @@ pub(super) fn home(home: &Path, fix: bool) -> Vec<Finding> {
     for folder in folders.iter().filter(|folder| **folder == home || folder.exists()) {
         if let Err(error) = can_write(folder) {
             let words = format!("{} cannot be written to: {error}", folder.display());
-            let cure = match error.kind() {
+            let hint = match error.kind() {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                    "make room on that disk"
+                    "free space on that disk"
                 }
-                _ => "make it yours to write, or name another with METAMCP_HOME",
+                _ => "make it writable, or set METAMCP_HOME",
             };
-            findings.push(Finding::new(Level::Problem, AREA, words).cure(format!(
-                "{cure}; until then tools, logins and what was learnt are not kept"
+            findings.push(Finding::new(Level::Problem, AREA, words).hint(format!(
+                "{hint}; until then tool lists, sign-ins and usage history are not saved"
             )));
         }
     }
     #[cfg(unix)]
     if let Some(free) = free_bytes(home).filter(|free| *free < LITTLE_ROOM) {
         let words = format!("only {} MB are free for {}", free / 1_000_000, home.display());
-        let cure = "make room on that disk, before nothing can be kept";
-        findings.push(Finding::new(Level::Warning, AREA, words).cure(cure));
+        let hint = "free space on that disk, before nothing can be saved";
+        findings.push(Finding::new(Level::Warning, AREA, words).hint(hint));
     }
     let left = metamcp_engine::results::left_behind(home, fix);
     if left.files > 0 {
@@ -341,7 +340,7 @@ pub(super) fn home(home: &Path, fix: bool) -> Vec<Finding> {
             left.bytes / 1_000_000
         );
         let finding = Finding::new(Level::Warning, AREA, words)
-            .cure("metamcp doctor --fix removes them, and so does the next gateway that starts");
+            .hint("metamcp doctor --fix removes them, and so does the next gateway that starts");
         findings.push(if fix { finding.mark_fixed() } else { finding });
     }
     findings
@@ -383,9 +382,11 @@ pub(super) fn model(settings: &Settings) -> Option<Finding> {
         return None;
     }
     Some(match ModelFile::new(&settings.home).load() {
-        Ok(_) => Finding::new(Level::Good, "search", format!("the transformer {NAME} is here")),
+        Ok(_) => {
+            Finding::new(Level::Good, "search", format!("the transformer {NAME} is installed"))
+        }
         Err(error) => Finding::new(Level::Warning, "search", error.to_string())
-            .cure("run `metamcp model add`; until then tools are ranked by hybrid"),
+            .hint("run `metamcp model add`; until then tools are ranked by hybrid"),
     })
 }
 
@@ -418,12 +419,12 @@ pub(super) fn left_behind() -> Vec<Finding> {
         })
         .collect();
     if orphans.is_empty() {
-        let words = "no process was left behind by a gateway";
+        let words = "no orphaned server process";
         return vec![Finding::new(Level::Good, "processes", words)];
     }
     let words = format!("outlived their gateway: {}", orphans.join(", "));
-    let cure = format!("kill {}", orphans.join(" "));
-    vec![Finding::new(Level::Warning, "processes", words).cure(cure)]
+    let hint = format!("kill {}", orphans.join(" "));
+    vec![Finding::new(Level::Warning, "processes", words).hint(hint)]
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -1,4 +1,4 @@
-//! Every server, started and asked for its tools.
+//! Every server, started to list its tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -129,12 +129,13 @@ fn left_out(
         ServerState::Disabled { reason } => reason,
         ServerState::Invalid { reason } => {
             let words = format!("{} is disabled: {reason}", server.name);
-            let cure = "fix its entry in the config file; `metamcp config check` shows the line";
-            return Finding::new(Level::Problem, AREA, words).cure(cure);
+            let hint =
+                "correct its entry in the config file; `metamcp config check` shows the line";
+            return Finding::new(Level::Problem, AREA, words).hint(hint);
         }
-        ServerState::Withheld { reason, cure } => {
+        ServerState::Withheld { reason, cure: hint } => {
             let words = format!("{} is withheld: {reason}", server.name);
-            return Finding::new(Level::Problem, AREA, words).cure(cure.clone());
+            return Finding::new(Level::Problem, AREA, words).hint(hint.clone());
         }
     };
     let missing = reason.split("; ").map(|one| {
@@ -153,13 +154,13 @@ fn left_out(
         let (path, place) = (remark.path.as_ref()?, remark.place.as_ref()?);
         Some(format!(" ({}:{}:{})", path.display(), place.line, place.column))
     });
-    let words = format!("{} is left out: {reason}{}", server.name, at.unwrap_or_default());
+    let words = format!("{} is disabled: {reason}{}", server.name, at.unwrap_or_default());
     match reason.strip_prefix("environment variable ").and_then(|rest| rest.split(' ').next()) {
         Some(name) => Finding::new(Level::Problem, AREA, words)
-            .cure(format!("set {name}, or give a default: ${{{name}:-…}}")),
+            .hint(format!("set {name}, or give a default: ${{{name}:-…}}")),
         None if reason.starts_with("it needs ") => {
             let name = &server.name;
-            Finding::new(Level::Problem, AREA, words).cure(format!(
+            Finding::new(Level::Problem, AREA, words).hint(format!(
                 "set it where metamcp is started; or metamcp remove {name}, and add it again with -e KEY=VALUE"
             ))
         }
@@ -179,8 +180,9 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, Stri
         let announces = peer.is_none_or(|peer| peer.can("tools") || !peer.capabilities.is_object());
         if known.tools.tools.is_empty() && !announces {
             let words = format!("{} announces no tools and lists none", server.name);
-            let cure = "if it should have some, see its own manual: it may need a setting or a login for them";
-            return Finding::new(Level::Note, AREA, words).cure(cure);
+            let hint =
+                "if it should have some, see its documentation: it may need a setting or a sign-in";
+            return Finding::new(Level::Note, AREA, words).hint(hint);
         }
         let words = format!("{} lists {}", server.name, plural(known.tools.tools.len(), "tool"));
         if known.tools.skipped.is_empty() {
@@ -189,8 +191,8 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, Stri
         let mut finding =
             Finding::new(Level::Warning, AREA, format!("{words}, and not all can be used"));
         finding.lines = known.tools.skipped.iter().map(ToString::to_string).collect();
-        return finding.cure(
-            "tell its author; or raise limits.maxToolsPerServer, where that is what is reached",
+        return finding.hint(
+            "report it to the server's author; or raise limits.maxToolsPerServer, if that limit was hit",
         );
     }
     let failure = gateway.router.view(entry.id).and_then(|view| view.last_failure);
@@ -205,17 +207,17 @@ fn finding(gateway: &Gateway, server: &ServerConfig, refused: Option<(Code, Stri
     let last_words = failure.as_ref().map(|failure| failure.last_words.clone()).unwrap_or_default();
     finding.lines = last_words.iter().map(|line| redact(line, secrets()).into_owned()).collect();
     if in_line && failure.is_none() {
-        return finding.cure(
-            "it was not tried: raise pool.poolSize, or look again when fewer servers are in use",
+        return finding.hint(
+            "it was not tried: raise pool.poolSize, or try again when fewer servers are in use",
         );
     }
     let said = !finding.lines.is_empty();
-    let cure = cure(server, failure.as_ref().map(|failure| &failure.fact), said);
-    finding.cure(cure)
+    let hint = hint(server, failure.as_ref().map(|failure| &failure.fact), said);
+    finding.hint(hint)
 }
 
 /// What helps against a failure of that kind.
-fn cure(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
+fn hint(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
     let name = quoted(&server.name);
     let is_remote = server.transport.is_remote();
     let first = match fact {
@@ -231,13 +233,13 @@ fn cure(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
             "raise the limit on processes (`ulimit -u`), or end other programs of this user"
         }
         Some(Fact::SecretMissing { .. }) => {
-            "check the file, program or entry that has the secret, and what its `env` or `headers` say of it"
+            "check the file, program or keyring entry that holds the secret, and the reference in its `env` or `headers`"
         }
         Some(Fact::StartTimedOut { .. }) if said => {
-            "look at what it said: it may wait for a login, or be no MCP server; raise timeouts.connectTimeoutMs if it is only slow"
+            "read its stderr: it may wait for a sign-in, or not be an MCP server; raise timeouts.connectTimeoutMs if it is only slow"
         }
         Some(Fact::StartTimedOut { .. }) if metamcp_engine::upstream::installs(server) => {
-            "try again, since what it fetched so far is kept; or raise timeouts.connectTimeoutMs"
+            "try again, since downloads are cached; or raise timeouts.connectTimeoutMs"
         }
         Some(Fact::StartTimedOut { .. }) => {
             "run its command in a terminal to see what it waits for; or raise timeouts.connectTimeoutMs"
@@ -246,9 +248,7 @@ fn cure(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
             "check that it runs, and its `url` in the config file"
         }
         Some(Fact::Insecure { .. }) => "check its `url`, and its `tls` in the config file",
-        Some(Fact::Limited { .. } | Fact::Busy { .. }) => {
-            "wait as long as it asks for, then look again"
-        }
+        Some(Fact::Limited { .. } | Fact::Busy { .. }) => "wait for that long, then try again",
         Some(Fact::HandshakeRefused { .. }) if !is_remote => {
             "run its command in a terminal: this may be no MCP server"
         }
@@ -256,5 +256,5 @@ fn cure(server: &ServerConfig, fact: Option<&Fact>, said: bool) -> String {
         None if is_remote => "check that it runs, and its `url` in the config file",
         Some(_) | None => "run its command in a terminal to see more",
     };
-    format!("{first}; `metamcp disable {name}` leaves it out until then")
+    format!("{first}; `metamcp disable {name}` disables it until then")
 }

@@ -66,7 +66,7 @@ impl Merger {
             if !held.is_new && is_off(&held.entry) && !is_off(entry) {
                 let name = &held.name;
                 return ImportStatus::Skipped(format!(
-                    "metamcp has it switched off, as `{name}`; `metamcp enable {name}` first"
+                    "metamcp has it disabled, as `{name}`; run `metamcp enable {name}` first"
                 ));
             }
             if held.is_new {

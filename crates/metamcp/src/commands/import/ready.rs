@@ -31,7 +31,7 @@ pub(crate) fn against(entry: &Value, asked: &ClientVariables) -> Option<String> 
 fn missing(server: &ServerConfig) -> Option<String> {
     if let Some(LocalCommand { command, env, cwd, .. }) = server.transport.local() {
         if let Some(cwd) = cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
-            return Some(format!("its folder {} is not there", cwd.display()));
+            return Some(format!("its folder {} does not exist", cwd.display()));
         }
         let own_path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.expose());
         if !is_there(command, own_path, cwd.as_deref()) {
@@ -61,15 +61,15 @@ fn unanswered(name: &str, value: &Secret) -> Option<String> {
                 _ => PathBuf::from(path),
             };
             (!path.is_file())
-                .then(|| format!("the secret for {name} is not there: no file {}", path.display()))
+                .then(|| format!("the secret for {name} is missing: no file {}", path.display()))
         }
         Ok(Reference::Command(words)) => {
             let program = words.first()?;
             in_path(program.as_ref())
                 .is_none()
-                .then(|| format!("`{program}`, which is to print {name}, is not found"))
+                .then(|| format!("`{program}`, which provides {name}, is not found"))
         }
         Ok(_) => None,
-        Err(why) => Some(format!("the secret for {name} cannot be had: {why}")),
+        Err(why) => Some(format!("the secret for {name} cannot be read: {why}")),
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn choose(plan: &Plan, out: &mut dyn Write) -> anyhow::Result<Chosen>
             let indent = if line.server.is_some() { "    " } else { "" };
             writeln!(out, "{:>4} [{mark}] {indent}{}", at + 1, line.shown)?;
         }
-        let prompt = "\nNumbers to switch on or off, as in 2 5-7; nothing when it is right: ";
+        let prompt = "\nNumbers to toggle, as in 2 5-7; Enter when done: ";
         let typed = prompt::line(out, prompt)?;
         if typed.is_empty() {
             break;
@@ -135,7 +135,7 @@ fn numbers(typed: &str, count: usize) -> Result<Vec<usize>, String> {
         let read =
             |number: &str| number.parse::<usize>().ok().filter(|at| (1..=count).contains(at));
         let (Some(first), Some(last)) = (read(first), read(last)) else {
-            return Err(format!("`{}` is no number from 1 to {count}", visible(word)));
+            return Err(format!("`{}` is not a number from 1 to {count}", visible(word)));
         };
         all.extend((first..=last).map(|number| number - 1));
     }

@@ -47,7 +47,7 @@ pub(super) fn run(
     let (settings, home) = (&loaded.config.settings, &loaded.config.settings.home);
     if !url.starts_with("http://") && !url.starts_with("https://") {
         let words = format!(
-            "`{}` is no address of a gateway, such as http://127.0.0.1:8080/mcp",
+            "`{}` is not the URL of a gateway, such as http://127.0.0.1:8080/mcp",
             visible(url)
         );
         return Err(anyhow::anyhow!(words)).or_misuse();
@@ -55,8 +55,8 @@ pub(super) fn run(
     let serve = &settings.serve;
     if serve.token_file.is_some() || !serve.token_env.is_empty() || !serve.jwks.is_empty() {
         bail!(
-            "your gateway takes tokens that you configured (tokenFile, tokenEnv or jwks), not the generated one; \
-             which of them a client gets, you have to write into its file yourself"
+            "your gateway accepts tokens that you configured (tokenFile, tokenEnv or jwks), not the generated one; \
+             write the client's token into its file yourself"
         );
     }
     let known = Generated::found(home)?;
@@ -81,7 +81,7 @@ pub(super) fn run(
                 with_entry(client, before, &entry)
             });
             written.with_context(|| {
-                format!("{}: `metamcp init --undo` takes back what was done", client.name)
+                format!("{}: `metamcp init --undo` reverts what was done", client.name)
             })?;
         }
     }
@@ -90,23 +90,26 @@ pub(super) fn run(
     } else if done {
         writeln!(
             out,
-            "\nDone. Start the gateway with `metamcp --transport http`, then your clients anew; after `metamcp token --rotate` \
-             do this again, and `metamcp init --undo` takes it back."
+            "\nDone. Start the gateway with `metamcp --transport http`, then restart your clients; after `metamcp token --rotate` \
+             do this again. `metamcp init --undo` reverts it."
         )?;
     } else if !has_action {
         writeln!(out, "\nNothing to change.")?;
     } else if args.write.dry_run {
-        writeln!(out, "\nNothing was changed; --yes does it.")?;
+        writeln!(out, "\nNothing was changed; --yes applies it.")?;
     }
     out.flush()?;
     let named_in_vain = !args.client.is_empty() && steps.iter().any(|step| step.action.is_err());
     Ok(if named_in_vain || (may && !done) { Exit::Failure } else { Exit::Success })
 }
 
-/// A yes from a person. Without one to ask, nothing is done.
+/// Confirmation by a person. Without a terminal nothing is done.
 fn agreed(out: &mut dyn Write, diagnostics: &mut dyn Write) -> anyhow::Result<bool> {
     if !prompt::is_there() {
-        writeln!(diagnostics, "Nothing was changed: there is nobody to ask. --yes does it.")?;
+        writeln!(
+            diagnostics,
+            "Nothing was changed: there is no terminal to ask at. --yes applies it."
+        )?;
         return Ok(false);
     }
     prompt::agrees(out, "\nDo this?", false, "nothing was changed")
@@ -197,7 +200,7 @@ fn show(steps: &[Step], url: &str, out: &mut dyn Write) -> anyhow::Result<()> {
         let path = visible(&step.path.display().to_string());
         writeln!(out, "{}  {}", styled(BOLD, step.client.name), styled(DIM, &path))?;
         match &step.action {
-            Ok(FileAction::Nothing) => writeln!(out, "    metamcp is there already")?,
+            Ok(FileAction::Nothing) => writeln!(out, "    metamcp is already there")?,
             Ok(FileAction::Write) => {
                 let private = match step.is_exposed {
                     true => "; only you can read the file from then on",

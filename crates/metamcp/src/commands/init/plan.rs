@@ -135,7 +135,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Our own text with every server that is taken over, and those that came in by it.
+    /// Our own file with every imported server, and which those are.
     pub(super) fn merged(&self, text: &str) -> anyhow::Result<(String, Map<String, Value>)> {
         let mut merger = Merger::new(text)?;
         let edited =

@@ -58,7 +58,7 @@ pub(super) fn doubt(program: &Path) -> Option<String> {
         return None;
     };
     Some(format!(
-        "clients will start {}, which is in {where_to}; put it where it stays, and run init from there",
+        "clients will start {}, which is in {where_to}; install it permanently, and run init from there",
         program.display()
     ))
 }

@@ -91,7 +91,8 @@ impl Written {
     /// The copy of what was there before.
     pub(super) fn backup(&self, home: &Path) -> anyhow::Result<Option<String>> {
         let Some(copy) = &self.copy else { return Ok(None) };
-        let missing = || format!("the copy {copy} is gone from {}", home.join(BACKUPS).display());
+        let missing =
+            || format!("the backup {copy} is missing from {}", home.join(BACKUPS).display());
         let folder = Directory::home(home)?.with_context(missing)?;
         let folder = folder.inside(BACKUPS)?.with_context(missing)?;
         let bytes = folder.open(copy)?.with_context(missing)?.read(LARGEST)?;
@@ -195,7 +196,7 @@ pub(crate) fn undo(
         if args.write.json {
             writeln!(out, "{:#}", json!({ "files": [], "dry_run": args.write.dry_run }))?;
         } else {
-            writeln!(diagnostics, "There is nothing to take back.")?;
+            writeln!(diagnostics, "There is nothing to undo.")?;
         }
         // As with anything that is as wished already.
         return Ok(Exit::Success);
@@ -216,7 +217,7 @@ pub(crate) fn undo(
             Ok(UndoReport { words }) => words,
             Err(error) => {
                 failed.push(path.clone());
-                format!("not put back: {error:#}; mend it and run `metamcp init --undo` again")
+                format!("not restored: {error:#}; fix this and run `metamcp init --undo` again")
             }
         };
         told.push((path.display().to_string(), words));

@@ -34,16 +34,16 @@ enum UndoStatus {
 impl UndoStatus {
     fn words(&self) -> String {
         match self {
-            UndoStatus::Gone => "is gone already".to_owned(),
-            UndoStatus::AsItWas => "is as it was".to_owned(),
-            UndoStatus::PutBack => "put back as it was".to_owned(),
-            UndoStatus::Removed => "removed: it was not there before".to_owned(),
+            UndoStatus::Gone => "no longer exists".to_owned(),
+            UndoStatus::AsItWas => "is unchanged".to_owned(),
+            UndoStatus::PutBack => "restored".to_owned(),
+            UndoStatus::Removed => "removed: it did not exist before".to_owned(),
             UndoStatus::Cleaned => {
-                "changed since: the servers that came in by init taken out, the rest kept"
+                "changed since: the servers that init imported are removed, the rest stays"
                     .to_owned()
             }
             UndoStatus::Parted => {
-                "changed since: metamcp taken out and its servers put back, the rest kept"
+                "changed since: metamcp is removed and the servers are put back, the rest stays"
                     .to_owned()
             }
             UndoStatus::Kept(words) => words.clone(),
@@ -115,7 +115,7 @@ fn one(
         }
         None => {
             let copy = written.copy(home).filter(|copy| copy.is_file());
-            let copy = copy.map(|copy| format!("; its copy is {}", copy.display()));
+            let copy = copy.map(|copy| format!("; its backup is {}", copy.display()));
             let words = format!("changed since, so it stays as it is{}", copy.unwrap_or_default());
             Ok((Some(text.to_owned()), UndoStatus::Kept(words)))
         }

@@ -53,10 +53,7 @@ pub(super) fn servers(out: &mut dyn Write, found: &Value, width: usize) -> io::R
     columns(out, &rows, width)?;
     let disabled = all.iter().filter(|server| server["state"] == "disabled").count();
     let disabled = if disabled == 0 { String::new() } else { format!(", {disabled} disabled") };
-    let words = format!(
-        "{}{disabled}. Gateways that run are not asked what they have started.",
-        plural(all.len(), "server")
-    );
+    let words = format!("{}{disabled}. Running ones are not marked.", plural(all.len(), "server"));
     writeln!(out)?;
     for line in wrapped(&words, width) {
         writeln!(out, "{}", styled(DIM, &line))?;
@@ -110,8 +107,10 @@ pub(super) fn hits(out: &mut dyn Write, found: &Discovered, width: usize) -> io:
     let all = list(&found.json, "tools");
     let sure = all.first().and_then(|hit| hit["confidence"].as_f64());
     if let Some(chance) = sure.filter(|chance| *chance < f64::from(metamcp_search::search::FITS)) {
-        let words =
-            format!("Nothing fits well ({:.0}% sure of the first). The nearest:", chance * 100.0);
+        let words = format!(
+            "Nothing matches well (confidence of the first hit: {:.0}%). The nearest:",
+            chance * 100.0
+        );
         writeln!(out, "{}", styled(YELLOW, &words))?;
     }
     for hit in all.iter().take(IN_FULL) {
