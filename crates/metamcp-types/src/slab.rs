@@ -2,6 +2,9 @@
 //! Owns: slots and their generations.      Never: knows what it stores.
 //! In: values.  Out: `Key`s that stop working once their value is taken.
 //! Tests: below.
+//!
+//! Written by hand because its keys are the ids of requests: the crate `slab` gives the same key again, so that a late
+//! answer would reach a later call, and the numbers of `slotmap` go beyond 2^53, where a JavaScript peer loses digits.
 
 /// A place in a [`Slab`] and which of its tenants is meant. Generations start at 1, so that a key's number is
 /// never below [`Key::FIRST`] and smaller numbers are free for other uses.

@@ -2,6 +2,10 @@
 //! Owns: the JSON grammar, what is wrong with a text (`Defect`).      Never: builds values, allocates, recurses.
 //! In: bytes and a depth limit.  Out: nothing, or the first defect and where it is.
 //! Tests: `scan/tests.rs`, `tests/differential.rs`, `fuzz/fuzz_targets/envelope.rs`.
+//!
+//! Written by hand because a gateway that reads a message otherwise than the server behind it can be bypassed, and
+//! `serde_json` takes a name that stands twice; models of an SDK cost ten to thirty times the processor time of a call
+//! (docs/design/0002-own-wire.md).
 
 mod defect;
 mod strings;

@@ -2,6 +2,9 @@
 //! Owns: lines, fields and the limit of one event.      Never: reads anything, knows what an event says.
 //! In: bytes of a stream.  Out: `Event`s in order; the last id and the wish for a pause beside them.
 //! Tests: below; `tests/differential.rs` and `fuzz/` compare it with one that sees the whole stream.
+//!
+//! Written by hand because the stream is a stranger's: what it can make us keep is bounded, field by field, and an event
+//! that is too long is left out alone. `sse-stream`, which the SDK uses, knows no limit.
 
 use std::collections::VecDeque;
 

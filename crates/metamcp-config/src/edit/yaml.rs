@@ -1,5 +1,9 @@
 //! The part of YAML that programs write, edited line by line. Anything else is rejected, never guessed.
 //! Supported: block mappings, `- ` lists of scalars, flow lists of scalars, `{}`, quoted and plain scalars, comments.
+//!
+//! Written by hand because crates that read YAML write it anew, without its comments. `yaml-edit` keeps them, and is 14,000
+//! lines to understand all of YAML, where 700 that refuse the rest are safer with somebody else's file; `SAMPLES` and
+//! `never_panics` in `edit/tests.rs` try them.
 
 use std::collections::HashSet;
 
