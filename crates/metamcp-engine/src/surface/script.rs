@@ -19,6 +19,8 @@ use super::execute::level;
 use super::query_cache::QueryCache;
 use super::reply::{Code, ErrorObject, is_error};
 use super::script_queries::{describe, list, name_in, search, stored_result, types};
+use crate::catalog::Snapshot;
+use crate::compute;
 
 /// Lines and calls remembered for the last words of a script that is ended from outside.
 const MAX_TOLD: usize = 1000;
@@ -28,6 +30,9 @@ pub(super) const MAX_NAME: usize = 200;
 pub(super) const MAX_MESSAGE: usize = 4000;
 /// How deep what a script asks with may be nested: as deep as the sandbox lets it be, with what is around it.
 const PAYLOAD_DEPTH: usize = 128;
+/// Results up to this size are looked at where they arrive, which takes some tens of microseconds; a hop to another
+/// thread and back would cost a script of many calls as much again.
+const SHORT_RESULT: usize = 4 * 1024;
 /// Most details of an error, in bytes of JSON.
 const MAX_DETAILS: usize = 8 * 1024;
 
@@ -196,7 +201,18 @@ async fn call(
             ),
         ));
     };
-    view.shapes.saw(view.principal, server, &tool, text);
+    if text.len() <= SHORT_RESULT {
+        view.surface.shapes.saw(view.principal, server, &tool, text);
+    } else {
+        let (own, result) = (view.clone(), result.clone());
+        let (server, tool) = (server.to_owned(), tool.clone());
+        // Waited for: the script may ask next how it is declared. What cannot be read has no shape.
+        let learning = compute::run(move || {
+            let text = String::from_utf8_lossy(&result);
+            own.surface.shapes.saw(own.principal, &server, &tool, &text);
+        });
+        drop(learning.await);
+    }
     if is_error(text.as_bytes()) {
         let entry = view.server(server);
         let server = Value::from(entry.as_ref().map_or(server, |entry| &*entry.name));
@@ -254,15 +270,19 @@ impl View {
     }
 
     /// What is known of a server's tools, as TypeScript.
-    pub(crate) fn declarations(&self, entry: &crate::router::Entry, bound: usize) -> String {
-        let snapshot = self.snapshot();
+    pub(crate) fn declarations(
+        &self,
+        entry: &crate::router::Entry,
+        snapshot: &Snapshot,
+        bound: usize,
+    ) -> String {
         let Some(known) = snapshot.known(entry.id) else { return String::new() };
         let identifier = declarations::identifier(&entry.name);
         let shapes: Vec<Option<Value>> = known
             .tools
             .tools
             .iter()
-            .map(|tool| self.shapes.of(self.principal, &entry.name, &tool.name))
+            .map(|tool| self.surface.shapes.of(self.principal, &entry.name, &tool.name))
             .collect();
         let tools: Vec<Declared<'_>> = known
             .tools

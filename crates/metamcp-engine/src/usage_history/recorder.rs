@@ -161,7 +161,7 @@ mod tests {
 
         async fn boost(&self, query: &str, id: &str) -> f32 {
             let (server, tool) = id.split_once(':').unwrap();
-            self.usage_store.prior(OWNER, query).await.boost(server, tool)
+            self.usage_store.prior(OWNER, query).boost(server, tool)
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
         assert!(client.recorder.expects() && !client.recorder.waits());
         client.call("jira:create", Some(true), 11);
         assert!(!client.recorder.expects(), "an old search is let go");
-        assert!(client.usage_store.prior(OWNER, "open a ticket").await.is_empty());
+        assert!(client.usage_store.prior(OWNER, "open a ticket").is_empty());
     }
 
     #[tokio::test]
@@ -203,7 +203,7 @@ mod tests {
         client.search("open a ticket", &["jira:create"], 0);
         client.call("jira:create", None, 1);
         assert!(!client.recorder.waits());
-        assert!(client.usage_store.prior(OWNER, "open a ticket").await.is_empty());
+        assert!(client.usage_store.prior(OWNER, "open a ticket").is_empty());
     }
 
     #[tokio::test]
